@@ -20,6 +20,7 @@ pub(crate) use look::StateLook;
 pub(crate) use states::{Seen, View};
 
 use crate::format::checkpoint::{self, LeafPlace};
+use crate::format::record::RollEntry;
 use crate::format::{Place, Slot};
 use amita_types::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
 use arena::{Arena, Segmented};
@@ -67,6 +68,16 @@ impl Entry {
     #[must_use]
     pub fn has_data(self) -> bool {
         self.slot != Slot::NONE
+    }
+}
+
+impl From<&RollEntry> for Entry {
+    fn from(entry: &RollEntry) -> Entry {
+        Entry {
+            slot: entry.slot,
+            sum: entry.sum,
+            version: entry.version,
+        }
     }
 }
 

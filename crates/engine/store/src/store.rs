@@ -9,6 +9,7 @@
 //! | `env` | what surrounds the decisions: time, device, memory, effects, figures |
 //! | `io` | device operations under way, and what their end means |
 //! | `request`, `answer` | who asks is let in; what is answered, with promises and credits |
+//! | `change` | what a change changes, by its kind |
 //! | `op` | accepted changes, from request to durable; what waits to become one |
 //! | `write` | what changes a chunk is checked: does it follow the last change? |
 //! | `queue` | the changes of a chunk, in their order, are made ready to be logged |
@@ -35,6 +36,7 @@
 
 mod answer;
 pub(crate) mod blocks;
+mod change;
 #[cfg(any(test, feature = "planted"))]
 mod check;
 mod checkpoint;

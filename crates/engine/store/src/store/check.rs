@@ -4,8 +4,9 @@
 //! [`Store::check_sums`] is cheap: every slot is somewhere exactly once, as a sum, and every count of what was accepted is
 //! what was accepted. [`Store::check`] also looks at each slot, each chunk, each leaf and each entry in memory.
 
+use super::change::Change;
 use super::log::Stage;
-use super::op::{Change, Op};
+use super::op::Op;
 use super::{Store, discard};
 use crate::State;
 use crate::format::Slot;
@@ -71,12 +72,12 @@ fn counts(store: &Store) {
     let (mut reserved, mut bytes, mut leaves, mut fences) = (0, 0, 0, 0);
     let mut unlogged: FxHashMap<u32, u32> = FxHashMap::default();
     for (key, op) in store.ops.each() {
-        bytes += op.index_bytes;
-        leaves += u64::from(op.leaves);
+        bytes += op.claim.index_bytes;
+        leaves += u64::from(op.claim.leaves);
         fences += u64::from(matches!(op.change, Change::Fence(_)));
         let is_logged = logged.contains(&key);
         if !is_logged {
-            reserved += u64::from(op.blocks);
+            reserved += u64::from(op.claim.blocks);
         }
         // What is dropped in several steps counts until the last one is durable.
         if let Some(volume) = op.asker.and_then(|asker| asker.volume)

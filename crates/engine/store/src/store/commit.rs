@@ -3,10 +3,11 @@
 //! Several batches may be under way at once; they become durable in their order (`durable`). The blocks of a batch lie
 //! in as few runs as the allocator finds, so that a pass is two device writes where free space allows.
 
+use super::change::Change;
 use super::env::Env;
 use super::io::Io;
 use super::log::{Log, Position};
-use super::op::{Change, Ops};
+use super::op::Ops;
 use super::pages::{Pages, record_bytes, seal_pages};
 use super::space::Space;
 use super::{Store, fence, space};
@@ -101,7 +102,12 @@ impl Log {
         }
         let mut bytes = 0;
         for &key in with.ops.ready.iter().take(ops) {
-            let copied = with.ops.get(key).slices().filter(|slice| !is_aligned(slice, alignment));
+            let copied = with
+                .ops
+                .get(key)
+                .change
+                .slices()
+                .filter(|slice| !is_aligned(slice, alignment));
             bytes += copied.map(|slice| slice.len()).sum::<usize>();
         }
         with.env.counters.copied_blocks += (bytes / PAGE_BYTES) as u64;
@@ -125,7 +131,7 @@ impl Log {
         let mut segment_bytes = 0;
         for &key in ops {
             let mut at = 0;
-            while let Some(mut slice) = with.ops.get(key).slice(at) {
+            while let Some(mut slice) = with.ops.get(key).change.slice(at) {
                 at += 1;
                 let copy = !is_aligned(&slice, alignment);
                 while !slice.is_empty() {
@@ -295,11 +301,11 @@ fn select(all: &Ops) -> Selection {
     for &key in all.ready.iter().take(most) {
         let op = all.get(key);
         let more = record_bytes(op);
-        if ops > 0 && (blocks + op.blocks > MAX_BATCH_BLOCKS || bytes + more > MAX_BATCH_BYTES) {
+        if ops > 0 && (blocks + op.claim.blocks > MAX_BATCH_BLOCKS || bytes + more > MAX_BATCH_BYTES) {
             break;
         }
         ops += 1;
-        blocks += op.blocks;
+        blocks += op.claim.blocks;
         bytes += more;
     }
     let pages = if bytes <= RECORDS_BYTES {
@@ -319,7 +325,7 @@ fn deal(all: &mut Ops, ops: &[OpSlot], runs: &[Run]) {
     };
     for &key in ops {
         let op = all.get_mut(key);
-        let mut left = op.blocks;
+        let mut left = op.claim.blocks;
         while left > 0 {
             if run.count == 0 {
                 run = runs.next().expect("as many slots were taken as there are blocks");

@@ -1,15 +1,19 @@
 //! A batch is durable: its changes become visible and are answered, in log order (rule D2).
 
+use super::change::Change;
 use super::log::Stage;
-use super::op::{Change, Ops};
+use super::op::{Op, Ops};
+use super::snapshot::CloneChange;
+use super::space::Space;
 use super::trace::Course;
 use super::{Store, answer, fence, queue, read, snapshot, space};
 use crate::config::Config;
 use crate::faults::Fault;
-use crate::format::record::Run;
+use crate::format::record::{RollEntry, Run};
 use crate::index::{ChunkKey, Entry, Index, OpSlot};
-use crate::slot_map::SlotMap;
+use crate::status::Counters;
 use amita_types::message::{AnswerBody, JoinedAnswer, MendedAnswer};
+use amita_types::{BlockIndex, Version};
 
 /// A part of a batch is written.
 pub(super) fn written(store: &mut Store, batch: u64, log: bool) {
@@ -95,105 +99,20 @@ fn apply(store: &mut Store, key: OpSlot, position: u64) {
         snapshot::apply_keep(store, key, position);
         return next_of_chunk(store, chunk);
     }
-    let reads = store.space.window.next();
-    let op = store.ops.get(key);
-    let version = op.version;
-    let (held, freed) = (&mut store.space.map, &mut store.space.freed);
-    let mut free = |slot| {
-        if held.release(slot) {
-            freed.push(slot, position, reads);
-        }
+    let op = store.ops.get_mut(key);
+    let mut applying = Applying {
+        chunk,
+        version: op.version,
+        position,
+        reads: store.space.window.next(),
+        index: &mut store.index,
+        space: &mut store.space,
+        counters: &mut store.env.counters,
     };
-    match &op.change {
-        // None of them is a change of the volume.
-        Change::Join(_) | Change::Mend(_) | Change::Whole => {}
-        _ => store.index.begin_change(chunk, op.snapshot),
-    }
-    match &op.change {
-        Change::Fence(_) | Change::Keep(_) | Change::Say(_) => unreachable!("taken above, or never logged"),
-        Change::Join(base) => {
-            store.env.counters.joins += 1;
-            store.index.join(chunk, *base, op.snapshot);
-        }
-        Change::Whole => store.index.whole(chunk),
-        Change::Mend(mend) => {
-            store.env.counters.mended += mend.change.entries.len() as u64;
-            for entry in &mend.change.entries {
-                let new = Entry {
-                    slot: entry.slot,
-                    sum: entry.sum,
-                    version: entry.version,
-                };
-                if let Some(old) = store.index.set(chunk, entry.block, new) {
-                    free(old);
-                }
-            }
-            for run in &op.runs {
-                claim(&mut store.space.map, *run);
-            }
-            store.index.loosen(chunk);
-        }
-        Change::Clear => {
-            store.env.counters.clears += 1;
-            store.index.clear(chunk, op.range, version, free);
-        }
-        Change::Clone(clone) => {
-            store.env.counters.clones += 1;
-            store.index.set_origin(chunk, clone.origin);
-            for entry in &clone.entries {
-                let new = Entry {
-                    slot: entry.slot,
-                    sum: entry.sum,
-                    version: entry.version,
-                };
-                store.index.set(chunk, entry.block, new);
-                if new.has_data() {
-                    store.space.map.share(entry.slot);
-                }
-            }
-        }
-        Change::Write => {
-            store.env.counters.writes += 1;
-            let slots = op.runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
-            for ((block, slot), &sum) in op.range.iter().zip(slots).zip(&op.sums) {
-                if let Some(old) = store.index.set(chunk, block, Entry { slot, sum, version }) {
-                    free(old);
-                }
-            }
-            for run in &op.runs {
-                claim(&mut store.space.map, *run);
-            }
-        }
-        Change::Roll(roll) => {
-            store.env.counters.rolls += 1;
-            for entry in &roll.entries {
-                let new = Entry {
-                    slot: entry.slot,
-                    sum: entry.sum,
-                    version: entry.version,
-                };
-                if let Some(old) = store.index.set(chunk, entry.block, new) {
-                    free(old);
-                }
-            }
-            for run in &op.runs {
-                claim(&mut store.space.map, *run);
-            }
-        }
-    }
-    store.index.chunk_mut(chunk).durable = version;
-    store.space.claims.unapplied_bytes -= op.index_bytes;
-    store.space.claims.unapplied_leaves -= u64::from(op.leaves);
+    let body = applying.apply(op);
+    store.index.chunk_mut(chunk).durable = op.version;
+    store.space.claims.applied(&op.claim);
     let (asker, resent) = (op.asker, op.resent);
-    let body = match &mut store.ops.get_mut(key).change {
-        Change::Join(base) => AnswerBody::Joined(JoinedAnswer {
-            incomplete: Some(*base),
-        }),
-        Change::Mend(mend) => AnswerBody::Mended(MendedAnswer {
-            skipped: std::mem::take(&mut mend.skipped),
-        }),
-        _ => AnswerBody::Done,
-    };
     if let Some(asker) = asker {
         answer::give(store, asker, body);
     }
@@ -208,17 +127,113 @@ fn apply(store: &mut Store, key: OpSlot, position: u64) {
     next_of_chunk(store, chunk);
 }
 
+/// What a change is applied to.
+struct Applying<'a> {
+    chunk: ChunkKey,
+    version: Version,
+    position: u64,
+    /// Reads that began before may still look at what is replaced (rule D6).
+    reads: u64,
+    index: &'a mut Index,
+    space: &'a mut Space,
+    counters: &'a mut Counters,
+}
+
+impl Applying<'_> {
+    /// Returns what whoever asked for it is told.
+    fn apply(&mut self, op: &mut Op) -> AnswerBody {
+        match &op.change {
+            // None of them is a change of the volume.
+            Change::Join(_) | Change::Mend(_) | Change::Whole => {}
+            _ => self.index.begin_change(self.chunk, op.snapshot),
+        }
+        match &mut op.change {
+            Change::Fence(_) | Change::Keep(_) | Change::Say(_) => unreachable!("taken before, or never logged"),
+            Change::Join(base) => {
+                self.counters.joins += 1;
+                self.index.join(self.chunk, *base, op.snapshot);
+                let incomplete = Some(*base);
+                return AnswerBody::Joined(JoinedAnswer { incomplete });
+            }
+            Change::Whole => self.index.whole(self.chunk),
+            Change::Mend(mend) => {
+                self.counters.mended += mend.change.entries.len() as u64;
+                self.replace(&mend.change.entries);
+                self.claim(&op.runs);
+                self.index.loosen(self.chunk);
+                let skipped = std::mem::take(&mut mend.skipped);
+                return AnswerBody::Mended(MendedAnswer { skipped });
+            }
+            Change::Clear(range) => {
+                self.counters.clears += 1;
+                let (position, reads) = (self.position, self.reads);
+                let (map, freed) = (&mut self.space.map, &mut self.space.freed);
+                self.index.clear(self.chunk, *range, self.version, |slot| {
+                    if map.release(slot) {
+                        freed.push(slot, position, reads);
+                    }
+                });
+            }
+            Change::Clone(clone) => self.clone_entries(clone),
+            Change::Write(write) => {
+                self.counters.writes += 1;
+                let version = self.version;
+                let slots = op.runs.iter().flat_map(|run| (0..run.count).map(|n| run.slot.plus(n)));
+                for ((block, slot), &sum) in write.range.iter().zip(slots).zip(&write.sums) {
+                    self.set(block, Entry { slot, sum, version });
+                }
+                self.claim(&op.runs);
+            }
+            Change::Roll(roll) => {
+                self.counters.rolls += 1;
+                self.replace(&roll.entries);
+                self.claim(&op.runs);
+            }
+        }
+        AnswerBody::Done
+    }
+
+    /// The slot that an entry had comes free.
+    fn set(&mut self, block: BlockIndex, entry: Entry) {
+        if let Some(old) = self.index.set(self.chunk, block, entry)
+            && self.space.map.release(old)
+        {
+            self.space.freed.push(old, self.position, self.reads);
+        }
+    }
+
+    fn replace(&mut self, entries: &[RollEntry]) {
+        for entry in entries {
+            self.set(entry.block, Entry::from(entry));
+        }
+    }
+
+    /// The slots of the runs get their first user.
+    fn claim(&mut self, runs: &[Run]) {
+        for run in runs {
+            for n in 0..run.count {
+                self.space.map.claim(run.slot.plus(n));
+            }
+        }
+    }
+
+    fn clone_entries(&mut self, clone: &CloneChange) {
+        self.counters.clones += 1;
+        self.index.set_origin(self.chunk, clone.origin);
+        for entry in &clone.entries {
+            let new = Entry::from(entry);
+            self.index.set(self.chunk, entry.block, new);
+            if new.has_data() {
+                self.space.map.share(entry.slot);
+            }
+        }
+    }
+}
+
 /// The first change of a chunk may have waited for those before it.
 fn next_of_chunk(store: &mut Store, key: ChunkKey) {
     let chunk = store.index.chunk(key);
     if chunk.first_waiting != OpSlot::NONE && chunk.first_waiting == chunk.first_pending {
         queue::advance(store, key);
-    }
-}
-
-/// The slots of a run get their first user.
-fn claim(held: &mut SlotMap, run: Run) {
-    for n in 0..run.count {
-        held.claim(run.slot.plus(n));
     }
 }

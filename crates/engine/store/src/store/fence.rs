@@ -1,6 +1,7 @@
 //! Fences: they wait for promises, for older writes, and for the log.
 
-use super::op::{Change, Op, Ops};
+use super::change::Change;
+use super::op::{Op, Ops};
 use super::space::Space;
 use super::{Asker, LinkId, Store, answer, space};
 use crate::credits::AccountId;
@@ -130,7 +131,7 @@ pub(super) fn apply(store: &mut Store, key: OpSlot) {
     store.space.claims.fences_logged -= 1;
     let op = store.ops.get_mut(key);
     let asker = op.asker.take();
-    let Change::Fence(fence) = std::mem::replace(&mut op.change, Change::Clear) else {
+    let Change::Fence(fence) = op.change.take() else {
         unreachable!("the caller has looked");
     };
     store.ops.remove(key);

@@ -1,7 +1,9 @@
 //! A store is brought up to date (rule R5): a chunk joins the owner's history, and at last it is whole again.
 
-use super::op::{Change, Op};
+use super::change::Change;
+use super::op::Op;
 use super::request::Caller;
+use super::space::Claim;
 use super::{Asker, Store, answer, queue, space};
 use crate::index::{OpSlot, WORST_BYTES_PER_JOIN};
 use amita_types::message::{AnswerBody, JoinRequest, JoinedAnswer, OpenedAnswer, Problem, Refusal, WholeRequest};
@@ -53,7 +55,10 @@ pub(super) fn join(store: &mut Store, caller: &Caller, request: &JoinRequest) {
         snapshot: caller.snapshot(),
         // Like no write's.
         length_bytes: u32::MAX,
-        index_bytes: WORST_BYTES_PER_JOIN,
+        claim: Claim {
+            index_bytes: WORST_BYTES_PER_JOIN,
+            ..Claim::default()
+        },
         ..Op::new(Change::Join(base.unwrap_or(accepted)), Some(asker), key)
     };
     let known = store.index.chunk_mut(key);

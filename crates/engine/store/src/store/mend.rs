@@ -4,8 +4,10 @@
 //! A mend stands among the changes of its chunk in their order, and gives the chunk no version. What it meets is decided
 //! when all before it are made ready: then it is known what each of them makes of a block, though they may not be durable.
 
-use super::op::{Change, Op, RollChange};
+use super::change::{Change, RollChange};
+use super::op::Op;
 use super::request::Caller;
+use super::space::Claim;
 use super::{Store, answer, queue, roll, space};
 use crate::faults::Fault;
 use crate::format::record::RollEntry;
@@ -96,10 +98,12 @@ pub(super) fn mend(store: &mut Store, caller: &Caller, request: &MendRequest, pa
     let op = Op {
         version: accepted,
         previous: accepted,
-        blocks: with_data as u32,
         length_bytes: with_data as u32 * BLOCK_BYTES,
-        index_bytes: entries.len() as u64 * WORST_BYTES_PER_BLOCK,
-        leaves: parts_of(range),
+        claim: Claim {
+            blocks: with_data as u32,
+            index_bytes: entries.len() as u64 * WORST_BYTES_PER_BLOCK,
+            leaves: parts_of(range),
+        },
         ..Op::new(Change::Mend(Box::new(change)), Some(asker), key)
     };
     queue::push(store, op);
@@ -111,7 +115,7 @@ pub(super) fn prepare(store: &mut Store, key: OpSlot) -> Option<bool> {
         Ok(true) => {}
         Ok(false) => return None,
         Err(lost) => {
-            let block = store.ops.get(key).changed().first.max(lost.0);
+            let block = store.ops.get(key).change.range().first.max(lost.0);
             queue::end(store, key, Err(Refusal::Damaged { block }));
             return Some(false);
         }
@@ -120,7 +124,7 @@ pub(super) fn prepare(store: &mut Store, key: OpSlot) -> Option<bool> {
     if store.ops.waits_for_clone(store.index.chunk(chunk), key) {
         return None;
     }
-    let Change::Mend(mend) = std::mem::replace(&mut store.ops.get_mut(key).change, Change::Whole) else {
+    let Change::Mend(mend) = store.ops.get_mut(key).change.take() else {
         unreachable!("the caller has looked");
     };
     let anything = store.config.faults.has(Fault::MendsAnything);
@@ -150,33 +154,11 @@ pub(super) fn prepare(store: &mut Store, key: OpSlot) -> Option<bool> {
     }
     kept.skipped = skipped;
     let op = store.ops.get_mut(key);
-    store.space.claims.reserved -= u64::from(op.blocks - data);
-    op.blocks = data;
+    store.space.claims.reserved -= u64::from(op.claim.blocks - data);
+    op.claim.blocks = data;
     op.change = Change::Mend(Box::new(kept));
     store.ops.bind_sums(&store.index, key);
     Some(true)
-}
-
-impl Op {
-    /// What this change makes of a block's entry: its version, and its bound checksum if it has data. `None`: it does not
-    /// touch it.
-    pub(super) fn entry(&self, block: BlockIndex) -> Option<(Version, Option<u32>)> {
-        let inside = (u32::from(self.range.first.0)..self.range.end()).contains(&u32::from(block.0));
-        match &self.change {
-            Change::Clear => inside.then_some((self.version, None)),
-            Change::Write if inside => {
-                let at = usize::from(block.0 - self.range.first.0);
-                Some((self.version, Some(self.sums[at])))
-            }
-            Change::Write => None,
-            change => {
-                let roll = change.entries()?;
-                let at = roll.entries.iter().position(|entry| entry.block == block)?;
-                let entry = roll.entries[at];
-                Some((entry.version, roll.with_data[at].then_some(entry.sum)))
-            }
-        }
-    }
 }
 
 /// Is an entry what the asker expects?

@@ -3,6 +3,7 @@
 //! What is merged with a change that is not durable yet takes it from memory; else the block is read (rule D7: what is rotten
 //! never gets a fresh checksum).
 
+use super::change::Change;
 use super::io::Io;
 use super::{Store, queue, space};
 use crate::State;
@@ -17,24 +18,27 @@ use std::io;
 /// Merges the first and the last block of a write where they are not whole. `false`: not possible yet.
 pub(super) fn merge(store: &mut Store, key: OpSlot) -> bool {
     let op = store.ops.get(key);
-    let partial = [op.partial(0), op.partial(1)];
+    let partial = match &op.change {
+        Change::Write(write) => [write.partial(0), write.partial(1)],
+        _ => [None, None],
+    };
     if partial == [None, None] {
         store.ops.bind_sums(&store.index, key);
         return true;
     }
-    if op.merge.is_none() {
+    if matches!(&op.change, Change::Write(write) if write.merge.is_none()) {
         find_bases(store, key, partial.map(|part| part.map(|(at, ..)| at)));
     }
-    let op = store.ops.get_mut(key);
-    let merge = op.merge.as_mut().expect("its bases were looked for");
+    let write = store.ops.get_mut(key).change.write_mut();
+    let merge = write.merge.as_mut().expect("its bases were looked for");
     if merge.reading > 0 {
         return false;
     }
     for (which, part) in partial.into_iter().enumerate() {
         let Some((at, first, bytes, from)) = part else { continue };
         let mut block = merge.base[which].take().expect("every base was found");
-        block[first..first + bytes].copy_from_slice(&op.payload[from..from + bytes]);
-        op.sums[usize::from(at)] = amita_types::crc32c(&block);
+        block[first..first + bytes].copy_from_slice(&write.payload[from..from + bytes]);
+        write.sums[usize::from(at)] = amita_types::crc32c(&block);
         merge.merged[which] = block.freeze();
     }
     store.ops.bind_sums(&store.index, key);
@@ -50,7 +54,7 @@ fn find_bases(store: &mut Store, key: OpSlot, partial: [Option<u16>; 2]) {
         let Some(at) = at else { continue };
         let op = store.ops.get(key);
         let chunk = op.chunk;
-        let block = BlockIndex(op.range.first.0 + at);
+        let block = BlockIndex(op.change.range().first.0 + at);
         let mut buffer = store.env.take_surely(PAGE_BYTES);
         if let Some(slice) = store.ops.pending_block(store.index.chunk(chunk), key, block) {
             fill(&mut buffer, &slice);
@@ -71,7 +75,7 @@ fn find_bases(store: &mut Store, key: OpSlot, partial: [Option<u16>; 2]) {
         }
         merge.base[which] = Some(buffer);
     }
-    store.ops.get_mut(key).merge = Some(merge);
+    store.ops.get_mut(key).change.write_mut().merge = Some(merge);
 }
 
 /// A block that a write is merged with has been read.
@@ -89,21 +93,22 @@ pub(super) fn base_done(
     store.space.window.end(window);
     let unchecked = store.config.faults.has(Fault::SumUnchecked) || store.config.faults.has(Fault::FreshSum);
     let op = store.ops.get_mut(key);
-    let merge = op.merge.as_mut().expect("it waits for its bases");
+    let chunk = op.chunk;
+    let write = op.change.write_mut();
+    let merge = write.merge.as_mut().expect("it waits for its bases");
     let whole = result.is_ok() && (amita_types::crc32c(&buffer) == merge.base_sum[which] || unchecked);
     merge.reading -= 1;
     merge.base[which] = Some(buffer);
     if !whole {
         // Rule D7: a rotten block never gets a fresh checksum.
-        let last = if which == 0 { 0 } else { op.range.count - 1 };
-        merge.damaged = Some(BlockIndex(op.range.first.0 + last));
+        let last = if which == 0 { 0 } else { write.range.count - 1 };
+        merge.damaged = Some(BlockIndex(write.range.first.0 + last));
         store.env.counters.damaged += 1;
     }
     if merge.reading > 0 {
         return;
     }
-    let (damaged, chunk) = (merge.damaged, op.chunk);
-    match damaged {
+    match merge.damaged {
         Some(block) => queue::drop_from(store, key, Refusal::Damaged { block }),
         None => queue::advance(store, chunk),
     }

@@ -1,6 +1,7 @@
 //! The records of a batch are laid out on its pages.
 
-use super::op::{Change, Op};
+use super::change::Change;
+use super::op::Op;
 use crate::format::page::{Header, MAX_BATCH_PAGES, RECORDS_BYTES};
 use crate::format::record::{self, MAX_ROLL_ENTRIES, RecordWriter, RollEntry};
 use crate::format::{PAGE_BODY_BYTES, PAGE_BYTES, seal};
@@ -52,11 +53,13 @@ impl Pages<'_> {
             Change::Mend(mend) => self.parts(&mend.change.entries, record::mend_bytes(0), |writer, entries, _| {
                 writer.mend(change.chunk, change.version, entries);
             }),
-            Change::Write => {
-                let bytes = record::write_bytes(op.sums.len(), op.runs.len());
-                self.put(bytes, |writer| writer.write(&change, op.range, &op.runs, &op.sums));
+            Change::Write(write) => {
+                let bytes = record::write_bytes(write.sums.len(), op.runs.len());
+                self.put(bytes, |writer| {
+                    writer.write(&change, write.range, &op.runs, &write.sums)
+                });
             }
-            Change::Clear => self.put(record::write_bytes(0, 0), |writer| writer.clear(&change, op.range)),
+            Change::Clear(range) => self.put(record::write_bytes(0, 0), |writer| writer.clear(&change, *range)),
             Change::Keep(keep) => self.put(record::DROP_BYTES, |writer| {
                 writer.drop(change.chunk, keep.dropping.unwrap_or_default(), keep.kept_for);
             }),
@@ -118,8 +121,8 @@ pub(super) fn seal_pages(buffer: &mut BufMut, first: Header, used: &[(usize, u16
 pub(super) fn record_bytes(op: &Op) -> usize {
     match &op.change {
         Change::Fence(fence) => record::fence_bytes(fence),
-        Change::Clear => record::write_bytes(0, 0),
-        Change::Write => record::write_bytes(op.sums.len(), op.sums.len()),
+        Change::Clear(_) => record::write_bytes(0, 0),
+        Change::Write(write) => record::write_bytes(write.sums.len(), write.sums.len()),
         Change::Keep(_) => record::DROP_BYTES,
         Change::Roll(roll) => entries_bytes(roll.entries.len()),
         Change::Clone(clone) => entries_bytes(clone.entries.len()),

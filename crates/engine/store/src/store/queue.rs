@@ -4,8 +4,9 @@
 //! before its predecessor. One that needs something from the disk makes those behind it wait. What cannot be made ready is
 //! taken back with all that follow it; none of them was logged.
 
+use super::change::Change;
 use super::leaves::{LostLeaf, Waiter};
-use super::op::{Change, Op};
+use super::op::Op;
 use super::{Asker, Store, answer, join, leaves, mend, merge, read, snapshot};
 use crate::credits::AccountId;
 use crate::faults::Fault;
@@ -39,8 +40,7 @@ pub(super) fn accept(store: &mut Store, mut op: Op) {
 
 /// Puts a change behind the others of its chunk.
 pub(super) fn push(store: &mut Store, mut op: Op) {
-    store.space.claims.unapplied_bytes += op.index_bytes;
-    store.space.claims.unapplied_leaves += u64::from(op.leaves);
+    store.space.claims.accepted(&op.claim);
     if let Some(volume) = op.asker.and_then(|asker| asker.volume) {
         store.fences.volume_mut(volume).unlogged += 1;
     }
@@ -62,15 +62,13 @@ pub(super) fn push(store: &mut Store, mut op: Op) {
 pub(super) fn end(store: &mut Store, key: OpSlot, result: Result<AnswerBody, Refusal>) {
     store.ops.unlink(&mut store.index, key);
     let op = store.ops.get_mut(key);
-    let (chunk, asker, index_bytes, leaves) = (op.chunk, op.asker.take(), op.index_bytes, op.leaves);
+    let (chunk, asker) = (op.chunk, op.asker.take());
     let keep = matches!(op.change, Change::Keep(_));
     let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
-    store.space.claims.reserved -= u64::from(op.blocks);
+    store.space.claims.dropped(&op.claim);
     if keep && (result.is_err() || !store.index.chunk(chunk).is_there()) {
         store.index.chunk_mut(chunk).deleting = false;
     }
-    store.space.claims.unapplied_bytes -= index_bytes;
-    store.space.claims.unapplied_leaves -= u64::from(leaves);
     store.fences.logged(asker.and_then(|asker| asker.volume));
     if let Some(asker) = asker {
         match result {
@@ -114,7 +112,7 @@ fn prepare(store: &mut Store, key: OpSlot) -> Option<bool> {
         Change::Mend(_) => return mend::prepare(store, key),
         Change::Say(say) => return join::prepare_say(store, key, *say),
         Change::Join(_) | Change::Whole => return Some(true),
-        Change::Write | Change::Clear | Change::Roll(_) | Change::Fence(_) => {}
+        Change::Write(_) | Change::Clear(_) | Change::Roll(_) | Change::Fence(_) => {}
     }
     match have_changed_leaves(store, key) {
         Ok(true) => merge::merge(store, key).then_some(true),
@@ -129,7 +127,7 @@ fn prepare(store: &mut Store, key: OpSlot) -> Option<bool> {
 /// Are the leaves here that a change needs? Else they are read, and it waits.
 pub(super) fn have_changed_leaves(store: &mut Store, key: OpSlot) -> Result<bool, LostLeaf> {
     let op = store.ops.get(key);
-    let (chunk, range) = (op.chunk, op.changed());
+    let (chunk, range) = (op.chunk, op.change.range());
     let mut missing = store.index.missing(chunk, View::Head, range).peekable();
     let of_states = store.index.missing_of_states(chunk, range);
     if missing.peek().is_none() && of_states.is_empty() {
@@ -185,15 +183,13 @@ pub(super) fn drop_from(store: &mut Store, key: OpSlot, refusal: Refusal) {
     while next != OpSlot::NONE {
         let dropped = next;
         let op = store.ops.get(dropped);
-        let (asker, blocks, index_bytes, resent) = (op.asker, op.blocks, op.index_bytes, op.resent);
-        let (leaves, keep) = (op.leaves, matches!(op.change, Change::Keep(_)));
+        let (asker, claim, resent) = (op.asker, op.claim, op.resent);
+        let keep = matches!(op.change, Change::Keep(_));
         let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
-        let paid = matches!(op.change, Change::Write);
+        let paid = matches!(op.change, Change::Write(_));
         let aside = op.change.is_aside() || matches!(op.change, Change::Join(_));
         next = op.next;
-        store.space.claims.reserved -= u64::from(blocks);
-        store.space.claims.unapplied_bytes -= index_bytes;
-        store.space.claims.unapplied_leaves -= u64::from(leaves);
+        store.space.claims.dropped(&claim);
         store.fences.logged(asker.and_then(|asker| asker.volume));
         let why = match refusal.take() {
             Some(why) => why,
@@ -208,7 +204,7 @@ pub(super) fn drop_from(store: &mut Store, key: OpSlot, refusal: Refusal) {
         }
         // What was kept for the change goes to whoever asked first and has an account still. Who sent it again counts it
         // as unused, too: he gets at least what he paid.
-        let mut kept = if paid { blocks } else { 0 };
+        let mut kept = if paid { claim.blocks } else { 0 };
         let mut refuse = |store: &mut Store, asker: Asker, back: u32| {
             if store
                 .space

@@ -1,9 +1,9 @@
 //! Reads, and what else asks and changes nothing. None of it ever sees what is not durable.
 
 use super::blocks::BlockReads;
+use super::change::Change as OpChange;
 use super::join::Say;
 use super::leaves::{LostLeaf, Waiter};
-use super::op::Change as OpChange;
 use super::request::Caller;
 use super::{Asker, Store, answer, blocks, join, leaves, verify};
 use crate::faults::{Fault, Faults};

@@ -1,8 +1,10 @@
 //! Roll-forwards: parts are kept in memory until the last one, then all are applied by one record, or none (rule R6).
 
+use super::change::{Change as OpChange, RollChange};
 use super::env::Env;
-use super::op::{Change as OpChange, Op, RollChange};
+use super::op::Op;
 use super::request::Caller;
+use super::space::Claim;
 use super::write::Asked;
 use super::{Asker, LinkId, Store, answer, queue, space, write};
 use crate::faults::Fault;
@@ -211,7 +213,7 @@ fn refuse(env: &mut Env, index: &Index, asker: Asker, chunk: ChunkId) {
 }
 
 fn accept(store: &mut Store, asker: Asker, asked: Asked, change: RollChange) {
-    let with_data = change.with_data.iter().filter(|&&data| data).count() as u32;
+    let with_data = change.blocks();
     if !write::admit(store, asker, &asked, with_data * BLOCK_BYTES, 0) {
         return;
     }
@@ -238,9 +240,11 @@ fn accept(store: &mut Store, asker: Asker, asked: Asked, change: RollChange) {
         previous: asked.previous,
         snapshot: asked.snapshot,
         length_bytes: with_data * BLOCK_BYTES,
-        blocks: with_data,
-        index_bytes,
-        leaves: PARTS as u32,
+        claim: Claim {
+            blocks: with_data,
+            index_bytes,
+            leaves: PARTS as u32,
+        },
         ..Op::new(OpChange::Roll(Box::new(change)), Some(asker), key)
     };
     queue::accept(store, op);

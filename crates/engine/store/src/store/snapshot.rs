@@ -1,8 +1,10 @@
 //! Snapshots are dropped, chunks deleted and cloned.
 
+use super::change::Change;
 use super::checkpoint::Writer;
-use super::op::{Change, Op, Ops};
+use super::op::{Op, Ops};
 use super::request::Caller;
+use super::space::Claim;
 use super::{Asker, Store, answer, leaves, queue, space, sweep};
 use crate::format::record::RollEntry;
 use crate::index::{ChunkKey, Index, Leaf, Location, OpSlot, PARTS, Seen, WORST_BYTES_PER_CLEAR};
@@ -185,7 +187,7 @@ pub(super) fn have_leaves(store: &mut Store, key: OpSlot, needed: &[Location]) -
 pub(super) fn apply_keep(store: &mut Store, key: OpSlot, position: u64) {
     let op = store.ops.get_mut(key);
     let (chunk, asker) = (op.chunk, op.asker.take());
-    let Change::Keep(keep) = std::mem::replace(&mut op.change, Change::Clear) else {
+    let Change::Keep(keep) = op.change.take() else {
         unreachable!("the caller has looked");
     };
     store.ops.remove(key);
@@ -287,8 +289,11 @@ pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneReq
     let op = Op {
         version,
         previous: Version::NONE,
-        index_bytes: WORST_BYTES_PER_CLEAR,
-        leaves: PARTS as u32,
+        claim: Claim {
+            blocks: 0,
+            index_bytes: WORST_BYTES_PER_CLEAR,
+            leaves: PARTS as u32,
+        },
         ..Op::new(Change::Clone(Box::new(change)), Some(asker), key)
     };
     queue::accept(store, op);

@@ -55,6 +55,17 @@ pub(super) struct Space {
     pub discards: Discards,
 }
 
+/// What one change speaks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Claim {
+    /// Slots for its data.
+    pub blocks: u32,
+    /// What it can add to a checkpoint.
+    pub index_bytes: u64,
+    /// Leaves that it can change: each needs a slot in the next checkpoint.
+    pub leaves: u32,
+}
+
 /// What accepted changes have spoken for.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -66,6 +77,26 @@ pub(super) struct Claims {
     pub unapplied_leaves: u64,
     /// Fences that are on their way to the log.
     pub fences_logged: u64,
+}
+
+impl Claims {
+    /// The change is accepted; its slots were reserved before.
+    pub fn accepted(&mut self, claim: &Claim) {
+        self.unapplied_bytes += claim.index_bytes;
+        self.unapplied_leaves += u64::from(claim.leaves);
+    }
+
+    /// It is in the index; its slots were taken when it was logged.
+    pub fn applied(&mut self, claim: &Claim) {
+        self.unapplied_bytes -= claim.index_bytes;
+        self.unapplied_leaves -= u64::from(claim.leaves);
+    }
+
+    /// It was not logged, and never will be.
+    pub fn dropped(&mut self, claim: &Claim) {
+        self.reserved -= u64::from(claim.blocks);
+        self.applied(claim);
+    }
 }
 
 /// Slots that are kept back.

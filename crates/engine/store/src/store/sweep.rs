@@ -13,7 +13,8 @@
 //! **Pace.** A step looks at a bounded number of volumes, groups and chunks, and few chunks are on their way at one time. After a
 //! step the next one waits.
 
-use super::op::{Change, Op, Ops};
+use super::change::Change;
+use super::op::{Op, Ops};
 use super::snapshot::Keep;
 use super::space::Space;
 use super::{Store, fence, queue};

@@ -1,7 +1,9 @@
 //! Requests of a volume's owner: what changes a chunk is checked and put in the order of its chunk (rules R1, R8).
 
-use super::op::{Change as OpChange, Op, Ops, Resend};
+use super::change::{Change, WriteChange};
+use super::op::{Op, Ops, Resend};
 use super::request::Caller;
+use super::space::Claim;
 use super::{Asker, Store, answer, queue, space};
 use crate::config::Config;
 use crate::credits::AccountId;
@@ -158,20 +160,25 @@ pub(super) fn write(store: &mut Store, caller: &Caller, request: WriteRequest, p
     if !space::charge(store, asker, count) {
         return store.env.refuse(asker, Refusal::NoSpace);
     }
+    let change = Change::Write(WriteChange {
+        range,
+        offset_bytes,
+        payload,
+        sums: request.sums,
+        merge: None,
+    });
     let key = store.index.touch(asked.chunk);
     let op = Op {
         version: asked.version,
         previous: asked.previous,
         snapshot: asked.snapshot,
-        leaves: parts_of(range),
-        range,
-        offset_bytes,
         length_bytes,
-        payload,
-        sums: request.sums,
-        blocks: count,
-        index_bytes: u64::from(count) * WORST_BYTES_PER_BLOCK,
-        ..Op::new(OpChange::Write, Some(asker), key)
+        claim: Claim {
+            blocks: count,
+            index_bytes: u64::from(count) * WORST_BYTES_PER_BLOCK,
+            leaves: parts_of(range),
+        },
+        ..Op::new(change, Some(asker), key)
     };
     queue::accept(store, op);
 }
@@ -200,11 +207,13 @@ pub(super) fn clear(store: &mut Store, caller: &Caller, request: ClearRequest) {
         version: asked.version,
         previous: asked.previous,
         snapshot: asked.snapshot,
-        range,
         length_bytes,
-        index_bytes: WORST_BYTES_PER_CLEAR,
-        leaves: parts_of(range),
-        ..Op::new(OpChange::Clear, Some(asker), key)
+        claim: Claim {
+            blocks: 0,
+            index_bytes: WORST_BYTES_PER_CLEAR,
+            leaves: parts_of(range),
+        },
+        ..Op::new(Change::Clear(range), Some(asker), key)
     };
     queue::accept(store, op);
 }
