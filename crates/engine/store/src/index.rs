@@ -2,30 +2,32 @@
 //!
 //! A chunk's blocks are divided into parts of 128, and each part has a *leaf* of 128 entries of 16 bytes. The heads of all
 //! chunks are in memory; leaves are there within a budget: one that is as the last checkpoint has it may be dropped, and
-//! costs one read when it is wanted again (`leaves`). A snapshot is a *state* of the chunk, which has of its own only the
+//! costs one read when it is wanted again (`leaves`, `cache`). A snapshot is a *state* of the chunk, which has of its own only the
 //! leaves that have changed since (`states`).
 
 mod arena;
+mod cache;
 #[cfg(any(test, feature = "planted"))]
-mod check;
+pub(crate) mod check;
 mod leaves;
 mod listing;
-mod look;
 mod past;
 mod states;
 
 pub(crate) use leaves::{Leaf, Location};
 pub(crate) use listing::{ChunkFilter, Listings};
-pub(crate) use look::StateLook;
-pub(crate) use states::{Seen, View};
+pub(crate) use states::{Seen, StateLook, View};
 
-use crate::format::checkpoint::{self, LeafPlace};
+use crate::format::checkpoint::{self, LeafPlace, PastItem};
 use crate::format::record::RollEntry;
 use crate::format::{Place, Slot};
-use amita_types::{BlockIndex, BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
-use arena::{Arena, Segmented};
+use amita_reactor::Time;
+use amita_types::{BlockIndex, BlockRange, ChunkId, ChunkIndex, GroupIndex, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
+use arena::Segmented;
+use cache::LeafCache;
 use hashbrown::HashTable;
-use leaves::{Mem, NO_MEM};
+use leaves::NO_MEM;
+use past::Pasts;
 use rustc_hash::FxHashMap;
 use states::State;
 
@@ -126,34 +128,60 @@ impl LeafRef {
     }
 }
 
+/// What a chunk has come to with its accepted changes, durable or not.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    /// The version of the last one; the next one must follow it (rule R1).
+    pub version: Version,
+    /// The version of the newest state, of those too that accepted writes will make.
+    pub state: Version,
+    /// What the last accepted write followed: a resend must be the same (rule R8).
+    last_previous: Version,
+    /// And its length in bytes; [`NO_LAST`] after a mount: not known.
+    last_length: u32,
+    /// The newest snapshot that one of them has named.
+    pub snapshot: SnapshotId,
+}
+
+impl Accepted {
+    /// What the last accepted write followed, and its length in bytes.
+    pub fn last(&self) -> Option<(Version, u32)> {
+        (self.last_length != NO_LAST).then_some((self.last_previous, self.last_length))
+    }
+
+    /// Notes it.
+    pub fn set_last(&mut self, last: Option<(Version, u32)>) {
+        (self.last_previous, self.last_length) = last.unwrap_or((Version::NONE, NO_LAST));
+    }
+}
+
+/// The accepted changes of a chunk that are not durable, by their places among all: each knows the next one.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// The oldest.
+    pub first: OpSlot,
+    /// The youngest.
+    pub last: OpSlot,
+    /// The oldest that waits for something to be read; those behind it wait too.
+    pub waiting: OpSlot,
+}
+
 /// A chunk's head.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub id: ChunkId,
     /// The version of the last write that is durable.
     pub durable: Version,
-    /// The version of the last write that was accepted; the next one must follow it (rule R1).
-    pub accepted: Version,
-    /// The version of the newest state, of those too that accepted writes will make.
-    pub accepted_state: Version,
-    /// What the last accepted write followed: a resend must be the same (rule R8).
-    last_previous: Version,
-    /// And its length in bytes; [`NO_LAST`] after a mount: not known.
-    last_length: u32,
-    /// Accepted writes that are not durable yet, oldest first (keys of the store's operations).
-    pub first_pending: OpSlot,
-    /// The youngest of them.
-    pub last_pending: OpSlot,
-    /// The oldest of them that waits for something to be read; those behind it wait too.
-    pub first_waiting: OpSlot,
+    /// What it has come to with all that was accepted.
+    pub accepted: Accepted,
+    /// Accepted changes that are not durable yet.
+    pub queue: Queue,
     /// Reads that wait for a version of this chunk.
     pub waiting_reads: u32,
     /// The volume's newest snapshot when the chunk was made: older ones have nothing of it.
     pub born: SnapshotId,
     /// The newest snapshot that a durable change has named.
     pub snapshot: SnapshotId,
-    /// The newest snapshot that an accepted change has named.
-    pub accepted_snapshot: SnapshotId,
     /// The volume is deleted; only states are left.
     pub deleted: bool,
     /// It is about to be: no change is accepted any more.
@@ -175,6 +203,8 @@ pub(crate) struct Chunk {
     parts: [LeafRef; PARTS],
 }
 
+const _: () = assert!(size_of::<Chunk>() == 192, "a store has a head in memory for each chunk");
+
 /// The place of an accepted change among all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OpSlot(pub u32);
@@ -191,17 +221,21 @@ impl Chunk {
         Chunk {
             id,
             durable: Version::NONE,
-            accepted: Version::NONE,
-            accepted_state: Version::NONE,
-            last_previous: Version::NONE,
-            last_length: NO_LAST,
-            first_pending: OpSlot::NONE,
-            last_pending: OpSlot::NONE,
-            first_waiting: OpSlot::NONE,
+            accepted: Accepted {
+                version: Version::NONE,
+                state: Version::NONE,
+                last_previous: Version::NONE,
+                last_length: NO_LAST,
+                snapshot: SnapshotId::HEAD,
+            },
+            queue: Queue {
+                first: OpSlot::NONE,
+                last: OpSlot::NONE,
+                waiting: OpSlot::NONE,
+            },
             waiting_reads: 0,
             born: SnapshotId::HEAD,
             snapshot: SnapshotId::HEAD,
-            accepted_snapshot: SnapshotId::HEAD,
             deleted: false,
             deleting: false,
             incomplete: false,
@@ -211,16 +245,6 @@ impl Chunk {
             states: None,
             parts: [LeafRef::NEVER; PARTS],
         }
-    }
-
-    /// What the last accepted write followed, and its length in bytes.
-    pub fn last(&self) -> Option<(Version, u32)> {
-        (self.last_length != NO_LAST).then_some((self.last_previous, self.last_length))
-    }
-
-    /// Notes it.
-    pub fn set_last(&mut self, last: Option<(Version, u32)>) {
-        (self.last_previous, self.last_length) = last.unwrap_or((Version::NONE, NO_LAST));
     }
 
     fn states(&self) -> &[State] {
@@ -236,7 +260,7 @@ impl Chunk {
 
     /// Is nothing under way on it?
     pub fn is_idle(&self) -> bool {
-        self.first_pending == OpSlot::NONE && self.waiting_reads == 0
+        self.queue.first == OpSlot::NONE && self.waiting_reads == 0
     }
 }
 
@@ -248,19 +272,10 @@ pub(crate) struct Index {
     free_keys: Vec<u32>,
     /// Chunks whose blocks were first written as another chunk's (rule D8).
     origins: FxHashMap<u32, ChunkId>,
-    /// Chunks that are incomplete, or were (rule R5).
-    pasts: FxHashMap<u32, past::Past>,
+    pasts: Pasts,
     /// Ordered lists of chunks, for those who ask for them.
     pub listings: Listings,
-    mems: Segmented<Mem>,
-    free_mems: Vec<u32>,
-    arena: Arena,
-    /// Where the hand of the clock is that looks for leaves to be dropped.
-    hand: u32,
-    /// Bytes of leaves that are packed.
-    packed_bytes: u64,
-    /// Leaves that the disk has not, or has otherwise.
-    dirty: u32,
+    cache: LeafCache,
     /// Leaves that have a page.
     pages: u64,
     /// Pages of leaves that nothing refers to any more; the caller takes them.
@@ -309,7 +324,7 @@ impl Index {
             entry.remove();
         }
         self.origins.remove(&key.0);
-        self.pasts.remove(&key.0);
+        self.pasts.forget(key);
         self.chunks[key.0] = Chunk {
             gone: true,
             ..Chunk::new(id)
@@ -360,6 +375,44 @@ impl Index {
         }
     }
 
+    /// Where the chunk is incomplete: the version at which it was last whole.
+    pub fn incomplete(&self, key: ChunkKey) -> Option<Version> {
+        self.pasts.base(key, self.chunk(key))
+    }
+
+    /// Up to which snapshot what the chunk has may not be what they were.
+    pub fn unsure(&self, key: ChunkKey) -> SnapshotId {
+        self.pasts.unsure(key, self.chunk(key))
+    }
+
+    /// The chunk's history goes on at another version; it was last whole at `base`.
+    pub fn join(&mut self, key: ChunkKey, base: Version, snapshot: SnapshotId) {
+        self.pasts.join(key, &mut self.chunks[key.0], base, snapshot);
+    }
+
+    /// The chunk is whole.
+    pub fn whole(&mut self, key: ChunkKey) {
+        self.pasts.whole(key, &mut self.chunks[key.0]);
+    }
+
+    /// Takes a chunk's past over from a checkpoint.
+    pub fn load_past(&mut self, key: ChunkKey, item: PastItem) {
+        self.pasts.load(key, &mut self.chunks[key.0], item);
+    }
+
+    /// The chunks of a group and a core from index `from` on, ascending; some may not be there any more, or not yet.
+    pub fn list(
+        &mut self,
+        now: Time,
+        filter: ChunkFilter,
+        from: (GroupIndex, u16, ChunkIndex),
+    ) -> impl Iterator<Item = ChunkIndex> + '_ {
+        let chunks = &self.chunks;
+        let keys = (0..chunks.len()).filter(|&key| !chunks[key].gone);
+        let all = keys.map(|key| chunks[key].id);
+        self.listings.list(now, filter, from, all)
+    }
+
     /// What is bound into the checksums of a chunk's blocks.
     pub fn place(&self, key: ChunkKey) -> Place {
         Place::of(self.origin(key))
@@ -369,7 +422,7 @@ impl Index {
     pub fn entry(&self, key: ChunkKey, view: View, block: BlockIndex) -> Entry {
         let part = usize::from(block.0) / LEAF_ENTRIES;
         let leaf = self.leaf_ref(self.location(key, view, part));
-        self.entry_of(*leaf, usize::from(block.0) % LEAF_ENTRIES)
+        self.cache.entry(*leaf, usize::from(block.0) % LEAF_ENTRIES)
     }
 
     /// Replaces a block's entry; returns the slot that it had, if no state of the chunk refers to it. The leaf must be in
@@ -384,9 +437,9 @@ impl Index {
     /// Before a change that names `snapshot`: a new chunk begins with it, another one is kept as it was for the snapshots
     /// since its last change, if there are any.
     pub fn begin_change(&mut self, key: ChunkKey, snapshot: SnapshotId) {
-        let chunk = self.chunk_mut(key);
+        let chunk = &mut self.chunks[key.0];
         if chunk.incomplete {
-            self.skip_snapshot(key, snapshot);
+            self.pasts.skip_snapshot(key, chunk, snapshot);
         } else if chunk.durable == Version::NONE && chunk.states.is_none() {
             chunk.born = snapshot;
             chunk.snapshot = snapshot;
@@ -427,13 +480,12 @@ impl Index {
         let heads = self.chunks.bytes() + self.by_id.capacity() as u64 * (size_of::<u32>() as u64 + 1);
         let states = self.states * size_of::<State>() as u64 + self.state_parts * size_of::<(u8, LeafRef)>() as u64;
         let origins = self.origins.capacity() * (size_of::<(u32, ChunkId)>() + 1);
-        let pasts = self.pasts.capacity() * (size_of::<(u32, past::Past)>() + 1);
-        heads + states + (origins + pasts) as u64 + self.listings.bytes() + self.mems.bytes()
+        heads + states + (origins + self.pasts.bytes()) as u64 + self.listings.bytes() + self.cache.fixed_bytes()
     }
 
     /// Bytes of memory of the leaves that are in it.
     pub fn leaf_bytes(&self) -> u64 {
-        self.arena.used_bytes() + self.packed_bytes
+        self.cache.bytes()
     }
 
     /// Bytes of memory in all.
@@ -443,7 +495,12 @@ impl Index {
 
     /// Leaves that the disk has not, or has otherwise.
     pub fn dirty(&self) -> u32 {
-        self.dirty
+        self.cache.dirty()
+    }
+
+    /// States of all chunks.
+    pub fn look_state_count(&self) -> u64 {
+        self.states
     }
 
     /// Slots that hold leaves.

@@ -31,97 +31,103 @@ struct Counted {
     state_parts: u64,
 }
 
-impl Index {
-    /// Walks through all chunks, leaves and entries in memory, and panics where one is wrong. `used` is told of every slot in
-    /// use, and whether it must not have been told of that one before.
-    pub fn check(&self, mut used: impl FnMut(Slot, bool)) -> Met {
-        let mut counted = Counted::default();
-        let mut chunks = 0;
-        for key in self.keys() {
-            chunks += 1;
-            let chunk = self.chunk(key);
-            assert_eq!(self.find(chunk.id), Some(key), "{} is found by its name", chunk.id);
-            assert!(chunk.durable <= chunk.accepted || chunk.loose || chunk.loose_soon);
-            for part in 0..PARTS as u8 {
-                self.check_leaf(key, HEAD, part, chunk.parts[usize::from(part)], &mut counted, &mut used);
-            }
-            for state in chunk.states() {
-                counted.states += 1;
-                assert!(state.above < state.to && state.to <= chunk.snapshot.max(chunk.accepted_snapshot));
-                for &(part, leaf) in &state.parts {
-                    counted.state_parts += 1;
-                    self.check_leaf(key, state.serial, part, leaf, &mut counted, &mut used);
-                }
-            }
-        }
-        assert_eq!(chunks, self.len(), "every chunk has a name");
-        assert_eq!(
-            chunks + self.free_keys.len(),
-            self.end() as usize,
-            "every place has a chunk or is free"
-        );
-        assert_eq!(counted.pages, self.pages, "leaves that have a page");
-        assert_eq!(
-            (counted.states, counted.state_parts),
-            (self.states, self.state_parts),
-            "states"
-        );
-        self.check_memory(counted.mems);
-        counted.met
-    }
-
-    fn check_leaf(
-        &self,
-        key: ChunkKey,
-        serial: u32,
-        part: u8,
-        leaf: LeafRef,
-        counted: &mut Counted,
-        used: &mut impl FnMut(Slot, bool),
-    ) {
-        let at = Location {
-            chunk: key,
-            serial,
-            part,
-        };
-        if leaf.is_never() {
-            return;
-        }
-        counted.met.leaves += 1;
-        if leaf.slot != Slot::NONE {
-            counted.pages += 1;
-            used(leaf.slot, true);
-        }
-        if leaf.mem == NO_MEM {
-            counted.met.away += u64::from(!leaf.is_lost());
-            counted.met.lost += u64::from(leaf.is_lost());
-            return;
-        }
-        counted.mems += 1;
-        if !self.check_mem(leaf.mem, at, leaf.slot == Slot::NONE) {
-            counted.met.away += 1;
-            return;
-        }
-        let chunk = self.chunk(key);
-        let limit = match chunk.loose || chunk.incomplete || serial != HEAD {
-            true => Version(u64::MAX),
-            false => chunk.durable,
-        };
-        // Of a chunk with states, and of a clone, others may use the slot too.
-        let alone = chunk.states.is_none() && self.origins.is_empty();
-        for (block, entry) in self.look_entries(leaf.mem).enumerate() {
-            let block = BlockIndex(u16::from(part) * LEAF_ENTRIES as u16 + block as u16);
-            assert!(
-                entry.version <= limit,
-                "block {} of {} has version {}, the chunk {limit}",
-                block.0,
-                chunk.id,
-                entry.version
+/// Walks through all chunks, leaves and entries in memory, and panics where one is wrong. `used` is told of every slot in
+/// use, and whether it must not have been told of that one before.
+pub(crate) fn walk(index: &Index, mut used: impl FnMut(Slot, bool)) -> Met {
+    let mut counted = Counted::default();
+    let mut chunks = 0;
+    for key in index.keys() {
+        chunks += 1;
+        let chunk = index.chunk(key);
+        assert_eq!(index.find(chunk.id), Some(key), "{} is found by its name", chunk.id);
+        assert!(chunk.durable <= chunk.accepted.version || chunk.loose || chunk.loose_soon);
+        for part in 0..PARTS as u8 {
+            check_leaf(
+                index,
+                key,
+                HEAD,
+                part,
+                chunk.parts[usize::from(part)],
+                &mut counted,
+                &mut used,
             );
-            if entry.has_data() {
-                assert!(entry.version > Version::NONE, "what has data was written");
-                used(entry.slot, alone);
+        }
+        for state in chunk.states() {
+            counted.states += 1;
+            assert!(state.above < state.to && state.to <= chunk.snapshot.max(chunk.accepted.snapshot));
+            for &(part, leaf) in &state.parts {
+                counted.state_parts += 1;
+                check_leaf(index, key, state.serial, part, leaf, &mut counted, &mut used);
             }
+        }
+    }
+    assert_eq!(chunks, index.len(), "every chunk has a name");
+    assert_eq!(
+        chunks + index.free_keys.len(),
+        index.end() as usize,
+        "every place has a chunk or is free"
+    );
+    assert_eq!(counted.pages, index.pages, "leaves that have a page");
+    assert_eq!(
+        (counted.states, counted.state_parts),
+        (index.states, index.state_parts),
+        "states"
+    );
+    index.cache.check(counted.mems);
+    counted.met
+}
+
+fn check_leaf(
+    index: &Index,
+    key: ChunkKey,
+    serial: u32,
+    part: u8,
+    leaf: LeafRef,
+    counted: &mut Counted,
+    used: &mut impl FnMut(Slot, bool),
+) {
+    let at = Location {
+        chunk: key,
+        serial,
+        part,
+    };
+    if leaf.is_never() {
+        return;
+    }
+    counted.met.leaves += 1;
+    if leaf.slot != Slot::NONE {
+        counted.pages += 1;
+        used(leaf.slot, true);
+    }
+    if leaf.mem == NO_MEM {
+        counted.met.away += u64::from(!leaf.is_lost());
+        counted.met.lost += u64::from(leaf.is_lost());
+        return;
+    }
+    counted.mems += 1;
+    if !index.cache.check_one(leaf.mem, at, leaf.slot == Slot::NONE) {
+        counted.met.away += 1;
+        return;
+    }
+    let chunk = index.chunk(key);
+    let limit = match chunk.loose || chunk.incomplete || serial != HEAD {
+        true => Version(u64::MAX),
+        false => chunk.durable,
+    };
+    // Of a chunk with states, and of a clone, others may use the slot too.
+    let alone = chunk.states.is_none() && index.origins.is_empty();
+    for (block, entry) in index.cache.look_entries(leaf.mem).enumerate() {
+        let block = BlockIndex(u16::from(part) * LEAF_ENTRIES as u16 + block as u16);
+        assert!(
+            entry.version <= limit,
+            "block {} of {} has version {}, the chunk {limit}",
+            block.0,
+            chunk.id,
+            entry.version
+        );
+        if entry.has_data() {
+            assert!(entry.version > Version::NONE, "what has data was written");
+            used(entry.slot, alone);
         }
     }
 }

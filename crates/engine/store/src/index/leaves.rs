@@ -1,15 +1,11 @@
-//! Leaves in memory: flat, packed, or on the disk only.
+//! Where the leaves are: in memory, on the disk only, in both or in neither.
 //!
-//! A leaf that is being changed is flat: 128 entries of 16 bytes. One that is as the disk has it is packed where that
-//! makes it half as large or smaller: runs of slots that follow one another with one version, and four bytes of
-//! checksum a block. Where memory is short, a clock goes round over those that the disk has, and drops what was not
-//! used since it came by last.
-
-#[cfg(any(test, feature = "planted"))]
-mod check;
+//! Where memory is short, a clock goes round over those that the disk has, and drops what was not used since it came by
+//! last.
 
 use super::arena::Flat;
-use super::{ChunkKey, Entry, Index, LEAF_BYTES, LEAF_ENTRIES, LOST, LeafRef, OpSlot, PARTS, View};
+use super::cache::Data;
+use super::{ChunkKey, Entry, Index, LEAF_ENTRIES, LOST, LeafRef, OpSlot, PARTS, View};
 use crate::format::Slot;
 use crate::format::checkpoint::LeafPlace;
 use amita_types::{BlockIndex, BlockRange, Version};
@@ -27,6 +23,13 @@ pub(crate) struct Location {
     pub part: u8,
 }
 
+impl Location {
+    /// Is it a leaf of the chunk itself?
+    pub fn is_head(self) -> bool {
+        self.serial == HEAD
+    }
+}
+
 /// What is known of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaf {
@@ -38,115 +41,6 @@ pub(crate) enum Leaf {
     Loading,
     /// What it held is not known.
     Lost,
-}
-
-/// A leaf in memory.
-#[derive(Debug)]
-pub(super) struct Mem {
-    pub at: Location,
-    data: Data,
-    /// Has it changed since it was written?
-    dirty: bool,
-    /// Was it used since the clock came by?
-    used: std::cell::Cell<bool>,
-    /// Is its page being written? Then it cannot be read back yet.
-    writing: bool,
-}
-
-impl Mem {
-    /// Has it changed since it was written?
-    pub fn is_dirty(&self) -> bool {
-        self.dirty
-    }
-}
-
-#[derive(Debug)]
-enum Data {
-    Free,
-    Loading,
-    Flat(u32),
-    Packed(Box<Packed>),
-    /// Every block was cleared by this write. Stands in the checkpoint's directory, so it needs no page.
-    Cleared(Version),
-}
-
-/// Runs, and a checksum for each block that has data.
-#[derive(Debug)]
-struct Packed {
-    runs: Vec<PackedRun>,
-    sums: Vec<u32>,
-}
-
-/// Blocks that follow one another with one version, in slots that follow one another or without any.
-#[derive(Clone, Copy, Debug)]
-struct PackedRun {
-    version: Version,
-    slot: Slot,
-    /// The first block.
-    first: u8,
-    /// How many, less one.
-    more: u8,
-    /// Its first checksum.
-    sum: u16,
-}
-
-const _: () = assert!(size_of::<PackedRun>() == 16 && LEAF_ENTRIES <= 256);
-
-impl Packed {
-    /// `None`: it would be more than half as large as the leaf.
-    fn of(entries: &Flat) -> Option<Packed> {
-        let mut runs: Vec<PackedRun> = Vec::new();
-        let mut sums = Vec::new();
-        let most = LEAF_BYTES as usize / 2;
-        for (block, entry) in entries.iter().enumerate() {
-            let follows = runs.last().is_some_and(|run| {
-                let more = block as u32 - u32::from(run.first);
-                let slot = match run.slot {
-                    Slot::NONE => Slot::NONE,
-                    Slot(first) => Slot(first.wrapping_add(more)),
-                };
-                run.version == entry.version && slot == entry.slot
-            });
-            if follows {
-                runs.last_mut().expect("looked at above").more += 1;
-            } else {
-                runs.push(PackedRun {
-                    version: entry.version,
-                    slot: entry.slot,
-                    first: block as u8,
-                    more: 0,
-                    sum: sums.len() as u16,
-                });
-            }
-            if entry.has_data() {
-                sums.push(entry.sum);
-            }
-            if runs.len() * size_of::<PackedRun>() + sums.len() * 4 > most {
-                return None;
-            }
-        }
-        runs.shrink_to_fit();
-        sums.shrink_to_fit();
-        Some(Packed { runs, sums })
-    }
-
-    fn entry(&self, block: usize) -> Entry {
-        let at = self.runs.partition_point(|run| usize::from(run.first) <= block) - 1;
-        let run = self.runs[at];
-        let more = block - usize::from(run.first);
-        if run.slot == Slot::NONE {
-            return Entry::cleared(run.version);
-        }
-        Entry {
-            slot: run.slot.plus(more as u32),
-            sum: self.sums[usize::from(run.sum) + more],
-            version: run.version,
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        (size_of::<Packed>() + self.runs.len() * size_of::<PackedRun>() + self.sums.len() * 4) as u64
-    }
 }
 
 impl Index {
@@ -177,7 +71,7 @@ impl Index {
     pub fn leaf(&self, at: Location) -> Leaf {
         let leaf = *self.leaf_ref(at);
         if leaf.mem != NO_MEM {
-            return match self.mems[leaf.mem].data {
+            return match self.cache.get(leaf.mem).data {
                 Data::Loading => Leaf::Loading,
                 _ => Leaf::Here,
             };
@@ -189,91 +83,10 @@ impl Index {
         }
     }
 
-    pub(super) fn entry_of(&self, leaf: LeafRef, at: usize) -> Entry {
-        if leaf.mem == NO_MEM {
-            assert!(leaf.is_never(), "a leaf is used that is not in memory");
-            return Entry::NEVER;
-        }
-        let mem = &self.mems[leaf.mem];
-        mem.used.set(true);
-        match &mem.data {
-            Data::Flat(flat) => self.arena.get(*flat)[at],
-            Data::Packed(packed) => packed.entry(at),
-            Data::Cleared(version) => Entry::cleared(*version),
-            Data::Free | Data::Loading => panic!("a leaf is used that is not in memory"),
-        }
-    }
-
     /// All entries of a leaf that is in memory.
     pub fn entries_of(&self, at: Location) -> impl Iterator<Item = Entry> + '_ {
         let leaf = *self.leaf_ref(at);
-        (0..LEAF_ENTRIES).map(move |entry| self.entry_of(leaf, entry))
-    }
-
-    fn new_mem(&mut self, at: Location, data: Data) -> u32 {
-        let mem = Mem {
-            at,
-            data,
-            dirty: false,
-            used: std::cell::Cell::new(true),
-            writing: false,
-        };
-        match self.free_mems.pop() {
-            Some(place) => {
-                self.mems[place] = mem;
-                place
-            }
-            None => {
-                let place = self.mems.push(mem);
-                // Room for all, so that giving one back never allocates.
-                if self.free_mems.capacity() <= place as usize {
-                    self.free_mems.reserve(place as usize + 1024 - self.free_mems.len());
-                }
-                place
-            }
-        }
-    }
-
-    fn free_mem(&mut self, mem: u32) {
-        let place = &mut self.mems[mem];
-        if place.dirty {
-            place.dirty = false;
-            self.dirty -= 1;
-        }
-        match std::mem::replace(&mut place.data, Data::Free) {
-            Data::Flat(flat) => self.arena.give(flat),
-            Data::Packed(packed) => self.packed_bytes -= packed.bytes(),
-            Data::Free | Data::Loading | Data::Cleared(_) => {}
-        }
-        self.free_mems.push(mem);
-    }
-
-    fn mark_dirty(&mut self, mem: u32) {
-        let place = &mut self.mems[mem];
-        if !place.dirty {
-            place.dirty = true;
-            self.dirty += 1;
-        }
-    }
-
-    /// Makes a leaf in memory flat.
-    fn flatten(&mut self, mem: u32) -> u32 {
-        if let Data::Flat(flat) = self.mems[mem].data {
-            return flat;
-        }
-        let flat = self.arena.take();
-        match std::mem::replace(&mut self.mems[mem].data, Data::Flat(flat)) {
-            Data::Packed(packed) => {
-                self.packed_bytes -= packed.bytes();
-                let entries = self.arena.get_mut(flat);
-                for (block, entry) in entries.iter_mut().enumerate() {
-                    *entry = packed.entry(block);
-                }
-            }
-            Data::Cleared(version) => *self.arena.get_mut(flat) = [Entry::cleared(version); LEAF_ENTRIES],
-            Data::Free | Data::Loading | Data::Flat(_) => panic!("a leaf is changed that is not in memory"),
-        }
-        flat
+        (0..LEAF_ENTRIES).map(move |entry| self.cache.entry(leaf, entry))
     }
 
     /// The chunk's own leaf of a part, to be changed: a state that shared it keeps it as it was.
@@ -291,28 +104,13 @@ impl Index {
                     leaf.is_never() && shared.is_none_or(LeafRef::is_never),
                     "a leaf is changed that is not in memory"
                 );
-                let flat = self.arena.take();
-                *self.arena.get_mut(flat) = [Entry::NEVER; LEAF_ENTRIES];
-                self.new_mem(at, Data::Flat(flat))
+                self.cache.add_blank(at)
             }
-            (NO_MEM, Some(old)) => {
-                let flat = self.arena.take();
-                if let Data::Flat(from) = self.mems[old.mem].data {
-                    self.arena.copy(from, flat);
-                } else {
-                    for entry in 0..LEAF_ENTRIES {
-                        self.arena.get_mut(flat)[entry] = self.entry_of(old, entry);
-                    }
-                }
-                self.new_mem(at, Data::Flat(flat))
-            }
+            (NO_MEM, Some(old)) => self.cache.add_copy(at, old),
             (mem, _) => mem,
         };
         self.leaf_ref_mut(at).mem = mem;
-        let flat = self.flatten(mem);
-        self.mark_dirty(mem);
-        self.mems[mem].used.set(true);
-        self.arena.get_mut(flat)
+        self.cache.change(mem)
     }
 
     /// If the newest state shares this leaf of the chunk's, it gets it, and the chunk has none: returns what it was.
@@ -326,9 +124,7 @@ impl Index {
         newest.put(at.part, leaf);
         let serial = newest.serial;
         self.state_parts += 1;
-        if leaf.mem != NO_MEM {
-            self.mems[leaf.mem].at.serial = serial;
-        }
+        self.cache.moved(leaf, serial);
         Some(leaf)
     }
 
@@ -344,7 +140,7 @@ impl Index {
             // What a lost leaf held stays in use until it is known again.
             if !leaf.is_lost() {
                 for block in 0..LEAF_ENTRIES {
-                    let entry = self.entry_of(leaf, block);
+                    let entry = self.cache.entry(leaf, block);
                     if entry.has_data() && !self.in_a_state(key, part * LEAF_ENTRIES + block, entry) {
                         freed(entry.slot);
                     }
@@ -352,9 +148,9 @@ impl Index {
             }
             self.release_leaf(at);
         }
-        let mem = self.new_mem(at, Data::Cleared(version));
+        let mem = self.cache.add(at, Data::Cleared(version));
         self.leaf_ref_mut(at).mem = mem;
-        self.mark_dirty(mem);
+        self.cache.mark_dirty(mem);
     }
 
     /// A leaf is needed no more; its page goes to `released_pages`.
@@ -365,7 +161,7 @@ impl Index {
 
     pub(super) fn release_ref(&mut self, leaf: LeafRef) {
         if leaf.mem != NO_MEM {
-            self.free_mem(leaf.mem);
+            self.cache.remove(leaf.mem);
         }
         if leaf.slot != Slot::NONE {
             self.pages -= 1;
@@ -397,7 +193,7 @@ impl Index {
 
     /// A leaf begins to be read; until it ends it is [`Leaf::Loading`]. Returns its place in memory.
     pub fn load_begin(&mut self, at: Location) -> u32 {
-        let mem = self.new_mem(at, Data::Loading);
+        let mem = self.cache.add(at, Data::Loading);
         self.leaf_ref_mut(at).mem = mem;
         mem
     }
@@ -411,29 +207,18 @@ impl Index {
 
     /// Which leaf is being read, and what its page must have as a checksum.
     pub fn loading(&self, mem: u32) -> (Location, u32) {
-        let at = self.mems[mem].at;
+        let at = self.cache.get(mem).at;
         (at, self.leaf_ref(at).sum)
     }
 
     /// It was read; `None`: it cannot be.
     pub fn load_end(&mut self, mem: u32, entries: Option<&Flat>) {
-        let at = self.mems[mem].at;
+        let at = self.cache.get(mem).at;
         let Some(entries) = entries else {
             self.leaf_ref_mut(at).mem = NO_MEM;
-            return self.free_mem(mem);
+            return self.cache.remove(mem);
         };
-        match Packed::of(entries) {
-            Some(packed) => {
-                self.packed_bytes += packed.bytes();
-                self.mems[mem].data = Data::Packed(Box::new(packed));
-            }
-            None => {
-                let flat = self.arena.take();
-                *self.arena.get_mut(flat) = *entries;
-                self.mems[mem].data = Data::Flat(flat);
-            }
-        }
-        self.mems[mem].used.set(true);
+        self.cache.fill(mem, entries);
     }
 
     /// Is it not known what a block's leaf held?
@@ -450,25 +235,18 @@ impl Index {
     /// Drops leaves that the disk has and that were not used for a while, until they take no more than `budget` bytes or
     /// `most` were looked at.
     pub fn evict(&mut self, budget: u64, most: u32) {
-        for _ in 0..most.min(self.mems.len()) {
+        for _ in 0..most.min(self.cache.len()) {
             if self.leaf_bytes() <= budget {
                 return;
             }
-            let mem = self.hand % self.mems.len();
-            self.hand = (mem + 1) % self.mems.len();
-            let place = &self.mems[mem];
-            let droppable = matches!(place.data, Data::Flat(_) | Data::Packed(_)) && !place.dirty && !place.writing;
             // Changes that are under way have made sure that their leaves are here.
-            if !droppable || self.chunk(place.at.chunk).first_pending != OpSlot::NONE {
-                continue;
-            }
-            if place.used.replace(false) {
-                continue;
-            }
-            let at = place.at;
+            let chunks = &self.chunks;
+            let pinned = |at: Location| chunks[at.chunk.0].queue.first != OpSlot::NONE;
+            let Some(mem) = self.cache.turn(pinned) else { continue };
+            let at = self.cache.get(mem).at;
             assert!(self.leaf_ref(at).slot != Slot::NONE, "what is dropped is on the disk");
             self.leaf_ref_mut(at).mem = NO_MEM;
-            self.free_mem(mem);
+            self.cache.remove(mem);
         }
     }
 
@@ -482,7 +260,7 @@ impl Index {
             .flat_map(|state| state.parts.iter().map(move |&(part, leaf)| (state.serial, part, leaf)));
         let own = (0..PARTS as u8).zip(chunk.parts).map(|(part, leaf)| (HEAD, part, leaf));
         for (serial, part, leaf) in states.chain(own) {
-            if leaf.mem != NO_MEM && self.mems[leaf.mem].dirty {
+            if leaf.mem != NO_MEM && self.cache.get(leaf.mem).dirty {
                 out.push(Location {
                     chunk: key,
                     serial,
@@ -495,7 +273,7 @@ impl Index {
     /// Was every block of the leaf cleared by one write?
     pub fn cleared_whole(&self, at: Location) -> Option<Version> {
         let mem = self.leaf_ref(at).mem;
-        match self.mems[mem].data {
+        match self.cache.get(mem).data {
             Data::Cleared(version) => Some(version),
             _ => None,
         }
@@ -512,10 +290,7 @@ impl Index {
             self.released_pages.push(old);
         }
         self.pages += u64::from(page.is_some());
-        self.dirty -= 1;
-        let place = &mut self.mems[mem];
-        place.dirty = false;
-        place.writing = page.is_some();
+        self.cache.written(mem, page.is_some());
     }
 
     /// Its page is on the disk: it may be dropped. It is packed, where that saves something.
@@ -530,22 +305,13 @@ impl Index {
         if leaf.mem == NO_MEM {
             return;
         }
-        let place = &mut self.mems[leaf.mem];
-        place.writing = false;
-        if let Data::Flat(flat) = place.data
-            && !place.dirty
-            && let Some(packed) = Packed::of(self.arena.get(flat))
-        {
-            self.arena.give(flat);
-            self.packed_bytes += packed.bytes();
-            self.mems[leaf.mem].data = Data::Packed(Box::new(packed));
-        }
+        self.cache.settle(leaf.mem);
     }
 
     /// Where a leaf stands in a checkpoint: nowhere, if it was cleared whole (that is an item of its own).
     pub(super) fn leaf_place(&self, leaf: LeafRef) -> Result<LeafPlace, Version> {
         if leaf.mem != NO_MEM
-            && let Data::Cleared(version) = self.mems[leaf.mem].data
+            && let Data::Cleared(version) = self.cache.get(leaf.mem).data
         {
             return Err(version);
         }
@@ -572,8 +338,25 @@ impl Index {
         if !self.leaf_ref(at).is_never() {
             return false;
         }
-        let mem = self.new_mem(at, Data::Cleared(version));
+        let mem = self.cache.add(at, Data::Cleared(version));
         self.leaf_ref_mut(at).mem = mem;
         true
+    }
+
+    /// The page of a leaf, and the checksum that it must have.
+    pub fn look_page(&self, at: Location) -> Option<(Slot, u32)> {
+        let leaf = self.leaf_ref(at);
+        (leaf.slot != Slot::NONE).then_some((leaf.slot, leaf.sum))
+    }
+
+    /// Was no block of this part ever written?
+    pub fn look_is_never(&self, at: Location) -> bool {
+        self.leaf_ref(at).is_never()
+    }
+
+    /// Is what is in memory not what the page says?
+    pub fn look_is_changed(&self, at: Location) -> bool {
+        let mem = self.leaf_ref(at).mem;
+        mem != NO_MEM && self.cache.get(mem).dirty
     }
 }

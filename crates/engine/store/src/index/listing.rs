@@ -5,7 +5,6 @@
 //! are made meanwhile are put in their places before the next page; those that are forgotten are left out by whoever looks
 //! them up.
 
-use super::Index;
 use amita_reactor::Time;
 use amita_types::{ChunkId, ChunkIndex, GroupIndex, VolumeId};
 use std::time::Duration;
@@ -26,7 +25,7 @@ pub(crate) struct ChunkFilter {
 }
 
 /// A chunk's place in a list: group, core, index.
-type Place = (GroupIndex, u16, ChunkIndex);
+pub(super) type Place = (GroupIndex, u16, ChunkIndex);
 
 #[derive(Debug)]
 struct List {
@@ -70,23 +69,21 @@ impl Listings {
         let places = self.lists.iter().map(|list| list.places.capacity());
         (places.sum::<usize>() * size_of::<Place>()) as u64
     }
-}
 
-impl Index {
-    /// The chunks of a group and a core from index `from` on, ascending; some may not be there any more, or not yet.
-    pub fn list(
+    /// The chunks of a group and a core from index `from` on, ascending; some may not be there any more, or not yet. `all`
+    /// are those that are known.
+    pub(super) fn list(
         &mut self,
         now: Time,
         filter: ChunkFilter,
-        group: GroupIndex,
-        core: u16,
-        from: ChunkIndex,
-    ) -> impl Iterator<Item = ChunkIndex> + '_ {
-        let at = match self.listings.lists.iter().position(|list| list.filter == filter) {
+        (group, core, from): Place,
+        all: impl Iterator<Item = ChunkId>,
+    ) -> impl Iterator<Item = ChunkIndex> {
+        let at = match self.lists.iter().position(|list| list.filter == filter) {
             Some(at) => at,
-            None => self.make_list(now, filter),
+            None => self.make(now, filter, all),
         };
-        let list = &mut self.listings.lists[at];
+        let list = &mut self.lists[at];
         list.used = now;
         if std::mem::take(&mut list.unsorted) {
             // A merge of what is sorted with a few behind it.
@@ -94,19 +91,18 @@ impl Index {
             list.places.dedup();
         }
         let first = list.places.partition_point(|&place| place < (group, core, from));
-        let rest = self.listings.lists[at].places[first..].iter();
+        let rest = list.places[first..].iter();
         rest.take_while(move |place| (place.0, place.1) == (group, core))
             .map(|place| place.2)
     }
 
-    fn make_list(&mut self, now: Time, filter: ChunkFilter) -> usize {
-        let keys = self.keys().map(|key| self.chunk(key).id);
-        let mut places: Vec<Place> = keys
+    fn make(&mut self, now: Time, filter: ChunkFilter, all: impl Iterator<Item = ChunkId>) -> usize {
+        let mut places: Vec<Place> = all
             .filter(|id| id.volume == filter.volume)
             .map(|id| filter.place(id))
             .collect();
         places.sort_unstable();
-        let lists = &mut self.listings.lists;
+        let lists = &mut self.lists;
         if lists.len() == MAX_LISTS {
             let oldest = (0..lists.len()).min_by_key(|&at| lists[at].used).unwrap_or(0);
             lists.swap_remove(oldest);

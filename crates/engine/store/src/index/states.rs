@@ -10,8 +10,8 @@
 //! than that; what a state that is dropped refers to is needed if its older or its newer neighbour refers to it. Only
 //! clones, whose chunks have no order among each other, need counts ([`crate::held`]).
 
-use super::leaves::{HEAD, NO_MEM};
-use super::{Chunk, ChunkKey, Index, LEAF_ENTRIES, LeafRef, Location, PARTS};
+use super::leaves::HEAD;
+use super::{Chunk, ChunkKey, Entry, Index, LEAF_ENTRIES, Leaf, LeafRef, Location, PARTS};
 use crate::format::Slot;
 use crate::format::checkpoint::{ChunkItem, LeafPlace, Leaves, PageWriter, StateItem, flag};
 use crate::format::record::RollEntry;
@@ -69,6 +69,17 @@ pub(crate) enum Seen {
     NotKept,
 }
 
+/// A state of a chunk.
+#[derive(Clone, Debug)]
+pub(crate) struct StateLook {
+    pub above: SnapshotId,
+    pub to: SnapshotId,
+    pub version: Version,
+    pub serial: u32,
+    /// The parts that are its own.
+    pub parts: Vec<u8>,
+}
+
 impl Chunk {
     /// What snapshot `at` has of it.
     pub fn seen(&self, at: SnapshotId) -> Seen {
@@ -101,6 +112,16 @@ impl Chunk {
     /// The version of its newest state.
     pub fn newest_state(&self) -> Version {
         self.states().last().map_or(Version::NONE, |state| state.version)
+    }
+
+    /// Has it states whose entries versions do not tell from its own, or will it have when what was accepted is durable?
+    fn may_be_loose(&self) -> bool {
+        (self.loose || self.loose_soon) && self.states.is_some()
+    }
+
+    /// Entries of the chunk were replaced by ones that may be older than its newest snapshot.
+    pub fn loosen(&mut self) {
+        self.loose |= self.states.is_some();
     }
 
     /// How many states it has.
@@ -214,9 +235,7 @@ impl Index {
                 let serial = older.serial;
                 older.put(part, leaf);
                 self.state_parts += 1;
-                if leaf.mem != NO_MEM {
-                    self.mems[leaf.mem].at.serial = serial;
-                }
+                self.cache.moved(leaf, serial);
                 continue;
             }
             let older = place
@@ -228,8 +247,8 @@ impl Index {
             let known = |leaf: LeafRef| !leaf.is_lost();
             if known(leaf) && known(newer) && older.is_none_or(known) {
                 for block in 0..LEAF_ENTRIES {
-                    let entry = self.entry_of(leaf, block);
-                    let held = |by: LeafRef| self.entry_of(by, block).slot == entry.slot;
+                    let entry = self.cache.entry(leaf, block);
+                    let held = |by: LeafRef| self.cache.entry(by, block).slot == entry.slot;
                     if entry.has_data() && !held(newer) && !older.is_some_and(held) {
                         freed(entry.slot);
                     }
@@ -273,14 +292,12 @@ impl Index {
                     let serial = newest.serial;
                     newest.put(part as u8, leaf);
                     self.state_parts += 1;
-                    if leaf.mem != NO_MEM {
-                        self.mems[leaf.mem].at.serial = serial;
-                    }
+                    self.cache.moved(leaf, serial);
                 }
                 Some(true) | None => {
                     if !leaf.is_lost() {
                         for block in 0..LEAF_ENTRIES {
-                            let entry = self.entry_of(leaf, block);
+                            let entry = self.cache.entry(leaf, block);
                             if entry.has_data() && !self.in_a_state(key, part * LEAF_ENTRIES + block, entry) {
                                 freed(entry.slot);
                             }
@@ -308,7 +325,7 @@ impl Index {
                 continue;
             }
             for at in 0..LEAF_ENTRIES {
-                let entry = self.entry_of(leaf, at);
+                let entry = self.cache.entry(leaf, at);
                 if entry.version > Version::NONE {
                     entries.push(RollEntry {
                         block: BlockIndex((part * LEAF_ENTRIES + at) as u16),
@@ -342,7 +359,7 @@ impl Index {
         if origin != chunk.id {
             writer.origin(origin);
         }
-        if let Some(past) = self.past_item(key) {
+        if let Some(past) = self.pasts.item(key) {
             writer.past(past);
         }
         for (part, version) in cleared.drain(..) {
@@ -380,7 +397,7 @@ impl Index {
         use crate::format::checkpoint::{CHUNK_BYTES, PAST_BYTES, STATE_BYTES, STATE_PART_BYTES};
         let states = self.chunk(key).states().iter();
         CHUNK_BYTES
-            + if self.past_item(key).is_some() { PAST_BYTES } else { 0 }
+            + if self.pasts.item(key).is_some() { PAST_BYTES } else { 0 }
             + states
                 .map(|state| STATE_BYTES + state.parts.len() as u64 * STATE_PART_BYTES)
                 .sum::<u64>()
@@ -395,10 +412,10 @@ impl Index {
         let key = self.touch(item.chunk);
         let chunk = self.chunk_mut(key);
         chunk.durable = item.version;
-        chunk.accepted = item.version;
+        chunk.accepted.version = item.version;
         chunk.born = item.born;
         chunk.snapshot = item.snapshot;
-        chunk.accepted_snapshot = item.snapshot;
+        chunk.accepted.snapshot = item.snapshot;
         chunk.deleted = item.flags & flag::DELETED != 0;
         chunk.loose = item.flags & flag::LOOSE != 0;
         self.load_leaves(key, HEAD, &item.leaves);
@@ -434,7 +451,7 @@ impl Index {
         self.next_serial += 1;
         let serial = self.next_serial;
         let chunk = self.chunk_mut(key);
-        chunk.accepted_state = item.version;
+        chunk.accepted.state = item.version;
         chunk.states.get_or_insert_default().push(State {
             above: item.above,
             to: item.to,
@@ -509,5 +526,59 @@ impl Index {
     pub fn page_of(&self, at: Location) -> Option<Slot> {
         let slot = self.leaf_ref(at).slot;
         (slot != Slot::NONE).then_some(slot)
+    }
+
+    /// Does the newest state refer to what the chunk refers to? Where the chunk's history was always the same one, an entry
+    /// that is not newer than the state was there when it was made. The chunk's part is its own already.
+    pub(super) fn in_a_state(&self, key: ChunkKey, block: usize, entry: Entry) -> bool {
+        let chunk = self.chunk(key);
+        let Some(newest) = chunk.states().last() else {
+            return false;
+        };
+        if !chunk.loose {
+            return entry.version <= newest.version;
+        }
+        match newest.part((block / LEAF_ENTRIES) as u8) {
+            None => true,
+            // Nobody knows: what a lost leaf held stays in use.
+            Some(leaf) if leaf.is_lost() => true,
+            Some(&leaf) => self.cache.entry(leaf, block % LEAF_ENTRIES).slot == entry.slot,
+        }
+    }
+
+    /// Which leaves of its states a change of these blocks needs besides the chunk's own ([`Index::missing`]). Empty but for
+    /// chunks that have joined, or were mended, and have snapshots.
+    pub fn missing_of_states(&self, key: ChunkKey, range: BlockRange) -> Vec<Location> {
+        let chunk = self.chunk(key);
+        if !chunk.may_be_loose() {
+            return Vec::new();
+        }
+        let first = (usize::from(range.first.0) / LEAF_ENTRIES) as u8;
+        let end = (range.end() as usize).div_ceil(LEAF_ENTRIES) as u8;
+        // Of all of them: the newest one may be dropped before the change is made.
+        let states = chunk.states().iter();
+        let own = states.flat_map(|state| state.parts.iter().map(|(part, _)| (state.serial, *part)));
+        own.filter(|(_, part)| (first..end).contains(part))
+            .map(|(serial, part)| Location {
+                chunk: key,
+                serial,
+                part,
+            })
+            .filter(|&at| matches!(self.leaf(at), Leaf::Away(_) | Leaf::Loading))
+            .collect()
+    }
+
+    /// The states of a chunk, oldest first.
+    pub fn look_states(&self, key: ChunkKey) -> Vec<StateLook> {
+        let states = self.chunk(key).states().iter();
+        states
+            .map(|state| StateLook {
+                above: state.above,
+                to: state.to,
+                version: state.version,
+                serial: state.serial,
+                parts: state.parts.iter().map(|(part, _)| *part).collect(),
+            })
+            .collect()
     }
 }

@@ -328,7 +328,7 @@ fn what_the_disk_has_is_dropped_when_memory_is_short() {
         let mem = index.load_begin(index.location(key, View::Head, 1));
         index.load_end(mem, Some(&[Entry::NEVER; LEAF_ENTRIES]));
     }
-    index.chunk_mut(key).first_pending = OpSlot(7);
+    index.chunk_mut(key).queue.first = OpSlot(7);
     for _ in 0..100 {
         index.evict(0, 64);
     }

@@ -193,21 +193,25 @@ fn queues(store: &Store) {
             "reads that wait for a version of {}",
             chunk.id
         );
-        let (mut at, mut last, mut waits) = (chunk.first_pending, OpSlot::NONE, false);
+        let (mut at, mut last, mut waits) = (chunk.queue.first, OpSlot::NONE, false);
         let mut version = chunk.durable;
         while at != OpSlot::NONE {
             let op = store.ops.get(at);
             assert_eq!(op.chunk, key, "a change is in the queue of its own chunk");
-            waits |= at == chunk.first_waiting;
+            waits |= at == chunk.queue.waiting;
             let goes = ready.contains(&at) || logged.contains(&at);
             assert_eq!(goes, !waits, "what waits for nothing is logged, and nothing else is");
-            version = follow(op, version, chunk.accepted);
+            version = follow(op, version, chunk.accepted.version);
             (last, at) = (at, op.next);
             queued += 1;
         }
-        assert_eq!(last, chunk.last_pending, "the youngest change of {}", chunk.id);
-        assert_eq!(waits, chunk.first_waiting != OpSlot::NONE, "who waits is in the queue");
-        assert_eq!(version, chunk.accepted, "what was accepted of {} (R1)", chunk.id);
+        assert_eq!(last, chunk.queue.last, "the youngest change of {}", chunk.id);
+        assert_eq!(waits, chunk.queue.waiting != OpSlot::NONE, "who waits is in the queue");
+        assert_eq!(
+            version, chunk.accepted.version,
+            "what was accepted of {} (R1)",
+            chunk.id
+        );
     }
     let fences = store.ops.each().filter(|(_, op)| matches!(op.change, Change::Fence(_)));
     assert_eq!(queued + fences.count(), store.ops.len(), "every change is in a queue");
@@ -223,7 +227,7 @@ fn index(store: &Store) {
     let slots = store.superblock.geometry.slots;
     let held = &store.space.map;
     let mut users: FxHashSet<Slot> = FxHashSet::default();
-    let pages = store.index.check(|slot, first| {
+    let pages = crate::index::check::walk(&store.index, |slot, first| {
         assert!(slot.0 < slots && held.has(slot), "{slot:?} is used and not held (D5)");
         let is_new = users.insert(slot);
         assert!(is_new || !first, "{slot:?} has two users");

@@ -160,7 +160,7 @@ impl Applying<'_> {
                 self.counters.mended += mend.change.entries.len() as u64;
                 self.replace(&mend.change.entries);
                 self.claim(&op.runs);
-                self.index.loosen(self.chunk);
+                self.index.chunk_mut(self.chunk).loosen();
                 let skipped = std::mem::take(&mut mend.skipped);
                 return AnswerBody::Mended(MendedAnswer { skipped });
             }
@@ -233,7 +233,7 @@ impl Applying<'_> {
 /// The first change of a chunk may have waited for those before it.
 fn next_of_chunk(store: &mut Store, key: ChunkKey) {
     let chunk = store.index.chunk(key);
-    if chunk.first_waiting != OpSlot::NONE && chunk.first_waiting == chunk.first_pending {
+    if chunk.queue.waiting != OpSlot::NONE && chunk.queue.waiting == chunk.queue.first {
         queue::advance(store, key);
     }
 }

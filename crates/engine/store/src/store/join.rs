@@ -33,7 +33,7 @@ pub(super) fn join(store: &mut Store, caller: &Caller, request: &JoinRequest) {
             if known.deleted || known.deleting {
                 return store.env.invalid(asker, Problem::Snapshot);
             }
-            (known.accepted, store.ops.incomplete(&store.index, key))
+            (known.accepted.version, store.ops.incomplete(&store.index, key))
         }
     };
     // A chunk that goes on where it is, whole or not, and one that has gone on in the asker's own history.
@@ -62,10 +62,10 @@ pub(super) fn join(store: &mut Store, caller: &Caller, request: &JoinRequest) {
         ..Op::new(Change::Join(base.unwrap_or(accepted)), Some(asker), key)
     };
     let known = store.index.chunk_mut(key);
-    known.accepted = at;
-    known.accepted_snapshot = known.accepted_snapshot.max(caller.snapshot());
+    known.accepted.version = at;
+    known.accepted.snapshot = known.accepted.snapshot.max(caller.snapshot());
     known.loose_soon = true;
-    known.set_last(None);
+    known.accepted.set_last(None);
     queue::push(store, op);
 }
 
@@ -73,7 +73,7 @@ pub(super) fn join(store: &mut Store, caller: &Caller, request: &JoinRequest) {
 pub(super) fn whole(store: &mut Store, caller: &Caller, request: &WholeRequest) {
     let (asker, chunk, version) = (caller.asker, caller.chunk(request.chunk), request.version);
     let found = store.index.find(chunk);
-    let accepted = found.map_or(Version::NONE, |key| store.index.chunk(key).accepted);
+    let accepted = found.map_or(Version::NONE, |key| store.index.chunk(key).accepted.version);
     if accepted != version {
         return store.env.refuse(asker, Refusal::WrongPredecessor { current: accepted });
     }
@@ -94,13 +94,13 @@ pub(super) fn say(store: &mut Store, asker: Asker, chunk: ChunkId, say: Say) {
         return answer::give(store, asker, say.of(Version::NONE, None));
     };
     let known = store.index.chunk(key);
-    if known.first_pending == OpSlot::NONE {
+    if known.queue.first == OpSlot::NONE {
         let body = say.of(known.durable, store.index.incomplete(key));
         return answer::give(store, asker, body);
     }
     let op = Op {
-        version: known.accepted,
-        previous: known.accepted,
+        version: known.accepted.version,
+        previous: known.accepted.version,
         ..Op::new(Change::Say(say), Some(asker), key)
     };
     queue::push(store, op);
@@ -110,7 +110,7 @@ pub(super) fn say(store: &mut Store, asker: Asker, chunk: ChunkId, say: Say) {
 pub(super) fn prepare_say(store: &mut Store, key: OpSlot, say: Say) -> Option<bool> {
     let chunk = store.ops.get(key).chunk;
     let known = store.index.chunk(chunk);
-    if known.first_pending != key {
+    if known.queue.first != key {
         return None;
     }
     let body = say.of(known.durable, store.index.incomplete(chunk));

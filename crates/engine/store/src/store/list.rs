@@ -28,7 +28,7 @@ pub(super) fn chunks(store: &mut Store, caller: &Caller, request: &ChunksRequest
         listed.extend(
             store
                 .index
-                .list(store.env.now, filter, group, core, from)
+                .list(store.env.now, filter, (group, core, from))
                 .take(MAX_LISTED_CHUNKS + 1),
         );
         for (at, &index) in listed.iter().enumerate() {

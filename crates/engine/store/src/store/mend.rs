@@ -42,7 +42,7 @@ pub(super) fn mend(store: &mut Store, caller: &Caller, request: &MendRequest, pa
     // What a whole chunk holds is not above its version: only one that is incomplete may hold what comes later.
     let limit = match found {
         None => Some(Version::NONE),
-        Some(key) if store.ops.incomplete(&store.index, key).is_none() => Some(store.index.chunk(key).accepted),
+        Some(key) if store.ops.incomplete(&store.index, key).is_none() => Some(store.index.chunk(key).accepted.version),
         Some(_) => None,
     };
     let wrong = |entry: &Mend| {
@@ -70,7 +70,7 @@ pub(super) fn mend(store: &mut Store, caller: &Caller, request: &MendRequest, pa
     if let Some(lost) = entries.iter().find(|entry| entry.expect == Expect::Lost) {
         return store.env.refuse(asker, Refusal::Damaged { block: lost.block });
     }
-    let accepted = known.accepted;
+    let accepted = known.accepted.version;
     let range = BlockRange::new(first.block.0, last.block.0 - first.block.0 + 1);
     if !space::charge_mend(store, with_data as u32) {
         return store.env.refuse(asker, Refusal::NoSpace);
@@ -145,7 +145,7 @@ pub(super) fn prepare(store: &mut Store, key: OpSlot) -> Option<bool> {
     let data = kept.change.payload.len() as u32;
     if kept.change.entries.is_empty() {
         // Said when what it was decided by is durable.
-        if store.index.chunk(chunk).first_pending != key {
+        if store.index.chunk(chunk).queue.first != key {
             store.ops.get_mut(key).change = Change::Mend(mend);
             return None;
         }

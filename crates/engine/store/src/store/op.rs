@@ -146,7 +146,7 @@ impl Ops {
 
     /// Those before `before`.
     pub fn pending_before(&self, chunk: &Chunk, before: OpSlot) -> impl Iterator<Item = &Op> {
-        let mut next = chunk.first_pending;
+        let mut next = chunk.queue.first;
         std::iter::from_fn(move || {
             if next == before {
                 return None;
@@ -181,7 +181,7 @@ impl Ops {
 
     /// Is the chunk still being made, by a change before `before`?
     pub fn waits_for_clone(&self, chunk: &Chunk, before: OpSlot) -> bool {
-        let first = chunk.first_pending;
+        let first = chunk.queue.first;
         first != before && matches!(self.get(first).change, Change::Clone(_))
     }
 
@@ -213,16 +213,16 @@ impl Ops {
     /// Puts a change behind the others of its chunk; `true`: it is the first that waits to be made ready.
     pub fn enqueue(&mut self, index: &mut Index, key: OpSlot) -> bool {
         let chunk = index.chunk_mut(self.get(key).chunk);
-        let last = std::mem::replace(&mut chunk.last_pending, key);
+        let last = std::mem::replace(&mut chunk.queue.last, key);
         if last == OpSlot::NONE {
-            chunk.first_pending = key;
+            chunk.queue.first = key;
         } else {
             self.get_mut(last).next = key;
         }
-        if chunk.first_waiting != OpSlot::NONE {
+        if chunk.queue.waiting != OpSlot::NONE {
             return false;
         }
-        chunk.first_waiting = key;
+        chunk.queue.waiting = key;
         true
     }
 
@@ -232,20 +232,20 @@ impl Ops {
         let (chunk_key, next) = (op.chunk, op.next);
         let chunk = index.chunk(chunk_key);
         let mut before = OpSlot::NONE;
-        let mut at = chunk.first_pending;
+        let mut at = chunk.queue.first;
         while at != key {
             before = at;
             at = self.get(at).next;
         }
         let chunk = index.chunk_mut(chunk_key);
-        if chunk.first_waiting == key {
-            chunk.first_waiting = next;
+        if chunk.queue.waiting == key {
+            chunk.queue.waiting = next;
         }
-        if chunk.last_pending == key {
-            chunk.last_pending = before;
+        if chunk.queue.last == key {
+            chunk.queue.last = before;
         }
         if before == OpSlot::NONE {
-            chunk.first_pending = next;
+            chunk.queue.first = next;
         } else {
             self.get_mut(before).next = next;
         }
@@ -257,13 +257,13 @@ impl Ops {
         let op = self.get(key);
         let chunk = index.chunk_mut(op.chunk);
         assert_eq!(
-            chunk.first_pending, key,
+            chunk.queue.first, key,
             "a chunk's changes become durable in their order"
         );
-        assert_ne!(chunk.first_waiting, key, "a change that was logged waits for nothing");
-        chunk.first_pending = op.next;
+        assert_ne!(chunk.queue.waiting, key, "a change that was logged waits for nothing");
+        chunk.queue.first = op.next;
         if op.next == OpSlot::NONE {
-            chunk.last_pending = OpSlot::NONE;
+            chunk.queue.last = OpSlot::NONE;
         }
     }
 }

@@ -20,21 +20,21 @@ pub(super) fn accept(store: &mut Store, mut op: Op) {
     let chunk = store.index.chunk_mut(op.chunk);
     // The pair of this is looked at when the change is durable (`check_applied`).
     assert!(
-        any || (chunk.accepted == op.previous && op.version > op.previous),
+        any || (chunk.accepted.version == op.previous && op.version > op.previous),
         "a change from version {} to {} was accepted by a chunk that is at {}",
         op.previous,
         op.version,
-        chunk.accepted
+        chunk.accepted.version
     );
-    op.before = (chunk.accepted_snapshot, chunk.accepted_state);
-    if op.snapshot > chunk.accepted_snapshot {
-        if chunk.accepted > Version::NONE {
-            chunk.accepted_state = chunk.accepted;
+    op.before = (chunk.accepted.snapshot, chunk.accepted.state);
+    if op.snapshot > chunk.accepted.snapshot {
+        if chunk.accepted.version > Version::NONE {
+            chunk.accepted.state = chunk.accepted.version;
         }
-        chunk.accepted_snapshot = op.snapshot;
+        chunk.accepted.snapshot = op.snapshot;
     }
-    chunk.accepted = op.version;
-    chunk.set_last(Some((op.previous, op.length_bytes)));
+    chunk.accepted.version = op.version;
+    chunk.accepted.set_last(Some((op.previous, op.length_bytes)));
     push(store, op);
 }
 
@@ -88,7 +88,7 @@ pub(super) fn end(store: &mut Store, key: OpSlot, result: Result<AnswerBody, Ref
 /// Lets the changes of a chunk go on, up to the first one that needs something from the disk.
 pub(super) fn advance(store: &mut Store, chunk: ChunkKey) {
     loop {
-        let key = store.index.chunk(chunk).first_waiting;
+        let key = store.index.chunk(chunk).queue.waiting;
         if key == OpSlot::NONE {
             return;
         }
@@ -96,7 +96,7 @@ pub(super) fn advance(store: &mut Store, chunk: ChunkKey) {
             None => return,
             Some(false) => {}
             Some(true) => {
-                store.index.chunk_mut(chunk).first_waiting = store.ops.get(key).next;
+                store.index.chunk_mut(chunk).queue.waiting = store.ops.get(key).next;
                 store.ops.ready.push_back(key);
             }
         }
@@ -141,7 +141,7 @@ pub(super) fn have_changed_leaves(store: &mut Store, key: OpSlot) -> Result<bool
 
 /// A leaf that the first change of a chunk waits for cannot be read: the change cannot be made.
 pub(super) fn leaf_failed(store: &mut Store, chunk: ChunkKey, lost: LostLeaf) {
-    let key = store.index.chunk(chunk).first_waiting;
+    let key = store.index.chunk(chunk).queue.waiting;
     if key == OpSlot::NONE {
         return;
     }
@@ -160,23 +160,23 @@ pub(super) fn drop_from(store: &mut Store, key: OpSlot, refusal: Refusal) {
     let (chunk_key, previous, before) = (op.chunk, op.previous, op.before);
     let chunk = store.index.chunk_mut(chunk_key);
     assert_eq!(
-        chunk.first_waiting, key,
+        chunk.queue.waiting, key,
         "only the first that waits is being made ready"
     );
-    chunk.accepted = previous;
-    (chunk.accepted_snapshot, chunk.accepted_state) = before;
-    chunk.set_last(None);
-    chunk.first_waiting = OpSlot::NONE;
-    if chunk.first_pending == key {
-        chunk.first_pending = OpSlot::NONE;
-        chunk.last_pending = OpSlot::NONE;
+    chunk.accepted.version = previous;
+    (chunk.accepted.snapshot, chunk.accepted.state) = before;
+    chunk.accepted.set_last(None);
+    chunk.queue.waiting = OpSlot::NONE;
+    if chunk.queue.first == key {
+        chunk.queue.first = OpSlot::NONE;
+        chunk.queue.last = OpSlot::NONE;
     } else {
-        let mut before = chunk.first_pending;
+        let mut before = chunk.queue.first;
         while store.ops.get(before).next != key {
             before = store.ops.get(before).next;
         }
         store.ops.get_mut(before).next = OpSlot::NONE;
-        store.index.chunk_mut(chunk_key).last_pending = before;
+        store.index.chunk_mut(chunk_key).queue.last = before;
     }
     let mut refusal = Some(refusal);
     let mut next = key;

@@ -150,7 +150,7 @@ pub(super) fn changes(store: &mut Store, caller: &Caller, request: &ChangesReque
 fn accepted_version(index: &Index, faults: Faults, chunk: ChunkId, snapshot: SnapshotId) -> Version {
     // With rule R6 switched off, what is under way is not waited for.
     let drained = !faults.has(Fault::NoDrain);
-    let accepted = |key| index.chunk(key).accepted;
+    let accepted = |key| index.chunk(key).accepted.version;
     index
         .find(chunk)
         .filter(|_| drained && snapshot == SnapshotId::HEAD)
@@ -190,7 +190,7 @@ pub(super) fn look(store: &mut Store, query: Query) {
     };
     let chunk = store.index.chunk_mut(key);
     let newest = match view {
-        View::Head => chunk.accepted,
+        View::Head => chunk.accepted.version,
         View::State(_) => chunk.version(view),
     };
     if query.least > newest {
@@ -239,7 +239,7 @@ pub(super) fn wake(store: &mut Store, key: ChunkKey) {
     while at < store.reads.waiting.len() {
         let (of, query) = store.reads.waiting[at];
         let chunk = store.index.chunk(key);
-        let (durable, accepted) = (chunk.durable, chunk.accepted);
+        let (durable, accepted) = (chunk.durable, chunk.accepted.version);
         if of != key || (query.least > durable && query.least <= accepted) {
             at += 1;
             continue;

@@ -279,9 +279,9 @@ impl Mount {
                     self.replay_change(store, key, change, first)?;
                     let chunk = store.index.chunk_mut(key);
                     chunk.durable = next;
-                    chunk.accepted = next;
-                    chunk.accepted_snapshot = chunk.snapshot;
-                    chunk.accepted_state = chunk.newest_state();
+                    chunk.accepted.version = next;
+                    chunk.accepted.snapshot = chunk.snapshot;
+                    chunk.accepted.state = chunk.newest_state();
                 }
             }
             (None, Record::Fence(fence)) => store.fences.adopt(&fence),
@@ -353,7 +353,7 @@ impl Mount {
             Record::Join { base, snapshot, .. } => store.index.join(key, base, snapshot),
             Record::Mend { entries, .. } => {
                 self.replay_entries(store, key, entries, first, User::First)?;
-                store.index.loosen(key);
+                store.index.chunk_mut(key).loosen();
             }
             Record::Whole { .. } => store.index.whole(key),
             Record::Fence(_) | Record::Drop { .. } => unreachable!("neither has a step"),

@@ -208,7 +208,9 @@ pub(super) fn sums_match(payload: &[u8], mut sums: impl Iterator<Item = u32>) ->
 }
 
 fn refuse(env: &mut Env, index: &Index, asker: Asker, chunk: ChunkId) {
-    let current = index.find(chunk).map_or(Version::NONE, |key| index.chunk(key).accepted);
+    let current = index
+        .find(chunk)
+        .map_or(Version::NONE, |key| index.chunk(key).accepted.version);
     env.refuse(asker, Refusal::WrongPredecessor { current });
 }
 
@@ -221,10 +223,10 @@ fn accept(store: &mut Store, asker: Asker, asked: Asked, change: RollChange) {
         // What is not newer than a state of the chunk belongs to that state: entries tell by their version whose they
         // are.
         let chunk = store.index.chunk(key);
-        let frozen = if asked.snapshot > chunk.accepted_snapshot {
-            chunk.accepted
+        let frozen = if asked.snapshot > chunk.accepted.snapshot {
+            chunk.accepted.version
         } else {
-            chunk.accepted_state
+            chunk.accepted.state
         };
         if change.entries.iter().any(|entry| entry.version <= frozen) {
             return store.env.invalid(asker, Problem::Version);

@@ -95,8 +95,8 @@ fn queue_keep(store: &mut Store, asker: Asker, key: ChunkKey, keep: Keep) {
     // From now on nobody changes it any more.
     chunk.deleting |= !keep.head;
     let op = Op {
-        version: chunk.accepted,
-        previous: chunk.accepted,
+        version: chunk.accepted.version,
+        previous: chunk.accepted.version,
         ..Op::new(Change::Keep(Box::new(keep)), Some(asker), key)
     };
     queue::push(store, op);
@@ -108,7 +108,7 @@ pub(super) fn prepare_keep(store: &mut Store, key: OpSlot) -> Option<bool> {
     let chunk_key = op.chunk;
     let chunk = store.index.chunk(chunk_key);
     // What is accepted before it may make states, and its leaves change: wait until it is durable.
-    if chunk.first_pending != key {
+    if chunk.queue.first != key {
         return None;
     }
     let Change::Keep(keep) = &op.change else {
@@ -154,7 +154,7 @@ pub(super) fn prepare_keep(store: &mut Store, key: OpSlot) -> Option<bool> {
 /// Does the chunk go, although one of its leaves is wrong? If somebody asks for it, he is told; if nobody does, nobody will
 /// ever mend it. What the leaf named is not known, and stays in use.
 pub(super) fn drops_wrong_leaf(index: &Index, ops: &mut Ops, chunk: ChunkKey, at: Location) -> bool {
-    let key = index.chunk(chunk).first_waiting;
+    let key = index.chunk(chunk).queue.waiting;
     if key == OpSlot::NONE || at.chunk != chunk {
         return false;
     }
@@ -252,7 +252,7 @@ pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneReq
         if known.durable > Version::NONE {
             return answer::done(store, asker);
         }
-        if known.first_pending != OpSlot::NONE {
+        if known.queue.first != OpSlot::NONE {
             // It is being made.
             return store.env.refuse(asker, Refusal::Busy);
         }
@@ -261,7 +261,7 @@ pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneReq
         return answer::done(store, asker);
     };
     let origin_chunk = store.index.chunk(origin);
-    if origin_chunk.first_pending != OpSlot::NONE {
+    if origin_chunk.queue.first != OpSlot::NONE {
         return store.env.refuse(asker, Refusal::Busy);
     }
     if origin_chunk.incomplete || at <= store.index.unsure(origin) {
@@ -309,7 +309,7 @@ pub(super) fn prepare_clone(store: &mut Store, key: OpSlot) -> Option<bool> {
     // comes again.
     let found = store.index.find(from).filter(|&origin| {
         let chunk = store.index.chunk(origin);
-        chunk.first_pending == OpSlot::NONE
+        chunk.queue.first == OpSlot::NONE
     });
     let seen = found.map(|origin| (origin, store.index.chunk(origin).seen(at)));
     let Some((origin, Seen::As(view))) = seen else {

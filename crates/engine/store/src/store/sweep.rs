@@ -291,7 +291,7 @@ fn look_at_chunks(store: &mut Store, holdings: &Holdings) -> bool {
         let key = ChunkKey(at);
         let chunk = store.index.chunk(key);
         // What is only accepted will be there.
-        let there = chunk.is_there() || chunk.first_pending != OpSlot::NONE;
+        let there = chunk.is_there() || chunk.queue.first != OpSlot::NONE;
         if there && !chunk.deleting && is_left(store, holdings, chunk.id) {
             drop_chunk(store, key);
         }
@@ -331,7 +331,7 @@ fn drop_chunk(store: &mut Store, key: ChunkKey) {
 
 /// The next of its states is dropped, or at last the chunk itself.
 pub(super) fn next(store: &mut Store, key: ChunkKey) {
-    let version = store.index.chunk(key).accepted;
+    let version = store.index.chunk(key).accepted.version;
     queue::push(
         store,
         Op {

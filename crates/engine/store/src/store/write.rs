@@ -70,16 +70,16 @@ fn judge(config: &Config, index: &Index, ops: &Ops, asked: &Asked, length: u32) 
         };
     };
     let chunk = index.chunk(key);
-    if version == chunk.accepted && chunk.last().is_some_and(|last| last != (previous, length)) {
-        return Admission::Wrong(chunk.accepted);
+    if version == chunk.accepted.version && chunk.accepted.last().is_some_and(|last| last != (previous, length)) {
+        return Admission::Wrong(chunk.accepted.version);
     }
     // Within one generation a chunk's versions follow one another without gaps, and each was applied onto its
     // predecessor: an older one of the same generation is part of what is here.
     if version <= chunk.durable && version.generation() == chunk.durable.generation() {
         return Admission::Durable;
     }
-    if version <= chunk.accepted {
-        let mut pending = chunk.first_pending;
+    if version <= chunk.accepted.version {
+        let mut pending = chunk.queue.first;
         while pending != OpSlot::NONE {
             let op = ops.get(pending);
             if (op.version, op.previous, op.length_bytes) == (version, previous, length) {
@@ -91,13 +91,13 @@ fn judge(config: &Config, index: &Index, ops: &Ops, asked: &Asked, length: u32) 
     if chunk.deleted || chunk.deleting {
         return Admission::OldSnapshot;
     }
-    if previous == chunk.accepted || config.faults.has(Fault::AnyPredecessor) {
-        if snapshot < chunk.accepted_snapshot {
+    if previous == chunk.accepted.version || config.faults.has(Fault::AnyPredecessor) {
+        if snapshot < chunk.accepted.snapshot {
             return Admission::OldSnapshot;
         }
         return Admission::Next;
     }
-    Admission::Wrong(chunk.accepted)
+    Admission::Wrong(chunk.accepted.version)
 }
 
 /// Answers what is no news; `true`: it follows the last change and is to be accepted. What comes again is paid for again,

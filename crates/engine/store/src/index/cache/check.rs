@@ -1,12 +1,13 @@
 //! What must hold of leaves in memory. Nothing here counts as a use: a check that made leaves stay would change what it looks
 //! at.
 
-use super::{Data, NO_MEM};
-use crate::index::{Entry, Index, LEAF_ENTRIES, Location};
+use super::{Data, LeafCache};
+use crate::index::leaves::NO_MEM;
+use crate::index::{Entry, LEAF_ENTRIES, Location};
 
-impl Index {
+impl LeafCache {
     /// Looks at a leaf's place in memory; `false`: it is being read.
-    pub(in crate::index) fn check_mem(&self, mem: u32, at: Location, no_page: bool) -> bool {
+    pub(in crate::index) fn check_one(&self, mem: u32, at: Location, no_page: bool) -> bool {
         let place = &self.mems[mem];
         assert_eq!(place.at, at, "a leaf in memory knows whose it is");
         match &place.data {
@@ -34,7 +35,7 @@ impl Index {
     }
 
     /// The memory of all leaves, of which `referred` were met.
-    pub(in crate::index) fn check_memory(&self, referred: u32) {
+    pub(in crate::index) fn check(&self, referred: u32) {
         let (mut used, mut dirty, mut flat_bytes, mut packed_bytes) = (0, 0, 0, 0);
         for mem in 0..self.mems.len() {
             let place = &self.mems[mem];
@@ -49,7 +50,7 @@ impl Index {
         }
         assert_ne!(referred, NO_MEM, "fewer leaves than there are numbers");
         assert_eq!(used, referred, "every leaf in memory is somebody's");
-        assert_eq!(used + self.free_mems.len() as u32, self.mems.len(), "places for leaves");
+        assert_eq!(used + self.free.len() as u32, self.mems.len(), "places for leaves");
         assert_eq!(dirty, self.dirty, "leaves that the disk has otherwise");
         assert_eq!(packed_bytes, self.packed_bytes, "bytes of packed leaves");
         assert_eq!(flat_bytes, self.arena.used_bytes(), "bytes of flat leaves");
