@@ -503,6 +503,11 @@ impl Index {
         self.states
     }
 
+    /// Their bytes: they cannot be dropped before a checkpoint has written them.
+    pub fn dirty_bytes(&self) -> u64 {
+        u64::from(self.dirty()) * LEAF_BYTES
+    }
+
     /// Slots that hold leaves.
     pub fn pages(&self) -> u64 {
         self.pages

@@ -314,7 +314,7 @@ impl Store {
             capacity_bytes: geometry.capacity_bytes(),
             free_bytes: (u64::from(self.space.allocator.free() + self.space.freed.slots())
                 + self.checkpoint.retired()
-                + discard::discarding(self))
+                + self.space.discards.slots(self.config.faults))
                 * page,
             log_pages: geometry.log_pages,
             log_pages_used: self.log.pages_used(),

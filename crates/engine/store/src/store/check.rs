@@ -4,10 +4,10 @@
 //! [`Store::check_sums`] is cheap: every slot is somewhere exactly once, as a sum, and every count of what was accepted is
 //! what was accepted. [`Store::check`] also looks at each slot, each chunk, each leaf and each entry in memory.
 
+use super::Store;
 use super::change::Change;
 use super::log::Stage;
 use super::op::Op;
-use super::{Store, discard};
 use crate::State;
 use crate::format::Slot;
 use crate::format::record::Run;
@@ -56,7 +56,7 @@ fn slot_sums(store: &Store) {
         u64::from(store.space.freed.slots()),
         store.checkpoint.retired(),
         taken,
-        discard::discarding(store),
+        store.space.discards.slots(store.config.faults),
     ];
     let slots = u64::from(store.superblock.geometry.slots);
     assert_eq!(
@@ -156,7 +156,7 @@ fn slots(store: &Store) {
     };
     store.space.freed.runs().for_each(|run| put(run, "given back"));
     taken(store).for_each(|run| put(run, "taken by a change on its way to the disk"));
-    if let Some(run) = discard::discard_under_way(store) {
+    if let Some(run) = store.space.discards.under_way() {
         put(run, "being discarded");
     }
     let retired = store.checkpoint.retired_slots();

@@ -6,12 +6,14 @@
 //! discard leaves a hole in a regular file, and a write into a hole is only durable after a flush (rule D3), whatever the
 //! device says: so files are discarded only if that was asked for, and from then on every write is flushed.
 
+use super::Store;
 use super::io::Io;
-use super::{Effect, Store};
-use crate::config::Discard;
-use crate::faults::Fault;
+use crate::allocator::Allocator;
+use crate::config::{Config, Discard};
+use crate::faults::{Fault, Faults};
 use crate::format::PAGE_BYTES;
 use crate::format::record::Run;
+use amita_reactor::FileInfo;
 use std::collections::VecDeque;
 use std::io;
 
@@ -31,106 +33,107 @@ pub(super) struct Discards {
     off: bool,
 }
 
-fn discards(store: &Store) -> bool {
-    let may = match store.config.discard {
-        Discard::Never => false,
-        Discard::Devices => !store.env.file.discard_makes_holes && !store.env.file.inline,
-        Discard::Always => true,
-    };
-    may && store.env.file.discard && !store.space.discards.off
-}
-
-/// Slots have become free.
-pub(super) fn note_free(store: &mut Store, run: Run) {
-    if !discards(store) {
-        return;
+impl Discards {
+    /// Is the device to be told, and does it take it?
+    pub fn are_wanted(&self, config: &Config, file: &FileInfo) -> bool {
+        let may = match config.discard {
+            Discard::Never => false,
+            Discard::Devices => !file.discard_makes_holes && !file.inline,
+            Discard::Always => true,
+        };
+        may && file.discard && !self.off
     }
-    let waiting = &mut store.space.discards.waiting;
-    let room = waiting.len() < MAX_WAITING;
-    match waiting.back_mut() {
-        Some(last) if last.slot.0 + last.count == run.slot.0 => last.count += run.count,
-        Some(last) if run.slot.0 + run.count == last.slot.0 => {
-            last.slot = run.slot;
-            last.count += run.count;
+
+    /// Slots have become free.
+    pub fn note(&mut self, run: Run) {
+        let room = self.waiting.len() < MAX_WAITING;
+        match self.waiting.back_mut() {
+            Some(last) if last.slot.0 + last.count == run.slot.0 => last.count += run.count,
+            Some(last) if run.slot.0 + run.count == last.slot.0 => {
+                last.slot = run.slot;
+                last.count += run.count;
+            }
+            _ if room => self.waiting.push_back(run),
+            _ => {}
         }
-        _ if room => waiting.push_back(run),
-        _ => {}
+    }
+
+    /// The next run, of at most so many slots, that is free still.
+    fn next(&mut self, allocator: &Allocator, most: u32) -> Option<Run> {
+        while let Some(run) = self.waiting.pop_front() {
+            if run.count < LEAST_SLOTS {
+                continue;
+            }
+            // What was taken in the meantime divides it.
+            let free = allocator.free_run(run);
+            let count = free.count.min(most);
+            let now = Run { count, ..free };
+            let done = now.slot.0 + now.count - run.slot.0;
+            if done < run.count {
+                self.waiting.push_front(Run {
+                    slot: run.slot.plus(done),
+                    count: run.count - done,
+                });
+            }
+            if now.count >= LEAST_SLOTS {
+                return Some(now);
+            }
+        }
+        None
+    }
+
+    /// The run that is being discarded: nobody else's (rule D6).
+    #[cfg(any(test, feature = "planted"))]
+    pub fn under_way(&self) -> Option<Run> {
+        self.under_way
+    }
+
+    /// Slots that are being discarded, and nobody's.
+    pub fn slots(&self, faults: Faults) -> u64 {
+        match self.under_way {
+            Some(run) if !faults.has(Fault::DiscardUnpinned) => u64::from(run.count),
+            _ => 0,
+        }
     }
 }
 
 /// Discards the next run that is free still.
 pub(super) fn step(store: &mut Store) {
-    if store.space.discards.under_way.is_some() || !discards(store) {
+    let (space, env, config) = (&mut store.space, &mut store.env, &store.config);
+    if space.discards.under_way.is_some() || !space.discards.are_wanted(config, &env.file) {
         return;
     }
-    let most = store
-        .space
-        .discardable_slots(&store.index, &store.superblock)
-        .min(u64::from(MOST_SLOTS)) as u32;
+    let geometry = &store.superblock.geometry;
+    let spare = space.spare_slots(&store.index, geometry.slots);
+    let most = spare.min(u64::from(MOST_SLOTS)) as u32;
     if most < LEAST_SLOTS {
         return;
     }
-    while let Some(run) = store.space.discards.waiting.pop_front() {
-        if run.count < LEAST_SLOTS {
-            continue;
-        }
-        // What was taken in the meantime divides it.
-        let free = store.space.allocator.free_run(run);
-        let count = free.count.min(most);
-        let now = Run { count, ..free };
-        let done = now.slot.0 + now.count - run.slot.0;
-        if done < run.count {
-            store.space.discards.waiting.push_front(Run {
-                slot: run.slot.plus(done),
-                count: run.count - done,
-            });
-        }
-        if now.count < LEAST_SLOTS {
-            continue;
-        }
-        if !store.config.faults.has(Fault::DiscardUnpinned) {
-            for n in 0..now.count {
-                let taken = store.space.allocator.claim(now.slot.plus(n));
-                assert!(taken, "only what is free is discarded");
-            }
-        }
-        store.space.discards.under_way = Some(now);
-        // Rule D3.
-        let unflushed = store.config.faults.has(Fault::HolesUnflushed);
-        store.env.file.volatile_cache |= store.env.file.discard_makes_holes && !unflushed;
-        store.env.counters.discarded_bytes += u64::from(now.count) * PAGE_BYTES as u64;
-        let offset = store.superblock.geometry.slot_offset(now.slot);
-        let io = store.env.ios.begin(store.env.now, Io::Discard);
-        store.env.effects.push_back(Effect::Discard {
-            io,
-            offset,
-            bytes: u64::from(now.count) * PAGE_BYTES as u64,
-        });
+    let Some(run) = space.discards.next(&space.allocator, most) else {
         return;
+    };
+    if !config.faults.has(Fault::DiscardUnpinned) {
+        for n in 0..run.count {
+            let taken = space.allocator.claim(run.slot.plus(n));
+            assert!(taken, "only what is free is discarded");
+        }
     }
+    space.discards.under_way = Some(run);
+    // Rule D3.
+    let unflushed = config.faults.has(Fault::HolesUnflushed);
+    env.file.volatile_cache |= env.file.discard_makes_holes && !unflushed;
+    let bytes = u64::from(run.count) * PAGE_BYTES as u64;
+    env.start_discard(Io::Discard, geometry.slot_offset(run.slot), bytes);
 }
 
 /// A discard ended. One that failed has changed nothing that matters: nobody reads these slots before they are written.
 pub(super) fn ended(store: &mut Store, result: &io::Result<()>) {
-    store.space.discards.off |= result.is_err();
-    if let Some(run) = store.space.discards.under_way.take()
+    let space = &mut store.space;
+    space.discards.off |= result.is_err();
+    if let Some(run) = space.discards.under_way.take()
         && !store.config.faults.has(Fault::DiscardUnpinned)
     {
-        let given = store.space.allocator.give(run);
+        let given = space.allocator.give(run);
         assert!(given, "nobody else has what is being discarded");
-    }
-}
-
-/// Those slots: nobody else's (rule D6).
-#[cfg(any(test, feature = "planted"))]
-pub(super) fn discard_under_way(store: &Store) -> Option<Run> {
-    store.space.discards.under_way
-}
-
-/// Slots that are being discarded.
-pub(super) fn discarding(store: &Store) -> u64 {
-    match store.space.discards.under_way {
-        Some(run) if !store.config.faults.has(Fault::DiscardUnpinned) => u64::from(run.count),
-        _ => 0,
     }
 }

@@ -54,7 +54,7 @@ fn retire(store: &mut Store) {
     space::reclaim(store);
 }
 
-/// Does a change come onto exactly the version that it names? It was looked at when it was accepted (`check_accepted`);
+/// Does a change come onto exactly the version that it names? It was looked at when it was accepted (`queue::accept`);
 /// between the two lie the chunk's queue, the batch and the log.
 fn check_applied(config: &Config, index: &Index, ops: &Ops, key: OpSlot) -> Result<(), String> {
     let op = ops.get(key);

@@ -62,6 +62,12 @@ impl Env {
         self.effects.push_back(Effect::Flush { io });
     }
 
+    pub fn start_discard(&mut self, io: Io, offset: u64, bytes: u64) {
+        self.counters.discarded_bytes += bytes;
+        let io = self.ios.begin(self.now, io);
+        self.effects.push_back(Effect::Discard { io, offset, bytes });
+    }
+
     /// Memory for what makes room again (a batch, a merge, a checkpoint): where the pool has none left, the heap helps
     /// out, because writes that hold memory become durable only by taking some. The limits on batches bound it.
     pub fn take_surely(&self, bytes: usize) -> BufMut {
@@ -72,6 +78,11 @@ impl Env {
     pub fn refuse(&mut self, asker: Asker, refusal: Refusal) {
         self.counters.refused += 1;
         self.answer(asker, 0, 0, Err(refusal), Slice::default());
+    }
+
+    /// What was asked cannot be asked.
+    pub fn invalid(&mut self, asker: Asker, what: Problem) {
+        self.refuse(asker, Refusal::Invalid { what });
     }
 
     /// Tells the asker, with a promise for so long (rule R4) and so many credits (rule R7).
@@ -97,11 +108,5 @@ impl Env {
             answer,
             payload,
         });
-    }
-}
-
-impl Env {
-    pub fn invalid(&mut self, asker: Asker, what: Problem) {
-        self.refuse(asker, Refusal::Invalid { what });
     }
 }

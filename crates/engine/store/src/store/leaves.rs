@@ -9,7 +9,7 @@ use crate::State;
 use crate::config::Config;
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE_BYTES, leaf};
-use crate::index::{ChunkKey, Entry, Index, LEAF_BYTES, LEAF_ENTRIES, Leaf, Location};
+use crate::index::{ChunkKey, Entry, Index, LEAF_ENTRIES, Leaf, Location};
 use amita_reactor::BufMut;
 use amita_reactor::buggify::{Point, buggify};
 use amita_types::BlockIndex;
@@ -39,6 +39,13 @@ pub(super) struct LeafWaits {
 }
 
 impl LeafWaits {
+    /// Waits for a leaf that is being read.
+    pub fn push(&mut self, index: &Index, at: Location, waiter: Waiter) {
+        let mem = index.place_in_memory(at);
+        self.reads += usize::from(matches!(waiter, Waiter::Read(_)));
+        self.by_mem.entry(mem).or_default().push(waiter);
+    }
+
     /// Forgets all of them; returns the reads.
     pub fn drain(&mut self) -> Vec<Query> {
         self.reads = 0;
@@ -159,20 +166,4 @@ pub(super) fn take(
 /// The first block of a leaf.
 pub(super) fn first_block(at: Location) -> BlockIndex {
     BlockIndex(u16::from(at.part) * LEAF_ENTRIES as u16)
-}
-
-impl Index {
-    /// Bytes of leaves that cannot be dropped before a checkpoint has written them.
-    pub fn dirty_bytes(&self) -> u64 {
-        u64::from(self.dirty()) * LEAF_BYTES
-    }
-}
-
-impl LeafWaits {
-    /// Waits for a leaf that is being read.
-    pub fn push(&mut self, index: &Index, at: Location, waiter: Waiter) {
-        let mem = index.place_in_memory(at);
-        self.reads += usize::from(matches!(waiter, Waiter::Read(_)));
-        self.by_mem.entry(mem).or_default().push(waiter);
-    }
 }

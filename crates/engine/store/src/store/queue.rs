@@ -18,7 +18,7 @@ use amita_types::message::{AnswerBody, Refusal};
 pub(super) fn accept(store: &mut Store, mut op: Op) {
     let any = store.config.faults.has(Fault::AnyPredecessor);
     let chunk = store.index.chunk_mut(op.chunk);
-    // The pair of this is looked at when the change is durable (`check_applied`).
+    // The pair of this is looked at when the change is durable (`durable::check_applied`).
     assert!(
         any || (chunk.accepted.version == op.previous && op.version > op.previous),
         "a change from version {} to {} was accepted by a chunk that is at {}",

@@ -4,12 +4,12 @@
 //! blocks here, so that one figure answers "may another block be granted?".
 
 use super::discard::Discards;
-use super::{Asker, Store, answer, discard, leaves};
+use super::{Asker, Store, answer, leaves};
 use crate::allocator::{Allocator, Freed, ReadWindow};
 use crate::config::Config;
 use crate::credits::{AccountId, Credits};
 use crate::faults::Fault;
-use crate::format::superblock::Superblock;
+use crate::format::Geometry;
 use crate::index::{
     Index, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_BYTES_PER_JOIN, WORST_MEMORY_PER_BLOCK,
 };
@@ -99,9 +99,31 @@ impl Claims {
     }
 }
 
-/// Slots that are kept back.
-fn reserve_blocks(superblock: &Superblock) -> u64 {
-    let part = superblock.geometry.slots / RESERVE_PART;
+impl Space {
+    fn reserve_taken(&mut self, taken: bool, blocks: u32) -> bool {
+        if taken {
+            self.claims.reserved += u64::from(blocks);
+        }
+        taken
+    }
+
+    /// Slots that nothing has spoken for: what is granted counts with its leaves, and every leaf that has changed needs a
+    /// slot in the next checkpoint.
+    fn free_slots(&self, index: &Index) -> u64 {
+        let leaves = u64::from(index.dirty()) + self.claims.unapplied_leaves;
+        let spoken_for = self.claims.reserved + leaves + self.credits.granted() * SLOTS_PER_BLOCK;
+        u64::from(self.allocator.free()).saturating_sub(spoken_for)
+    }
+
+    /// Of these, what is not kept back: of so many slots in all.
+    pub fn spare_slots(&self, index: &Index, slots: u32) -> u64 {
+        self.free_slots(index).saturating_sub(reserve_blocks(slots))
+    }
+}
+
+/// Slots that are kept back of so many.
+fn reserve_blocks(slots: u32) -> u64 {
+    let part = slots / RESERVE_PART;
     u64::from(part.clamp(RESERVE_LEAST, RESERVE_MOST))
 }
 
@@ -111,7 +133,7 @@ fn checkpoint_room(store: &Store) -> u64 {
         + store.fences.groups().len() as u64 * format::checkpoint::GROUP_BYTES;
     let queued = store.ops.fences.len() as u64 + store.space.claims.fences_logged;
     let queued = queued * (format::checkpoint::VOLUME_BYTES + format::checkpoint::GROUP_BYTES);
-    let capacity = checkpoint_capacity(&store.superblock);
+    let capacity = checkpoint_capacity(&store.superblock.geometry);
     let used = store.index.checkpoint_bytes(store.space.map.shared())
         + store.checkpoint.forgotten_bytes()
         + store.space.claims.unapplied_bytes
@@ -120,8 +142,7 @@ fn checkpoint_room(store: &Store) -> u64 {
     capacity.saturating_sub(used + store.space.credits.granted() * WORST_BYTES_PER_BLOCK)
 }
 
-fn checkpoint_capacity(superblock: &Superblock) -> u64 {
-    let geometry = &superblock.geometry;
+fn checkpoint_capacity(geometry: &Geometry) -> u64 {
     format::checkpoint::capacity_bytes(geometry.checkpoint_pages, geometry.slots)
 }
 
@@ -134,31 +155,27 @@ fn memory_room_blocks(config: &Config, index: &Index, space: &Space) -> u64 {
 
 /// Blocks that the index could still take, besides what is left to clears and fences.
 fn index_room_blocks(store: &Store) -> u64 {
-    let capacity = checkpoint_capacity(&store.superblock);
+    let capacity = checkpoint_capacity(&store.superblock.geometry);
     let room = checkpoint_room(store).saturating_sub(capacity / CLEARS_PART);
     (room / WORST_BYTES_PER_BLOCK).min(memory_room_blocks(&store.config, &store.index, &store.space))
 }
 
 /// Blocks that may be granted to anybody.
 pub(super) fn spare_blocks(store: &Store) -> u64 {
-    (store
-        .space
-        .free_slots(&store.index)
-        .saturating_sub(reserve_blocks(&store.superblock))
-        / SLOTS_PER_BLOCK)
-        .min(index_room_blocks(store))
+    let slots = store.space.spare_slots(&store.index, store.superblock.geometry.slots);
+    (slots / SLOTS_PER_BLOCK).min(index_room_blocks(store))
 }
 
 /// Blocks that a write may take which was granted nothing: the reserve too.
 pub(super) fn beyond_blocks(store: &Store) -> u64 {
-    (store.space.free_slots(&store.index).saturating_sub(KEPT_FOR_CLEARS) / SLOTS_PER_BLOCK)
-        .min(index_room_blocks(store))
+    let slots = store.space.free_slots(&store.index).saturating_sub(KEPT_FOR_CLEARS);
+    (slots / SLOTS_PER_BLOCK).min(index_room_blocks(store))
 }
 
 /// May another chunk join its owner's history? What is left to clears and fences is not touched: a store that is being
 /// brought up to date can do without, and one that is in sync for other groups must take their clears.
 pub(super) fn join_fits(store: &Store) -> bool {
-    checkpoint_room(store) >= checkpoint_capacity(&store.superblock) / CLEARS_PART + WORST_BYTES_PER_JOIN
+    checkpoint_room(store) >= checkpoint_capacity(&store.superblock.geometry) / CLEARS_PART + WORST_BYTES_PER_JOIN
 }
 
 /// Tops the asker's account up; it wants so many blocks, if any.
@@ -234,8 +251,8 @@ pub(super) fn charge_mend(store: &mut Store, blocks: u32) -> bool {
 /// Are slots so few that a checkpoint is worth it for those that it gives back?
 pub(super) fn free_slots_scarce(store: &Store) -> bool {
     let returning = store.checkpoint.retired() + u64::from(store.index.dirty());
-    store.space.free_slots(&store.index) < reserve_blocks(&store.superblock)
-        && returning >= reserve_blocks(&store.superblock) / 2
+    let reserve = reserve_blocks(store.superblock.geometry.slots);
+    store.space.free_slots(&store.index) < reserve && returning >= reserve / 2
 }
 
 /// May another clear be accepted? The leaves that it changes need slots, too.
@@ -245,7 +262,9 @@ pub(super) fn clear_fits(store: &Store, leaves: u32) -> bool {
 
 /// Will slots be free again without anybody giving something up?
 pub(super) fn will_return(store: &Store) -> bool {
-    let unused = u64::from(store.space.freed.slots()) + store.checkpoint.retired() + discard::discarding(store);
+    let unused = u64::from(store.space.freed.slots())
+        + store.checkpoint.retired()
+        + store.space.discards.slots(store.config.faults);
     unused > 0 || store.index.dirty() > 0
 }
 
@@ -281,6 +300,7 @@ pub(super) fn reclaim(store: &mut Store) {
     } else {
         store.space.window.oldest()
     };
+    let discards = store.space.discards.are_wanted(&store.config, &store.env.file);
     while let Some(run) = store.space.freed.pop(mark, oldest) {
         if store.config.faults.has(Fault::LosesSlots) && run.slot.0.is_multiple_of(64) {
             continue;
@@ -288,28 +308,8 @@ pub(super) fn reclaim(store: &mut Store) {
         if !store.space.allocator.give(run) {
             store.space.map.wrong = Some(run.slot);
         }
-        discard::note_free(store, run);
-    }
-}
-
-impl Space {
-    fn reserve_taken(&mut self, taken: bool, blocks: u32) -> bool {
-        if taken {
-            self.claims.reserved += u64::from(blocks);
+        if discards {
+            store.space.discards.note(run);
         }
-        taken
-    }
-
-    /// Slots that nothing has spoken for: what is granted counts with its leaves, and every leaf that has changed needs a
-    /// slot in the next checkpoint.
-    fn free_slots(&self, index: &Index) -> u64 {
-        let leaves = u64::from(index.dirty()) + self.claims.unapplied_leaves;
-        let spoken_for = self.claims.reserved + leaves + self.credits.granted() * SLOTS_PER_BLOCK;
-        u64::from(self.allocator.free()).saturating_sub(spoken_for)
-    }
-
-    /// Slots that may be nobody's for a while.
-    pub fn discardable_slots(&self, index: &Index, superblock: &Superblock) -> u64 {
-        self.free_slots(index).saturating_sub(reserve_blocks(superblock))
     }
 }
