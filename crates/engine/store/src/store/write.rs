@@ -133,10 +133,8 @@ pub(super) fn admit(store: &mut Store, asker: Asker, asked: &Asked, length: u32,
 }
 
 pub(super) fn write(store: &mut Store, caller: &Caller, request: WriteRequest, payload: Slice) {
-    let (asker, asked) = (
-        caller.asker,
-        Asked::by(caller, request.chunk, request.version, request.previous),
-    );
+    let asker = caller.asker;
+    let asked = Asked::by(caller, request.chunk, request.version, request.previous);
     let (offset_bytes, length_bytes) = (request.offset_bytes, request.length_bytes);
     let end = offset_bytes.checked_add(length_bytes);
     let inside = end.is_some_and(|end| end <= caller.blocks() * BLOCK_BYTES);
@@ -184,10 +182,8 @@ pub(super) fn write(store: &mut Store, caller: &Caller, request: WriteRequest, p
 }
 
 pub(super) fn clear(store: &mut Store, caller: &Caller, request: ClearRequest) {
-    let (asker, asked) = (
-        caller.asker,
-        Asked::by(caller, request.chunk, request.version, request.previous),
-    );
+    let asker = caller.asker;
+    let asked = Asked::by(caller, request.chunk, request.version, request.previous);
     let range = request.range;
     if !range.is_inside(caller.blocks()) {
         return store.env.invalid(asker, Problem::Range);
