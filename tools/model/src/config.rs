@@ -61,7 +61,8 @@ pub struct Size {
     pub reads: u8,
     /// How often somebody compares and writes, at most.
     pub compares: u8,
-    /// Whether requests to read and fences take time on their way to a store. (Answers always do: whoever acts on one stands still.)
+    /// Whether requests to read and fences take time on their way to a store. (Answers always do: whoever acts on one
+    /// stands still.)
     pub travel: bool,
     /// How often a disk loses the newest write that it had called durable, at most.
     pub lies: u8,
@@ -152,14 +153,14 @@ pub enum Rule {
     HoldReads,
     /// R3: syncing members are among those.
     HoldReadsSyncing,
-    /// R4: a read needs promises.
-    Promises,
-    /// R4: a takeover waits promises out.
-    WaitPromises,
+    /// R4: a read needs leases.
+    Leases,
+    /// R4: a takeover waits leases out.
+    WaitLeases,
     /// R4: a store that has started waits before it accepts a newer generation.
     WaitAfterStart,
-    /// R4: syncing members that were said to be whole are among those whose promises count.
-    PromisesSyncing,
+    /// R4: syncing members that were said to be whole are among those whose leases count.
+    LeasesSyncing,
     /// R5: an incomplete chunk is marked.
     JoinMarks,
     /// R5: an incomplete chunk serves nothing.
@@ -267,10 +268,10 @@ pub const ALL: &[Rule] = &[
     Rule::ForeignPromotion,
     Rule::HoldReads,
     Rule::HoldReadsSyncing,
-    Rule::Promises,
-    Rule::WaitPromises,
+    Rule::Leases,
+    Rule::WaitLeases,
     Rule::WaitAfterStart,
-    Rule::PromisesSyncing,
+    Rule::LeasesSyncing,
     Rule::JoinMarks,
     Rule::IncompleteServesNothing,
     Rule::SyncingServesNothing,

@@ -1,8 +1,10 @@
-//! A planned move inside the owner: a directory and the cores that hold a volume's sequencers, and the messages between them.
+//! A planned move inside the owner: a directory and the cores that hold a volume's sequencers, and the messages between
+//! them.
 //!
-//! The directory says `Leave` to each core. A core takes nothing in any more, ends what it has, and says `Left` again and again. When
-//! every core has, the volume is released and its promises are given back: whoever still works then may serve a stale read. Where it
-//! takes too long the directory says `Stay`, and may be asked again later. Messages between two cores keep their order.
+//! The directory says `Leave` to each core. A core takes nothing in any more, ends what it has, and says `Left` again
+//! and again. When every core has, the volume is released and its leases are given back: whoever still works then may
+//! serve a stale read. Where it takes too long the directory says `Stay`, and may be asked again later. Messages
+//! between two cores keep their order.
 
 use stateright::{Model, Property};
 
@@ -166,7 +168,7 @@ impl Model for HandOver {
     }
 }
 
-/// The name of the property that promises are given back by those only that have ended.
+/// The name of the property that leases are given back by those only that have ended.
 pub const ENDED: &str = "when a volume is released no core works on it, or begins to";
 /// What happens somewhere.
 pub const RELEASED: &str = "a second attempt succeeds after I/O";

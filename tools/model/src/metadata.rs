@@ -1,4 +1,5 @@
-//! The metadata: linearizable records, changed by compare-and-set; and the coordinator, which changes the group's record.
+//! The metadata: linearizable records, changed by compare-and-set; and the coordinator, which changes the group's
+//! record.
 
 use crate::config::Rule;
 use crate::state::{IN, Known, Life, Replication, SYNCING, State, Store, WHOLE};
@@ -193,7 +194,7 @@ impl Replication {
             if !stays {
                 target_left |= old.flags & SYNCING != 0;
                 *known = Known {
-                    flags: old.flags & crate::state::PROMISE,
+                    flags: old.flags & crate::state::LEASE,
                     ..Known::default()
                 };
             } else if promoted {

@@ -33,8 +33,8 @@ pub enum Action {
     Deliver(usize, usize, usize, usize),
     /// A chunk's oldest write is acknowledged.
     Acknowledge(usize, usize),
-    /// A store promises.
-    Confirm(usize, usize),
+    /// A store grants a lease.
+    RenewLease(usize, usize),
     /// A read is sent for.
     Inquire(usize, usize, usize),
     /// A compare-and-write has its turn.
@@ -77,7 +77,7 @@ pub enum Action {
     Lie(usize, usize),
     /// A link breaks.
     Reset(usize, usize),
-    /// A store's promises run out.
+    /// The leases that a store has granted run out.
     Expire(usize, usize),
     /// A block rots.
     Rot(usize, usize, usize),
@@ -134,7 +134,7 @@ impl Replication {
             claims: [(0, 0); VOLUMES],
             disk,
             tail: [Change::None; TAIL],
-            promised: 0,
+            leased: 0,
             silent: false,
             lied: false,
             rot: 0,
@@ -222,7 +222,8 @@ impl Replication {
         })
     }
 
-    /// Every acknowledged write is durable on every store in sync, `min_copies` at least, so that any one of them is enough.
+    /// Every acknowledged write is durable on every store in sync, `min_copies` at least, so that any one of them is
+    /// enough.
     fn kept(&self, s: &State) -> bool {
         (1..=s.written)
             .filter(|id| s.writes[usize::from(*id) - 1].acked)
@@ -307,7 +308,7 @@ impl Model for Replication {
                 }
             }
             for m in (0..self.size.stores).filter(|m| s.stores[*m].known[q].flags != 0) {
-                actions.extend([Action::Fence(q, m), Action::Confirm(q, m), Action::Reset(q, m)]);
+                actions.extend([Action::Fence(q, m), Action::RenewLease(q, m), Action::Reset(q, m)]);
                 if self.size.travel {
                     actions.push(Action::SendFence(q, m));
                 }
@@ -368,7 +369,7 @@ impl Model for Replication {
             Action::Issue(q, kind) => self.issue(s, q, kind),
             Action::Deliver(q, m, chunk, skip) => self.deliver(s, q, m, chunk, skip),
             Action::Acknowledge(q, chunk) => self.acknowledge(s, q, chunk),
-            Action::Confirm(q, m) => self.confirm(s, q, m),
+            Action::RenewLease(q, m) => self.renew_lease(s, q, m),
             Action::Inquire(q, chunk, block) => self.inquire(s, q, chunk, block),
             Action::Compare(q, kind) => self.compare(s, q, kind),
             Action::SendFence(q, m) => self.send_fence(s, q, m),

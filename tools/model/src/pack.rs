@@ -63,7 +63,7 @@ impl Bytes {
         self.put([
             roles | u8::from(store.disk.in_sync) << 3,
             store.since,
-            store.promised,
+            store.leased,
             store.disk.epoch,
             store.rot,
         ]);

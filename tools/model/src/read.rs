@@ -1,25 +1,24 @@
-//! Reads: promises, what is held back, and what a client may see.
+//! Reads: leases, what is held back, and what a client may see.
 
 use crate::config::Rule;
-use crate::state::{
-    Asked, Entry, FENCED, Fault, IN, Life, NONE, PROMISE, Read, Replication, SYNCING, State, WHOLE, bit,
-};
+use crate::state::{Asked, Entry, FENCED, Fault, IN, LEASE, Life, NONE, Read, Replication, SYNCING, State, WHOLE, bit};
 
 impl Replication {
-    /// A member answers something, and promises.
+    /// A member answers something, and grants a lease by it.
     ///
-    /// In the product every answer promises. An answer that only promises, when somebody reads, is as good here.
+    /// In the product every answer grants a lease. An answer that does nothing else, when somebody reads, is as good
+    /// here.
     #[must_use]
-    pub fn confirm(&self, s: &State, q: usize, m: usize) -> Option<State> {
+    pub fn renew_lease(&self, s: &State, q: usize, m: usize) -> Option<State> {
         let known = s.stores[m].known[q];
         let reading = s.left.reads + s.left.compares > 0 || s.sequencers[q].is_reading();
         let accepted = self.accepted(s, m);
-        if !reading || known.flags & PROMISE != 0 || !self.serves(s, &accepted, q, m) {
+        if !reading || known.flags & LEASE != 0 || !self.serves(s, &accepted, q, m) {
             return None;
         }
         let mut next = s.clone();
-        next.stores[m].known[q].flags |= PROMISE;
-        next.stores[m].promised |= 1 << self.volume(q);
+        next.stores[m].known[q].flags |= LEASE;
+        next.stores[m].leased |= 1 << self.volume(q);
         Some(next)
     }
 
@@ -90,7 +89,8 @@ impl Replication {
         }
     }
 
-    /// Whether this is what a compare-and-write waits for, if there is one: its own block, when nothing else is under way.
+    /// Whether this is what a compare-and-write waits for, if there is one: its own block, when nothing else is under
+    /// way.
     fn may_read(&self, s: &State, q: usize, chunk: usize, block: usize) -> bool {
         let Some(kind) = usize::from(s.sequencers[q].comparing).checked_sub(1) else {
             return true;
@@ -151,19 +151,19 @@ impl Replication {
         if s.sequencers[q].life != Life::Running {
             return None;
         }
-        let promisers: Vec<usize> = (0..self.size.stores)
+        let grantors: Vec<usize> = (0..self.size.stores)
             .filter(|m| {
                 let flags = s.stores[*m].known[q].flags;
                 let whole = flags & SYNCING != 0 && self.chunks(q).all(|chunk| flags & (WHOLE << chunk) != 0);
-                flags & IN != 0 || (whole && self.off.holds(Rule::PromisesSyncing))
+                flags & IN != 0 || (whole && self.off.holds(Rule::LeasesSyncing))
             })
             .collect();
-        let members = promisers.len();
-        let promises = promisers
+        let members = grantors.len();
+        let leases = grantors
             .iter()
-            .filter(|m| s.stores[**m].known[q].flags & PROMISE != 0)
+            .filter(|m| s.stores[**m].known[q].flags & LEASE != 0)
             .count();
-        if promises + self.size.min_copies <= members && self.off.holds(Rule::Promises) {
+        if leases + self.size.min_copies <= members && self.off.holds(Rule::Leases) {
             return None;
         }
         let last = read.entry.last;

@@ -9,8 +9,8 @@ impl Replication {
         (0..self.size.stores).filter(move |m| s.stores[*m].known[q].flags & roles != 0)
     }
 
-    /// Whether every member in sync has answered the fence of the sequencer's epoch. What syncing ones hold is looked at when they
-    /// join.
+    /// Whether every member in sync has answered the fence of the sequencer's epoch. What syncing ones hold is looked
+    /// at when they join.
     #[must_use]
     pub fn fenced(&self, s: &State, q: usize) -> bool {
         let fenced = |m: usize| s.stores[m].known[q].flags & FENCED != 0;
@@ -59,8 +59,8 @@ impl Replication {
             // It is refused.
             return self.size.travel.then_some(next);
         }
-        let promised = s.stores[m].promised & (1 << volume) != 0;
-        if accepted.generation[volume] < generation && promised && self.off.holds(Rule::WaitPromises) {
+        let leased = s.stores[m].leased & (1 << volume) != 0;
+        if accepted.generation[volume] < generation && leased && self.off.holds(Rule::WaitLeases) {
             return None;
         }
         let disk = &s.stores[m].disk;
@@ -108,7 +108,8 @@ impl Replication {
         Some(next)
     }
 
-    /// Whether it is all the same in which order members are asked: nothing can change a fenced and drained member's answer.
+    /// Whether it is all the same in which order members are asked: nothing can change a fenced and drained member's
+    /// answer.
     #[must_use]
     pub fn asks_all(&self) -> bool {
         self.off.holds(Rule::Drain) && self.off.holds(Rule::FenceAll) && self.size.lies == 0
@@ -221,7 +222,7 @@ impl Replication {
         let lost = (1..=s.written).any(|id| {
             s.writes[usize::from(id) - 1].seen && self.chunk_of(s, id) == chunk && !self.follows(s, longest, id)
         });
-        // A deposed owner may open what it likes: it has no promises, so it shows nothing to anybody.
+        // A deposed owner may open what it likes: it has no leases, so it shows nothing to anybody.
         if lost && s.generation[self.volume(q)] == self.generation(q) {
             next.fault = crate::state::Fault::OpenedWithout;
         }

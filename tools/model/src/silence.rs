@@ -1,8 +1,8 @@
 //! When a store counts as silent: a disk that hangs under a store that lives.
 //!
-//! Time goes by in rounds, in each of which the sequencer renews a promise if it reads, as a timer would have it: no chance leaves a round
-//! out, so fairness alone would not show what such a schedule does. A promise is renewed from the store's memory; what needs the disk
-//! waits for it.
+//! Time goes by in rounds, in each of which the sequencer renews a lease if it reads, as a timer would have it: no
+//! chance leaves a round out, so fairness alone would not show what such a schedule does. A lease is renewed from the
+//! store's memory; what needs the disk waits for it.
 
 use stateright::{Model, Property};
 
@@ -14,9 +14,10 @@ const SLOWEST: u8 = 10;
 /// The rule as a switch, and the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Silence {
-    /// Silence is the age of the oldest request that needs the disk and is not answered; else the time since anything was heard.
+    /// Silence is the age of the oldest request that needs the disk and is not answered; else the time since anything
+    /// was heard.
     pub by_oldest: bool,
-    /// The sequencer reads, and has its promises renewed.
+    /// The sequencer reads, and has its leases renewed.
     pub reads: bool,
 }
 

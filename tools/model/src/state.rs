@@ -1,7 +1,8 @@
 //! Everything that a step can see or change.
 //!
-//! All that belongs to a store stands in its [`Store`], also what the metadata and the sequencers know of it. So stores can be
-//! told apart by their contents only, and states that differ in the stores' names alone are one (they are sorted).
+//! All that belongs to a store stands in its [`Store`], also what the metadata and the sequencers know of it. So stores
+//! can be told apart by their contents only, and states that differ in the stores' names alone are one (they are
+//! sorted).
 
 use std::sync::OnceLock;
 
@@ -109,7 +110,7 @@ pub enum Change {
 /// What a sequencer knows of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Known {
-    /// Bits: [`IN`], [`SYNCING`], [`FENCED`], [`ENTERED`], [`PROMISE`], [`JOINED`] and [`WHOLE`] of each chunk.
+    /// Bits: [`IN`], [`SYNCING`], [`FENCED`], [`ENTERED`], [`LEASE`], [`JOINED`] and [`WHOLE`] of each chunk.
     pub flags: u16,
     /// In which epoch it was added, if it is syncing.
     pub since: u8,
@@ -131,8 +132,8 @@ pub const IN: u16 = 1;
 pub const SYNCING: u16 = 2;
 /// Has answered the fence of the sequencer's epoch.
 pub const FENCED: u16 = 4;
-/// Has promised to let nobody else in, and the time is not over.
-pub const PROMISE: u16 = 8;
+/// Has granted a lease: it lets nobody else in, and the time is not over.
+pub const LEASE: u16 = 8;
 /// Chunk 0 is joined (chunk 1: the next bit).
 pub const JOINED: u16 = 16;
 /// Chunk 0 is whole (chunk 1: the next bit).
@@ -155,8 +156,8 @@ pub struct Store {
     pub disk: Disk,
     /// What is accepted beyond that, oldest first.
     pub tail: [Change; TAIL],
-    /// A mask of the volumes whose present owner it has promised to let nobody else in.
-    pub promised: u8,
+    /// A mask of the volumes whose present owner has a lease of it.
+    pub leased: u8,
     /// Nothing reaches it any more.
     pub silent: bool,
     /// Its disk has lost something that it had called durable.
@@ -211,7 +212,8 @@ pub struct Held {
     pub rolled: bool,
     /// The newest write given out.
     pub issued: Id,
-    /// The newest one that was withdrawn with no write given out since; 0: there is none (but with a rule switched off).
+    /// The newest one that was withdrawn with no write given out since; 0: there is none (but with a rule switched
+    /// off).
     pub top: Id,
     /// The newest acknowledged one.
     pub committed: Id,
@@ -233,7 +235,8 @@ pub struct Sequencer {
     pub asked: Option<Asked>,
     /// A read that a store has answered.
     pub read: Option<Read>,
-    /// What a compare-and-write is to write, an index of [`Size::kinds`], plus one; the read is its own then. 0: there is none.
+    /// What a compare-and-write is to write, an index of [`Size::kinds`], plus one; the read is its own then. 0: there
+    /// is none.
     pub comparing: u8,
 }
 

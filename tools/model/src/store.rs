@@ -2,7 +2,7 @@
 
 use crate::config::Rule;
 use crate::state::{
-    CHUNKS, Change, Disk, ENTERED, FENCED, IN, JOINED, Known, Life, NONE, PROMISE, Replication, SYNCING, State, TAIL,
+    CHUNKS, Change, Disk, ENTERED, FENCED, IN, JOINED, Known, LEASE, Life, NONE, Replication, SYNCING, State, TAIL,
     WHOLE, bit,
 };
 
@@ -175,7 +175,7 @@ impl Replication {
         next.left.crashes = left;
         let joining = self.joining(s, m);
         next.stores[m].tail = [Change::None; TAIL];
-        next.stores[m].promised = if self.off.holds(Rule::WaitAfterStart) {
+        next.stores[m].leased = if self.off.holds(Rule::WaitAfterStart) {
             (1 << self.size.volumes) - 1
         } else {
             0
@@ -250,16 +250,16 @@ impl Replication {
         Some(next)
     }
 
-    /// So much time goes by that no promise of this store to the volume's owners up to now is left.
+    /// So much time goes by that no lease of this store to the volume's owners up to now is left.
     #[must_use]
     pub fn expire(&self, s: &State, m: usize, volume: usize) -> Option<State> {
-        if s.stores[m].promised & (1 << volume) == 0 {
+        if s.stores[m].leased & (1 << volume) == 0 {
             return None;
         }
         let mut next = s.clone();
-        next.stores[m].promised &= !(1 << volume);
+        next.stores[m].leased &= !(1 << volume);
         for q in (0..self.sequencers()).filter(|q| self.volume(*q) == volume) {
-            next.stores[m].known[q].flags &= !PROMISE;
+            next.stores[m].known[q].flags &= !LEASE;
         }
         Some(next)
     }
@@ -294,9 +294,9 @@ impl Replication {
         }
         if !reading {
             for store in &mut s.stores {
-                store.promised = 0;
+                store.leased = 0;
                 for known in &mut store.known {
-                    known.flags &= !PROMISE;
+                    known.flags &= !LEASE;
                 }
             }
         }

@@ -12,10 +12,10 @@ fn hand_over(numbered: bool) -> HandOver {
     }
 }
 
-/// A core has left, and says so when the directory has given up already; that word counts for the next attempt, while the core works
-/// again.
+/// A core has left, and says so when the directory has given up already; that word counts for the next attempt, while
+/// the core works again.
 #[test]
-fn a_late_word_of_an_earlier_attempt_gives_promises_back() {
+fn a_late_word_of_an_earlier_attempt_gives_leases_back() {
     let seen = Graph::until_broken(hand_over(false)).seen();
     println!("attempts without numbers: {} states, {:?}", seen.states, seen.broken);
     assert_eq!(seen.broken[0].0, ENDED);

@@ -1,4 +1,5 @@
-//! What goes on by itself: from every state that can be reached, fair steps alone lead to a goal (`amita_model::graph`).
+//! What goes on by itself: from every state that can be reached, fair steps alone lead to a goal
+//! (`amita_model::graph`).
 
 use amita_model::config::{Rule, Size};
 use amita_model::graph::Graph;
@@ -55,8 +56,8 @@ fn a_part_of_a_rotten_block_hangs_nothing_for_good() {
     assert_eq!(alone, Some(3));
 }
 
-/// A store comes back, and goes on being compared until nothing differs: an entry that is left alone and counts as a difference must
-/// be one that changes by itself.
+/// A store comes back, and goes on being compared until nothing differs: an entry that is left alone and counts as a
+/// difference must be one that changes by itself.
 #[test]
 fn a_store_that_comes_back_is_in_sync_some_time() {
     let size = Size {
@@ -82,8 +83,8 @@ fn a_store_that_comes_back_is_in_sync_some_time() {
     assert!(equal.is_some());
 }
 
-/// A silent store is evicted by the sequencer that waits for it, and the write ends. (Where the others were evicted before, it waits
-/// by right.)
+/// A silent store is evicted by the sequencer that waits for it, and the write ends. (Where the others were evicted
+/// before, it waits by right.)
 #[test]
 fn a_silent_store_holds_nothing_up_for_good() {
     let size = Size {
@@ -101,7 +102,7 @@ fn a_silent_store_holds_nothing_up_for_good() {
     assert!(stuck("no sequencer evicts", &size, &[Rule::SequencerEvicts], goal, fair).is_some());
 }
 
-/// A store that renews promises from memory while its disk hangs: only the age of what waits for the disk tells.
+/// A store that renews leases from memory while its disk hangs: only the age of what waits for the disk tells.
 #[test]
 fn a_disk_that_hangs_is_evicted_though_its_store_answers() {
     let stuck = |by_oldest, reads| {
@@ -146,5 +147,5 @@ fn a_takeover_ends() {
     let endless = |model: &Replication, _: &State, action: &Action| {
         model.is_fair(action) && !matches!(action, Action::Expire(..))
     };
-    assert!(stuck("promises that do not end", &size, &[], open, endless).is_some());
+    assert!(stuck("leases that do not end", &size, &[], open, endless).is_some());
 }

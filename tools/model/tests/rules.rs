@@ -21,10 +21,10 @@ fn needed() -> Vec<(&'static [Rule], Size)> {
         (&[Rule::ClaimGeneration], sizes::volumes()),
         (&[Rule::HoldReads], sizes::reads()),
         (&[Rule::HoldReadsSyncing], sizes::reads_and_return()),
-        (&[Rule::Promises], sizes::reads()),
-        (&[Rule::WaitPromises], sizes::reads()),
+        (&[Rule::Leases], sizes::reads()),
+        (&[Rule::WaitLeases], sizes::reads()),
         (&[Rule::WaitAfterStart], sizes::start()),
-        (&[Rule::PromisesSyncing], sizes::reads_and_return()),
+        (&[Rule::LeasesSyncing], sizes::reads_and_return()),
         (&[Rule::JoinMarks], sizes::returns()),
         (
             &[Rule::SyncingServesNothing, Rule::IncompleteServesNothing],
@@ -93,7 +93,8 @@ fn without_a_rule_something_breaks() {
     assert!(nothing.is_empty(), "nothing breaks without {nothing:?}");
 }
 
-/// Rules that are kept as a defence: without them nothing breaks at any of these sizes, because others stand behind them.
+/// Rules that are kept as a defence: without them nothing breaks at any of these sizes, because others stand behind
+/// them.
 #[test]
 fn without_a_defence_nothing_breaks() {
     let sizes = [sizes::returns(), sizes::reads_and_return()];
@@ -132,7 +133,8 @@ fn without_a_defence_nothing_breaks_at_a_larger_size() {
     }
 }
 
-/// R12 is not about what may go wrong but about what can go on: with no coordinator, a write waits for a silent store for good.
+/// R12 is not about what may go wrong but about what can go on: with no coordinator, a write waits for a silent store
+/// for good.
 #[test]
 fn without_r12_a_silent_store_holds_writes_for_good() {
     let happened = |off: &[Rule]| {

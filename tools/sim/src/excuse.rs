@@ -17,7 +17,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// After a trouble has ended, what it has made wrong may take so long to be right again: a link that is found to be
-/// dead, a lease that lapses, a volume that is taken over, promises that run out, each with the longest setting of a
+/// dead, a lease that lapses, a volume that is taken over, read leases that run out, each with the longest setting of a
 /// run.
 const GRACE: Duration = Duration::from_secs(5);
 /// A gateway that is well has heard of a record after so long.

@@ -65,7 +65,7 @@ pub const CLUSTER: &[&str] = &[
     "store.damaged",
     // Sequencers.
     "volume.adopted",
-    "volume.confirms",
+    "volume.lease_renewals",
     "volume.settles",
     "volume.credit_waits",
     "volume.damaged",
@@ -77,7 +77,7 @@ pub const CLUSTER: &[&str] = &[
     "volume.rolled",
     "volume.stale_epochs",
     "volume.unknown",
-    "volume.unpromised",
+    "volume.unleased",
     // Members that are brought up to date.
     "resync.listed",
     "resync.dropped",
@@ -96,7 +96,7 @@ pub const CLUSTER: &[&str] = &[
     "buggify.early_checkpoint",
     "buggify.drop_leaves",
     "buggify.small_grant",
-    "buggify.no_promise",
+    "buggify.no_lease",
     "buggify.early_mark",
     "buggify.one_write",
     "buggify.one_opening",

@@ -26,7 +26,7 @@ const NODE: u32 = 1;
 const DISK: &str = "disk";
 const STORE: StoreId = StoreId(0x5107_e000_0000_0000_0000_0000_0000_0001);
 const CLUSTER: ClusterId = ClusterId(0xc105_7e50_0000_0000_0000_0000_0000_0001);
-/// Nothing may take longer than this in virtual time: a mount, a fence that waits for a promise, a write.
+/// Nothing may take longer than this in virtual time: a mount, a fence that waits for a lease, a write.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// One run of so many has large chunks.
 const WIDE_ONE_IN: u64 = 10;

@@ -21,13 +21,13 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 static SERIALS: AtomicU64 = AtomicU64::new(1);
 
-/// A client of one core that runs in the caller's thread: nothing happens but in [`Local::poll`], [`Local::wait`] and the
-/// calls that say that they block.
+/// A client of one core that runs in the caller's thread: nothing happens but in [`Local::poll`], [`Local::wait`] and
+/// the calls that say that they block.
 ///
-/// While volumes are open, call one of them at least every 100 ms. After a quarter of a second without a call the stores'
-/// promises have run out: reads take one more round trip, and another gateway that asks for the volume gets it. After
-/// about two seconds peers take the process for frozen and close its connections; I/O goes on at the next call, once they
-/// are there again. The lease is renewed by a thread of its own and does not depend on calls.
+/// While volumes are open, call one of them at least every 100 ms. After a quarter of a second without a call the
+/// stores' leases have run out: reads take one more round trip, and another gateway that asks for the volume gets it.
+/// After about two seconds peers take the process for frozen and close its connections; I/O goes on at the next call,
+/// once they are there again. The lease is renewed by a thread of its own and does not depend on calls.
 ///
 /// Where a request is started, an error says that it was not. Once started it ends in exactly one [`Done`].
 pub struct Local {
@@ -180,8 +180,8 @@ impl Local {
         self.embedded.pool()
     }
 
-    /// Starts a write of 1 to [`MAX_READ_WRITE_BYTES`](crate::MAX_READ_WRITE_BYTES) bytes, at any offset. What is not of
-    /// whole blocks costs a read at each store.
+    /// Starts a write of 1 to [`MAX_READ_WRITE_BYTES`](crate::MAX_READ_WRITE_BYTES) bytes, at any offset. What is not
+    /// of whole blocks costs a read at each store.
     ///
     /// # Errors
     /// It is not begun: a bad range or length, a volume that is not open, or too much under way.

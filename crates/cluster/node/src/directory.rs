@@ -2,7 +2,7 @@
 //!
 //! It runs an opener for a volume that a host asks for, has every core make its sequencer, counts who uses the volume,
 //! and gives it away when another gateway asks and nobody uses it here ("take over only from an owner that consents or
-//! whose promises ran out", R10).
+//! whose leases ran out", R10).
 
 mod closings;
 mod moves;

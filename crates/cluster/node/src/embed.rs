@@ -2,7 +2,7 @@
 //! the core runs in there and nowhere else. Crate `client` stands on it.
 //!
 //! The control plane (lease, watch, metadata calls) has its own threads, as in a node that serves
-//! ([`crate::serve`]); they never touch an I/O. Nothing else runs between the calls: connections are not read, promises
+//! ([`crate::serve`]); they never touch an I/O. Nothing else runs between the calls: connections are not read, leases
 //! of stores are not renewed, and peers that hear nothing for long enough take the process for frozen.
 
 use crate::fronts::Fronts;
@@ -94,8 +94,8 @@ impl Embedded {
         Ok(embedded)
     }
 
-    /// Waits until all records are known, and a connection to each living node is there or was tried in vain: a volume that
-    /// is asked for now is asked of its owner, and not taken from one that is not connected yet.
+    /// Waits until all records are known, and a connection to each living node is there or was tried in vain: a volume
+    /// that is asked for now is asked of its owner, and not taken from one that is not connected yet.
     fn meet_everybody(&mut self) {
         let until = self.now().plus(MEET_PATIENCE);
         loop {
@@ -145,9 +145,9 @@ impl Embedded {
         self.left = self.service.pass(&mut self.driver, &mut self.completions);
     }
 
-    /// A pass over what was asked for since the last one, so that the next one hands it over. The clock is read: what is
-    /// asked for now must not be judged by the time of the last pass, which may be long ago (R4), nor a limit be counted
-    /// from then.
+    /// A pass over what was asked for since the last one, so that the next one hands it over. The clock is read: what
+    /// is asked for now must not be judged by the time of the last pass, which may be long ago (R4), nor a limit be
+    /// counted from then.
     pub fn start_asked(&mut self) {
         self.driver.refresh();
         if !self.service.core.fronts.asks.queue.is_empty() {

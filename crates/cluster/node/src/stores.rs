@@ -49,7 +49,8 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// From now on stores that are opened serve only when they are admitted: who holds a store is settled in the metadata.
+    /// From now on stores that are opened serve only when they are admitted: who holds a store is settled in the
+    /// metadata.
     pub fn await_admission(&mut self) {
         self.held = true;
     }
@@ -281,8 +282,8 @@ impl Stores {
         self.news
     }
 
-    /// Tells of stores that began to serve, that cannot, and that serve no more: a device's error of unknown outcome ends
-    /// that until the store is mounted anew.
+    /// Tells of stores that began to serve, that cannot, and that serve no more: a device's error of unknown outcome
+    /// ends that until the store is mounted anew.
     pub fn announce(&mut self, now: Time, tell: &mut Vec<FromCore>) {
         self.news = false;
         for (index, host) in self.hosts.iter_mut().enumerate() {
@@ -331,13 +332,13 @@ impl Stores {
     }
 }
 
-/// The answer that refuses a request, without promise or credits.
+/// The answer that refuses a request, without lease or credits.
 #[must_use]
 pub fn refusal(request: &Request, why: Refusal) -> Answer {
     Answer {
         id: request.id,
         store: request.store,
-        promise_ms: 0,
+        lease_ms: 0,
         credit_blocks: 0,
         trace: None,
         result: Err(why),

@@ -129,7 +129,7 @@ impl Service for Answerer {
             let answer = Answer {
                 id: request.id,
                 store: request.store,
-                promise_ms: 250,
+                lease_ms: 250,
                 credit_blocks: 1,
                 trace: None,
                 result: Ok(AnswerBody::Done),
@@ -255,7 +255,7 @@ fn codec_ns() -> (f64, f64) {
     let answer = Answer {
         id: RequestId(1),
         store: StoreId(1),
-        promise_ms: 250,
+        lease_ms: 250,
         credit_blocks: 1,
         trace: None,
         result: Ok(AnswerBody::Done),

@@ -154,12 +154,12 @@ kinds! {
     Changes = 0x15, request::CHANGES_BYTES, 0;
     /// Request: a part of a roll-forward.
     Roll = 0x16, request::ROLL_BYTES, MAX_PAYLOAD_BYTES;
-    /// Request: a promise.
-    Confirm = 0x17, request::CONFIRM_BYTES, 0;
+    /// Request: a lease.
+    RenewLease = 0x17, request::RENEW_LEASE_BYTES, 0;
     /// Request: which blocks are allocated?
     Allocation = 0x18, request::ALLOCATION_BYTES, 0;
     /// Request: of a chunk's snapshots keep these.
-    Keep = 0x19, request::KEEP_BYTES, 0;
+    RetainSnapshots = 0x19, request::RETAIN_SNAPSHOTS_BYTES, 0;
     /// Request: make a chunk what another one was at a snapshot.
     Clone = 0x1a, request::CLONE_BYTES, 0;
     /// Request: list chunks.
@@ -181,14 +181,14 @@ kinds! {
     Fenced = 0x40, answer::PLAIN_BYTES, 0;
     /// Answer to `Open`.
     Opened = 0x41, answer::OPENED_BYTES, 0;
-    /// Answer to `Write`, `Clear`, `Roll`, `Keep`, `Clone` and `Whole`.
+    /// Answer to `Write`, `Clear`, `Roll`, `RetainSnapshots`, `Clone` and `Whole`.
     Done = 0x42, answer::PLAIN_BYTES, 0;
     /// Answer to `Read`: the payload.
     Data = 0x43, answer::DATA_BYTES, MAX_PAYLOAD_BYTES;
     /// Answer to `Changes`.
     Listed = 0x44, answer::LISTED_BYTES, 0;
-    /// Answer to `Confirm`.
-    Confirmed = 0x45, answer::PLAIN_BYTES, 0;
+    /// Answer to `RenewLease`.
+    LeaseRenewed = 0x45, answer::PLAIN_BYTES, 0;
     /// Answer to `Allocation`.
     Allocated = 0x46, answer::ALLOCATED_BYTES, 0;
     /// Answer to any request: it was not done.
@@ -346,9 +346,9 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Read
         | Kind::Changes
         | Kind::Roll
-        | Kind::Confirm
+        | Kind::RenewLease
         | Kind::Allocation
-        | Kind::Keep
+        | Kind::RetainSnapshots
         | Kind::Clone
         | Kind::Chunks
         | Kind::Join
@@ -362,7 +362,7 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Done
         | Kind::Data
         | Kind::Listed
-        | Kind::Confirmed
+        | Kind::LeaseRenewed
         | Kind::Allocated
         | Kind::Refused
         | Kind::Held
@@ -373,8 +373,8 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
     }
 }
 
-/// Appends the head of a message to `out`; its payload, of `payload_bytes`, is to follow it. Leaves `out` as it was when
-/// the message cannot be sent.
+/// Appends the head of a message to `out`; its payload, of `payload_bytes`, is to follow it. Leaves `out` as it was
+/// when the message cannot be sent.
 pub fn encode(out: &mut Vec<u8>, version: u8, message: &Message, payload_bytes: usize) -> Result<(), EncodeError> {
     let from = begin(out);
     let put = match message {

@@ -10,7 +10,7 @@ pub enum Message {
     Request(Request),
     /// A store's, to a sequencer of the peer. On incoming links only.
     Answer(Answer),
-    /// One gateway asks the other to give up a volume, so that it can take it over without waiting for promises to run
+    /// One gateway asks the other to give up a volume, so that it can take it over without waiting for leases to run
     /// out (R10). In both directions of every link.
     Release {
         /// Comes back with the answer.
@@ -18,8 +18,8 @@ pub enum Message {
         volume: VolumeId,
         /// The generation that the asker has seen in the metadata: an owner of a newer one is not meant.
         generation: Generation,
-        /// The operator wants the volume to move: the owner ends what it has under way, holds back what comes, and gives
-        /// the volume up though hosts use it.
+        /// The operator wants the volume to move: the owner ends what it has under way, holds back what comes, and
+        /// gives the volume up though hosts use it.
         hand_over: bool,
     },
     /// What a host asked one gateway for, to be carried out by the volume's owner. On outgoing links only.
@@ -35,8 +35,8 @@ pub enum Message {
     },
 }
 
-/// A request of a host, on its way from the gateway that it came to, to the one that owns the volume. Its payload travels
-/// beside it.
+/// A request of a host, on its way from the gateway that it came to, to the one that owns the volume. Its payload
+/// travels beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// Comes back with the answer. Unique among the sender's unanswered ones.
@@ -46,8 +46,9 @@ pub struct Forward {
     /// Which host asks, for reservations; 0: none that they know.
     pub host: u64,
     pub volume: VolumeId,
-    /// The generation by which the sender takes the receiver for the owner. Under no other is this carried out (R9): what
-    /// waited at an owner of old, and was sent to its successor since, must not be done when that owner is owner again.
+    /// The generation by which the sender takes the receiver for the owner. Under no other is this carried out (R9):
+    /// what waited at an owner of old, and was sent to its successor since, must not be done when that owner is owner
+    /// again.
     pub generation: Generation,
     pub op: ForwardOp,
     /// The first byte.
@@ -56,9 +57,9 @@ pub struct Forward {
     pub length: u64,
     /// CRC-32C of the payload.
     pub crc: u32,
-    /// The owner's clock when this was sent, or less, in nanoseconds: what it said last on this link, and the time since
-    /// then by the sender's clock. 0: it has said nothing yet. The owner carries out nothing that is old by this (R9):
-    /// bytes that lay on the way may belong to a host that has long gone on by another gateway.
+    /// The owner's clock when this was sent, or less, in nanoseconds: what it said last on this link, and the time
+    /// since then by the sender's clock. 0: it has said nothing yet. The owner carries out nothing that is old by this
+    /// (R9): bytes that lay on the way may belong to a host that has long gone on by another gateway.
     pub as_of: u64,
 }
 

@@ -70,7 +70,7 @@ fn a_warm_exchange_of_writes_and_answers_allocates_nothing() {
     let done = Answer {
         id: RequestId(0),
         store: STORE,
-        promise_ms: 250,
+        lease_ms: 250,
         credit_blocks: 1,
         trace: None,
         result: Ok(AnswerBody::Done),

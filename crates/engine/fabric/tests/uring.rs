@@ -8,7 +8,7 @@ use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Driver, Pool, PoolConfig, Wait};
 use amita_testkit::loopback;
 use amita_types::{ClusterId, NodeId};
-use common::{Node, config, confirm, read, write};
+use common::{Node, config, read, renew_lease, write};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -91,7 +91,7 @@ fn a_peer_that_ends_is_certainly_dead_and_greeted_when_it_is_back() {
     );
     let mut two = start_at(config(2), address);
     run_till(&mut [&mut one, &mut two], |nodes| nodes[0].node.ups() == 2);
-    one.node.send(2, confirm(1));
+    one.node.send(2, renew_lease(1));
     run_till(&mut [&mut one, &mut two], |nodes| nodes[0].node.answers.len() == 1);
 }
 

@@ -38,8 +38,8 @@ points! {
     DropLeaves = "buggify.drop_leaves",
     /// Few blocks are granted by an answer.
     SmallGrant = "buggify.small_grant",
-    /// An answer promises nothing.
-    NoPromise = "buggify.no_promise",
+    /// An answer grants no lease.
+    NoLease = "buggify.no_lease",
     /// A page is written only to move the mark.
     EarlyMark = "buggify.early_mark",
     /// A chunk has one write under way at most.
@@ -54,8 +54,8 @@ points! {
     Reread = "buggify.reread",
     /// A store that owes an answer is taken for lost.
     LoseStore = "buggify.lose_store",
-    /// What one core of a node has for another is held back for a while, as by a core that stands still in the middle of a
-    /// pass; what comes from other cores is not.
+    /// What one core of a node has for another is held back for a while, as by a core that stands still in the middle
+    /// of a pass; what comes from other cores is not.
     SlowMail = "buggify.slow_mail",
 }
 
@@ -103,8 +103,8 @@ mod armed {
 
     /// What is held back is held for so long at most; each run draws one of these.
     const SLOWEST_US: [u64; 3] = [100, 2_000, 20_000];
-    /// The points up to here draw from the run's first source, those that came later from another one: what runs of the same
-    /// seed do elsewhere stays as it was.
+    /// The points up to here draw from the run's first source, those that came later from another one: what runs of the
+    /// same seed do elsewhere stays as it was.
     const FIRST_POINTS: usize = Point::LoseStore as usize + 1;
 
     struct Source {
@@ -139,8 +139,8 @@ mod armed {
         }));
     }
 
-    /// A scenario needs this point: it says yes so often of a thousand, and holds back for so long at most. Arms the thread if
-    /// nothing else has, with this seed and no other point.
+    /// A scenario needs this point: it says yes so often of a thousand, and holds back for so long at most. Arms the
+    /// thread if nothing else has, with this seed and no other point.
     pub fn steer(seed: u64, point: Point, per_mille: u64, slowest: Duration) {
         SOURCE.with_borrow_mut(|source| {
             let source = source.get_or_insert_with(|| Source {

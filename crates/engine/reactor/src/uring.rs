@@ -12,7 +12,8 @@
 //! * Discards of a file are a hole that the ring punches; those of a block device have a thread (`discard`).
 //! * Before it blocks, a core gives way for a moment, as long as that has paid lately (`pace`).
 //!
-//! Memory that the kernel may look at is owned by `ring`; the other unsafe leaves are `sys` and `map`. This file has none.
+//! Memory that the kernel may look at is owned by `ring`; the other unsafe leaves are `sys` and `map`. This file has
+//! none.
 
 mod discard;
 mod doorbell;
@@ -84,8 +85,8 @@ pub struct UringConfig {
     /// begins with them while the core starts more. 0: all of them at the end of the pass.
     pub device_batch: usize,
     /// Writes to a disk with a volatile cache go through it, each by itself, so that whoever writes need not flush
-    /// ([`FileInfo::volatile_cache`] is false then). Off: with a processor to itself the store is faster by flushes that its
-    /// batches share (docs/benchmarks/store.md); where processors are crowded, writes that go through win.
+    /// ([`FileInfo::volatile_cache`] is false then). Off: with a processor to itself the store is faster by flushes
+    /// that its batches share (docs/benchmarks/store.md); where processors are crowded, writes that go through win.
     pub write_through: bool,
 }
 
@@ -521,7 +522,7 @@ impl Driver for UringDriver {
             }
         }
         // The time that goes with completions is never older than they are. A process that was frozen in between would
-        // else weigh promises by a time before their answers came, and serve what is stale (R4).
+        // else weigh leases by a time before their answers came, and serve what is stale (R4).
         self.update_time();
     }
 

@@ -8,7 +8,7 @@ use crate::faults::Faults;
 /// Most I/Os of one sequencer under way and queued, together with its own requests: what a request's id has room for
 /// (16 bits of slot). The fronts bound their clients far below; what comes above is answered `Busy`.
 pub const MAX_TASKS: usize = 1 << 16;
-/// Of those, what clients may take: the rest is for fences, openings and promises, so that these never starve.
+/// Of those, what clients may take: the rest is for fences, openings and leases, so that these never starve.
 pub const MAX_IOS: usize = MAX_TASKS / 4 * 3;
 /// Most chunks of one sequencer that are being opened at once: each has up to 32 requests of its own, which must find
 /// room beside the clients'.
@@ -29,14 +29,15 @@ pub const MAX_EVICTION_GROUPS: usize = 60;
 /// Refusals of one write by one store that may pass by themselves (`Invalid`), before the store is evicted.
 pub const MAX_REFUSALS: u8 = 4;
 
-/// A sequencer counts so much of a promise, in percent; the store that gave it counts all of it (R4). The two clocks may
+/// A sequencer counts so much of a lease, in percent; the store that gave it counts all of it (R4). The two clocks may
 /// differ in rate by a quarter, 11 % each way: the worst oscillators are off by 0.01 %, what a clock daemon does to a
 /// clock that it slews is below 10 % (`adjtimex` allows as much), and both clocks may be slewed against each other.
-pub const PROMISE_PERCENT: u32 = 80;
-/// A store that has done work on its link and says `Busy` and nothing else is evicted after so many times the silence of
-/// one that says nothing: it has too much to do, and evicting it gives the others more.
+pub const LEASE_PERCENT: u32 = 80;
+/// A store that has done work on its link and says `Busy` and nothing else is evicted after so many times the silence
+/// of one that says nothing: it has too much to do, and evicting it gives the others more.
 pub const BUSY_PATIENCE: u32 = 5;
-/// A store that owes work and has done none for so many times the store's time-out is lost, though its links come up again and again.
+/// A store that owes work and has done none for so many times the store's time-out is lost, though its links come up
+/// again and again.
 pub const IDLE_PATIENCE: u32 = 3;
 
 /// Chunks of one sequencer that are compared with a syncing member's copy at one time.
@@ -57,9 +58,9 @@ pub struct Config {
     pub store_timeout: Duration,
     /// A read that is not answered for so long is also sent to another member.
     pub hedge_ms: u32,
-    /// Reads rest on an answer of enough members to something that was sent after they came in, and not on promises, which
-    /// count on clocks: for machines that may be paused without any clock of theirs showing it. A read costs an exchange
-    /// with these members, beside its own.
+    /// Reads rest on an answer of enough members to something that was sent after they came in, and not on leases,
+    /// which count on clocks: for machines that may be paused without any clock of theirs showing it. A read costs an
+    /// exchange with these members, beside its own.
     pub confirm_reads: bool,
     /// How long to leave a store alone that answers `Busy`.
     pub busy_pause: Duration,

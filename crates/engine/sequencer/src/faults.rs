@@ -1,14 +1,14 @@
-//! Fault switches: each turns one rule of the protocol off, so that tests and the simulator can show that they notice. What a
-//! sequencer does wrong then, where that is more than leaving something out, is in `sequencer/faults.rs`.
+//! Fault switches: each turns one rule of the protocol off, so that tests and the simulator can show that they notice.
+//! What a sequencer does wrong then, where that is more than leaving something out, is in `sequencer/faults.rs`.
 
 amita_reactor::fault_switches! {
     /// R2: an eviction does not compare the volume's generation, and nothing read back is checked for it.
     SkipGenerationCheck,
     /// R3: a read's answer is not held until its version is everywhere.
     NoHold,
-    /// R4: reads do without promises.
-    NoPromises,
-    /// R4: an owner that was not asked is taken to have given its promises back.
+    /// R4: reads do without leases.
+    NoLeases,
+    /// R4: an owner that was not asked is taken to have given its leases back.
     GiveBackUnasked,
     /// R6: the opener reads the groups before it raises the generation.
     ReadGroupsBeforeRaise,
@@ -24,8 +24,8 @@ amita_reactor::fault_switches! {
     ClearWhatIsNotThere,
     /// R7: credits that are not used are never given back.
     KeepCredits,
-    /// D7: a member that cannot carry out a write, because what it is merged with has rotted, and cannot be evicted, is sent
-    /// the write again and again.
+    /// D7: a member that cannot carry out a write, because what it is merged with has rotted, and cannot be evicted, is
+    /// sent the write again and again.
     NoCatchUp,
     /// R8: reads name no least version.
     NoLeast,
@@ -39,8 +39,8 @@ amita_reactor::fault_switches! {
     RaiseSilently,
     /// R2: a member that is claimed to be whole is not waited for.
     ForgetClaimed,
-    /// R4: promises of members that are claimed to be whole are not counted.
-    NoClaimedPromises,
+    /// R4: leases of members that are claimed to be whole are not counted.
+    NoClaimedLeases,
     /// R5: a member is claimed to be whole while chunks are still being compared.
     ClaimEarly,
     /// R5: a syncing member is not told where a chunk's history goes on.
@@ -59,10 +59,10 @@ amita_reactor::fault_switches! {
     AcknowledgeByMajority,
     /// R12: a write is acknowledged without a lost member before the group's epoch has moved.
     IgnoreLost,
-    /// R4: a promise is counted from the answer that carries it.
-    PromiseFromArrival,
-    /// R4: all of a promise counts, as if clocks ran alike.
-    WholePromise,
+    /// R4: a lease is counted from the answer that carries it.
+    LeaseFromArrival,
+    /// R4: all of a lease counts, as if clocks ran alike.
+    WholeLease,
     /// R12: what a store answers out of its memory shows that its disk lives.
     MemoryIsLife,
     /// R12: `Busy` is silence, whatever the store has done before.
@@ -81,6 +81,7 @@ amita_reactor::fault_switches! {
     TrustBase,
     /// R5: reads go to syncing members, too.
     ReadFromSyncing,
-    /// Some of the bytes that are under way to a store are counted for good: a limit that nobody reaches in a short run.
+    /// Some of the bytes that are under way to a store are counted for good: a limit that nobody reaches in a short
+    /// run.
     ForgetBytes,
 }

@@ -3,8 +3,8 @@
 //! 1. The volume's record is read; then its pool's, and whether its owner is alive. Where a node has found that the
 //!    metadata is older than its stores, nothing is opened.
 //! 2. A living owner is asked to release it (R10: a takeover needs its consent, or its silence). It may answer that it
-//!    is in use; one that does not answer in time is passed over: its promises protect it until they run out (R4).
-//!    One that hands it over (the operator moves it) gives its promises back: it serves nothing any more.
+//!    is in use; one that does not answer in time is passed over: its leases protect it until they run out (R4).
+//!    One that hands it over (the operator moves it) gives its leases back: it serves nothing any more.
 //! 3. The generation is raised by compare-and-set. A lost race starts again from the top. An unknown outcome is read
 //!    back (R6), and the generation raised once more: whoever made the last raise is not asked, because a skipped
 //!    generation costs nothing.
@@ -34,8 +34,8 @@ pub enum Consent {
     /// It is asked, and may refuse: hosts use the volume there.
     #[default]
     Asked,
-    /// It is left alone, and the opening ends as [`OpenError::Busy`], unless it is this one, which was found to be lost: hosts'
-    /// I/O can be forwarded to any other.
+    /// It is left alone, and the opening ends as [`OpenError::Busy`], unless it is this one, which was found to be
+    /// lost: hosts' I/O can be forwarded to any other.
     Over(Option<NodeId>),
     /// It is asked to hand the volume over though hosts use it: the operator wants that.
     HandOver,

@@ -21,7 +21,8 @@
 //! * `metadata`: evictions, and reading records back.
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
 //! * `faults`: what is done wrong where a rule is switched off.
-//! * `resync`, which has a state of its own: members that have missed something are brought up to date, copies are looked
+//! * `resync`, which has a state of its own: members that have missed something are brought up to date, copies are
+//!   looked
 //!   at and repaired.
 //!
 //! What the context is made of: `owned`, `tables`, `intake`, `agenda`: what it owns, knows, has taken in, and is to do
@@ -90,8 +91,8 @@ pub struct Sequencer {
 const UNFIT_PAUSES: u32 = 100;
 
 impl Sequencer {
-    /// A sequencer of an opened volume. `id_base` stands above the low 40 bits of every id that it makes and differs from
-    /// that of every other sequencer of the node. No store counts as connected until [`Sequencer::store_up`].
+    /// A sequencer of an opened volume. `id_base` stands above the low 40 bits of every id that it makes and differs
+    /// from that of every other sequencer of the node. No store counts as connected until [`Sequencer::store_up`].
     ///
     /// # Panics
     /// When `opened` is not what an [`crate::Opener`] has checked.
@@ -275,7 +276,7 @@ impl Sequencer {
         if cx.stopped {
             return;
         }
-        read::recheck_promises(cx, now);
+        read::recheck_leases(cx, now);
         self.resync.advance(cx, now);
         open::retry(cx, now);
         pipeline::retry(cx, now);

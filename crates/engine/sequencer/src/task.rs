@@ -97,8 +97,8 @@ pub struct Read {
     pub damaged: Members,
     /// What came, until it may be given out.
     pub found: Option<Found>,
-    /// The promises that prove the answer were held (R4).
-    pub promised: bool,
+    /// The leases that prove the answer were held (R4).
+    pub leased: bool,
     /// Of a compare-and-write: what is expected, and what is written then.
     pub compare: Slice,
 }
@@ -113,7 +113,7 @@ impl Read {
             tried: Members::NONE,
             damaged: Members::NONE,
             found: None,
-            promised: false,
+            leased: false,
             compare,
         }
     }
@@ -153,8 +153,8 @@ pub enum Kind {
     },
     /// A step of the chunk's opening; which, is in the chunk.
     Open(Step),
-    /// Only a promise is wanted.
-    Confirm,
+    /// Only a lease is wanted.
+    RenewLease,
     /// Credits are wanted, or so many blocks of them are given back.
     Settle {
         back: u64,
@@ -168,11 +168,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Does a store need its data for it? Fences have a patience of their own; promises and credits are given out of memory.
+    /// Does a store need its data for it? Fences have a patience of their own; leases and credits are given out of
+    /// memory.
     pub fn is_work(&self) -> bool {
         !matches!(
             self,
-            Kind::Free | Kind::Fence { .. } | Kind::Confirm | Kind::Settle { .. }
+            Kind::Free | Kind::Fence { .. } | Kind::RenewLease | Kind::Settle { .. }
         )
     }
 }
@@ -238,7 +239,7 @@ pub struct Task {
     pub waiting: Members,
     /// To whom it was sent on the present link.
     pub sent: Members,
-    /// When it was first sent, by position: promises count from then (R4). The first of several sends is the safe one.
+    /// When it was first sent, by position: leases count from then (R4). The first of several sends is the safe one.
     pub sent_at: ByPosition<Time>,
     stamp: u32,
     /// In the list that the task stands in.
@@ -274,7 +275,7 @@ impl Task {
     /// The chunk that it concerns.
     ///
     /// # Panics
-    /// When it concerns none: fences, promises, credits and lists do not.
+    /// When it concerns none: fences, leases, credits and lists do not.
     #[inline]
     pub fn chunk(&self) -> ChunkSlot {
         self.chunk.expect("a task of a chunk")

@@ -10,12 +10,13 @@ pub struct Config {
     /// The cluster that this node belongs to. A store of another cluster is refused; one that belongs to none yet
     /// joins this one, durably, before it serves. `None`: whatever it is, it is served (tools and tests).
     pub cluster: Option<ClusterId>,
-    /// For how long each answer promises that no newer generation is accepted (rule R4). Longer promises make reads
-    /// survive longer silences; a takeover waits for them.
-    pub promise: Duration,
-    /// The budget for the index in memory, in bytes. What is always there (heads of chunks, snapshots, one bit a slot) comes
-    /// first; a write that would make that larger than the budget is refused as if the disk were full. The rest is a
-    /// cache of leaves: those that were not used for a while are dropped, and cost one read when they are wanted again.
+    /// How long the read lease lasts that comes with each answer: no newer generation is accepted meanwhile (rule R4).
+    /// Longer leases make reads survive longer silences; a takeover waits for them.
+    pub lease: Duration,
+    /// The budget for the index in memory, in bytes. What is always there (heads of chunks, snapshots, one bit a slot)
+    /// comes first; a write that would make that larger than the budget is refused as if the disk were full. The rest
+    /// is a cache of leaves: those that were not used for a while are dropped, and cost one read when they are wanted
+    /// again.
     pub index_bytes: u64,
     /// The most requests that wait for the disk at once; more are refused with `Busy`.
     pub max_requests: usize,
@@ -32,7 +33,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             cluster: None,
-            promise: Duration::from_millis(250),
+            lease: Duration::from_millis(250),
             index_bytes: 8 << 30,
             max_requests: 4096,
             idle_mark_after: Duration::from_millis(500),
@@ -50,6 +51,7 @@ pub enum Discard {
     /// On block devices that take discards.
     #[default]
     Devices,
-    /// In regular files, too: they give their space back, and from the first discard on every write is flushed (rule D3).
+    /// In regular files, too: they give their space back, and from the first discard on every write is flushed (rule
+    /// D3).
     Always,
 }

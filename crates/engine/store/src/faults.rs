@@ -6,8 +6,8 @@ use amita_types::message::{Refusal, Scope};
 amita_reactor::fault_switches! {
     /// R1: a write is applied onto any predecessor.
     AnyPredecessor,
-    /// R4: a newer generation does not wait for the promise given to the old owner, nor after a start.
-    NoPromiseWait,
+    /// R4: a newer generation does not wait for the lease of the old owner, nor after a start.
+    NoLeaseWait,
     /// R6: a fence is answered at once, what was accepted under the older generation still under way.
     NoDrain,
     /// R7: what an ended account had in flight is granted to others at once.
@@ -42,8 +42,8 @@ amita_reactor::fault_switches! {
     OldEpochLetIn,
     /// R6: an older generation is served.
     OldOwnerLetIn,
-    /// R4: after a start a newer generation need not wait for what was promised before it.
-    PromiseForgotten,
+    /// R4: after a start a newer generation need not wait for what was leased before it.
+    LeaseForgotten,
     /// A change is answered when it is accepted.
     AnswerAtOnce,
     /// D1: the mark covers what is not durable.

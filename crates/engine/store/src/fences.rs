@@ -1,7 +1,7 @@
-//! Who may do what: the generation of each volume, the epoch of each group, and the promises given (rules R2, R4, R6).
+//! Who may do what: the generation of each volume, the epoch of each group, and the leases granted (rules R2, R4, R6).
 //!
-//! A takeover reaches a store as a fence with a newer generation. The store waits until the promise that it gave the old
-//! owner has run out, and gives no further one while it waits (else the takeover starves: R4). Then it *closes* the
+//! A takeover reaches a store as a fence with a newer generation. The store waits until the lease that it granted the
+//! old owner has run out, and gives no further one while it waits (else the takeover starves: R4). Then it *closes* the
 //! volume: the older generation is refused, and what was accepted under it is logged; the fence is logged behind all of
 //! that, so that its answer, in log order, says that everything older is durable (R6).
 
@@ -27,9 +27,9 @@ pub(crate) struct Volume {
     pub owner: NodeId,
     /// The generation that is being adopted, above `generation` while older writes drain.
     pub closing: Generation,
-    /// The owner was promised that no newer generation is accepted before.
-    promise_until: Time,
-    /// Fences of newer generations that wait: no promise is given.
+    /// The lease of the owner: no newer generation is accepted before.
+    lease_until: Time,
+    /// Fences of newer generations that wait: no lease is granted.
     pub newer_waiting: u32,
     /// Accepted writes that are not in the log yet.
     pub unlogged: u32,
@@ -66,15 +66,15 @@ pub(crate) struct Fences {
     own: StoreId,
     volumes: Vec<Volume>,
     by_volume: FxHashMap<VolumeId, VolumeKey>,
-    /// Volumes that are deleted, for good: the first and the last number of each range. They stay for ever, so that no owner of
-    /// old can come back; as numbers are never given twice, the ranges grow together, and there are never more of them than
-    /// volumes that live, and one.
+    /// Volumes that are deleted, for good: the first and the last number of each range. They stay for ever, so that no
+    /// owner of old can come back; as numbers are never given twice, the ranges grow together, and there are never more
+    /// of them than volumes that live, and one.
     deleted: BTreeMap<VolumeId, VolumeId>,
     /// How many of `volumes` are among them.
     dead: usize,
     groups: Vec<Group>,
     by_group: FxHashMap<GroupId, u32>,
-    /// After a start no newer generation is accepted before this: promises of before the start may still hold (R4).
+    /// After a start no newer generation is accepted before this: leases of before the start may still hold (R4).
     not_before: Time,
 }
 
@@ -85,7 +85,7 @@ pub(crate) enum Verdict {
     Equal,
     /// It is too late.
     Refuse(Refusal),
-    /// Promises run until then.
+    /// Leases run until then.
     Wait(Time),
     /// Older writes are on their way to the log.
     Drain,
@@ -173,19 +173,19 @@ impl Fences {
         })
     }
 
-    /// The promise that goes with an answer, in milliseconds; from now on it holds (R4).
-    pub fn promise(&mut self, key: VolumeKey, generation: Generation, now: Time, promise: Duration) -> u16 {
+    /// The lease that goes with an answer, in milliseconds; from now on it holds (R4).
+    pub fn lease(&mut self, key: VolumeKey, generation: Generation, now: Time, lease: Duration) -> u16 {
         let volume = self.volume_mut(key);
         if volume.generation != generation || volume.closing > generation || volume.newer_waiting > 0 {
             return 0;
         }
-        volume.promise_until = volume.promise_until.max(now.plus(promise));
-        u16::try_from(promise.as_millis()).unwrap_or(u16::MAX)
+        volume.lease_until = volume.lease_until.max(now.plus(lease));
+        u16::try_from(lease.as_millis()).unwrap_or(u16::MAX)
     }
 
-    /// What is to be done with this fence? `given_back`: the generation whose owner has ended and holds to no promise any
-    /// more; `promises` is false where rule R4 is switched off.
-    pub fn judge(&mut self, fence: &Fence, given_back: Option<Generation>, now: Time, promises: bool) -> Verdict {
+    /// What is to be done with this fence? `given_back`: the generation whose owner has ended and holds to no lease any
+    /// more; `leases` is false where rule R4 is switched off.
+    pub fn judge(&mut self, fence: &Fence, given_back: Option<Generation>, now: Time, leases: bool) -> Verdict {
         let group_epoch = self
             .by_group
             .get(&fence.group)
@@ -196,7 +196,7 @@ impl Fences {
             return Verdict::Refuse(Refusal::StaleEpoch { epoch });
         }
         let Some(key) = self.find(fence.volume) else {
-            // Nothing was ever promised for a volume that is not known.
+            // No lease was ever granted on a volume that is not known.
             return match self.unknown(fence.volume) {
                 Refusal::NotFenced => Verdict::Log,
                 refusal => Verdict::Refuse(refusal),
@@ -220,11 +220,12 @@ impl Fences {
             };
         }
         if volume.closing < fence.generation {
-            let until = volume.promise_until.max(not_before);
-            // Whatever was promised, before the last start too, was promised to the generation that is known: an older one's
-            // promises had run out before it was adopted. If another one was given back, this one's owner may still read.
+            let until = volume.lease_until.max(not_before);
+            // Whatever was leased, before the last start too, was leased to the generation that is known: an older
+            // one's leases had run out before it was adopted. If another one was given back, this one's owner may still
+            // read.
             let is_given_back = given_back == Some(volume.generation);
-            if promises && !is_given_back && now < until {
+            if leases && !is_given_back && now < until {
                 return Verdict::Wait(until);
             }
             volume.closing = fence.generation;
@@ -335,7 +336,7 @@ impl Fences {
                     generation,
                     owner,
                     closing: Generation(0),
-                    promise_until: Time(0),
+                    lease_until: Time(0),
                     newer_waiting: 0,
                     unlogged: 0,
                 });

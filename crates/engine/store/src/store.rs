@@ -1,14 +1,14 @@
 //! The store: events in, effects out.
 //!
-//! [`Store`] owns its parts, and has the events and queries (here, `io`, `look`); each part owns what needs it alone: the log,
-//! the writer of checkpoints, the changes under way, the index, the fences, the credits. What needs several of them is a
-//! function of a module beneath, which has one of the store's concerns:
+//! [`Store`] owns its parts, and has the events and queries (here, `io`, `look`); each part owns what needs it alone:
+//! the log, the writer of checkpoints, the changes under way, the index, the fences, the credits. What needs several of
+//! them is a function of a module beneath, which has one of the store's concerns:
 //!
 //! | module | what |
 //! | --- | --- |
 //! | `env` | what surrounds the decisions: time, device, memory, effects, figures |
 //! | `io` | device operations under way, and what their end means |
-//! | `request`, `answer` | who asks is let in; what is answered, with promises and credits |
+//! | `request`, `answer` | who asks is let in; what is answered, with leases and credits |
 //! | `change` | what a change changes, by its kind |
 //! | `op` | accepted changes, from request to durable; what waits to become one |
 //! | `write` | what changes a chunk is checked: does it follow the last change? |
@@ -206,10 +206,11 @@ impl Store {
         store
     }
 
-    /// Mounts what is on the file anew. What was learnt of the file holds on: where it has holes, every write is flushed (rule
-    /// D3).
+    /// Mounts what is on the file anew. What was learnt of the file holds on: where it has holes, every write is
+    /// flushed (rule D3).
     ///
-    /// The links of those who ask stand meanwhile: they are answered in the store's name, and what was answered before leaves.
+    /// The links of those who ask stand meanwhile: they are answered in the store's name, and what was answered before
+    /// leaves.
     pub fn mount_anew(&mut self) {
         let mut anew = Store::open(self.config.clone(), self.env.file.clone(), self.env.pool.clone());
         anew.env.id = self.env.id;
@@ -235,8 +236,8 @@ impl Store {
         self.ops.forget_fence_askers(link);
     }
 
-    /// What the metadata says that stores may hold: what nothing needs any more is dropped from now on. `None`: the metadata is not
-    /// to be believed at present, and nothing is dropped on its word.
+    /// What the metadata says that stores may hold: what nothing needs any more is dropped from now on. `None`: the
+    /// metadata is not to be believed at present, and nothing is dropped on its word.
     pub fn sweep(&mut self, now: Time, holdings: Option<Arc<Holdings>>) {
         self.env.now = now;
         sweep::begin(self, holdings);
@@ -296,7 +297,8 @@ impl Store {
         &self.state
     }
 
-    /// The number of this mount, once it serves: it goes up with each, and is on the disk before anything else is written.
+    /// The number of this mount, once it serves: it goes up with each, and is on the disk before anything else is
+    /// written.
     #[must_use]
     pub fn mount_number(&self) -> u64 {
         self.superblock.mount

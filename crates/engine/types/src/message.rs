@@ -6,7 +6,7 @@
 //!
 //! What every message carries and why: the *epoch* of the group (a store refuses an older one, so that every sequencer
 //! learns of a change: R2), the *generation* of the volume (a store refuses an older one: fencing, R6), and in every
-//! answer a *promise* (R4) and *credits* (R7).
+//! answer a *read lease* (R4) and *credits* (R7).
 
 use crate::id::{Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId, VolumeId};
 use crate::layout::{BlockIndex, BlockRange, ChunkIndex, MAX_IO_BLOCKS};
@@ -27,8 +27,8 @@ pub const MAX_CHANGES: usize = MAX_IO_BLOCKS as usize;
 pub type MemberSet = ArrayVec<StoreId, MAX_MEMBERS>;
 
 /// CRC-32C (RFC 3720, appendix B.4) of each piece of a payload. A piece is what lies inside one block: the first and
-/// the last may be short, all others are whole blocks. At most [`MAX_PIECES`]; those of small I/O lie in the message itself,
-/// which is moved a dozen times on its way and should be short.
+/// the last may be short, all others are whole blocks. At most [`MAX_PIECES`]; those of small I/O lie in the message
+/// itself, which is moved a dozen times on its way and should be short.
 pub type Sums = SmallVec<[u32; SUMS_INSIDE]>;
 
 /// So many checksums take no more room in a message than a pointer to them would.
@@ -45,13 +45,13 @@ pub struct Scope {
     pub group: GroupId,
     /// The group's epoch as the sequencer knows it.
     pub epoch: Epoch,
-    /// What changes a chunk (`Write`, `Clear`, `Roll`, `Join`): the newest snapshot of the volume; a store that sees a newer one
-    /// than the chunk's last change carried keeps the chunk as it was. What reads: the snapshot to read;
+    /// What changes a chunk (`Write`, `Clear`, `Roll`, `Join`): the newest snapshot of the volume; a store that sees a
+    /// newer one than the chunk's last change carried keeps the chunk as it was. What reads: the snapshot to read;
     /// [`SnapshotId::HEAD`]: the volume itself.
     pub snapshot: SnapshotId,
 }
 
-/// The most live snapshots that one [`RequestBody::Keep`] names.
+/// The most live snapshots that one [`RequestBody::RetainSnapshots`] names.
 pub const MAX_SNAPSHOTS: usize = 128;
 
 /// A sequencer's message to a store.
@@ -86,12 +86,12 @@ pub enum RequestBody {
     Changes(ChangesRequest),
     /// [`RollRequest`]
     Roll(RollRequest),
-    /// [`RetainRequest`]
-    Keep(RetainRequest),
+    /// [`RetainSnapshotsRequest`]
+    RetainSnapshots(RetainSnapshotsRequest),
     /// [`CloneRequest`]
     Clone(CloneRequest),
-    /// Nothing but a promise is wanted (R4).
-    Confirm,
+    /// Nothing but a lease is wanted (R4).
+    RenewLease,
     /// [`SettleRequest`]
     Settle(SettleRequest),
     /// [`ChunksRequest`]
@@ -110,7 +110,7 @@ pub enum RequestBody {
 
 /// Adopt the scope's epoch with this in-sync set, and the scope's generation for its volume, durably; drain
 /// everything accepted under an older generation first. Equal to what the store has: answered at once. A *newer
-/// generation* waits until the promise given to the old owner has run out or was given back (R4), an older one is
+/// generation* waits until the lease of the old owner has run out or was given back (R4), an older one is
 /// refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FenceRequest {
@@ -122,8 +122,8 @@ pub struct FenceRequest {
     pub syncing: Vec<StoreId>,
     /// The largest of the chunk's blocks count of the pool, so that a store can check ranges.
     pub blocks_per_chunk: u16,
-    /// The generation whose owner has handed the volume over: it serves nothing any more, so that what this store
-    /// has promised to exactly this generation need not be waited for. (An older one's owner may still read by it.)
+    /// The generation whose owner has handed the volume over: it serves nothing any more, so that what this store has
+    /// granted a lease to exactly this generation need not be waited for. (An older one's owner may still read by it.)
     pub given_back: Option<Generation>,
 }
 
@@ -211,7 +211,7 @@ pub struct RollRequest {
 /// is set. What is kept for several snapshots, some of them outside these bounds, stays. Space that nothing else
 /// holds returns. May be asked again and again: it says what is to be, not what is to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RetainRequest {
+pub struct RetainSnapshotsRequest {
     /// The chunk.
     pub chunk: ChunkIndex,
     /// Does the volume itself live on?
@@ -377,11 +377,12 @@ pub struct Answer {
     /// Which store answers.
     pub store: StoreId,
     /// For how long from now, in milliseconds, the store accepts no newer generation of the request's volume (R4).
-    /// Zero: no promise. The sequencer counts it from the time when it sent the request.
-    pub promise_ms: u16,
+    /// Zero: no lease. The sequencer counts it from the time when it sent the request.
+    pub lease_ms: u16,
     /// Blocks of space granted to the link that asked, on top of what it has left (R7).
     pub credit_blocks: u32,
-    /// How long the store took with what, where the request is traced. (In a box: messages are moved often, and few are traced.)
+    /// How long the store took with what, where the request is traced. (In a box: messages are moved often, and few are
+    /// traced.)
     pub trace: Option<Box<StoreTrace>>,
     /// What came of it.
     pub result: Result<AnswerBody, Refusal>,
@@ -400,8 +401,8 @@ pub enum AnswerBody {
     Data(DataAnswer),
     /// [`ChangesAnswer`]
     Changes(ChangesAnswer),
-    /// Only the promise was wanted.
-    Confirmed,
+    /// Only the lease was wanted.
+    LeaseRenewed,
     /// [`SettledAnswer`]
     Settled(SettledAnswer),
     /// [`ChunksAnswer`]

@@ -81,8 +81,8 @@ fn count_sequencer(coverage: &mut crate::coverage::Coverage, counters: &amita_se
     coverage.add("volume.adopted", counters.adopted);
     coverage.add("volume.resent", counters.resent);
     coverage.add("volume.held", counters.held);
-    coverage.add("volume.unpromised", counters.unpromised);
-    coverage.add("volume.confirms", counters.confirms);
+    coverage.add("volume.unleased", counters.unleased);
+    coverage.add("volume.lease_renewals", counters.lease_renewals);
     coverage.add("volume.settles", counters.settles);
     coverage.add("volume.caught_up", counters.caught_up);
     coverage.add("volume.credit_waits", counters.credit_waits);

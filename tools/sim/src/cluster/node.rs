@@ -35,7 +35,8 @@ const STORES: u128 = 0x5107_e000_0000_0000_0000_0000_0000_0000;
 pub const MAX_CORES: usize = 4;
 /// Places of the world that the first cores of a node take, one for each.
 const PLACES: u32 = 2;
-/// Further cores have theirs behind those of all nodes: what runs with fewer cores do does not hang on how many there may be.
+/// Further cores have theirs behind those of all nodes: what runs with fewer cores do does not hang on how many there
+/// may be.
 const FURTHER: u32 = PLACES * MAX_NODES;
 /// Nodes, at most.
 const MAX_NODES: u32 = 5;
@@ -210,7 +211,7 @@ impl Node {
         fabric.timeouts.silence = settings.quiet * 4;
         let store = amita_store::Config {
             cluster: Some(CLUSTER),
-            promise: settings.promise,
+            lease: settings.lease,
             max_requests: settings.max_requests,
             idle_mark_after: settings.idle_mark_after,
             faults: setup.plants.store,

@@ -7,8 +7,8 @@ use std::time::Duration;
 /// The settings of all nodes of a run. The defaults are the product's.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// For how long an answer promises that no newer generation is accepted.
-    pub promise: Duration,
+    /// How long the read lease lasts that comes with an answer.
+    pub lease: Duration,
     /// Requests that wait at a store; more are refused as `Busy`.
     pub max_requests: usize,
     /// After so much silence a store moves its mark.
@@ -17,7 +17,7 @@ pub struct Settings {
     pub store_timeout: Duration,
     /// A read that is not answered for so long is sent to another member, too.
     pub hedge_ms: u32,
-    /// Reads rest on answers to what was sent after them, and not on promises.
+    /// Reads rest on answers to what was sent after them, and not on leases.
     pub confirm_reads: bool,
     /// How long a store is left alone that answers `Busy`.
     pub busy_pause: Duration,
@@ -37,7 +37,7 @@ impl Default for Settings {
         let (store, volume) = (amita_store::Config::default(), amita_sequencer::Config::default());
         let (limits, timeouts) = (amita_fabric::Limits::default(), amita_fabric::Timeouts::default());
         Settings {
-            promise: store.promise,
+            lease: store.lease,
             max_requests: store.max_requests,
             idle_mark_after: store.idle_mark_after,
             store_timeout: volume.store_timeout,
@@ -65,7 +65,7 @@ impl Settings {
             }
         };
         Settings {
-            promise: one(usual.promise, &[40, 100, 600]),
+            lease: one(usual.lease, &[40, 100, 600]),
             idle_mark_after: one(usual.idle_mark_after, &[5, 50, 5000]),
             store_timeout: one(usual.store_timeout, &[400, 900, 5000]),
             confirm_reads: usual.confirm_reads,

@@ -23,7 +23,7 @@ pub struct Plants {
     pub metadata: Careless,
     /// R4: a host's clock does not count the time in which it is suspended.
     pub clock_stands_still: bool,
-    /// R4: reads rest on promises, though no clock shows how long a machine was paused.
+    /// R4: reads rest on leases, though no clock shows how long a machine was paused.
     pub trust_clocks: bool,
     /// Of the connections.
     pub fabric: amita_fabric::Faults,

@@ -1,10 +1,10 @@
-//! The model beside the machine: what `amita-bench` measured of the whole path, what the model says of the same, and costs
-//! fitted to it.
+//! The model beside the machine: what `amita-bench` measured of the whole path, what the model says of the same, and
+//! costs fitted to it.
 //!
-//! The costs come from benches of the crates, each alone. Two things move them to another machine or a newer build: first
-//! all of them go with P, the CPU of a loopback round trip, which the bench measures in the same run; then each family of
-//! costs ([`Family`]) gets one factor, chosen so that some figures of the path come out ([`Figure::fitted`]). The others
-//! are left to say whether the model is any good.
+//! The costs come from benches of the crates, each alone. Two things move them to another machine or a newer build:
+//! first all of them go with P, the CPU of a loopback round trip, which the bench measures in the same run; then each
+//! family of costs ([`Family`]) gets one factor, chosen so that some figures of the path come out ([`Figure::fitted`]).
+//! The others are left to say whether the model is any good.
 
 use super::costs::{Costs, Family};
 use super::machine::{Machine, Placement, Processors};
@@ -203,7 +203,7 @@ pub fn bench(costs: &Costs, writes: u64, depth: usize, processors: Processors) -
         asking: Asking::Closed { sessions: 1, depth },
         gateways: 1,
         volumes: 1,
-        // One volume on three stores: their promises are always fresh.
+        // One volume on three stores: their leases are always fresh.
         stale: Stale::default(),
     };
     let span = Span {

@@ -1,5 +1,5 @@
-//! What a node of a large cluster holds, and what the cluster asks of the metadata: counted from the constants and types of
-//! the product, and for its larger structures by making them and looking how much memory the process grew by.
+//! What a node of a large cluster holds, and what the cluster asks of the metadata: counted from the constants and
+//! types of the product, and for its larger structures by making them and looking how much memory the process grew by.
 
 use super::machine::Machine;
 use amita_fabric::limits;
@@ -13,13 +13,13 @@ use amita_types::{Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Volume
 
 /// Bytes of a block of the pool that an outgoing or incoming connection keeps for what it sends (`stream.rs`).
 const OUTBOX_BYTES: usize = 16 << 10;
-/// What the kernel keeps of a connection that is idle: socket, protocol and file structures, in bytes (`slabtop`: TCP 2,368,
-/// sock_inode_cache 832, filp 192, dentry 192; Linux 6.18).
+/// What the kernel keeps of a connection that is idle: socket, protocol and file structures, in bytes (`slabtop`: TCP
+/// 2,368, sock_inode_cache 832, filp 192, dentry 192; Linux 6.18).
 const KERNEL_BYTES: usize = 3584;
 /// The lease of a node, in seconds; it is renewed three times in it.
 const LEASE_S: f64 = 5.0;
-/// A promise of a store lasts so long (`amita_store::Config`), in seconds; an owner that reads renews it before.
-const PROMISE_S: f64 = 0.25;
+/// A lease of a store lasts so long (`amita_store::Config`), in seconds; an owner that reads renews it before.
+const READ_LEASE_S: f64 = 0.25;
 
 /// Structures as they are in memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -191,8 +191,8 @@ pub struct Budget {
     pub watchers: f64,
     /// Groups of a node that fails: so many records change.
     pub groups_of_node: f64,
-    /// Promises that an owner which reads everywhere must renew in a second, each core with each store.
-    pub promises: f64,
+    /// Leases that an owner which reads everywhere must renew in a second, each core with each store.
+    pub leases: f64,
 }
 
 /// Counts it.
@@ -221,6 +221,6 @@ pub fn budget(machine: &Machine) -> Budget {
         renewals: nodes * 3.0 / LEASE_S,
         watchers: nodes,
         groups_of_node: f64::from(machine.groups) * machine.copies as f64 / nodes,
-        promises: cores * nodes * machine.stores as f64 / PROMISE_S,
+        leases: cores * nodes * machine.stores as f64 / READ_LEASE_S,
     }
 }

@@ -26,8 +26,8 @@ const HOST: u64 = 3 << 62;
 
 /// A read waits for what was read.
 const READ: u8 = 1;
-/// A read waits for a promise.
-const PROMISE: u8 = 2;
+/// A read waits for a lease.
+const LEASE: u8 = 2;
 
 /// Where an I/O is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,16 +94,17 @@ pub struct Load {
     pub gateways: usize,
     /// Volumes of each gateway.
     pub volumes: usize,
-    /// How likely it is that a read finds another member's promise due for renewal, and how likely that it finds it ended.
+    /// How likely it is that a read finds another member's lease due for renewal, and how likely that it finds it
+    /// ended.
     pub stale: Stale,
 }
 
-/// Promises (R4) that a read finds stale.
+/// Leases (R4) that a read finds stale.
 ///
-/// Each core of a volume's owner holds a promise of each store that it uses, for 250 ms from each answer; a read asks for
-/// those that are half over, and is let through when `min_copies` of its group's members promise. A run is much shorter
-/// than a promise, so what it finds is drawn: of a store that answers a core's questions about a volume `rate` times in a
-/// second, at random, a promise is older than `t` with a probability of `exp(-rate t)`.
+/// Each core of a volume's owner holds a lease of each store that it uses, for 250 ms from each answer; a read asks for
+/// those that are half over, and is let through when `min_copies` of its group's members have granted one. A run is
+/// much shorter than a lease, so what it finds is drawn: of a store that answers a core's questions about a volume
+/// `rate` times in a second, at random, a lease is older than `t` with a probability of `exp(-rate t)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stale {
     /// Older than half of its life: asked for anew.
@@ -116,7 +117,7 @@ impl Stale {
     /// Where an owner does `rate` I/Os of this load in a second.
     #[must_use]
     pub fn at(machine: &Machine, load: &Load, rate: f64) -> Stale {
-        const PROMISE_S: f64 = 0.25;
+        const LEASE_S: f64 = 0.25;
         let pairs = load.volumes as f64 * machine.cores as f64 * (machine.nodes * machine.stores) as f64;
         let writes = load.writes as f64 / 100.0;
         let mut stale = Stale::default();
@@ -125,8 +126,8 @@ impl Stale {
             let answers = 3.0 * writes + (1.0 - writes) * (1.0 + 2.0 * stale.due);
             let rate = rate * answers / pairs;
             stale = Stale {
-                due: (stale.due + (-rate * PROMISE_S / 2.0).exp()) / 2.0,
-                ended: (-rate * PROMISE_S).exp(),
+                due: (stale.due + (-rate * LEASE_S / 2.0).exp()) / 2.0,
+                ended: (-rate * LEASE_S).exp(),
             };
         }
         stale
@@ -140,7 +141,7 @@ struct Io {
     session: u32,
     sequencer: u16,
     write: bool,
-    /// What it needs before it is done: of a write so many answers, of a read [`READ`] and [`PROMISE`].
+    /// What it needs before it is done: of a write so many answers, of a read [`READ`] and [`LEASE`].
     waiting: u8,
     /// Members that are asked.
     asked: u8,
@@ -240,23 +241,24 @@ impl<'a> Path<'a> {
         let write = self.random.percent(self.load.writes);
         let (mut waiting, mut asked) = (places.len() as u8, places.len() as u8);
         if !write {
-            // One copy: that of this node, else any; it promises with its answer. The others are asked for what is due.
+            // One copy: that of this node, else any; it grants a lease with its answer. The others are asked for what
+            // is due.
             let local = places.iter().position(|place| place.node == node);
             let chosen = local.unwrap_or_else(|| self.random.below(places.len() as u64) as usize);
             members.swap(0, chosen);
             (waiting, asked) = (READ, 1);
-            let mut promised = 1;
+            let mut leased = 1;
             for other in 1..places.len() {
                 let draw = (self.random.bits() >> 11) as f64 / (1_u64 << 53) as f64;
                 if draw < self.load.stale.due {
                     members.swap(usize::from(asked), other);
                     asked += 1;
                 }
-                promised += usize::from(draw >= self.load.stale.ended);
+                leased += usize::from(draw >= self.load.stale.ended);
             }
             // Two of three (`min_copies`) are enough.
-            if promised < places.len().min(2) {
-                waiting |= PROMISE;
+            if leased < places.len().min(2) {
+                waiting |= LEASE;
             }
         }
         let io = Io {
@@ -369,7 +371,7 @@ impl Work for Path<'_> {
         let to = |step| Msg { step, ..msg };
         let near = usize::from(io.sequencer);
         let is_local = io.members[member].node == io.node;
-        // Of a read's members only the first is read; the others are asked for a promise.
+        // Of a read's members only the first is read; the others are asked for a lease.
         let is_read = !io.write && member == 0;
         match msg.step {
             Step::Host => {
@@ -480,7 +482,7 @@ impl Work for Path<'_> {
                 own.waiting = match (io.write, is_read) {
                     (true, _) => before - 1,
                     (false, true) => before & !READ,
-                    (false, false) => before & !PROMISE,
+                    (false, false) => before & !LEASE,
                 };
                 if before > 0 && own.waiting == 0 {
                     let front = self.front_of(io.session);

@@ -150,9 +150,9 @@ impl<'a> Report<'a> {
         run(machine, placement, costs, load, self.span(machine), 1)
     }
 
-    /// Runs a load; what a read finds of promises is that of the rate that comes out. Also the load as it was run.
+    /// Runs a load; what a read finds of leases is that of the rate that comes out. Also the load as it was run.
     fn run(&self, machine: &Machine, placement: &Placement, costs: &Costs, load: Load) -> (Outcome, Load) {
-        // First with promises that are always stale, then with those of the rate that this gave: it hardly hangs on them.
+        // First with leases that are always stale, then with those of the rate that this gave: it hardly hangs on them.
         let stale = Stale { due: 1.0, ended: 1.0 };
         let load = Load { stale, ..load };
         let outcome = self.run_once(machine, placement, costs, load);

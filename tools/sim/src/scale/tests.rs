@@ -124,9 +124,9 @@ fn an_open_load_gets_what_it_asks_for() {
 
 #[test]
 fn a_single_core_queues_as_theory_says() {
-    // One core that does nothing but a fixed amount of work for each arrival is M/D/1: it waits rho / 2 (1 - rho) service
-    // times on average. A pass takes in all that waits, and ends for all at once, so latency is between that and one pass
-    // more.
+    // One core that does nothing but a fixed amount of work for each arrival is M/D/1: it waits rho / 2 (1 - rho)
+    // service times on average. A pass takes in all that waits, and ends for all at once, so latency is between that
+    // and one pass more.
     let mut costs = Costs::measured();
     for row in ROWS {
         *costs.get_mut(row.name).expect("its own name") = 0.0;
@@ -271,7 +271,7 @@ fn a_slice_stands_for_the_whole() {
 }
 
 #[test]
-fn reads_whose_promises_are_stale_cost_more() {
+fn reads_whose_leases_are_stale_cost_more() {
     let with = |stale| {
         go(
             Load {
@@ -292,7 +292,7 @@ fn reads_whose_promises_are_stale_cost_more() {
 }
 
 #[test]
-fn promises_are_stale_where_owners_use_many_stores_seldom() {
+fn leases_are_stale_where_owners_use_many_stores_seldom() {
     let load = closed(0, 8, 8);
     let small = Stale::at(&Machine::servers(3, 8), &load, 1e6);
     let large = Stale::at(&Machine::servers(1000, 128), &load, 1e6);

@@ -730,10 +730,10 @@ pub fn all() -> Vec<Scenario> {
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NoHold)),
         ),
         scenario(
-            "R4: reads stand on promises",
+            "R4: reads stand on leases",
             "S1 and M1 are cut off together; M1 is evicted, S2 acknowledges on M2 and M3; S1 still reads from M1.",
             cut_off_together,
-            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NoPromises)),
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NoLeases)),
         ),
         // Without the rule random seeds find it (the mutant `mends-anything`), this scenario does not.
         Scenario {

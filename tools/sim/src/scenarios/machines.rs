@@ -14,8 +14,8 @@ use std::time::Duration;
 fn clocks_differ(seed: u64) -> Setup {
     let mut setup = cut_off_together(seed);
     setup.clocks = vec![900_000, 1_100_000, 1_100_000];
-    // What differs grows with the promise.
-    setup.settings.promise = Duration::from_millis(1000);
+    // What differs grows with the lease.
+    setup.settings.lease = Duration::from_millis(1000);
     setup.silent_for = Duration::from_millis(1200);
     setup
 }
@@ -149,8 +149,8 @@ pub fn all() -> Vec<Scenario> {
         Scenario {
             broken: None,
             ..scenario(
-                "R4: an owner counts less of a promise than the store",
-                "S1's clock is slow and M2's is fast: M2 has let S2 in, and S1 still reads by its promise.",
+                "R4: an owner counts less of a lease than the store",
+                "S1's clock is slow and M2's is fast: M2 has let S2 in, and S1 still reads by its lease.",
                 clocks_differ,
                 |_| {},
             )
@@ -159,7 +159,7 @@ pub fn all() -> Vec<Scenario> {
             broken: None,
             ..scenario(
                 "R4: a clock counts what the machine sleeps",
-                "S1's machine sleeps; S2 waits the promises out and acknowledges; S1 wakes, and by its clock they hold.",
+                "S1's machine sleeps; S2 waits the leases out and acknowledges; S1 wakes, and by its clock they hold.",
                 owner_sleeps,
                 |_| {},
             )
@@ -178,7 +178,7 @@ pub fn all() -> Vec<Scenario> {
             seeds: 30,
             ..scenario(
                 "R12: a disk that hangs goes, though its store speaks",
-                "M2's disk ends nothing any more, or not everything; M2 renews promises; writes wait for it for ever.",
+                "M2's disk ends nothing any more, or not everything; M2 renews leases; writes wait for it for ever.",
                 disk_hangs,
                 |_| {},
             )

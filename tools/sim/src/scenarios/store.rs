@@ -115,12 +115,12 @@ pub fn all() -> Vec<Scenario> {
         ),
         scenario(
             "R4: a store restarts and is fenced at once",
-            "It promised its owner to accept no newer generation for a while; the promise outlives the process.",
+            "It granted its owner a lease; the lease outlives the process.",
             |seed| Profile {
                 fence_percent: 3,
                 ..any(seed)
             },
-            plant!(plants => plants.store = plants.store.with(StoreFault::NoPromiseWait)),
+            plant!(plants => plants.store = plants.store.with(StoreFault::NoLeaseWait)),
         ),
         scenario(
             "R6: a fence drains what was accepted before it",

@@ -1,13 +1,14 @@
 //! The sequencer's part against one store, and everything that is checked of its answers.
 //!
-//! For each chunk the player keeps what it sent, in the order of the versions: its *line*. The store may hold any prefix
-//! of the line that is not shorter than what it acknowledged; which one, it says when the chunk is opened. Checked are:
+//! For each chunk the player keeps what it sent, in the order of the versions: its *line*. The store may hold any
+//! prefix of the line that is not shorter than what it acknowledged; which one, it says when the chunk is opened.
+//! Checked are:
 //!
 //! * after a start, and after a fence: the version is one of the line's, not below what was acknowledged, and every
 //!   block holds what that prefix leaves in it (D1, D2, D4, D5, R6, R8);
 //! * every read: all of its blocks as *one* prefix leaves them, not shorter than what was acknowledged when it was
 //!   asked, with the right version and checksums (R3, D6); never an error;
-//! * a fence by a newer generation is not answered before every promise made to the older one has run out, across
+//! * a fence by a newer generation is not answered before every lease granted to the older one has run out, across
 //!   restarts too (R4), and an older generation is never let in again (R6);
 //! * after a fence nothing of the older generation is answered as done that was not counted then (R6).
 
@@ -110,7 +111,7 @@ pub struct Player {
     ghosts: BTreeMap<u64, (u64, Version)>,
     credit: u64,
     /// No newer generation may be accepted before.
-    promised_until: Time,
+    leased_until: Time,
     requests: u32,
     rotted: bool,
     /// The line's unsent rest is to be sent again after a start under the same generation.
@@ -143,7 +144,7 @@ impl Player {
             asked: BTreeMap::new(),
             ghosts: BTreeMap::new(),
             credit: 0,
-            promised_until: Time::default(),
+            leased_until: Time::default(),
             requests: 0,
             rotted: false,
             keep: false,

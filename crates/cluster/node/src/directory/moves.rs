@@ -17,11 +17,13 @@ use std::time::Duration;
 
 /// How long what is under way may take to end, of a volume that is to be handed over.
 pub(super) const LEAVE_PATIENCE: Duration = Duration::from_millis(1500);
-/// The same where another gateway asks because it was asked to open it: it waits for 300 ms ([`amita_sequencer::OpenerConfig`]).
+/// The same where another gateway asks because it was asked to open it: it waits for 300 ms
+/// ([`amita_sequencer::OpenerConfig`]).
 const RELEASE_PATIENCE: Duration = Duration::from_millis(200);
 /// For how long a volume that was handed over is not opened here again, unless its new owner has been heard of.
 const HAND_OVER_PATIENCE: Duration = Duration::from_secs(3);
-/// For how long a gateway does not depose one that lives, and that it does not reach, of a volume that was taken from it.
+/// For how long a gateway does not depose one that lives, and that it does not reach, of a volume that was taken from
+/// it.
 const TAKEN_PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between attempts to carry out a wish.
 const MOVE_PAUSE: Duration = Duration::from_millis(500);
@@ -60,7 +62,8 @@ impl Moves {
         self.taken.insert(volume, now);
     }
 
-    /// Was it taken from this gateway a moment ago, by one that lives? Two that do not reach each other take turns of this length.
+    /// Was it taken from this gateway a moment ago, by one that lives? Two that do not reach each other take turns of
+    /// this length.
     pub fn was_taken(&self, now: Time, volume: VolumeId) -> bool {
         self.taken.get(&volume).is_some_and(|at| now < at.plus(TAKEN_PATIENCE))
     }
@@ -126,8 +129,9 @@ impl Directory {
         });
     }
 
-    /// Nothing is under way any more on a core, of a volume that is to be handed over by this attempt. A core's word about
-    /// an earlier attempt may come late; it has taken I/O in since, because the volume stayed, and its promises stand.
+    /// Nothing is under way any more on a core, of a volume that is to be handed over by this attempt. A core's word
+    /// about an earlier attempt may come late; it has taken I/O in since, because the volume stayed, and its leases
+    /// stand.
     pub fn left(&mut self, now: Time, volume: VolumeId, (generation, attempt): (Generation, u64), core: usize) {
         let any_attempt = self.faults.has(Fault::AnyAttempt);
         let found = self.volumes.iter_mut().find_map(|(name, state)| match state {
@@ -189,8 +193,8 @@ impl Directory {
         }
     }
 
-    /// The operator wants volumes here: they are taken over with their owners' consent, and the wish is removed when it has
-    /// come true.
+    /// The operator wants volumes here: they are taken over with their owners' consent, and the wish is removed when it
+    /// has come true.
     pub(super) fn carry_out_moves(&mut self, now: Time, view: &View) {
         self.moves.wanted.retain(|volume, _| {
             view.moves()

@@ -160,8 +160,9 @@ fn a_volume_is_released_when_every_core_has_ended_what_it_had() {
     assert_eq!(rig.dropped, 1);
 }
 
-/// The word of core 1 about the first attempt is on its way for long: the volume has stayed since, and that core took I/O in
-/// again. Were it counted for the second attempt, the promises of the stores would be given back while core 1 serves by them.
+/// The word of core 1 about the first attempt is on its way for long: the volume has stayed since, and that core took
+/// I/O in again. Were it counted for the second attempt, the leases of the stores would be given back while core 1
+/// serves by them.
 #[test]
 fn a_late_word_of_an_earlier_attempt_releases_nothing() {
     let mut rig = Rig::new();

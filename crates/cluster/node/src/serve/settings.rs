@@ -11,8 +11,8 @@ pub const MAX_CORES: usize = 256;
 /// The most stores of one core: completions have eight bits for the store.
 pub const MAX_STORES_PER_CORE: usize = 256;
 
-/// What a lease's time to live may be, in seconds. Below, no node could renew it three times in its life; above, a dead node
-/// is waited for longer than anybody waits.
+/// What a lease's time to live may be, in seconds. Below, no node could renew it three times in its life; above, a dead
+/// node is waited for longer than anybody waits.
 pub const LEASE_S: RangeInclusive<u64> = 1..=600;
 
 /// The most connections to each peer: a peer takes so many from one node on one of its cores, and it may have one only.
@@ -53,7 +53,8 @@ pub struct ServeConfig {
     pub cores: usize,
     /// Bind each core to a processor; none: where there are processors enough.
     pub pin: Option<bool>,
-    /// Connections to each peer, at most: one for each core, and fewer where there are many peers ([`crate::peer_links::links`]).
+    /// Connections to each peer, at most: one for each core, and fewer where there are many peers
+    /// ([`crate::peer_links::links`]).
     pub links_per_peer: usize,
     /// Bytes of buffers of each core.
     pub buffer_bytes: usize,
@@ -74,13 +75,13 @@ pub struct ServeConfig {
     pub scrub_every: Option<std::time::Duration>,
     /// A peer whose port refuses connections for so long, by each link to it and several times, is taken for dead.
     pub refused_for: Duration,
-    /// A peer that does not answer at all for so long is taken for dead, and a store that owes an answer is evicted: with
-    /// what it takes to do so, I/O stands still for less than 1.5 s when a node freezes.
+    /// A peer that does not answer at all for so long is taken for dead, and a store that owes an answer is evicted:
+    /// with what it takes to do so, I/O stands still for less than 1.5 s when a node freezes.
     pub silent_for: Duration,
-    /// A core whose hosts have other paths drops them when it was not running for so long: below any patience of theirs, so
-    /// that what they have repeated elsewhere is not carried out late.
+    /// A core whose hosts have other paths drops them when it was not running for so long: below any patience of
+    /// theirs, so that what they have repeated elsewhere is not carried out late.
     pub stale_after: Duration,
-    /// Reads are confirmed and do not rest on promises: see [`amita_sequencer::Config::confirm_reads`].
+    /// Reads are confirmed and do not rest on leases: see [`amita_sequencer::Config::confirm_reads`].
     pub confirm_reads: bool,
     /// The settings of the NVMe target.
     pub nvme_config: amita_nvme::Config,

@@ -17,7 +17,7 @@ pub enum Stage {
     Send,
     /// The stores work, and the slowest one that is needed answers.
     Stores,
-    /// It waits until all that comes before it has ended, or for promises.
+    /// It waits until all that comes before it has ended, or for leases.
     Order,
     /// Its answer goes to the host.
     Acknowledge,

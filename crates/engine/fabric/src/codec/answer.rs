@@ -18,7 +18,7 @@ use amita_types::{
 
 wire! {
     /// What every answer begins with.
-    RawAnswer: 30 { id: u64, store: u128, credit_blocks: u32, promise_ms: u16, }
+    RawAnswer: 30 { id: u64, store: u128, credit_blocks: u32, lease_ms: u16, }
 }
 wire! {
     /// `incomplete` is zero where the chunk is whole.
@@ -64,7 +64,7 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
     let &Answer {
         id,
         store,
-        promise_ms,
+        lease_ms,
         credit_blocks,
         ..
     } = answer;
@@ -72,7 +72,7 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
         id: id.0,
         store: store.0,
         credit_blocks,
-        promise_ms,
+        lease_ms,
     }
     .put(out);
     if !matches!(answer.result, Ok(AnswerBody::Data(_))) {
@@ -116,7 +116,7 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
             put_changes(out, entries)?;
             Kind::Listed
         }
-        AnswerBody::Confirmed => Kind::Confirmed,
+        AnswerBody::LeaseRenewed => Kind::LeaseRenewed,
         &AnswerBody::Settled(SettledAnswer { full }) => {
             RawSettled { full: u8::from(full) }.put(out);
             Kind::Settled
@@ -201,7 +201,7 @@ pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<Answer, Deco
     Ok(Answer {
         id: RequestId(raw.id),
         store: StoreId(raw.store),
-        promise_ms: raw.promise_ms,
+        lease_ms: raw.lease_ms,
         credit_blocks: raw.credit_blocks,
         trace: None,
         result,
@@ -249,9 +249,9 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
                 more,
             })
         }
-        Kind::Confirmed => {
+        Kind::LeaseRenewed => {
             reader.end()?;
-            AnswerBody::Confirmed
+            AnswerBody::LeaseRenewed
         }
         Kind::Settled => {
             let RawSettled { full } = RawSettled::get(&mut reader)?;

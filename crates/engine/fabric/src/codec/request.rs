@@ -5,7 +5,9 @@ mod fence;
 mod resync;
 mod roll;
 
-pub(super) use chunk::{ALLOCATION_BYTES, CLEAR_BYTES, CLONE_BYTES, KEEP_BYTES, OPEN_BYTES, READ_BYTES, WRITE_BYTES};
+pub(super) use chunk::{
+    ALLOCATION_BYTES, CLEAR_BYTES, CLONE_BYTES, OPEN_BYTES, READ_BYTES, RETAIN_SNAPSHOTS_BYTES, WRITE_BYTES,
+};
 pub(super) use fence::{FENCE_BYTES, SETTLE_BYTES, SUCCEED_BYTES};
 pub(super) use resync::{CHUNKS_BYTES, JOIN_BYTES, MEND_BYTES, VERIFY_BYTES, WHOLE_BYTES};
 pub(super) use roll::{CHANGES_BYTES, ROLL_BYTES};
@@ -55,7 +57,7 @@ const fn from_to(least: usize, more: usize) -> (usize, usize) {
     (RawRequest::BYTES + least, RawRequest::BYTES + least + more)
 }
 
-pub(super) const CONFIRM_BYTES: (usize, usize) = exactly(0);
+pub(super) const RENEW_LEASE_BYTES: (usize, usize) = exactly(0);
 
 pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) -> Result<Kind, EncodeError> {
     let &Request {
@@ -105,14 +107,14 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
         RequestBody::Roll(body) => body.put(out, payload_bytes),
         RequestBody::Settle(body) => body.put(out, payload_bytes),
         RequestBody::Allocation(body) => body.put(out, payload_bytes),
-        RequestBody::Keep(body) => body.put(out, payload_bytes),
+        RequestBody::RetainSnapshots(body) => body.put(out, payload_bytes),
         RequestBody::Clone(body) => body.put(out, payload_bytes),
         RequestBody::Chunks(body) => body.put(out, payload_bytes),
         RequestBody::Join(body) => body.put(out, payload_bytes),
         RequestBody::Mend(body) => body.put(out, payload_bytes),
         RequestBody::Whole(body) => body.put(out, payload_bytes),
         RequestBody::Verify(body) => body.put(out, payload_bytes),
-        RequestBody::Confirm => Ok(Kind::Confirm),
+        RequestBody::RenewLease => Ok(Kind::RenewLease),
     }
 }
 
@@ -148,16 +150,16 @@ fn get_body(prefix: Prefix, reader: Reader<'_>) -> Result<RequestBody, DecodeErr
         Kind::Roll => RequestBody::Roll(Body::get(prefix, reader)?),
         Kind::Settle => RequestBody::Settle(Body::get(prefix, reader)?),
         Kind::Allocation => RequestBody::Allocation(Body::get(prefix, reader)?),
-        Kind::Keep => RequestBody::Keep(Body::get(prefix, reader)?),
+        Kind::RetainSnapshots => RequestBody::RetainSnapshots(Body::get(prefix, reader)?),
         Kind::Clone => RequestBody::Clone(Body::get(prefix, reader)?),
         Kind::Chunks => RequestBody::Chunks(Body::get(prefix, reader)?),
         Kind::Join => RequestBody::Join(Body::get(prefix, reader)?),
         Kind::Mend => RequestBody::Mend(Body::get(prefix, reader)?),
         Kind::Whole => RequestBody::Whole(Body::get(prefix, reader)?),
         Kind::Verify => RequestBody::Verify(Body::get(prefix, reader)?),
-        Kind::Confirm => {
+        Kind::RenewLease => {
             reader.end()?;
-            RequestBody::Confirm
+            RequestBody::RenewLease
         }
         other => return Err(DecodeError::Kind(other as u8)),
     })

@@ -70,8 +70,8 @@ pub fn read(id: u64, blocks: u16) -> (Message, Slice) {
     (request(id, body), Slice::default())
 }
 
-pub fn confirm(id: u64) -> (Message, Slice) {
-    (request(id, RequestBody::Confirm), Slice::default())
+pub fn renew_lease(id: u64) -> (Message, Slice) {
+    (request(id, RequestBody::RenewLease), Slice::default())
 }
 
 /// Is the payload of this write what [`write`] made?
@@ -105,13 +105,13 @@ pub fn answer(request: &Request) -> (Message, Slice) {
                 payload,
             )
         }
-        RequestBody::Confirm => (AnswerBody::Confirmed, Slice::default()),
+        RequestBody::RenewLease => (AnswerBody::LeaseRenewed, Slice::default()),
         _ => (AnswerBody::Done, Slice::default()),
     };
     let answer = Answer {
         id: request.id,
         store: request.store,
-        promise_ms: 250,
+        lease_ms: 250,
         credit_blocks: 0,
         trace: None,
         result: Ok(body),

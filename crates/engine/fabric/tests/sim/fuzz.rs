@@ -1,6 +1,6 @@
 //! Valid conversations with changes in them, from either side: the node goes on, and honest peers are served.
 
-use crate::common::{Node, Raw, answer, config, confirm, raw_hello, read, write};
+use crate::common::{Node, Raw, answer, config, raw_hello, read, renew_lease, write};
 use crate::world::{Cluster, millis, seconds};
 use amita_fabric::codec::{PROTOCOL_VERSION, encode, encode_hello, encode_ping};
 use amita_fabric::{DownReason, Event, Message, ReleaseOutcome};
@@ -38,14 +38,14 @@ fn asking() -> Vec<Frame> {
         control(|out| encode_ping(out, PROTOCOL_VERSION, 5, false)),
         frame((release, Slice::default())),
         frame(write(3, 9000)),
-        frame(confirm(4)),
+        frame(renew_lease(4)),
         frame(write(5, 128 << 10)),
     ]
 }
 
 /// What somebody asks of the acceptor.
 fn asked() -> [(Message, Slice); 3] {
-    [read(1, 2), write(2, 4096), confirm(3)]
+    [read(1, 2), write(2, 4096), renew_lease(3)]
 }
 
 /// What a good acceptor says to that.

@@ -1,6 +1,6 @@
 //! Peers that are broken or mean harm.
 
-use crate::common::{Node, Raw, answer, config, confirm, raw_hello, read, write};
+use crate::common::{Node, Raw, answer, config, raw_hello, read, renew_lease, write};
 use crate::world::{Cluster, millis, seconds};
 use amita_fabric::codec::{self, Frame, PROTOCOL_VERSION, RefuseCode};
 use amita_fabric::limits::MAX_RELEASES;
@@ -59,7 +59,7 @@ fn garbage_is_shown_the_door() {
 #[test]
 fn a_message_before_the_hello_is_refused() {
     let mut cluster = victim(2, 1);
-    cluster.raw(9).message(0, &confirm(1));
+    cluster.raw(9).message(0, &renew_lease(1));
     cluster.run(millis(10));
     let connection = &cluster.raw(9).connections[0];
     assert!(connection.ended.is_some());
@@ -97,7 +97,7 @@ fn a_flood_of_strangers_is_bounded_and_does_not_keep_a_peer_out() {
     assert_eq!(cluster.node(2).ups(), 1);
     cluster.raw(9).connect(100);
     cluster.run(millis(100));
-    cluster.node(2).send(1, confirm(1));
+    cluster.node(2).send(1, renew_lease(1));
     cluster.run(millis(100));
     assert_eq!(
         cluster.node(2).answers.len(),
@@ -208,7 +208,7 @@ fn a_window_that_is_overrun_ends_the_link() {
     let mut cluster = greeted(8);
     cluster.node(1).answering = false;
     for id in 0..2000 {
-        cluster.raw(9).message(0, &confirm(id));
+        cluster.raw(9).message(0, &renew_lease(id));
     }
     let (why, reason) = verdict(&mut cluster);
     assert!(
@@ -233,7 +233,7 @@ fn a_window_that_is_overrun_ends_the_link() {
 
 #[test]
 fn what_has_no_place_ends_the_link() {
-    let Message::Request(request) = confirm(1).0 else {
+    let Message::Request(request) = renew_lease(1).0 else {
         panic!("a request")
     };
     let request: Request = request;
@@ -253,7 +253,7 @@ fn what_has_no_place_ends_the_link() {
         let mut bytes = Vec::new();
         codec::encode(&mut bytes, PROTOCOL_VERSION, &message, payload.len()).expect("valid");
         bytes.extend_from_slice(&payload);
-        bytes.extend(encoded(&confirm(5).0));
+        bytes.extend(encoded(&renew_lease(5).0));
         bytes
     };
     let release = Message::Release {
@@ -340,7 +340,7 @@ fn a_flood_of_pings_is_answered_once_a_pass() {
 fn a_peer_that_answers_what_was_not_asked_is_left() {
     let mut cluster = Cluster::pair(13, Node::new(config(1)), Node::new(config(2)));
     cluster.node(2).answering = false;
-    cluster.node(1).send(2, confirm(1));
+    cluster.node(1).send(2, renew_lease(1));
     cluster.run(millis(50));
     let (link, request) = cluster.node(2).held.pop_front().expect("held");
     // The right id, but with more than was asked for.

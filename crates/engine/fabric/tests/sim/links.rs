@@ -1,6 +1,6 @@
 //! Links come up, break, are found dead, and come back.
 
-use crate::common::{Node, config, confirm, write};
+use crate::common::{Node, config, renew_lease, write};
 use crate::world::{Cluster, millis, seconds};
 use amita_fabric::{DownReason, Event, Message, ReleaseOutcome};
 use amita_reactor::Slice;
@@ -95,13 +95,13 @@ fn a_killed_process_is_known_to_be_dead_at_once_and_greeted_when_it_is_back() {
 #[test]
 fn a_cut_is_found_by_silence_and_nothing_is_certain() {
     let mut cluster = pair(3);
-    cluster.node(1).send(2, confirm(1));
+    cluster.node(1).send(2, renew_lease(1));
     cluster.run_till(|cluster| cluster.node(1).answers.len() == 1);
     // Idle for a while, so that silence counts from the question and not from the last word.
     cluster.run(seconds(3));
     cluster.world.partition(1, 2);
     let asked = cluster.world.now();
-    cluster.node(1).send(2, confirm(2));
+    cluster.node(1).send(2, renew_lease(2));
     cluster.run_till(|cluster| cluster.node(1).count(down(&DownReason::Silent)) == 1);
     let found = cluster.world.now().since(asked);
     assert!(found >= seconds(2) && found < millis(2050), "{found:?}");
@@ -112,7 +112,7 @@ fn a_cut_is_found_by_silence_and_nothing_is_certain() {
 
     cluster.world.heal(1, 2);
     cluster.run_till(|cluster| cluster.node(1).ups() == 2);
-    cluster.node(1).send(2, confirm(3));
+    cluster.node(1).send(2, renew_lease(3));
     cluster.run_till(|cluster| cluster.node(1).answers.len() == 2);
     cluster.run(seconds(20));
     let incoming = cluster.node(2).count(|event| matches!(event, Event::Up { .. }))
@@ -124,7 +124,7 @@ fn a_cut_is_found_by_silence_and_nothing_is_certain() {
 fn a_short_cut_is_survived() {
     let mut cluster = pair(4);
     cluster.world.partition(1, 2);
-    cluster.node(1).send(2, confirm(1));
+    cluster.node(1).send(2, renew_lease(1));
     cluster.run(millis(1500));
     cluster.world.heal(1, 2);
     cluster.run(seconds(1));
@@ -137,7 +137,7 @@ fn a_short_cut_is_survived() {
 fn a_slow_store_is_no_dead_peer() {
     let mut cluster = pair(5);
     cluster.node(2).answering = false;
-    cluster.node(1).send(2, confirm(1));
+    cluster.node(1).send(2, renew_lease(1));
     cluster.run(seconds(9));
     assert_eq!(
         cluster.node(1).count(|event| matches!(event, Event::Down { .. })),
@@ -187,7 +187,7 @@ fn an_idle_half_open_link_is_found() {
 fn a_core_that_was_held_up_does_not_take_that_for_silence() {
     for seed in 0..20 {
         let mut cluster = pair(100 + seed);
-        cluster.node(1).send(2, confirm(1));
+        cluster.node(1).send(2, renew_lease(1));
         cluster.poke();
         cluster.world.freeze(1, seconds(6));
         cluster.run(seconds(7));
@@ -201,7 +201,7 @@ fn a_core_that_was_held_up_does_not_take_that_for_silence() {
     // Nor when there was no answer to find afterwards.
     let mut cluster = pair(120);
     cluster.node(2).answering = false;
-    cluster.node(1).send(2, confirm(1));
+    cluster.node(1).send(2, renew_lease(1));
     cluster.run(millis(100));
     cluster.world.freeze(1, seconds(6));
     cluster.run(seconds(10));

@@ -264,7 +264,7 @@ fn a_message_that_goes_the_wrong_way_is_not_taken() {
     let invalid = Message::Answer(Answer {
         id: request.id,
         store: request.store,
-        promise_ms: 0,
+        lease_ms: 0,
         credit_blocks: 0,
         trace: None,
         result: Ok(AnswerBody::Done),

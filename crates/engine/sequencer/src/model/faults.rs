@@ -504,7 +504,7 @@ impl World {
         self.run_until(self.now + 10 * MS);
         self.heal(&dead);
         for turn in 0..3 {
-            // The last owner's promises are in the way for a moment; the second and third read settle nothing new.
+            // The last owner's leases are in the way for a moment; the second and third read settle nothing new.
             let reader = (turn + 1) % GATEWAYS;
             for gateway in 0..GATEWAYS {
                 if gateway != reader {

@@ -121,8 +121,8 @@ impl World {
                 local_stores: vec![store_id(gateway)],
                 store_timeout: Duration::from_millis(150),
                 hedge_ms: 12,
-                // Owners that do without clocks are not in this model yet: with them seed 225 of `resync` has a write end for
-                // want of space, which is still to be understood.
+                // Owners that do without clocks are not in this model yet: with them seed 225 of `resync` has a write
+                // end for want of space, which is still to be understood.
                 confirm_reads: false,
                 busy_pause: Duration::from_millis(1),
                 meta_pause: Duration::from_millis(5),
@@ -279,8 +279,8 @@ pub fn add(total: &mut Counters, more: &Counters) {
         adopted,
         resent,
         held,
-        unpromised,
-        confirms,
+        unleased,
+        lease_renewals,
         settles,
         caught_up,
         credit_waits,
@@ -311,8 +311,8 @@ pub fn add(total: &mut Counters, more: &Counters) {
     total.adopted += adopted;
     total.resent += resent;
     total.held += held;
-    total.unpromised += unpromised;
-    total.confirms += confirms;
+    total.unleased += unleased;
+    total.lease_renewals += lease_renewals;
     total.settles += settles;
     total.caught_up += caught_up;
     total.credit_waits += credit_waits;

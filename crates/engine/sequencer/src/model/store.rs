@@ -1,5 +1,5 @@
 //! A store in miniature. It obeys the store's side of the protocol: versions in an unbroken row (R1), durable fences
-//! that drain (R6), promises (R4), credits (R7), least versions and answers to resends (R8). Its log lives in memory;
+//! that drain (R6), leases (R4), credits (R7), least versions and answers to resends (R8). Its log lives in memory;
 //! a crash keeps everything that was answered and any part, from the front, of what was not. What it does while it is
 //! brought up to date is in `resync`.
 
@@ -14,9 +14,9 @@ use amita_types::message::{
 use amita_types::{BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, StoreId, Version, VolumeId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// For how long a store promises, in milliseconds.
-pub const PROMISE_MS: u16 = 60;
-const PROMISE_NS: u64 = PROMISE_MS as u64 * 1_000_000;
+/// How long a read lease lasts, in milliseconds.
+pub const LEASE_MS: u16 = 60;
+const LEASE_NS: u64 = LEASE_MS as u64 * 1_000_000;
 /// Entries that one answer lists: few, so that a roll-forward has pages.
 const PAGE: usize = 2;
 /// Credits that a link should have.
@@ -121,12 +121,12 @@ pub struct Store {
     pub(super) accepted: BTreeMap<Key, Held>,
     pub(super) durable: BTreeMap<Key, Held>,
     pending: VecDeque<Pending>,
-    /// Fences that wait for promises to run out.
+    /// Fences that wait for leases to run out.
     fences: Vec<(u64, Request)>,
     rolling: BTreeMap<Key, Rolling>,
-    /// R4: after a start, for all volumes; and what was promised for each.
-    promise_until: u64,
-    promises: BTreeMap<VolumeId, u64>,
+    /// R4: after a start, for all volumes; and what was leased of each.
+    lease_until: u64,
+    leases: BTreeMap<VolumeId, u64>,
     /// Blocks that it can hold in all; credits of the links come out of it.
     pub capacity: u64,
     /// By link and sequencer.
@@ -158,8 +158,8 @@ impl Store {
             pending: VecDeque::new(),
             fences: Vec::new(),
             rolling: BTreeMap::new(),
-            promise_until: 0,
-            promises: BTreeMap::new(),
+            lease_until: 0,
+            leases: BTreeMap::new(),
             capacity,
             credits: BTreeMap::new(),
             answers: Vec::new(),
@@ -187,8 +187,8 @@ impl Store {
         self.generations.get(&volume).copied().unwrap_or(Generation(0))
     }
 
-    fn promised(&self, volume: VolumeId) -> u64 {
-        self.promise_until.max(self.promises.get(&volume).copied().unwrap_or(0))
+    fn leased(&self, volume: VolumeId) -> u64 {
+        self.lease_until.max(self.leases.get(&volume).copied().unwrap_or(0))
     }
 
     pub fn has_pending(&self) -> bool {
@@ -200,7 +200,7 @@ impl Store {
         let due = self
             .fences
             .iter()
-            .map(|fence| self.promised(fence.1.scope.volume) + 1)
+            .map(|fence| self.leased(fence.1.scope.volume) + 1)
             .min();
         due.map(|due| due.max(self.frozen_until))
     }
@@ -240,14 +240,14 @@ impl Store {
         self.accepted.clear();
         self.epochs.clear();
         self.generations.clear();
-        self.promises.clear();
+        self.leases.clear();
         for record in std::mem::take(&mut self.log) {
             self.accept_record(&record);
             self.log.push(record);
         }
         self.durable = self.accepted.clone();
-        // R4: it may have promised before it stopped.
-        self.promise_until = now + PROMISE_NS;
+        // R4: it may have granted leases before it stopped.
+        self.lease_until = now + LEASE_NS;
     }
 
     pub fn link_closed(&mut self, link: u64) {
@@ -301,11 +301,11 @@ impl Store {
     ) {
         let volume = request.scope.volume;
         let ours = request.scope.generation == self.generation(volume) && result.is_ok();
-        // R4: whoever has refused a newer owner's fence promises nothing more to the old one.
+        // R4: whoever has refused a newer owner's fence grants no more leases to the old one.
         let refusing = self.fences.iter().any(|fence| fence.1.scope.volume == volume);
-        let promise_ms = if ours && !refusing { PROMISE_MS } else { 0 };
-        if promise_ms > 0 {
-            self.promises.insert(volume, now + PROMISE_NS);
+        let lease_ms = if ours && !refusing { LEASE_MS } else { 0 };
+        if lease_ms > 0 {
+            self.leases.insert(volume, now + LEASE_NS);
         }
         let free = self.free();
         let credit = self.credits.entry((link, request.id.0 >> 40)).or_default();
@@ -315,7 +315,7 @@ impl Store {
             trace: None,
             id: request.id,
             store: self.id,
-            promise_ms,
+            lease_ms,
             credit_blocks: grant as u32,
             result,
         };
@@ -442,7 +442,7 @@ impl Store {
             }
             RequestBody::Roll(_) if !in_sync => self.refuse(now, link, &request, Refusal::Incomplete),
             RequestBody::Roll(_) => self.roll(now, link, request, &payload),
-            RequestBody::Confirm => self.answer(now, link, &request, Ok(AnswerBody::Confirmed), Slice::default()),
+            RequestBody::RenewLease => self.answer(now, link, &request, Ok(AnswerBody::LeaseRenewed), Slice::default()),
             RequestBody::Settle(SettleRequest { want, back }) => {
                 let (want, back) = (u64::from(*want), u64::from(*back));
                 let credit = self.credits.entry((link, request.id.0 >> 40)).or_default();
@@ -462,7 +462,7 @@ impl Store {
             RequestBody::Mend(_) => self.mend(now, link, request, &payload),
             RequestBody::Whole(_) => self.whole(now, link, request),
             RequestBody::Verify(_) => self.verify(now, link, &request),
-            RequestBody::Keep(_) | RequestBody::Clone(_) => {
+            RequestBody::RetainSnapshots(_) | RequestBody::Clone(_) => {
                 unreachable!("a sequencer asks for none of them")
             }
             RequestBody::Allocation(AllocationRequest { chunk, .. }) => {
@@ -504,7 +504,7 @@ impl Store {
         let volume = request.scope.volume;
         let known = self.generation(volume);
         let is_given_back = *given_back == Some(known);
-        if request.scope.generation > known && !is_given_back && now <= self.promised(volume) {
+        if request.scope.generation > known && !is_given_back && now <= self.leased(volume) {
             self.fences.push((link, request));
             return;
         }
@@ -524,7 +524,7 @@ impl Store {
         let mut known = scope.generation == generation;
         if let Some(&(epoch, was)) = self.epochs.get(&scope.group.index) {
             if scope.epoch < epoch {
-                // It waited for promises, and another volume's sequencer has brought a newer epoch meanwhile.
+                // It waited for leases, and another volume's sequencer has brought a newer epoch meanwhile.
                 return self.refuse(now, link, &request, Refusal::StaleEpoch { epoch });
             }
             assert!(
@@ -557,11 +557,11 @@ impl Store {
         self.push(record, link, request, AnswerBody::Fenced);
     }
 
-    /// Promises may have run out.
+    /// Leases may have run out.
     pub fn fences_go_on(&mut self, now: u64) {
         let (due, wait) = std::mem::take(&mut self.fences)
             .into_iter()
-            .partition(|fence| now > self.promised(fence.1.scope.volume));
+            .partition(|fence| now > self.leased(fence.1.scope.volume));
         self.fences = wait;
         for (link, request) in due {
             self.adopt(now, link, request);

@@ -116,14 +116,14 @@ macro_rules! taken {
 #[test]
 fn calm() {
     let (counters, _) = play(|_| Profile::calm(), 0..100);
-    taken!(counters; writes, reads, opened, held, confirms);
+    taken!(counters; writes, reads, opened, held, lease_renewals);
     assert_eq!((counters.evicted, counters.rolled, counters.stale_epochs), (0, 0, 0));
 }
 
 #[test]
 fn wild() {
     let (counters, seen) = play(Profile::wild, 0..1500);
-    taken!(counters; writes, reads, opened, rolled, evicted, adopted, resent, held, unpromised, confirms, credit_waits);
+    taken!(counters; writes, reads, opened, rolled, evicted, adopted, resent, held, unleased, lease_renewals, credit_waits);
     taken!(counters; hedged, stale_epochs, unknown, lost_races, damaged);
     taken!(seen; takeovers, raise_races, busy_owners, released, deposed, unknown_calls);
 }
@@ -137,14 +137,14 @@ fn links() {
 #[test]
 fn tight() {
     let (counters, _) = play(|_| Profile::tight(), 0..200);
-    taken!(counters; credit_waits, confirms);
+    taken!(counters; credit_waits, lease_renewals);
     assert_eq!(counters.evicted, 0, "want of space costs no member");
 }
 
 #[test]
 fn split() {
     let (counters, seen) = play(Profile::split, 0..300);
-    taken!(counters; rolled, evicted, unpromised, unknown);
+    taken!(counters; rolled, evicted, unleased, unknown);
     taken!(seen; takeovers, deposed);
 }
 
@@ -200,7 +200,7 @@ fn hot() {
 #[test]
 fn apart() {
     let (counters, seen) = play(Profile::apart, 0..200);
-    taken!(counters; sync_promoted, mended, unpromised);
+    taken!(counters; sync_promoted, mended, unleased);
     taken!(seen; promoted, deposed);
 }
 
@@ -257,7 +257,7 @@ macro_rules! planted {
 planted! {
     skip_generation_check, SkipGenerationCheck by Profile::split, 500;
     no_hold, NoHold by Profile::laggards, 500;
-    no_promises, NoPromises by Profile::split, 500;
+    no_leases, NoLeases by Profile::split, 500;
     read_groups_before_raise, ReadGroupsBeforeRaise by Profile::wild, 500;
     roll_in_parts, RollInParts by Profile::deaths, 1000;
     no_credits, NoCredits by |_| Profile::tight(), 100;
@@ -268,7 +268,7 @@ planted! {
     resend_out_of_order, ResendOutOfOrder by |_| Profile::links(), 200;
     raise_silently, RaiseSilently by Profile::relay, 2000;
     forget_claimed, ForgetClaimed by Profile::resync, 2000;
-    no_claimed_promises, NoClaimedPromises by Profile::apart, 3000;
+    no_claimed_leases, NoClaimedLeases by Profile::apart, 3000;
     claim_early, ClaimEarly by Profile::back, 200;
     no_join, NoJoin by Profile::back, 200;
     trust_mends, TrustMends by Profile::hot, 1000;

@@ -235,7 +235,7 @@ fn a_living_owner_is_asked_and_may_refuse() {
 }
 
 #[test]
-fn an_owner_that_hands_the_volume_over_gives_its_promises_back() {
+fn an_owner_that_hands_the_volume_over_gives_its_leases_back() {
     let asked = |consent| {
         let mut rig = Rig::with(metadata(Some(OTHER)), consent).lives(OTHER);
         rig.run();

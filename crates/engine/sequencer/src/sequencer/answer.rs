@@ -21,7 +21,8 @@ struct Awaited {
     store: StoreSlot,
 }
 
-/// An answer that no store of this protocol gives: what is wrong with it. The store is not to be trusted with the group.
+/// An answer that no store of this protocol gives: what is wrong with it. The store is not to be trusted with the
+/// group.
 pub(super) struct Misbehaved(pub String);
 
 impl Misbehaved {
@@ -53,9 +54,9 @@ pub(super) fn arrived(
     store::heard(cx, now, store, answer.credit_blocks, news);
     if let Some((slot, position)) = awaited {
         let member = Awaited { slot, position, store };
-        if answer.result.is_ok() && answer.promise_ms > 0 {
-            // Only what was done under our generation is a promise to us (R4).
-            lease::granted(cx, slot, position, store, answer.promise_ms);
+        if answer.result.is_ok() && answer.lease_ms > 0 {
+            // Only what was done under our generation is a lease to us (R4).
+            lease::granted(cx, slot, position, store, answer.lease_ms);
         }
         if answer.result.is_ok() {
             care::measure(cx, now, slot, position, store);
@@ -76,10 +77,10 @@ pub(super) fn arrived(
     }
 }
 
-/// What an answer says of its store. Promises and credits are given out of its memory: its disk may hang meanwhile.
+/// What an answer says of its store. Leases and credits are given out of its memory: its disk may hang meanwhile.
 fn news_of(tasks: &Tasks, awaited: Option<(TaskSlot, Position)>) -> News {
     match awaited {
-        Some((slot, _)) if matches!(tasks[slot].kind, Kind::Confirm | Kind::Settle { .. }) => News::Speaks,
+        Some((slot, _)) if matches!(tasks[slot].kind, Kind::RenewLease | Kind::Settle { .. }) => News::Speaks,
         Some((slot, position)) => News::Works(tasks[slot].sent_at[position]),
         None => News::Works(Time(0)),
     }
@@ -114,7 +115,7 @@ fn accepted(
             read::allocation_arrived(cx, now, slot, position, allocated);
         }
         (Kind::Fence { .. }, AnswerBody::Fenced) => group::fenced(cx, resync, now, slot, position),
-        (Kind::Confirm, AnswerBody::Confirmed) => lease::confirmed(cx, slot, position),
+        (Kind::RenewLease, AnswerBody::LeaseRenewed) => lease::renewal_ended(cx, slot, position),
         (Kind::Settle { .. }, AnswerBody::Settled(SettledAnswer { full })) => {
             credits::settled(cx, slot, position, full)
         }
@@ -167,7 +168,7 @@ fn refused(cx: &mut Context, resync: &mut Resync, now: Time, member: Awaited, re
         Kind::Write(_) => resend::refused(cx, now, slot, position, refusal),
         Kind::Read(_) => read::refused(cx, &mut resync.scrubs, now, slot, position, refusal),
         Kind::Fence { .. } => group::refused(cx, now, slot, position, refusal),
-        Kind::Confirm => lease::confirmed(cx, slot, position),
+        Kind::RenewLease => lease::renewal_ended(cx, slot, position),
         Kind::Settle { .. } => credits::refused(cx, slot, position),
         Kind::Orphan => cx.settle_and_drop(slot, position),
         Kind::Open(_) => open::refused(cx, now, slot, position, refusal),

@@ -1,9 +1,9 @@
 //! Compare-and-write: what a chunk holds is compared, and written where it is as expected, with no write between.
 //!
 //! One at a time in a chunk. From the moment that it is the next one, no other write of the chunk gets a version; when
-//! those that have one are acknowledged, the range is read as any read is (checked, held, promised: R3, R4). What it
+//! those that have one are acknowledged, the range is read as any read is (checked, held, leased: R3, R4). What it
 //! brings is what every later write finds. If it is as expected, the new bytes are sequenced as the next write of the
-//! chunk, and only then do others go on. A new owner cannot come between: a promise stood when the answer was given out,
+//! chunk, and only then do others go on. A new owner cannot come between: a lease stood when the answer was given out,
 //! and the write that follows is fenced with everything else of this generation.
 
 use super::context::Context;

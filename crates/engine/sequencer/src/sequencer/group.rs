@@ -347,7 +347,7 @@ fn forget_members(cx: &mut Context, resync: &mut Resync, now: Time, group: Group
             }
             match cx.tasks[slot].kind {
                 Kind::Read(_) => read::give_up_on(cx, now, slot, position),
-                Kind::Confirm => lease::confirmed(cx, slot, position),
+                Kind::RenewLease => lease::renewal_ended(cx, slot, position),
                 Kind::Settle { .. } => credits::forget(cx, slot, position),
                 Kind::Orphan => cx.settle_and_drop(slot, position),
                 Kind::Join => join::lost(cx, slot, position),

@@ -13,6 +13,6 @@ pub(super) struct Intake {
     pub blocked: VecDeque<ChunkSlot>,
     /// Something has changed: they are looked at again.
     pub is_due: bool,
-    /// Reads that have their answer and lack promises.
-    pub unpromised: Vec<TaskSlot>,
+    /// Reads that have their answer and lack leases.
+    pub unleased: Vec<TaskSlot>,
 }

@@ -1,5 +1,5 @@
 //! The path of a read: one member is asked; its answer is checked, held until its version is everywhere (R3), and given
-//! out when promises prove that nobody can have taken over meanwhile (R4).
+//! out when leases prove that nobody can have taken over meanwhile (R4).
 
 use super::answer::Misbehaved;
 use super::context::Context;
@@ -116,7 +116,7 @@ fn ask_member(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
     cx.agenda.arm(now.plus(care::hedge_after(cx)));
     cx.expect(now, slot, position);
     cx.send(now, slot, position, body, Slice::default());
-    // Beside the read, so that its answer need not wait for promises (R4); its own member promises by the answer.
+    // Beside the read, so that its answer need not wait for leases (R4); its own member grants one by the answer.
     lease::renew(cx, now, group, Members::one(position), now);
 }
 
@@ -242,18 +242,18 @@ fn found(cx: &mut Context, now: Time, slot: TaskSlot, found: Found) {
     let chunk = cx.tasks[slot].chunk();
     cx.tasks.rest(slot);
     let since = cx.tasks[slot].steps.first_sent;
-    let promised = lease::is_held(cx, now, group, since);
+    let leased = lease::is_held(cx, now, group, since);
     let version = found.version();
     let read = cx.tasks[slot].read();
     read.found = Some(found);
-    read.promised = promised;
+    read.leased = leased;
     cx.tasks.push(&mut cx.chunks[chunk].held, slot);
-    if !promised {
-        cx.counters.unpromised += 1;
-        cx.intake.unpromised.push(slot);
+    if !leased {
+        cx.counters.unleased += 1;
+        cx.intake.unleased.push(slot);
     }
     cx.counters.held += u64::from(version > cx.chunks[chunk].log.committed);
-    if !promised || !cx.config.confirm_reads {
+    if !leased || !cx.config.confirm_reads {
         lease::renew(cx, now, group, Members::NONE, since);
     }
     give_out(cx, slot);
@@ -265,7 +265,7 @@ fn give_out(cx: &mut Context, slot: TaskSlot) {
     let committed = cx.chunks[chunk].log.committed;
     let read = cx.tasks[slot].read();
     let version = read.found.as_ref().expect("a held read has its answer").version();
-    if !read.promised || (version > committed && !cx.config.faults.has(Fault::NoHold)) {
+    if !read.leased || (version > committed && !cx.config.faults.has(Fault::NoHold)) {
         return;
     }
     cx.tasks.unlink(&mut cx.chunks[chunk].held, slot);
@@ -301,32 +301,32 @@ pub(super) fn release_held(cx: &mut Context, chunk: ChunkSlot) {
     }
 }
 
-/// Promises have come: reads that waited for them go out.
-pub(super) fn recheck_promises(cx: &mut Context, now: Time) {
+/// Leases have come: reads that waited for them go out.
+pub(super) fn recheck_leases(cx: &mut Context, now: Time) {
     let mut index = 0;
-    while let Some(&slot) = cx.intake.unpromised.get(index) {
+    while let Some(&slot) = cx.intake.unleased.get(index) {
         let (group, since) = (cx.tasks[slot].group, cx.tasks[slot].steps.first_sent);
         if lease::is_held(cx, now, group, since) {
-            cx.intake.unpromised.swap_remove(index);
-            cx.tasks[slot].read().promised = true;
+            cx.intake.unleased.swap_remove(index);
+            cx.tasks[slot].read().leased = true;
             give_out(cx, slot);
         } else {
             index += 1;
-            ask_for_promises(cx, now, group, since);
+            ask_for_leases(cx, now, group, since);
         }
     }
 }
 
-/// Asks again where a request for a promise came to nothing, but not without end: a store that lets a new owner in
-/// promises nothing any more (R4).
-fn ask_for_promises(cx: &mut Context, now: Time, group: GroupSlot, since: Time) {
+/// Asks again where a request for a lease came to nothing, but not without end: a store that lets a new owner in
+/// grants no lease any more (R4).
+fn ask_for_leases(cx: &mut Context, now: Time, group: GroupSlot, since: Time) {
     let mut besides = Members::NONE;
-    for position in lease::granters(&cx.config, &cx.groups[group]).iter() {
+    for position in lease::grantors(&cx.config, &cx.groups[group]).iter() {
         let number = cx.groups[group].members[position];
         let store = &cx.stores[number];
         let again = store.lease.requested_at.plus(cx.config.busy_pause);
         // One that went well, and was sent before this read was, is followed by the next at once.
-        let went_well = cx.config.confirm_reads && store.lease.confirmed >= store.lease.requested_at;
+        let went_well = cx.config.confirm_reads && store.lease.renewed >= store.lease.requested_at;
         if now < again && !went_well {
             besides.add(position);
             cx.agenda.arm(again);

@@ -28,10 +28,10 @@ pub struct Counters {
     pub resent: u64,
     /// Reads that were held until their version was everywhere (R3).
     pub held: u64,
-    /// Reads that waited for promises (R4).
-    pub unpromised: u64,
-    /// Requests for a promise.
-    pub confirms: u64,
+    /// Reads that waited for leases (R4).
+    pub unleased: u64,
+    /// Requests for a lease.
+    pub lease_renewals: u64,
     /// Times that a chunk was opened once more for a member whose copy had rotted under a write (D7).
     pub caught_up: u64,
     /// Requests about credits (R7).
@@ -101,8 +101,8 @@ impl Counters {
             adopted,
             resent,
             held,
-            unpromised,
-            confirms,
+            unleased,
+            lease_renewals,
             caught_up,
             settles,
             credit_waits,
@@ -134,8 +134,8 @@ impl Counters {
             ("adopted", adopted),
             ("resent", resent),
             ("held", held),
-            ("unpromised", unpromised),
-            ("confirms", confirms),
+            ("unleased", unleased),
+            ("lease_renewals", lease_renewals),
             ("caught_up", caught_up),
             ("settles", settles),
             ("credit_waits", credit_waits),

@@ -62,7 +62,7 @@ pub(super) fn link_ended(cx: &mut Context, resync: &mut Resync, now: Time, numbe
             Kind::Write(write) => write.charged.remove(position),
             Kind::Fence { .. } => {}
             Kind::Read(_) => read::give_up_on(cx, now, slot, position),
-            Kind::Confirm => lease::confirmed(cx, slot, position),
+            Kind::RenewLease => lease::renewal_ended(cx, slot, position),
             Kind::Settle { .. } => credits::end(cx, slot, position),
             Kind::Orphan => cx.settle_and_drop(slot, position),
             Kind::Join => join::lost(cx, slot, position),

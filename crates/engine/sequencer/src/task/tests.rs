@@ -11,13 +11,13 @@ fn tasks() -> Tasks {
 #[test]
 fn an_id_names_its_task_and_nothing_later() {
     let mut tasks = tasks();
-    let first = tasks.add(Kind::Confirm, group(), None);
+    let first = tasks.add(Kind::RenewLease, group(), None);
     let id = tasks.id(first);
     assert_eq!(id.0 >> ID_BITS, 3);
     assert_eq!(tasks.find(id), Some(first));
     tasks.remove(first);
     assert_eq!(tasks.find(id), None);
-    let second = tasks.add(Kind::Confirm, group(), None);
+    let second = tasks.add(Kind::RenewLease, group(), None);
     assert_eq!((second, tasks.find(id)), (first, None));
     assert_eq!(tasks.find(RequestId(id.0 ^ 1 << 50)), None);
     assert_eq!(tasks.find(RequestId(u64::MAX)), None);
@@ -26,11 +26,11 @@ fn an_id_names_its_task_and_nothing_later() {
 #[test]
 fn a_stamp_goes_round() {
     let mut tasks = tasks();
-    let slot = tasks.add(Kind::Confirm, group(), None);
+    let slot = tasks.add(Kind::RenewLease, group(), None);
     tasks.tasks[slot].stamp = (1 << STAMP_BITS) - 1;
     let last = tasks.id(slot);
     tasks.remove(slot);
-    tasks.add(Kind::Confirm, group(), None);
+    tasks.add(Kind::RenewLease, group(), None);
     assert_eq!(tasks.find(last), None);
     assert_eq!(tasks.id(slot), RequestId(3 << ID_BITS | slot.at() as u64));
 }

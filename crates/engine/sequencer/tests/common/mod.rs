@@ -112,7 +112,7 @@ impl Stores {
                             sums,
                         })
                     }
-                    RequestBody::Confirm => AnswerBody::Confirmed,
+                    RequestBody::RenewLease => AnswerBody::LeaseRenewed,
                     RequestBody::Settle(_) => AnswerBody::Settled(SettledAnswer { full: false }),
                     RequestBody::Allocation(_) => AnswerBody::Allocation(AllocationAnswer {
                         allocated: Box::default(),
@@ -123,7 +123,7 @@ impl Stores {
                     trace: None,
                     id: request.id,
                     store: request.store,
-                    promise_ms: 250,
+                    lease_ms: 250,
                     credit_blocks: self.credit_blocks,
                     result: Ok(body),
                 };

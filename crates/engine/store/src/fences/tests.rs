@@ -5,7 +5,7 @@ use amita_types::{GroupIndex, PoolId, SnapshotId};
 
 const VOLUME: VolumeId = VolumeId(4);
 const OWN: StoreId = StoreId(5);
-const PROMISE: Duration = Duration::from_millis(250);
+const LEASE: Duration = Duration::from_millis(250);
 
 fn group() -> GroupId {
     GroupId {
@@ -70,9 +70,9 @@ fn requests_need_exactly_what_was_adopted() {
 }
 
 #[test]
-fn a_promise_holds_back_newer_generations() {
+fn a_lease_holds_back_newer_generations() {
     let mut fences = adopted();
-    assert_eq!(fences.promise(VolumeKey(0), Generation(1), at(100), PROMISE), 250);
+    assert_eq!(fences.lease(VolumeKey(0), Generation(1), at(100), LEASE), 250);
     assert_eq!(fences.judge(&fence(2, 1), None, at(200), true), Verdict::Wait(at(350)));
     assert_eq!(
         fences.judge(&fence(2, 1), None, at(200), false),
@@ -80,36 +80,36 @@ fn a_promise_holds_back_newer_generations() {
         "rule R4 switched off"
     );
     let mut fences = adopted();
-    fences.promise(VolumeKey(0), Generation(1), at(100), PROMISE);
+    fences.lease(VolumeKey(0), Generation(1), at(100), LEASE);
     fences.volume_mut(VolumeKey(0)).newer_waiting = 1;
-    assert_eq!(fences.promise(VolumeKey(0), Generation(1), at(300), PROMISE), 0);
+    assert_eq!(fences.lease(VolumeKey(0), Generation(1), at(300), LEASE), 0);
     assert_eq!(fences.judge(&fence(2, 1), None, at(350), true), Verdict::Log);
-    assert_eq!(fences.promise(VolumeKey(0), Generation(1), at(350), PROMISE), 0);
+    assert_eq!(fences.lease(VolumeKey(0), Generation(1), at(350), LEASE), 0);
     fences.adopt(&fence(2, 1));
     fences.volume_mut(VolumeKey(0)).newer_waiting = 0;
-    assert_eq!(fences.promise(VolumeKey(0), Generation(2), at(360), PROMISE), 250);
+    assert_eq!(fences.lease(VolumeKey(0), Generation(2), at(360), LEASE), 250);
     assert_eq!(
-        fences.promise(VolumeKey(0), Generation(1), at(360), PROMISE),
+        fences.lease(VolumeKey(0), Generation(1), at(360), LEASE),
         0,
-        "no promise to a deposed owner"
+        "no lease for a deposed owner"
     );
 }
 
 #[test]
-fn a_promise_that_was_given_back_holds_nobody_back() {
+fn a_lease_that_was_given_back_holds_nobody_back() {
     let mut fences = adopted();
-    fences.promise(VolumeKey(0), Generation(1), at(100), PROMISE);
+    fences.lease(VolumeKey(0), Generation(1), at(100), LEASE);
     // Another generation's owner has handed the volume over: this store never met it, and the first may still read.
     let other = Some(Generation(2));
     assert_eq!(fences.judge(&fence(3, 1), other, at(110), true), Verdict::Wait(at(350)));
     let ended = Some(Generation(1));
     assert_eq!(fences.judge(&fence(3, 1), ended, at(110), true), Verdict::Log);
     assert_eq!(
-        fences.promise(VolumeKey(0), Generation(1), at(120), PROMISE),
+        fences.lease(VolumeKey(0), Generation(1), at(120), LEASE),
         0,
-        "to whoever has ended, nothing is promised any more"
+        "to whoever has ended, nothing is leased any more"
     );
-    // The generation outlives a restart, and so does what it says about promises.
+    // The generation outlives a restart, and so does what it says about leases.
     let mut fences = adopted();
     fences.not_before(at(250));
     assert_eq!(fences.judge(&fence(3, 1), other, at(10), true), Verdict::Wait(at(250)));
@@ -117,7 +117,7 @@ fn a_promise_that_was_given_back_holds_nobody_back() {
 }
 
 #[test]
-fn after_a_start_promises_of_before_may_hold() {
+fn after_a_start_leases_of_before_may_hold() {
     let mut fences = adopted();
     fences.not_before(at(250));
     assert_eq!(fences.judge(&fence(2, 1), None, at(10), true), Verdict::Wait(at(250)));

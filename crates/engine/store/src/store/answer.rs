@@ -1,4 +1,4 @@
-//! Answers, with what goes with them: promises and credits.
+//! Answers, with what goes with them: leases and credits.
 
 use super::{Asker, Store, space};
 use amita_reactor::Slice;
@@ -26,11 +26,11 @@ pub(super) fn give_data(store: &mut Store, asker: Asker, data: DataAnswer, paylo
 
 /// An answer that brings so many credits (rule R7).
 pub(super) fn granting(store: &mut Store, asker: Asker, body: AnswerBody, payload: Slice, credit_blocks: u32) {
-    let (now, promise) = (store.env.now, store.config.promise);
-    let promise_ms = match asker.volume {
-        Some(_) if buggify(Point::NoPromise) => 0,
-        Some(volume) => store.fences.promise(volume, asker.generation, now, promise),
+    let (now, lease) = (store.env.now, store.config.lease);
+    let lease_ms = match asker.volume {
+        Some(_) if buggify(Point::NoLease) => 0,
+        Some(volume) => store.fences.lease(volume, asker.generation, now, lease),
         None => 0,
     };
-    store.env.answer(asker, promise_ms, credit_blocks, Ok(body), payload);
+    store.env.answer(asker, lease_ms, credit_blocks, Ok(body), payload);
 }

@@ -2,7 +2,7 @@
 
 use super::join::Say;
 use super::mend::MendChange;
-use super::snapshot::{CloneChange, Keep};
+use super::snapshot::{CloneChange, Retained};
 use crate::format::Place;
 use crate::format::record::{Fence, RollEntry};
 use amita_reactor::{BufMut, Slice};
@@ -19,7 +19,7 @@ pub(super) enum Change {
     Roll(Box<RollChange>),
     Fence(Box<Fence>),
     /// States of the chunk, or the chunk itself, are dropped, one after the other.
-    Keep(Box<Keep>),
+    RetainSnapshots(Box<Retained>),
     /// The chunk becomes what another one was.
     Clone(Box<CloneChange>),
     /// The chunk's history goes on at another version; it was last whole at this one.
@@ -54,7 +54,7 @@ impl Change {
     /// Is it no part of the chain of versions, so that it can end without those behind it?
     pub fn is_aside(&self) -> bool {
         match self {
-            Change::Keep(_) | Change::Mend(_) | Change::Whole | Change::Say(_) => true,
+            Change::RetainSnapshots(_) | Change::Mend(_) | Change::Whole | Change::Say(_) => true,
             Change::Write(_)
             | Change::Clear(_)
             | Change::Roll(_)

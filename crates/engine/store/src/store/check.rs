@@ -1,8 +1,8 @@
-//! What must hold between events: looked at in tests and in the simulator, never in a build that serves, because it walks
-//! through everything.
+//! What must hold between events: looked at in tests and in the simulator, never in a build that serves, because it
+//! walks through everything.
 //!
-//! [`Store::check_sums`] is cheap: every slot is somewhere exactly once, as a sum, and every count of what was accepted is
-//! what was accepted. [`Store::check`] also looks at each slot, each chunk, each leaf and each entry in memory.
+//! [`Store::check_sums`] is cheap: every slot is somewhere exactly once, as a sum, and every count of what was accepted
+//! is what was accepted. [`Store::check`] also looks at each slot, each chunk, each leaf and each entry in memory.
 
 use super::Store;
 use super::change::Change;
@@ -81,7 +81,7 @@ fn counts(store: &Store) {
         }
         // What is dropped in several steps counts until the last one is durable.
         if let Some(volume) = op.asker.and_then(|asker| asker.volume)
-            && (!is_logged || matches!(op.change, Change::Keep(_)))
+            && (!is_logged || matches!(op.change, Change::RetainSnapshots(_)))
         {
             *unlogged.entry(volume.0).or_default() += 1;
         }

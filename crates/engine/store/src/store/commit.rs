@@ -73,7 +73,7 @@ impl Log {
 
         for &key in &batch_ops {
             // What is dropped in several steps counts until the last one is durable (rule R6).
-            if !matches!(with.ops.get(key).change, Change::Keep(_)) {
+            if !matches!(with.ops.get(key).change, Change::RetainSnapshots(_)) {
                 with.fences.logged(with.ops.get(key).volume());
             }
         }

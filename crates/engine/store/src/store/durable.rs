@@ -58,7 +58,10 @@ fn retire(store: &mut Store) {
 /// between the two lie the chunk's queue, the batch and the log.
 fn check_applied(config: &Config, index: &Index, ops: &Ops, key: OpSlot) -> Result<(), String> {
     let op = ops.get(key);
-    if matches!(op.change, Change::Fence(_) | Change::Keep(_) | Change::Clone(_)) {
+    if matches!(
+        op.change,
+        Change::Fence(_) | Change::RetainSnapshots(_) | Change::Clone(_)
+    ) {
         return Ok(());
     }
     let durable = index.chunk(op.chunk).durable;
@@ -95,7 +98,7 @@ fn apply(store: &mut Store, key: OpSlot, position: u64) {
     }
     store.ops.dequeue(&mut store.index, key);
     let chunk = store.ops.get(key).chunk;
-    if matches!(store.ops.get(key).change, Change::Keep(_)) {
+    if matches!(store.ops.get(key).change, Change::RetainSnapshots(_)) {
         snapshot::apply_keep(store, key, position);
         return next_of_chunk(store, chunk);
     }
@@ -148,7 +151,9 @@ impl Applying<'_> {
             _ => self.index.begin_change(self.chunk, op.snapshot),
         }
         match &mut op.change {
-            Change::Fence(_) | Change::Keep(_) | Change::Say(_) => unreachable!("taken before, or never logged"),
+            Change::Fence(_) | Change::RetainSnapshots(_) | Change::Say(_) => {
+                unreachable!("taken before, or never logged")
+            }
             Change::Join(base) => {
                 self.counters.joins += 1;
                 self.index.join(self.chunk, *base, op.snapshot);

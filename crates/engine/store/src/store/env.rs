@@ -85,11 +85,11 @@ impl Env {
         self.refuse(asker, Refusal::Invalid { what });
     }
 
-    /// Tells the asker, with a promise for so long (rule R4) and so many credits (rule R7).
+    /// Tells the asker, with a lease for so long (rule R4) and so many credits (rule R7).
     pub fn answer(
         &mut self,
         asker: Asker,
-        promise_ms: u16,
+        lease_ms: u16,
         credit_blocks: u32,
         result: Result<AnswerBody, Refusal>,
         payload: Slice,
@@ -98,7 +98,7 @@ impl Env {
         let answer = Answer {
             id: asker.id,
             store: self.id,
-            promise_ms,
+            lease_ms,
             credit_blocks,
             trace,
             result,

@@ -1,4 +1,4 @@
-//! Fences: they wait for promises, for older writes, and for the log.
+//! Fences: they wait for leases, for older writes, and for the log.
 
 use super::change::Change;
 use super::op::{Op, Ops};
@@ -19,9 +19,9 @@ pub(super) struct PendingFence {
     /// Whom to answer; nobody, where the link has closed.
     pub asker: Option<Asker>,
     fence: Fence,
-    /// The promises to this generation were given back.
+    /// The leases to this generation were given back.
     given_back: Option<Generation>,
-    /// When the promises that it waits for have run out; then it is counted in its volume.
+    /// When the leases that it waits for have run out; then it is counted in its volume.
     waits_until: Option<Time>,
 }
 
@@ -62,11 +62,11 @@ pub(super) fn accept(store: &mut Store, asker: Asker, scope: &Scope, request: Fe
 pub(super) fn advance(store: &mut Store) {
     let mut at = 0;
     while at < store.ops.fences.len() {
-        let promises = !store.config.faults.has(Fault::NoPromiseWait);
+        let leases = !store.config.faults.has(Fault::NoLeaseWait);
         let pending = &store.ops.fences[at];
         let verdict = store
             .fences
-            .judge(&pending.fence, pending.given_back, store.env.now, promises);
+            .judge(&pending.fence, pending.given_back, store.env.now, leases);
         let waits = match verdict {
             Verdict::Wait(until) => Some(until),
             _ => None,
@@ -103,7 +103,7 @@ pub(super) fn advance(store: &mut Store) {
     }
 }
 
-/// While a newer generation waits, the old owner is given no further promise (rule R4).
+/// While a newer generation waits, the old owner is granted no further lease (rule R4).
 fn count_waiting(ops: &mut Ops, fences: &mut Fences, at: usize, until: Option<Time>) {
     let pending = &mut ops.fences[at];
     let was = pending.waits_until.is_some();

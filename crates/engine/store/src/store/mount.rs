@@ -1,7 +1,8 @@
 //! The way back: superblock, checkpoint, log.
 //!
 //! 1. The newer valid superblock wins.
-//! 2. The checkpoint is read whole: the directory of all chunks, and the map of slots. Each chunk and each part of the map
+//! 2. The checkpoint is read whole: the directory of all chunks, and the map of slots. Each chunk and each part of the
+//!    map
 //!    says up to which page of the log it is. Leaves are read only where the replay changes them.
 //! 3. The log is read from the tail on. A page counts if it is whole and names its predecessor's checksum and the
 //!    right mount (D2); a batch counts if all its pages do. Batches below the verified mark are applied as they are.
@@ -113,7 +114,8 @@ pub(super) struct Loaded {
     pub(super) positions: Vec<u64>,
     /// Chunks that were forgotten: log pages below this mean nothing for them.
     pub(super) gone: FxHashMap<ChunkId, u64>,
-    /// For each part of the map of slots: log pages below this are in it. [`NO_PART`]: the checkpoint has not had it yet.
+    /// For each part of the map of slots: log pages below this are in it. [`NO_PART`]: the checkpoint has not had it
+    /// yet.
     pub(super) slot_positions: Vec<u64>,
     /// The first slot of the last part that was read.
     pub(super) slots_first: u32,
@@ -179,9 +181,9 @@ pub(super) fn finished(store: &mut Store) {
     }
     store.report.bytes_read = store.env.counters.device_bytes_read;
     leaves::evict(&store.config, &mut store.index, &store.space);
-    // Promises of before the start may still hold (rule R4).
-    if !store.config.faults.has(Fault::PromiseForgotten) {
-        store.fences.not_before(store.env.now.plus(store.config.promise));
+    // Leases of before the start may still hold (rule R4).
+    if !store.config.faults.has(Fault::LeaseForgotten) {
+        store.fences.not_before(store.env.now.plus(store.config.lease));
     }
     store.state = State::Serving;
 }

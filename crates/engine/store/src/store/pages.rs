@@ -60,7 +60,7 @@ impl Pages<'_> {
                 });
             }
             Change::Clear(range) => self.put(record::write_bytes(0, 0), |writer| writer.clear(&change, *range)),
-            Change::Keep(keep) => self.put(record::DROP_BYTES, |writer| {
+            Change::RetainSnapshots(keep) => self.put(record::DROP_BYTES, |writer| {
                 writer.drop(change.chunk, keep.dropping.unwrap_or_default(), keep.kept_for);
             }),
             Change::Roll(roll) => self.parts(&roll.entries, record::roll_bytes(0), |writer, entries, last| {
@@ -123,7 +123,7 @@ pub(super) fn record_bytes(op: &Op) -> usize {
         Change::Fence(fence) => record::fence_bytes(fence),
         Change::Clear(_) => record::write_bytes(0, 0),
         Change::Write(write) => record::write_bytes(write.sums.len(), write.sums.len()),
-        Change::Keep(_) => record::DROP_BYTES,
+        Change::RetainSnapshots(_) => record::DROP_BYTES,
         Change::Roll(roll) => entries_bytes(roll.entries.len()),
         Change::Clone(clone) => entries_bytes(clone.entries.len()),
         Change::Join(_) => record::JOIN_BYTES,

@@ -1,8 +1,8 @@
 //! The changes of a chunk form a queue, from accepted to durable.
 //!
-//! A change is made ready when all before it are: log order is chunk order, because replay would otherwise find a version
-//! before its predecessor. One that needs something from the disk makes those behind it wait. What cannot be made ready is
-//! taken back with all that follow it; none of them was logged.
+//! A change is made ready when all before it are: log order is chunk order, because replay would otherwise find a
+//! version before its predecessor. One that needs something from the disk makes those behind it wait. What cannot be
+//! made ready is taken back with all that follow it; none of them was logged.
 
 use super::change::Change;
 use super::leaves::{LostLeaf, Waiter};
@@ -63,8 +63,8 @@ pub(super) fn end(store: &mut Store, key: OpSlot, result: Result<AnswerBody, Ref
     store.ops.unlink(&mut store.index, key);
     let op = store.ops.get_mut(key);
     let (chunk, asker) = (op.chunk, op.asker.take());
-    let keep = matches!(op.change, Change::Keep(_));
-    let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
+    let keep = matches!(op.change, Change::RetainSnapshots(_));
+    let swept = matches!(&op.change, Change::RetainSnapshots(keep) if keep.is_swept());
     store.space.claims.dropped(&op.claim);
     if keep && (result.is_err() || !store.index.chunk(chunk).is_there()) {
         store.index.chunk_mut(chunk).deleting = false;
@@ -107,7 +107,7 @@ pub(super) fn advance(store: &mut Store, chunk: ChunkKey) {
 /// `None`: not yet; `Some(false)`: it has ended, for good or ill.
 fn prepare(store: &mut Store, key: OpSlot) -> Option<bool> {
     match &store.ops.get(key).change {
-        Change::Keep(_) => return snapshot::prepare_keep(store, key),
+        Change::RetainSnapshots(_) => return snapshot::prepare_retain(store, key),
         Change::Clone(_) => return snapshot::prepare_clone(store, key),
         Change::Mend(_) => return mend::prepare(store, key),
         Change::Say(say) => return join::prepare_say(store, key, *say),
@@ -184,8 +184,8 @@ pub(super) fn drop_from(store: &mut Store, key: OpSlot, refusal: Refusal) {
         let dropped = next;
         let op = store.ops.get(dropped);
         let (asker, claim, resent) = (op.asker, op.claim, op.resent);
-        let keep = matches!(op.change, Change::Keep(_));
-        let swept = matches!(&op.change, Change::Keep(keep) if keep.is_swept());
+        let keep = matches!(op.change, Change::RetainSnapshots(_));
+        let swept = matches!(&op.change, Change::RetainSnapshots(keep) if keep.is_swept());
         let paid = matches!(op.change, Change::Write(_));
         let aside = op.change.is_aside() || matches!(op.change, Change::Join(_));
         next = op.next;
@@ -202,8 +202,8 @@ pub(super) fn drop_from(store: &mut Store, key: OpSlot, refusal: Refusal) {
         if swept {
             store.sweep.ended(false, &mut store.env.counters);
         }
-        // What was kept for the change goes to whoever asked first and has an account still. Who sent it again counts it
-        // as unused, too: he gets at least what he paid.
+        // What was kept for the change goes to whoever asked first and has an account still. Who sent it again counts
+        // it as unused, too: he gets at least what he paid.
         let mut kept = if paid { claim.blocks } else { 0 };
         let mut refuse = |store: &mut Store, asker: Asker, back: u32| {
             if store

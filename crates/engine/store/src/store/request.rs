@@ -1,6 +1,6 @@
 //! A request comes in: is the store there for it, is there room, has the asker the right? Then each kind goes its way.
 
-use super::snapshot::Keep;
+use super::snapshot::Retained;
 use super::{Asker, LinkId, Store, answer, fence, join, list, mend, read, roll, snapshot, space, sweep, verify, write};
 use crate::credits::AccountId;
 use crate::faults::Fault;
@@ -105,9 +105,9 @@ fn dispatch(store: &mut Store, caller: &Caller, body: RequestBody, payload: Slic
         RequestBody::Open(request) => read::open(store, caller, &request),
         RequestBody::Changes(request) => read::changes(store, caller, &request),
         RequestBody::Allocation(request) => read::allocation(store, caller, &request),
-        RequestBody::Keep(request) => {
+        RequestBody::RetainSnapshots(request) => {
             let chunk = caller.chunk(request.chunk);
-            snapshot::keep(store, asker, chunk, Keep::asked(request));
+            snapshot::keep(store, asker, chunk, Retained::asked(request));
         }
         RequestBody::Clone(request) => snapshot::clone_chunk(store, caller, &request),
         RequestBody::Join(request) => join::join(store, caller, &request),
@@ -115,7 +115,7 @@ fn dispatch(store: &mut Store, caller: &Caller, body: RequestBody, payload: Slic
         RequestBody::Whole(request) => join::whole(store, caller, &request),
         RequestBody::Verify(request) => verify::verify(store, caller, &request),
         RequestBody::Chunks(request) => list::chunks(store, caller, &request),
-        RequestBody::Confirm => answer::give(store, asker, AnswerBody::Confirmed),
+        RequestBody::RenewLease => answer::give(store, asker, AnswerBody::LeaseRenewed),
         RequestBody::Settle(request) => space::settle(store, asker, request.want, request.back),
         RequestBody::Fence(_) => unreachable!("fences were taken before"),
     }

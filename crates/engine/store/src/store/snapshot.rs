@@ -8,12 +8,12 @@ use super::space::Claim;
 use super::{Asker, Store, answer, leaves, queue, space, sweep};
 use crate::format::record::RollEntry;
 use crate::index::{ChunkKey, Index, Leaf, Location, OpSlot, PARTS, Seen, WORST_BYTES_PER_CLEAR};
-use amita_types::message::{AnswerBody, CloneRequest, MAX_SNAPSHOTS, Problem, Refusal, RetainRequest};
+use amita_types::message::{AnswerBody, CloneRequest, MAX_SNAPSHOTS, Problem, Refusal, RetainSnapshotsRequest};
 use amita_types::{BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
 
 /// What is to be left of a chunk.
 #[derive(Clone, Debug)]
-pub(super) struct Keep {
+pub(super) struct Retained {
     head: bool,
     above: SnapshotId,
     to: SnapshotId,
@@ -28,10 +28,10 @@ pub(super) struct Keep {
     wrong: Vec<Location>,
 }
 
-impl Keep {
+impl Retained {
     /// Nothing of it.
-    pub fn nothing() -> Keep {
-        Keep {
+    pub fn nothing() -> Retained {
+        Retained {
             head: false,
             above: SnapshotId::HEAD,
             to: SnapshotId(u32::MAX),
@@ -43,8 +43,8 @@ impl Keep {
         }
     }
 
-    pub fn asked(request: RetainRequest) -> Keep {
-        Keep {
+    pub fn asked(request: RetainSnapshotsRequest) -> Retained {
+        Retained {
             head: request.head,
             above: request.above,
             to: request.to,
@@ -79,7 +79,7 @@ pub(super) struct CloneChange {
     pub entries: Vec<RollEntry>,
 }
 
-pub(super) fn keep(store: &mut Store, asker: Asker, chunk: ChunkId, keep: Keep) {
+pub(super) fn keep(store: &mut Store, asker: Asker, chunk: ChunkId, keep: Retained) {
     let sorted = keep.live.windows(2).all(|pair| pair[0] < pair[1]);
     if keep.live.len() > MAX_SNAPSHOTS || !sorted || keep.to < keep.above {
         return store.env.invalid(asker, Problem::Snapshot);
@@ -87,23 +87,23 @@ pub(super) fn keep(store: &mut Store, asker: Asker, chunk: ChunkId, keep: Keep) 
     let Some(key) = store.index.find(chunk) else {
         return answer::done(store, asker);
     };
-    queue_keep(store, asker, key, keep);
+    queue_retain(store, asker, key, keep);
 }
 
-fn queue_keep(store: &mut Store, asker: Asker, key: ChunkKey, keep: Keep) {
+fn queue_retain(store: &mut Store, asker: Asker, key: ChunkKey, keep: Retained) {
     let chunk = store.index.chunk_mut(key);
     // From now on nobody changes it any more.
     chunk.deleting |= !keep.head;
     let op = Op {
         version: chunk.accepted.version,
         previous: chunk.accepted.version,
-        ..Op::new(Change::Keep(Box::new(keep)), Some(asker), key)
+        ..Op::new(Change::RetainSnapshots(Box::new(keep)), Some(asker), key)
     };
     queue::push(store, op);
 }
 
 /// Finds what is to be dropped next. `None`: not yet; `Some(false)`: the change has ended without.
-pub(super) fn prepare_keep(store: &mut Store, key: OpSlot) -> Option<bool> {
+pub(super) fn prepare_retain(store: &mut Store, key: OpSlot) -> Option<bool> {
     let op = store.ops.get(key);
     let chunk_key = op.chunk;
     let chunk = store.index.chunk(chunk_key);
@@ -111,7 +111,7 @@ pub(super) fn prepare_keep(store: &mut Store, key: OpSlot) -> Option<bool> {
     if chunk.queue.first != key {
         return None;
     }
-    let Change::Keep(keep) = &op.change else {
+    let Change::RetainSnapshots(keep) = &op.change else {
         unreachable!("the caller has looked");
     };
     let dead = chunk.dead_state(keep.above, keep.to, &keep.live);
@@ -144,22 +144,22 @@ pub(super) fn prepare_keep(store: &mut Store, key: OpSlot) -> Option<bool> {
             return None;
         }
     }
-    if let Change::Keep(keep) = &mut store.ops.get_mut(key).change {
+    if let Change::RetainSnapshots(keep) = &mut store.ops.get_mut(key).change {
         keep.dropping = Some(dropping);
         keep.kept_for = kept_for;
     }
     Some(true)
 }
 
-/// Does the chunk go, although one of its leaves is wrong? If somebody asks for it, he is told; if nobody does, nobody will
-/// ever mend it. What the leaf named is not known, and stays in use.
+/// Does the chunk go, although one of its leaves is wrong? If somebody asks for it, he is told; if nobody does, nobody
+/// will ever mend it. What the leaf named is not known, and stays in use.
 pub(super) fn drops_wrong_leaf(index: &Index, ops: &mut Ops, chunk: ChunkKey, at: Location) -> bool {
     let key = index.chunk(chunk).queue.waiting;
     if key == OpSlot::NONE || at.chunk != chunk {
         return false;
     }
     match &mut ops.get_mut(key).change {
-        Change::Keep(keep) if keep.swept => {
+        Change::RetainSnapshots(keep) if keep.swept => {
             keep.wrong.push(at);
             true
         }
@@ -187,7 +187,7 @@ pub(super) fn have_leaves(store: &mut Store, key: OpSlot, needed: &[Location]) -
 pub(super) fn apply_keep(store: &mut Store, key: OpSlot, position: u64) {
     let op = store.ops.get_mut(key);
     let (chunk, asker) = (op.chunk, op.asker.take());
-    let Change::Keep(keep) = op.change.take() else {
+    let Change::RetainSnapshots(keep) = op.change.take() else {
         unreachable!("the caller has looked");
     };
     store.ops.remove(key);
@@ -211,11 +211,11 @@ pub(super) fn apply_keep(store: &mut Store, key: OpSlot, position: u64) {
     store.checkpoint.retire_released(&mut store.index, &mut store.space);
     match asker {
         // There may be more of it.
-        Some(asker) => queue_keep(
+        Some(asker) => queue_retain(
             store,
             asker,
             chunk,
-            Keep {
+            Retained {
                 dropping: None,
                 kept_for: SnapshotId::HEAD,
                 ..*keep

@@ -1,21 +1,21 @@
 //! Space is given back: chunks that nothing needs any more are dropped (rule R13).
 //!
-//! **The story.** A volume is deleted, or a group moves to other stores; nobody asks for the chunks any more, and nobody would
-//! ever tell the store to drop them: their owner is gone, or does not know this store. So the store's own node tells it now and
-//! then what the metadata says ([`Holdings`]), and the store compares.
+//! **The story.** A volume is deleted, or a group moves to other stores; nobody asks for the chunks any more, and
+//! nobody would ever tell the store to drop them: their owner is gone, or does not know this store. So the store's own
+//! node tells it now and then what the metadata says ([`Holdings`]), and the store compares.
 //!
-//! **Mechanism.** First what the store *knows* is made durable: that the volume is deleted, so that no owner of old is let in again;
-//! or the group's epoch that does not name this store, so that whoever asks by an older one is refused. Only then chunks go, by
-//! that durable knowledge, each by one record, whole or not at all. A chunk that is on its way out is not there for anybody: it is
-//! not listed, and what asks for it is told to come again. So a group that names the store again finds each chunk as it was, or
-//! not at all, and both are sound to begin a resync from (rule R5).
+//! **Mechanism.** First what the store *knows* is made durable: that the volume is deleted, so that no owner of old is
+//! let in again; or the group's epoch that does not name this store, so that whoever asks by an older one is refused.
+//! Only then chunks go, by that durable knowledge, each by one record, whole or not at all. A chunk that is on its way
+//! out is not there for anybody: it is not listed, and what asks for it is told to come again. So a group that names
+//! the store again finds each chunk as it was, or not at all, and both are sound to begin a resync from (rule R5).
 //!
-//! **Pace.** A step looks at a bounded number of volumes, groups and chunks, and few chunks are on their way at one time. After a
-//! step the next one waits.
+//! **Pace.** A step looks at a bounded number of volumes, groups and chunks, and few chunks are on their way at one
+//! time. After a step the next one waits.
 
 use super::change::Change;
 use super::op::{Op, Ops};
-use super::snapshot::Keep;
+use super::snapshot::Retained;
 use super::space::Space;
 use super::{Store, fence, queue};
 use crate::config::Config;
@@ -29,7 +29,7 @@ use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
 use amita_types::message::{
     AllocationRequest, ChangesRequest, ClearRequest, CloneRequest, JoinRequest, MendRequest, OpenRequest, ReadRequest,
-    RequestBody, RetainRequest, RollRequest, VerifyRequest, WholeRequest, WriteRequest,
+    RequestBody, RetainSnapshotsRequest, RollRequest, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::{ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, VolumeId};
 use std::sync::Arc;
@@ -57,8 +57,8 @@ pub(super) struct Sweep {
     holdings: Option<Arc<Holdings>>,
     /// When the next step is due.
     due: Time,
-    /// How many volumes, groups and chunks are still to be looked at, and where it goes on. They are looked at in circles, so that
-    /// news do not make it begin again and again.
+    /// How many volumes, groups and chunks are still to be looked at, and where it goes on. They are looked at in
+    /// circles, so that news do not make it begin again and again.
     volumes: Round,
     groups: Round,
     chunks: Round,
@@ -337,7 +337,7 @@ pub(super) fn next(store: &mut Store, key: ChunkKey) {
         Op {
             version,
             previous: version,
-            ..Op::new(Change::Keep(Box::new(Keep::nothing())), None, key)
+            ..Op::new(Change::RetainSnapshots(Box::new(Retained::nothing())), None, key)
         },
     );
 }
@@ -354,14 +354,14 @@ pub(super) fn is_going(store: &Store, volume: VolumeId, body: &RequestBody) -> b
         | RequestBody::Read(ReadRequest { chunk, .. })
         | RequestBody::Changes(ChangesRequest { chunk, .. })
         | RequestBody::Roll(RollRequest { chunk, .. })
-        | RequestBody::Keep(RetainRequest { chunk, .. })
+        | RequestBody::RetainSnapshots(RetainSnapshotsRequest { chunk, .. })
         | RequestBody::Clone(CloneRequest { chunk, .. })
         | RequestBody::Join(JoinRequest { chunk, .. })
         | RequestBody::Mend(MendRequest { chunk, .. })
         | RequestBody::Whole(WholeRequest { chunk, .. })
         | RequestBody::Verify(VerifyRequest { chunk, .. })
         | RequestBody::Allocation(AllocationRequest { chunk, .. }) => chunk,
-        RequestBody::Fence(_) | RequestBody::Confirm | RequestBody::Settle(_) | RequestBody::Chunks(_) => {
+        RequestBody::Fence(_) | RequestBody::RenewLease | RequestBody::Settle(_) | RequestBody::Chunks(_) => {
             return false;
         }
     };

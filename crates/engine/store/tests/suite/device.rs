@@ -48,7 +48,7 @@ fn is_poisoned(run: &mut FaultyRun, outcome: Outcome) {
             least: Version::NONE,
         }),
         RequestBody::Open(OpenRequest { chunk }),
-        RequestBody::Confirm,
+        RequestBody::RenewLease,
         RequestBody::Changes(ChangesRequest {
             chunk,
             since: Version::NONE,
@@ -60,9 +60,9 @@ fn is_poisoned(run: &mut FaultyRun, outcome: Outcome) {
         let told = run.ask(asker.link, request, Slice::default());
         assert_eq!(told.answer.result, Err(Refusal::Poisoned));
         assert_eq!(
-            (told.answer.promise_ms, told.answer.credit_blocks),
+            (told.answer.lease_ms, told.answer.credit_blocks),
             (0, 0),
-            "nothing is promised"
+            "no lease is granted"
         );
     }
     assert_eq!(asker.fence(run), Err(Refusal::Poisoned));
@@ -289,8 +289,8 @@ fn a_mount_that_cannot_read_a_page_serves_all_or_says_where() {
     }
 }
 
-/// The last batch of a store that had no time to say that it is verified may have been acknowledged: what cannot be read of
-/// it is not what a power cut has torn.
+/// The last batch of a store that had no time to say that it is verified may have been acknowledged: what cannot be
+/// read of it is not what a power cut has torn.
 #[test]
 fn a_mount_that_cannot_read_the_last_batch_does_not_drop_it() {
     let outcomes = mount_with_each_broken(&used(false), None);

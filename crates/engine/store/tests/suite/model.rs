@@ -2,7 +2,7 @@
 
 use crate::common::{Asker, BLOCK, Rig, version};
 use amita_reactor::Slice;
-use amita_types::message::{Answer, AnswerBody, Problem, ReadRequest, Refusal, RequestBody, RetainRequest};
+use amita_types::message::{Answer, AnswerBody, Problem, ReadRequest, Refusal, RequestBody, RetainSnapshotsRequest};
 use amita_types::{BlockRange, ChunkIndex, RequestId, SnapshotId, Version};
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Used {
     }
 
     fn keep(&mut self, head: bool, to: u32, live: &[u32]) -> RequestId {
-        let body = RequestBody::Keep(RetainRequest {
+        let body = RequestBody::RetainSnapshots(RetainSnapshotsRequest {
             chunk: ChunkIndex(0),
             head,
             above: SnapshotId::HEAD,
@@ -175,7 +175,8 @@ fn a_resend_under_an_older_snapshot_is_answered() {
     assert_eq!((used.byte(0), used.byte(1)), (Ok(2), Ok(1)));
 }
 
-/// `Keep` keeps the snapshots that it names, also one since which the chunk was not changed, when the volume goes.
+/// `RetainSnapshots` keeps the snapshots that it names, also one since which the chunk was not changed, when the volume
+/// goes.
 #[test]
 fn a_snapshot_outlives_its_volume() {
     let mut used = Used::new();
@@ -189,7 +190,8 @@ fn a_snapshot_outlives_its_volume() {
     assert_eq!(used.rig.store.status().blocks, 0);
 }
 
-/// What is in a checkpoint and was dropped while the checkpoint was being written does not come back with the next mount.
+/// What is in a checkpoint and was dropped while the checkpoint was being written does not come back with the next
+/// mount.
 #[test]
 fn a_chunk_that_goes_during_a_checkpoint_stays_gone() {
     const CHUNKS: u64 = 16;
@@ -212,7 +214,8 @@ fn a_chunk_that_goes_during_a_checkpoint_stays_gone() {
             request.scope.snapshot = SnapshotId(u32::from(*counter > 1));
             used.rig.send(used.asker.link, request, Slice::copy_from(&bytes));
         };
-        // Every chunk has all its leaves, so that a checkpoint takes several steps. It begins with one of the last writes.
+        // Every chunk has all its leaves, so that a checkpoint takes several steps. It begins with one of the last
+        // writes.
         let leaf_writes = |used: &Used| used.rig.store.status().counters.leaf_writes;
         for block in (0..1024).step_by(128) {
             for chunk in 0..CHUNKS {

@@ -33,8 +33,8 @@ fn r1_any_predecessor() {
 }
 
 #[test]
-fn r4_no_promise_wait() {
-    found(Fault::NoPromiseWait);
+fn r4_no_lease_wait() {
+    found(Fault::NoLeaseWait);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use amita_reactor::Slice;
 use amita_types::message::{
     AllocationRequest, AnswerBody, ChunkState, ChunksAnswer, ChunksRequest, ClearRequest, Expect, FenceRequest,
     JoinRequest, JoinedAnswer, MAX_LISTED_CHUNKS, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem,
-    Refusal, RequestBody, RetainRequest, RollRequest, VerifiedAnswer, VerifyRequest, WholeRequest,
+    Refusal, RequestBody, RetainSnapshotsRequest, RollRequest, VerifiedAnswer, VerifyRequest, WholeRequest,
 };
 use amita_types::{
     BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupIndex, SnapshotId, Version, crc32c,
@@ -623,7 +623,7 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
         assert_eq!(found, of_core);
     }
     // A deleted one is not listed.
-    let keep = RequestBody::Keep(RetainRequest {
+    let keep = RequestBody::RetainSnapshots(RetainSnapshotsRequest {
         chunk: expected[3].chunk,
         head: false,
         above: SnapshotId::HEAD,
@@ -686,7 +686,7 @@ fn snapshots_of_another_history_are_not_served() {
     assert_eq!(read(&mut test, 3, 0), Ok(33));
     crate::common::check::is_clean(&test.rig.disk.durable, true);
     // All of it goes, and nothing is left.
-    let keep = RequestBody::Keep(RetainRequest {
+    let keep = RequestBody::RetainSnapshots(RetainSnapshotsRequest {
         chunk: CHUNK,
         head: false,
         above: SnapshotId::HEAD,

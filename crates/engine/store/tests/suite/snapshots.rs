@@ -4,7 +4,7 @@ use crate::common::{Asker, BLOCK, Rig, VOLUME, version};
 use amita_reactor::Slice;
 use amita_store::State;
 use amita_types::message::{
-    AnswerBody, ClearRequest, CloneRequest, Problem, ReadRequest, Refusal, RequestBody, RetainRequest,
+    AnswerBody, ClearRequest, CloneRequest, Problem, ReadRequest, Refusal, RequestBody, RetainSnapshotsRequest,
 };
 use amita_types::{BlockRange, ChunkIndex, SnapshotId, Version, VolumeId};
 
@@ -93,7 +93,7 @@ impl Test {
     }
 
     fn keep(&mut self, head: bool, to: u32, live: &[u32]) -> Result<(), Refusal> {
-        let body = RequestBody::Keep(RetainRequest {
+        let body = RequestBody::RetainSnapshots(RetainSnapshotsRequest {
             chunk: ChunkIndex(0),
             head,
             above: SnapshotId(0),

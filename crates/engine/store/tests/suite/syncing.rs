@@ -1,7 +1,7 @@
-//! The life of a store that is being brought up to date, as it comes: it joins histories older and newer than its own, is
-//! mended with right and wrong expectations, is whole and incomplete again, in sync and away, with writes, clears and
-//! snapshots among it, and crashes; beside it a model that knows what each answer must be. And the power fails after each
-//! operation of such lives.
+//! The life of a store that is being brought up to date, as it comes: it joins histories older and newer than its own,
+//! is mended with right and wrong expectations, is whole and incomplete again, in sync and away, with writes, clears
+//! and snapshots among it, and crashes; beside it a model that knows what each answer must be. And the power fails
+//! after each operation of such lives.
 
 use crate::common::check::is_clean;
 use crate::common::cuts::{Effort, Tally, cut_everywhere};
@@ -14,7 +14,7 @@ use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, State};
 use amita_types::message::{
     AnswerBody, ClearRequest, Expect, JoinRequest, JoinedAnswer, Mend, MendRequest, MendedAnswer, OpenRequest,
-    OpenedAnswer, Problem, ReadRequest, Refusal, RequestBody, RetainRequest, VerifiedAnswer, VerifyRequest,
+    OpenedAnswer, Problem, ReadRequest, Refusal, RequestBody, RetainSnapshotsRequest, VerifiedAnswer, VerifyRequest,
     WholeRequest,
 };
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, RequestId, SnapshotId, Version, crc32c};
@@ -411,7 +411,7 @@ impl Game {
             self.newest += 1;
             return;
         }
-        let body = RequestBody::Keep(RetainRequest {
+        let body = RequestBody::RetainSnapshots(RetainSnapshotsRequest {
             chunk: ChunkIndex(chunk as u64),
             head: true,
             above: SnapshotId::HEAD,
@@ -751,7 +751,8 @@ mod planted {
     }
 }
 
-/// As long as wanted, on fresh seeds: `AMITA_STORE_SEEDS=1000 cargo test --release -p amita-store --test syncing soak --
+/// As long as wanted, on fresh seeds: `AMITA_STORE_SEEDS=1000 cargo test --release -p amita-store --test syncing soak
+/// --
 /// --ignored`.
 #[test]
 #[ignore = "runs as long as it is told to"]

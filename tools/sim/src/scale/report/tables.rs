@@ -114,8 +114,8 @@ pub(super) fn budgets(options: &Options) -> String {
     line("events of that, all nodes", &|at| {
         whole(budgets[at].groups_of_node * budgets[at].watchers)
     });
-    line("promises to renew a second for an owner that reads everywhere", &|at| {
-        whole(budgets[at].promises)
+    line("leases to renew a second for an owner that reads everywhere", &|at| {
+        whole(budgets[at].leases)
     });
     table.0
 }

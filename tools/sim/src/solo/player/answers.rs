@@ -20,8 +20,8 @@ impl Player {
                 _ => Ok(()),
             };
         };
-        let promise = Duration::from_millis(u64::from(answer.promise_ms));
-        let promised = asked_at.plus(promise);
+        let lease = Duration::from_millis(u64::from(answer.lease_ms));
+        let leased = asked_at.plus(lease);
         if let (Asked::Fence { generation }, Ok(AnswerBody::Fenced)) = (&asked, &answer.result)
             && *generation > self.fenced
         {
@@ -71,7 +71,7 @@ impl Player {
                 Err(format!("{asked:?} ({what}) was answered {answer:?}"))
             }
         };
-        self.promised_until = self.promised_until.max(promised);
+        self.leased_until = self.leased_until.max(leased);
         result
     }
 
@@ -90,11 +90,11 @@ impl Player {
     }
 
     fn on_fenced(&mut self, now: Time, generation: Generation) -> Result<(), String> {
-        if generation > self.fenced && now < self.promised_until {
+        if generation > self.fenced && now < self.leased_until {
             return Err(format!(
-                "generation {generation} was let in at {} us; the older one holds a promise until {} us",
+                "generation {generation} was let in at {} us; the older one holds a lease until {} us",
                 now.0 / 1000,
-                self.promised_until.0 / 1000
+                self.leased_until.0 / 1000
             ));
         }
         self.fenced = generation;

@@ -4,8 +4,8 @@ use super::super::wire::{Reader, Wire, wire};
 use super::super::{DecodeError, EncodeError, Kind, Prefix};
 use super::{Body, SUM_BYTES, exactly, from_to, get_sums, put_sums};
 use amita_types::message::{
-    AllocationRequest, ClearRequest, CloneRequest, MAX_PIECES, MAX_SNAPSHOTS, OpenRequest, ReadRequest, RetainRequest,
-    WriteRequest,
+    AllocationRequest, ClearRequest, CloneRequest, MAX_PIECES, MAX_SNAPSHOTS, OpenRequest, ReadRequest,
+    RetainSnapshotsRequest, WriteRequest,
 };
 use amita_types::{BLOCK_BYTES, BlockRange, ChunkIndex, MAX_IO_BLOCKS, SnapshotId, Version, VolumeId};
 
@@ -29,7 +29,8 @@ pub(in super::super) const WRITE_BYTES: (usize, usize) = from_to(RawWrite::BYTES
 pub(in super::super) const CLEAR_BYTES: (usize, usize) = exactly(RawClear::BYTES);
 pub(in super::super) const READ_BYTES: (usize, usize) = exactly(RawRead::BYTES);
 pub(in super::super) const ALLOCATION_BYTES: (usize, usize) = exactly(RawAllocation::BYTES);
-pub(in super::super) const KEEP_BYTES: (usize, usize) = from_to(RawKeep::BYTES, MAX_SNAPSHOTS * SNAPSHOT_BYTES);
+pub(in super::super) const RETAIN_SNAPSHOTS_BYTES: (usize, usize) =
+    from_to(RawKeep::BYTES, MAX_SNAPSHOTS * SNAPSHOT_BYTES);
 pub(in super::super) const CLONE_BYTES: (usize, usize) = exactly(RawClone::BYTES);
 
 /// The pieces of `length` bytes from `offset`: what lies inside one block is one piece.
@@ -196,9 +197,9 @@ impl Body for AllocationRequest {
     }
 }
 
-impl Body for RetainRequest {
+impl Body for RetainSnapshotsRequest {
     fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
-        let RetainRequest {
+        let RetainSnapshotsRequest {
             chunk,
             head,
             above,
@@ -221,10 +222,10 @@ impl Body for RetainRequest {
         for snapshot in live {
             out.extend_from_slice(&snapshot.0.to_le_bytes());
         }
-        Ok(Kind::Keep)
+        Ok(Kind::RetainSnapshots)
     }
 
-    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<RetainRequest, DecodeError> {
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<RetainSnapshotsRequest, DecodeError> {
         let raw = RawKeep::get(&mut reader)?;
         let (live, rest) = reader.rest().as_chunks::<SNAPSHOT_BYTES>();
         Reader::new(rest).end()?;
@@ -234,7 +235,7 @@ impl Body for RetainRequest {
                 value: raw.head.into(),
             });
         }
-        Ok(RetainRequest {
+        Ok(RetainSnapshotsRequest {
             chunk: ChunkIndex(raw.chunk),
             head: raw.head == 1,
             above: SnapshotId(raw.above),

@@ -1,5 +1,5 @@
-//! The bytes of each version, one frame of every kind: `tests/fixtures/wire-v1.txt`. From the first release on they never
-//! change; what changes them needs a new protocol version.
+//! The bytes of each version, one frame of every kind: `tests/fixtures/wire-v1.txt`. From the first release on they
+//! never change; what changes them needs a new protocol version.
 
 use super::read;
 use crate::codec::{
@@ -11,8 +11,8 @@ use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, DataAnswer, Expect, FenceRequest, JoinRequest,
     JoinedAnswer, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request,
-    RequestBody, RetainRequest, RollRequest, Scope, SettleRequest, SettledAnswer, VerifiedAnswer, VerifyRequest,
-    WholeRequest, WriteRequest,
+    RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, SettledAnswer, VerifiedAnswer,
+    VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -64,7 +64,7 @@ fn answer(result: Result<AnswerBody, Refusal>) -> Message {
     Message::Answer(Answer {
         id: RequestId(0x0102_0304_0506_0708),
         store: StoreId(0x1112_1314_1516_1718_191a_1b1c_1d1e_1f10),
-        promise_ms: 250,
+        lease_ms: 250,
         credit_blocks: 0x0001_0203,
         trace: None,
         result,
@@ -219,15 +219,15 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             0,
         ),
         ("Roll", request(roll), 4096),
-        ("Confirm", request(RequestBody::Confirm), 0),
+        ("RenewLease", request(RequestBody::RenewLease), 0),
         (
             "Allocation",
             request(RequestBody::Allocation(AllocationRequest { chunk, least: VERSION })),
             0,
         ),
         (
-            "Keep",
-            request(RequestBody::Keep(RetainRequest {
+            "RetainSnapshots",
+            request(RequestBody::RetainSnapshots(RetainSnapshotsRequest {
                 chunk,
                 head: true,
                 above: SnapshotId(1),
@@ -314,7 +314,7 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             }))),
             0,
         ),
-        ("Confirmed", answer(Ok(AnswerBody::Confirmed)), 0),
+        ("LeaseRenewed", answer(Ok(AnswerBody::LeaseRenewed)), 0),
         (
             "Allocated",
             answer(Ok(AnswerBody::Allocation(AllocationAnswer { allocated }))),
@@ -431,7 +431,7 @@ fn traced() -> Vec<(&'static str, Message, usize)> {
     ]
 }
 
-/// Hosts' requests on their way to the owner, and the handing over of a volume with its promises.
+/// Hosts' requests on their way to the owner, and the handing over of a volume with its leases.
 fn forwarded() -> Vec<(&'static str, Message, usize)> {
     let forward = |op, length| {
         Message::Forward(Forward {

@@ -6,8 +6,8 @@ use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, DataAnswer, Expect, FenceRequest, JoinRequest,
     JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS, MAX_SNAPSHOTS, Mend, MendRequest, MendedAnswer,
-    OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request, RequestBody, RetainRequest, RollRequest, Scope,
-    SettleRequest, SettledAnswer, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
+    OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request, RequestBody, RetainSnapshotsRequest,
+    RollRequest, Scope, SettleRequest, SettledAnswer, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -152,7 +152,7 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
                 last,
             })
         }),
-        Just(RequestBody::Confirm),
+        Just(RequestBody::RenewLease),
         (any::<u32>(), any::<u32>()).prop_map(|(want, back)| RequestBody::Settle(SettleRequest { want, back })),
         (chunk(), version()).prop_map(|(chunk, least)| RequestBody::Allocation(AllocationRequest { chunk, least })),
         (
@@ -162,13 +162,15 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
             any::<u32>(),
             vec(any::<u32>().prop_map(SnapshotId), 0..=MAX_SNAPSHOTS)
         )
-            .prop_map(|(chunk, head, above, to, live)| RequestBody::Keep(RetainRequest {
-                chunk,
-                head,
-                above: SnapshotId(above),
-                to: SnapshotId(to),
-                live,
-            })),
+            .prop_map(
+                |(chunk, head, above, to, live)| RequestBody::RetainSnapshots(RetainSnapshotsRequest {
+                    chunk,
+                    head,
+                    above: SnapshotId(above),
+                    to: SnapshotId(to),
+                    live,
+                })
+            ),
         (chunk(), any::<u64>(), any::<u32>()).prop_map(|(chunk, origin, at)| RequestBody::Clone(CloneRequest {
             chunk,
             origin: VolumeId(origin),
@@ -238,7 +240,7 @@ fn answer_body() -> impl Strategy<Value = AnswerBody> {
             entries,
             more: more.map(BlockIndex)
         })),
-        Just(AnswerBody::Confirmed),
+        Just(AnswerBody::LeaseRenewed),
         any::<bool>().prop_map(|full| AnswerBody::Settled(SettledAnswer { full })),
         any::<[u64; 16]>().prop_map(|words| AnswerBody::Allocation(AllocationAnswer {
             allocated: Box::new(words)
@@ -302,12 +304,12 @@ fn answer() -> impl Strategy<Value = Answer> {
         prop::option::of(trace.prop_map(Box::new)),
         result,
     )
-        .prop_map(|((id, store), promise_ms, credit_blocks, trace, result)| {
+        .prop_map(|((id, store), lease_ms, credit_blocks, trace, result)| {
             let (id, store) = (RequestId(id), StoreId(store));
             Answer {
                 id,
                 store,
-                promise_ms,
+                lease_ms,
                 credit_blocks,
                 trace,
                 result,

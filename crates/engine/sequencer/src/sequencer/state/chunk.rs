@@ -14,7 +14,7 @@ pub(in crate::sequencer) struct Chunk {
     pub state: ChunkState,
     pub log: Log,
     pub queues: Queues,
-    /// Reads whose answer waits until their version is committed (R3) or for promises (R4).
+    /// Reads whose answer waits until their version is committed (R3) or for leases (R4).
     pub held: List,
     pub lag: Lag,
     /// The place in the group's list of busy chunks.
@@ -73,8 +73,8 @@ pub(in crate::sequencer) struct Queues {
 pub(in crate::sequencer) struct Lag {
     /// Those that refused a write and to which writes are sent again once all that they have is answered.
     pub stalled: Members,
-    /// Of those, members that cannot carry a write out, because what it is to be merged with has rotted: they are caught up
-    /// with the others instead (see `catch_up`).
+    /// Of those, members that cannot carry a write out, because what it is to be merged with has rotted: they are
+    /// caught up with the others instead (see `catch_up`).
     pub behind: Members,
     /// The chunk is being opened once more for that, with writes that have a version.
     pub catching: bool,

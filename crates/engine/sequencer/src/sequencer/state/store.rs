@@ -98,8 +98,8 @@ pub(in crate::sequencer) struct Account {
     pub full: Option<Ask>,
 }
 
-/// A request for credits. What its answer says of the store's space holds for those who had come before it: who comes later
-/// asks for himself, because he may have made room, and been told.
+/// A request for credits. What its answer says of the store's space holds for those who had come before it: who comes
+/// later asks for himself, because he may have made room, and been told.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sequencer) struct Ask {
     /// When it was sent.
@@ -114,9 +114,9 @@ pub(in crate::sequencer) struct Lease {
     pub until: Time,
     /// The length of the last one, as far as it counts.
     pub length: Duration,
-    /// When the newest request was sent that it has answered with a promise.
-    pub confirmed: Time,
-    /// The request for a promise that is under way.
+    /// When the newest request was sent that it has answered with a lease.
+    pub renewed: Time,
+    /// The renewal that is under way.
     pub request: Option<TaskSlot>,
     /// When the last one was sent.
     pub requested_at: Time,
@@ -213,9 +213,9 @@ impl Store {
         }
     }
 
-    /// One that was lost or stuck, and has answered all that it owed, is as good as any other: nothing else would come that
-    /// says so. (What comes out of its memory says little, but nothing that needs its disk is owed. Not one that is busy or
-    /// being mounted.) Is it one?
+    /// One that was lost or stuck, and has answered all that it owed, is as good as any other: nothing else would come
+    /// that says so. (What comes out of its memory says little, but nothing that needs its disk is owed. Not one that
+    /// is busy or being mounted.) Is it one?
     pub fn answered_all(&mut self) -> bool {
         let link = &self.link;
         let ails = self.lost || self.owed.stuck;
@@ -311,7 +311,8 @@ impl Account {
         taken
     }
 
-    /// When they have lain idle for so long that some are given back, and how many; never, where there are none too many.
+    /// When they have lain idle for so long that some are given back, and how many; never, where there are none too
+    /// many.
     pub fn idle_until(&self) -> (Time, u64) {
         if self.request.is_some() || self.blocks == 0 {
             return (NEVER, 0);
@@ -366,7 +367,7 @@ impl Lease {
     /// It was granted for so long, by the answer to what was sent then.
     pub fn grant(&mut self, sent_at: Time, length: Duration) {
         self.length = length;
-        self.confirmed = self.confirmed.max(sent_at);
+        self.renewed = self.renewed.max(sent_at);
         self.until = self.until.max(sent_at.plus(length));
     }
 

@@ -332,7 +332,7 @@ fn a_hint_of_a_group_that_is_not_in_use_waits_until_it_is() {
     rig.answer_opens(|_| old(5));
     rig.answer_reads(old(5));
     assert_eq!(rig.result(io), Some(Ok(())));
-    rig.answer_confirms();
+    rig.answer_renewals();
     assert!(rig.sequencer.is_quiet());
 }
 
@@ -385,13 +385,13 @@ fn what_an_evicted_store_says_is_not_heard() {
     assert_eq!(rig.ended.len(), 1);
 }
 
-/// Everything that members 1 and 2 are asked is answered; member 3 gives promises, and nothing that needs its disk.
+/// Everything that members 1 and 2 are asked is answered; member 3 grants leases, and nothing that needs its disk.
 fn answer_but_the_disk_of_three(rig: &mut Rig) {
     for number in [1, 2] {
         let writes = rig.writes(number);
         rig.done(&writes);
     }
-    rig.answer_confirms();
+    rig.answer_renewals();
     for request in rig.reads() {
         if request.store == store(3) {
             rig.sent.push((request.store, request, amita_reactor::Slice::default()));
@@ -402,18 +402,18 @@ fn answer_but_the_disk_of_three(rig: &mut Rig) {
 }
 
 #[test]
-fn a_disk_that_hangs_is_evicted_though_its_store_gives_promises() {
+fn a_disk_that_hangs_is_evicted_though_its_store_grants_leases() {
     let mut rig = Rig::open(3, 2);
     rig.pass_ms(100);
     let io = rig.write(0, &[1; 4096]);
-    // The volume is read all the time, and each read asks the others for promises.
+    // The volume is read all the time, and each read asks the others for leases.
     for _ in 0..19 {
         rig.read(40 * 4096, 4096);
         rig.pass_ms(100);
         answer_but_the_disk_of_three(&mut rig);
         assert!(rig.calls.is_empty(), "not before its time");
     }
-    // The promises that it gives do not keep it in for ever.
+    // The leases that it gives do not keep it in for ever.
     for _ in 0..30 {
         rig.pass_ms(100);
         answer_but_the_disk_of_three(&mut rig);
@@ -470,7 +470,7 @@ fn a_store_that_is_slow_and_answers_in_order_is_not_evicted_for_it() {
             let oldest = owed.pop_front().expect("more come than go");
             rig.done(&[oldest]);
         }
-        rig.answer_confirms();
+        rig.answer_renewals();
         rig.pass_ms(100);
         assert!(rig.calls.is_empty(), "round {round}");
     }
@@ -538,7 +538,7 @@ fn a_store_that_was_stuck_and_may_not_be_evicted_serves_again() {
         assert_eq!(rig.result(other), Some(Ok(())), "it is the only copy");
     }
     rig.answer_read(&first[0], old(5));
-    rig.answer_confirms();
+    rig.answer_renewals();
     assert_eq!(rig.result(hangs), Some(Ok(())));
     let io = rig.write(0, &[1; 4096]);
     for request in rig.settles() {
@@ -550,8 +550,8 @@ fn a_store_that_was_stuck_and_may_not_be_evicted_serves_again() {
     assert_eq!(rig.result(io), Some(Ok(())));
 }
 
-/// A store of two is silent for a while and owes only a promise; it may not be evicted. When it has answered that, it is as
-/// good as before: nothing else would be asked of it that says so.
+/// A store of two is silent for a while and owes only a lease; it may not be evicted. When it has answered that, it is
+/// as good as before: nothing else would be asked of it that says so.
 #[test]
 fn a_store_that_was_silent_and_has_answered_all_is_not_lost() {
     for writes in [true, false] {
@@ -560,19 +560,19 @@ fn a_store_that_was_silent_and_has_answered_all_is_not_lost() {
         rig.credit = 0;
         for _ in 0..120 {
             rig.pass_ms(100);
-            rig.answer_confirms();
+            rig.answer_renewals();
         }
         let read = rig.read(0, 4096);
-        let owed = rig.confirms();
+        let owed = rig.renewals();
         rig.answer_reads(old(5));
-        assert!(!owed.is_empty(), "a promise is asked for");
+        assert!(!owed.is_empty(), "a lease is asked for");
         for _ in 0..40 {
             rig.pass_ms(50);
         }
         for request in &owed {
-            rig.accept(request, AnswerBody::Confirmed);
+            rig.accept(request, AnswerBody::LeaseRenewed);
         }
-        rig.answer_confirms();
+        rig.answer_renewals();
         assert_eq!(rig.result(read), Some(Ok(())));
         if writes {
             let io = rig.write(0, &[1; 4096]);

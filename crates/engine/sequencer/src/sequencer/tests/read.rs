@@ -59,72 +59,72 @@ fn is_held_until_its_version_is_everywhere() {
 }
 
 #[test]
-fn waits_for_promises() {
-    // More than three minus two: two promises.
+fn waits_for_leases() {
+    // More than three minus two: two leases.
     let mut rig = Rig::open(3, 2);
     rig.pass_ms(1000);
     let io = rig.read(0, 4096);
     let sent = rig.reads();
-    let confirms = rig.confirms();
-    assert_eq!(confirms.len(), 2, "the others are asked beside the read");
+    let renewals = rig.renewals();
+    assert_eq!(renewals.len(), 2, "the others are asked beside the read");
     rig.answer_read(&sent[0], old(5));
     assert_eq!(rig.result(io), None);
-    rig.accept(&confirms[0], AnswerBody::Confirmed);
+    rig.accept(&renewals[0], AnswerBody::LeaseRenewed);
     assert_eq!(rig.result(io), Some(Ok(())));
 }
 
 #[test]
-fn a_promise_counts_from_when_the_request_was_sent() {
+fn a_lease_counts_from_when_the_request_was_sent() {
     let mut rig = Rig::open(1, 1);
     rig.pass_ms(1000);
     let io = rig.read(0, 4096);
     let sent = rig.reads();
     rig.pass_ms(260);
-    // The answer took longer than its promise lasts (R4).
+    // The answer took longer than its lease lasts (R4).
     rig.answer_read(&sent[0], old(5));
     assert_eq!(rig.result(io), None);
-    let confirms = rig.confirms();
-    assert_eq!(confirms.len(), 1);
-    rig.accept(&confirms[0], AnswerBody::Confirmed);
+    let renewals = rig.renewals();
+    assert_eq!(renewals.len(), 1);
+    rig.accept(&renewals[0], AnswerBody::LeaseRenewed);
     assert_eq!(rig.result(io), Some(Ok(())));
 }
 
 #[test]
-fn a_store_that_promises_nothing_is_asked_again_at_leisure() {
+fn a_store_that_grants_no_lease_is_asked_again_at_leisure() {
     let mut rig = Rig::open(1, 1);
     rig.pass_ms(1000);
     let io = rig.read(0, 4096);
     let sent = rig.reads();
-    rig.promise_ms = 0;
+    rig.lease_ms = 0;
     rig.answer_read(&sent[0], old(5));
     let mut asked = 0;
     for _ in 0..50 {
-        rig.answer_confirms();
+        rig.answer_renewals();
         rig.pass_ms(1);
-        asked = rig.sequencer.counters().confirms;
+        asked = rig.sequencer.counters().lease_renewals;
     }
     assert_eq!(rig.result(io), None);
     assert!((10..=60).contains(&asked), "{asked}");
-    rig.promise_ms = 250;
+    rig.lease_ms = 250;
     rig.pass_ms(5);
-    rig.answer_confirms();
+    rig.answer_renewals();
     assert_eq!(rig.result(io), Some(Ok(())));
 }
 
 #[test]
-fn promises_are_renewed_while_reads_go_on() {
+fn leases_are_renewed_while_reads_go_on() {
     let mut rig = Rig::open(3, 2);
     for _ in 0..200 {
         rig.pass_ms(10);
         let io = rig.read(0, 4096);
         let sent = rig.reads();
         rig.answer_read(&sent[0], old(5));
-        assert_eq!(rig.result(io), Some(Ok(())), "no read waits for a promise");
-        rig.answer_confirms();
+        assert_eq!(rig.result(io), Some(Ok(())), "no read waits for a lease");
+        rig.answer_renewals();
     }
-    assert_eq!(rig.sequencer.counters().unpromised, 0);
-    let confirms = rig.sequencer.counters().confirms;
-    assert!((20..100).contains(&confirms), "{confirms}");
+    assert_eq!(rig.sequencer.counters().unleased, 0);
+    let renewals = rig.sequencer.counters().lease_renewals;
+    assert!((20..100).contains(&renewals), "{renewals}");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn prefers_the_store_in_this_process_unless_it_hangs() {
     for request in &hedged {
         rig.answer_read(request, old(5));
     }
-    rig.answer_confirms();
+    rig.answer_renewals();
     assert_eq!(rig.ended.len(), 11);
     // The slow answers come after all, and are nothing.
     for request in &sent {
@@ -215,7 +215,7 @@ fn a_member_that_is_behind_is_evicted() {
     rig.refuse(&request, Refusal::Behind { current: old(3) });
     let other = rig.reads().remove(0);
     rig.answer_read(&other, old(5));
-    rig.answer_confirms();
+    rig.answer_renewals();
     rig.do_call();
     assert_eq!(rig.group(0).in_sync, [other.store]);
     assert_eq!(rig.result(io), Some(Ok(())));
@@ -230,7 +230,7 @@ fn goes_elsewhere_at_once_when_the_link_ends() {
     let other = rig.reads().remove(0);
     assert_ne!(request.store, other.store);
     rig.answer_read(&other, old(5));
-    assert_eq!(rig.result(io), Some(Ok(())), "both promises are young");
+    assert_eq!(rig.result(io), Some(Ok(())), "both leases are young");
     rig.down(other.store.0);
     let io = rig.read(0, 4096);
     assert_eq!(rig.reads().len(), 0);
@@ -308,7 +308,7 @@ fn does_not_wait_for_a_write_in_flight_elsewhere_in_the_chunk() {
 }
 
 #[test]
-fn a_promise_counts_for_less_than_the_store_keeps_it() {
+fn a_lease_counts_for_less_than_the_store_keeps_it() {
     // The store's clock may be a quarter faster than ours: its 250 ms are 200 of ours then (R4).
     let mut rig = Rig::open(1, 1);
     rig.pass_ms(1000);
@@ -317,7 +317,7 @@ fn a_promise_counts_for_less_than_the_store_keeps_it() {
     rig.pass_ms(201);
     rig.answer_read(&sent[0], old(5));
     assert_eq!(rig.result(io), None, "a new owner may have written by now");
-    rig.answer_confirms();
+    rig.answer_renewals();
     assert_eq!(rig.result(io), Some(Ok(())));
 
     let io = rig.read(0, 4096);
@@ -327,7 +327,7 @@ fn a_promise_counts_for_less_than_the_store_keeps_it() {
     assert_eq!(rig.result(io), Some(Ok(())));
 }
 
-fn confirming(copies: u8, min_copies: u8) -> Rig {
+fn confirming_reads(copies: u8, min_copies: u8) -> Rig {
     let config = Config {
         confirm_reads: true,
         ..Config::default()
@@ -339,58 +339,58 @@ fn confirming(copies: u8, min_copies: u8) -> Rig {
 
 #[test]
 fn without_clocks_a_read_waits_for_answers_to_what_was_sent_after_it() {
-    let mut rig = confirming(3, 2);
+    let mut rig = confirming_reads(3, 2);
     rig.pass_ms(1);
     let io = rig.read(0, 4096);
     let sent = rig.reads();
-    let confirms = rig.confirms();
-    assert_eq!(confirms.len(), 2, "the others are asked beside the read");
+    let renewals = rig.renewals();
+    assert_eq!(renewals.len(), 2, "the others are asked beside the read");
     // However long all of this takes: no clock has to move meanwhile, and none may.
     rig.pass_ms(40);
     rig.answer_read(&sent[0], old(5));
     assert_eq!(rig.result(io), None);
-    rig.accept(&confirms[0], AnswerBody::Confirmed);
+    rig.accept(&renewals[0], AnswerBody::LeaseRenewed);
     assert_eq!(rig.result(io), Some(Ok(())));
 }
 
 #[test]
 fn without_clocks_an_answer_to_an_older_question_confirms_no_younger_read() {
-    let mut rig = confirming(2, 2);
+    let mut rig = confirming_reads(2, 2);
     rig.pass_ms(1);
     let first = rig.read(0, 4096);
-    let (read, confirm) = (rig.reads().remove(0), rig.confirms().remove(0));
+    let (read, renewal) = (rig.reads().remove(0), rig.renewals().remove(0));
     rig.pass_ms(1);
     let second = rig.read(0, 4096);
     for sent in rig.reads() {
         rig.answer_read(&sent, old(5));
     }
-    assert!(rig.confirms().is_empty(), "one question at a time");
+    assert!(rig.renewals().is_empty(), "one question at a time");
     rig.answer_read(&read, old(5));
-    rig.accept(&confirm, AnswerBody::Confirmed);
-    // One promise is enough (2 - 2 + 1); the two reads went to different members or to the same one.
+    rig.accept(&renewal, AnswerBody::LeaseRenewed);
+    // One lease is enough (2 - 2 + 1); the two reads went to different members or to the same one.
     assert_eq!(rig.result(first), Some(Ok(())));
     rig.pass_ms(10);
-    rig.answer_confirms();
+    rig.answer_renewals();
     assert_eq!(rig.result(second), Some(Ok(())));
 }
 
 #[test]
-fn without_clocks_a_store_that_promises_nothing_is_asked_again_at_leisure() {
-    let mut rig = confirming(1, 1);
+fn without_clocks_a_store_that_grants_no_lease_is_asked_again_at_leisure() {
+    let mut rig = confirming_reads(1, 1);
     rig.pass_ms(1);
     let io = rig.read(0, 4096);
     let sent = rig.reads();
-    rig.promise_ms = 0;
+    rig.lease_ms = 0;
     rig.answer_read(&sent[0], old(5));
-    let before = rig.sequencer.counters().confirms;
+    let before = rig.sequencer.counters().lease_renewals;
     for _ in 0..50 {
-        rig.answer_confirms();
+        rig.answer_renewals();
         rig.pass_ms(1);
     }
     assert_eq!(rig.result(io), None);
-    assert!((10..=60).contains(&(rig.sequencer.counters().confirms - before)));
-    rig.promise_ms = 250;
+    assert!((10..=60).contains(&(rig.sequencer.counters().lease_renewals - before)));
+    rig.lease_ms = 250;
     rig.pass_ms(5);
-    rig.answer_confirms();
+    rig.answer_renewals();
     assert_eq!(rig.result(io), Some(Ok(())));
 }

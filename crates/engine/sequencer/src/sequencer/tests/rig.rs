@@ -31,7 +31,7 @@ pub struct Rig {
     pub scrubbed: Option<amita_types::map::ScrubReport>,
     pub wholes: Vec<(amita_types::GroupId, StoreId, Epoch)>,
     pub stopped: Option<StopReason>,
-    pub promise_ms: u16,
+    pub lease_ms: u16,
     pub credit: u32,
     /// Credits that are given back are taken, and nothing is granted for it.
     pub takes_back: bool,
@@ -143,7 +143,7 @@ impl Rig {
             scrubbed: None,
             wholes: Vec::new(),
             stopped: None,
-            promise_ms: 250,
+            lease_ms: 250,
             credit: 1000,
             takes_back: true,
             next_io: 0,
@@ -283,8 +283,8 @@ impl Rig {
         self.take(|_, body| matches!(body, RequestBody::Read(_)))
     }
 
-    pub fn confirms(&mut self) -> Vec<Request> {
-        self.take(|_, body| matches!(body, RequestBody::Confirm))
+    pub fn renewals(&mut self) -> Vec<Request> {
+        self.take(|_, body| matches!(body, RequestBody::RenewLease))
     }
 
     pub fn settles(&mut self) -> Vec<Request> {
@@ -296,12 +296,12 @@ impl Rig {
     }
 
     pub fn answer(&mut self, request: &Request, result: Result<AnswerBody, Refusal>, payload: Slice) {
-        let promise_ms = if result.is_ok() { self.promise_ms } else { 0 };
+        let lease_ms = if result.is_ok() { self.lease_ms } else { 0 };
         let answer = Answer {
             trace: None,
             id: request.id,
             store: request.store,
-            promise_ms,
+            lease_ms,
             credit_blocks: self.credit,
             result,
         };
@@ -342,18 +342,18 @@ impl Rig {
         }
     }
 
-    pub fn answer_confirms(&mut self) {
-        for request in self.confirms() {
-            self.accept(&request, AnswerBody::Confirmed);
+    pub fn answer_renewals(&mut self) {
+        for request in self.renewals() {
+            self.accept(&request, AnswerBody::LeaseRenewed);
         }
     }
 
-    /// Answers every read (and every request for a promise) with blocks full of their index.
+    /// Answers every read (and every request for a lease) with blocks full of their index.
     pub fn answer_reads(&mut self, version: Version) {
         for request in self.reads() {
             self.answer_read(&request, version);
         }
-        self.answer_confirms();
+        self.answer_renewals();
     }
 
     pub fn answer_read(&mut self, request: &Request, version: Version) {

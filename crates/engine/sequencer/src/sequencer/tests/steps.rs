@@ -1,5 +1,5 @@
-//! What an event costs in a large pool: looks at the records of stores, groups, chunks and tasks, which are the same on every
-//! machine. Each of these walked through everything once.
+//! What an event costs in a large pool: looks at the records of stores, groups, chunks and tasks, which are the same on
+//! every machine. Each of these walked through everything once.
 
 use super::rig::{CHUNK_BYTES, Rig, old, store};
 use crate::table::looks;
@@ -33,7 +33,7 @@ fn open_all(rig: &mut Rig) {
     while !rig.sequencer.is_idle() {
         rig.answer_reads(old(5));
     }
-    rig.answer_confirms();
+    rig.answer_renewals();
     rig.ended.clear();
 }
 

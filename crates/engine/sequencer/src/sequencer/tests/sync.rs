@@ -225,22 +225,22 @@ fn one_that_was_claimed_is_waited_for() {
 }
 
 #[test]
-fn promises_of_one_that_was_claimed_are_counted() {
+fn leases_of_one_that_was_claimed_are_counted() {
     let mut rig = claimed();
-    // Any answer promises.
+    // Any answer grants a lease.
     rig.takes_back = false;
     rig.pass_ms(300);
     let io = rig.read(0, 4096);
     for request in rig.reads() {
         rig.answer_read(&request, old(5));
     }
-    let confirms = rig.confirms();
-    let (of_it, others): (Vec<_>, Vec<_>) = confirms.into_iter().partition(|request| request.store == store(3));
+    let renewals = rig.renewals();
+    let (of_it, others): (Vec<_>, Vec<_>) = renewals.into_iter().partition(|request| request.store == store(3));
     for request in &others {
-        rig.accept(request, AnswerBody::Confirmed);
+        rig.accept(request, AnswerBody::LeaseRenewed);
     }
     assert_eq!(rig.result(io), None, "R4: it may be in sync by now, and alone");
-    rig.accept(&of_it[0], AnswerBody::Confirmed);
+    rig.accept(&of_it[0], AnswerBody::LeaseRenewed);
     assert_eq!(rig.result(io), Some(Ok(())));
 }
 

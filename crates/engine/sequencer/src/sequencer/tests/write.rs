@@ -356,8 +356,8 @@ fn an_idle_sequencer_wants_no_time() {
     assert_eq!(rig.sequencer.deadline(), Some(Time(rig.now.0 + 2000 * MS)));
 }
 
-/// All members agree on a version that has no next one (an older build believed a lie): the chunk's writes fail, its reads do
-/// not, and the process goes on.
+/// All members agree on a version that has no next one (an older build believed a lie): the chunk's writes fail, its
+/// reads do not, and the process goes on.
 #[test]
 fn a_chunk_whose_counter_has_ended_can_be_read_and_not_written() {
     let last = amita_types::Version::new(amita_types::Generation(2), amita_types::Version::COUNTER_MAX).unwrap();
@@ -427,8 +427,8 @@ fn a_write_fails_for_want_of_space_only_when_a_store_says_that_it_is_full() {
     );
 }
 
-/// What is not used is kept from others, so it goes back: first all but one write's worth, then the rest. What a store has
-/// not taken is still ours.
+/// What is not used is kept from others, so it goes back: first all but one write's worth, then the rest. What a store
+/// has not taken is still ours.
 #[test]
 fn credits_that_are_not_used_are_given_back() {
     let mut rig = Rig::open(2, 1);
@@ -500,8 +500,8 @@ fn what_was_given_back_on_a_link_that_ended_does_not_come_back() {
     assert_eq!(rig.result(io), Some(Err(IoError::NoSpace)));
 }
 
-/// At the pool's least a member whose block has rotted under a part cannot be evicted, and refuses the write for ever. It is
-/// rolled forward to what the other has, the writes behind it included.
+/// At the pool's least a member whose block has rotted under a part cannot be evicted, and refuses the write for ever.
+/// It is rolled forward to what the other has, the writes behind it included.
 #[test]
 fn a_part_of_a_rotten_block_is_carried_out_at_the_least_number_of_copies() {
     use amita_types::message::Change;
@@ -609,7 +609,7 @@ fn a_clear_of_what_was_never_written_writes_nothing() {
         &looks[0],
         AnswerBody::Allocation(AllocationAnswer { allocated: nothing }),
     );
-    rig.answer_confirms();
+    rig.answer_renewals();
     assert_eq!(rig.result(io), Some(Ok(())));
     assert!(rig.writes(1).is_empty() && rig.writes(2).is_empty());
 
@@ -624,7 +624,7 @@ fn a_clear_of_what_was_never_written_writes_nothing() {
     allocated[0] = 0b10;
     let looks = rig.take(|_, body| matches!(body, RequestBody::Allocation(_)));
     rig.accept(&looks[0], AnswerBody::Allocation(AllocationAnswer { allocated }));
-    rig.answer_confirms();
+    rig.answer_renewals();
     let one = rig.writes(1);
     assert!(matches!(one[0].body, RequestBody::Clear(_)));
     assert_eq!(versions(&one), [(version(1), version(2))]);

@@ -9,33 +9,33 @@ use amita_types::{Epoch, Generation, NodeId, StoreId, Version, VolumeId};
 use std::time::Duration;
 
 #[test]
-fn a_newer_generation_waits_for_promises_and_drains() {
+fn a_newer_generation_waits_for_leases_and_drains() {
     let (mut rig, mut old) = fenced();
     rig.advance(Duration::from_secs(1));
     let block = vec![3; BLOCK];
     let request = old.write_request(0, 0, &block, version(1, 1), Version::NONE);
     let told = old.ask(&mut rig, request, Slice::copy_from(&block));
-    assert_eq!(told.answer.promise_ms, 250);
-    let promised_at = rig.now;
+    assert_eq!(told.answer.lease_ms, 250);
+    let leased_at = rig.now;
 
     let mut new = Asker::new(2);
     new.generation = Generation(2);
     let fence = new.fence_request();
     rig.send(new.link, fence.clone(), Slice::default());
     rig.run();
-    assert!(rig.take(new.link, fence.id).is_none(), "the promise holds");
-    // The old owner is served while the fence waits, without a promise; its last write is under way when it ends.
-    let confirm = old.request(RequestBody::Confirm);
-    let told = old.ask(&mut rig, confirm, Slice::default());
+    assert!(rig.take(new.link, fence.id).is_none(), "the lease holds");
+    // The old owner is served while the fence waits, without a lease; its last write is under way when it ends.
+    let renewal = old.request(RequestBody::RenewLease);
+    let told = old.ask(&mut rig, renewal, Slice::default());
     assert_eq!(
-        (told.answer.result, told.answer.promise_ms),
-        (Ok(AnswerBody::Confirmed), 0)
+        (told.answer.result, told.answer.lease_ms),
+        (Ok(AnswerBody::LeaseRenewed), 0)
     );
     let last = old.write_request(0, 0, &block, version(1, 2), version(1, 1));
     rig.send(old.link, last.clone(), Slice::copy_from(&block));
     rig.store.end_pass(rig.now);
     rig.pump();
-    assert_eq!(rig.store.deadline(), Some(promised_at.plus(Duration::from_millis(250))));
+    assert_eq!(rig.store.deadline(), Some(leased_at.plus(Duration::from_millis(250))));
     rig.advance(Duration::from_millis(251));
     assert!(
         rig.take(new.link, fence.id).is_none(),
@@ -54,7 +54,7 @@ fn a_newer_generation_waits_for_promises_and_drains() {
     assert_eq!(rig.take(old.link, last.id).unwrap().answer.result, Ok(AnswerBody::Done));
     let told = rig.take(new.link, fence.id).unwrap();
     assert_eq!(
-        (told.answer.result, told.answer.promise_ms),
+        (told.answer.result, told.answer.lease_ms),
         (Ok(AnswerBody::Fenced), 250)
     );
     assert_eq!(new.open(&mut rig, 0), version(1, 2));
@@ -131,7 +131,7 @@ fn a_fence_that_outlives_its_link_is_granted_nothing() {
         let mut rig = Rig::fresh(4 << 20, true);
         let mut asker = Asker::new(1);
         if waits {
-            // Its owner has a promise.
+            // Its owner has a lease.
             let mut old = Asker::new(3);
             assert_eq!(old.fence(&mut rig), Ok(AnswerBody::Fenced));
             assert_eq!(old.open(&mut rig, 0), Version::NONE);
@@ -201,7 +201,7 @@ fn a_takeover_is_let_in_however_much_others_ask_for() {
     rig.send(link, request, Slice::default());
     assert!(
         rig.take(link, id).is_none(),
-        "it waits for the promises, and not for room"
+        "it waits for the leases, and not for room"
     );
     rig.run();
     rig.advance(Duration::from_millis(300));

@@ -2,8 +2,8 @@
 //!
 //! Volumes have owners who write, clear, read, roll forward, resend, lose their links and are taken over; snapshots are
 //! taken and dropped, volumes cloned and deleted. The device ends its operations in any order; the power fails at any
-//! moment and loses any part of what was not flushed; bits rot. Beside the store stands the model, in which a chunk is a
-//! list of blocks and a snapshot is a whole copy of it, and every answer must be one that the model can give.
+//! moment and loses any part of what was not flushed; bits rot. Beside the store stands the model, in which a chunk is
+//! a list of blocks and a snapshot is a whole copy of it, and every answer must be one that the model can give.
 //!
 //! Each step draws from random numbers of its own, so that a game can be played again without some of its steps: that
 //! is how the history of a fault is made short before it is printed (`report`).
@@ -152,7 +152,7 @@ impl Rules {
                 snapshots: 6,
                 ..Rules::new(seed, STEPS).with_snapshots()
             },
-            // As many states of a chunk as one `Keep` can name.
+            // As many states of a chunk as one `RetainSnapshots` can name.
             "many-snapshots" => Rules {
                 name: "many-snapshots",
                 size_bytes: 4 << 20,
@@ -161,7 +161,7 @@ impl Rules {
                 ..Rules::new(seed, STEPS)
                     .with_snapshots()
                     .weight(Step::Snapshot, 100)
-                    .weight(Step::Keep, 30)
+                    .weight(Step::RetainSnapshots, 30)
             },
             // Little is written, much is cloned and deleted.
             "clones" => Rules {
@@ -177,7 +177,7 @@ impl Rules {
                     .weight(Step::Read, 20)
                     .weight(Step::Crash, 10)
                     .weight(Step::Snapshot, 60)
-                    .weight(Step::Keep, 60)
+                    .weight(Step::RetainSnapshots, 60)
                     .weight(Step::Clone, 60)
                     .weight(Step::Delete, 30)
             },
@@ -219,7 +219,7 @@ impl Rules {
 
     fn with_snapshots(self) -> Rules {
         self.weight(Step::Snapshot, 15)
-            .weight(Step::Keep, 25)
+            .weight(Step::RetainSnapshots, 25)
             .weight(Step::Clone, 5)
             .weight(Step::Delete, 2)
     }

@@ -202,7 +202,7 @@ impl Game {
             Err(refusal) => panic!("the store knows this owner of {id} or an older one, and says {refusal:?}"),
         }
         let waited = self.rig.now.since(mounted);
-        assert!(!newer || waited >= self.rules.config.promise, "rule R4 after a start");
+        assert!(!newer || waited >= self.rules.config.lease, "rule R4 after a start");
         self.volume(id).owned_by(owner);
     }
 

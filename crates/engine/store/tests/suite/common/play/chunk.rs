@@ -1,6 +1,6 @@
 //! A chunk's history as its owner knows it: what is acknowledged, what was sent since, and what it was a while ago.
 
-use super::truth::{Deed, Held, Keep};
+use super::truth::{Deed, Held, Retained};
 use amita_reactor::Slice;
 use amita_types::Version;
 use amita_types::message::Request;
@@ -25,7 +25,7 @@ pub struct Chunk {
     pub held: Rc<Held>,
     pub pending: VecDeque<Pending>,
     /// What is being dropped.
-    pub keep: Option<Keep>,
+    pub keep: Option<Retained>,
     /// What it was, the present state last, and how many there have been.
     pub seen: VecDeque<Rc<Held>>,
     pub turns: usize,
@@ -78,14 +78,14 @@ impl Chunk {
     }
 
     /// Some of it is to be dropped: when that is answered, it is gone.
-    pub fn send_keep(&mut self, keep: Keep) {
+    pub fn send_retain(&mut self, keep: Retained) {
         self.change_all(|held| held.doom(&keep));
         self.keep = Some(keep);
     }
 
     /// That is answered, or refused.
-    pub fn end_keep(&mut self, done: bool) {
-        if let Some(Keep { number, .. }) = self.keep.take() {
+    pub fn end_retain(&mut self, done: bool) {
+        if let Some(Retained { number, .. }) = self.keep.take() {
             self.change_all(|held| if done { held.drop(number) } else { held.reprieve(number) });
         }
     }

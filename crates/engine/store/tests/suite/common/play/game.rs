@@ -20,7 +20,7 @@ pub enum Step {
     Clear,
     Roll,
     Read,
-    /// `Open`, `Changes`, `Allocation`, `Confirm`.
+    /// `Open`, `Changes`, `Allocation`, `RenewLease`.
     Ask,
     Resend,
     /// What must be refused.
@@ -35,7 +35,7 @@ pub enum Step {
     Settle,
     Crash,
     Snapshot,
-    Keep,
+    RetainSnapshots,
     /// A new volume, empty or of a snapshot.
     Clone,
     Delete,
@@ -71,7 +71,7 @@ pub enum What {
         turns: usize,
         accepted: Version,
     },
-    Keep(Key),
+    RetainSnapshots(Key),
     /// A clone of which nothing is to be made.
     NothingToMake(Key),
     /// It must be refused as invalid.
@@ -80,7 +80,7 @@ pub enum What {
     /// The origin changes: only `Busy` is right.
     Busy,
     Fence,
-    Confirm,
+    RenewLease,
     /// A part of a roll-forward that is not the last.
     Part,
 }
@@ -157,7 +157,7 @@ impl Game {
             Step::Settle => self.settle_and_compare(),
             Step::Crash => self.crash(),
             Step::Snapshot => self.snapshot(),
-            Step::Keep => self.keep(),
+            Step::RetainSnapshots => self.keep(),
             Step::Clone => self.clone_volume(),
             Step::Delete => self.delete_volume(),
             Step::Rot => self.rot(),
@@ -268,8 +268,8 @@ impl Game {
         let ask = match self.rng.below(4) {
             0 => {
                 if let Some(id) = self.pick_volume(|volume| volume.fenced) {
-                    let request = self.volume(id).change(amita_types::message::RequestBody::Confirm);
-                    self.send(request, Slice::default(), What::Confirm);
+                    let request = self.volume(id).change(amita_types::message::RequestBody::RenewLease);
+                    self.send(request, Slice::default(), What::RenewLease);
                 }
                 return;
             }

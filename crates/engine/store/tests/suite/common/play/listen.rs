@@ -21,13 +21,13 @@ impl Game {
         }
     }
 
-    /// What comes with every answer: a promise (R4) and credits (R7).
+    /// What comes with every answer: a lease (R4) and credits (R7).
     fn hear_rights(&mut self, volume: VolumeId, told: &Told) {
-        let promise = Duration::from_millis(u64::from(told.answer.promise_ms));
-        let until = self.rig.now.plus(promise);
+        let lease = Duration::from_millis(u64::from(told.answer.lease_ms));
+        let until = self.rig.now.plus(lease);
         let volume = self.volume(volume);
-        if !promise.is_zero() {
-            volume.promised_until = volume.promised_until.max(until);
+        if !lease.is_zero() {
+            volume.leased_until = volume.leased_until.max(until);
         }
         if told.link == volume.owner.link {
             volume.credits += u64::from(told.answer.credit_blocks);
@@ -48,8 +48,8 @@ impl Game {
             {
                 self.chunk(key).drop_from(number);
             }
-            if let What::Keep(key) = asked.what {
-                self.chunk(key).end_keep(false);
+            if let What::RetainSnapshots(key) = asked.what {
+                self.chunk(key).end_retain(false);
             }
             return;
         }
@@ -105,15 +105,15 @@ impl Game {
                 },
                 _,
             ) => self.hear_answer(key, &question, turns, accepted, told),
-            (What::Keep(key), Ok(AnswerBody::Done)) => self.chunk(key).end_keep(true),
+            (What::RetainSnapshots(key), Ok(AnswerBody::Done)) => self.chunk(key).end_retain(true),
             // There is always room to delete.
-            (What::Keep(key), Err(refusal)) => {
+            (What::RetainSnapshots(key), Err(refusal)) => {
                 assert!(
                     *refusal == Refusal::Busy || self.is_spoiled(refusal),
                     "{key:?}: {refusal:?}"
                 );
                 self.score.busy += 1;
-                self.chunk(key).end_keep(false);
+                self.chunk(key).end_retain(false);
             }
             (What::NothingToMake(key), Ok(AnswerBody::Done)) => self.chunk(key).made = true,
             (What::Invalid(what, chunk), Err(refusal)) if *refusal == (Refusal::Invalid { what }) => {
@@ -126,7 +126,7 @@ impl Game {
             (What::Busy, Err(Refusal::Busy)) => self.score.refused_rightly += 1,
             (What::Fence, Ok(AnswerBody::Fenced)) => self.taken_over(asked.volume),
             (What::Fence, Err(Refusal::Busy | Refusal::NoSpace)) => self.volume(asked.volume).next = None,
-            (What::Part, Ok(AnswerBody::Done)) | (What::Confirm, Ok(AnswerBody::Confirmed)) => {}
+            (What::Part, Ok(AnswerBody::Done)) | (What::RenewLease, Ok(AnswerBody::LeaseRenewed)) => {}
             // What is wrong may also meet a store that is full.
             (
                 What::Part | What::NothingToMake(_) | What::Invalid(..) | What::WrongPredecessor,
@@ -200,8 +200,8 @@ impl Game {
             return;
         };
         assert!(
-            now >= volume.promised_until,
-            "the old owner of {id} was promised more time (rule R4)"
+            now >= volume.leased_until,
+            "the old owner of {id} had a lease for longer (rule R4)"
         );
         let again = next.generation == volume.owner.generation;
         volume.owned_by(next);

@@ -1,10 +1,10 @@
 //! The steps that take and drop snapshots, and make and delete volumes.
 
 use super::game::{Game, Key, What};
-use super::truth::{Deed, Keep, View};
+use super::truth::{Deed, Retained, View};
 use super::volume::Volume;
 use amita_reactor::Slice;
-use amita_types::message::{CloneRequest, Problem, RequestBody, RetainRequest};
+use amita_types::message::{CloneRequest, Problem, RequestBody, RetainSnapshotsRequest};
 use amita_types::{ChunkIndex, Generation, SnapshotId, VolumeId};
 
 /// Volumes whose deletion takes its time do not count as one.
@@ -64,21 +64,21 @@ impl Game {
         let bounds: Vec<u32> = [0].into_iter().chain(volume.live.iter().copied()).collect();
         let above = bounds[low % bounds.len()];
         let to = above + high % (volume.newest - above + 1);
-        self.send_keep(key, above, to);
+        self.send_retain(key, above, to);
     }
 
     fn keep_all(&mut self, key: Key) {
         if self.chunk(key).keep.is_none() {
             let newest = self.volume(key.0).newest;
-            self.send_keep(key, 0, newest);
+            self.send_retain(key, 0, newest);
         }
     }
 
-    fn send_keep(&mut self, key: Key, above: u32, to: u32) {
+    fn send_retain(&mut self, key: Key, above: u32, to: u32) {
         let volume = self.volume(key.0);
         let live: Vec<u32> = volume.live.iter().copied().filter(|&k| above < k && k <= to).collect();
         let head = volume.alive;
-        let request = volume.change(RequestBody::Keep(RetainRequest {
+        let request = volume.change(RequestBody::RetainSnapshots(RetainSnapshotsRequest {
             chunk: ChunkIndex(key.1),
             head,
             above: SnapshotId(above),
@@ -88,14 +88,14 @@ impl Game {
         let chunk = self.chunk(key);
         chunk.sent += 1;
         let number = chunk.sent;
-        chunk.send_keep(Keep {
+        chunk.send_retain(Retained {
             number,
             head,
             above,
             to,
             live,
         });
-        let what = What::Keep(key);
+        let what = What::RetainSnapshots(key);
         self.score.keeps += 1;
         self.send(request, Slice::default(), what);
     }

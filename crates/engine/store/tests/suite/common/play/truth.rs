@@ -44,9 +44,9 @@ pub enum Doom {
     Maybe,
 }
 
-/// What is to be left: the message `Keep`.
+/// What is to be left: the message `RetainSnapshots`.
 #[derive(Clone, Debug)]
-pub struct Keep {
+pub struct Retained {
     pub number: u64,
     pub head: bool,
     pub above: u32,
@@ -54,7 +54,7 @@ pub struct Keep {
     pub live: Vec<u32>,
 }
 
-impl Keep {
+impl Retained {
     fn drops(&self, state: &Frozen) -> bool {
         let lives = self.live.iter().any(|&k| state.above < k && k <= state.to);
         state.above >= self.above && state.to <= self.to && !lives
@@ -97,7 +97,7 @@ impl Held {
     }
 
     /// The chunk after `deed`; it has `count` blocks. `keep` is under way.
-    pub fn after(&self, deed: &Deed, keep: Option<&Keep>, count: usize) -> Held {
+    pub fn after(&self, deed: &Deed, keep: Option<&Retained>, count: usize) -> Held {
         let mut held = self.clone();
         match deed {
             Deed::Change {
@@ -137,7 +137,7 @@ impl Held {
     }
 
     /// `keep` is asked for.
-    pub fn doom(&mut self, keep: &Keep) {
+    pub fn doom(&mut self, keep: &Retained) {
         for state in self.states.iter_mut().filter(|state| keep.drops(state)) {
             state.doom = Doom::By(keep.number);
         }

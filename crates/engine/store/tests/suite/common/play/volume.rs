@@ -22,8 +22,8 @@ pub struct Volume {
     pub alive: bool,
     /// A clone: of which volume, at which of its snapshots.
     pub origin: Option<(VolumeId, u32)>,
-    /// The owner was promised that no newer one is accepted before.
-    pub promised_until: Time,
+    /// The lease of the owner: no newer one is accepted before.
+    pub leased_until: Time,
     /// Blocks that the owner was granted and did not use (rule R7).
     pub credits: u64,
 }
@@ -39,7 +39,7 @@ impl Volume {
             live: Vec::new(),
             alive: true,
             origin,
-            promised_until: Time(0),
+            leased_until: Time(0),
             credits: 0,
         }
     }
@@ -65,7 +65,7 @@ impl Volume {
     pub fn owned_by(&mut self, owner: Asker) {
         self.owner = owner;
         self.fenced = true;
-        self.promised_until = Time(0);
+        self.leased_until = Time(0);
         self.credits = 0;
     }
 }

@@ -1,11 +1,11 @@
-//! R4: promises that end on each side by its own clock.
+//! R4: leases that end on each side by its own clock.
 
 use amita_model::explore::Seen;
 use amita_model::graph::Graph;
-use amita_model::promises::{EARLY, FRESH, Promises, Rule, SERVED, WRITTEN};
+use amita_model::leases::{EARLY, FRESH, Leases, Rule, SERVED, WRITTEN};
 use amita_model::zone::Drift;
 
-fn run(name: &str, model: Promises) -> Seen {
+fn run(name: &str, model: Leases) -> Seen {
     let seen = Graph::until_broken(model).seen();
     let broken: Vec<_> = (seen.broken.iter())
         .map(|(what, way)| format!("not so that {what}, {} steps: {}", way.len(), way.join(" ")))
@@ -19,62 +19,62 @@ fn run(name: &str, model: Promises) -> Seen {
     seen
 }
 
-fn steps(name: &str, model: Promises) -> usize {
+fn steps(name: &str, model: Leases) -> usize {
     let seen = run(name, model);
     let found = seen.broken.iter().find(|(broken, _)| *broken == FRESH);
     found.map_or(0, |(_, way)| way.len())
 }
 
-/// As it was: the owner counts the whole promise, and its clock stands still with its machine.
-fn before() -> Promises {
-    Promises {
+/// As it was: the owner counts the whole lease, and its clock stands still with its machine.
+fn before() -> Leases {
+    Leases {
         counted: 100,
         drift: Drift(0),
-        ..Promises::default()
+        ..Leases::default()
     }
     .without(&[Rule::CountPauses, Rule::LongestSetting])
 }
 
-fn starts() -> Promises {
-    Promises {
+fn starts() -> Leases {
+    Leases {
         starts: 1,
-        promise_later: 100_000,
-        ..Promises::default()
+        lease_later: 100_000,
+        ..Leases::default()
     }
 }
 
-fn pauses() -> Promises {
-    Promises {
+fn pauses() -> Leases {
+    Leases {
         pauses: 1,
-        ..Promises::default()
+        ..Leases::default()
     }
 }
 
-fn handed_over() -> Promises {
-    Promises {
+fn handed_over() -> Leases {
+    Leases {
         hands_over: true,
-        ..Promises::default()
+        ..Leases::default()
     }
 }
 
-fn between() -> Promises {
-    Promises {
+fn between() -> Leases {
+    Leases {
         between: true,
-        ..Promises::default()
+        ..Leases::default()
     }
 }
 
 #[test]
 fn the_rules_of_before_let_stale_reads_through() {
     assert_eq!(steps("before: clocks that agree", before()), 0);
-    let drift = Promises {
+    let drift = Leases {
         drift: Drift(1),
         ..before()
     };
-    let pause = Promises { pauses: 1, ..before() };
-    let start = Promises {
+    let pause = Leases { pauses: 1, ..before() };
+    let start = Leases {
         starts: 1,
-        promise_later: 100_000,
+        lease_later: 100_000,
         ..before()
     };
     let found = [
@@ -89,7 +89,7 @@ fn the_rules_of_before_let_stale_reads_through() {
 fn the_rules_hold() {
     let mut happened = Vec::new();
     for (name, size) in [
-        ("promises", Promises::default()),
+        ("leases", Leases::default()),
         ("stores start anew with a shorter setting", starts()),
         ("the owner's machine stands still", pauses()),
         ("handed over", handed_over()),
@@ -104,16 +104,16 @@ fn the_rules_hold() {
     }
 }
 
-/// Where a machine may stand still and no clock shows it: no promise helps, and a confirmation of each read does.
+/// Where a machine may stand still and no clock shows it: no lease helps, and a confirmation of each read does.
 #[test]
 fn reads_that_are_confirmed_need_no_clock() {
-    let blind = Promises {
+    let blind = Leases {
         drift: Drift(500),
         ..pauses()
     }
     .without(&[Rule::CountPauses]);
-    assert!(steps("by promises", blind.clone()) > 0);
-    let confirmed = Promises {
+    assert!(steps("by leases", blind.clone()) > 0);
+    let confirmed = Leases {
         confirms: true,
         reads: 2,
         ..blind
@@ -122,13 +122,13 @@ fn reads_that_are_confirmed_need_no_clock() {
     assert!(seen.broken.is_empty() && seen.happened.contains(&SERVED) && seen.happened.contains(&WRITTEN));
 }
 
-/// Four fifths of a promise leave room for clocks that run off by a ninth, each its own way.
+/// Four fifths of a lease leave room for clocks that run off by a ninth, each its own way.
 #[test]
 fn clocks_may_run_off_so_far() {
-    let size = |counted, thousandths| Promises {
+    let size = |counted, thousandths| Leases {
         counted,
         drift: Drift(thousandths),
-        ..Promises::default()
+        ..Leases::default()
     };
     assert_eq!(steps("counts 80 %, off by 11.1 %", size(80, 111)), 0);
     assert!(steps("counts 80 %, off by 11.2 %", size(80, 112)) > 0);
@@ -138,11 +138,11 @@ fn clocks_may_run_off_so_far() {
 
 #[test]
 fn each_rule_is_needed() {
-    let without = |rule: Rule, size: Promises| (rule, steps(&format!("without {rule:?}"), size.without(&[rule])));
+    let without = |rule: Rule, size: Leases| (rule, steps(&format!("without {rule:?}"), size.without(&[rule])));
     let found = [
-        without(Rule::FromSending, Promises::default()),
-        without(Rule::FreshNow, Promises::default()),
-        without(Rule::Enough, Promises::default()),
+        without(Rule::FromSending, Leases::default()),
+        without(Rule::FreshNow, Leases::default()),
+        without(Rule::Enough, Leases::default()),
         without(Rule::WaitAfterStart, starts()),
         without(Rule::LongestSetting, starts()),
         without(Rule::CountPauses, pauses()),

@@ -1,10 +1,11 @@
-//! R4 on its own, in time: promises that end on each side by its own clock.
+//! R4 on its own, in time: leases that end on each side by its own clock.
 //!
-//! Two stores are in sync. An owner reads from them; every message of it takes time. A successor evicts at most one of them, fences
-//! the other, which waits until what it has promised is over *by its own clock*, and then acknowledges a write W2. The evicted one
-//! was told nothing and answers whoever asks with what was there before. What keeps the owner from serving that is the promise that
-//! the other store once gave, as far as it goes *by the owner's clock*. Clocks drift, and may stand still while their machine does;
-//! stores start anew, with another setting; the owner may hand the volume over and give its promises back.
+//! Two stores are in sync. An owner reads from them; every message of it takes time. A successor evicts at most one of
+//! them, fences the other, which waits until the lease that it has granted is over *by its own clock*, and then
+//! acknowledges a write W2. The evicted one was told nothing and answers whoever asks with what was there before. What
+//! keeps the owner from serving that is the lease that the other store once gave, as far as it goes *by the owner's
+//! clock*. Clocks drift, and may stand still while their machine does; stores start anew, with another setting; the
+//! owner may hand the volume over and give its leases back.
 
 use stateright::{Model, Property};
 
@@ -14,19 +15,19 @@ use crate::zone::{Drift, Zone};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Rule {
-    /// The owner counts a promise from its sending of the request, not from the answer's arrival.
+    /// The owner counts a lease from its sending of the request, not from the answer's arrival.
     FromSending,
-    /// The moment that a read's promises are judged by is not older than its answer.
+    /// The moment that a read's leases are judged by is not older than its answer.
     FreshNow,
-    /// A read needs more promises than members can be evicted, not just one.
+    /// A read needs more leases than members can be evicted, not just one.
     Enough,
-    /// A store that has started waits as if it had promised just before.
+    /// A store that has started waits as if it had granted a lease just before.
     WaitAfterStart,
-    /// It waits for the longest promise that it has ever been set to give, and not for the present setting.
+    /// It waits for the longest lease that it has ever been set to grant, and not for the present setting.
     LongestSetting,
     /// Clocks count the time for which their machine stands still.
     CountPauses,
-    /// An owner serves nothing any more before it gives its promises back.
+    /// An owner serves nothing any more before it gives its leases back.
     StopsFirst,
     /// What was given back counts at a store that knows the volume by exactly that generation.
     Exactly,
@@ -34,24 +35,24 @@ pub enum Rule {
 
 /// The bounds, and the rules.
 #[derive(Clone, Debug)]
-pub struct Promises {
+pub struct Leases {
     /// What is switched off.
     pub off: u16,
-    /// How long a promise lasts, in units of time.
-    pub promise: i32,
+    /// How long a lease lasts, in units of time.
+    pub lease: i32,
     /// How much of it the owner counts, in hundredths.
     pub counted: i32,
     /// How far clocks may run off.
     pub drift: Drift,
     /// How often a store starts anew.
     pub starts: u8,
-    /// What a promise lasts by the setting with which stores start anew.
-    pub promise_later: i32,
+    /// What a lease lasts by the setting with which stores start anew.
+    pub lease_later: i32,
     /// How often the owner's machine stands still.
     pub pauses: u8,
     /// Whether the owner hands the volume over.
     pub hands_over: bool,
-    /// Whether there is an owner in between that touches no store, and gives back what it was never promised.
+    /// Whether there is an owner in between that touches no store, and gives back leases that it never had.
     pub between: bool,
     /// How often a read is asked for.
     pub reads: u8,
@@ -59,16 +60,16 @@ pub struct Promises {
     pub confirms: bool,
 }
 
-impl Default for Promises {
+impl Default for Leases {
     /// The mended rules, in microseconds.
     fn default() -> Self {
         Self {
             off: 0,
-            promise: 250_000,
+            lease: 250_000,
             counted: 80,
             drift: Drift(100),
             starts: 0,
-            promise_later: 250_000,
+            lease_later: 250_000,
             pauses: 0,
             hands_over: false,
             between: false,
@@ -82,23 +83,23 @@ impl Default for Promises {
 const BOTH: usize = 2;
 /// Clocks of a store's zone: since the owner sent a request.
 const SENT: usize = 1;
-/// Since the store gave its last promise.
+/// Since the store granted its last lease.
 const GIVEN: usize = 3;
-/// Since the owner sent what brought the promise that it has.
+/// Since the owner sent what brought the lease that it has.
 const KEPT: usize = 5;
 /// Since the store started.
 const STARTED: usize = 7;
 const CLOCKS: usize = 9;
 
-/// A request for a promise.
+/// A request for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// There is none.
     None,
     /// On its way to the store.
     Sent,
-    /// The promise is on its way to the owner.
-    Promised,
+    /// The lease is on its way to the owner.
+    Granted,
 }
 
 /// A store, and what the owner has of it.
@@ -110,15 +111,15 @@ pub struct Store {
     pub evicted: bool,
     /// It has W2.
     pub written: bool,
-    /// It has promised, and the time is not known to be over.
-    pub promised: bool,
-    /// It has started, and has not yet waited for what it may have promised.
+    /// It has granted a lease, and the time is not known to be over.
+    pub leased: bool,
+    /// It has started, and has not yet waited for the leases that it may have granted.
     pub started: bool,
-    /// The owner asks for a promise.
+    /// The owner asks for a lease.
     pub request: Request,
-    /// The owner has a promise.
+    /// The owner has a lease.
     pub kept: bool,
-    /// The owner's clock has stood still since it sent the request, and since it sent what brought the promise.
+    /// The owner's clock has stood still since it sent the request, and since it sent what brought the lease.
     pub stood: [bool; 2],
 }
 
@@ -148,9 +149,9 @@ pub struct State {
     pub stores: [Store; BOTH],
     /// A read by the owner.
     pub read: Read,
-    /// The owner has found its promises good, as of the moment that its pass goes by.
+    /// The owner has found its leases good, as of the moment that its pass goes by.
     pub judged: bool,
-    /// The owner has given its promises back.
+    /// The owner has given its leases back.
     pub given_back: bool,
     pub successor: Successor,
     /// What may still happen: reads, starts, pauses.
@@ -159,7 +160,7 @@ pub struct State {
     pub stale: bool,
     /// A client got an answer.
     pub served: bool,
-    /// The successor has written while a promise to the owner ran.
+    /// The successor has written while a lease to the owner ran.
     pub early: bool,
     /// Time.
     pub zone: Zone<CLOCKS>,
@@ -168,23 +169,23 @@ pub struct State {
 /// A step; numbers are stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The owner asks for a promise.
+    /// The owner asks for a lease.
     Ask(usize),
-    /// The store promises.
-    Promise(usize),
-    /// The promise comes to the owner.
+    /// The store grants a lease.
+    Grant(usize),
+    /// The lease comes to the owner.
     Keep(usize),
     /// A client asks the owner.
     Read,
     /// A store answers the read.
     Answer(usize),
-    /// The owner looks at its clock, and finds its promises good.
+    /// The owner looks at its clock, and finds its leases good.
     Judge,
     /// The client has the answer.
     Serve,
     /// The owner's machine stands still.
     Pause,
-    /// The owner gives its promises back.
+    /// The owner gives its leases back.
     GiveBack,
     /// The successor raises the generation, and evicts a store, or none.
     Raise(Option<usize>),
@@ -200,7 +201,7 @@ const READS: usize = 0;
 const STARTS: usize = 1;
 const PAUSES: usize = 2;
 
-impl Promises {
+impl Leases {
     /// These rules do not hold.
     #[must_use]
     pub fn without(mut self, rules: &[Rule]) -> Self {
@@ -212,14 +213,14 @@ impl Promises {
         self.off & 1 << rule as u8 == 0
     }
 
-    /// The most real time for which the owner holds to a promise.
+    /// The most real time for which the owner holds to a lease.
     fn held(&self) -> i32 {
-        self.drift.longest(self.promise / 100 * self.counted)
+        self.drift.longest(self.lease / 100 * self.counted)
     }
 
-    /// The least real time after which a store, having promised so long, lets a successor in.
-    fn over(&self, promise: i32) -> i32 {
-        self.drift.shortest(promise)
+    /// The least real time after which a store, having granted a lease of that length, lets a successor in.
+    fn over(&self, lease: i32) -> i32 {
+        self.drift.shortest(lease)
     }
 
     fn good(&self, s: &State) -> Option<Zone<CLOCKS>> {
@@ -251,20 +252,20 @@ impl Promises {
         } else {
             given_back >= store.generation
         };
-        if !known && store.promised {
-            next.zone = next.zone.at_least(GIVEN + m, self.over(self.promise))?;
+        if !known && store.leased {
+            next.zone = next.zone.at_least(GIVEN + m, self.over(self.lease))?;
         }
         if !known && store.started {
             let wait = if self.holds(Rule::LongestSetting) {
-                self.promise.max(self.promise_later)
+                self.lease.max(self.lease_later)
             } else {
-                self.promise_later
+                self.lease_later
             };
             if self.holds(Rule::WaitAfterStart) {
                 next.zone = next.zone.at_least(STARTED + m, self.over(wait))?;
             }
         }
-        (store.generation, store.promised, store.started) = (3, false, false);
+        (store.generation, store.leased, store.started) = (3, false, false);
         Some(next)
     }
 
@@ -273,7 +274,7 @@ impl Promises {
             let waits = !store.evicted && store.generation == 1;
             for (needed, clock) in [
                 (store.request != Request::None, SENT),
-                (store.promised && waits, GIVEN),
+                (store.leased && waits, GIVEN),
                 (store.kept, KEPT),
                 (store.started && waits, STARTED),
             ] {
@@ -283,7 +284,7 @@ impl Promises {
             }
         }
         s.zone.pass();
-        let longest = self.drift.longest(self.promise.max(self.promise_later));
+        let longest = self.drift.longest(self.lease.max(self.lease_later));
         s.zone.limit(longest + 1);
     }
 }
@@ -295,9 +296,9 @@ pub const SERVED: &str = "a read is served";
 /// What happens somewhere: the successor writes.
 pub const WRITTEN: &str = "the successor has written";
 /// What happens somewhere: the successor did not have to wait.
-pub const EARLY: &str = "the successor has written while a promise ran that was given back";
+pub const EARLY: &str = "the successor has written while a lease ran that was given back";
 
-impl Model for Promises {
+impl Model for Leases {
     type State = State;
     type Action = Action;
 
@@ -306,7 +307,7 @@ impl Model for Promises {
             generation: 1,
             evicted: false,
             written: false,
-            promised: false,
+            leased: false,
             started: false,
             request: Request::None,
             kept: false,
@@ -343,7 +344,7 @@ impl Model for Promises {
         // Stores are alike: which one is evicted is all the same.
         actions.extend([None, Some(0)].map(Action::Raise));
         for m in 0..BOTH {
-            actions.extend([Action::Ask(m), Action::Promise(m), Action::Keep(m)]);
+            actions.extend([Action::Ask(m), Action::Grant(m), Action::Keep(m)]);
             actions.extend([Action::Answer(m), Action::Fence(m), Action::Start(m)]);
         }
     }
@@ -357,12 +358,12 @@ impl Model for Promises {
                 next.stores[m].stood[0] = false;
                 next.zone.reset(SENT + m);
             }
-            Action::Promise(m) if s.stores[m].request == Request::Sent && s.stores[m].generation == 1 => {
-                next.stores[m].request = Request::Promised;
-                next.stores[m].promised = true;
+            Action::Grant(m) if s.stores[m].request == Request::Sent && s.stores[m].generation == 1 => {
+                next.stores[m].request = Request::Granted;
+                next.stores[m].leased = true;
                 next.zone.reset(GIVEN + m);
             }
-            Action::Keep(m) if s.stores[m].request == Request::Promised => {
+            Action::Keep(m) if s.stores[m].request == Request::Granted => {
                 next.stores[m].request = Request::None;
                 next.stores[m].kept = true;
                 if self.holds(Rule::FromSending) {
@@ -440,8 +441,8 @@ impl Model for Promises {
             Action::Start(m) => {
                 next.left[STARTS] = s.left[STARTS].checked_sub(1)?;
                 let store = &mut next.stores[m];
-                (store.promised, store.started) = (false, true);
-                if store.request == Request::Promised {
+                (store.leased, store.started) = (false, true);
+                if store.request == Request::Granted {
                     store.request = Request::None;
                 }
                 next.zone.reset(STARTED + m);
