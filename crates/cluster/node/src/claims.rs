@@ -38,7 +38,6 @@ struct Volume {
 /// A member of a group, by the epoch since which it is syncing.
 type Member = (GroupIndex, StoreId, amita_types::Epoch);
 
-/// All of them.
 pub struct Claims {
     cores: usize,
     /// Ids of calls: below this stands a count.

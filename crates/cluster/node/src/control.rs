@@ -17,7 +17,6 @@ use std::sync::Arc;
 /// be right is read again by a linearizable read (R6).
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The key.
     pub key: String,
     /// The value, or `None` where the key was deleted.
     pub value: Option<Vec<u8>>,
@@ -25,14 +24,11 @@ pub struct Record {
     pub revision: u64,
 }
 
-/// To a core.
 #[derive(Debug)]
 pub enum ToCore {
     /// A metadata call ended.
     Metadata {
-        /// Which.
         call: CallId,
-        /// How.
         result: Result<meta::Reply, meta::Error>,
     },
     /// A record changed, or is there at the start.
@@ -45,7 +41,6 @@ pub enum ToCore {
     Keep {
         /// The copy.
         content: Content,
-        /// The stores.
         stores: Arc<[StoreId]>,
     },
     /// What the metadata says that stores may hold: these stores, as far as this core serves them, drop what nothing needs any
@@ -53,21 +48,17 @@ pub enum ToCore {
     Hold {
         /// What they may hold.
         holdings: Option<Arc<Holdings>>,
-        /// The stores.
         stores: Arc<[StoreId]>,
     },
     /// This node has claimed the store: it may serve. To the core that has it; the others do nothing.
     Admit {
-        /// The store.
         store: StoreId,
         /// By which path: a copy of it may be here as well.
         path: String,
-        /// As which mount.
         mount: u64,
     },
     /// This node may not serve the store, or no longer: [`FromCore::StoreFailed`] follows.
     Retire {
-        /// By which path.
         path: String,
         /// Why, and what to do.
         why: String,
@@ -81,16 +72,10 @@ pub enum ToCore {
     Observe(crate::observe::Observe),
 }
 
-/// From a core.
 #[derive(Debug)]
 pub enum FromCore {
     /// Carry out a call.
-    Metadata {
-        /// Which.
-        call: CallId,
-        /// What.
-        request: meta::Call,
-    },
+    Metadata { call: CallId, request: meta::Call },
     /// A store was mounted, and waits for [`ToCore::Admit`] before it serves (where stores are held:
     /// [`crate::stores::Stores::await_admission`]).
     StoreMounted {
@@ -118,21 +103,18 @@ pub enum FromCore {
     StoreFailed {
         /// Which, if it has served; `None`: it could not be mounted.
         store: Option<StoreId>,
-        /// Its path.
         path: String,
         /// What, where, what to do.
         why: String,
     },
     /// A store that has failed, as was told, is not tried again any more.
     StoreStaysOut {
-        /// Its path.
         path: String,
         /// What, where, what to do.
         why: String,
     },
     /// What a store knows of the cluster.
     Recalled {
-        /// The store.
         store: StoreId,
         /// The newest copy of the metadata on it.
         newest: Option<Head>,
@@ -145,7 +127,6 @@ pub enum FromCore {
     },
     /// A store has kept a copy of the metadata, durably.
     Kept {
-        /// The store.
         store: StoreId,
         /// The metadata's revision that the copy is of.
         revision: u64,

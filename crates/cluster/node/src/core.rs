@@ -7,8 +7,8 @@
 //! # One write through a pass
 //! Down, on the core that holds the host's connection:
 //! 1. [`Core::pass`] gives completions to whose they are (`take_in`). The front end parses the write and asks for it to be
-//!    carried out: an [`Ask::Submit`](crate::fronts::Ask).
-//! 2. `hand_out_asks` gives it an [`Origin`](crate::mail::Origin), by which its end finds the way back, and `route` decides,
+//!    carried out: an [`FrontRequest::Submit`](crate::fronts::FrontRequest).
+//! 2. `hand_out_requests` gives it an [`Origin`](crate::mail::Origin), by which its end finds the way back, and `route` decides,
 //!    once, where it goes: to this core, to the one that sequences its chunk ([`IoMessage::Piece`](crate::mail::IoMessage)), or, if
 //!    the volume is not open here, to its owner (`away`, in `forward.rs`).
 //! 3. `sequence`, on the core that it went to, begins it with the volume's sequencer ([`Shards::begin`]), which names a
@@ -210,7 +210,6 @@ impl Core {
         &self.cx.shards
     }
 
-    /// One pass.
     pub fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) -> Wait {
         let now = driver.now();
         self.cx.clock.begin_pass(now);
@@ -293,7 +292,7 @@ impl Core {
         self.cx.trace_acknowledged(driver);
         self.cx.say_left();
         self.cx.say_adopted();
-        let waiting = self.cx.mail.retry() || !self.fronts.asks.queue.is_empty();
+        let waiting = self.cx.mail.retry() || !self.fronts.requests.queue.is_empty();
         self.arm(driver);
         if waiting { Wait::No } else { Wait::UntilEvent }
     }

@@ -10,7 +10,7 @@ mod openers;
 
 use crate::claims::Claims;
 use crate::faults::{Fault, Faults};
-use crate::mail::{Origin, Sought};
+use crate::mail::{Origin, VolumeRoute};
 use crate::orphans::OrphanedVolumes;
 use crate::scrubs::Scrubs;
 use crate::shards::DIRECTORY;
@@ -74,7 +74,11 @@ pub enum Effect {
     /// It stays after all.
     Stay { volume: VolumeId },
     /// A core has asked where a volume's I/O goes.
-    Sought { core: usize, volume: VolumeId, way: Sought },
+    VolumeRoute {
+        core: usize,
+        volume: VolumeId,
+        way: VolumeRoute,
+    },
     /// A front end's open has ended.
     Opened {
         origin: Origin,
@@ -86,12 +90,10 @@ pub enum Effect {
 
 /// Another gateway that asks for a volume.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker {
+pub struct Requester {
     /// The core that holds the link by which it asks.
     pub core: usize,
-    /// The link.
     pub link: Link,
-    /// Its tag.
     pub tag: u64,
 }
 
@@ -120,7 +122,7 @@ enum State {
         /// Which attempt it is.
         attempt: u64,
         missing: BTreeSet<usize>,
-        asker: Asker,
+        asker: Requester,
         until: Time,
     },
     /// Open, with so many users.
@@ -140,7 +142,6 @@ struct Upkeep {
     orphans: OrphanedVolumes,
 }
 
-/// The directory.
 pub struct Directory {
     node: NodeId,
     cores: usize,
@@ -229,7 +230,7 @@ impl Directory {
     pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[(NodeId, bool)], view: &View) {
         let way = self.find(now, core, volume, lost, view);
         if let Some(way) = way {
-            self.effects.push_back(Effect::Sought { core, volume, way });
+            self.effects.push_back(Effect::VolumeRoute { core, volume, way });
         }
     }
 
@@ -240,23 +241,23 @@ impl Directory {
         volume: VolumeId,
         lost: &[(NodeId, bool)],
         view: &View,
-    ) -> Option<Sought> {
+    ) -> Option<VolumeRoute> {
         let Some(record) = view.volume_of(volume) else {
-            return Some(Sought::Nowhere);
+            return Some(VolumeRoute::Nowhere);
         };
         match self.volumes.get_mut(&record.name) {
-            Some(State::Open { .. }) => return Some(Sought::Here),
+            Some(State::Open { .. }) => return Some(VolumeRoute::Here),
             Some(State::Opening { waiting } | State::Making { waiting, .. }) => {
                 waiting.cores.push((core, volume));
                 return None;
             }
-            Some(State::Leaving { .. }) => return Some(Sought::Later),
+            Some(State::Leaving { .. }) => return Some(VolumeRoute::Later),
             None => {}
         }
         // Its new owner is on its way; once the record names it, it is an owner like any other, and may die like one.
         let is_on_its_way = record.owner.is_none_or(|owner| owner == self.node);
         if is_on_its_way && self.moves.was_handed_over(now, volume) {
-            return Some(Sought::Later);
+            return Some(VolumeRoute::Later);
         }
         if let Some(owner) = record.owner
             && owner != self.node
@@ -268,10 +269,10 @@ impl Directory {
                 }
             }
         {
-            return Some(Sought::There(owner));
+            return Some(VolumeRoute::There(owner));
         }
         if self.openers.is_full() {
-            return Some(Sought::Later);
+            return Some(VolumeRoute::Later);
         }
         let waiting = Waiting {
             fronts: Vec::new(),
@@ -412,8 +413,8 @@ impl Directory {
         };
         let users = waiting.fronts.len() as u64;
         for (core, volume) in waiting.cores.drain(..) {
-            let way = Sought::Here;
-            self.effects.push_back(Effect::Sought { core, volume, way });
+            let way = VolumeRoute::Here;
+            self.effects.push_back(Effect::VolumeRoute { core, volume, way });
         }
         for origin in waiting.fronts.drain(..) {
             self.effects.push_back(Effect::Opened {
@@ -453,8 +454,8 @@ impl Directory {
         }
         if let Some(State::Making { waiting, .. }) = removed {
             for (core, volume) in waiting.cores {
-                let way = Sought::Later;
-                self.effects.push_back(Effect::Sought { core, volume, way });
+                let way = VolumeRoute::Later;
+                self.effects.push_back(Effect::VolumeRoute { core, volume, way });
             }
             for origin in waiting.fronts {
                 let why = "another gateway took the volume over while it was being opened".to_owned();
@@ -608,11 +609,11 @@ impl Directory {
         }
         for (core, volume) in waiting.cores {
             let way = match why {
-                OpenError::Busy { owner } => Sought::There(*owner),
-                OpenError::NoSuchVolume { .. } => Sought::Nowhere,
-                _ => Sought::Later,
+                OpenError::Busy { owner } => VolumeRoute::There(*owner),
+                OpenError::NoSuchVolume { .. } => VolumeRoute::Nowhere,
+                _ => VolumeRoute::Later,
             };
-            self.effects.push_back(Effect::Sought { core, volume, way });
+            self.effects.push_back(Effect::VolumeRoute { core, volume, way });
         }
         for origin in waiting.fronts {
             let result = Err(refuse(why));

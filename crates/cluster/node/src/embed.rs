@@ -6,7 +6,7 @@
 //! of stores are not renewed, and peers that hear nothing for long enough take the process for frozen.
 
 use crate::fronts::Fronts;
-use crate::serve::core_thread::{Hatch, Hatched, NodeService};
+use crate::serve::core_thread::{CoreStarter, EmbeddedCore, NodeService};
 use crate::serve::plane::{Cores, Joined, Plane};
 use crate::serve::{Log, MOUNT_PATIENCE, ServeConfig, ServeError};
 use crate::token;
@@ -38,7 +38,6 @@ pub struct Embedded {
     /// The timer that ends a wait.
     alarm: Option<(Time, TimerId)>,
     ended: bool,
-    /// Its number.
     pub node: NodeId,
     /// Where its fabric listens.
     pub fabric: SocketAddr,
@@ -57,12 +56,12 @@ impl Embedded {
     pub fn start(config: &ServeConfig, log: &Log) -> Result<Embedded, ServeError> {
         let joined = Joined::join(config, log)?;
         let (to_control, from_cores) = channel();
-        let Hatched {
+        let EmbeddedCore {
             driver,
             service,
             senders,
             fabric,
-        } = Hatch::new(config, &joined).here(&to_control)?;
+        } = CoreStarter::new(config, &joined).here(&to_control)?;
         let cores = Cores {
             senders,
             fabric,
@@ -150,7 +149,7 @@ impl Embedded {
     /// counted from then.
     pub fn start_asked(&mut self) {
         self.driver.refresh();
-        if !self.service.core.fronts.asks.queue.is_empty() {
+        if !self.service.core.fronts.requests.queue.is_empty() {
             self.left = self.service.pass(&mut self.driver, &mut self.completions);
         }
     }

@@ -78,7 +78,6 @@ impl Reading {
 pub struct Pending {
     /// Where it came in.
     pub origin: Origin,
-    /// What to do.
     pub work: Work,
     /// What a write writes; the command of a [`Work::Reserve`].
     pub payload: Slice,
@@ -174,7 +173,6 @@ enum Copy {
 /// What an answer answers.
 #[derive(Debug)]
 pub struct Answered {
-    /// The volume.
     pub volume: VolumeId,
     /// Who was asked.
     pub node: NodeId,
@@ -230,7 +228,6 @@ impl Forwarder {
         self.halted = true;
     }
 
-    /// Is it so?
     #[must_use]
     pub fn is_halted(&self) -> bool {
         self.halted
@@ -572,7 +569,6 @@ impl Forwarder {
         self.known_by.insert(link);
     }
 
-    /// Did it?
     #[must_use]
     pub fn is_known_by(&self, link: Link) -> bool {
         self.known_by.contains(&link)

@@ -27,7 +27,7 @@ pub type MakeFront = Box<dyn FnMut(FrontId, Time, SocketAddr, &mut Outbox) -> Bo
 /// What a front asks of the node: the calls of [`StorageService`], kept until the core routes them.
 #[derive(Debug)]
 #[allow(missing_docs)]
-pub enum Ask {
+pub enum FrontRequest {
     /// The exports.
     List { front: FrontId, tag: u64 },
     /// Open a volume.
@@ -56,35 +56,35 @@ pub enum Ask {
     Nvme { front: FrontId, tag: u64, call: nvme::Call },
 }
 
-/// The asks of one pass, in order.
+/// The requests of one pass, in order.
 #[derive(Default)]
-pub struct Asks {
+pub struct FrontRequests {
     /// In order.
-    pub queue: VecDeque<Ask>,
+    pub queue: VecDeque<FrontRequest>,
     /// Fronts that have said whose I/O theirs is.
     hosts: FxHashMap<FrontId, HostKey>,
 }
 
-impl StorageService for Asks {
+impl StorageService for FrontRequests {
     fn list(&mut self, front: FrontId, tag: u64) {
-        self.queue.push_back(Ask::List { front, tag });
+        self.queue.push_back(FrontRequest::List { front, tag });
     }
     fn open(&mut self, front: FrontId, tag: u64, name: &str) {
-        self.queue.push_back(Ask::Open {
+        self.queue.push_back(FrontRequest::Open {
             front,
             tag,
             name: name.to_owned(),
         });
     }
     fn close(&mut self, _front: FrontId, volume: VolumeId) {
-        self.queue.push_back(Ask::Close { volume });
+        self.queue.push_back(FrontRequest::Close { volume });
     }
     fn submit(&mut self, front: FrontId, tag: u64, volume: VolumeId, op: Op, payload: Slice) {
         let host = match self.hosts.is_empty() {
             true => HostKey::NONE,
             false => self.hosts.get(&front).copied().unwrap_or_default(),
         };
-        self.queue.push_back(Ask::Submit {
+        self.queue.push_back(FrontRequest::Submit {
             front,
             tag,
             volume,
@@ -97,7 +97,7 @@ impl StorageService for Asks {
         self.hosts.insert(front, host);
     }
     fn reserve(&mut self, front: FrontId, tag: u64, volume: VolumeId, host: HostKey, command: reservation::Command) {
-        self.queue.push_back(Ask::Reserve {
+        self.queue.push_back(FrontRequest::Reserve {
             front,
             tag,
             volume,
@@ -108,7 +108,7 @@ impl StorageService for Asks {
     fn register(&mut self, front: FrontId, tag: u64, call: RegisterMessage) {
         // NVMe's is the only one.
         let call = *call.downcast().expect("a call of the register of NVMe controllers");
-        self.queue.push_back(Ask::Nvme { front, tag, call });
+        self.queue.push_back(FrontRequest::Nvme { front, tag, call });
     }
 }
 
@@ -136,7 +136,7 @@ pub struct Fronts {
     /// When some session next wants to be told the time.
     next_tick: Option<Time>,
     /// What the fronts asked for.
-    pub asks: Asks,
+    pub requests: FrontRequests,
     /// Fronts that are gone, of hosts that other gateways serve as well.
     gone: Vec<FrontId>,
     /// A connection could not be accepted: why.
@@ -156,7 +156,7 @@ impl Default for Fronts {
             starved: Vec::new(),
             makes: Vec::new(),
             next_tick: None,
-            asks: Asks::default(),
+            requests: FrontRequests::default(),
             gone: Vec::new(),
             turned_away: None,
             quiet_until: Time(0),
@@ -185,21 +185,21 @@ impl Fronts {
     /// Are there hosts that may go on by another connection: of NVMe another path, of NBD one here or at another gateway?
     #[must_use]
     pub fn has_hosts(&self) -> bool {
-        self.sockets > 0 || !self.asks.hosts.is_empty()
+        self.sockets > 0 || !self.requests.hosts.is_empty()
     }
 
     /// Ends the sessions of all hosts but those inside this process, and all that was read from them; how many.
     pub fn drop_hosts(&mut self, driver: &mut dyn Driver) -> usize {
         let with_socket = self.sessions.iter().filter(|(_, session)| session.socket.is_some());
         let mut fronts: Vec<FrontId> = with_socket.map(|(id, _)| FrontId(*id)).collect();
-        fronts.extend(self.asks.hosts.keys());
+        fronts.extend(self.requests.hosts.keys());
         fronts.sort_unstable();
         fronts.dedup();
         for front in &fronts {
             self.end(driver, front.0);
         }
-        self.asks.queue.retain(|ask| match ask {
-            Ask::Submit { front, .. } => fronts.binary_search(front).is_err(),
+        self.requests.queue.retain(|ask| match ask {
+            FrontRequest::Submit { front, .. } => fronts.binary_search(front).is_err(),
             _ => true,
         });
         fronts.len()
@@ -209,9 +209,9 @@ impl Fronts {
     pub fn take_gone(&mut self) -> Vec<FrontId> {
         let gone = std::mem::take(&mut self.gone);
         if !gone.is_empty() {
-            self.asks
+            self.requests
                 .queue
-                .retain(|ask| !matches!(ask, Ask::Submit { front, .. } if gone.contains(front)));
+                .retain(|request| !matches!(request, FrontRequest::Submit { front, .. } if gone.contains(front)));
         }
         gone
     }
@@ -236,7 +236,7 @@ impl Fronts {
         act: impl FnOnce(&mut dyn Front, &mut dyn StorageService) -> R,
     ) -> Option<R> {
         let session = self.sessions.get_mut(&id.0)?;
-        Some(act(session.front.as_mut(), &mut self.asks))
+        Some(act(session.front.as_mut(), &mut self.requests))
     }
 
     /// Were hosts turned away? What is to be said of it: now and then, as long as it goes on.
@@ -322,7 +322,7 @@ impl Fronts {
             &mut session.inbox,
             &mut session.outbox,
             driver.pool(),
-            &mut self.asks,
+            &mut self.requests,
         );
         self.after(driver, id, flow);
     }
@@ -335,7 +335,7 @@ impl Fronts {
         };
         let flow = session
             .front
-            .event(now, event, &mut session.outbox, driver.pool(), &mut self.asks);
+            .event(now, event, &mut session.outbox, driver.pool(), &mut self.requests);
         self.after(driver, id.0, flow);
         true
     }
@@ -370,8 +370,8 @@ impl Fronts {
         let Some(mut session) = self.sessions.remove(&id) else {
             return;
         };
-        session.front.closed(&mut self.asks);
-        if self.asks.hosts.remove(&FrontId(id)).is_some() {
+        session.front.closed(&mut self.requests);
+        if self.requests.hosts.remove(&FrontId(id)).is_some() {
             self.gone.push(FrontId(id));
         }
         if let Some(socket) = session.socket {
@@ -392,7 +392,7 @@ impl Fronts {
             let (inbox, outbox) = (&mut session.inbox, &mut session.outbox);
             let flow = session
                 .front
-                .end_pass(now, inbox, outbox, driver.pool(), &mut self.asks);
+                .end_pass(now, inbox, outbox, driver.pool(), &mut self.requests);
             if let Flow::Close { .. } = flow {
                 self.end(driver, id);
             }
@@ -458,7 +458,7 @@ impl Fronts {
             }
             let flow = session
                 .front
-                .tick(now, &mut session.outbox, driver.pool(), &mut self.asks);
+                .tick(now, &mut session.outbox, driver.pool(), &mut self.requests);
             self.after(driver, id, flow);
         }
     }

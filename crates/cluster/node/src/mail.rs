@@ -7,7 +7,7 @@
 mod message;
 
 pub use message::{
-    CoreMessage, DirectoryMessage, IoMessage, NodeMessage, Origin, ReservationMessage, Sought, VolumeMessage,
+    CoreMessage, DirectoryMessage, IoMessage, NodeMessage, Origin, ReservationMessage, VolumeMessage, VolumeRoute,
 };
 
 use amita_reactor::buggify::{IS_BUILT, Point, slow};
@@ -199,7 +199,6 @@ impl Mail {
         waiting
     }
 
-    /// This core.
     #[must_use]
     pub fn core(&self) -> usize {
         self.core

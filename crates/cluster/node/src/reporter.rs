@@ -51,16 +51,15 @@ pub struct Reporter {
     beat: u64,
     /// What the last report on the condition said: each store's percent, and what fails. `None`: there may be one of the
     /// process before us.
-    condition_told: Option<Told>,
+    condition_told: Option<Findings>,
     condition_due: Time,
     /// What hosts meet with, when last, and why.
     troubles: BTreeMap<(VolumeId, Failing), (Time, String)>,
 }
 
-type Told = (Vec<(StoreId, u8)>, Vec<(VolumeId, Failing)>);
+type Findings = (Vec<(StoreId, u8)>, Vec<(VolumeId, Failing)>);
 
 impl Reporter {
-    /// Of this core.
     #[must_use]
     pub fn new(node: NodeId, core: usize) -> Reporter {
         Reporter {
@@ -214,7 +213,7 @@ impl Reporter {
                 free_bytes: status.free_bytes,
             })
             .collect();
-        let now_told: Told = (
+        let now_told: Findings = (
             spaces.iter().map(|space| (space.store, space.used_percent())).collect(),
             self.troubles.keys().copied().collect(),
         );
@@ -228,7 +227,7 @@ impl Reporter {
         }
         self.condition_due = now.plus(CONDITION_PAUSE);
         let key = condition_key(self.node, self.core);
-        if now_told == Told::default() {
+        if now_told == Findings::default() {
             call.then.push(Op::Delete { key });
         } else {
             let troubles = self.troubles.iter().map(|(&(volume, what), (_, why))| Trouble {

@@ -36,7 +36,6 @@ pub struct Asked {
     pub origin: Origin,
     /// Whose.
     pub host: HostKey,
-    /// What.
     pub command: Command,
 }
 
@@ -80,12 +79,12 @@ impl Adopted {
 
 enum Step {
     Reading,
-    Writing(Meant),
+    Writing(Planned),
     Adopting { state: State, missing: BTreeSet<usize> },
 }
 
 /// What a command makes of the record.
-struct Meant {
+struct Planned {
     state: State,
     /// The modification revision of the record that it was applied to.
     base: u64,
@@ -99,7 +98,7 @@ struct Volume {
     call: Option<CallId>,
     rounds: u32,
     /// The record may have been written so by the present command, or may still be: nobody knows.
-    meant: Option<Meant>,
+    meant: Option<Planned>,
 }
 
 impl Volume {
@@ -113,7 +112,6 @@ impl Volume {
     }
 }
 
-/// All of them.
 pub struct Reservations {
     node: NodeId,
     cores: usize,
@@ -321,7 +319,7 @@ impl Reservations {
             }],
             otherwise: Vec::new(),
         };
-        self.call(volume, Step::Writing(Meant { state, base: revision }), request);
+        self.call(volume, Step::Writing(Planned { state, base: revision }), request);
     }
 
     /// A core goes by the state, and nothing is under way there that it forbids.

@@ -36,7 +36,6 @@ fn absent(view: &View, volume: VolumeId) -> BTreeMap<StoreId, u32> {
     volume.map(|volume| view.absent(&volume.pool)).unwrap_or_default()
 }
 
-/// All of them.
 pub struct Scrubs {
     cores: usize,
     /// Ids of calls: below this stands a count.

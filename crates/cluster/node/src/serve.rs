@@ -19,7 +19,7 @@ pub use settings::{LEASE_S, MAX_CORES, MAX_LINKS_PER_PEER, ServeConfig};
 use crate::control::ToCore;
 use amita_reactor::core::{Core as CoreThread, Stop};
 use amita_types::NodeId;
-use core_thread::{Hatch, ToCores};
+use core_thread::{CoreStarter, ToCores};
 use plane::{Cores, Joined, Plane};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -52,7 +52,6 @@ pub struct Running {
     stop: Stop,
     plane: Plane,
     senders: ToCores,
-    /// Its number.
     pub node: NodeId,
     /// Where the fabric of core 0 listens.
     pub fabric: SocketAddr,
@@ -74,7 +73,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     let joined = Joined::join(config, log)?;
     let (to_control, from_cores) = channel();
     let stop = Stop::new();
-    let started = Hatch::new(config, &joined).start(&stop, &to_control)?;
+    let started = CoreStarter::new(config, &joined).start(&stop, &to_control)?;
     let cores = Cores {
         senders: started.senders.clone(),
         fabric: started.fabric,

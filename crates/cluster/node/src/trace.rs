@@ -152,7 +152,6 @@ impl Traces {
         }
     }
 
-    /// A pass begins.
     pub fn begin_pass(&mut self) {
         self.hot = false;
     }
@@ -324,11 +323,8 @@ pub struct Ended<'a> {
     pub origin: &'a Origin,
     /// When it came to the sequencer's core.
     pub began: Time,
-    /// Its volume.
     pub volume: VolumeId,
-    /// What it was.
     pub op: Op,
-    /// How it ended.
     pub error: Option<IoError>,
     /// When it passed which step.
     pub course: &'a Course,

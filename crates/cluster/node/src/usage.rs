@@ -7,9 +7,7 @@ use std::time::Duration;
 /// A kind of I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoKind {
-    /// Reads.
     Read,
-    /// Writes.
     Write,
     /// Blocks are unmapped.
     Clear,
@@ -18,7 +16,6 @@ pub enum IoKind {
 }
 
 impl IoKind {
-    /// All of them.
     pub const ALL: [IoKind; 4] = [IoKind::Read, IoKind::Write, IoKind::Clear, IoKind::Allocation];
 
     /// The kind of an I/O.
@@ -74,7 +71,6 @@ impl Usage {
         }
     }
 
-    /// Each kind.
     pub fn each(&self) -> impl Iterator<Item = (IoKind, &KindUsage)> {
         IoKind::ALL.into_iter().zip(&self.kinds)
     }

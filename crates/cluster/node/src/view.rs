@@ -49,7 +49,6 @@ pub struct View {
 /// What matters of a group here.
 #[derive(Debug, Default)]
 pub struct Membership {
-    /// Its epoch.
     pub epoch: Epoch,
     /// Who is being brought up to date.
     pub syncing: Vec<map::Syncing>,
@@ -66,7 +65,6 @@ pub enum Change {
     Node(NodeId, Option<SocketAddr>),
     /// A store's record was written.
     Store {
-        /// Which.
         store: StoreId,
         /// Who serves it.
         node: NodeId,
@@ -399,7 +397,6 @@ impl View {
         stores.inspect(|_| look()).copied()
     }
 
-    /// A node's record.
     #[must_use]
     pub fn node_record(&self, node: NodeId) -> Option<&map::Node> {
         self.nodes.get(&node)
@@ -500,7 +497,6 @@ impl View {
         self.chunk_bytes.get(pool).copied()
     }
 
-    /// The nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &map::Node> {
         self.nodes.values()
     }

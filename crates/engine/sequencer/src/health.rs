@@ -32,7 +32,6 @@ use std::time::Duration;
 
 /// What is counted apart.
 const KINDS: [&str; 2] = ["reads", "writes"];
-/// A round.
 const ROUND: Duration = Duration::from_secs(1);
 /// So long a store must have been bad to be called slow.
 const SLOW_AFTER: Duration = Duration::from_secs(5);
@@ -113,16 +112,12 @@ impl Watch {
 pub enum HealthEvent {
     /// It is called slow.
     Slow {
-        /// The store.
         store: StoreId,
         /// What was seen.
         why: String,
     },
     /// It is well again.
-    Well {
-        /// The store.
-        store: StoreId,
-    },
+    Well { store: StoreId },
 }
 
 impl std::fmt::Display for HealthEvent {

@@ -24,7 +24,6 @@ pub struct Opened {
     pub volume_revision: u64,
     /// The pool's record.
     pub pool: map::Pool,
-    /// Our generation.
     pub generation: Generation,
     /// We.
     pub owner: NodeId,
@@ -58,7 +57,6 @@ pub enum Effect {
     Send {
         /// Whom; named by the request as well.
         store: StoreId,
-        /// What.
         request: Request,
         /// Beside it.
         payload: Slice,
@@ -67,14 +65,11 @@ pub enum Effect {
     Meta {
         /// The reply carries it.
         call: CallId,
-        /// What.
         request: Call,
     },
     /// An I/O has ended. Every I/O that was submitted ends exactly once.
     Done {
-        /// Which.
         io: IoId,
-        /// How.
         result: Result<(), IoError>,
         /// What it brings back.
         payload: Payload,
@@ -84,25 +79,17 @@ pub enum Effect {
     /// A syncing store holds everything of this sequencer's chunks of the group. When the sequencers of all cores say so, the
     /// owner says it in the metadata ([`map::Whole`]).
     Whole {
-        /// The group.
         group: GroupId,
-        /// The store.
         store: StoreId,
         /// Since which epoch it is syncing.
         since: amita_types::Epoch,
     },
     /// [`crate::Sequencer::scrub`] has looked at everything.
-    Scrubbed {
-        /// What was found.
-        report: map::ScrubReport,
-    },
+    Scrubbed { report: map::ScrubReport },
     /// Something that a person should see; the sequencer goes on.
     Warn(Warning),
     /// The sequencer has ended: all I/O has been answered with [`IoError::Lost`], and nothing follows. Said once.
-    Stop {
-        /// Why.
-        reason: StopReason,
-    },
+    Stop { reason: StopReason },
 }
 
 /// Why a sequencer ended.
@@ -124,7 +111,6 @@ pub enum StopReason {
     Metadata {
         /// The key.
         what: String,
-        /// What is wrong.
         why: String,
     },
 }
@@ -136,9 +122,7 @@ pub enum Warning {
     /// A store was taken out of the in-sync set of groups, by us or by another sequencer.
     #[error("group {group}: store {store} is no longer in sync since epoch {epoch}")]
     Evicted {
-        /// The group.
         group: GroupId,
-        /// The store.
         store: StoreId,
         /// The new epoch.
         epoch: amita_types::Epoch,
@@ -149,7 +133,6 @@ pub enum Warning {
          writes wait until it is back"
     )]
     BelowMinCopies {
-        /// The group.
         group: GroupId,
         /// The store that is missed.
         store: StoreId,
@@ -161,9 +144,7 @@ pub enum Warning {
     /// A copy fails its checksum; it was read from another member, if there is one.
     #[error("store {store} has a damaged copy of block {} of chunk {chunk}", block.0)]
     Damaged {
-        /// The store.
         store: StoreId,
-        /// The chunk.
         chunk: ChunkId,
         /// The first damaged block.
         block: BlockIndex,
@@ -171,21 +152,15 @@ pub enum Warning {
     /// A damaged copy was replaced by what another member has.
     #[error("block {} of chunk {chunk} was repaired on store {store}", block.0)]
     Repaired {
-        /// The store.
         store: StoreId,
-        /// The chunk.
         chunk: ChunkId,
-        /// The block.
         block: BlockIndex,
     },
     /// Copies differ, and each is intact. Nothing was changed.
     #[error("block {} of chunk {chunk} is not the same on the stores {stores:?}; this must not be: please report it", block.0)]
     Differing {
-        /// The stores.
         stores: Vec<StoreId>,
-        /// The chunk.
         chunk: ChunkId,
-        /// The block.
         block: BlockIndex,
     },
     /// A chunk cannot be gone on with: the versions that its copies claim are such as no history of writes has. Its I/O
@@ -195,7 +170,6 @@ pub enum Warning {
          `amita store check`, and have the one that is wrong formatted anew"
     )]
     Implausible {
-        /// The chunk.
         chunk: ChunkId,
         /// Who claims what.
         why: String,
@@ -209,9 +183,7 @@ pub enum Warning {
     /// A store refused what it should have done.
     #[error("store {store} refused a request of group {group}: {refusal}")]
     Refused {
-        /// The group.
         group: GroupId,
-        /// The store.
         store: StoreId,
         /// Its words.
         refusal: String,

@@ -99,14 +99,12 @@ pub enum OpenerEffect {
     Meta {
         /// The reply carries it.
         call: CallId,
-        /// What.
         request: Call,
     },
     /// Ask the owner to release the volume; answered by [`Opener::owner`].
     AskOwner {
         /// Whom.
         node: NodeId,
-        /// The volume.
         volume: VolumeId,
         /// Its generation of it.
         generation: Generation,
@@ -123,18 +121,10 @@ pub enum OpenerEffect {
 pub enum OpenError {
     /// There is no such volume.
     #[error("there is no volume {name:?}; `amita volume list` shows those there are")]
-    NoSuchVolume {
-        /// Its name.
-        name: String,
-    },
+    NoSuchVolume { name: String },
     /// The volume's pool is gone.
     #[error("volume {volume:?} lies in pool {pool:?}, which does not exist; restore the pool's record")]
-    NoSuchPool {
-        /// The volume.
-        volume: String,
-        /// The pool.
-        pool: String,
-    },
+    NoSuchPool { volume: String, pool: String },
     /// Another gateway has it, and clients use it there.
     #[error("the volume is in use through node {owner}; disconnect its clients, or connect to that node")]
     Busy {
@@ -155,16 +145,10 @@ pub enum OpenError {
     },
     /// A record that makes no sense.
     #[error("the record {key} cannot be used: {why}")]
-    BadRecord {
-        /// Its key.
-        key: String,
-        /// What is wrong.
-        why: String,
-    },
+    BadRecord { key: String, why: String },
     /// Somebody has found that the metadata is not to be believed.
     #[error("volume {volume:?} is not opened: {why}")]
     Suspect {
-        /// The volume.
         volume: String,
         /// What was found, and what to do.
         why: String,

@@ -323,7 +323,6 @@ const STAMP_BITS: u32 = 24;
 pub const ID_BITS: u32 = SLOT_BITS + STAMP_BITS;
 const _: () = assert!(MAX_TASKS <= 1 << SLOT_BITS);
 
-/// All tasks.
 #[derive(Debug)]
 pub struct Tasks {
     tasks: Table<TaskSlot, Task>,

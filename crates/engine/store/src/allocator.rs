@@ -68,7 +68,6 @@ impl Allocator {
         allocator
     }
 
-    /// Bytes of memory.
     pub fn memory_bytes(&self) -> u64 {
         self.levels.iter().map(|level| level.len() as u64 * 8).sum()
     }
@@ -338,7 +337,6 @@ impl ReadWindow {
         self.first + self.ended.len() as u64
     }
 
-    /// A read ends.
     pub fn end(&mut self, read: u64) {
         self.ended[(read - self.first) as usize] = true;
         while self.ended.front() == Some(&true) {

@@ -6,7 +6,6 @@ use amita_types::{ClusterId, StoreId};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// Too small.
     #[error("a store of {size_bytes} bytes is too small: it takes at least {least_bytes}; choose a larger size")]
     TooSmall {
         /// What was asked for.
@@ -24,7 +23,6 @@ pub enum FormatError {
         /// What can be addressed.
         most_bytes: u64,
     },
-    /// Not whole blocks.
     #[error("a store of {size_bytes} bytes is no multiple of 4096; round it down to {rounded_bytes}")]
     NotWholeBlocks {
         /// What was asked for.
@@ -75,9 +73,7 @@ pub enum MountError {
          metadata was lost, `amita recover --from-stores` rebuilds it. Format the store anew only if nobody needs its data"
     )]
     OtherCluster {
-        /// The store.
         store: StoreId,
-        /// Its cluster.
         found: ClusterId,
         /// The node's cluster.
         expected: ClusterId,
@@ -101,7 +97,6 @@ pub enum MountError {
     CheckpointDamaged {
         /// Where.
         offset: u64,
-        /// What is wrong.
         what: String,
     },
     /// A page of the log that was durable cannot be read: writes are missing, and it is not known which.
@@ -114,7 +109,6 @@ pub enum MountError {
         offset: u64,
         /// Which page.
         sequence: u64,
-        /// What is wrong.
         what: String,
     },
     /// Log and checkpoint do not fit together.
@@ -138,8 +132,5 @@ pub enum MountError {
     },
     /// The index needs more memory than the settings allow.
     #[error("the index of this store needs more than the {limit_bytes} bytes that the settings allow; raise the limit")]
-    IndexTooLarge {
-        /// The limit.
-        limit_bytes: u64,
-    },
+    IndexTooLarge { limit_bytes: u64 },
 }

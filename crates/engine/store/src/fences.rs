@@ -89,7 +89,6 @@ pub(crate) enum Verdict {
     Wait(Time),
     /// Older writes are on their way to the log.
     Drain,
-    /// Log it.
     Log,
 }
 

@@ -350,7 +350,6 @@ impl Index {
         self.by_id.len()
     }
 
-    /// All of them.
     pub fn keys(&self) -> impl Iterator<Item = ChunkKey> + '_ {
         (0..self.chunks.len())
             .filter(|&key| !self.chunks[key].gone)

@@ -18,7 +18,7 @@ mod page;
 mod writer;
 
 pub use page::{Head, PAGE_VERSION};
-pub use writer::{Content, Found, Told, Writer};
+pub use writer::{Content, Found, MemoEvent, Writer};
 
 use amita_types::{
     BlockIndex, ChunkIndex, Epoch, Generation, GroupId, GroupIndex, MAX_BLOCKS_PER_CHUNK, PoolId, VolumeId,

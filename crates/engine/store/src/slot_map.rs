@@ -90,7 +90,6 @@ impl SlotMap {
         self.more.len()
     }
 
-    /// Bytes of memory.
     pub fn memory_bytes(&self) -> u64 {
         self.words.len() as u64 * 8 + self.more.len() as u64 * 16
     }

@@ -9,7 +9,6 @@ use std::time::Duration;
 pub enum State {
     /// It is being read; requests get `Busy`.
     Mounting,
-    /// It serves.
     Serving,
     /// It cannot be served; requests get `NoSuchStore`.
     Refused(MountError),

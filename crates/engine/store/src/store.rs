@@ -129,7 +129,6 @@ pub enum Effect {
         io: IoId,
         /// In bytes.
         offset: u64,
-        /// How many.
         bytes: u64,
     },
     /// Tell the asker.
@@ -145,7 +144,7 @@ pub enum Effect {
 
 /// Who asked for something, and as the owner of what.
 #[derive(Clone, Copy, Debug)]
-struct Asker {
+struct Requester {
     link: LinkId,
     id: RequestId,
     volume: Option<VolumeKey>,
@@ -345,7 +344,7 @@ impl Store {
             return;
         }
         self.state = State::Poisoned(why);
-        let mut askers: Vec<Asker> = self.ops.drain().filter_map(|op| op.asker).collect();
+        let mut askers: Vec<Requester> = self.ops.drain().filter_map(|op| op.asker).collect();
         askers.extend(self.ops.resends.drain(..).map(|resend| resend.asker));
         askers.extend(self.reads.drain());
         askers.extend(self.leaf_waits.drain().iter().map(|read| read.asker));

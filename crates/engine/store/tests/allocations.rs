@@ -10,7 +10,7 @@ use amita_store::{Config, Effect, LinkId, State, Store};
 use amita_testkit::allocations::{self, Counting};
 use amita_types::message::{AnswerBody, ClearRequest, Request, RequestBody};
 use amita_types::{BlockRange, ChunkIndex, Version};
-use common::{Asker, BLOCK, Rng, image, params, version};
+use common::{BLOCK, Requester, Rng, image, params, version};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -24,7 +24,7 @@ struct Bench {
     disk: Vec<u8>,
     effects: Vec<Effect>,
     done: u64,
-    asker: Asker,
+    asker: Requester,
     versions: Vec<Version>,
     pool: Pool,
     now: Time,
@@ -51,7 +51,7 @@ impl Bench {
             disk: image(&params),
             effects: Vec::new(),
             done: 0,
-            asker: Asker::new(1),
+            asker: Requester::new(1),
             versions: vec![Version::NONE; CHUNKS as usize],
             pool,
             now: Time(1),

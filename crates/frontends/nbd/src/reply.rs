@@ -12,7 +12,6 @@ use amita_reactor::{Outbox, Pool};
 pub struct Failure {
     /// "Error values".
     pub errno: Errno,
-    /// What and why.
     pub message: &'static str,
 }
 
@@ -30,7 +29,6 @@ pub(super) struct Replies<'a> {
 
 /// A step that can reply.
 pub(super) trait Reply {
-    /// Its replies.
     fn replies(&mut self) -> Replies<'_>;
 }
 

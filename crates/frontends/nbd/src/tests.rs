@@ -181,7 +181,6 @@ impl Client {
         self.settle();
     }
 
-    /// One receive.
     fn receive(&mut self, bytes: &[u8]) -> usize {
         let class = self.front.receive_bytes();
         let mut buffer = self.inbox.start_receive(&self.pool, class).expect("memory");

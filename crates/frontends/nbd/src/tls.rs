@@ -37,9 +37,7 @@ pub enum TlsError {
     File {
         /// Which of the files.
         what: &'static str,
-        /// Where.
         path: PathBuf,
-        /// What is wrong.
         why: String,
     },
     /// A file has nothing of what it should have.
@@ -47,7 +45,6 @@ pub enum TlsError {
     Empty {
         /// Which of the files.
         what: &'static str,
-        /// Where.
         path: PathBuf,
         /// What was looked for.
         missing: &'static str,
@@ -55,21 +52,13 @@ pub enum TlsError {
     /// The certificate and the key do not go together, or are of a kind that is not supported.
     #[error("the certificate {} and the key {} cannot be used together: {why}", certificate.display(), key.display())]
     Pair {
-        /// The certificate's file.
         certificate: PathBuf,
-        /// The key's file.
         key: PathBuf,
-        /// What is wrong.
         why: String,
     },
     /// The authorities cannot be used.
     #[error("the client authorities {} cannot be used: {why}", path.display())]
-    Authorities {
-        /// Where.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    Authorities { path: PathBuf, why: String },
 }
 
 /// What makes TLS of connections: read and checked once, at the start.

@@ -16,13 +16,11 @@ pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 
 /// "Handshake flags" and "Client flags" have the same two bits.
 pub mod handshake_flag {
-    /// Fixed newstyle.
     pub const FIXED_NEWSTYLE: u16 = 1 << 0;
     /// No 124 zeros after `NBD_OPT_EXPORT_NAME`.
     pub const NO_ZEROES: u16 = 1 << 1;
 }
 
-/// "Transmission flags".
 pub mod transmission_flag {
     #![allow(missing_docs)]
     pub const HAS_FLAGS: u16 = 1 << 0;
@@ -90,7 +88,6 @@ pub mod command {
     pub const BLOCK_STATUS: u16 = 7;
 }
 
-/// "Command flags".
 pub mod command_flag {
     #![allow(missing_docs)]
     pub const FUA: u16 = 1 << 0;
@@ -211,7 +208,6 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// That many bytes.
     pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

@@ -139,7 +139,6 @@ pub struct Session {
 /// How much data a command moves, and where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// None.
     None,
     /// So many bytes from the host, which are to be there before it is executed.
     FromHost(u32),
@@ -157,7 +156,6 @@ pub enum Turn {
     /// It ends with what the volume's reservation is after this command: ask the storage service with the session's host,
     /// then [`Admin::reservation_reply`] has the reply.
     Reserve {
-        /// The volume.
         volume: VolumeId,
         /// What to ask.
         command: reservation::Command,

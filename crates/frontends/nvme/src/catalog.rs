@@ -11,7 +11,6 @@ use zeroize::Zeroize;
 /// The settings of the moment. Immutable: made anew when they change, and shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
-    /// This node.
     pub node: NodeId,
     /// Counts the catalogs of this node: the generation counter of the discovery log. 0: the settings are not known yet.
     pub revision: u64,
@@ -43,7 +42,6 @@ impl Catalog {
 pub struct Gateway {
     /// Its number. The low 16 bits are its port's number in the discovery log.
     pub node: NodeId,
-    /// Its name.
     pub name: String,
     /// Where its NVMe/TCP port listens.
     pub portal: SocketAddr,
@@ -89,7 +87,6 @@ impl Subsystem {
 /// A host, and what it has to show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostAccess {
-    /// Its NQN.
     pub nqn: String,
     /// The secret that it must prove to have by DH-HMAC-CHAP, in the form `DHHC-1:...:`.
     pub dhchap: Option<Secret>,
@@ -120,11 +117,9 @@ impl fmt::Debug for Secret {
 pub struct Namespace {
     /// Its number in the subsystem, from 1 on. It is the number of its ANA group as well.
     pub nsid: u32,
-    /// The volume.
     pub volume: VolumeId,
     /// The volume's name.
     pub name: String,
-    /// Its size.
     pub size_bytes: u64,
     /// Bytes of a chunk of the volume.
     pub chunk_bytes: u32,

@@ -74,7 +74,6 @@ impl fmt::Debug for Command {
 pub struct Status {
     /// The type of the status code.
     pub kind: u8,
-    /// The status code.
     pub code: u8,
     /// Do not retry.
     pub final_: bool,
@@ -103,7 +102,6 @@ pub const MORE: u16 = 1 << 14;
 /// How a command ended, and what goes back with that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The status.
     pub status: Status,
     /// Dwords 0 and 1 of the completion.
     pub result: u64,

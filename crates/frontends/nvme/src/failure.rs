@@ -35,7 +35,6 @@ pub struct Failure {
     pub queue: u16,
     /// Its identifier.
     pub command: u16,
-    /// How it ended.
     pub status: Status,
     /// The byte of the command that is wrong in bits 7 to 0, its bit in bits 10 to 8; FFFFh: none of them.
     pub location: u16,
@@ -43,7 +42,6 @@ pub struct Failure {
     pub lba: u64,
     /// The namespace.
     pub nsid: u32,
-    /// The opcode.
     pub opcode: u8,
 }
 

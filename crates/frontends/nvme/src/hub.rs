@@ -49,7 +49,6 @@ impl Gate {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Are they?
     #[must_use]
     pub fn is_shut(&self) -> bool {
         self.0.load(Ordering::Acquire)
@@ -71,14 +70,12 @@ pub struct Shared {
 pub enum Call {
     /// An admin queue is connected: a controller is made. Answered by [`Reply::Created`] or [`Reply::Refused`].
     Create {
-        /// Who, and what.
         party: Box<Party>,
         /// Of the discovery subsystem.
         discovery: bool,
     },
     /// An I/O queue is connected. Answered by [`Reply::Joined`] or [`Reply::Refused`].
     Join {
-        /// Who, and what.
         party: Box<Party>,
         /// The controller's number.
         controller: u16,
@@ -88,7 +85,6 @@ pub enum Call {
     /// The admin queue's controller takes I/O queues. Answered by [`Reply::Enabled`]: the host must not be told before,
     /// or a queue that it connects then might come too early.
     Enable {
-        /// How many.
         queues: u16,
         /// What they get to see.
         shared: Shared,
@@ -119,7 +115,6 @@ pub enum Question {
 pub enum Answer {
     /// Is it granted? Not when the controller has had an I/O queue since it was enabled.
     Grant(bool),
-    /// These have.
     Failures(Failures),
     /// Their numbers, in order.
     Controllers(Vec<u16>),
@@ -145,7 +140,6 @@ pub enum Reply {
     Disabled,
     /// It is not.
     Refused {
-        /// Why.
         status: Status,
         /// The result of the Connect command.
         result: u32,
@@ -168,7 +162,6 @@ struct Enabled {
     joined: bool,
 }
 
-/// One controller.
 #[derive(Debug)]
 struct Controller {
     party: Party,

@@ -31,7 +31,6 @@ pub(super) mod opcode {
     pub const COPY: u8 = 0x19;
 }
 
-/// All namespaces.
 const ALL_NAMESPACES: u32 = u32::MAX;
 /// Write Zeroes may free the blocks (DEAC, command dword 12).
 const DEALLOCATE: u32 = 1 << 25;

@@ -61,7 +61,6 @@ pub(super) enum End {
     Now(CloseReason),
 }
 
-/// One queue.
 pub(super) struct Queue {
     pub(super) port: Rc<Port>,
     pub(super) capsules: Capsules,

@@ -20,7 +20,6 @@ pub(super) struct KnownPool {
     pub min_copies: usize,
 }
 
-/// The pools.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
     pub all: BTreeMap<PoolId, KnownPool>,

@@ -8,7 +8,6 @@ use std::time::Duration;
 /// What a core must know at its start.
 #[derive(Clone, Debug)]
 pub struct CoreConfig {
-    /// This node.
     pub node: NodeId,
     /// This core's place among the node's.
     pub core: usize,

@@ -57,7 +57,7 @@ pub(super) fn carry_out(cx: &mut Context, directory: &mut Directory, effect: Eff
             attempt,
         }),
         Effect::Stay { volume } => cx.mail.broadcast(|| Volume::Stay { volume }),
-        Effect::Sought { core, volume, way } => cx.mail.send(core, Volume::Sought { volume, way }),
+        Effect::VolumeRoute { core, volume, way } => cx.mail.send(core, Volume::VolumeRoute { volume, way }),
         Effect::Opened { origin, result } => {
             cx.mail
                 .send(usize::from(origin.core), Volume::Opened { origin, result });

@@ -17,7 +17,7 @@ use super::context::Context;
 use super::{reserve, route};
 use crate::faults::Fault;
 use crate::forwarder::{FORWARDED, FORWARDS, Forwarder, Pending, State, Work, is_host};
-use crate::mail::{Origin, Sought};
+use crate::mail::{Origin, VolumeRoute};
 use crate::token;
 use amita_fabric::{Forwarded, Link};
 use amita_frontend::HostKey;
@@ -195,13 +195,13 @@ impl Forwarding {
     }
 
     /// The directory has said where a volume's I/O goes.
-    pub(super) fn sought(&mut self, cx: &mut Context, now: Time, volume: VolumeId, way: Sought) {
+    pub(super) fn sought(&mut self, cx: &mut Context, now: Time, volume: VolumeId, way: VolumeRoute) {
         match way {
-            Sought::Here => self.forwarder.set(volume, State::Unknown),
-            Sought::There(node) if node == cx.config.node => self.forwarder.pause(now, volume),
-            Sought::There(node) => self.forwarder.set(volume, State::There(node)),
-            Sought::Later => self.forwarder.pause(now, volume),
-            Sought::Nowhere => end::all_waiting(cx, &mut self.forwarder, volume),
+            VolumeRoute::Here => self.forwarder.set(volume, State::Unknown),
+            VolumeRoute::There(node) if node == cx.config.node => self.forwarder.pause(now, volume),
+            VolumeRoute::There(node) => self.forwarder.set(volume, State::There(node)),
+            VolumeRoute::Later => self.forwarder.pause(now, volume),
+            VolumeRoute::Nowhere => end::all_waiting(cx, &mut self.forwarder, volume),
         }
         self.settle(cx, now, volume);
     }

@@ -1,7 +1,7 @@
 //! What the cores of a node say to one another.
 
 use super::{Core, effects, forward, hosts, records, reserve, route};
-use crate::directory::Asker;
+use crate::directory::Requester;
 use crate::faults::Fault;
 use crate::forwarder::{Pending, Work, is_host};
 use crate::mail::{CoreMessage, DirectoryMessage, IoMessage, NodeMessage, Origin, ReservationMessage, VolumeMessage};
@@ -97,7 +97,7 @@ impl Core {
                 let core = self.cx.config.core;
                 self.cx.mail.send(0, DirectoryMessage::ShardEnded { volume, core });
             }
-            Volume::Sought { volume, way } => self.forwarding.sought(&mut self.cx, now, volume, way),
+            Volume::VolumeRoute { volume, way } => self.forwarding.sought(&mut self.cx, now, volume, way),
             Volume::Leave {
                 volume,
                 generation,
@@ -142,7 +142,7 @@ impl Core {
                 generation,
                 hand_over,
             } => {
-                let asker = Asker { core, link, tag };
+                let asker = Requester { core, link, tag };
                 self.directory.release(now, asker, volume, generation, hand_over);
             }
             Directory::Released { tag, outcome } => self.directory.released(tag, outcome),

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::forward::Forwarding;
 use super::{Core, hosts};
 use crate::forwarder::Work;
-use crate::fronts::Ask;
+use crate::fronts::FrontRequest;
 use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Origin, VolumeMessage};
 use crate::shards::{Declined, ShardEffect};
 use crate::token;
@@ -25,7 +25,7 @@ impl Core {
             let mut moved = false;
             hosts::forget(&mut self.cx, &mut self.fronts, &mut self.forwarding.forwarder);
             moved |= self.hand_out_messages(driver.now());
-            moved |= self.hand_out_asks(driver);
+            moved |= self.hand_out_requests(driver);
             self.cx.shards.traces.refine(driver);
             moved |= self.hand_out_effects(driver);
             moved |= self.cx.hand_out_answers(driver);
@@ -121,31 +121,31 @@ impl Core {
     }
 
     /// What the front ends of this core ask for.
-    fn hand_out_asks(&mut self, driver: &mut dyn Driver) -> bool {
+    fn hand_out_requests(&mut self, driver: &mut dyn Driver) -> bool {
         let mut moved = false;
         let mut now = driver.now();
-        while let Some(ask) = self.fronts.asks.queue.pop_front() {
+        while let Some(request) = self.fronts.requests.queue.pop_front() {
             moved = true;
-            now = self.hand_out_ask(driver, now, ask);
+            now = self.hand_out_request(driver, now, request);
         }
         moved
     }
 
     /// What a front end asks for, to whoever has it. Returns what time it is: the clock is read anew for what is traced.
-    fn hand_out_ask(&mut self, driver: &mut dyn Driver, mut now: Time, ask: Ask) -> Time {
-        match ask {
-            Ask::List { front, tag } => {
+    fn hand_out_request(&mut self, driver: &mut dyn Driver, mut now: Time, request: FrontRequest) -> Time {
+        match request {
+            FrontRequest::List { front, tag } => {
                 let (origin, exports) = (self.cx.origin(now, front, tag), self.cx.exports());
                 self.cx
                     .mail
                     .send(self.cx.config.core, VolumeMessage::Listed { origin, exports });
             }
-            Ask::Open { front, tag, name } => {
+            FrontRequest::Open { front, tag, name } => {
                 let origin = self.cx.origin(now, front, tag);
                 self.cx.mail.send(0, DirectoryMessage::Open { origin, name });
             }
-            Ask::Close { volume } => self.cx.mail.send(0, DirectoryMessage::Close { volume }),
-            Ask::Submit {
+            FrontRequest::Close { volume } => self.cx.mail.send(0, DirectoryMessage::Close { volume }),
+            FrontRequest::Submit {
                 front,
                 tag,
                 volume,
@@ -163,7 +163,7 @@ impl Core {
                 }
                 route(&mut self.cx, &mut self.forwarding, now, origin, volume, op, payload);
             }
-            Ask::Reserve {
+            FrontRequest::Reserve {
                 front,
                 tag,
                 volume,
@@ -182,7 +182,7 @@ impl Core {
                     Slice::copy_from(&text),
                 );
             }
-            Ask::Nvme { front, tag, call } => {
+            FrontRequest::Nvme { front, tag, call } => {
                 let core = self.cx.config.core as u16;
                 let connection = frontend::ConnectionId { core, front };
                 self.cx.mail.send(0, NodeMessage::Nvme { connection, tag, call });

@@ -1,7 +1,7 @@
 //! How a volume goes from one living gateway to another: because another asks and nobody uses it here, or because the
 //! operator wishes it elsewhere.
 
-use super::{Asker, Directory, Effect, MOVES, State, Waiting};
+use super::{Directory, Effect, MOVES, Requester, State, Waiting};
 use crate::faults::Fault;
 use crate::shards::DIRECTORY;
 use crate::token;
@@ -71,7 +71,7 @@ impl Moves {
 
 impl Directory {
     /// Another gateway asks for a volume.
-    pub fn release(&mut self, now: Time, asker: Asker, volume: VolumeId, generation: Generation, hand_over: bool) {
+    pub fn release(&mut self, now: Time, asker: Requester, volume: VolumeId, generation: Generation, hand_over: bool) {
         let held = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
                 info,
@@ -106,7 +106,7 @@ impl Directory {
     }
 
     /// Begins to hand a volume over: every core ends what it has under way.
-    fn leave(&mut self, now: Time, asker: Asker, name: String, generation: Generation, patience: Duration) {
+    fn leave(&mut self, now: Time, asker: Requester, name: String, generation: Generation, patience: Duration) {
         let Some(State::Open { info, .. }) = self.volumes.remove(&name) else {
             return;
         };
@@ -235,7 +235,7 @@ impl Directory {
         }
     }
 
-    pub(super) fn reply(&mut self, asker: Asker, outcome: ReleaseOutcome) {
+    pub(super) fn reply(&mut self, asker: Requester, outcome: ReleaseOutcome) {
         self.effects.push_back(Effect::Reply {
             core: asker.core,
             link: asker.link,

@@ -1,4 +1,4 @@
-use super::{Asker, Directory, Effect};
+use super::{Directory, Effect, Requester};
 use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
 use amita_fabric::{Link, Message, ReleaseOutcome};
@@ -124,7 +124,7 @@ impl Rig {
 
     /// Another gateway wishes for the volume.
     fn ask(&mut self) {
-        let asker = Asker {
+        let asker = Requester {
             core: 0,
             link: Link(1),
             tag: 1,

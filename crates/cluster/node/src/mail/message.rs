@@ -17,13 +17,10 @@ use amita_types::{Generation, NodeId, StoreId, TraceId, VolumeId};
 pub enum CoreMessage {
     /// A step of an I/O.
     Io(IoMessage),
-    /// Of a volume.
     Volume(VolumeMessage),
     /// Of a volume, to the directory on core 0.
     Directory(DirectoryMessage),
-    /// Of a reservation.
     Reservation(ReservationMessage),
-    /// Of the node.
     Node(NodeMessage),
 }
 
@@ -34,44 +31,30 @@ pub enum IoMessage {
     ToStore {
         /// Who asks: the answer goes back by it.
         link: LinkId,
-        /// The request.
         request: Request,
-        /// Its payload.
         payload: Slice,
     },
     /// A store's answer, for the core named in `link`.
     FromStore {
         /// Who had asked.
         link: LinkId,
-        /// The answer.
         answer: Answer,
-        /// Its payload.
         payload: Slice,
     },
     /// A message for a peer node, to be sent by the receiving core, which owns the link. Dropped when the link is gone:
     /// the sequencer sends again in the right order once it has heard of the new one (R8).
     ToPeer {
-        /// The link.
         link: Link,
-        /// The message.
         message: Message,
-        /// Its payload.
         payload: Slice,
     },
     /// A peer's answer that belongs to a sequencer of the receiving core.
-    ToSequencer {
-        /// The answer.
-        answer: Answer,
-        /// Its payload.
-        payload: Slice,
-    },
+    ToSequencer { answer: Answer, payload: Slice },
     /// A piece of a front end's I/O, for the core that sequences its chunk.
     Piece {
         /// Where the I/O came in.
         origin: Origin,
-        /// The volume.
         volume: VolumeId,
-        /// What to do.
         op: amita_types::io::Op,
         /// The payload of a write.
         payload: Slice,
@@ -82,18 +65,12 @@ pub enum IoMessage {
         origin: Origin,
         /// The core that sequenced it.
         core: u16,
-        /// How it ended.
         result: Result<(), amita_types::io::IoError>,
         /// What was read.
         payload: Payload,
     },
     /// The host of a traced I/O that the receiving core has sequenced was told.
-    Acknowledged {
-        /// Which.
-        trace: TraceId,
-        /// When.
-        at: Time,
-    },
+    Acknowledged { trace: TraceId, at: Time },
 }
 
 impl From<IoMessage> for CoreMessage {
@@ -120,38 +97,26 @@ pub enum VolumeMessage {
         result: Result<frontend::VolumeInfo, frontend::OpenError>,
     },
     /// From the directory: make a sequencer for this core's chunks.
-    MakeShard {
-        /// What was opened.
-        opened: Box<Opened>,
-    },
+    MakeShard { opened: Box<Opened> },
     /// To all cores: the volume is no longer ours; front ends that use it are told why.
     DropShard {
-        /// The volume.
         volume: VolumeId,
         /// The generation that ended; a newer shard stays.
         generation: Generation,
-        /// Why.
         why: String,
         /// It was handed over: hosts go on, by the new owner.
         handed_over: bool,
     },
     /// To all cores: the volume is deleted, or about to be.
-    EndShard {
-        /// The volume.
-        volume: VolumeId,
-        /// Why.
-        why: String,
-    },
+    EndShard { volume: VolumeId, why: String },
     /// From the directory: where a volume's I/O goes (asked by `Seek`).
-    Sought {
-        /// The volume.
+    VolumeRoute {
         volume: VolumeId,
         /// Where its I/O goes.
-        way: Sought,
+        way: VolumeRoute,
     },
     /// To all cores: the volume is to be handed over. What is under way on it ends, what comes waits.
     Leave {
-        /// The volume.
         volume: VolumeId,
         /// The generation under which it is open.
         generation: Generation,
@@ -159,20 +124,15 @@ pub enum VolumeMessage {
         attempt: u64,
     },
     /// To all cores: it is not handed over after all.
-    Stay {
-        /// The volume.
-        volume: VolumeId,
-    },
+    Stay { volume: VolumeId },
     /// The answer to another gateway's `Release`, to be sent over a link of the receiving core.
     Reply {
-        /// The link.
         link: Link,
         /// What to send.
         message: Message,
     },
     /// Look at all copies of a volume's chunks.
     Scrub {
-        /// The volume.
         volume: VolumeId,
         /// The generation under which it is open.
         generation: Generation,
@@ -196,42 +156,30 @@ pub enum DirectoryMessage {
         name: String,
     },
     /// One front end less uses the volume.
-    Close {
-        /// The volume.
-        volume: VolumeId,
-    },
+    Close { volume: VolumeId },
     /// A core has made its sequencer (`MakeShard`).
     ShardMade {
-        /// The volume.
         volume: VolumeId,
         /// Under which generation.
         generation: Generation,
     },
     /// A core's sequencer of the volume is there no more.
-    ShardEnded {
-        /// The volume.
-        volume: VolumeId,
-        /// The core.
-        core: usize,
-    },
+    ShardEnded { volume: VolumeId, core: usize },
     /// Where is the owner of a volume that hosts have I/O for? It is opened here if it has none.
     Seek {
         /// The core that asks.
         core: usize,
-        /// The volume.
         volume: VolumeId,
         /// Owners that this core has found to be lost; and whether surely so, by their ports.
         lost: Vec<(NodeId, bool)>,
     },
     /// Nothing is under way any more on a core. Said once for each attempt.
     Left {
-        /// The volume.
         volume: VolumeId,
         /// The generation under which it is open.
         generation: Generation,
         /// The attempt: word of an earlier one, after which the core took I/O in again, does not count for a later one.
         attempt: u64,
-        /// The core.
         core: usize,
     },
     /// Another gateway asks for a volume.
@@ -242,7 +190,6 @@ pub enum DirectoryMessage {
         link: Link,
         /// The asker's tag.
         tag: u64,
-        /// The volume.
         volume: VolumeId,
         /// The generation that it knows.
         generation: Generation,
@@ -251,31 +198,25 @@ pub enum DirectoryMessage {
     },
     /// A peer answered a question of ours.
     Released {
-        /// Our tag.
         tag: u64,
         /// What it said.
         outcome: amita_fabric::ReleaseOutcome,
     },
     /// A core's sequencer says that a syncing store holds everything of its chunks in a group.
     Whole {
-        /// The volume.
         volume: VolumeId,
         /// The sequencer's generation.
         generation: Generation,
-        /// The core.
         core: usize,
         /// Which store of which group.
         member: amita_types::map::WholeMember,
     },
     /// A core's sequencer has looked at all copies (`Scrub`).
     Scrubbed {
-        /// The volume.
         volume: VolumeId,
         /// The sequencer's generation.
         generation: Generation,
-        /// The core.
         core: usize,
-        /// What was found.
         report: amita_types::map::ScrubReport,
     },
 }
@@ -293,7 +234,6 @@ pub enum ReservationMessage {
     Reserve {
         /// Where it came in.
         origin: Origin,
-        /// The volume.
         volume: VolumeId,
         /// The command.
         payload: Slice,
@@ -302,32 +242,23 @@ pub enum ReservationMessage {
     ReserveHere {
         /// Where it came in.
         origin: Origin,
-        /// The volume.
         volume: VolumeId,
-        /// The command.
         command: frontend::reservation::Command,
     },
     /// The end of such a command.
     Reserved {
         /// Where it came in.
         origin: Origin,
-        /// How it ended.
         result: Result<frontend::reservation::State, frontend::reservation::Refusal>,
     },
     /// To all cores: I/O is held against this from now on.
     Adopt {
-        /// The volume.
         volume: VolumeId,
         /// What is reserved.
         adopted: crate::reservations::Adopted,
     },
     /// To core 0: it is, and nothing is under way that it forbids.
-    Adopted {
-        /// The volume.
-        volume: VolumeId,
-        /// The core.
-        core: usize,
-    },
+    Adopted { volume: VolumeId, core: usize },
 }
 
 impl From<ReservationMessage> for CoreMessage {
@@ -343,7 +274,6 @@ pub enum NodeMessage {
     HostGone {
         /// The core of its connection.
         core: u16,
-        /// Its front.
         front: amita_frontend::FrontId,
     },
     /// The cluster does not know this node as living: all hosts are dropped.
@@ -359,7 +289,6 @@ pub enum NodeMessage {
     },
     /// From the register, to a queue's front.
     NvmeReply {
-        /// The front.
         front: frontend::FrontId,
         /// The tag of what it asked, or 0.
         tag: u64,
@@ -369,53 +298,34 @@ pub enum NodeMessage {
     /// The settings that concern NVMe hosts, made anew.
     Catalog(std::sync::Arc<amita_nvme::Catalog>),
     /// A store of this node serves now, on this core.
-    StoreServes {
-        /// The store.
-        store: StoreId,
-        /// The core.
-        core: usize,
-    },
+    StoreServes { store: StoreId, core: usize },
     /// A store of this node could not be opened or mounted.
     StoreUnmounted,
     /// An incoming link is gone: the receiving core's stores take its credits back.
-    LinkClosed {
-        /// The link.
-        link: LinkId,
-    },
+    LinkClosed { link: LinkId },
     /// A link to the peer is there, and this core may send over the named one.
     PeerUp {
-        /// The peer.
         peer: NodeId,
         /// The link to name.
         link: Link,
     },
     /// The link to the peer broke.
-    PeerDown {
-        /// The peer.
-        peer: NodeId,
-    },
+    PeerDown { peer: NodeId },
     /// To the cores that hold links to the peer: the port at the end of the sender's refuses, for so long and so often that it
     /// counts; or it does not.
     PeerRefused {
-        /// The peer.
         peer: NodeId,
         /// The core that says so.
         core: usize,
-        /// Does it?
         refused: bool,
     },
     /// The peer is to be taken for dead.
-    PeerLost {
-        /// The peer.
-        peer: NodeId,
-    },
+    PeerLost { peer: NodeId },
     /// A change of the metadata, passed on by the core that the control thread talks to.
     Record(crate::control::Record),
     /// The end of a metadata call of a sequencer on the receiving core.
     Metadata {
-        /// Which.
         call: volume::CallId,
-        /// How it ended.
         result: Result<amita_metadata::Reply, amita_metadata::Error>,
     },
 }
@@ -428,7 +338,7 @@ impl From<NodeMessage> for CoreMessage {
 
 /// Where a volume's I/O goes, as the directory knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sought {
+pub enum VolumeRoute {
     /// It is open here, on every core.
     Here,
     /// To its owner.
@@ -442,11 +352,9 @@ pub enum Sought {
 /// Where an I/O came in: the core, the front end and its own tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The core.
     pub core: u16,
     /// The front end there.
     pub front: frontend::FrontId,
-    /// Its tag.
     pub tag: u64,
     /// When its last byte had come in, and when it was parsed; of an I/O.
     pub arrived: Time,

@@ -33,7 +33,7 @@ const ACCEPT_REST: Duration = Duration::from_millis(50);
 const TRACES: usize = 10;
 
 /// Asks the cores: with the traces that they keep, or without.
-pub type Ask = Arc<dyn Fn(bool) -> NodeReport + Send + Sync>;
+pub type CollectReport = Arc<dyn Fn(bool) -> NodeReport + Send + Sync>;
 
 /// A server that runs. Dropped, it ends.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Server {
     ///
     /// # Errors
     /// The address cannot be bound, or a thread cannot be had.
-    pub fn start(address: SocketAddr, ask: Ask) -> io::Result<Server> {
+    pub fn start(address: SocketAddr, ask: CollectReport) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -95,7 +95,7 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: &tokio::net::TcpListener, ask: &Ask) {
+async fn accept(listener: &tokio::net::TcpListener, ask: &CollectReport) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -113,7 +113,7 @@ async fn accept(listener: &tokio::net::TcpListener, ask: &Ask) {
     }
 }
 
-async fn serve(stream: TcpStream, ask: Ask) {
+async fn serve(stream: TcpStream, ask: CollectReport) {
     let service = service_fn(move |request| answer(request, ask.clone()));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -123,7 +123,7 @@ async fn serve(stream: TcpStream, ask: Ask) {
     let _ = connection.await;
 }
 
-async fn answer(request: Request<Incoming>, ask: Ask) -> Result<Response<String>, Infallible> {
+async fn answer(request: Request<Incoming>, ask: CollectReport) -> Result<Response<String>, Infallible> {
     let (path, query) = (
         request.uri().path().to_owned(),
         request.uri().query().unwrap_or_default().to_owned(),
@@ -136,7 +136,7 @@ async fn answer(request: Request<Incoming>, ask: Ask) -> Result<Response<String>
     Ok(made.unwrap_or_else(|_| plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made\n")))
 }
 
-fn page(path: &str, query: &str, ask: &Ask) -> Response<String> {
+fn page(path: &str, query: &str, ask: &CollectReport) -> Response<String> {
     match path {
         "/" => plain(StatusCode::OK, "/metrics\n/top\n/traces?slow=1&volume=NAME&count=N\n"),
         "/metrics" => with_type(text::render(&ask(false)), "text/plain; version=0.0.4; charset=utf-8"),

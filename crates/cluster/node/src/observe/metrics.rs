@@ -8,7 +8,6 @@ use super::report::{NodeReport, StoreReport, VolumeReport};
 use super::text::Samples;
 use crate::trace::StageTimes;
 
-/// A metric.
 #[derive(Debug)]
 pub struct Metric {
     /// Its name; of a histogram without `_bucket` and so on.
@@ -81,7 +80,6 @@ const NS: f64 = 1e9;
 
 use MetricKind::{Counter, Gauge, Histogram};
 
-/// All of them.
 pub const METRICS: &[Metric] = &[
     Metric {
         name: "amita_node_info",

@@ -18,9 +18,7 @@ use std::time::Duration;
 pub struct NodePage {
     /// Its number.
     pub node: u32,
-    /// Its name.
     pub name: String,
-    /// Its cluster.
     pub cluster: String,
     /// Nanoseconds since the process started: rates are by this.
     pub now_ns: u64,
@@ -28,16 +26,13 @@ pub struct NodePage {
     pub core_count: usize,
     /// The volumes that are open here.
     pub volumes: Vec<VolumePage>,
-    /// The stores.
     pub stores: Vec<StorePage>,
-    /// The cores.
     pub cores: Vec<CorePage>,
 }
 
 /// An open volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VolumePage {
-    /// Its name.
     pub name: String,
     /// I/Os under way.
     pub in_flight: usize,
@@ -54,39 +49,29 @@ pub struct VolumePage {
 pub struct OpPage {
     /// `read`, `write`, `clear`, `allocation`.
     pub op: String,
-    /// Bytes.
     pub bytes: u64,
     /// Those that failed.
     pub errors: u64,
-    /// All of them.
     pub latency: Latency,
 }
 
-/// A store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StorePage {
     /// Its UUID.
     pub id: String,
-    /// Where it is.
     pub path: String,
-    /// Does it serve?
     pub serves: bool,
     /// Bytes for data.
     pub capacity_bytes: u64,
-    /// Of them, free.
     pub free_bytes: u64,
     /// Bytes written to the device in all.
     pub written_bytes: u64,
-    /// Reads.
     pub reads: Latency,
-    /// Writes.
     pub writes: Latency,
 }
 
-/// A core.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CorePage {
-    /// Its number.
     pub core: usize,
     /// Passes of its loop.
     pub passes: u64,
@@ -127,7 +112,6 @@ impl From<&Histogram> for Latency {
 }
 
 impl Latency {
-    /// The histogram.
     #[must_use]
     pub fn histogram(&self) -> Histogram {
         Histogram::from_counts(self.buckets.iter().copied(), Duration::from_nanos(self.sum_ns))
@@ -204,11 +188,8 @@ impl CorePage {
 pub struct TracesPage {
     /// Its number.
     pub node: u32,
-    /// Its name.
     pub name: String,
-    /// Its cluster.
     pub cluster: String,
-    /// The traces.
     pub traces: Vec<TracePage>,
 }
 
@@ -225,7 +206,6 @@ pub struct TracePage {
     pub op: String,
     /// The first byte.
     pub offset: u64,
-    /// How many.
     pub length: u64,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -257,7 +237,6 @@ pub struct StagePage {
 /// the request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LegPage {
-    /// The store.
     pub store: String,
     /// The request was handed over to be sent, or was with the store.
     pub sent_ns: u64,

@@ -20,7 +20,6 @@ pub struct Observe {
 /// What a core has counted since its start.
 #[derive(Clone, Debug)]
 pub struct CoreReport {
-    /// Which core.
     pub core: usize,
     /// When it answered, on the process's clock.
     pub now: Time,
@@ -40,7 +39,6 @@ pub struct CoreReport {
     pub sessions: usize,
     /// Bytes that background work of its sequencers has moved.
     pub background_bytes: u64,
-    /// What was traced.
     pub traces: TraceCounters,
     /// How long the stages of traced I/Os took.
     pub stages: StageTimes,
@@ -55,9 +53,7 @@ pub struct CoreReport {
 /// An open volume.
 #[derive(Clone, Debug)]
 pub struct VolumeReport {
-    /// Which.
     pub id: VolumeId,
-    /// Its name.
     pub name: String,
     /// What hosts did.
     pub usage: Usage,
@@ -71,14 +67,10 @@ pub struct VolumeReport {
     pub counters: amita_sequencer::Counters,
 }
 
-/// A store.
 #[derive(Clone, Debug)]
 pub struct StoreReport {
-    /// Which.
     pub id: StoreId,
-    /// Where it is.
     pub path: String,
-    /// Does it serve?
     pub serves: bool,
     /// What it says of itself.
     pub status: amita_store::Status,
@@ -89,11 +81,8 @@ pub struct StoreReport {
 /// The cores of a node together.
 #[derive(Clone, Debug)]
 pub struct NodeReport {
-    /// The node.
     pub node: NodeId,
-    /// Its name.
     pub name: String,
-    /// Its cluster.
     pub cluster: ClusterId,
     /// What each core said, in their order. Of a core that did not answer there is nothing.
     pub cores: Vec<CoreReport>,

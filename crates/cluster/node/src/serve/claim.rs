@@ -17,9 +17,7 @@ const AGAIN: Duration = Duration::from_millis(300);
 /// A store that was claimed.
 struct Held {
     path: String,
-    /// At which revision.
     revision: u64,
-    /// As which mount.
     mount: u64,
 }
 

@@ -45,7 +45,7 @@ impl ToCores {
 }
 
 /// What starts the cores.
-pub(crate) struct Hatch<'a> {
+pub(crate) struct CoreStarter<'a> {
     config: &'a ServeConfig,
     joined: &'a Joined,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Started {
 }
 
 /// What a core's thread says once it has a driver, and once it listens.
-enum Word {
+enum StartupEvent {
     Waker(usize, Waker),
     Fabric(SocketAddr),
     Nbd(SocketAddr),
@@ -73,7 +73,7 @@ enum Word {
 type Rings = (Vec<Option<RingStart<CoreMessage>>>, Vec<Option<RingEnd<CoreMessage>>>);
 
 /// A core that the caller's own thread runs.
-pub(crate) struct Hatched {
+pub(crate) struct EmbeddedCore {
     pub(crate) driver: UringDriver,
     pub(crate) service: NodeService,
     pub(crate) senders: ToCores,
@@ -81,7 +81,7 @@ pub(crate) struct Hatched {
 }
 
 /// What one core's thread is given.
-struct Egg {
+struct CoreSetup {
     core: usize,
     config: ServeConfig,
     cluster: ClusterId,
@@ -91,13 +91,13 @@ struct Egg {
     stores: Vec<PathBuf>,
     inbox: Receiver<ToCore>,
     outbox: Sender<Control>,
-    words: Sender<Word>,
+    words: Sender<StartupEvent>,
     rings: Receiver<Rings>,
 }
 
-impl<'a> Hatch<'a> {
-    pub(crate) fn new(config: &'a ServeConfig, joined: &'a Joined) -> Hatch<'a> {
-        Hatch { config, joined }
+impl<'a> CoreStarter<'a> {
+    pub(crate) fn new(config: &'a ServeConfig, joined: &'a Joined) -> CoreStarter<'a> {
+        CoreStarter { config, joined }
     }
 
     fn egg(
@@ -105,11 +105,11 @@ impl<'a> Hatch<'a> {
         core: usize,
         inbox: Receiver<ToCore>,
         to_control: &Sender<Control>,
-        words: Sender<Word>,
+        words: Sender<StartupEvent>,
         rings: Receiver<Rings>,
-    ) -> Egg {
+    ) -> CoreSetup {
         let stores = self.config.stores.iter().skip(core).step_by(self.config.cores);
-        Egg {
+        CoreSetup {
             core,
             config: self.config.clone(),
             cluster: self.joined.cluster,
@@ -125,17 +125,17 @@ impl<'a> Hatch<'a> {
     }
 
     /// Makes the one core of a process that runs it by itself.
-    pub(crate) fn here(&self, to_control: &Sender<Control>) -> Result<Hatched, ServeError> {
+    pub(crate) fn here(&self, to_control: &Sender<Control>) -> Result<EmbeddedCore, ServeError> {
         assert_eq!(self.config.cores, 1, "one thread runs one core");
         let (sender, inbox) = channel();
         let (words, heard) = channel();
         let (_, no_rings) = channel();
         let (driver, service) = self.egg(0, inbox, to_control, words, no_rings).build()?;
         let bound = heard.try_iter().find_map(|word| match word {
-            Word::Fabric(address) => Some(address),
+            StartupEvent::Fabric(address) => Some(address),
             _ => None,
         });
-        Ok(Hatched {
+        Ok(EmbeddedCore {
             senders: ToCores(vec![(sender, driver.waker())]),
             driver,
             service,
@@ -173,11 +173,11 @@ impl<'a> Hatch<'a> {
         let mut rings_given = false;
         for word in heard {
             match word {
-                Word::Waker(core, waker) => wakers[core] = Some(waker),
-                Word::Fabric(address) => fabric = Some(address),
-                Word::Nbd(address) => nbd = Some(address),
-                Word::Nvme(address) => nvme = Some(address),
-                Word::Failed(why) => failed = Some(why),
+                StartupEvent::Waker(core, waker) => wakers[core] = Some(waker),
+                StartupEvent::Fabric(address) => fabric = Some(address),
+                StartupEvent::Nbd(address) => nbd = Some(address),
+                StartupEvent::Nvme(address) => nvme = Some(address),
+                StartupEvent::Failed(why) => failed = Some(why),
             }
             if !rings_given && wakers.iter().all(Option::is_some) {
                 give_rings(&wakers, &ring_senders);
@@ -230,13 +230,13 @@ fn give_rings(wakers: &[Option<Waker>], to: &[Sender<Rings>]) {
     }
 }
 
-impl Egg {
+impl CoreSetup {
     /// On the core's own thread: its driver and its service.
     fn hatch(self) -> io::Result<(UringDriver, NodeService)> {
         let words = self.words.clone();
         self.build().map_err(|why| {
             let text = why.to_string();
-            let _ = words.send(Word::Failed(why));
+            let _ = words.send(StartupEvent::Failed(why));
             io::Error::other(text)
         })
     }
@@ -245,7 +245,7 @@ impl Egg {
         let core_error = |why| ServeError::Core { core: self.core, why };
         let pool = Pool::new(PoolConfig::with_total(self.config.buffer_bytes)).map_err(core_error)?;
         let mut driver = UringDriver::new(self.config.driver.clone(), pool.clone()).map_err(core_error)?;
-        let _ = self.words.send(Word::Waker(self.core, driver.waker()));
+        let _ = self.words.send(StartupEvent::Waker(self.core, driver.waker()));
         let mail = if self.config.cores == 1 {
             Mail::alone()
         } else {
@@ -261,7 +261,7 @@ impl Egg {
             .listen_fabric(&mut driver, address)
             .map_err(|why| ServeError::listen(address, &why))?;
         if self.core == 0 {
-            let _ = self.words.send(Word::Fabric(bound));
+            let _ = self.words.send(StartupEvent::Fabric(bound));
             if let Some(address) = self.config.nbd {
                 let settings: Arc<amita_nbd::Config> = Arc::new(self.config.nbd_config.clone());
                 let make: MakeFront =
@@ -270,7 +270,7 @@ impl Egg {
                     .fronts
                     .listen(&mut driver, address, make)
                     .map_err(|why| ServeError::listen(address, &why))?;
-                let _ = self.words.send(Word::Nbd(bound));
+                let _ = self.words.send(StartupEvent::Nbd(bound));
             }
         }
         if let Some(address) = self.config.nvme {
@@ -316,7 +316,7 @@ impl Egg {
                 })?)),
             };
             core.serve_nvme(Cataloguer::new(self.node, self.cluster, key));
-            let _ = self.words.send(Word::Nvme(bound));
+            let _ = self.words.send(StartupEvent::Nvme(bound));
         }
         Ok(())
     }

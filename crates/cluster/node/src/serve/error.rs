@@ -15,7 +15,6 @@ pub enum ServeError {
     /// A setting that cannot be.
     #[error("--{setting}: {why}")]
     Setting {
-        /// Which.
         setting: &'static str,
         /// What is wrong, and what would be right.
         why: String,
@@ -32,38 +31,27 @@ pub enum ServeError {
     /// An address that another process has, or that is not this host's.
     #[error("cannot listen on {address}: {why}{advice}")]
     Listen {
-        /// The address.
         address: SocketAddr,
         /// The system's words.
         why: String,
-        /// What to do.
         advice: &'static str,
     },
     /// A path that cannot be opened as a store.
     #[error("cannot open the store {}: {why}", path.display())]
     Store {
-        /// The path.
         path: PathBuf,
         /// Why, and what to do.
         why: String,
     },
     /// None of the stores can serve.
     #[error("none of the stores can serve: {}", failures.join("; "))]
-    NoStore {
-        /// Each one's failure.
-        failures: Vec<String>,
-    },
+    NoStore { failures: Vec<String> },
     /// Another process serves under the name.
     #[error(transparent)]
     NameTaken(NameTaken),
     /// The kernel does not give a core what it needs.
     #[error("core {core} cannot start: {why}")]
-    Core {
-        /// Which.
-        core: usize,
-        /// Why.
-        why: io::Error,
-    },
+    Core { core: usize, why: io::Error },
     /// The metadata knows no cluster, and a store belongs to one.
     #[error(
         "the metadata holds no cluster, and the store {} belongs to cluster {cluster}: check the metadata's address. If the \
@@ -73,7 +61,6 @@ pub enum ServeError {
     ClusterLost {
         /// The store.
         path: PathBuf,
-        /// Its cluster.
         cluster: ClusterId,
     },
     /// It was told to end before it served.

@@ -47,9 +47,7 @@ const LAST_COPY_PATIENCE: Duration = Duration::from_secs(3);
 pub(super) enum Input {
     /// A record is there, changed, or is gone.
     Record {
-        /// The key.
         key: String,
-        /// The value.
         value: Option<Vec<u8>>,
         /// Its modification revision.
         revision: u64,
@@ -62,32 +60,19 @@ pub(super) enum Input {
     /// All that has changed together was told.
     Seen,
     /// A store serves.
-    Serves {
-        /// The store.
-        store: StoreId,
-        /// Its path.
-        path: String,
-    },
+    Serves { store: StoreId, path: String },
     /// What a store knows.
     Recalled {
-        /// The store.
         store: StoreId,
         /// Its newest copy.
         newest: Option<Head>,
-        /// Its groups.
         groups: Vec<GroupLook>,
-        /// Its volumes.
         volumes: Vec<VolumeLook>,
         /// Those that it knows to be deleted, as ranges.
         deleted: Vec<(VolumeId, VolumeId)>,
     },
     /// A store has kept a copy.
-    Kept {
-        /// The store.
-        store: StoreId,
-        /// Of this revision.
-        revision: u64,
-    },
+    Kept { store: StoreId, revision: u64 },
     /// Write what is not written yet, say so, and end.
     Stop(Sender<()>),
 }

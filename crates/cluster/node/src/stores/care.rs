@@ -41,7 +41,7 @@ pub(super) struct Care {
 }
 
 /// What is to be told.
-pub(super) enum Told {
+pub(super) enum Retry {
     /// It will be tried again after this.
     Later(Duration),
     /// It stays out.
@@ -59,31 +59,30 @@ impl Care {
         self.under_way += 1;
     }
 
-    /// It serves.
     pub fn serves(&mut self, now: Time) {
         self.serves_since = now;
         self.failed = 0;
     }
 
     /// It has failed: what next? `has_served`: after it was mounted.
-    pub fn fails(&mut self, now: Time, has_served: bool, flush_failed: bool) -> Told {
+    pub fn fails(&mut self, now: Time, has_served: bool, flush_failed: bool) -> Retry {
         if has_served {
             let steady = now.since(self.serves_since) >= STEADY;
             self.returns = if steady { 1 } else { self.returns + 1 };
         }
         if flush_failed {
             self.again_at = None;
-            return Told::Unknowable;
+            return Retry::Unknowable;
         }
         if self.returns > MOST_RETURNS {
             self.again_at = None;
-            return Told::Never;
+            return Retry::Never;
         }
         let doubled = (self.returns.max(1) - 1 + self.failed).min(16);
         self.failed += 1;
         let pause = (PAUSE.0 * (1 << doubled)).min(PAUSE.1);
         self.again_at = Some(now.plus(pause));
-        Told::Later(pause)
+        Retry::Later(pause)
     }
 
     /// Looks after the store; a new one takes its place when it is time for that.

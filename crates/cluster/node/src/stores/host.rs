@@ -1,12 +1,12 @@
 //! One store of a core: its state machine, its file, and what was told of it.
 
 use super::MEMO;
-use super::care::{Care, MOST_RETURNS, Told as Fate};
+use super::care::{Care, MOST_RETURNS, Retry};
 use crate::control::FromCore;
 use amita_reactor::Slice;
 use amita_reactor::driver::{FileId, Time};
 use amita_store::Store;
-use amita_store::memo::{Told, Writer};
+use amita_store::memo::{MemoEvent, Writer};
 use amita_types::StoreId;
 use amita_types::message::Answer;
 use std::path::PathBuf;
@@ -26,7 +26,6 @@ pub(super) struct Host {
     pub(super) failed: bool,
     /// Writes the copy of the metadata, once the store serves.
     pub(super) memo: Option<Writer>,
-    /// Answers to it.
     pub(super) memo_answers: Vec<(Answer, Slice)>,
 }
 
@@ -102,7 +101,7 @@ impl Host {
         let mut again = false;
         if may_pass {
             let fate = self.care.fails(now, false, self.store.flush_failed());
-            again = matches!(fate, Fate::Later(_));
+            again = matches!(fate, Retry::Later(_));
             why += &next(&fate);
         }
         // That it has failed, and is tried again, was told; that it is not any more is news.
@@ -151,15 +150,15 @@ pub(super) enum Announced {
 }
 
 /// What becomes of a store that has failed, in words.
-fn next(fate: &Fate) -> String {
+fn next(fate: &Retry) -> String {
     match fate {
-        Fate::Later(pause) => format!(" (tried again in {} s)", pause.as_secs()),
-        Fate::Unknowable => {
+        Retry::Later(pause) => format!(" (tried again in {} s)", pause.as_secs()),
+        Retry::Unknowable => {
             "; a flush has failed, so it is not mounted anew by itself: format it anew and let its groups \
                              be copied back from their other members, or start the node again where there are none"
                 .to_owned()
         }
-        Fate::Never => format!(
+        Retry::Never => format!(
             "; it has failed {MOST_RETURNS} times shortly after it had been mounted anew, and is not tried again: replace \
              the device, or start the node again when it is sound"
         ),
@@ -172,15 +171,15 @@ pub(super) fn tell_of_memo(host: &mut Host, tell: &mut Vec<FromCore>) {
     let store = memo.store();
     for told in memo.told() {
         tell.push(match told {
-            Told::Found(found) => FromCore::Recalled {
+            MemoEvent::Found(found) => FromCore::Recalled {
                 store,
                 newest: found.newest,
                 groups: host.store.known_groups(),
                 volumes: host.store.known_volumes(),
                 deleted: host.store.known_deleted(),
             },
-            Told::Written { revision, .. } => FromCore::Kept { store, revision },
-            Told::Refused(why) => FromCore::Warning(format!(
+            MemoEvent::Written { revision, .. } => FromCore::Kept { store, revision },
+            MemoEvent::Refused(why) => FromCore::Warning(format!(
                 "store {store} cannot keep a copy of the metadata ({why:?}); an older one stays there; trying again"
             )),
         });

@@ -16,9 +16,7 @@ use std::time::Duration;
 pub struct Trace {
     /// [`TraceId::NONE`]: it was not traced, and is here because it was slow.
     pub id: TraceId,
-    /// Its volume.
     pub volume: VolumeId,
-    /// What it was.
     pub op: Op,
     /// Why it failed, if it did.
     pub error: Option<IoError>,
@@ -47,7 +45,6 @@ pub struct Trace {
 /// A request of a traced I/O to one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// The store.
     pub store: StoreId,
     /// The request left the sequencer.
     pub sent: Time,

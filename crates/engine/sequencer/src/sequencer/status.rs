@@ -180,13 +180,11 @@ pub struct Status {
 }
 
 impl Sequencer {
-    /// The volume's id.
     #[must_use]
     pub fn volume(&self) -> VolumeId {
         self.cx.owned.volume.id
     }
 
-    /// The volume's name.
     #[must_use]
     pub fn volume_name(&self) -> &str {
         &self.cx.owned.volume.name
@@ -197,7 +195,6 @@ impl Sequencer {
         self.cx.config.core
     }
 
-    /// Our generation.
     #[must_use]
     pub fn generation(&self) -> Generation {
         self.cx.owned.generation

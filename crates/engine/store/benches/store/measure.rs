@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 pub struct Window {
     /// Requests ended.
     pub ios: u64,
-    /// In so long.
     pub elapsed: Duration,
     /// CPU, all threads, the kernel's share and its workers included.
     pub cpu: Duration,

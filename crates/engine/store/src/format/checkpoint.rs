@@ -35,7 +35,6 @@ on_disk! {
         version: u32,
         /// The low half of the store's UUID.
         store: u64,
-        /// Which checkpoint.
         checkpoint: u64,
         /// The page's place in it.
         index: u64,
@@ -64,7 +63,6 @@ mod kind {
 on_disk! {
     /// What every item begins with.
     pub struct Head [4] {
-        /// The kind.
         kind: u16,
         /// Bytes of the item, these included.
         bytes: u16,
@@ -74,11 +72,8 @@ on_disk! {
 on_disk! {
     /// A volume's fence.
     pub struct RawVolume [16] {
-        /// The volume.
         volume: u64,
-        /// Its generation.
         generation: u32,
-        /// Its owner.
         owner: u32,
     }
 }
@@ -87,11 +82,9 @@ on_disk! {
     /// A chunk; goes on with a [`RawLeaf`] for each bit of `leaves`. The items that follow, up to the next chunk, belong
     /// to it.
     pub struct RawChunk [48] {
-        /// The volume.
         volume: u64,
         /// The index.
         chunk: u64,
-        /// Its version.
         version: u64,
         /// Log pages below this one are in it (rule D5).
         position: u64,
@@ -119,7 +112,6 @@ pub mod flag {
 on_disk! {
     /// Where a leaf is. `slot` 2^32 - 1: nowhere; then `sum` 0: no block of the part was ever written; 1: it is lost.
     pub struct RawLeaf [8] {
-        /// Its slot.
         slot: u32,
         /// Its page's checksum.
         sum: u32,
@@ -129,7 +121,6 @@ on_disk! {
 on_disk! {
     /// Where the blocks of the last chunk were first written, if not in itself (rule D8).
     pub struct RawOrigin [16] {
-        /// The volume.
         volume: u64,
         /// The index.
         chunk: u64,
@@ -171,7 +162,6 @@ on_disk! {
     pub struct RawCleared [12] {
         /// The version of that write.
         version: u64,
-        /// Which part.
         part: u32,
     }
 }
@@ -182,7 +172,6 @@ on_disk! {
     pub struct RawSlots [16] {
         /// Log pages below this one are in it (rule D5).
         position: u64,
-        /// The first slot.
         first: u32,
         /// How it is said.
         form: u32,
@@ -192,7 +181,6 @@ on_disk! {
 on_disk! {
     /// How often slots of the last [`RawSlots`] are used more than once; goes on with `count` times a [`RawCount`].
     pub struct RawShared [8] {
-        /// How many.
         count: u32,
         /// Zero.
         reserved: u32,
@@ -202,7 +190,6 @@ on_disk! {
 on_disk! {
     /// A slot that more than one chunk uses.
     pub struct RawCount [8] {
-        /// The slot.
         slot: u32,
         /// How many use it besides the first.
         more: u32,
@@ -266,7 +253,6 @@ pub struct PageWriter<'a> {
 /// What a [`PageWriter`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
-    /// Pages.
     pub pages: usize,
     /// The checksum of the last of them.
     pub last_sum: u32,
@@ -317,9 +303,7 @@ pub type Leaves = ArrayVec<(u8, LeafPlace), PARTS>;
 /// A chunk's line in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkItem {
-    /// Which.
     pub chunk: ChunkId,
-    /// Its version.
     pub version: Version,
     /// Log pages below this one are in it.
     pub position: u64,

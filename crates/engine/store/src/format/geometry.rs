@@ -55,15 +55,12 @@ pub struct Geometry {
     pub size_bytes: u64,
     /// Where the log begins.
     pub log_offset: u64,
-    /// Its pages.
     pub log_pages: u64,
     /// Where the two checkpoint areas begin.
     pub checkpoint_offsets: [u64; 2],
-    /// Pages of each.
     pub checkpoint_pages: u64,
     /// Where the slots begin.
     pub slots_offset: u64,
-    /// How many.
     pub slots: u32,
 }
 

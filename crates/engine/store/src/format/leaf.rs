@@ -24,9 +24,7 @@ on_disk! {
         version: u32,
         /// The low half of the store's UUID.
         store: u64,
-        /// The volume.
         volume: u64,
-        /// The chunk.
         chunk: u64,
         /// The checkpoint that it was written for.
         checkpoint: u64,

@@ -56,9 +56,7 @@ on_disk! {
 /// A page of the log that was found valid for its place.
 #[derive(Clone, Copy, Debug)]
 pub struct LogPage<'a> {
-    /// The header.
     pub header: Header,
-    /// The records.
     pub records: &'a [u8],
     /// The page's checksum: its successor names it.
     pub sum: u32,

@@ -56,15 +56,12 @@ on_disk! {
     /// A write or a clear, after its [`Head`]. A write goes on with `runs` times a [`RawRun`] and `count` checksums of
     /// four bytes, in the order of the blocks.
     pub struct Blocks [44] {
-        /// The volume.
         volume: u64,
-        /// The chunk.
         chunk: u64,
         /// The version that the chunk gets.
         version: u64,
         /// The version that it had.
         previous: u64,
-        /// The first block.
         first: u16,
         /// How many blocks.
         count: u16,
@@ -82,7 +79,6 @@ on_disk! {
     pub struct RawRun [8] {
         /// The first.
         slot: u32,
-        /// How many.
         count: u32,
     }
 }
@@ -91,9 +87,7 @@ on_disk! {
     /// A part of a roll-forward, after its [`Head`]; goes on with `count` times a [`RawEntry`]. All parts lie in one
     /// batch, so all of them count or none.
     pub struct Roll [40] {
-        /// The volume.
         volume: u64,
-        /// The chunk.
         chunk: u64,
         /// The version that the chunk gets, with the last part.
         version: u64,
@@ -112,13 +106,11 @@ on_disk! {
     /// A part of a clone, after its [`Head`]; goes on with `count` times a [`RawEntry`], whose slots something else uses
     /// too. All parts lie in one batch.
     pub struct RawClone [44] {
-        /// The volume.
         volume: u64,
         /// The chunk that is made.
         chunk: u64,
         /// Where its blocks were first written: the volume (rule D8).
         origin_volume: u64,
-        /// And the chunk.
         origin_chunk: u64,
         /// The version that the chunk gets, with the last part.
         version: u64,
@@ -132,9 +124,7 @@ on_disk! {
 on_disk! {
     /// A snapshot of a chunk, or the chunk itself, is dropped; after its [`Head`].
     pub struct RawDrop [24] {
-        /// The volume.
         volume: u64,
-        /// The chunk.
         chunk: u64,
         /// The newest snapshot that it was kept for; 0: the chunk itself.
         snapshot: u32,
@@ -152,7 +142,6 @@ on_disk! {
         slot: u32,
         /// CRC-32C of the block.
         sum: u32,
-        /// The block.
         block: u16,
         /// Zero.
         reserved: u16,
@@ -162,9 +151,7 @@ on_disk! {
 on_disk! {
     /// The history of a chunk goes on at another version (rule R5); after its [`Head`].
     pub struct RawJoin [48] {
-        /// The volume.
         volume: u64,
-        /// The chunk.
         chunk: u64,
         /// The version that the next change follows.
         version: u64,
@@ -182,9 +169,7 @@ on_disk! {
 on_disk! {
     /// Entries that are replaced, after its [`Head`]; goes on with `count` times a [`RawEntry`]. All parts lie in one batch.
     pub struct RawMend [28] {
-        /// The volume.
         volume: u64,
-        /// The chunk.
         chunk: u64,
         /// The chunk's version, which stays.
         version: u64,
@@ -198,9 +183,7 @@ on_disk! {
 on_disk! {
     /// A chunk is whole; after its [`Head`].
     pub struct RawWhole [24] {
-        /// The volume.
         volume: u64,
-        /// The chunk.
         chunk: u64,
         /// The version at which it is.
         version: u64,
@@ -210,13 +193,10 @@ on_disk! {
 on_disk! {
     /// A fence, after its [`Head`]; goes on with `members` and then `syncing` times 16 bytes of store UUID.
     pub struct RawFence [40] {
-        /// The volume.
         volume: u64,
-        /// Its generation.
         generation: u32,
         /// The node that owns it.
         owner: u32,
-        /// The pool.
         pool: u32,
         /// The group's index in it.
         group: u32,
@@ -238,22 +218,17 @@ on_disk! {
 pub struct Run {
     /// The first.
     pub slot: Slot,
-    /// How many.
     pub count: u32,
 }
 
 /// A fence, as it is logged and kept in a checkpoint (rule R2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
-    /// The volume.
     pub volume: VolumeId,
-    /// Its generation.
     pub generation: Generation,
     /// Who owns it.
     pub owner: NodeId,
-    /// The group.
     pub group: GroupId,
-    /// Its epoch.
     pub epoch: Epoch,
     /// Blocks of a chunk of the group's pool.
     pub blocks_per_chunk: u16,
@@ -281,7 +256,6 @@ pub fn deleted(volume: VolumeId, generation: Generation, more: NodeId) -> Option
 /// A block's entry in a roll-forward, a clone or a mend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RollEntry {
-    /// The block.
     pub block: BlockIndex,
     /// The version of the write that made it.
     pub version: Version,
@@ -305,7 +279,6 @@ const _: () = assert!(Head::BYTES + RawFence::BYTES + MAX_MEMBERS * 16 <= MAX_RE
 pub enum Record {
     /// Blocks got data.
     Write {
-        /// The chunk.
         chunk: ChunkId,
         /// The version that it gets.
         version: Version,
@@ -313,7 +286,6 @@ pub enum Record {
         previous: Version,
         /// The volume's newest snapshot.
         snapshot: SnapshotId,
-        /// The blocks.
         range: BlockRange,
         /// Where the data is: as many slots as blocks.
         runs: ArrayVec<Run, MAX_PIECES>,
@@ -322,7 +294,6 @@ pub enum Record {
     },
     /// Blocks were cleared.
     Clear {
-        /// The chunk.
         chunk: ChunkId,
         /// The version that it gets.
         version: Version,
@@ -330,12 +301,10 @@ pub enum Record {
         previous: Version,
         /// The volume's newest snapshot.
         snapshot: SnapshotId,
-        /// The blocks.
         range: BlockRange,
     },
     /// A part of a roll-forward.
     Roll {
-        /// The chunk.
         chunk: ChunkId,
         /// The version that it gets with the last part.
         version: Version,
@@ -343,7 +312,6 @@ pub enum Record {
         previous: Version,
         /// The volume's newest snapshot.
         snapshot: SnapshotId,
-        /// The entries.
         entries: Vec<RollEntry>,
         /// Is it the last part?
         last: bool,
@@ -363,7 +331,6 @@ pub enum Record {
     },
     /// A snapshot of a chunk, or the chunk itself, is dropped.
     Drop {
-        /// The chunk.
         chunk: ChunkId,
         /// The newest snapshot that it was kept for; [`SnapshotId::HEAD`]: the chunk itself.
         snapshot: SnapshotId,
@@ -374,7 +341,6 @@ pub enum Record {
     Fence(Fence),
     /// The history of a chunk goes on at another version.
     Join {
-        /// The chunk.
         chunk: ChunkId,
         /// The version that the next change follows.
         version: Version,
@@ -387,7 +353,6 @@ pub enum Record {
     },
     /// A part of a mend.
     Mend {
-        /// The chunk.
         chunk: ChunkId,
         /// Its version, which stays.
         version: Version,
@@ -395,12 +360,7 @@ pub enum Record {
         entries: Vec<RollEntry>,
     },
     /// A chunk is whole.
-    Whole {
-        /// The chunk.
-        chunk: ChunkId,
-        /// Its version.
-        version: Version,
-    },
+    Whole { chunk: ChunkId, version: Version },
 }
 
 /// Bytes that a write of `blocks` blocks in `runs` runs takes.
@@ -437,7 +397,6 @@ pub const WHOLE_BYTES: usize = Head::BYTES + RawWhole::BYTES;
 /// What a record says of its chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// The chunk.
     pub chunk: ChunkId,
     /// The version that it gets.
     pub version: Version,
@@ -510,7 +469,6 @@ impl<'a> RecordWriter<'a> {
         }
     }
 
-    /// A clear.
     pub fn clear(&mut self, change: &Change, range: BlockRange) {
         self.head(kind::CLEAR, 0, Head::BYTES + Blocks::BYTES);
         self.blocks(change, range, 0);
@@ -642,7 +600,6 @@ impl<'a> RecordWriter<'a> {
         self.at += RawWhole::BYTES;
     }
 
-    /// A fence.
     pub fn fence(&mut self, fence: &Fence) {
         self.head(kind::FENCE, 0, fence_bytes(fence));
         let end = self.at + fence_bytes(fence) - Head::BYTES;

@@ -88,7 +88,6 @@ pub struct Superblock {
     pub cluster: ClusterId,
     /// Where everything lies.
     pub geometry: Geometry,
-    /// The checkpoint.
     pub checkpoint: Checkpoint,
     /// The number of the mount that wrote it.
     pub mount: u64,
@@ -102,7 +101,6 @@ pub struct Superblock {
 pub struct Checkpoint {
     /// Which area: 0 or 1.
     pub area: u32,
-    /// Its number.
     pub id: u64,
     /// Its pages; 0: none, an empty store.
     pub pages: u64,

@@ -55,7 +55,6 @@ impl<T> IndexMut<u32> for Segmented<T> {
     }
 }
 
-/// A leaf's entries.
 pub(super) type Flat = [Entry; LEAF_ENTRIES];
 
 /// Leaves of a segment: 128 KiB.

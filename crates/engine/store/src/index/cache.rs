@@ -114,7 +114,6 @@ impl Packed {
     }
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct LeafCache {
     mems: Segmented<Mem>,

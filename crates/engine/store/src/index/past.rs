@@ -66,7 +66,6 @@ impl Pasts {
         self.of.entry(key.0).or_default().unsure = snapshot;
     }
 
-    /// It is whole.
     pub fn whole(&mut self, key: ChunkKey, chunk: &mut Chunk) {
         chunk.incomplete = false;
         if let Some(past) = self.of.get_mut(&key.0) {

@@ -52,7 +52,6 @@ impl State {
 /// As what a chunk is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
-    /// As it is.
     Head,
     /// As it was: a state, by its place.
     State(usize),

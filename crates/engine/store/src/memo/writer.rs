@@ -65,14 +65,13 @@ pub struct Found {
 
 /// What the writer has to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum MemoEvent {
     /// The store was looked at.
     Found(Found),
     /// A copy is durable.
     Written {
         /// Of this life of the metadata.
         life: u64,
-        /// Of this revision.
         revision: u64,
     },
     /// A copy cannot be written; it is tried again. Said once until one can.
@@ -112,7 +111,7 @@ pub struct Writer {
     writing: Option<Content>,
     retry: Option<Time>,
     said: bool,
-    told: Vec<Told>,
+    told: Vec<MemoEvent>,
 }
 
 impl Writer {
@@ -142,7 +141,7 @@ impl Writer {
         self.store
     }
 
-    /// What does the store hold? [`Told::Found`] says it.
+    /// What does the store hold? [`MemoEvent::Found`] says it.
     pub fn look(&mut self) {
         if self.step == Step::Off {
             self.step = Step::Fence;
@@ -163,7 +162,7 @@ impl Writer {
     }
 
     /// What there is to tell, in order.
-    pub fn told(&mut self) -> std::vec::Drain<'_, Told> {
+    pub fn told(&mut self) -> std::vec::Drain<'_, MemoEvent> {
         self.told.drain(..)
     }
 
@@ -324,7 +323,7 @@ impl Writer {
             return;
         }
         let newest = self.heads.iter().flatten().max_by_key(|head| head.number).copied();
-        self.told.push(Told::Found(Found { newest }));
+        self.told.push(MemoEvent::Found(Found { newest }));
         self.step = Step::Idle;
     }
 
@@ -346,7 +345,7 @@ impl Writer {
         self.said = false;
         // The next copy asks anew: with the answer comes the right to space, which is given back meanwhile.
         self.versions.clear();
-        self.told.push(Told::Written { life, revision });
+        self.told.push(MemoEvent::Written { life, revision });
         self.step = Step::Idle;
     }
 
@@ -378,7 +377,7 @@ impl Writer {
             }
             other => {
                 if !std::mem::replace(&mut self.said, true) {
-                    self.told.push(Told::Refused(other));
+                    self.told.push(MemoEvent::Refused(other));
                 }
                 self.retry = Some(now.plus(REFUSED_PAUSE));
             }

@@ -40,11 +40,9 @@ impl Default for CheckOptions {
 /// How far a check has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// With what.
     pub what: &'static str,
     /// So much is done
     pub done: u64,
-    /// of so much.
     pub total: u64,
 }
 

@@ -46,24 +46,19 @@ pub struct LogLook {
 /// A volume's fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeLook {
-    /// The volume.
     pub volume: VolumeId,
     /// The generation that the store knows.
     pub generation: Generation,
-    /// Its owner.
     pub owner: NodeId,
 }
 
 /// A group's fence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupLook {
-    /// The group.
     pub group: GroupId,
-    /// Its epoch.
     pub epoch: Epoch,
     /// Blocks of a chunk.
     pub blocks_per_chunk: u16,
-    /// The in-sync stores.
     pub in_sync: Vec<StoreId>,
     /// The stores that are being brought up to date.
     pub syncing: Vec<StoreId>,
@@ -97,12 +92,9 @@ pub struct StateLook {
     pub parts: Vec<PartLook>,
 }
 
-/// A chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkLook {
-    /// Which.
     pub chunk: ChunkId,
-    /// Its version.
     pub version: Version,
     /// The volume's newest snapshot when it was made.
     pub born: SnapshotId,
@@ -212,7 +204,6 @@ impl<R: ReadAt> Offline<R> {
         keys.map(|key| self.look(key))
     }
 
-    /// One chunk.
     #[must_use]
     pub fn chunk(&self, id: ChunkId) -> Option<ChunkLook> {
         self.store.look_index().find(id).map(|key| self.look(key))

@@ -15,7 +15,6 @@ const STEP: u64 = 32;
 pub struct LogPlace<'a> {
     /// In bytes.
     pub offset: u64,
-    /// The page.
     pub page: LogPage<'a>,
 }
 
@@ -120,7 +119,6 @@ pub enum AnyPage {
     Leaf(leaf::Header, Vec<leaf::RawEntry>),
     /// It begins like one of these, but its checksum is wrong.
     Damaged(&'static str),
-    /// Zeros.
     Zeros,
     /// Data, or anything else; its CRC-32C.
     Other(u32),

@@ -13,16 +13,13 @@ use std::fmt;
 pub enum User {
     /// A block's data.
     Data {
-        /// The chunk.
         chunk: ChunkId,
         /// The newest snapshot of the state that has it; [`SnapshotId::HEAD`]: the chunk itself.
         snapshot: SnapshotId,
-        /// The block.
         block: BlockIndex,
     },
     /// A leaf of the index.
     Leaf {
-        /// The chunk.
         chunk: ChunkId,
         /// The newest snapshot of the state that has it; [`SnapshotId::HEAD`]: the chunk itself.
         snapshot: SnapshotId,
@@ -70,7 +67,6 @@ pub enum LeafFault {
     Foreign {
         /// Whose.
         chunk: ChunkId,
-        /// Of which part.
         part: u16,
     },
     /// It is whole and the right part's, but not the one that was written last.
@@ -132,23 +128,16 @@ pub enum Problem {
     Superblock {
         /// Where, in bytes.
         offset: u64,
-        /// Why.
         fault: Fault,
     },
     /// The superblocks are one change apart, as a crash between their writes leaves them.
     SuperblocksApart {
         /// The older one's generation.
         older: u64,
-        /// The newer one's.
         newer: u64,
     },
     /// Both superblocks are valid, and cannot both be this store's.
-    SuperblocksDisagree {
-        /// Their generations.
-        generations: [u64; 2],
-        /// In what.
-        what: &'static str,
-    },
+    SuperblocksDisagree { generations: [u64; 2], what: &'static str },
     /// The store cannot be mounted; nothing else could be looked at.
     Refused(MountError),
     /// The log ended in batches that were not whole: what a crash leaves; nothing of it was acknowledged.
@@ -162,7 +151,6 @@ pub enum Problem {
     },
     /// A leaf cannot be used: what the part holds is not known.
     Leaf {
-        /// The chunk.
         chunk: ChunkId,
         /// The newest snapshot of the state that has it; [`SnapshotId::HEAD`]: the chunk itself.
         snapshot: SnapshotId,
@@ -172,74 +160,55 @@ pub enum Problem {
         slot: Option<Slot>,
         /// Where that lies, in bytes.
         offset: Option<u64>,
-        /// What is wrong.
         fault: LeafFault,
     },
     /// A block's entry is newer than what it belongs to.
     EntryTooNew {
-        /// The chunk.
         chunk: ChunkId,
         /// The newest snapshot of the state that has it; [`SnapshotId::HEAD`]: the chunk itself.
         snapshot: SnapshotId,
-        /// The block.
         block: BlockIndex,
-        /// The entry's version.
         version: Version,
         /// The version of the chunk, or of the oldest state that sees the entry.
         limit: Version,
     },
     /// An entry has data that no write wrote.
     NoVersion {
-        /// The chunk.
         chunk: ChunkId,
         /// The newest snapshot of the state that has it; [`SnapshotId::HEAD`]: the chunk itself.
         snapshot: SnapshotId,
-        /// The block.
         block: BlockIndex,
-        /// Its slot.
         slot: Slot,
     },
     /// The states of a chunk do not follow one another.
     States {
-        /// The chunk.
         chunk: ChunkId,
         /// The state: for the snapshots above this one
         above: SnapshotId,
         /// up to this one.
         to: SnapshotId,
-        /// What is wrong.
         what: &'static str,
         /// The checkpoint's page that says so, in bytes, where the mount was refused for it.
         offset: Option<u64>,
     },
     /// A chunk that was deleted has blocks that nobody can read.
-    DeletedHasBlocks {
-        /// The chunk.
-        chunk: ChunkId,
-        /// Which part.
-        part: u8,
-    },
+    DeletedHasBlocks { chunk: ChunkId, part: u8 },
     /// A clone's blocks cannot have been written where it says.
     Origin {
-        /// The chunk.
         chunk: ChunkId,
         /// Where it says.
         origin: ChunkId,
     },
     /// Two use a slot that only one may have: one of them reads what is not its own.
     UsedTwice {
-        /// The slot.
         slot: Slot,
         /// Where it lies, in bytes.
         offset: u64,
-        /// One of them.
         first: User,
-        /// The other.
         other: User,
     },
     /// A slot is used, and the map says that it is free: the next write may overwrite it.
     UsedButFree {
-        /// The slot.
         slot: Slot,
         /// Where it lies, in bytes.
         offset: u64,
@@ -257,7 +226,6 @@ pub enum Problem {
     },
     /// The map has a slot with another number of users than there are.
     WrongCount {
-        /// The slot.
         slot: Slot,
         /// Where it lies, in bytes.
         offset: u64,
@@ -268,7 +236,6 @@ pub enum Problem {
     },
     /// What may be written is not what the map of slots says.
     Allocator {
-        /// The slot.
         slot: Slot,
         /// Would it be written?
         free: bool,
@@ -287,11 +254,9 @@ pub enum Problem {
         user: User,
         /// The version of the write.
         version: Version,
-        /// Its slot.
         slot: Slot,
         /// Where that lies, in bytes.
         offset: u64,
-        /// What is wrong.
         fault: DataFault,
     },
     /// The store was written while it was being read.
@@ -535,13 +500,11 @@ impl fmt::Display for Problem {
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Chunks.
     pub chunks: u64,
     /// Chunks that are clones.
     pub clones: u64,
     /// States of chunks.
     pub states: u64,
-    /// Leaves.
     pub leaves: u64,
     /// Of these, pages that were read.
     pub leaf_pages_read: u64,

@@ -3,7 +3,7 @@
 use super::io::Io;
 use super::trace::Course;
 use super::verify::Verifying;
-use super::{Asker, Store, answer, space};
+use super::{Requester, Store, answer, space};
 use crate::State;
 use crate::faults::Fault;
 use crate::format::{PAGE_BYTES, Place};
@@ -16,7 +16,7 @@ use std::io;
 /// A read that is under way on the device. Its vectors are used again by later ones.
 #[derive(Debug, Default)]
 pub(super) struct BlockRead {
-    asker: Option<Asker>,
+    asker: Option<Requester>,
     pub place: Option<Place>,
     pub first: BlockIndex,
     pub entries: Vec<Entry>,
@@ -110,7 +110,6 @@ impl BlockRead {
     }
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct BlockReads {
     places: Vec<BlockRead>,
@@ -147,7 +146,7 @@ impl BlockReads {
     }
 
     /// Forgets all of them; returns who asked.
-    pub fn drain(&mut self) -> impl Iterator<Item = Asker> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = Requester> + '_ {
         self.free.clear();
         self.places.drain(..).filter_map(|read| read.asker)
     }
@@ -155,7 +154,7 @@ impl BlockReads {
 
 pub(super) fn start(
     store: &mut Store,
-    asker: Asker,
+    asker: Requester,
     key: ChunkKey,
     view: View,
     range: BlockRange,

@@ -11,7 +11,6 @@ use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// What is changed.
 #[derive(Debug)]
 pub(super) enum Change {
     Write(WriteChange),

@@ -120,7 +120,6 @@ impl Writer {
         self.retired.now.push(slot);
     }
 
-    /// These slots.
     pub fn retired_slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.retired.now.iter().chain(&self.retired.later).copied()
     }

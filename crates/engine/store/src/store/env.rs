@@ -2,7 +2,7 @@
 
 use super::io::{Io, Ios};
 use super::trace::{Course, Times};
-use super::{Asker, Effect};
+use super::{Effect, Requester};
 use crate::status::Counters;
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use amita_types::StoreId;
@@ -75,20 +75,20 @@ impl Env {
         buffer.expect("the heap has no bound")
     }
 
-    pub fn refuse(&mut self, asker: Asker, refusal: Refusal) {
+    pub fn refuse(&mut self, asker: Requester, refusal: Refusal) {
         self.counters.refused += 1;
         self.answer(asker, 0, 0, Err(refusal), Slice::default());
     }
 
     /// What was asked cannot be asked.
-    pub fn invalid(&mut self, asker: Asker, what: Problem) {
+    pub fn invalid(&mut self, asker: Requester, what: Problem) {
         self.refuse(asker, Refusal::Invalid { what });
     }
 
     /// Tells the asker, with a lease for so long (rule R4) and so many credits (rule R7).
     pub fn answer(
         &mut self,
-        asker: Asker,
+        asker: Requester,
         lease_ms: u16,
         credit_blocks: u32,
         result: Result<AnswerBody, Refusal>,

@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::op::{Op, Ops};
 use super::space::Space;
-use super::{Asker, LinkId, Store, answer, space};
+use super::{LinkId, Requester, Store, answer, space};
 use crate::credits::AccountId;
 use crate::faults::Fault;
 use crate::fences::{Fences, Verdict};
@@ -17,7 +17,7 @@ use amita_types::{Generation, MAX_BLOCKS_PER_CHUNK};
 #[derive(Debug)]
 pub(super) struct PendingFence {
     /// Whom to answer; nobody, where the link has closed.
-    pub asker: Option<Asker>,
+    pub asker: Option<Requester>,
     fence: Fence,
     /// The leases to this generation were given back.
     given_back: Option<Generation>,
@@ -25,7 +25,7 @@ pub(super) struct PendingFence {
     waits_until: Option<Time>,
 }
 
-pub(super) fn accept(store: &mut Store, asker: Asker, scope: &Scope, request: FenceRequest) {
+pub(super) fn accept(store: &mut Store, asker: Requester, scope: &Scope, request: FenceRequest) {
     let fence = Fence {
         volume: scope.volume,
         generation: scope.generation,
@@ -119,7 +119,7 @@ fn count_waiting(ops: &mut Ops, fences: &mut Fences, at: usize, until: Option<Ti
     }
 }
 
-pub(super) fn log(ops: &mut Ops, space: &mut Space, asker: Option<Asker>, fence: Fence) {
+pub(super) fn log(ops: &mut Ops, space: &mut Space, asker: Option<Requester>, fence: Fence) {
     space.claims.fences_logged += 1;
     let op = Op::new(Change::Fence(Box::new(fence)), asker, ChunkKey(u32::MAX));
     let key = ops.insert(op);
@@ -149,7 +149,7 @@ fn adopt(store: &mut Store, fence: &Fence) {
 }
 
 /// Answers a fence that is adopted, if somebody waits for that.
-fn acknowledge(store: &mut Store, asker: Option<Asker>, fence: &Fence) {
+fn acknowledge(store: &mut Store, asker: Option<Requester>, fence: &Fence) {
     let Some(mut asker) = asker else { return };
     store.env.counters.fences += 1;
     asker.volume = store.fences.find(fence.volume);

@@ -10,22 +10,36 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Io {
     /// A part of a batch: data or log.
-    Batch { batch: u64, log: bool },
+    Batch {
+        batch: u64,
+        log: bool,
+    },
     /// The flush that batches share.
     Flush,
     /// A part of a read.
-    Read { read: u32, part: u32 },
+    Read {
+        read: u32,
+        part: u32,
+    },
     /// One block of a part that could not be read as a whole.
-    Probe { read: u32, part: u32, n: u32 },
+    Probe {
+        read: u32,
+        part: u32,
+        n: u32,
+    },
     /// A block that a sub-block write is merged with.
-    Base { op: OpSlot, which: usize, window: u64 },
-    /// A leaf.
-    Leaf { mem: u32 },
+    Base {
+        op: OpSlot,
+        which: usize,
+        window: u64,
+    },
+    Leaf {
+        mem: u32,
+    },
     /// A part of a checkpoint.
     Checkpoint,
     /// The flush between a checkpoint and its superblock.
     CheckpointFlush,
-    /// A superblock.
     Superblock,
     /// The flush after it.
     SuperblockFlush,

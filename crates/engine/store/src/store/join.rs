@@ -4,7 +4,7 @@ use super::change::Change;
 use super::op::Op;
 use super::request::Caller;
 use super::space::Claim;
-use super::{Asker, Store, answer, queue, space};
+use super::{Requester, Store, answer, queue, space};
 use crate::index::{OpSlot, WORST_BYTES_PER_JOIN};
 use amita_types::message::{AnswerBody, JoinRequest, JoinedAnswer, OpenedAnswer, Problem, Refusal, WholeRequest};
 use amita_types::{ChunkId, Version};
@@ -89,7 +89,7 @@ pub(super) fn whole(store: &mut Store, caller: &Caller, request: &WholeRequest) 
 }
 
 /// Says something of a chunk when all that was accepted of it is durable.
-pub(super) fn say(store: &mut Store, asker: Asker, chunk: ChunkId, say: Say) {
+pub(super) fn say(store: &mut Store, asker: Requester, chunk: ChunkId, say: Say) {
     let Some(key) = store.index.find(chunk) else {
         return answer::give(store, asker, say.of(Version::NONE, None));
     };

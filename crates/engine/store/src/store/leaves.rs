@@ -26,7 +26,6 @@ const LEAST_LEAF_BYTES: u64 = 256 << 10;
 pub(super) enum Waiter {
     /// The changes of a chunk.
     Chunk(ChunkKey),
-    /// A read.
     Read(Query),
 }
 

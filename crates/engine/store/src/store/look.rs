@@ -20,7 +20,6 @@ impl Store {
         there.filter(|chunk| chunk.is_there()).map(|chunk| chunk.id)
     }
 
-    /// The index.
     pub(crate) fn look_index(&self) -> &Index {
         &self.index
     }

@@ -1,6 +1,6 @@
 //! Accepted changes: from request to durable.
 
-use super::Asker;
+use super::Requester;
 use super::change::{Change, Merge};
 use super::fence::PendingFence;
 use super::roll::Rolls;
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 pub(super) struct Op {
     pub change: Change,
     /// Whom to answer; nobody, where that was done already.
-    pub asker: Option<Asker>,
+    pub asker: Option<Requester>,
     pub chunk: ChunkKey,
     pub version: Version,
     pub previous: Version,
@@ -41,7 +41,7 @@ pub(super) struct Op {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resend {
     pub op: OpSlot,
-    pub asker: Asker,
+    pub asker: Requester,
     /// What was taken from its account (rule R7).
     pub paid: u32,
 }
@@ -99,7 +99,7 @@ impl Ops {
     }
 
     /// Whom to answer fences.
-    pub fn fence_askers(&mut self) -> impl Iterator<Item = &mut Option<Asker>> {
+    pub fn fence_askers(&mut self) -> impl Iterator<Item = &mut Option<Requester>> {
         let logged = self.places.iter_mut();
         let logged = logged.filter(|op| matches!(op.change, Change::Fence(_)));
         let queued = self.fences.iter_mut().map(|pending| &mut pending.asker);
@@ -270,7 +270,7 @@ impl Ops {
 
 impl Op {
     /// A change of no chunk yet, to be filled in.
-    pub fn new(change: Change, asker: Option<Asker>, chunk: ChunkKey) -> Op {
+    pub fn new(change: Change, asker: Option<Requester>, chunk: ChunkKey) -> Op {
         Op {
             change,
             asker,

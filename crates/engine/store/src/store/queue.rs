@@ -7,7 +7,7 @@
 use super::change::Change;
 use super::leaves::{LostLeaf, Waiter};
 use super::op::Op;
-use super::{Asker, Store, answer, join, leaves, mend, merge, read, snapshot};
+use super::{Requester, Store, answer, join, leaves, mend, merge, read, snapshot};
 use crate::credits::AccountId;
 use crate::faults::Fault;
 use crate::index::{ChunkKey, Location, OpSlot, View};
@@ -205,7 +205,7 @@ pub(super) fn drop_from(store: &mut Store, key: OpSlot, refusal: Refusal) {
         // What was kept for the change goes to whoever asked first and has an account still. Who sent it again counts
         // it as unused, too: he gets at least what he paid.
         let mut kept = if paid { claim.blocks } else { 0 };
-        let mut refuse = |store: &mut Store, asker: Asker, back: u32| {
+        let mut refuse = |store: &mut Store, asker: Requester, back: u32| {
             if store
                 .space
                 .credits

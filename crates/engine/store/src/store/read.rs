@@ -5,7 +5,7 @@ use super::change::Change as OpChange;
 use super::join::Say;
 use super::leaves::{LostLeaf, Waiter};
 use super::request::Caller;
-use super::{Asker, Store, answer, blocks, join, leaves, verify};
+use super::{Requester, Store, answer, blocks, join, leaves, verify};
 use crate::faults::{Fault, Faults};
 use crate::index::{ChunkKey, Index, Location, Seen, View};
 use amita_types::message::{
@@ -49,7 +49,7 @@ impl Want {
 /// A question about a chunk: what is to be answered, as of which snapshot and version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query {
-    pub asker: Asker,
+    pub asker: Requester,
     chunk: ChunkId,
     snapshot: SnapshotId,
     /// The answer includes at least this version (rule R8).
@@ -98,7 +98,7 @@ impl Reads {
     }
 
     /// Forgets all of them; returns who asked.
-    pub fn drain(&mut self) -> impl Iterator<Item = Asker> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = Requester> + '_ {
         let waiting = self.waiting.drain(..).map(|(_, query)| query.asker);
         self.blocks.drain().chain(waiting)
     }
@@ -255,7 +255,7 @@ pub(super) fn wake(store: &mut Store, key: ChunkKey) {
 }
 
 /// A chunk that was never written.
-fn answer_unknown(store: &mut Store, asker: Asker, want: Want) {
+fn answer_unknown(store: &mut Store, asker: Requester, want: Want) {
     let version = Version::NONE;
     let body = match want {
         Want::Data(_) => AnswerBody::Data(DataAnswer {
@@ -283,7 +283,7 @@ fn answer_unknown(store: &mut Store, asker: Asker, want: Want) {
 }
 
 /// All leaves that it needs are in memory.
-fn serve(store: &mut Store, asker: Asker, key: ChunkKey, view: View, want: Want) {
+fn serve(store: &mut Store, asker: Requester, key: ChunkKey, view: View, want: Want) {
     let body = match want {
         Want::Data(range) => return blocks::start(store, asker, key, view, range, None),
         Want::Verify(range, end) => return verify::blocks(store, asker, key, view, range, end),

@@ -1,7 +1,9 @@
 //! A request comes in: is the store there for it, is there room, has the asker the right? Then each kind goes its way.
 
 use super::snapshot::Retained;
-use super::{Asker, LinkId, Store, answer, fence, join, list, mend, read, roll, snapshot, space, sweep, verify, write};
+use super::{
+    LinkId, Requester, Store, answer, fence, join, list, mend, read, roll, snapshot, space, sweep, verify, write,
+};
 use crate::credits::AccountId;
 use crate::faults::Fault;
 use crate::fences::Right;
@@ -14,7 +16,7 @@ use amita_types::{ChunkId, ChunkIndex, SnapshotId};
 /// Who asks, and of what: the right to it was looked at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
-    pub asker: Asker,
+    pub asker: Requester,
     pub scope: Scope,
     pub right: Right,
 }
@@ -37,7 +39,7 @@ impl Caller {
 }
 
 pub(super) fn take(store: &mut Store, link: LinkId, request: Request, payload: Slice) {
-    let mut asker = Asker {
+    let mut asker = Requester {
         link,
         id: request.id,
         volume: None,

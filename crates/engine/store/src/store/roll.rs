@@ -6,7 +6,7 @@ use super::op::Op;
 use super::request::Caller;
 use super::space::Claim;
 use super::write::Asked;
-use super::{Asker, LinkId, Store, answer, queue, space, write};
+use super::{LinkId, Requester, Store, answer, queue, space, write};
 use crate::faults::Fault;
 use crate::format::record::RollEntry;
 use crate::format::{PAGE_BYTES, Slot};
@@ -207,14 +207,14 @@ pub(super) fn sums_match(payload: &[u8], mut sums: impl Iterator<Item = u32>) ->
         .all(|block| Some(amita_types::crc32c(block)) == sums.next())
 }
 
-fn refuse(env: &mut Env, index: &Index, asker: Asker, chunk: ChunkId) {
+fn refuse(env: &mut Env, index: &Index, asker: Requester, chunk: ChunkId) {
     let current = index
         .find(chunk)
         .map_or(Version::NONE, |key| index.chunk(key).accepted.version);
     env.refuse(asker, Refusal::WrongPredecessor { current });
 }
 
-fn accept(store: &mut Store, asker: Asker, asked: Asked, change: RollChange) {
+fn accept(store: &mut Store, asker: Requester, asked: Asked, change: RollChange) {
     let with_data = change.blocks();
     if !write::admit(store, asker, &asked, with_data * BLOCK_BYTES, 0) {
         return;

@@ -5,7 +5,7 @@ use super::checkpoint::Writer;
 use super::op::{Op, Ops};
 use super::request::Caller;
 use super::space::Claim;
-use super::{Asker, Store, answer, leaves, queue, space, sweep};
+use super::{Requester, Store, answer, leaves, queue, space, sweep};
 use crate::format::record::RollEntry;
 use crate::index::{ChunkKey, Index, Leaf, Location, OpSlot, PARTS, Seen, WORST_BYTES_PER_CLEAR};
 use amita_types::message::{AnswerBody, CloneRequest, MAX_SNAPSHOTS, Problem, Refusal, RetainSnapshotsRequest};
@@ -29,7 +29,6 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    /// Nothing of it.
     pub fn nothing() -> Retained {
         Retained {
             head: false,
@@ -79,7 +78,7 @@ pub(super) struct CloneChange {
     pub entries: Vec<RollEntry>,
 }
 
-pub(super) fn keep(store: &mut Store, asker: Asker, chunk: ChunkId, keep: Retained) {
+pub(super) fn keep(store: &mut Store, asker: Requester, chunk: ChunkId, keep: Retained) {
     let sorted = keep.live.windows(2).all(|pair| pair[0] < pair[1]);
     if keep.live.len() > MAX_SNAPSHOTS || !sorted || keep.to < keep.above {
         return store.env.invalid(asker, Problem::Snapshot);
@@ -90,7 +89,7 @@ pub(super) fn keep(store: &mut Store, asker: Asker, chunk: ChunkId, keep: Retain
     queue_retain(store, asker, key, keep);
 }
 
-fn queue_retain(store: &mut Store, asker: Asker, key: ChunkKey, keep: Retained) {
+fn queue_retain(store: &mut Store, asker: Requester, key: ChunkKey, keep: Retained) {
     let chunk = store.index.chunk_mut(key);
     // From now on nobody changes it any more.
     chunk.deleting |= !keep.head;

@@ -4,7 +4,7 @@
 //! blocks here, so that one figure answers "may another block be granted?".
 
 use super::discard::Discards;
-use super::{Asker, Store, answer, leaves};
+use super::{Requester, Store, answer, leaves};
 use crate::allocator::{Allocator, Freed, ReadWindow};
 use crate::config::Config;
 use crate::credits::{AccountId, Credits};
@@ -179,7 +179,7 @@ pub(super) fn join_fits(store: &Store) -> bool {
 }
 
 /// Tops the asker's account up; it wants so many blocks, if any.
-pub(super) fn grant(store: &mut Store, asker: &Asker, want: u32) -> u32 {
+pub(super) fn grant(store: &mut Store, asker: &Requester, want: u32) -> u32 {
     if !matches!(store.state, State::Serving) {
         return 0;
     }
@@ -197,7 +197,7 @@ pub(super) fn grant(store: &mut Store, asker: &Asker, want: u32) -> u32 {
 }
 
 /// The asker gives credits back, or wants some.
-pub(super) fn settle(store: &mut Store, asker: Asker, want: u32, back: u32) {
+pub(super) fn settle(store: &mut Store, asker: Requester, want: u32, back: u32) {
     let account = AccountId::new(asker.link, asker.id);
     store.space.credits.give_back(account, back);
     let want = want.min(MAX_PIECES as u32);
@@ -227,7 +227,7 @@ pub(super) fn linger(store: &mut Store, in_flight: u64) {
 }
 
 /// Takes slots from the asker's account, or from what is kept back (rule R7).
-pub(super) fn charge(store: &mut Store, asker: Asker, blocks: u32) -> bool {
+pub(super) fn charge(store: &mut Store, asker: Requester, blocks: u32) -> bool {
     let account = AccountId::new(asker.link, asker.id);
     let beyond = beyond_blocks(store);
     let taken = store.space.credits.take(account, blocks, beyond);
@@ -270,7 +270,7 @@ pub(super) fn will_return(store: &Store) -> bool {
 
 /// There is no room for a change that needs no credits. What is under way is counted at its worst, and takes less once it is
 /// in the index: then the asker asks again. To say that there is no space would cost a good store its place (R7).
-pub(super) fn refuse(store: &mut Store, asker: Asker) {
+pub(super) fn refuse(store: &mut Store, asker: Requester) {
     let passing = store.space.claims.unapplied_bytes > 0 || will_return(store);
     let refusal = if passing { Refusal::Busy } else { Refusal::NoSpace };
     store.env.refuse(asker, refusal);

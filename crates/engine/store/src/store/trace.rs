@@ -3,7 +3,7 @@
 //! The moments are those of passes, so that nothing reads a clock for it; the core that runs the store refines them in
 //! passes that hold a traced request (`Driver::refresh`).
 
-use super::Asker;
+use super::Requester;
 use super::env::Env;
 use amita_reactor::Time;
 use amita_reactor::histogram::Histogram;
@@ -40,7 +40,7 @@ pub(super) struct Course {
 
 impl Env {
     /// Counts an answer that is given now; what a traced one brings along.
-    pub fn time_answer(&mut self, asker: &Asker, result: &Result<AnswerBody, Refusal>) -> Option<Box<StoreTrace>> {
+    pub fn time_answer(&mut self, asker: &Requester, result: &Result<AnswerBody, Refusal>) -> Option<Box<StoreTrace>> {
         let took = self.now.since(asker.received);
         match result {
             Ok(AnswerBody::Done) => self.times.writes.record(took),

@@ -6,7 +6,7 @@
 use super::blocks::BlockRead;
 use super::read::{Query, Want};
 use super::request::Caller;
-use super::{Asker, Store, answer, blocks, read};
+use super::{Requester, Store, answer, blocks, read};
 use crate::index::{ChunkKey, LEAF_ENTRIES, View};
 use amita_types::message::{AnswerBody, Change, MAX_CHANGES, Problem, VerifiedAnswer, VerifyRequest};
 use amita_types::{BlockIndex, BlockRange, Version};
@@ -36,14 +36,14 @@ pub(super) fn verify(store: &mut Store, caller: &Caller, request: &VerifyRequest
 }
 
 /// The leaf of these blocks is in memory.
-pub(super) fn blocks(store: &mut Store, asker: Asker, key: ChunkKey, view: View, range: BlockRange, end: u32) {
+pub(super) fn blocks(store: &mut Store, asker: Requester, key: ChunkKey, view: View, range: BlockRange, end: u32) {
     let more = store.index.next_written(key, view, range.end(), end);
     let damaged = Vec::new();
     blocks::start(store, asker, key, view, range, Some(Verifying { damaged, more }));
 }
 
 /// The leaf of these blocks cannot be read.
-pub(super) fn lost(store: &mut Store, asker: Asker, range: BlockRange, end: u32) {
+pub(super) fn lost(store: &mut Store, asker: Requester, range: BlockRange, end: u32) {
     let body = AnswerBody::Verified(VerifiedAnswer {
         entries: Vec::new(),
         damaged: range.iter().collect(),

@@ -4,7 +4,7 @@ use super::change::{Change, WriteChange};
 use super::op::{Op, Ops, Resend};
 use super::request::Caller;
 use super::space::Claim;
-use super::{Asker, Store, answer, queue, space};
+use super::{Requester, Store, answer, queue, space};
 use crate::config::Config;
 use crate::credits::AccountId;
 use crate::faults::Fault;
@@ -102,7 +102,7 @@ fn judge(config: &Config, index: &Index, ops: &Ops, asked: &Asked, length: u32) 
 
 /// Answers what is no news; `true`: it follows the last change and is to be accepted. What comes again is paid for again,
 /// as its sender counts it: `blocks` of credits.
-pub(super) fn admit(store: &mut Store, asker: Asker, asked: &Asked, length: u32, blocks: u32) -> bool {
+pub(super) fn admit(store: &mut Store, asker: Requester, asked: &Asked, length: u32, blocks: u32) -> bool {
     let admission = judge(&store.config, &store.index, &store.ops, asked, length);
     let mut paid = 0;
     if matches!(admission, Admission::Durable | Admission::Pending(_)) && blocks > 0 {

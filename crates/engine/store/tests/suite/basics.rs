@@ -6,15 +6,15 @@ mod rolls;
 mod space;
 mod writes;
 
-use crate::common::{Asker, BLOCK, Rig, version};
+use crate::common::{BLOCK, Requester, Rig, version};
 use amita_types::Version;
 use amita_types::message::AnswerBody;
 
 const MIB: u64 = 1 << 20;
 
-fn fenced() -> (Rig, Asker) {
+fn fenced() -> (Rig, Requester) {
     let mut rig = Rig::fresh(4 * MIB, false);
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     assert_eq!(asker.fence(&mut rig), Ok(AnswerBody::Fenced));
     (rig, asker)
 }

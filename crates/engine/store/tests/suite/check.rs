@@ -4,7 +4,7 @@ mod planter;
 mod readers;
 
 use crate::common::fixture::Fixture;
-use crate::common::{Asker, BLOCK, CLUSTER, Disk, Rig, STORE, VOLUME, params, version};
+use crate::common::{BLOCK, CLUSTER, Disk, Requester, Rig, STORE, VOLUME, params, version};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::format::checkpoint::LeafPlace;
 use amita_store::format::page::LogPage;
@@ -43,7 +43,7 @@ fn after(counter: u64) -> Version {
 
 struct Base {
     rig: Rig,
-    asker: Asker,
+    asker: Requester,
 }
 
 impl Base {
@@ -69,7 +69,7 @@ impl Base {
 fn base() -> Vec<u8> {
     let mut base = Base {
         rig: Rig::fresh(SIZE, true),
-        asker: Asker::new(1),
+        asker: Requester::new(1),
     };
     base.asker.fence(&mut base.rig).expect("it is the first");
     for block in 0..8 {

@@ -7,7 +7,7 @@ use crate::common::faults::{Fault, FaultyRun, Kind, Served, Target, inspect, kin
 use crate::common::image::Image;
 use crate::common::owner::{BLOCKS, CHUNKS};
 use crate::common::probe::{Probe, holds};
-use crate::common::{Asker, BLOCK, Disk, Host, Outcome, Rig, Rng};
+use crate::common::{BLOCK, Disk, Host, Outcome, Requester, Rig, Rng};
 use amita_reactor::{Pool, Slice};
 use amita_store::{Config, MountError, State};
 use amita_types::message::{AnswerBody, ChangesRequest, OpenRequest, ReadRequest, Refusal, RequestBody};
@@ -329,6 +329,6 @@ fn a_link_that_asks_a_store_whose_mount_failed_is_told() {
         panic!("{:?}", rig.store.state());
     };
     assert!(error.contains("superblock"), "{error}");
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     assert_eq!(asker.fence(&mut rig), Err(Refusal::NoSuchStore));
 }

@@ -1,6 +1,6 @@
 //! The device is told what holds nothing any more; what it makes of that harms nothing.
 
-use crate::common::{Asker, BLOCK, Disk, Flight, Rig, Rng, image, params, version};
+use crate::common::{BLOCK, Disk, Flight, Requester, Rig, Rng, image, params, version};
 use amita_reactor::{FileInfo, Pool, Slice, Time};
 use amita_store::{Config, Discard, State};
 use amita_types::BlockRange;
@@ -12,7 +12,7 @@ const CHUNKS: u64 = 3;
 
 struct Test {
     rig: Rig,
-    asker: Asker,
+    asker: Requester,
     counters: [u64; CHUNKS as usize],
     /// What each block holds: one byte, repeated.
     model: Vec<Vec<u8>>,
@@ -26,7 +26,7 @@ impl Test {
         disk.discards = true;
         let mut rig = Rig::open(disk, config, Time(1), 1, Pool::heap());
         rig.run();
-        let mut asker = Asker::new(1);
+        let mut asker = Requester::new(1);
         asker.fence(&mut rig).unwrap();
         Test {
             rig,
@@ -192,7 +192,7 @@ fn a_file_is_punched_only_on_demand_and_flushed_from_then_on() {
         let mut rig = Rig::open(disk, config.clone(), Time(1), 1, Pool::heap());
         rig.store = amita_store::Store::open(config, file, Pool::heap());
         rig.run();
-        let mut asker = Asker::new(1);
+        let mut asker = Requester::new(1);
         asker.fence(&mut rig).unwrap();
         let bytes = vec![1; 32 * BLOCK];
         for counter in 0..40 {
@@ -258,7 +258,7 @@ fn what_is_granted_is_not_discarded() {
     }));
     rig.send(asker.link, clear, Slice::default());
     // Others take all that there is before a discard of what was cleared begins.
-    let mut others: Vec<(Asker, u32)> = (10..30).map(|link| (Asker::new(link), 0)).collect();
+    let mut others: Vec<(Requester, u32)> = (10..30).map(|link| (Requester::new(link), 0)).collect();
     let discarding = |rig: &Rig| {
         rig.flights
             .iter()

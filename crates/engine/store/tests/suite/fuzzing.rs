@@ -45,7 +45,6 @@ impl Faults {
         Faults::default()
     }
 
-    /// Runs one input.
     fn run(&mut self, (name, body): fuzz::Target, input: &[u8], what: &str) {
         QUIET.set(true);
         let result = std::panic::catch_unwind(|| body(input));

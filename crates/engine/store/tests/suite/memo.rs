@@ -2,7 +2,7 @@
 
 use crate::common::{Disk, Rig, Rng, STORE, image, params};
 use amita_reactor::{Pool, Time};
-use amita_store::memo::{Content, Told as Word, Writer};
+use amita_store::memo::{Content, MemoEvent as Word, Writer};
 use amita_store::offline::{CheckOptions, MemoCopy, Offline, check};
 use amita_store::{Config, LinkId, State};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What the model check (`random.rs`) has found, each as the shortest history that shows it.
 
-use crate::common::{Asker, BLOCK, Rig, version};
+use crate::common::{BLOCK, Requester, Rig, version};
 use amita_reactor::Slice;
 use amita_types::message::{Answer, AnswerBody, Problem, ReadRequest, Refusal, RequestBody, RetainSnapshotsRequest};
 use amita_types::{BlockRange, ChunkIndex, RequestId, SnapshotId, Version};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A store, and the owner of a volume of which chunk 0 is used.
 struct Used {
     rig: Rig,
-    asker: Asker,
+    asker: Requester,
 }
 
 impl Used {
@@ -19,7 +19,7 @@ impl Used {
 
     fn of(size_bytes: u64) -> Used {
         let mut rig = Rig::fresh(size_bytes, false);
-        let mut asker = Asker::new(1);
+        let mut asker = Requester::new(1);
         asker.fence(&mut rig).expect("a fresh store takes any owner");
         Used { rig, asker }
     }
@@ -124,7 +124,7 @@ fn a_fence_waits_for_all_that_is_dropped() {
         used.write(snapshot, u64::from(snapshot) + 1, snapshot as u8);
     }
     used.run();
-    let mut next = Asker::new(2);
+    let mut next = Requester::new(2);
     next.generation = used.asker.generation.next().expect("few owners");
     let fence = next.fence_request();
     let fenced = fence.id;

@@ -1,7 +1,7 @@
 //! What a mount makes of damage: each kind has an error that says what, where, and what to do; and no image whatever
 //! makes it panic.
 
-use crate::common::{Asker, BLOCK, Disk, Rig, Rng, VOLUME, params, version};
+use crate::common::{BLOCK, Disk, Requester, Rig, Rng, VOLUME, params, version};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::format::page::{self, Header};
 use amita_store::format::record::{Change, RecordReader, RecordWriter, Run};
@@ -32,9 +32,9 @@ fn refused(image: Vec<u8>) -> MountError {
 }
 
 /// A store that was used: (its bytes, its owner, the version of chunk 0).
-fn used(writes: u64) -> (Vec<u8>, Asker, Version) {
+fn used(writes: u64) -> (Vec<u8>, Requester, Version) {
     let mut rig = Rig::fresh(SIZE, false);
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     asker.fence(&mut rig).unwrap();
     let mut rng = Rng(writes);
     let mut previous = Version::NONE;
@@ -467,7 +467,7 @@ fn no_image_makes_a_mount_panic_or_serve_what_was_never_written() {
 #[test]
 fn who_asks_a_store_that_is_mounted_anew_is_answered_in_its_name() {
     let mut rig = Rig::fresh(64 << 20, false);
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     asker.fence(&mut rig).expect("it serves");
     rig.store.device_hangs(rig.now, Duration::from_secs(5));
     let link = asker.link;

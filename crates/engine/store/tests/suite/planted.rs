@@ -1,7 +1,7 @@
 //! Each rule switched off is found by the random play, or by a test that aims at it (feature `planted`).
 
 use crate::common::play::{Rules, play};
-use crate::common::{Asker, BLOCK, Disk, Rig, Rng, image, params, version};
+use crate::common::{BLOCK, Disk, Requester, Rig, Rng, image, params, version};
 use amita_reactor::{Pool, Time};
 use amita_store::{Config, Fault, Faults, State};
 use amita_types::Version;
@@ -82,7 +82,7 @@ fn d5_loses_slots() {
     found(Fault::LosesSlots);
 }
 
-fn rig_with(config: Config) -> (Rig, Asker) {
+fn rig_with(config: Config) -> (Rig, Requester) {
     let mut rig = Rig::open(
         Disk::new(image(&params(2 << 20)), false),
         config,
@@ -91,7 +91,7 @@ fn rig_with(config: Config) -> (Rig, Asker) {
         Pool::heap(),
     );
     rig.run();
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     asker.fence(&mut rig).unwrap();
     (rig, asker)
 }

@@ -1,6 +1,6 @@
 //! A store that was away is brought up to date (rule R5): it joins a history, is mended, and is whole.
 
-use crate::common::{Asker, BLOCK, Rig, VOLUME, version};
+use crate::common::{BLOCK, Requester, Rig, VOLUME, version};
 use amita_reactor::Slice;
 use amita_types::message::{
     AllocationRequest, AnswerBody, ChunkState, ChunksAnswer, ChunksRequest, ClearRequest, Expect, FenceRequest,
@@ -38,7 +38,7 @@ const NEVER: Expect = Expect::Entry {
 /// The owner of a volume, asking a store that is out of date.
 struct Test {
     rig: Rig,
-    owner: Asker,
+    owner: Requester,
 }
 
 impl Test {
@@ -49,7 +49,7 @@ impl Test {
 
     fn of(size_bytes: u64) -> Test {
         let mut rig = Rig::fresh(size_bytes, false);
-        let mut owner = Asker::new(1);
+        let mut owner = Requester::new(1);
         assert_eq!(owner.fence(&mut rig), Ok(AnswerBody::Fenced));
         let mut test = Test { rig, owner };
         let mut previous = Version::NONE;

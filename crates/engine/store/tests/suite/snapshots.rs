@@ -1,6 +1,6 @@
 //! Snapshots, clones and deletion, step by step.
 
-use crate::common::{Asker, BLOCK, Rig, VOLUME, version};
+use crate::common::{BLOCK, Requester, Rig, VOLUME, version};
 use amita_reactor::Slice;
 use amita_store::State;
 use amita_types::message::{
@@ -20,7 +20,7 @@ fn version_or_none(counter: u64) -> Version {
 
 struct Test {
     rig: Rig,
-    asker: Asker,
+    asker: Requester,
     volume: VolumeId,
     counter: u64,
     snapshot: SnapshotId,
@@ -31,7 +31,7 @@ impl Test {
         let rig = Rig::fresh(4 << 20, true);
         let mut test = Test {
             rig,
-            asker: Asker::new(1),
+            asker: Requester::new(1),
             volume: VOLUME,
             counter: 0,
             snapshot: SnapshotId::HEAD,

@@ -1,6 +1,6 @@
 //! Space, as an asker sees it: a store that is full says so, serves and deletes; what is deleted returns, exactly.
 
-use crate::common::{Asker, BLOCK, Rig, Rng};
+use crate::common::{BLOCK, Requester, Rig, Rng};
 use amita_reactor::Slice;
 use amita_types::message::{AnswerBody, ClearRequest, Refusal, RequestBody};
 use amita_types::{BlockRange, ChunkIndex, Version};
@@ -15,7 +15,7 @@ const CHUNKS: u64 = 12;
 /// A store, its owner, and what was written.
 struct Used {
     rig: Rig,
-    asker: Asker,
+    asker: Requester,
     rng: Rng,
     versions: BTreeMap<u64, Version>,
     blocks: BTreeMap<(u64, u16), Vec<u8>>,
@@ -24,7 +24,7 @@ struct Used {
 impl Used {
     fn new(seed: u64, volatile: bool) -> Used {
         let mut rig = Rig::fresh(SIZE, volatile);
-        let mut asker = Asker::new(1);
+        let mut asker = Requester::new(1);
         asker.blocks_per_chunk = BLOCKS;
         asker.fence(&mut rig).expect("a fresh store takes any owner");
         Used {

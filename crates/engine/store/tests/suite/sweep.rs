@@ -2,7 +2,7 @@
 //! living explain; nothing that was deleted comes back; a group that lists the store again finds each chunk as it was, or not at
 //! all; and no step does much at once.
 
-use crate::common::{Asker, BLOCK, Disk, Rig, Rng, STORE, image, params, version};
+use crate::common::{BLOCK, Disk, Requester, Rig, Rng, STORE, image, params, version};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::offline::{CheckOptions, check};
 use amita_store::{Config, Faults, State};
@@ -69,14 +69,14 @@ fn restarted(rig: &Rig) -> Rig {
     next
 }
 
-fn owner(link: u64, volume: u64) -> Asker {
-    let mut owner = Asker::new(link);
+fn owner(link: u64, volume: u64) -> Requester {
+    let mut owner = Requester::new(link);
     owner.volume = VolumeId(volume);
     owner
 }
 
 /// The volume's chunks, each with some blocks.
-fn fill(rig: &mut Rig, volume: u64, chunks: u64) -> Asker {
+fn fill(rig: &mut Rig, volume: u64, chunks: u64) -> Requester {
     let mut owner = owner(volume, volume);
     owner.fence(rig).expect("the first one");
     for chunk in 0..chunks {
@@ -127,7 +127,7 @@ fn used(rig: &Rig) -> u64 {
     status.blocks
 }
 
-fn listed(rig: &mut Rig, owner: &mut Asker) -> Vec<u64> {
+fn listed(rig: &mut Rig, owner: &mut Requester) -> Vec<u64> {
     let request = owner.request(RequestBody::Chunks(ChunksRequest {
         from: ChunkIndex(0),
         core: 0,
@@ -149,7 +149,7 @@ fn deleted_for_good(faults: Faults) {
     assert_eq!(used(&rig), 3 * 14);
     sweep(&mut rig, holdings(&[3], 8, None));
     assert_eq!((used(&rig), rig.store.status().counters.swept), (3 * 4, 10));
-    let all_is_well = |rig: &mut Rig, deleted: &mut Asker, living: &mut Asker| {
+    let all_is_well = |rig: &mut Rig, deleted: &mut Requester, living: &mut Requester| {
         // Whoever owned it comes too late, with a fence and without.
         let gone = Err(Refusal::Fenced {
             generation: Generation::DELETED,
@@ -249,7 +249,7 @@ fn what_the_owners_of_deleted_volumes_were_granted_returns() {
 fn a_group_that_moved_away_leaves_no_parts_of_roll_forwards() {
     let mut rig = rig(Faults::NONE);
     let mut owner = fill(&mut rig, 3, 1);
-    let part = |rig: &mut Rig, owner: &mut Asker, chunk, epoch, index| {
+    let part = |rig: &mut Rig, owner: &mut Requester, chunk, epoch, index| {
         let mut part = owner.request(RequestBody::Roll(RollRequest {
             chunk: ChunkIndex(chunk),
             version: version(1, 1),
@@ -610,7 +610,7 @@ fn ten_thousand_deletions_are_little_work_at_a_time() {
     let volumes = 10_000;
     // Every other one lives, so that no range holds two; some have a chunk.
     let has_chunk = |volume: u64| volume % 16 < 2;
-    let mut askers: Vec<Asker> = (1..=volumes).map(|volume| owner(volume, volume)).collect();
+    let mut askers: Vec<Requester> = (1..=volumes).map(|volume| owner(volume, volume)).collect();
     for batch in askers.chunks_mut(8) {
         for owner in &mut *batch {
             let fence = owner.fence_request();

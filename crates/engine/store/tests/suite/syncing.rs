@@ -9,7 +9,7 @@ use crate::common::image::Image;
 use crate::common::model::Model;
 use crate::common::probe::Probe;
 use crate::common::trace::{Event, Held, Medium, Right, Trace};
-use crate::common::{Asker, BLOCK, Disk, Host, Rig, Rng, params, version};
+use crate::common::{BLOCK, Disk, Host, Requester, Rig, Rng, params, version};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, State};
 use amita_types::message::{
@@ -85,7 +85,7 @@ struct Score {
 
 struct Game {
     rng: Rng,
-    asker: Asker,
+    asker: Requester,
     newest: u32,
     histories: Vec<History>,
     asked: HashMap<RequestId, Asked>,
@@ -96,7 +96,7 @@ struct Game {
 
 impl Game {
     fn new(seed: u64) -> Game {
-        let mut asker = Asker::new(1);
+        let mut asker = Requester::new(1);
         asker.blocks_per_chunk = BLOCKS;
         let nothing = Moment {
             version: Version::NONE,
@@ -542,7 +542,7 @@ fn matching(moments: &[Moment], found: &Found) -> usize {
 }
 
 /// All chunks, read from the disk.
-fn content(host: &mut impl Host, asker: &mut Asker) -> Vec<Found> {
+fn content(host: &mut impl Host, asker: &mut Requester) -> Vec<Found> {
     (0..CHUNKS as u64)
         .map(|chunk| {
             let chunk = ChunkIndex(chunk);

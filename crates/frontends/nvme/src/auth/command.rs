@@ -20,15 +20,9 @@ const INVALID_FIELD: Status = Status::new(0, 0x02, true);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthCommand {
     /// The host sends a message of that many bytes.
-    Send {
-        /// Bytes.
-        bytes: usize,
-    },
+    Send { bytes: usize },
     /// The host wants one, of at most that many bytes.
-    Receive {
-        /// Bytes.
-        max_bytes: usize,
-    },
+    Receive { max_bytes: usize },
 }
 
 impl AuthCommand {

@@ -64,7 +64,6 @@ impl Config {
 pub enum State {
     /// The host has not proven itself yet: no other commands are taken.
     Pending,
-    /// It has.
     Done,
     /// It has not, and will not on this connection: once [`Authenticator::send`] has said so, or the host has nothing
     /// more to ask, the connection is closed.

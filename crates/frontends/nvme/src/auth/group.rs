@@ -31,7 +31,6 @@ pub enum Group {
 }
 
 impl Group {
-    /// All of them.
     pub const ALL: [Group; 6] = [
         Group::Null,
         Group::Ffdhe2048,
@@ -47,7 +46,6 @@ impl Group {
         Group::ALL.into_iter().find(|group| group.id() == id)
     }
 
-    /// Its number.
     #[must_use]
     pub fn id(self) -> u8 {
         self as u8

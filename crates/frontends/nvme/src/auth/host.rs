@@ -15,7 +15,6 @@ pub struct HostConfig {
     pub hostnqn: String,
     /// The subsystem that it connects to.
     pub subnqn: String,
-    /// Its secret.
     pub secret: DhchapSecret,
     /// The controller's secret, if the controller shall prove itself as well.
     pub controller_secret: Option<DhchapSecret>,

@@ -64,7 +64,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All of them.
     pub const ALL: [Reason; 7] = [
         Reason::Failed,
         Reason::ProtocolNotUsable,

@@ -51,7 +51,6 @@ impl Proof<'_> {
         .concat()
     }
 
-    /// The response.
     pub fn response(&self) -> Vec<u8> {
         self.hash.hmac(self.key, &[&self.text()])
     }

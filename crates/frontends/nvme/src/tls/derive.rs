@@ -113,7 +113,6 @@ impl fmt::Display for PskIdentity {
 /// A pre-shared key of TLS, with its identity.
 #[derive(Clone)]
 pub struct Psk {
-    /// Who.
     pub identity: PskIdentity,
     pub(super) secret: Zeroizing<Vec<u8>>,
 }

@@ -27,7 +27,6 @@ pub struct Frame {
     pub flags: u8,
     /// Where the data begins.
     data_offset: usize,
-    /// Bytes of data.
     pub data_bytes: usize,
     /// The digest behind the data.
     has_data_digest: bool,

@@ -13,7 +13,6 @@ use amita_types::{Generation, NodeId, VolumeId};
 
 /// What came of sending what waits first for a volume.
 enum Step {
-    /// It went.
     Went,
     /// It was not to go, and has ended.
     Ended,

@@ -37,7 +37,7 @@ fn pages_are_served_and_nothing_else() {
         cores: Vec::new(),
         core_count: 2,
     };
-    let ask: Ask = Arc::new(move |_| empty.clone());
+    let ask: CollectReport = Arc::new(move |_| empty.clone());
     let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), ask).unwrap();
     let at = server.address();
     let metrics = get(at, "GET /metrics HTTP/1.1");

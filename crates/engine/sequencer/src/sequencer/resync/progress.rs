@@ -31,9 +31,7 @@ pub(in crate::sequencer) struct Tallies(Vec<Tally>);
 /// How far a store has come, as far as this sequencer brings it up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncProgress {
-    /// The store.
     pub store: StoreId,
-    /// When it began.
     pub began: Time,
     /// When it held everything; it is told for a little longer.
     pub ended: Option<Time>,

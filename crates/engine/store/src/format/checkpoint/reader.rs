@@ -16,7 +16,6 @@ pub enum Item<'a> {
     Group(Fence),
     /// A volume's fence.
     Volume(RawVolume),
-    /// A chunk.
     Chunk(ChunkItem),
     /// Where the last chunk's blocks were first written.
     Origin(ChunkId),
@@ -28,7 +27,6 @@ pub enum Item<'a> {
     Cleared {
         /// The first block.
         first: u32,
-        /// How many.
         count: u32,
         /// By which write.
         version: Version,
@@ -37,7 +35,6 @@ pub enum Item<'a> {
     Slots {
         /// Log pages below this one are in it.
         position: u64,
-        /// The first slot.
         first: u32,
         /// One bit for each of [`SLOTS_PER_ITEM`].
         bits: Bits<'a>,
@@ -51,12 +48,10 @@ pub enum Item<'a> {
 pub enum Bits<'a> {
     /// All the same.
     All(bool),
-    /// One each.
     Each(&'a [u8]),
 }
 
 impl Bits<'_> {
-    /// Word by word.
     pub fn words(self) -> impl Iterator<Item = u64> {
         (0..SLOTS_PER_ITEM as usize / 64).map(move |at| match self {
             Bits::All(true) => u64::MAX,

@@ -1,7 +1,7 @@
 //! What goes to the device, and what it fails.
 
 use super::{MIB, fenced, find, version_or_none};
-use crate::common::{Asker, BLOCK, Disk, Flight, Rig, Rng, image, params, version};
+use crate::common::{BLOCK, Disk, Flight, Requester, Rig, Rng, image, params, version};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, State};
 use amita_types::message::{AnswerBody, Refusal};
@@ -55,7 +55,7 @@ fn device_errors_poison_writes_and_flushes_but_not_reads() {
 #[test]
 fn a_flush_that_fails_poisons() {
     let mut rig = Rig::fresh(2 * MIB, true);
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     asker.fence(&mut rig).unwrap();
     let bytes = vec![1; BLOCK];
     let request = asker.write_request(0, 0, &bytes, version(1, 1), Version::NONE);
@@ -104,7 +104,7 @@ fn one_pass_is_one_batch_of_two_writes() {
 #[test]
 fn the_log_never_fills() {
     let mut rig = Rig::fresh(2 * MIB, false);
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     asker.fence(&mut rig).unwrap();
     let bytes = vec![6; BLOCK];
     for n in 0..1000 {
@@ -157,7 +157,7 @@ fn too_much_at_once_is_busy() {
     };
     let mut rig = Rig::open(disk, config, Time(1), 1, Pool::heap());
     rig.run();
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     asker.fence(&mut rig).unwrap();
     let bytes = vec![1; BLOCK];
     let mut ids: Vec<RequestId> = Vec::new();
@@ -177,7 +177,7 @@ fn too_much_at_once_is_busy() {
 #[test]
 fn a_full_log_pauses_writes_and_nothing_else() {
     let mut rig = Rig::fresh(MIB, false);
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     asker.fence(&mut rig).unwrap();
     let geometry = amita_store::format::Geometry::divide(MIB, None).unwrap();
     let bytes = vec![6; BLOCK];
@@ -221,7 +221,7 @@ fn a_full_log_pauses_writes_and_nothing_else() {
     let mut again = rig.reopened(rig.disk.durable.clone());
     again.run();
     assert_eq!(*again.store.state(), State::Serving);
-    let mut other = Asker::new(5);
+    let mut other = Requester::new(5);
     other.fence(&mut again).unwrap();
     assert_eq!(other.open(&mut again, 0), version(1, first_waiting as u64));
     assert_eq!(again.store.status().counters.checkpoints, 1);

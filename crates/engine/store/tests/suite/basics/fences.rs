@@ -1,7 +1,7 @@
 //! Who is let in, and when.
 
 use super::{MIB, fenced};
-use crate::common::{Asker, BLOCK, CLUSTER, Disk, Rig, image, params, version};
+use crate::common::{BLOCK, CLUSTER, Disk, Requester, Rig, image, params, version};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::Config;
 use amita_types::message::{AnswerBody, FenceRequest, Problem, Refusal, RequestBody};
@@ -18,7 +18,7 @@ fn a_newer_generation_waits_for_leases_and_drains() {
     assert_eq!(told.answer.lease_ms, 250);
     let leased_at = rig.now;
 
-    let mut new = Asker::new(2);
+    let mut new = Requester::new(2);
     new.generation = Generation(2);
     let fence = new.fence_request();
     rig.send(new.link, fence.clone(), Slice::default());
@@ -75,7 +75,7 @@ fn a_newer_generation_waits_for_leases_and_drains() {
             generation: Generation(2)
         })
     );
-    let mut third = Asker::new(3);
+    let mut third = Requester::new(3);
     third.generation = Generation(3);
     let mounted = again.now;
     assert_eq!(third.fence(&mut again), Ok(AnswerBody::Fenced));
@@ -129,10 +129,10 @@ fn epochs_and_members_are_checked() {
 fn a_fence_that_outlives_its_link_is_granted_nothing() {
     for waits in [false, true] {
         let mut rig = Rig::fresh(4 << 20, true);
-        let mut asker = Asker::new(1);
+        let mut asker = Requester::new(1);
         if waits {
             // Its owner has a lease.
-            let mut old = Asker::new(3);
+            let mut old = Requester::new(3);
             assert_eq!(old.fence(&mut rig), Ok(AnswerBody::Fenced));
             assert_eq!(old.open(&mut rig, 0), Version::NONE);
             asker.generation = Generation(2);
@@ -147,7 +147,7 @@ fn a_fence_that_outlives_its_link_is_granted_nothing() {
         rig.run();
         rig.advance(Duration::from_secs(20));
         assert_eq!(rig.store.known_volumes()[0].generation, asker.generation);
-        let mut again = Asker::new(2);
+        let mut again = Requester::new(2);
         again.generation = asker.generation;
         let fence = again.fence_request();
         let told = again.ask(&mut rig, fence, Slice::default());
@@ -182,7 +182,7 @@ fn a_takeover_is_let_in_however_much_others_ask_for() {
     };
     let mut rig = Rig::open(disk, config, Time(1), 1, Pool::heap());
     rig.run();
-    let mut owner = Asker::new(1);
+    let mut owner = Requester::new(1);
     owner.fence(&mut rig).unwrap();
     let bytes = vec![1; BLOCK];
     let mut previous = Version::NONE;
@@ -194,7 +194,7 @@ fn a_takeover_is_let_in_however_much_others_ask_for() {
         let told = rig.take(link, id).map(|told| told.answer.result);
         assert_eq!(told, (counter == 5).then_some(Err(Refusal::Busy)));
     }
-    let mut next = Asker::new(2);
+    let mut next = Requester::new(2);
     next.generation = Generation(2);
     let request = next.fence_request();
     let (link, id) = (next.link, request.id);

@@ -1,7 +1,7 @@
 //! Roll-forwards, in parts.
 
 use super::fenced;
-use crate::common::{Asker, BLOCK, Rig, Rng, version};
+use crate::common::{BLOCK, Requester, Rig, Rng, version};
 use amita_reactor::Slice;
 use amita_store::LinkId;
 use amita_types::message::{
@@ -49,7 +49,7 @@ fn a_roll_forward_is_whole_or_nothing() {
     lost.run();
     assert_eq!(part(&mut rig, 20..40, false, true), Ok(AnswerBody::Done));
     assert_eq!(part(&mut rig, 20..40, false, true), Ok(AnswerBody::Done), "a resend");
-    let mut asker = Asker::new(2);
+    let mut asker = Requester::new(2);
     asker.fence(&mut lost).unwrap();
     assert_eq!(asker.open(&mut lost, 0), version(1, 1));
     assert_eq!(asker.read(&mut lost, 0, 0, 1).unwrap().0, old);
@@ -86,7 +86,7 @@ fn a_roll_forward_is_whole_or_nothing() {
 }
 
 /// The first part of a roll-forward of this chunk.
-fn first_part(asker: &mut Asker, chunk: u64) -> amita_types::message::Request {
+fn first_part(asker: &mut Requester, chunk: u64) -> amita_types::message::Request {
     asker.request(RequestBody::Roll(RollRequest {
         chunk: ChunkIndex(chunk),
         version: version(1, 1),
@@ -98,7 +98,7 @@ fn first_part(asker: &mut Asker, chunk: u64) -> amita_types::message::Request {
 }
 
 /// The first parts of sixteen roll-forwards take all places; the asker comes by another link.
-fn places_taken() -> (Rig, Asker) {
+fn places_taken() -> (Rig, Requester) {
     let (mut rig, mut asker) = fenced();
     for chunk in 0..16 {
         let part = first_part(&mut asker, chunk);
@@ -148,7 +148,7 @@ fn parts_of_a_roll_forward_by_an_older_link_do_not_spoil_the_present_one() {
     let (mut rig, asker) = fenced();
     let mut rng = Rng(6);
     let blocks: Vec<Vec<u8>> = (0..4).map(|_| rng.bytes(BLOCK)).collect();
-    let part = |rig: &mut Rig, asker: &mut Asker, range: std::ops::Range<u16>, first, last| {
+    let part = |rig: &mut Rig, asker: &mut Requester, range: std::ops::Range<u16>, first, last| {
         let entries = range.clone().map(|block| Change {
             block: BlockIndex(block),
             version: version(1, 2 + u64::from(block)),

@@ -1,7 +1,7 @@
 //! Space and credits.
 
 use super::{MIB, fenced, find, version_or_none};
-use crate::common::{Asker, BLOCK, Rig, version};
+use crate::common::{BLOCK, Requester, Rig, version};
 use amita_reactor::Slice;
 use amita_types::message::{AnswerBody, ClearRequest, Refusal, RequestBody};
 use amita_types::{BlockRange, ChunkIndex, Version};
@@ -10,7 +10,7 @@ use std::time::Duration;
 #[test]
 fn a_full_store_refuses_serves_and_recovers() {
     let mut rig = Rig::fresh(2 * MIB, false);
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     asker.fence(&mut rig).unwrap();
     let slots = rig.store.status().capacity_bytes / BLOCK as u64;
     let bytes = vec![6; BLOCK];
@@ -56,9 +56,9 @@ fn a_full_store_refuses_serves_and_recovers() {
 #[test]
 fn many_clears_at_once_are_put_off_and_not_refused_for_space() {
     let mut rig = Rig::fresh(2 * MIB, false);
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     asker.fence(&mut rig).unwrap();
-    let clear = |asker: &mut Asker, chunk: u64| {
+    let clear = |asker: &mut Requester, chunk: u64| {
         asker.request(RequestBody::Clear(ClearRequest {
             chunk: ChunkIndex(chunk),
             range: BlockRange::new(0, 1024),
@@ -106,7 +106,7 @@ fn many_clears_at_once_are_put_off_and_not_refused_for_space() {
 #[test]
 fn credits_are_granted_used_and_returned() {
     let mut rig = Rig::fresh(16 * MIB, false);
-    let mut asker = Asker::new(1);
+    let mut asker = Requester::new(1);
     let request = asker.fence_request();
     let told = asker.ask(&mut rig, request, Slice::default());
     let granted = told.answer.credit_blocks;
@@ -130,7 +130,7 @@ fn credits_are_granted_used_and_returned() {
     rig.run();
     assert!(rig.store.status().credits_granted <= lingering);
     rig.advance(Duration::from_secs(20));
-    let mut other = Asker::new(2);
+    let mut other = Requester::new(2);
     let request = other.fence_request();
     let told = other.ask(&mut rig, request, Slice::default());
     assert_eq!(rig.store.status().credits_granted, u64::from(told.answer.credit_blocks));
@@ -142,7 +142,7 @@ fn what_lingers_of_many_links_leaves_most_to_those_that_come() {
     let mut rig = Rig::fresh(16 * MIB, false);
     let mut first = None;
     for link in 1..=100 {
-        let mut asker = Asker::new(link);
+        let mut asker = Requester::new(link);
         let request = asker.fence_request();
         let granted = asker.ask(&mut rig, request, Slice::default()).answer.credit_blocks;
         let first = *first.get_or_insert(granted);
@@ -160,7 +160,7 @@ fn a_resend_that_comes_to_nothing_is_refunded() {
     old.write(&mut rig, 0, 0, &bytes, version(1, 1), Version::NONE).unwrap();
     let at = find(&rig.disk.view, &bytes);
     rig.disk.view[at + 100] ^= 1;
-    let mut new = Asker::new(2);
+    let mut new = Requester::new(2);
     new.fence(&mut rig).unwrap();
     let granted = rig.store.status().credits_granted;
     // It is merged with what is rotten.

@@ -1,7 +1,7 @@
 //! Writes, reads, and what is refused of them.
 
 use super::{MIB, fenced, find};
-use crate::common::{Asker, BLOCK, Disk, Rig, Rng, image, params, version};
+use crate::common::{BLOCK, Disk, Requester, Rig, Rng, image, params, version};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, LinkId, State};
 use amita_types::message::{AnswerBody, ClearRequest, Problem, ReadRequest, Refusal, RequestBody, WriteRequest};
@@ -198,7 +198,7 @@ fn bad_requests_are_refused() {
     assert_eq!(ask_last(&mut rig, &mut asker, &block), Ok(AnswerBody::Done));
 }
 
-fn ask_last(rig: &mut Rig, asker: &mut Asker, block: &[u8]) -> Result<AnswerBody, Refusal> {
+fn ask_last(rig: &mut Rig, asker: &mut Requester, block: &[u8]) -> Result<AnswerBody, Refusal> {
     asker.write(rig, 0, 0, block, version(1, 1), Version::NONE)
 }
 
@@ -245,7 +245,7 @@ fn payload_is_copied_only_for_a_device_that_wants_it_aligned() {
         let disk = Disk::new(image(&params(4 * MIB)), false);
         let mut rig = Rig::open(disk, Config::default(), Time(1), alignment, Pool::heap());
         rig.run();
-        let mut asker = Asker::new(1);
+        let mut asker = Requester::new(1);
         asker.fence(&mut rig).unwrap();
         let bytes = Rng(9).bytes(3 * BLOCK);
         let request = asker.write_request(0, 0, &bytes, version(1, 1), Version::NONE);

@@ -112,7 +112,7 @@ impl ReadAt for Growing<'_> {
 fn a_log_that_grows_while_it_is_read_lacks_nothing() {
     let mut base = Base {
         rig: Rig::fresh(1 << 20, true),
-        asker: Asker::new(1),
+        asker: Requester::new(1),
     };
     base.asker.fence(&mut base.rig).expect("it is the first");
     let mut steps = Vec::new();

@@ -4,7 +4,7 @@ use super::model::Model;
 use super::owner::{BLOCKS, CHUNKS, Owner};
 use super::probe::asker;
 use super::trace::{Held, Right};
-use super::{Asker, BLOCK, Disk, Flight, Host, Outcome, Rig, Told, data, image, joined, params};
+use super::{BLOCK, Disk, Flight, Host, Outcome, Requester, Rig, Told, data, image, joined, params};
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::format::page::{self, Header};
 use amita_store::format::superblock::{self, OFFSETS};
@@ -445,7 +445,7 @@ pub fn inspect(host: &mut impl Host, model: &Model, right: Right) -> Served {
 
 fn read(
     host: &mut impl Host,
-    owner: &mut Asker,
+    owner: &mut Requester,
     chunk: u64,
     first: u16,
     count: u16,

@@ -18,7 +18,7 @@
 //! Bytes are written as tokens: hexadecimal digits, or text in quotes; before either `N*` repeats it. A block of a
 //! chunk that no line names was never written.
 
-use super::{Asker, BLOCK, Rig, data, version};
+use super::{BLOCK, Requester, Rig, data, version};
 use amita_reactor::Slice;
 use amita_store::State;
 use amita_types::message::{
@@ -36,7 +36,7 @@ use std::str::FromStr;
 /// Who owns a volume, and how it asks.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    pub asker: Asker,
+    pub asker: Requester,
     pub node: u32,
     pub group: GroupId,
     pub in_sync: Vec<u128>,
@@ -539,7 +539,7 @@ pub fn owner(
     blocks_per_chunk: u16,
     in_sync: Vec<u128>,
 ) -> Owner {
-    let mut asker = Asker::new(u64::from(node));
+    let mut asker = Requester::new(u64::from(node));
     asker.volume = VolumeId(volume);
     asker.generation = Generation(generation);
     asker.epoch = Epoch(epoch);

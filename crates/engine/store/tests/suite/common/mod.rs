@@ -398,7 +398,7 @@ pub fn take(told: &mut Vec<Told>, link: LinkId, id: RequestId) -> Option<Told> {
     Some(told.remove(at))
 }
 
-/// What a store runs on, so that an [`Asker`] can ask it.
+/// What a store runs on, so that an [`Requester`] can ask it.
 pub trait Host {
     /// Sends, runs to the end, time included, and returns the answer.
     fn ask(&mut self, link: LinkId, request: Request, payload: Slice) -> Told;
@@ -424,7 +424,7 @@ impl Host for Rig {
 
 /// Makes requests as one sequencer would.
 #[derive(Clone, Debug)]
-pub struct Asker {
+pub struct Requester {
     pub link: LinkId,
     pub volume: VolumeId,
     pub generation: Generation,
@@ -435,9 +435,9 @@ pub struct Asker {
     next: u64,
 }
 
-impl Asker {
-    pub fn new(link: u64) -> Asker {
-        Asker {
+impl Requester {
+    pub fn new(link: u64) -> Requester {
+        Requester {
             link: LinkId(link),
             volume: VOLUME,
             generation: Generation(1),

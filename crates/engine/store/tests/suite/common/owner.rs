@@ -2,7 +2,7 @@
 
 use super::model::{Change, Model};
 use super::trace::{Event, Right};
-use super::{Asker, BLOCK, Rig, Rng};
+use super::{BLOCK, Requester, Rig, Rng};
 use amita_reactor::Slice;
 use amita_types::message::{self, AnswerBody, ClearRequest, Refusal, RequestBody, RollRequest};
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, RequestId, Version};
@@ -46,9 +46,8 @@ const ACTS: [Act; 12] = [
     Act::Roll,
 ];
 
-/// The owner.
 pub struct Owner {
-    pub asker: Asker,
+    pub asker: Requester,
     pub model: Model,
     pub known: Option<Right>,
     pub rng: Rng,
@@ -59,7 +58,7 @@ pub struct Owner {
 
 impl Owner {
     pub fn new(seed: u64) -> Owner {
-        let mut asker = Asker::new(1);
+        let mut asker = Requester::new(1);
         asker.blocks_per_chunk = BLOCKS;
         Owner {
             asker,
@@ -322,7 +321,7 @@ impl Owner {
     pub fn forget(&mut self, link: u64) {
         self.asked.clear();
         let right = self.right();
-        self.asker = Asker::new(link);
+        self.asker = Requester::new(link);
         self.asker.blocks_per_chunk = BLOCKS;
         self.asker.generation = right.generation;
         self.asker.epoch = right.epoch;

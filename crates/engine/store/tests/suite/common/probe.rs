@@ -2,7 +2,7 @@
 
 use super::image::Image;
 use super::trace::{Held, Right, Trace};
-use super::{Asker, Flight, Host, Told, joined, take};
+use super::{Flight, Host, Requester, Told, joined, take};
 use amita_reactor::{FileInfo, Pool, Slice, Time};
 use amita_store::{Config, Effect, LinkId, State, Store};
 use amita_types::message::{AnswerBody, ChangesAnswer, ChangesRequest, Refusal, Request, RequestBody};
@@ -20,7 +20,6 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Mounts it.
     pub fn mount(image: Image, volatile: bool) -> Probe {
         Probe::mount_with(image, volatile, Config::default(), None)
     }
@@ -139,8 +138,8 @@ impl Host for Probe {
 }
 
 /// One who may own the volume.
-pub fn asker(link: u64, blocks: u16, right: Right) -> Asker {
-    let mut asker = Asker::new(link);
+pub fn asker(link: u64, blocks: u16, right: Right) -> Requester {
+    let mut asker = Requester::new(link);
     asker.blocks_per_chunk = blocks;
     asker.generation = right.generation;
     asker.epoch = right.epoch;
@@ -157,7 +156,7 @@ pub struct ChunkContent {
 }
 
 /// Reads a chunk whole, as an owner that has been fenced in.
-pub fn read_chunk(host: &mut impl Host, asker: &mut Asker, chunk: u64) -> ChunkContent {
+pub fn read_chunk(host: &mut impl Host, asker: &mut Requester, chunk: u64) -> ChunkContent {
     let version = asker.open(host, chunk);
     let blocks = asker.blocks_per_chunk;
     let (bytes, newest) = asker.read(host, chunk, 0, blocks).expect("nothing is damaged");

@@ -8,7 +8,6 @@ use amita_types::message::{self, AnswerBody, ClearRequest, RequestBody, RollRequ
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Version};
 use std::sync::OnceLock;
 
-/// Bytes of each.
 pub const SIZE_BYTES: u64 = 1 << 20;
 /// Chunks of each volume that are looked into.
 pub const CHUNKS: u64 = 9;

@@ -21,7 +21,6 @@ pub mod pages;
 /// A target: its name, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
 pub const TARGETS: [Target; 5] = [
     ("superblock", pages::superblock),
     ("log", pages::log),

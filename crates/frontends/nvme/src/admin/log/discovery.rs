@@ -16,7 +16,6 @@ const RECORD_BYTES: usize = 1024;
 enum Leads {
     /// To a discovery controller that knows what this one does not.
     Referral = 1,
-    /// To a subsystem.
     Subsystem = 2,
     /// To where the host already is.
     Here = 3,

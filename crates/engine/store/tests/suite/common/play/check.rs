@@ -1,7 +1,7 @@
 //! At rest, after a takeover and after a crash: everything is compared.
 
 use super::super::check::is_clean;
-use super::super::{Asker, BLOCK, Disk, Rig, Rng, Told};
+use super::super::{BLOCK, Disk, Requester, Rig, Rng, Told};
 use super::game::{Asked, Game, Key, What};
 use super::question::{Ask, Question, Said};
 use super::truth::Held;
@@ -291,7 +291,7 @@ impl Game {
             least: Version::NONE,
             ask,
         };
-        let mut asker: Asker = self.volume(key.0).owner.clone();
+        let mut asker: Requester = self.volume(key.0).owner.clone();
         let mut request = asker.request(question.body(key.1));
         request.scope.snapshot = SnapshotId(snapshot);
         let told = asker.ask(&mut self.rig, request, Slice::default());

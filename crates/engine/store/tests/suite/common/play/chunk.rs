@@ -19,7 +19,6 @@ pub struct Pending {
     pub after: Rc<Held>,
 }
 
-/// A chunk.
 #[derive(Clone, Debug)]
 pub struct Chunk {
     pub held: Rc<Held>,

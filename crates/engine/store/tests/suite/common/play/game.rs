@@ -1,6 +1,6 @@
 //! The steps of a game.
 
-use super::super::{Asker, Disk, Rig, Rng, image, params};
+use super::super::{Disk, Requester, Rig, Rng, image, params};
 use super::chunk::Chunk;
 use super::question::{Ask, Question};
 use super::volume::Volume;
@@ -219,9 +219,9 @@ impl Game {
     }
 
     /// A new owner's link, and the owner.
-    pub fn asker(&mut self, volume: VolumeId, generation: Generation) -> Asker {
+    pub fn asker(&mut self, volume: VolumeId, generation: Generation) -> Requester {
         self.links += 1;
-        let mut asker = Asker::new(self.links);
+        let mut asker = Requester::new(self.links);
         asker.volume = volume;
         asker.generation = generation;
         asker.blocks_per_chunk = self.rules.blocks_per_chunk;

@@ -1,19 +1,18 @@
 //! A volume and its owner, as a control plane and a gateway know them.
 
-use super::super::Asker;
+use super::super::Requester;
 use amita_reactor::Time;
 use amita_types::message::Request;
 use amita_types::{RequestId, SnapshotId, VolumeId};
 
-/// A volume.
 #[derive(Clone, Debug)]
 pub struct Volume {
     pub id: VolumeId,
-    pub owner: Asker,
+    pub owner: Requester,
     /// Has the store answered the owner's fence?
     pub fenced: bool,
     /// Who takes over, and the fence that says so.
-    pub next: Option<(Asker, RequestId)>,
+    pub next: Option<(Requester, RequestId)>,
     /// The newest snapshot; 0: there was none.
     pub newest: u32,
     /// Snapshots that can still be read, ascending.
@@ -29,7 +28,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    pub fn new(owner: Asker, origin: Option<(VolumeId, u32)>) -> Volume {
+    pub fn new(owner: Requester, origin: Option<(VolumeId, u32)>) -> Volume {
         Volume {
             id: owner.volume,
             owner,
@@ -62,7 +61,7 @@ impl Volume {
     }
 
     /// Another owner speaks for it from now on.
-    pub fn owned_by(&mut self, owner: Asker) {
+    pub fn owned_by(&mut self, owner: Requester) {
         self.owner = owner;
         self.fenced = true;
         self.leased_until = Time(0);
