@@ -8,7 +8,7 @@
 //! Which slots nothing needs any more follows without counting: the states (and at last the chunk) that refer to a slot
 //! follow one another without a gap. What the chunk replaces is in its newest state too if, and only if, it is not newer
 //! than that; what a state that is dropped refers to is needed if its older or its newer neighbour refers to it. Only
-//! clones, whose chunks have no order among each other, need counts ([`crate::held`]).
+//! clones, whose chunks have no order among each other, need counts ([`crate::slot_map`]).
 
 use super::leaves::HEAD;
 use super::{Chunk, ChunkKey, Entry, Index, LEAF_ENTRIES, Leaf, LeafRef, Location, PARTS};
