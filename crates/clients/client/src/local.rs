@@ -130,8 +130,8 @@ impl Local {
     pub(crate) fn begin_open(&mut self, volume: &str) -> Opening {
         // Brings the time up to date, and what came since the last pass.
         self.embedded.poll();
-        let asks = &mut self.embedded.fronts().asks;
-        self.session.borrow_mut().open(asks, volume);
+        let requests = &mut self.embedded.fronts().requests;
+        self.session.borrow_mut().open(requests, volume);
         let opening = Opening {
             volume: volume.to_owned(),
             until: self.embedded.now().plus(self.open_patience),
@@ -165,7 +165,7 @@ impl Local {
     pub fn close_volume(&mut self, volume: &Volume) -> Result<(), Error> {
         self.session
             .borrow_mut()
-            .close(&mut self.embedded.fronts().asks, volume)
+            .close(&mut self.embedded.fronts().requests, volume)
     }
 
     /// Memory for a write, of the core's pool: exactly `bytes` long, at a multiple of 4 KiB; what it holds is what was
@@ -186,8 +186,8 @@ impl Local {
     /// # Errors
     /// It is not begun: a bad range or length, a volume that is not open, or too much under way.
     pub fn write(&mut self, volume: &Volume, offset: u64, data: Slice, tag: u64) -> Result<(), Error> {
-        let asks = &mut self.embedded.fronts().asks;
-        self.session.borrow_mut().write(asks, volume, offset, data, tag)
+        let requests = &mut self.embedded.fronts().requests;
+        self.session.borrow_mut().write(requests, volume, offset, data, tag)
     }
 
     /// Starts a read of 1 to [`MAX_READ_WRITE_BYTES`](crate::MAX_READ_WRITE_BYTES) bytes, at any offset.
@@ -195,8 +195,8 @@ impl Local {
     /// # Errors
     /// As [`Local::write`].
     pub fn read(&mut self, volume: &Volume, offset: u64, bytes: u32, tag: u64) -> Result<(), Error> {
-        let asks = &mut self.embedded.fronts().asks;
-        self.session.borrow_mut().read(asks, volume, offset, bytes, tag)
+        let requests = &mut self.embedded.fronts().requests;
+        self.session.borrow_mut().read(requests, volume, offset, bytes, tag)
     }
 
     /// Starts a flush: it ends once all writes that have ended before are durable. They are, so it ends at once.
@@ -213,8 +213,8 @@ impl Local {
     /// # Errors
     /// As [`Local::write`].
     pub fn discard(&mut self, volume: &Volume, offset: u64, bytes: u64, tag: u64) -> Result<(), Error> {
-        let asks = &mut self.embedded.fronts().asks;
-        self.session.borrow_mut().discard(asks, volume, offset, bytes, tag)
+        let requests = &mut self.embedded.fronts().requests;
+        self.session.borrow_mut().discard(requests, volume, offset, bytes, tag)
     }
 
     /// Starts to have a range of any length read as zeros; its whole blocks take no space from then on.
@@ -222,8 +222,8 @@ impl Local {
     /// # Errors
     /// As [`Local::write`].
     pub fn write_zeroes(&mut self, volume: &Volume, offset: u64, bytes: u64, tag: u64) -> Result<(), Error> {
-        let asks = &mut self.embedded.fronts().asks;
-        self.session.borrow_mut().write_zeroes(asks, volume, offset, bytes, tag)
+        let requests = &mut self.embedded.fronts().requests;
+        self.session.borrow_mut().write_zeroes(requests, volume, offset, bytes, tag)
     }
 
     /// One pass, which does not block; what has ended is appended to `done`. Requests that were started since the last

@@ -21,7 +21,7 @@
 //! * `metadata`: evictions, and reading records back.
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
 //! * `faults`: what is done wrong where a rule is switched off.
-//! * `resync`, which has a state of its own: members that have missed something are brought up to date, copies are
+//! * `resync`, whose state is not in the context: members that have missed something are brought up to date, copies are
 //!   looked
 //!   at and repaired.
 //!

@@ -502,7 +502,7 @@ impl Index {
         self.states
     }
 
-    /// Their bytes: they cannot be dropped before a checkpoint has written them.
+    /// Bytes of the leaves that cannot be dropped before a checkpoint has written them.
     pub fn dirty_bytes(&self) -> u64 {
         u64::from(self.dirty()) * LEAF_BYTES
     }

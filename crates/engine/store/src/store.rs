@@ -12,7 +12,7 @@
 //! | `change` | what a change changes, by its kind |
 //! | `op` | accepted changes, from request to durable; what waits to become one |
 //! | `write` | what changes a chunk is checked: does it follow the last change? |
-//! | `queue` | the changes of a chunk, in their order, are made ready to be logged |
+//! | `queue` | the changes of a chunk, in their order (the list is kept by `op`), are made ready to be logged |
 //! | `leaves` | leaves of the index are read and dropped |
 //! | `snapshot` | snapshots are dropped, chunks deleted and cloned |
 //! | `merge` | sub-block writes are merged with what was there |

@@ -13,6 +13,7 @@ impl Sequencer {
     /// Walks through everything and panics where something does not hold that must hold between events.
     pub fn check(&self) {
         check(&self.cx);
+        self.resync.check(&self.cx.tasks);
     }
 }
 
@@ -106,6 +107,7 @@ fn check_groups(cx: &Context) {
                 "who left owes nothing"
             );
         }
+        assert_eq!(cx.groups.touched.contains(&number), group.is_touched());
         let stuck = group.is_touched() && !group.missed.and(group.members.current).is_empty();
         assert_eq!(cx.groups.stuck.contains(&number), stuck);
         assert!(

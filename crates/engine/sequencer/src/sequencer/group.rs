@@ -55,7 +55,7 @@ pub(super) fn touch(cx: &mut Context, now: Time, group: GroupSlot) {
 pub(super) fn send_fence(cx: &mut Context, now: Time, group: GroupSlot) {
     let state = &cx.groups[group];
     if state.state != GroupState::Touched {
-        // Where the epoch is in doubt it is read first.
+        // Where the epoch is in doubt it is read first; one that nothing was asked of has nobody to be told.
         return;
     }
     let lacking = state.unfenced();

@@ -151,7 +151,7 @@ fn evictions(cx: &mut Context) -> Vec<(GroupSlot, Members)> {
         let group = cx.groups.touched[index];
         let state = &cx.groups[group];
         if state.reread.wanted || state.reread.under_way {
-            // Its record is in doubt: when it has been read, evictions are looked for again.
+            // When its record has been read, evictions are looked for again.
             continue;
         }
         let mut unfit: Vec<Position> = state

@@ -261,10 +261,7 @@ fn implausible(cx: &mut Context, now: Time, chunk: ChunkSlot, members: Members) 
 /// Says once why the chunk's I/O fails.
 pub(super) fn warn_implausible(cx: &mut Context, chunk: ChunkSlot, why: String) {
     if !std::mem::replace(&mut cx.chunks[chunk].implausible, true) {
-        let chunk = ChunkId {
-            volume: cx.owned.volume.id,
-            index: cx.chunks[chunk].index,
-        };
+        let chunk = cx.chunk_id(chunk);
         cx.effects.push_back(Effect::Warn(Warning::Implausible { chunk, why }));
     }
 }

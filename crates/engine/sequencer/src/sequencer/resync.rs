@@ -1,7 +1,9 @@
 //! Resync: members that have missed something are brought up to date, and copies are looked at and repaired.
 //!
-//! The one part of a sequencer with a state of its own: nothing that serves hosts needs to know how far it has come. It is
-//! told when a member enters a group or leaves it, gets the answers to what it has asked, and goes on after each event.
+//! Its state is not in the context: what serves hosts does not look at how far it has come. The two meet in three places: a
+//! chunk that is compared may hold its writes back, reads that meet damage ask for a repair, and the next window has its
+//! time in the agenda. It is told when a member enters a group or leaves it, gets the answers to what it has asked, and goes
+//! on after each event.
 //!
 //! * `sync`: one member, from its entering to the word that it holds everything: which chunks must be compared.
 //! * `mend`: one chunk: compared with another copy, window by window, and mended.
@@ -38,6 +40,12 @@ pub(super) struct Resync {
 }
 
 impl Resync {
+    /// What must hold between events.
+    #[cfg(any(test, feature = "planted"))]
+    pub fn check(&self, tasks: &crate::task::Tasks) {
+        self.mendings.check(tasks);
+    }
+
     /// A syncing member has adopted the epoch: it gets all writes from now on.
     pub fn entered(&mut self, cx: &mut Context, now: Time, group: GroupSlot, position: Position) {
         let state = &mut cx.groups[group];

@@ -1,14 +1,20 @@
 //! The whole life of a write, or of a clear, from submitted to acknowledged. The rules are those of `docs/protocol.md`.
 //!
 //! * *Submitted* (`submit.rs` checks it) and *queued* at its chunk: [`queue`]. The chunk is opened first where
-//!   it is not (R6, `open.rs`).
+//!   it is not (R6, `open.rs`); where no opening succeeds, the write fails.
 //! * *Ready*: its turn comes by the chunk's pipeline (`pipeline.rs`), [`start`]. Limits are kept and space is
 //!   settled before it has a version, because a version that was given out must be applied (R7, `credits.rs`).
-//! * *Sequenced*: it gets the version after the last one, and names that one (R1).
+//!   There must be as many members as the pool asks for (R10); a compare-and-write whose turn it is goes first
+//!   (`compare.rs`), and so does the comparison of a chunk with a syncing member's copy, for a moment (R5, `resync`). What no
+//!   store has room for fails here, without a version.
+//! * *Sequenced*: it gets the version after the last one, and names that one (R1). A syncing member that has not joined the
+//!   chunk's history is asked to first (R5, `join.rs`).
 //! * *Sent* to every member at once, behind everything that the member was sent before. Its payload is kept until the end
 //!   and sent again where a link broke, or where it was refused (R8, `resend.rs`).
 //! * *Answered*: [`written`], member by member. Who never answers is evicted (R12, `silence.rs`, `metadata.rs`).
-//! * *Committed* when all have answered (R2), in the order of versions, and *acknowledged*: [`commit`].
+//! * *Committed* when all have answered (R2), in the order of versions, and *acknowledged*: [`commit`], or [`commit_group`]
+//!   when those that had not answered have left.
+//! * Where the sequencer ends first, the host is told that the outcome is not known ([`Sequencer::release`](super::Sequencer::release)).
 
 use super::context::Context;
 use super::credits::charge;

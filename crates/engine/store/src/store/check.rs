@@ -128,6 +128,7 @@ fn log(store: &Store) {
     assert!(log.batches.len() <= super::commit::MAX_BATCHES);
     let mut end = log.applied.page;
     for batch in &log.batches {
+        assert_ne!(batch.stage, Stage::Writing(0), "a batch that waits for nothing goes on");
         assert!(
             end < batch.end.page && batch.mark <= end,
             "batches follow one another (D2)"

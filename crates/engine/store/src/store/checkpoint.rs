@@ -57,7 +57,7 @@ enum Phase {
     Superblock,
 }
 
-/// The writer of checkpoints and superblocks.
+/// The writer of checkpoints; it has the superblocks written when one is complete.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     phase: Phase,

@@ -11,6 +11,7 @@ use super::op::Ops;
 use super::pages::{Pages, record_bytes, seal_pages};
 use super::space::Space;
 use super::{Store, fence, space};
+use crate::State;
 use crate::config::Config;
 use crate::faults::Fault;
 use crate::fences::Fences;
@@ -257,6 +258,7 @@ struct Selection {
 
 /// Writes what can be logged.
 pub(super) fn run(store: &mut Store) {
+    debug_assert!(matches!(store.state, State::Serving), "only a store that serves writes to its log");
     store.log.full = false;
     let most = if narrow(Point::OneBatch) { 1 } else { MAX_BATCHES };
     while store.log.batches.len() < most && !store.ops.ready.is_empty() {

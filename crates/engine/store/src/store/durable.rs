@@ -103,7 +103,7 @@ fn apply(store: &mut Store, key: OpSlot, position: u64) {
         return next_of_chunk(store, chunk);
     }
     let op = store.ops.get_mut(key);
-    let mut applying = Applying {
+    let mut applying = AppliedChange {
         chunk,
         version: op.version,
         position,
@@ -120,7 +120,8 @@ fn apply(store: &mut Store, key: OpSlot, position: u64) {
         answer::give(store, asker, body);
     }
     if resent {
-        while let Some(resend) = store.ops.take_resend(key) {
+        let mut from = 0;
+        while let Some(resend) = store.ops.take_resend(key, &mut from) {
             answer::done(store, resend.asker);
         }
     }
@@ -131,7 +132,7 @@ fn apply(store: &mut Store, key: OpSlot, position: u64) {
 }
 
 /// What a change is applied to.
-struct Applying<'a> {
+struct AppliedChange<'a> {
     chunk: ChunkKey,
     version: Version,
     position: u64,
@@ -142,7 +143,7 @@ struct Applying<'a> {
     counters: &'a mut Counters,
 }
 
-impl Applying<'_> {
+impl AppliedChange<'_> {
     /// Returns what whoever asked for it is told.
     fn apply(&mut self, op: &mut Op) -> AnswerBody {
         match &op.change {

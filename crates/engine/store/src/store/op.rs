@@ -205,9 +205,9 @@ impl Ops {
     }
 
     /// Takes one that waits for this change; the change has ended.
-    pub fn take_resend(&mut self, key: OpSlot) -> Option<Resend> {
-        let at = self.resends.iter().position(|resend| resend.op == key)?;
-        Some(self.resends.swap_remove(at))
+    pub fn take_resend(&mut self, key: OpSlot, from: &mut usize) -> Option<Resend> {
+        *from += self.resends[*from..].iter().position(|resend| resend.op == key)?;
+        Some(self.resends.swap_remove(*from))
     }
 
     /// Puts a change behind the others of its chunk; `true`: it is the first that waits to be made ready.

@@ -219,7 +219,8 @@ pub(super) fn drop_from(store: &mut Store, key: OpSlot, refusal: Refusal) {
             refuse(store, asker, 0);
         }
         if resent {
-            while let Some(resend) = store.ops.take_resend(dropped) {
+            let mut from = 0;
+            while let Some(resend) = store.ops.take_resend(dropped, &mut from) {
                 refuse(store, resend.asker, resend.paid);
             }
         }

@@ -1,4 +1,5 @@
-//! The two superblocks are written one after the other, each flushed before the next: one of them is whole at any moment.
+//! The two superblocks are written one after the other: one of them is whole at any moment. `checkpoint` flushes each before
+//! it has the next one written.
 
 use super::env::Env;
 use super::io::Io;

@@ -1,4 +1,4 @@
-//! Requests of a volume's owner: what changes a chunk is checked and put in the order of its chunk (rules R1, R8).
+//! Requests of a volume's owner: what changes a chunk is checked, and handed to `queue` in its order (rules R1, R8).
 
 use super::change::{Change, WriteChange};
 use super::op::{Op, Ops, Resend};

@@ -163,6 +163,22 @@ impl Mendings {
         });
     }
 
+    /// What must hold between events.
+    #[cfg(any(test, feature = "planted"))]
+    pub fn check(&self, tasks: &Tasks) {
+        let mut active = 0;
+        for slot in self.table.keys() {
+            let Some(mending) = &self.table[slot] else { continue };
+            active += 1;
+            assert_eq!(mending.slot, slot, "it knows its place");
+            for &task in &mending.tasks {
+                let own = matches!(tasks[task].kind, Kind::Sync(SyncStep::Mend(of, _)) if of == slot);
+                assert!(own, "what it waits for is asked for it");
+            }
+        }
+        assert_eq!(active, self.active);
+    }
+
     pub fn active(&self) -> usize {
         self.active
     }
@@ -329,6 +345,7 @@ impl Mending {
         } = self.subject;
         let state = &cx.chunks[chunk];
         if !matches!(state.state, ChunkState::Open) {
+            // It is caught up, and will be open again: a chunk that was open never closes.
             self.stage = Stage::Opening { asked: false };
             return None;
         }

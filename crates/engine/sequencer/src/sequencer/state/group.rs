@@ -134,7 +134,7 @@ impl Group {
 
     /// A member knows of a newer epoch.
     pub fn doubt(&mut self) {
-        debug_assert!(self.is_touched(), "who answers was asked");
+        assert!(self.is_touched(), "who answers was asked");
         self.state = GroupState::InDoubt;
     }
 

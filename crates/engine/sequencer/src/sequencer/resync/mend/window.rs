@@ -124,12 +124,11 @@ impl Mending {
         if !is_window(&page.0, page.1, cx.owned.blocks_per_chunk) {
             return self.begin_again(cx, now, LONG_PAUSE);
         }
-        if let Stage::Listing(listing) = &mut self.stage {
-            if is_source {
-                listing.source_page = Some(page);
-            } else {
-                listing.target_page = Some(page);
-            }
+        let listing = self.listing();
+        if is_source {
+            listing.source_page = Some(page);
+        } else {
+            listing.target_page = Some(page);
         }
         self.compare(cx, scrubs, now)
     }
@@ -150,22 +149,38 @@ impl Mending {
         {
             return self.begin_again(cx, now, LONG_PAUSE);
         }
-        if let Stage::Listing(listing) = &mut self.stage {
-            listing.target_page = Some(page);
-            listing.damaged = damaged;
-        }
+        let listing = self.listing();
+        listing.target_page = Some(page);
+        listing.damaged = damaged;
         self.compare(cx, scrubs, now)
+    }
+
+    /// An answer of this stage: those of earlier ones were given up with it.
+    fn listing(&mut self) -> &mut Listing {
+        match &mut self.stage {
+            Stage::Listing(listing) => listing,
+            other => panic!("an answer belongs to its stage, not to {other:?}"),
+        }
+    }
+
+    /// As above.
+    fn fetching(&mut self) -> &mut Window {
+        match &mut self.stage {
+            Stage::Fetching(window) => window,
+            other => panic!("an answer belongs to its stage, not to {other:?}"),
+        }
     }
 
     /// When both have listed the window: what differs?
     fn compare(&mut self, cx: &mut Context, scrubs: &mut Scrubs, now: Time) -> After {
-        let Stage::Listing(Listing {
+        let Listing {
             source: member,
             source_page: source_page @ Some(_),
             target_page: target_page @ Some(_),
             damaged,
-        }) = &mut self.stage
+        } = self.listing()
         else {
+            // One of the two has not answered yet.
             return After::GoesOn;
         };
         let (Some((source, source_more)), Some((target, target_more))) = (source_page.take(), target_page.take())
@@ -341,9 +356,7 @@ impl Mending {
         if !whole {
             return self.begin_again(cx, now, LONG_PAUSE);
         }
-        let Stage::Fetching(window) = &mut self.stage else {
-            return After::GoesOn;
-        };
+        let window = self.fetching();
         let damaged = |&(place, _): &(usize, BlockIndex)| {
             sums.get(place)
                 .is_some_and(|sum| amita_types::crc32c(&payload[place * block_bytes..][..block_bytes]) != *sum)
@@ -426,7 +439,7 @@ impl Mending {
     ) -> After {
         cx.counters.mend_skipped += skipped.len() as u64;
         let Stage::Putting(window) = &self.stage else {
-            return After::GoesOn;
+            panic!("an answer belongs to its stage, not to {:?}", self.stage)
         };
         let blocks = window.fixes.iter().map(|fix| fix.block);
         let done: Vec<BlockIndex> = blocks.filter(|block| !skipped.contains(block)).collect();
