@@ -223,7 +223,9 @@ impl Local {
     /// As [`Local::write`].
     pub fn write_zeroes(&mut self, volume: &Volume, offset: u64, bytes: u64, tag: u64) -> Result<(), Error> {
         let requests = &mut self.embedded.fronts().requests;
-        self.session.borrow_mut().write_zeroes(requests, volume, offset, bytes, tag)
+        self.session
+            .borrow_mut()
+            .write_zeroes(requests, volume, offset, bytes, tag)
     }
 
     /// One pass, which does not block; what has ended is appended to `done`. Requests that were started since the last

@@ -21,7 +21,7 @@ use amita_reactor::buggify::{Point, narrow};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Payload};
 use amita_types::message::{AnswerBody, ChangesAnswer, DataAnswer, OpenRequest, OpenedAnswer, Refusal, RequestBody};
-use amita_types::{ChunkId, Epoch, Version};
+use amita_types::{Epoch, Version};
 
 /// Where an opening stands.
 #[derive(Debug)]

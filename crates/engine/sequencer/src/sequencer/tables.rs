@@ -157,6 +157,7 @@ impl Chunks {
     }
 
     #[cfg(any(test, feature = "planted"))]
+    #[cfg(any(test, feature = "planted"))]
     pub fn keys(&self) -> impl Iterator<Item = ChunkSlot> + use<> {
         self.table.keys()
     }

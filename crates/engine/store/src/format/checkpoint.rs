@@ -12,7 +12,7 @@ pub use reader::{Bits, Counts, Item, PageReader};
 
 use super::disk::on_disk;
 use super::record::{Fence, RawFence, put_fence};
-use super::{FORMAT_VERSION, PAGE_BODY_BYTES, PAGE_BYTES, Slot, page, seal};
+use super::{FORMAT_VERSION, PAGE_BODY_BYTES, PAGE_BYTES, Slot, narrow, page, seal};
 use crate::index::PARTS;
 use amita_types::message::MAX_MEMBERS;
 use amita_types::{ChunkId, NodeId, SnapshotId, StoreId, Version, VolumeId};
@@ -225,7 +225,8 @@ pub const SHARED_BYTES: u64 = (Head::BYTES + RawShared::BYTES + RawCount::BYTES)
 const MAX_COUNTS: usize = 256;
 /// No item is longer: so much of a page may be left empty at its end.
 const MAX_ITEM_BYTES: usize = Head::BYTES + RawShared::BYTES + MAX_COUNTS * RawCount::BYTES;
-const _: () = assert!(SLOTS_BYTES as usize <= MAX_ITEM_BYTES && CHUNK_BYTES as usize <= MAX_ITEM_BYTES);
+const _: () = assert!(SLOTS_BYTES <= MAX_ITEM_BYTES as u64);
+const _: () = assert!(CHUNK_BYTES <= MAX_ITEM_BYTES as u64);
 
 /// Bytes of items, the map of slots excluded, that `pages` pages surely hold: each page may end in a rest that the next
 /// item does not fit. Items of other kinds than the map of slots and its counts are short.
@@ -374,7 +375,7 @@ impl<'a> PageWriter<'a> {
     /// Pages that surely hold `bytes` of items.
     #[must_use]
     pub fn pages_for(bytes: u64) -> usize {
-        (bytes as usize).div_ceil(ITEMS_BYTES - MAX_ITEM_BYTES)
+        usize::try_from(bytes.div_ceil((ITEMS_BYTES - MAX_ITEM_BYTES) as u64)).unwrap_or(usize::MAX)
     }
 
     /// Bytes of items that surely still fit.
@@ -394,7 +395,7 @@ impl<'a> PageWriter<'a> {
         let item = &mut self.out[start..start + bytes];
         Head {
             kind,
-            bytes: bytes as u16,
+            bytes: narrow(bytes),
         }
         .put(item);
         &mut item[Head::BYTES..]
@@ -408,7 +409,7 @@ impl<'a> PageWriter<'a> {
             store: page::tag(self.store),
             checkpoint: self.checkpoint,
             index: self.first + self.pages as u64,
-            used: self.used as u16,
+            used: narrow(self.used),
             reserved: 0,
             reserved_2: 0,
         }
@@ -517,7 +518,7 @@ impl<'a> PageWriter<'a> {
         for counts in counts.chunks(MAX_COUNTS) {
             let out = self.item(kind::SHARED, RawShared::BYTES + counts.len() * RawCount::BYTES);
             RawShared {
-                count: counts.len() as u32,
+                count: narrow(counts.len()),
                 reserved: 0,
             }
             .put(out);
@@ -554,7 +555,7 @@ fn get_leaves(mask: u32, bytes: &[u8]) -> Result<Leaves, &'static str> {
     if mask >> PARTS != 0 || bytes.len() != mask.count_ones() as usize * RawLeaf::BYTES {
         return Err("the list of leaves has the wrong length");
     }
-    let parts = (0..PARTS as u8).filter(|part| mask >> part & 1 == 1);
+    let parts = (0..narrow::<u8>(PARTS)).filter(|part| mask >> part & 1 == 1);
     let leaves = bytes.chunks_exact(RawLeaf::BYTES).filter_map(RawLeaf::get);
     parts
         .zip(leaves)

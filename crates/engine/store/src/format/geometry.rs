@@ -107,7 +107,7 @@ impl Geometry {
             checkpoint_offsets: [first, second],
             checkpoint_pages,
             slots_offset: second + checkpoint_pages * PAGE,
-            slots: slots as u32,
+            slots: u32::try_from(slots).expect("a division obeys its own rules"),
         };
         geometry.check().expect("a division obeys its own rules");
         Ok(geometry)

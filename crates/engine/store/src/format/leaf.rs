@@ -2,7 +2,7 @@
 //! names its slot and its checksum.
 
 use super::disk::on_disk;
-use super::{FORMAT_VERSION, PAGE_BODY_BYTES, PAGE_BYTES, Sealed, Slot, page, seal, sealed};
+use super::{FORMAT_VERSION, PAGE_BODY_BYTES, PAGE_BYTES, Sealed, Slot, narrow, page, seal, sealed};
 use crate::index::{Entry, LEAF_ENTRIES};
 use amita_types::{ChunkId, StoreId, Version};
 
@@ -68,8 +68,8 @@ pub fn encode(
         volume: chunk.volume.0,
         chunk: chunk.index.0,
         checkpoint,
-        part: part as u16,
-        entries: LEAF_ENTRIES as u16,
+        part: narrow(part),
+        entries: narrow(LEAF_ENTRIES),
         reserved: 0,
     }
     .put(page);

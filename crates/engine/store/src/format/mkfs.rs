@@ -93,7 +93,10 @@ impl Iterator for Format {
             let offset = self.at;
             let bytes = CHUNK_BYTES.min(size - offset);
             self.at += bytes;
-            return Some((offset, vec![0; bytes as usize]));
+            return Some((
+                offset,
+                vec![0; usize::try_from(bytes).expect("a write of a formatter is small")],
+            ));
         }
         let offset = *OFFSETS.get(self.superblocks_written)?;
         self.superblocks_written += 1;

@@ -21,6 +21,8 @@
 //!   0                             64 KiB
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::cast_possible_truncation))]
+
 pub mod checkpoint;
 mod disk;
 pub mod geometry;
@@ -46,6 +48,11 @@ pub const PAGE_BYTES: usize = BLOCK_BYTES as usize;
 
 /// Where a page's checksum begins.
 pub const PAGE_BODY_BYTES: usize = PAGE_BYTES - 4;
+
+/// A count or a length that its page bounds.
+fn narrow<T: TryFrom<usize>>(count: usize) -> T {
+    T::try_from(count).unwrap_or_else(|_| panic!("a page bounds what it counts, and not {count}"))
+}
 
 #[cfg(test)]
 mod tests;

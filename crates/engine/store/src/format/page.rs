@@ -64,6 +64,7 @@ pub struct LogPage<'a> {
 
 /// What identifies a store's own pages.
 #[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is the tag")]
 pub fn tag(store: StoreId) -> u64 {
     store.0 as u64
 }

@@ -19,6 +19,10 @@ impl Place {
     /// Binds the place of `block` into a plain CRC-32C, or takes it out again: both are one exclusive or with 32 bits
     /// that are well mixed from origin volume, chunk and block.
     #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the low half is mixed as well as all of it"
+    )]
     pub fn bind(self, block: BlockIndex, sum: u32) -> u32 {
         sum ^ mix(self.0.wrapping_add(u64::from(block.0) + 1)) as u32
     }

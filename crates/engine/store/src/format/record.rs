@@ -2,6 +2,7 @@
 
 use super::Slot;
 use super::disk::on_disk;
+use super::narrow;
 use super::page::RECORDS_BYTES;
 use amita_types::message::{MAX_MEMBERS, MAX_PIECES, MemberSet};
 use amita_types::{
@@ -438,7 +439,7 @@ impl<'a> RecordWriter<'a> {
         Head {
             kind,
             flags,
-            bytes: bytes as u16,
+            bytes: narrow(bytes),
         }
         .put(&mut self.out[self.at..]);
         self.at += Head::BYTES;
@@ -482,7 +483,7 @@ impl<'a> RecordWriter<'a> {
             previous: change.previous.0,
             first: range.first.0,
             count: range.count,
-            runs: runs as u16,
+            runs: narrow(runs),
             reserved: 0,
             snapshot: change.snapshot.0,
         }
@@ -499,7 +500,7 @@ impl<'a> RecordWriter<'a> {
             chunk: change.chunk.index.0,
             version: change.version.0,
             previous: change.previous.0,
-            count: entries.len() as u16,
+            count: narrow(entries.len()),
             reserved: 0,
             snapshot: change.snapshot.0,
         }
@@ -518,7 +519,7 @@ impl<'a> RecordWriter<'a> {
             origin_volume: origin.volume.0,
             origin_chunk: origin.index.0,
             version: version.0,
-            count: entries.len() as u16,
+            count: narrow(entries.len()),
             reserved: 0,
         }
         .put(&mut self.out[self.at..]);
@@ -580,7 +581,7 @@ impl<'a> RecordWriter<'a> {
             volume: chunk.volume.0,
             chunk: chunk.index.0,
             version: version.0,
-            count: entries.len() as u16,
+            count: narrow(entries.len()),
             reserved: 0,
         }
         .put(&mut self.out[self.at..]);
@@ -624,8 +625,8 @@ pub(super) fn put_fence(fence: &Fence, out: &mut [u8]) {
         group: fence.group.index.0,
         epoch: fence.epoch.0,
         blocks_per_chunk: fence.blocks_per_chunk,
-        members: fence.in_sync.len() as u16,
-        syncing: fence.syncing.len() as u16,
+        members: narrow(fence.in_sync.len()),
+        syncing: narrow(fence.syncing.len()),
         reserved: 0,
     }
     .put(out);

@@ -1,7 +1,7 @@
 //! The superblocks: what the store is, where everything lies, and from where to replay.
 
 use super::disk::on_disk;
-use super::{FORMAT_VERSION, Geometry, PAGE_BYTES, seal, sealed};
+use super::{FORMAT_VERSION, Geometry, PAGE_BYTES, narrow, seal, sealed};
 use amita_types::{ClusterId, StoreId};
 
 /// Where the two superblocks lie, in bytes. They hold the same: a change is written to the first, flushed, then written
@@ -144,7 +144,7 @@ impl Superblock {
         let raw = Raw {
             magic: MAGIC,
             version: FORMAT_VERSION,
-            page_bytes: PAGE_BYTES as u32,
+            page_bytes: narrow(PAGE_BYTES),
             features: 0,
             generation: self.generation,
             store: self.store.0,

@@ -258,7 +258,10 @@ struct Selection {
 
 /// Writes what can be logged.
 pub(super) fn run(store: &mut Store) {
-    debug_assert!(matches!(store.state, State::Serving), "only a store that serves writes to its log");
+    debug_assert!(
+        matches!(store.state, State::Serving),
+        "only a store that serves writes to its log"
+    );
     store.log.full = false;
     let most = if narrow(Point::OneBatch) { 1 } else { MAX_BATCHES };
     while store.log.batches.len() < most && !store.ops.ready.is_empty() {

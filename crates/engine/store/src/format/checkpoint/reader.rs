@@ -4,6 +4,7 @@ use super::{
     BITS_BYTES, ChunkItem, Head, Header, MAGIC, PastItem, RawChunk, RawCleared, RawCount, RawOrigin, RawPast,
     RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM, StateItem, get_leaves, kind,
 };
+use crate::format::narrow;
 use crate::format::record::{Fence, get_fence};
 use crate::format::{FORMAT_VERSION, Sealed, Slot, page, sealed};
 use crate::index::LEAF_ENTRIES;
@@ -145,7 +146,7 @@ impl<'a> PageReader<'a> {
             }
             kind::CLEARED => {
                 let raw = RawCleared::get(body).ok_or(CUT)?;
-                let count = LEAF_ENTRIES as u32;
+                let count = narrow::<u32>(LEAF_ENTRIES);
                 Ok(Item::Cleared {
                     first: raw.part.checked_mul(count).ok_or("a part of a chunk is impossible")?,
                     count,

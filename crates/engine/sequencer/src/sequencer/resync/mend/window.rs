@@ -163,14 +163,6 @@ impl Mending {
         }
     }
 
-    /// As above.
-    fn fetching(&mut self) -> &mut Window {
-        match &mut self.stage {
-            Stage::Fetching(window) => window,
-            other => panic!("an answer belongs to its stage, not to {other:?}"),
-        }
-    }
-
     /// When both have listed the window: what differs?
     fn compare(&mut self, cx: &mut Context, scrubs: &mut Scrubs, now: Time) -> After {
         let Listing {
@@ -356,7 +348,9 @@ impl Mending {
         if !whole {
             return self.begin_again(cx, now, LONG_PAUSE);
         }
-        let window = self.fetching();
+        let Stage::Fetching(window) = &mut self.stage else {
+            panic!("an answer belongs to its stage, not to {:?}", self.stage)
+        };
         let damaged = |&(place, _): &(usize, BlockIndex)| {
             sums.get(place)
                 .is_some_and(|sum| amita_types::crc32c(&payload[place * block_bytes..][..block_bytes]) != *sum)
