@@ -7,6 +7,7 @@
 //!
 //! Every kind is defined once, in [`Kind`]: its name, which scripts may rely on, and how much it matters.
 
+use crate::kinds::kinds;
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::NodeId;
 use amita_types::map;
@@ -52,42 +53,9 @@ impl fmt::Display for Severity {
     }
 }
 
-macro_rules! kinds {
-    ($($(#[doc = $doc:literal])+ $kind:ident $name:literal $severity:ident,)+) => {
-        /// What happened.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[non_exhaustive]
-        pub enum Kind {
-            $($(#[doc = $doc])+ $kind,)+
-        }
-
-        impl Kind {
-            /// All of them.
-            pub const ALL: &[Kind] = &[$(Kind::$kind,)+];
-
-            /// Its name: stable, and what scripts may rely on.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Kind::$kind => $name,)+ }
-            }
-
-            /// How much it matters.
-            #[must_use]
-            pub fn severity(self) -> Severity {
-                match self { $(Kind::$kind => Severity::$severity,)+ }
-            }
-
-            /// What it means, in a sentence.
-            #[must_use]
-            pub fn meaning(self) -> &'static str {
-                match self { $(Kind::$kind => concat!($($doc),+),)+ }
-                .trim()
-            }
-        }
-    };
-}
-
 kinds! {
+    /// What happened.
+    :
     /// A node was elected coordinator.
     CoordinatorElected "coordinator-elected" Info,
     /// A node's lease ended: it is down, or cut off.

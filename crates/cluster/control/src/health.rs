@@ -6,48 +6,16 @@
 
 use crate::admin::{GroupCounts, NodeStatus, Outlook, PoolStatus, SlowStatus, StoreStatus, VolumeStatus};
 use crate::events::Severity;
+use crate::kinds::kinds;
 use amita_types::condition::{Failing, Fullness, Thresholds, Trouble};
 use amita_types::map::{Pool, StoreDuty, Subsystem};
 use amita_types::{NodeId, StoreId};
 use serde::Serialize;
 use std::fmt;
 
-macro_rules! kinds {
-    ($($(#[doc = $doc:literal])+ $kind:ident $name:literal $severity:ident,)+) => {
-        /// What can be so.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[non_exhaustive]
-        pub enum Kind {
-            $($(#[doc = $doc])+ $kind,)+
-        }
-
-        impl Kind {
-            /// All of them.
-            pub const ALL: &[Kind] = &[$(Kind::$kind,)+];
-
-            /// Its name: stable, and what scripts may rely on.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Kind::$kind => $name,)+ }
-            }
-
-            /// How much it matters.
-            #[must_use]
-            pub fn severity(self) -> Severity {
-                match self { $(Kind::$kind => Severity::$severity,)+ }
-            }
-
-            /// What it means, in a sentence.
-            #[must_use]
-            pub fn meaning(self) -> &'static str {
-                match self { $(Kind::$kind => concat!($($doc),+),)+ }
-                .trim()
-            }
-        }
-    };
-}
-
 kinds! {
+    /// What can be so.
+    :
     /// The metadata is older than what stores know, or is being rebuilt: no volume is opened.
     MetadataOlder "metadata-older" Error,
     /// A volume lies in a pool that does not exist: it cannot be opened.

@@ -20,6 +20,7 @@ pub mod candidates;
 pub mod coordinator;
 pub mod events;
 pub mod health;
+mod kinds;
 pub mod ledger;
 pub mod records;
 pub mod recover;
