@@ -10,14 +10,12 @@
 //! steps do not happen. What each side does has a file: [`store`], [`metadata`], [`sequencer`], [`read`], [`resync`], [`rot`].
 //!
 //! * Writes lie on a link until they are delivered, in the order of versions. A store accepts them; what it has
-//!   accepted becomes
-//!   durable, in order, by a step of its own; then it is answered. A start loses what is not durable.
+//!   accepted becomes durable, in order, by a step of its own; then it is answered. A start loses what is not durable.
 //! * Time is abstract: a store's leases run out by a step of their own, which ends them for the sequencer too, and a
-//!   takeover's
-//!   fence waits for it. What becomes of that where each side has a clock of its own is in [`leases`].
+//!   takeover's fence waits for it. What becomes of that where each side has a clock of its own is in [`leases`].
 //! * Other messages take no time of their own, but where [`config::Size::travel`] is set. That loses nothing: what a
-//!   store does with
-//!   them is ordered among the steps at that store, and a sequencer that acts on an answer late is a sequencer that stands still.
+//!   store does with them is ordered among the steps at that store, and a sequencer that acts on an answer late is a
+//!   sequencer that stands still.
 //! * What may be written is a sector or both of a block; contents are the numbers of writes, so that a mixed-up block
 //!   shows.
 //!

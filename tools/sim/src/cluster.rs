@@ -264,7 +264,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// No buggify from here on.
+    /// `buggify` does nothing from here on.
     fn disarm(&mut self) {
         for (path, times) in buggify::disarm() {
             self.coverage.add(path, times);
@@ -576,7 +576,7 @@ impl Cluster {
     /// Every fault ends, and every node runs.
     fn heal(&mut self) {
         self.tell(|| "everything heals".to_owned());
-        // Buggify is a fault as well.
+        // What `buggify` does is a fault as well.
         self.disarm();
         let now = self.world.now();
         self.end_faults();

@@ -26,8 +26,8 @@ USAGE
         checker objects; prints how many it took. --quick: only those that few seeds are known to
         find, and these seeds first. Needs a build with `--features planted`.
     amita-sim scenarios [--only TEXT] [--seeds N] [--most N]
-        Plays the histories of docs/protocol.md, each by its rule's number. Built with
-        `--features planted`, each is also played with its rule switched off, and must then fail.
+        Runs the histories of docs/protocol.md, each by its rule's number. Built with
+        `--features planted`, each is also run with its rule switched off, and must then fail.
         --most: with its rule on, no more than so many seeds of each.
     amita-sim scale [--nodes N,N,...] [--calibrate FILE] [--only TEXT | --write FILE]
         Runs the cost model of large clusters (default 3, 10, 100 and 1000 nodes of 128 cores; takes

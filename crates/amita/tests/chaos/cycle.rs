@@ -83,7 +83,7 @@ pub fn judge_again(world: &World, seen: &Seen) {
     }
 }
 
-/// Plays one cycle on a cluster that is well, until it is well again. Panics with what is wrong.
+/// Runs one cycle on a cluster that is well, until it is well again. Panics with what is wrong.
 pub fn run(world: &mut World, number: u32, plan: &Plan) -> Seen {
     let volume = format!("v{number}");
     world.make_volume(&volume, VOLUME);

@@ -19,7 +19,7 @@ const A_DISK_FAILED: &[&str] = &["does not serve"];
 /// So many cycles of a soak or a replay share a cluster.
 const SHARED: usize = 10;
 
-/// Plays the cycles of these seeds: those with failing disks on one cluster, the others on another. After each cycle
+/// Runs the cycles of these seeds: those with failing disks on one cluster, the others on another. After each cycle
 /// every group must come to have all of its copies again, and the next one begins.
 fn run(seeds: &[u64], longest: impl Fn(u64) -> Duration) {
     let started = Instant::now();
@@ -41,7 +41,7 @@ fn run(seeds: &[u64], longest: impl Fn(u64) -> Duration) {
     );
 }
 
-/// Plays cycles on one cluster; how many operations were answered.
+/// Runs cycles on one cluster; how many operations were answered.
 fn share(plans: &[&Plan], disks: bool) -> u64 {
     let Some(first) = plans.first() else { return 0 };
     let etcd = Random::new(first.seed).fork(2).percent(20) && tool::find("etcd").is_ok();

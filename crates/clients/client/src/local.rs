@@ -27,7 +27,8 @@ static SERIALS: AtomicU64 = AtomicU64::new(1);
 /// While volumes are open, call one of them at least every 100 ms. After a quarter of a second without a call the
 /// stores' leases have run out: reads take one more round trip, and another gateway that asks for the volume gets it.
 /// After about two seconds peers take the process for frozen and close its connections; I/O goes on at the next call,
-/// once they are there again. The lease is renewed by a thread of its own and does not depend on calls.
+/// once they are there again. The process's own lease, in the metadata, is renewed by a thread of its own and does not
+/// depend on calls.
 ///
 /// Where a request is started, an error says that it was not. Once started it ends in exactly one [`Done`].
 pub struct Local {

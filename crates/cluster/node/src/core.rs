@@ -7,7 +7,7 @@
 //! # One write through a pass
 //! Down, on the core that holds the host's connection:
 //! 1. [`Core::pass`] gives completions to whose they are (`take_in`). The front end parses the write and asks for it to be
-//!    carried out: an [`FrontRequest::Submit`](crate::fronts::FrontRequest).
+//!    carried out: a [`FrontRequest::Submit`](crate::fronts::FrontRequest).
 //! 2. `hand_out_requests` gives it an [`Origin`](crate::mail::Origin), by which its end finds the way back, and `route` decides,
 //!    once, where it goes: to this core, to the one that sequences its chunk ([`IoMessage::Piece`](crate::mail::IoMessage)), or, if
 //!    the volume is not open here, to its owner (`away`, in `forward.rs`).

@@ -34,7 +34,7 @@ pub use crate::core::{Core, CoreConfig, REFUSED_FOR, SILENT_FOR};
 pub use faults::{Fault, Faults};
 
 /// Does this build hold what only builds of the simulator may: rules that can be switched off (the feature `planted` of any
-/// crate of the I/O path), or points for mischief?
+/// crate of the I/O path), or the points of `buggify`?
 pub const IS_OF_THE_SIMULATOR: bool = cfg!(feature = "planted")
     || amita_store::HAS_RULE_SWITCHES
     || amita_sequencer::HAS_RULE_SWITCHES

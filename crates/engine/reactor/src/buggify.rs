@@ -1,4 +1,4 @@
-//! Mischief inside the code that ships: at named points a simulated run asks whether to do, now, what is lawful and
+//! Rare choices inside the code that ships: at named points a simulated run asks whether to do, now, what is lawful and
 //! rare: refuse as busy, write a batch of one change, begin a checkpoint, keep a window of one.
 //!
 //! Faults from outside (disks, networks, power) meet the code in the states that it is usually in. Limits that are
@@ -14,7 +14,7 @@ pub const COMPILED_IN: bool = cfg!(feature = "buggify");
 
 macro_rules! points {
     ($($(#[$doc:meta])* $name:ident = $path:literal),* $(,)?) => {
-        /// Where mischief may be done.
+        /// Where a rare choice may be taken.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Point {
             $($(#[$doc])* $name),*
@@ -62,7 +62,7 @@ points! {
 /// Are the points compiled into this build? For what exists only for them.
 pub const IS_BUILT: bool = cfg!(feature = "buggify");
 
-/// Is mischief to be done at this point, this time?
+/// Is the rare choice to be taken at this point, this time?
 #[cfg(not(feature = "buggify"))]
 #[inline(always)]
 #[must_use]
@@ -173,7 +173,7 @@ mod armed {
         source.map_or_else(Vec::new, |source| PATHS.iter().copied().zip(source.met).collect())
     }
 
-    /// Is mischief to be done at this point, this time?
+    /// Is the rare choice to be taken at this point, this time?
     #[must_use]
     pub fn buggify(point: Point) -> bool {
         SOURCE.with_borrow_mut(|source| {

@@ -22,8 +22,7 @@
 //! * `answer`, `exchange`: what comes in is sorted out; what goes out is counted until it is answered.
 //! * `faults`: what is done wrong where a rule is switched off.
 //! * `resync`, whose state is not in the context: members that have missed something are brought up to date, copies are
-//!   looked
-//!   at and repaired.
+//!   looked at and repaired.
 //!
 //! What the context is made of: `owned`, `tables`, `intake`, `agenda`: what it owns, knows, has taken in, and is to do
 //! when. `state`: what is known of stores, groups and chunks. `status`: what an operator sees.

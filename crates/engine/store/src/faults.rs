@@ -42,7 +42,7 @@ amita_reactor::fault_switches! {
     OldEpochLetIn,
     /// R6: an older generation is served.
     OldOwnerLetIn,
-    /// R4: after a start a newer generation need not wait for what was leased before it.
+    /// R4: after a start a newer generation need not wait for leases that were granted before it.
     LeaseForgotten,
     /// A change is answered when it is accepted.
     AnswerAtOnce,

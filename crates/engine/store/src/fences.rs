@@ -220,9 +220,9 @@ impl Fences {
         }
         if volume.closing < fence.generation {
             let until = volume.lease_until.max(not_before);
-            // Whatever was leased, before the last start too, was leased to the generation that is known: an older
-            // one's leases had run out before it was adopted. If another one was given back, this one's owner may still
-            // read.
+            // Whatever lease was granted, before the last start too, was granted to the generation that is known: an
+            // older one's leases had run out before it was adopted. If another one's were given back, this one's owner
+            // may still read.
             let is_given_back = given_back == Some(volume.generation);
             if leases && !is_given_back && now < until {
                 return Verdict::Wait(until);

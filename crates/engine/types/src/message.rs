@@ -122,8 +122,9 @@ pub struct FenceRequest {
     pub syncing: Vec<StoreId>,
     /// The largest of the chunk's blocks count of the pool, so that a store can check ranges.
     pub blocks_per_chunk: u16,
-    /// The generation whose owner has handed the volume over: it serves nothing any more, so that what this store has
-    /// granted a lease to exactly this generation need not be waited for. (An older one's owner may still read by it.)
+    /// The generation whose owner has handed the volume over: it serves nothing any more, so that the lease that this
+    /// store has granted to exactly this generation need not be waited for. (An older one's owner may still read by
+    /// its own.)
     pub given_back: Option<Generation>,
 }
 

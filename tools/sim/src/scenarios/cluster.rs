@@ -675,7 +675,6 @@ fn opened_again(seed: u64) -> Setup {
     setup
 }
 
-/// The histories of a cluster.
 /// The data of stores moves away and back while clients go on, and stores are told late what they may hold.
 fn moves_back(seed: u64) -> Setup {
     let mut setup = hot(seed);

@@ -100,7 +100,7 @@ impl<'a> CoreStarter<'a> {
         CoreStarter { config, joined }
     }
 
-    fn egg(
+    fn core_setup(
         &self,
         core: usize,
         inbox: Receiver<ToCore>,
@@ -130,7 +130,7 @@ impl<'a> CoreStarter<'a> {
         let (sender, inbox) = channel();
         let (words, heard) = channel();
         let (_, no_rings) = channel();
-        let (driver, service) = self.egg(0, inbox, to_control, words, no_rings).build()?;
+        let (driver, service) = self.core_setup(0, inbox, to_control, words, no_rings).build()?;
         let bound = heard.try_iter().find_map(|word| match word {
             StartupEvent::Fabric(address) => Some(address),
             _ => None,
@@ -153,19 +153,19 @@ impl<'a> CoreStarter<'a> {
         for (core, cpu) in placement(cores, self.config.pin).into_iter().enumerate() {
             let (sender, inbox) = channel();
             let (give_rings, rings) = channel();
-            let egg = self.egg(core, inbox, to_control, words.clone(), rings);
+            let setup = self.core_setup(core, inbox, to_control, words.clone(), rings);
             senders.push(sender);
             ring_senders.push(give_rings);
-            threads.push((ThreadConfig { index: core, cpu }, egg));
+            threads.push((ThreadConfig { index: core, cpu }, setup));
         }
         drop(words);
         // `spawn` returns when its core is built, and a core is built when it has its rings, which need every core's
         // waker: so each is spawned by a helper of its own.
         let handles: Vec<_> = threads
             .into_iter()
-            .map(|(config, egg)| {
+            .map(|(config, setup)| {
                 let stop = stop.clone();
-                std::thread::spawn(move || (egg.core, spawn(config, stop, move || egg.hatch())))
+                std::thread::spawn(move || (setup.core, spawn(config, stop, move || setup.starter())))
             })
             .collect();
         let mut wakers: Vec<Option<Waker>> = vec![None; cores];
@@ -232,7 +232,7 @@ fn give_rings(wakers: &[Option<Waker>], to: &[Sender<Rings>]) {
 
 impl CoreSetup {
     /// On the core's own thread: its driver and its service.
-    fn hatch(self) -> io::Result<(UringDriver, NodeService)> {
+    fn starter(self) -> io::Result<(UringDriver, NodeService)> {
         let words = self.words.clone();
         self.build().map_err(|why| {
             let text = why.to_string();

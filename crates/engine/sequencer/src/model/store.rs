@@ -124,7 +124,7 @@ pub struct Store {
     /// Fences that wait for leases to run out.
     fences: Vec<(u64, Request)>,
     rolling: BTreeMap<Key, Rolling>,
-    /// R4: after a start, for all volumes; and what was leased of each.
+    /// R4: after a start, for all volumes; and the end of each one's lease.
     lease_until: u64,
     leases: BTreeMap<VolumeId, u64>,
     /// Blocks that it can hold in all; credits of the links come out of it.

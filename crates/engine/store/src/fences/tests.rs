@@ -107,7 +107,7 @@ fn a_lease_that_was_given_back_holds_nobody_back() {
     assert_eq!(
         fences.lease(VolumeKey(0), Generation(1), at(120), LEASE),
         0,
-        "to whoever has ended, nothing is leased any more"
+        "whoever has ended is granted no lease any more"
     );
     // The generation outlives a restart, and so does what it says about leases.
     let mut fences = adopted();

@@ -2,8 +2,7 @@
 //!
 //! 1. The newer valid superblock wins.
 //! 2. The checkpoint is read whole: the directory of all chunks, and the map of slots. Each chunk and each part of the
-//!    map
-//!    says up to which page of the log it is. Leaves are read only where the replay changes them.
+//!    map says up to which page of the log it is. Leaves are read only where the replay changes them.
 //! 3. The log is read from the tail on. A page counts if it is whole and names its predecessor's checksum and the
 //!    right mount (D2); a batch counts if all its pages do. Batches below the verified mark are applied as they are.
 //! 4. A batch beyond the mark counts only if its data is whole, too: it is read back and compared. Batches are under

@@ -751,9 +751,8 @@ mod planted {
     }
 }
 
-/// As long as wanted, on fresh seeds: `AMITA_STORE_SEEDS=1000 cargo test --release -p amita-store --test syncing soak
-/// --
-/// --ignored`.
+/// As long as wanted, on fresh seeds:
+/// `AMITA_STORE_SEEDS=1000 cargo test --release -p amita-store --test suite syncing::soak -- --ignored`.
 #[test]
 #[ignore = "runs as long as it is told to"]
 fn soak_of_syncing_lives() {

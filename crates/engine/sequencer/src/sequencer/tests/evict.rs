@@ -413,7 +413,7 @@ fn a_disk_that_hangs_is_evicted_though_its_store_grants_leases() {
         answer_but_the_disk_of_three(&mut rig);
         assert!(rig.calls.is_empty(), "not before its time");
     }
-    // The leases that it gives do not keep it in for ever.
+    // The leases that it grants do not keep it in for ever.
     for _ in 0..30 {
         rig.pass_ms(100);
         answer_but_the_disk_of_three(&mut rig);

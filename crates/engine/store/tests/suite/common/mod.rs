@@ -398,7 +398,7 @@ pub fn take(told: &mut Vec<Told>, link: LinkId, id: RequestId) -> Option<Told> {
     Some(told.remove(at))
 }
 
-/// What a store runs on, so that an [`Requester`] can ask it.
+/// What a store runs on, so that a [`Requester`] can ask it.
 pub trait Host {
     /// Sends, runs to the end, time included, and returns the answer.
     fn ask(&mut self, link: LinkId, request: Request, payload: Slice) -> Told;
