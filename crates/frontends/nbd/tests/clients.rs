@@ -240,6 +240,7 @@ fn fio_verifies_what_it_wrote() {
             "--size=32M",
             "--verify=crc32c",
             "--do_verify=1",
+            "--verify_state_save=0",
             "--verify_fatal=1",
             "--randrepeat=1",
         ];
