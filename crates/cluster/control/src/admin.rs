@@ -43,6 +43,7 @@ pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
+pub(crate) use subsystem::unchanged;
 pub use subsystem::{
     MAX_SUBSYSTEMS, SubsystemChange, SubsystemSpec, create_subsystem, default_nqn, delete_subsystem, set_subsystem,
     subsystem, subsystems,

@@ -233,7 +233,7 @@ pub fn delete_subsystem(meta: &dyn Transact, name: &str, force: bool) -> Result<
 }
 
 /// The comparison that a record is as it was read (0: it is not there).
-pub(super) fn unchanged(key: &str, revision: u64) -> Compare {
+pub(crate) fn unchanged(key: &str, revision: u64) -> Compare {
     Compare::ModRevision {
         key: key.to_owned(),
         equals: revision,

@@ -3,6 +3,7 @@
 use super::groups::{Groups, Pools};
 use super::warning::Warning;
 use super::{Action, CallNumber, Coordinator, Moment, Out, RETRY_PAUSE, election_key, learn};
+use crate::admin::unchanged;
 use amita_metadata::{Call, Compare, Error, MAX_OPS, Op, Reply};
 use amita_types::map::{self, Group};
 use amita_types::message::MAX_MEMBERS;
@@ -150,10 +151,7 @@ fn start(coordinator: &mut Coordinator, batch: Batch) {
     }];
     let mut otherwise = Vec::new();
     for (key, revision) in &batch.guards {
-        compares.push(Compare::ModRevision {
-            key: key.clone(),
-            equals: *revision,
-        });
+        compares.push(unchanged(key, *revision));
         otherwise.push(Op::Get { key: key.clone() });
     }
     let mut then = Vec::new();
@@ -161,10 +159,7 @@ fn start(coordinator: &mut Coordinator, batch: Batch) {
         let known = &coordinator.groups.all[id];
         assert_lawful(&coordinator.pools, *id, &known.group, group, batch.cause);
         let key = map::group_key(id.pool, id.index);
-        compares.push(Compare::ModRevision {
-            key: key.clone(),
-            equals: known.mod_revision,
-        });
+        compares.push(unchanged(&key, known.mod_revision));
         otherwise.push(Op::Get { key: key.clone() });
         let value = serde_json::to_vec(group).expect("records of the metadata are plain data");
         then.push(Op::Put {
@@ -179,14 +174,7 @@ fn start(coordinator: &mut Coordinator, batch: Batch) {
         then,
         otherwise,
     };
-    begin(
-        &mut coordinator.groups,
-        &mut coordinator.calls,
-        &mut coordinator.out,
-        call,
-        batch,
-        &ids,
-    );
+    begin(coordinator, call, batch, &ids);
 }
 
 /// R2, R10, R12: guarded here once more, whatever led to a move.
@@ -223,14 +211,14 @@ fn assert_lawful(pools: &Pools, id: GroupId, old: &Group, new: &Group, cause: Ca
     }
 }
 
-fn begin(groups: &mut Groups, calls: &mut Calls, out: &mut Out, call: Call, batch: Batch, ids: &[GroupId]) {
-    let number = calls.call(out, call);
+fn begin(coordinator: &mut Coordinator, call: Call, batch: Batch, ids: &[GroupId]) {
+    let number = coordinator.calls.call(&mut coordinator.out, call);
     for id in ids {
-        if let Some(known) = groups.all.get_mut(id) {
+        if let Some(known) = coordinator.groups.all.get_mut(id) {
             known.pending = Some(number);
         }
     }
-    calls.pending.insert(number, batch);
+    coordinator.calls.pending.insert(number, batch);
 }
 
 /// Deletes what was said of volumes that are no more.
@@ -260,10 +248,7 @@ pub(super) fn tidy(coordinator: &mut Coordinator) {
     };
     for (pool, volume, revision) in &orphans {
         let key = map::whole_key(*pool, *volume);
-        call.compares.push(Compare::ModRevision {
-            key: key.clone(),
-            equals: *revision,
-        });
+        call.compares.push(unchanged(&key, *revision));
         call.then.push(Op::Delete { key });
     }
     coordinator.calls.tidy_at = coordinator.now.plus(RETRY_PAUSE);
@@ -271,14 +256,7 @@ pub(super) fn tidy(coordinator: &mut Coordinator) {
         deletes: orphans,
         ..Batch::new(Cause::Change)
     };
-    begin(
-        &mut coordinator.groups,
-        &mut coordinator.calls,
-        &mut coordinator.out,
-        call,
-        batch,
-        &[],
-    );
+    begin(coordinator, call, batch, &[]);
 }
 
 /// Reads back what became of groups after a call whose outcome is not known.
@@ -313,14 +291,7 @@ pub(super) fn read_back(coordinator: &mut Coordinator) {
             then,
             ..Call::default()
         };
-        begin(
-            &mut coordinator.groups,
-            &mut coordinator.calls,
-            &mut coordinator.out,
-            call,
-            batch,
-            ids,
-        );
+        begin(coordinator, call, batch, ids);
     }
 }
 
