@@ -220,6 +220,12 @@ pub trait Driver {
     /// Receives at least one byte into the buffer. At most one receive per socket may be under way.
     fn receive(&mut self, socket: SocketId, buffer: BufMut, token: Token);
 
+    /// Has a receive that nothing has come for end with `Interrupted` and give its buffer back: for a connection that is quiet.
+    /// It may end as any receive instead, and a driver whose memory has no bound need not do anything.
+    fn cancel_receive(&mut self, socket: SocketId) {
+        let _ = socket;
+    }
+
     /// Closes: what is under way ends with an error completion; the id is dead at once.
     fn close(&mut self, socket: SocketId);
 

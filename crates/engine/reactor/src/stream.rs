@@ -172,6 +172,13 @@ impl Outbox {
         self.push(piece);
     }
 
+    /// Gives back the memory that small pieces are packed in, if nothing waits to be sent: for a stream that has become quiet.
+    pub fn trim(&mut self) {
+        if self.queue.is_empty() && !self.under_way {
+            self.head = BufMut::default();
+        }
+    }
+
     /// Queues a payload by reference.
     pub fn push(&mut self, piece: Slice) {
         if piece.is_empty() {

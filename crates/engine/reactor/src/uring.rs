@@ -473,6 +473,10 @@ impl Driver for UringDriver {
         self.start_receive(socket, buffer, token);
     }
 
+    fn cancel_receive(&mut self, socket: SocketId) {
+        self.cancel_receive_of(socket);
+    }
+
     fn close(&mut self, socket: SocketId) {
         self.close_socket(socket);
     }

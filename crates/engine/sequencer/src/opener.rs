@@ -188,6 +188,8 @@ pub struct Opener {
     retry: Option<Time>,
     give_up: Time,
     rounds: u32,
+    /// How often an owner was asked.
+    questions: u32,
     volume: Option<(map::Volume, u64)>,
     pool: Option<map::Pool>,
     /// The generation that we have raised the volume to.
@@ -212,6 +214,7 @@ impl Opener {
             call: None,
             retry: None,
             rounds: 0,
+            questions: 0,
             volume: None,
             pool: None,
             raised: None,
@@ -259,6 +262,16 @@ impl Opener {
                 self.make_call();
             }
             _ => {}
+        }
+    }
+
+    /// The owner whose answer is awaited, and which of this opening's questions it is: an answer to an earlier one says nothing
+    /// of the generation that is asked for now.
+    #[must_use]
+    pub fn asked(&self) -> Option<(NodeId, u32)> {
+        match self.step {
+            Step::Owner { .. } => Some((self.record().owner?, self.questions)),
+            _ => None,
         }
     }
 
@@ -488,6 +501,7 @@ impl Opener {
                 };
                 let until = now.plus(patience);
                 self.step = Step::Owner { until };
+                self.questions += 1;
                 self.effects.push_back(OpenerEffect::AskOwner {
                     node: owner,
                     volume: self.record().id,

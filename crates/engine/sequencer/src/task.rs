@@ -104,6 +104,11 @@ pub struct Read {
 }
 
 impl Read {
+    /// Which blocks are allocated is asked for, and not what they hold.
+    pub fn is_about_allocation(&self) -> bool {
+        matches!(self.op, Op::Allocation { .. } | Op::Clear { .. })
+    }
+
     /// One that was not sent to anybody yet.
     pub fn new(io: IoId, op: Op, range: BlockRange, compare: Slice) -> Read {
         Read {

@@ -68,6 +68,8 @@ amita_reactor::fault_switches! {
     DropRelisted,
     /// R13: a chunk that is on its way out is there as long as it is.
     GoingIsThere,
+    /// R14: whoever knows a volume's generation and its group's epoch is heard as its owner.
+    AnyAsker,
 }
 
 /// An older epoch or an older generation is taken for the present one, where that is switched on.

@@ -78,7 +78,7 @@ use crate::status::{MountReport, State, Status};
 use amita_reactor::{BufMut, FileInfo, Pool, Segments, Slice, Time};
 use amita_types::holdings::Holdings;
 use amita_types::message::{Answer, Refusal, Request};
-use amita_types::{ClusterId, Generation, RequestId, StoreId, TraceId};
+use amita_types::{ClusterId, Generation, NodeId, RequestId, StoreId, TraceId};
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
 use std::sync::Arc;
@@ -220,10 +220,17 @@ impl Store {
         *self = anew;
     }
 
-    /// A sequencer asks. `payload` is what travels beside the request.
+    /// A sequencer asks. `payload` is what travels beside the request. Whoever calls vouches for the asker; what comes from
+    /// other nodes comes by [`Store::request_from`].
     pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
         self.env.now = now;
-        request::take(self, link, request, payload);
+        request::take(self, None, link, request, payload);
+    }
+
+    /// A sequencer of this node asks: it is heard as the owner of the volume, and as nobody else (rule R14).
+    pub fn request_from(&mut self, now: Time, from: NodeId, link: LinkId, request: Request, payload: Slice) {
+        self.env.now = now;
+        request::take(self, Some(from), link, request, payload);
     }
 
     /// The asker is gone: its credits return, after a while (rule R7). What it asked for goes on.

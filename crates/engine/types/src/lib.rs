@@ -13,6 +13,7 @@ pub mod io;
 pub mod layout;
 pub mod map;
 pub mod message;
+pub mod name;
 pub mod placement;
 pub mod recovery;
 pub mod sum;

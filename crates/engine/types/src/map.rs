@@ -53,6 +53,9 @@ pub struct Node {
     /// The process of a client, without stores: its record goes when it does, and nobody misses it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub client: bool,
+    /// It has no identity, and other machines reach its fabric (`--insecure-network`): whoever does is believed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unprotected: bool,
 }
 
 /// `/amita/live/NODE_ID`: a leased key; it is gone when the node is.
@@ -287,6 +290,25 @@ pub struct Volume {
     pub owner: Option<NodeId>,
 }
 
+/// `/amita/exports/VOLUME_ID`: a volume is served by NBD, under its name. A volume without such a record is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The names of the clients that may use it: what they have proved to be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<String>,
+    /// May those use it that prove nothing, and come from the gateway's own machine? And any client that proves who it is.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub any_client: bool,
+    /// May it be read only?
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub read_only: bool,
+    /// Also while the volume is a namespace of a subsystem.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shared: bool,
+}
+
 /// `/amita/nvme/subsystems/NAME`: what hosts connect to by NVMe over Fabrics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subsystem {
@@ -302,6 +324,9 @@ pub struct Subsystem {
     /// May any host connect? Otherwise only those of `hosts`; none, when that is empty.
     #[serde(default, skip_serializing_if = "is_false")]
     pub any_host: bool,
+    /// Are connections without TLS refused? Hosts without a key for it cannot connect then.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tls_required: bool,
     /// The NQNs of the hosts that may connect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
@@ -410,6 +435,16 @@ pub fn mounts_prefix() -> String {
 #[must_use]
 pub fn mount_key(store: StoreId) -> String {
     format!("{PREFIX}mounts/{store}")
+}
+/// The prefix of the exports.
+#[must_use]
+pub fn exports_prefix() -> String {
+    format!("{PREFIX}exports/")
+}
+/// The key of a volume's export.
+#[must_use]
+pub fn export_key(volume: VolumeId) -> String {
+    format!("{PREFIX}exports/{volume}")
 }
 /// The prefix of the subsystems.
 #[must_use]

@@ -12,6 +12,9 @@ use std::ptr::{self, NonNull};
 pub struct PoolConfig {
     /// Block size in bytes (a multiple of [`BLOCK_ALIGNMENT`]) and number of blocks, smallest size first.
     pub classes: Vec<(usize, usize)>,
+    /// The same for a zone of its own in the same mapping ([`Pool::hosts`]), whose blocks never serve for the others; empty:
+    /// there is none.
+    pub hosts: Vec<(usize, usize)>,
     /// Ask for huge pages: fewer misses of the address cache, and memory becomes resident 2 MiB at a time.
     pub huge_pages: bool,
 }
@@ -29,15 +32,30 @@ impl PoolConfig {
             (256 << 10, 3),
             (1 << 20, 1),
         ];
-        let classes = EIGHTHS
-            .iter()
-            .map(|&(size, share)| (size, (bytes / 8 * share / size).max(1)))
-            .collect();
         PoolConfig {
-            classes,
+            classes: divided(bytes, &EIGHTHS),
+            hosts: Vec::new(),
             huge_pages: false,
         }
     }
+
+    /// About `bytes` of memory for a node that hosts connect to: a quarter of them is for what is received from hosts and
+    /// said to them, and only for that, so that hosts that hold all they can hold up nobody but hosts.
+    #[must_use]
+    pub fn with_hosts(bytes: usize) -> PoolConfig {
+        const EIGHTHS: [(usize, usize); 5] = [(4 << 10, 2), (16 << 10, 1), (64 << 10, 1), (256 << 10, 3), (1 << 20, 1)];
+        let hosts = bytes / 4;
+        PoolConfig {
+            hosts: divided(hosts, &EIGHTHS),
+            ..PoolConfig::with_total(bytes - hosts)
+        }
+    }
+}
+
+/// Classes of these sizes, each with so many eighths of the memory.
+fn divided(bytes: usize, eighths: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    let class = |&(size, share): &(usize, usize)| (size, (bytes / 8 * share / size).max(1));
+    eighths.iter().map(class).collect()
 }
 
 impl Default for PoolConfig {
@@ -61,7 +79,10 @@ pub(super) struct Arena {
     base: NonNull<u8>,
     bytes: usize,
     blocks: Box<[Block]>,
+    /// Those of both zones, one zone after the other.
     classes: Box<[Class]>,
+    /// How many of them are the first zone's.
+    first_zone: usize,
 }
 
 impl Arena {
@@ -69,15 +90,19 @@ impl Arena {
         let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         let mut total = 0usize;
         let mut count = 0usize;
-        for (at, &(bytes, blocks)) in config.classes.iter().enumerate() {
+        let first_zone = config.classes.len();
+        let all = || config.classes.iter().chain(&config.hosts);
+        let mut before = 0;
+        for (at, &(bytes, blocks)) in all().enumerate() {
             if bytes == 0 || bytes % BLOCK_ALIGNMENT != 0 {
                 return invalid(format!(
                     "pool: a block of {bytes} bytes is no multiple of {BLOCK_ALIGNMENT}"
                 ));
             }
-            if at > 0 && config.classes[at - 1].0 >= bytes {
+            if at != first_zone && before >= bytes {
                 return invalid("pool: block sizes must rise from class to class".into());
             }
+            before = bytes;
             let sum = bytes.checked_mul(blocks).and_then(|bytes| bytes.checked_add(total));
             let Some(sum) = sum else {
                 return invalid("pool: larger than the address space".into());
@@ -100,11 +125,15 @@ impl Arena {
             // SAFETY: the mapping that was just made. A refusal costs speed only.
             unsafe { libc::madvise(base, total, libc::MADV_HUGEPAGE) };
         }
+        if !cfg!(miri) {
+            // SAFETY: the mapping that was just made. Hosts' data has no place in a core dump; a refusal costs that only.
+            unsafe { libc::madvise(base, total, libc::MADV_DONTDUMP) };
+        }
         let base = NonNull::new(base.cast::<u8>()).expect("a mapping is never at address 0");
         let mut blocks = Vec::with_capacity(count);
-        let mut classes = Vec::with_capacity(config.classes.len());
+        let mut classes = Vec::with_capacity(first_zone + config.hosts.len());
         let mut offset = 0;
-        for (class, &(bytes, number)) in config.classes.iter().enumerate() {
+        for (class, &(bytes, number)) in all().enumerate() {
             let first = blocks.len();
             for position in 0..number {
                 let next = if position + 1 < number {
@@ -135,6 +164,7 @@ impl Arena {
             bytes: total,
             blocks: blocks.into_boxed_slice(),
             classes: classes.into_boxed_slice(),
+            first_zone,
         });
         let arena = Box::into_raw(arena);
         // SAFETY: the arena is still ours alone; from here on its blocks point to it.
@@ -147,8 +177,13 @@ impl Arena {
         }
     }
 
-    fn take(&self, bytes: usize) -> Option<BufMut> {
-        let fits = self.classes.iter().filter(|class| class.bytes >= bytes);
+    fn take(&self, zone: Zone, bytes: usize) -> Option<BufMut> {
+        let (others, hosts) = self.classes.split_at(self.first_zone);
+        let classes = match zone {
+            Zone::Hosts if !hosts.is_empty() => hosts,
+            _ => others,
+        };
+        let fits = classes.iter().filter(|class| class.bytes >= bytes);
         let block = fits.filter_map(|class| self.pop(class)).next()?;
         let before = block.refs.swap(1, Ordering::Relaxed);
         assert_eq!(before, 0, "a block in the free list has views");
@@ -232,18 +267,31 @@ impl Drop for Owner {
 
 /// Where payload memory comes from. Cheap to clone; any thread may take and give back.
 #[derive(Clone)]
-pub struct Pool(Option<Arc<Owner>>);
+pub struct Pool(Option<Arc<Owner>>, Zone);
+
+/// Which blocks of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Zone {
+    All,
+    Hosts,
+}
 
 impl Pool {
     /// Maps the memory. What is never taken is never resident.
     pub fn new(config: PoolConfig) -> io::Result<Pool> {
-        Ok(Pool(Some(Arc::new(Owner(Arena::map(&config)?)))))
+        Ok(Pool(Some(Arc::new(Owner(Arena::map(&config)?))), Zone::All))
     }
 
     /// A pool without bound on the allocator's heap, zeroed: for tests and the simulation.
     #[must_use]
     pub fn heap() -> Pool {
-        Pool(None)
+        Pool(None, Zone::All)
+    }
+
+    /// The blocks that are for hosts alone ([`PoolConfig::hosts`]); where there are none, all.
+    #[must_use]
+    pub fn hosts(&self) -> Pool {
+        Pool(self.0.clone(), Zone::Hosts)
     }
 
     /// A buffer of exactly `bytes`, at a multiple of [`BLOCK_ALIGNMENT`]; None when nothing that large is free. The
@@ -255,7 +303,7 @@ impl Pool {
         }
         match &self.0 {
             // SAFETY: the owner keeps the arena alive.
-            Some(owner) => unsafe { owner.0.as_ref() }.take(bytes),
+            Some(owner) => unsafe { owner.0.as_ref() }.take(self.1, bytes),
             None => {
                 let size = bytes.next_multiple_of(BLOCK_ALIGNMENT);
                 Some(BufMut::of_block(Block::on_heap(size, BLOCK_ALIGNMENT), bytes))

@@ -25,6 +25,7 @@ impl Bytes {
     fn pool(blocks: usize) -> (Pool, Arc<Bytes>) {
         let pool = Pool::new(PoolConfig {
             classes: vec![(BLOCK_ALIGNMENT, blocks)],
+            hosts: Vec::new(),
             huge_pages: false,
         })
         .unwrap();

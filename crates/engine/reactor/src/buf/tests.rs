@@ -8,9 +8,81 @@ const ROUNDS: u64 = if cfg!(miri) { 40 } else { 20_000 };
 fn small() -> Pool {
     Pool::new(PoolConfig {
         classes: vec![(4096, 4), (65_536, 2)],
+        hosts: Vec::new(),
         huge_pages: false,
     })
     .unwrap()
+}
+
+/// What the kernel says of the mapping that holds this address.
+#[cfg(not(miri))]
+fn flags_of(address: usize) -> String {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut inside = false;
+    for line in maps.lines() {
+        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+        let ends = range.and_then(|(from, to)| {
+            Some((
+                usize::from_str_radix(from, 16).ok()?,
+                usize::from_str_radix(to, 16).ok()?,
+            ))
+        });
+        if let Some((from, to)) = ends {
+            inside = (from..to).contains(&address);
+        } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| inside) {
+            return flags.to_owned();
+        }
+    }
+    panic!("no mapping holds {address:x}");
+}
+
+#[test]
+#[cfg(not(miri))]
+fn what_hosts_write_is_in_no_core_dump() {
+    let pool = small();
+    let buffer = pool.take(4096).unwrap();
+    let flags = flags_of(buffer.as_ptr().addr());
+    assert!(flags.split_whitespace().any(|flag| flag == "dd"), "{flags}");
+}
+
+#[test]
+fn hosts_take_nothing_from_the_others_nor_these_from_them() {
+    let config = PoolConfig {
+        classes: vec![(4096, 2)],
+        hosts: vec![(4096, 1), (65_536, 1)],
+        huge_pages: false,
+    };
+    let all = Pool::new(config).unwrap();
+    let hosts = all.hosts();
+    let theirs = [hosts.take(4096).unwrap(), hosts.take(100).unwrap()];
+    assert!(hosts.take(1).is_none(), "hosts have all of theirs");
+    let ours = [all.take(4096).unwrap(), all.take(4096).unwrap()];
+    assert!(all.take(1).is_none() && all.take(65_536).is_none());
+    // A block goes back to its own zone, whoever drops it.
+    drop(theirs);
+    assert!(all.take(1).is_none());
+    assert!(hosts.take(65_536).is_some());
+    drop(ours);
+    assert!(all.take(4096).is_some());
+    let without = small();
+    assert!(
+        without.hosts().take(65_536).is_some(),
+        "a pool without a zone for hosts"
+    );
+}
+
+#[test]
+fn a_nodes_memory_is_divided_and_not_more_than_was_said() {
+    for total in [64 << 20, 256 << 20] {
+        let config = PoolConfig::with_hosts(total);
+        let bytes = |classes: &[(usize, usize)]| classes.iter().map(|(size, blocks)| size * blocks).sum::<usize>();
+        let (others, hosts) = (bytes(&config.classes), bytes(&config.hosts));
+        assert!(
+            others + hosts <= total && others + hosts > total / 8 * 7,
+            "{others} and {hosts} of {total}"
+        );
+        assert!(hosts > total / 5 && others > total / 2);
+    }
 }
 
 fn both() -> [Pool; 2] {
@@ -45,6 +117,7 @@ fn an_exhausted_class_borrows_from_the_next_and_an_exhausted_pool_says_so() {
 #[test]
 fn the_block_returns_with_its_last_view() {
     let pool = Pool::new(PoolConfig {
+        hosts: Vec::new(),
         classes: vec![(4096, 1)],
         huge_pages: false,
     })
@@ -137,6 +210,7 @@ fn bytes_come_back_only_to_who_is_alone() {
 #[test]
 fn zeros_are_zeros_and_take_nothing() {
     let pool = Pool::new(PoolConfig {
+        hosts: Vec::new(),
         classes: vec![(4096, 1)],
         huge_pages: false,
     })
@@ -158,6 +232,7 @@ fn a_wrong_configuration_is_an_error() {
         vec![(4096, usize::MAX)],
     ] {
         let error = Pool::new(PoolConfig {
+            hosts: Vec::new(),
             classes: classes.clone(),
             huge_pages: false,
         })
@@ -165,6 +240,7 @@ fn a_wrong_configuration_is_an_error() {
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{classes:?}");
     }
     let pool = Pool::new(PoolConfig {
+        hosts: Vec::new(),
         huge_pages: true,
         ..PoolConfig::with_total(1 << 20)
     })
@@ -187,6 +263,7 @@ fn views_outlive_their_pool() {
 #[test]
 fn blocks_taken_here_and_given_back_there_are_never_shared_nor_lost() {
     let pool = Pool::new(PoolConfig {
+        hosts: Vec::new(),
         classes: vec![(4096, 16)],
         huge_pages: false,
     })

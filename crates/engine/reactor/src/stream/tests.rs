@@ -7,6 +7,7 @@ const CLASS: usize = 16 << 10;
 fn pool() -> Pool {
     Pool::new(PoolConfig {
         classes: vec![(CLASS, 4), (128 << 10, 2)],
+        hosts: Vec::new(),
         huge_pages: false,
     })
     .unwrap()

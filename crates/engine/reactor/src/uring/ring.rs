@@ -248,6 +248,17 @@ impl<T> Ring<T> {
         index
     }
 
+    /// Asks the kernel to end an operation. It completes as all do, with `ECANCELED` where nothing has happened. Nothing comes of
+    /// it where the operation has ended, was not handed over yet, or the kernel (before 6.0) cannot.
+    pub fn cancel(&self, slot: u32) {
+        let this = &self.slots[slot as usize];
+        if this.busy {
+            let which = CancelBuilder::user_data(u64::from(this.generation) << 32 | u64::from(slot));
+            let at_once = Timespec::new();
+            let _ = self.io.submitter().register_sync_cancel(Some(at_once), which);
+        }
+    }
+
     /// Starts the operation of a slot again, past its first `done` bytes.
     pub fn restart(&mut self, slot: u32, target: Target, done: usize) {
         assert!(!self.slots[slot as usize].busy, "the kernel still has this operation");

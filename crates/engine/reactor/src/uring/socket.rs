@@ -62,6 +62,8 @@ struct Socket {
     descriptor: OwnedFd,
     target: Target,
     receiving: bool,
+    /// The ring's slot of the last receive.
+    receive: u32,
     sending: bool,
     connecting: bool,
     closed: bool,
@@ -106,6 +108,7 @@ impl Sockets {
             descriptor,
             target,
             receiving: false,
+            receive: 0,
             sending: false,
             connecting,
             closed: false,
@@ -272,12 +275,17 @@ impl UringDriver {
         let verb = Verb::Receive {
             poll_first: poll_first && drained,
         };
-        self.ring.start(
-            verb,
-            target,
-            Payload::Buffer(buffer),
-            Meta::Receive { socket: id, token },
-        );
+        let meta = Meta::Receive { socket: id, token };
+        let slot = self.ring.start(verb, target, Payload::Buffer(buffer), meta);
+        if let Some(socket) = self.sockets.open(id) {
+            socket.receive = slot;
+        }
+    }
+
+    pub(super) fn cancel_receive_of(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.open(id).filter(|socket| socket.receiving) {
+            self.ring.cancel(socket.receive);
+        }
     }
 
     pub(super) fn receive_ended(&mut self, event: Reaped, mut result: io::Result<usize>) {
@@ -289,6 +297,11 @@ impl UringDriver {
             socket.drained = !event.nonempty && result.as_ref().is_ok_and(|count| *count < buffer.len());
             if socket.closed {
                 result = Err(aborted());
+            } else if result
+                .as_ref()
+                .is_err_and(|error| error.raw_os_error() == Some(libc::ECANCELED))
+            {
+                result = Err(io::ErrorKind::Interrupted.into());
             }
         }
         self.sockets.release(&mut self.ring, id);

@@ -107,11 +107,12 @@ fn accepted(
     let Awaited { slot, position, .. } = member;
     match (&cx.tasks[slot].kind, body) {
         (Kind::Write(_), AnswerBody::Done) => write::written(cx, now, slot, position),
-        (Kind::Read(_), AnswerBody::Data(DataAnswer { version, sums })) => {
+        // Whatever a member answers: data for a question about allocation, or the reverse, ends no read.
+        (Kind::Read(read), AnswerBody::Data(DataAnswer { version, sums })) if !read.is_about_allocation() => {
             let scrubs = &mut resync.scrubs;
             return read::data_arrived(cx, scrubs, now, slot, position, (version, &sums, payload));
         }
-        (Kind::Read(_), AnswerBody::Allocation(AllocationAnswer { allocated })) => {
+        (Kind::Read(read), AnswerBody::Allocation(AllocationAnswer { allocated })) if read.is_about_allocation() => {
             read::allocation_arrived(cx, now, slot, position, allocated);
         }
         (Kind::Fence { .. }, AnswerBody::Fenced) => group::fenced(cx, resync, now, slot, position),

@@ -104,9 +104,9 @@ fn ask_member(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
     };
     let read = cx.tasks[slot].read();
     read.tried.add(position);
-    let body = match read.op {
-        Op::Allocation { .. } | Op::Clear { .. } => RequestBody::Allocation(AllocationRequest { chunk: index, least }),
-        _ => RequestBody::Read(ReadRequest {
+    let body = match read.is_about_allocation() {
+        true => RequestBody::Allocation(AllocationRequest { chunk: index, least }),
+        false => RequestBody::Read(ReadRequest {
             chunk: index,
             range: read.range,
             least,

@@ -11,7 +11,7 @@ use crate::format::record::Fence;
 use crate::index::{ChunkKey, OpSlot};
 use amita_reactor::Time;
 use amita_types::message::{AnswerBody, FenceRequest, MAX_MEMBERS, Problem, Refusal, Scope};
-use amita_types::{Generation, MAX_BLOCKS_PER_CHUNK};
+use amita_types::{Generation, MAX_BLOCKS_PER_CHUNK, NodeId};
 
 /// A fence that is not logged yet.
 #[derive(Debug)]
@@ -25,7 +25,13 @@ pub(super) struct PendingFence {
     waits_until: Option<Time>,
 }
 
-pub(super) fn accept(store: &mut Store, asker: Requester, scope: &Scope, request: FenceRequest) {
+pub(super) fn accept(store: &mut Store, from: Option<NodeId>, asker: Requester, scope: &Scope, request: FenceRequest) {
+    if request.in_sync.len() + request.syncing.len() > MAX_MEMBERS {
+        return store.env.invalid(asker, Problem::Members);
+    }
+    if from.is_some_and(|node| !may_own(store, node, scope, request.owner)) {
+        return store.env.invalid(asker, Problem::Members);
+    }
     let fence = Fence {
         volume: scope.volume,
         generation: scope.generation,
@@ -37,7 +43,7 @@ pub(super) fn accept(store: &mut Store, asker: Requester, scope: &Scope, request
         syncing: request.syncing.into_iter().collect(),
     };
     let named = fence.in_sync.contains(&store.env.id) || fence.syncing.contains(&store.env.id);
-    if !named || fence.in_sync.len() + fence.syncing.len() > MAX_MEMBERS {
+    if !named {
         return store.env.invalid(asker, Problem::Members);
     }
     if !fence.blocks_per_chunk.is_power_of_two() || u32::from(fence.blocks_per_chunk) > MAX_BLOCKS_PER_CHUNK {
@@ -56,6 +62,13 @@ pub(super) fn accept(store: &mut Store, asker: Requester, scope: &Scope, request
         waits_until: None,
     });
     advance(store);
+}
+
+/// Rule R14: a node fences for itself, and a generation has one owner.
+fn may_own(store: &Store, node: NodeId, scope: &Scope, owner: NodeId) -> bool {
+    let known = store.fences.find(scope.volume).map(|key| store.fences.volume(key));
+    let anothers = known.is_some_and(|known| known.generation == scope.generation && known.owner != node);
+    (owner == node && !anothers) || store.config.faults.has(Fault::AnyAsker)
 }
 
 /// Looks at each fence that is not logged yet: can it go on?

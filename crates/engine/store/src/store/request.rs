@@ -11,7 +11,7 @@ use crate::{State, faults};
 use amita_reactor::Slice;
 use amita_reactor::buggify::{Point, buggify};
 use amita_types::message::{AnswerBody, Refusal, Request, RequestBody, Scope};
-use amita_types::{ChunkId, ChunkIndex, SnapshotId};
+use amita_types::{ChunkId, ChunkIndex, NodeId, SnapshotId};
 
 /// Who asks, and of what: the right to it was looked at.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,8 @@ impl Caller {
     }
 }
 
-pub(super) fn take(store: &mut Store, link: LinkId, request: Request, payload: Slice) {
+/// `from`: the node that the link leads to, where it is not vouched for otherwise.
+pub(super) fn take(store: &mut Store, from: Option<NodeId>, link: LinkId, request: Request, payload: Slice) {
     let mut asker = Requester {
         link,
         id: request.id,
@@ -60,7 +61,7 @@ pub(super) fn take(store: &mut Store, link: LinkId, request: Request, payload: S
         return store.env.refuse(asker, Refusal::Busy);
     }
     let body = match request.body {
-        RequestBody::Fence(body) => return fence::accept(store, asker, &request.scope, body),
+        RequestBody::Fence(body) => return fence::accept(store, from, asker, &request.scope, body),
         body => body,
     };
     let scope = faults::let_in(store.config.faults, &store.fences, request.scope);
@@ -68,6 +69,11 @@ pub(super) fn take(store: &mut Store, link: LinkId, request: Request, payload: S
         Ok(right) => right,
         Err(refusal) => return store.env.refuse(asker, refusal),
     };
+    // Rule R14: who knows the generation and the epoch is not the owner for that.
+    let is_owner = from.is_none_or(|node| store.fences.volume(right.volume).owner == node);
+    if !is_owner && !store.config.faults.has(Fault::AnyAsker) {
+        return store.env.refuse(asker, Refusal::NotFenced);
+    }
     asker.volume = Some(right.volume);
     let account = AccountId::new(link, request.id);
     let ended = store.space.credits.open(account, scope.volume, scope.generation);

@@ -11,6 +11,7 @@ mod device_lies;
 mod discard;
 mod fixtures;
 mod fuzzing;
+mod hostile;
 mod memo;
 mod model;
 mod mount;

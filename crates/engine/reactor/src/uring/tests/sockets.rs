@@ -234,6 +234,7 @@ fn an_ipv6_stream_works() {
 fn dropping_a_driver_with_operations_under_way_gives_all_memory_back() {
     let config = PoolConfig {
         classes: vec![(65_536, 2)],
+        hosts: Vec::new(),
         huge_pages: false,
     };
     let pool = Pool::new(config).unwrap();
@@ -250,4 +251,30 @@ fn dropping_a_driver_with_operations_under_way_gives_all_memory_back() {
         both.iter().all(Option::is_some),
         "the receive was cancelled and its buffer came back"
     );
+}
+
+#[test]
+fn a_receive_that_nothing_comes_for_gives_its_buffer_back() {
+    each_way(|config| {
+        let mut bench = Bench::new(config);
+        let (socket, mut peer) = bench.stream();
+        bench.receive(socket, 2);
+        // With this poll it is handed to the kernel.
+        let mut completions = Vec::new();
+        bench.driver.poll(Wait::No, &mut completions);
+        assert!(completions.is_empty());
+        bench.driver.cancel_receive(socket);
+        match bench.wait(2) {
+            Outcome::Received { buffer, result } => {
+                assert_eq!(buffer.len(), 64 << 10);
+                assert_eq!(result.unwrap_err().kind(), io::ErrorKind::Interrupted);
+            }
+            other => panic!("{other:?}"),
+        }
+        // The stream goes on.
+        bench.driver.cancel_receive(socket);
+        peer.write_all(b"hello").unwrap();
+        bench.receive(socket, 3);
+        assert_eq!(bench.received(3).unwrap(), b"hello");
+    });
 }

@@ -394,3 +394,37 @@ fn without_clocks_a_store_that_grants_no_lease_is_asked_again_at_leisure() {
     rig.answer_renewals();
     assert_eq!(rig.result(io), Some(Ok(())));
 }
+
+/// A question about allocation is answered with data, and one about data with a bitmap.
+#[test]
+fn an_answer_to_another_question_evicts_and_is_not_served() {
+    let bitmap = AnswerBody::Allocation(AllocationAnswer {
+        allocated: Box::new([u64::MAX; 16]),
+    });
+    let data = AnswerBody::Data(DataAnswer {
+        version: old(5),
+        sums: Sums::new(),
+    });
+    let (offset, length) = (0, 4096);
+    let asks = [
+        (Op::Read { offset, length }, bitmap.clone()),
+        (Op::CompareAndWrite { offset, length }, bitmap),
+        (Op::Allocation { offset }, data),
+    ];
+    for (op, body) in asks {
+        let mut rig = Rig::open(2, 1);
+        let bytes = match op {
+            Op::CompareAndWrite { .. } => 8192,
+            _ => 0,
+        };
+        let io = rig.submit(op, &[0; 8192][..bytes]);
+        let request = rig
+            .take(|_, body| matches!(body, RequestBody::Read(_) | RequestBody::Allocation(_)))
+            .remove(0);
+        rig.accept(&request, body);
+        rig.answer_renewals();
+        assert_eq!(rig.result(io), None, "{op:?}");
+        rig.do_call();
+        assert_eq!(rig.group(0).in_sync.len(), 1, "{op:?}");
+    }
+}

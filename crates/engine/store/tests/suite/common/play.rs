@@ -127,6 +127,7 @@ impl Rules {
                 name: "small-pool",
                 pool: Pool::new(PoolConfig {
                     classes: vec![(4 << 10, 3), (64 << 10, 1)],
+                    hosts: Vec::new(),
                     huge_pages: false,
                 })
                 .expect("a little memory"),
