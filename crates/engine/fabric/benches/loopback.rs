@@ -1,8 +1,10 @@
 //! Writes of 4 KiB and their answers over loopback: messages per second, and CPU per write with both ends together.
 //!
 //! The two ends run on two threads, or (`one core`) in turn on one. `batch` is how many writes go out together; as
-//! many are in flight. There is no store: the acceptor answers at once, so this is the fabric's and the kernel's share.
+//! many are in flight. There is no store: the acceptor answers at once, so this is the fabric's and the kernel's share. Each is measured plain, and with links that are
+//! protected in either way (behind a stand-in for the handshake, which is over by then), in one run.
 
+use amita_fabric::secure::{Protection, Role, Security};
 use amita_fabric::{Config, Counters, Event, Fabric, Message};
 use amita_reactor::core::{Service, placement};
 use amita_reactor::uring::{UringConfig, UringDriver};
@@ -11,18 +13,36 @@ use amita_types::message::{Answer, AnswerBody, Request, RequestBody, Scope, Writ
 use amita_types::{
     ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId, Version, VolumeId,
 };
+use proof::{Authority, StandIn};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+#[path = "../tests/common/proof.rs"]
+mod proof;
 
 const LENGTH: u32 = 4096;
 const MEASURED: Duration = Duration::from_millis(1500);
 const WARM: Duration = Duration::from_millis(300);
 
-fn fabric(node: u32) -> (Fabric, UringDriver) {
+/// What links are protected by; none: nothing.
+type Mode = Option<Protection>;
+
+fn fabric(node: u32, mode: Mode) -> (Fabric, UringDriver) {
     let pool = Pool::new(PoolConfig::with_total(64 << 20)).expect("64 MiB");
-    let config = Config::new(ClusterId(1), NodeId(node), 1, pool.clone());
+    let mut config = Config::new(ClusterId(1), NodeId(node), 1, pool.clone());
+    if let Some(protection) = mode {
+        let authority = Authority::new(7);
+        let certificate = authority.certificate(Role::Node, &format!("n{node}"));
+        let handshakes = StandIn::new(&authority, certificate, protection, node.into());
+        config.security = Some(Security::new(Arc::new(handshakes)));
+    }
+    let mut fabric = Fabric::new(config);
+    for node in [1, 2] {
+        fabric.set_name(NodeId(node), Some(&format!("n{node}")));
+    }
     (
-        Fabric::new(config),
+        fabric,
         UringDriver::new(UringConfig::default(), pool).expect("io_uring"),
     )
 }
@@ -188,9 +208,9 @@ fn drive(
     }
 }
 
-fn measure(batch: u64, one_core: bool) -> Figures {
+fn measure(batch: u64, one_core: bool, mode: Mode) -> Figures {
     let stop = amita_reactor::core::Stop::new();
-    let (fabric_2, driver_2) = fabric(2);
+    let (fabric_2, driver_2) = fabric(2, mode);
     let mut answerer = (
         Answerer {
             fabric: fabric_2,
@@ -210,7 +230,7 @@ fn measure(batch: u64, one_core: bool) -> Figures {
             cpu: placement(2, None)[1],
         };
         let build = move || {
-            let (mut fabric, mut driver) = fabric(2);
+            let (mut fabric, mut driver) = fabric(2, mode);
             let address = fabric.listen(&mut driver, any)?;
             tell.send(address).expect("somebody waits");
             Ok((
@@ -225,7 +245,7 @@ fn measure(batch: u64, one_core: bool) -> Figures {
         core = Some(amita_reactor::core::spawn(config, stop.clone(), build).expect("a core"));
         told.recv().expect("an address")
     };
-    let (fabric_1, driver_1) = fabric(1);
+    let (fabric_1, driver_1) = fabric(1, mode);
     let mut asker = (Asker::new(fabric_1, batch), driver_1);
     let now = asker.1.now();
     asker.0.fabric.set_peer(now, NodeId(2), Some(address));
@@ -251,7 +271,7 @@ fn measure(batch: u64, one_core: bool) -> Figures {
 /// What the codec alone costs: encode and decode a write's head, and an answer's.
 fn codec_ns() -> (f64, f64) {
     use amita_fabric::codec::{check, decode, encode, prefix};
-    let asker = Asker::new(fabric(1).0, 1);
+    let asker = Asker::new(fabric(1, None).0, 1);
     let answer = Answer {
         id: RequestId(1),
         store: StoreId(1),
@@ -289,31 +309,33 @@ fn crc_ns() -> f64 {
     (cpu() - before).as_secs_f64() * 1e9 / 200_000.0
 }
 
+fn report(figures: &Figures, batch: u64, one_core: bool, mode: Mode) {
+    let threads = if one_core { "one_thread" } else { "two_threads" };
+    let mode = mode.map_or(String::new(), |protection| format!(".{protection}"));
+    let name = format!("fabric.write.4k.batch{batch}.{threads}{mode}");
+    println!("{:<44} {:>14.0}  writes/s", format!("{name}.rate"), figures.per_second);
+    println!(
+        "{:<44} {:>14.2}  us, both ends",
+        format!("{name}.cpu_us"),
+        figures.cpu_us
+    );
+    println!(
+        "{:<44} {:>14.1}  us for the batch",
+        format!("{name}.latency_us"),
+        figures.latency_us
+    );
+    println!(
+        "{:<44} {:>14.1}  writes/send",
+        format!("{name}.per_send"),
+        figures.writes_per_send
+    );
+}
+
 fn main() {
     println!("{:<44} {:>14}  unit", "fabric, 4 KiB writes over loopback", "value");
-    for one_core in [true, false] {
-        for batch in [1, 32] {
-            let figures = measure(batch, one_core);
-            let name = format!(
-                "fabric.write.4k.batch{batch}.{}",
-                if one_core { "one_thread" } else { "two_threads" }
-            );
-            println!("{:<44} {:>14.0}  writes/s", format!("{name}.rate"), figures.per_second);
-            println!(
-                "{:<44} {:>14.2}  us, both ends",
-                format!("{name}.cpu_us"),
-                figures.cpu_us
-            );
-            println!(
-                "{:<44} {:>14.1}  us for the batch",
-                format!("{name}.latency_us"),
-                figures.latency_us
-            );
-            println!(
-                "{:<44} {:>14.1}  writes/send",
-                format!("{name}.per_send"),
-                figures.writes_per_send
-            );
+    for (one_core, batch) in [(true, 1), (true, 32), (false, 1), (false, 32)] {
+        for mode in [None, Some(Protection::Auth), Some(Protection::Secret)] {
+            report(&measure(batch, one_core, mode), batch, one_core, mode);
         }
     }
     let (write, answer) = codec_ns();

@@ -37,6 +37,7 @@ pub use trace::FLAG_TRACED;
 
 use crate::limits::{MAX_HANDSHAKE_HEAD_BYTES, MAX_HEAD_BYTES, MAX_PAYLOAD_BYTES, MAX_REASON_BYTES};
 use crate::message::Message;
+use crate::secure::{Role, Roles};
 use wire::{Reader, Wire, wire};
 
 /// "Am", little-endian: where a frame begins.
@@ -74,8 +75,13 @@ pub const PREFIX_BYTES: usize = RawPrefix::BYTES;
 /// The CRC covers the head from here on.
 const CRC_FROM: usize = 4;
 
+/// Whoever may own volumes, and ask stores and owners.
+const OWNERS: Roles = Roles::of(&[Role::Node, Role::Gateway]);
+/// Whoever serves stores.
+const STORES: Roles = Roles::of(&[Role::Node]);
+
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $value:literal, $head:expr, $payload:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $value:literal, $senders:expr, $head:expr, $payload:expr;)*) => {
         /// The kinds of frames.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -92,6 +98,14 @@ macro_rules! kinds {
                 match value {
                     $($value => Ok(Kind::$name),)*
                     other => Err(DecodeError::Kind(other)),
+                }
+            }
+
+            /// Who may send it on a link whose ends have proven who they are. (The direction is the protocol's matter.)
+            #[must_use]
+            pub const fn senders(self) -> Roles {
+                match self {
+                    $(Kind::$name => $senders,)*
                 }
             }
 
@@ -119,90 +133,90 @@ macro_rules! kinds {
 
 kinds! {
     /// The first frame of whoever connected.
-    Hello = 0x01, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
+    Hello = 0x01, OWNERS, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
     /// The first frame of whoever accepted: the link is up.
-    Welcome = 0x02, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
+    Welcome = 0x02, OWNERS, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
     /// The last frame before the sender closes, and why.
-    Refuse = 0x03, (control::REFUSE_BYTES, control::REFUSE_BYTES + MAX_REASON_BYTES), 0;
+    Refuse = 0x03, OWNERS, (control::REFUSE_BYTES, control::REFUSE_BYTES + MAX_REASON_BYTES), 0;
     /// Are you there?
-    Ping = 0x04, (control::PING_BYTES, control::PING_BYTES), 0;
+    Ping = 0x04, OWNERS, (control::PING_BYTES, control::PING_BYTES), 0;
     /// I am.
-    Pong = 0x05, (control::PING_BYTES, control::PING_BYTES), 0;
+    Pong = 0x05, OWNERS, (control::PING_BYTES, control::PING_BYTES), 0;
     /// A gateway asks for a volume.
-    Release = 0x06, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
+    Release = 0x06, OWNERS, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
     /// The answer to `Release`.
-    Released = 0x07, (control::RELEASED_BYTES, control::RELEASED_BYTES), 0;
+    Released = 0x07, OWNERS, (control::RELEASED_BYTES, control::RELEASED_BYTES), 0;
 
     /// A host's request, to the owner of the volume.
-    Forward = 0x08, (forward::FORWARD_BYTES, forward::FORWARD_BYTES), MAX_PAYLOAD_BYTES;
+    Forward = 0x08, OWNERS, (forward::FORWARD_BYTES, forward::FORWARD_BYTES), MAX_PAYLOAD_BYTES;
     /// The answer to `Forward`.
-    Forwarded = 0x09, (forward::FORWARDED_BYTES, forward::FORWARDED_BYTES), MAX_PAYLOAD_BYTES;
+    Forwarded = 0x09, OWNERS, (forward::FORWARDED_BYTES, forward::FORWARDED_BYTES), MAX_PAYLOAD_BYTES;
     /// A gateway asks for a volume that the operator moves to it.
-    HandOver = 0x0a, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
+    HandOver = 0x0a, OWNERS, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
 
     /// Request: adopt an epoch and a generation.
-    Fence = 0x10, request::FENCE_BYTES, 0;
+    Fence = 0x10, OWNERS, request::FENCE_BYTES, 0;
     /// Request: what version of a chunk do you hold?
-    Open = 0x11, request::OPEN_BYTES, 0;
+    Open = 0x11, OWNERS, request::OPEN_BYTES, 0;
     /// Request: write the payload.
-    Write = 0x12, request::WRITE_BYTES, MAX_PAYLOAD_BYTES;
+    Write = 0x12, OWNERS, request::WRITE_BYTES, MAX_PAYLOAD_BYTES;
     /// Request: unmap blocks.
-    Clear = 0x13, request::CLEAR_BYTES, 0;
+    Clear = 0x13, OWNERS, request::CLEAR_BYTES, 0;
     /// Request: read blocks.
-    Read = 0x14, request::READ_BYTES, 0;
+    Read = 0x14, OWNERS, request::READ_BYTES, 0;
     /// Request: list entries.
-    Changes = 0x15, request::CHANGES_BYTES, 0;
+    Changes = 0x15, OWNERS, request::CHANGES_BYTES, 0;
     /// Request: a part of a roll-forward.
-    Roll = 0x16, request::ROLL_BYTES, MAX_PAYLOAD_BYTES;
+    Roll = 0x16, OWNERS, request::ROLL_BYTES, MAX_PAYLOAD_BYTES;
     /// Request: a lease.
-    RenewLease = 0x17, request::RENEW_LEASE_BYTES, 0;
+    RenewLease = 0x17, OWNERS, request::RENEW_LEASE_BYTES, 0;
     /// Request: which blocks are allocated?
-    Allocation = 0x18, request::ALLOCATION_BYTES, 0;
+    Allocation = 0x18, OWNERS, request::ALLOCATION_BYTES, 0;
     /// Request: of a chunk's snapshots keep these.
-    RetainSnapshots = 0x19, request::RETAIN_SNAPSHOTS_BYTES, 0;
+    RetainSnapshots = 0x19, OWNERS, request::RETAIN_SNAPSHOTS_BYTES, 0;
     /// Request: make a chunk what another one was at a snapshot.
-    Clone = 0x1a, request::CLONE_BYTES, 0;
+    Clone = 0x1a, OWNERS, request::CLONE_BYTES, 0;
     /// Request: list chunks.
-    Chunks = 0x1b, request::CHUNKS_BYTES, 0;
+    Chunks = 0x1b, OWNERS, request::CHUNKS_BYTES, 0;
     /// Request: a chunk's history goes on at a version.
-    Join = 0x1c, request::JOIN_BYTES, 0;
+    Join = 0x1c, OWNERS, request::JOIN_BYTES, 0;
     /// Request: replace entries.
-    Mend = 0x1d, request::MEND_BYTES, MAX_PAYLOAD_BYTES;
+    Mend = 0x1d, OWNERS, request::MEND_BYTES, MAX_PAYLOAD_BYTES;
     /// Request: a chunk is whole.
-    Whole = 0x1e, request::WHOLE_BYTES, 0;
+    Whole = 0x1e, OWNERS, request::WHOLE_BYTES, 0;
     /// Request: read blocks and check them.
-    Verify = 0x1f, request::VERIFY_BYTES, 0;
+    Verify = 0x1f, OWNERS, request::VERIFY_BYTES, 0;
     /// Request: as `Fence`, of a volume that was handed over.
-    Succeed = 0x20, request::SUCCEED_BYTES, 0;
+    Succeed = 0x20, OWNERS, request::SUCCEED_BYTES, 0;
     /// Request: credits are given back, or wanted.
-    Settle = 0x21, request::SETTLE_BYTES, 0;
+    Settle = 0x21, OWNERS, request::SETTLE_BYTES, 0;
 
     /// Answer to `Fence`.
-    Fenced = 0x40, answer::PLAIN_BYTES, 0;
+    Fenced = 0x40, STORES, answer::PLAIN_BYTES, 0;
     /// Answer to `Open`.
-    Opened = 0x41, answer::OPENED_BYTES, 0;
+    Opened = 0x41, STORES, answer::OPENED_BYTES, 0;
     /// Answer to `Write`, `Clear`, `Roll`, `RetainSnapshots`, `Clone` and `Whole`.
-    Done = 0x42, answer::PLAIN_BYTES, 0;
+    Done = 0x42, STORES, answer::PLAIN_BYTES, 0;
     /// Answer to `Read`: the payload.
-    Data = 0x43, answer::DATA_BYTES, MAX_PAYLOAD_BYTES;
+    Data = 0x43, STORES, answer::DATA_BYTES, MAX_PAYLOAD_BYTES;
     /// Answer to `Changes`.
-    Listed = 0x44, answer::LISTED_BYTES, 0;
+    Listed = 0x44, STORES, answer::LISTED_BYTES, 0;
     /// Answer to `RenewLease`.
-    LeaseRenewed = 0x45, answer::PLAIN_BYTES, 0;
+    LeaseRenewed = 0x45, STORES, answer::PLAIN_BYTES, 0;
     /// Answer to `Allocation`.
-    Allocated = 0x46, answer::ALLOCATED_BYTES, 0;
+    Allocated = 0x46, STORES, answer::ALLOCATED_BYTES, 0;
     /// Answer to any request: it was not done.
-    Refused = 0x47, answer::REFUSED_BYTES, 0;
+    Refused = 0x47, OWNERS, answer::REFUSED_BYTES, 0;
     /// Answer to `Chunks`.
-    Held = 0x48, answer::HELD_BYTES, 0;
+    Held = 0x48, STORES, answer::HELD_BYTES, 0;
     /// Answer to `Join`.
-    Joined = 0x49, answer::JOINED_BYTES, 0;
+    Joined = 0x49, STORES, answer::JOINED_BYTES, 0;
     /// Answer to `Mend`.
-    Mended = 0x4a, answer::MENDED_BYTES, 0;
+    Mended = 0x4a, STORES, answer::MENDED_BYTES, 0;
     /// Answer to `Verify`.
-    Verified = 0x4b, answer::VERIFIED_BYTES, 0;
+    Verified = 0x4b, STORES, answer::VERIFIED_BYTES, 0;
     /// Answer to `Settle`.
-    Settled = 0x4c, answer::SETTLED_BYTES, 0;
+    Settled = 0x4c, STORES, answer::SETTLED_BYTES, 0;
 }
 
 impl Kind {
@@ -296,6 +310,36 @@ pub fn prefix(data: &[u8], agreed: Option<u8>) -> Result<Option<Prefix>, DecodeE
         traced,
         payload_bytes: raw.payload_bytes as usize,
     }))
+}
+
+/// The lengths of the head and of the payload of the frame at the front of `data`, within what any frame may have: all that
+/// is believed of a protected frame before its tag is checked. `None` when the prefix is not whole yet. Arguments as in
+/// [`prefix`].
+///
+/// # Errors
+/// It does not begin as a frame ([`DecodeError::Magic`]), or has lengths that no frame has ([`DecodeError::Forged`]).
+pub(crate) fn lengths(data: &[u8], agreed: Option<u8>) -> Result<Option<(usize, usize)>, DecodeError> {
+    let Some(bytes) = data.first_chunk::<PREFIX_BYTES>() else {
+        return Ok(None);
+    };
+    let raw = RawPrefix::get(&mut Reader::new(bytes))?;
+    if raw.magic != MAGIC {
+        return Err(DecodeError::Magic { found: raw.magic });
+    }
+    let (head_most, payload_most) = match agreed {
+        Some(_) => (MAX_HEAD_BYTES, MAX_PAYLOAD_BYTES),
+        None => (MAX_HANDSHAKE_HEAD_BYTES, 0),
+    };
+    let (head_bytes, payload_bytes) = (usize::from(raw.head_bytes), raw.payload_bytes as usize);
+    if !(PREFIX_BYTES..=head_most).contains(&head_bytes) || payload_bytes > payload_most {
+        return Err(DecodeError::Forged);
+    }
+    Ok(Some((head_bytes, payload_bytes)))
+}
+
+/// The kind of a frame, by its prefix.
+pub(crate) fn kind(head: &[u8]) -> Result<Kind, DecodeError> {
+    RawPrefix::get(&mut Reader::new(head)).and_then(|raw| Kind::from_wire(raw.kind))
 }
 
 /// Is the CRC of a whole head right?

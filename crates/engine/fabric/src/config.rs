@@ -3,6 +3,7 @@
 use crate::codec::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use crate::faults::Faults;
 use crate::limits;
+use crate::secure::Security;
 use amita_reactor::Pool;
 use amita_types::{ClusterId, NodeId};
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub struct Config {
     pub seed: u64,
     /// The core's buffers.
     pub pool: Pool,
+    /// What proves who is who, and protects links; none: every peer is believed (`--insecure-network`).
+    pub security: Option<Security>,
     /// Rules that are switched off, by the simulator only.
     pub faults: Faults,
 }
@@ -60,6 +63,7 @@ impl Config {
             timeouts: Timeouts::default(),
             seed: 0,
             pool,
+            security: None,
             faults: Faults::NONE,
         }
     }
@@ -101,8 +105,14 @@ pub struct Limits {
     pub queue_bytes: usize,
     /// Unanswered bytes over all incoming links; above it none of them is read.
     pub unanswered_bytes: u64,
-    /// Connections without a valid hello.
+    /// Connections without a valid hello, from addresses that are no known peer's.
     pub handshakes: usize,
+    /// The same, from addresses of known peers ([`crate::Fabric::set_peer`]).
+    pub known_handshakes: usize,
+    /// Handshakes of protected links that connections from addresses of no known peer may begin in a second.
+    pub handshakes_per_second: u32,
+    /// The same, from addresses of known peers.
+    pub known_handshakes_per_second: u32,
     /// Incoming connections of one peer.
     pub connections_per_peer: usize,
     pub connections: usize,
@@ -117,6 +127,9 @@ impl Default for Limits {
             queue_bytes: limits::QUEUE_BYTES,
             unanswered_bytes: limits::UNANSWERED_BYTES,
             handshakes: limits::MAX_HANDSHAKES,
+            known_handshakes: limits::MAX_KNOWN_HANDSHAKES,
+            handshakes_per_second: limits::HANDSHAKES_PER_SECOND,
+            known_handshakes_per_second: limits::KNOWN_HANDSHAKES_PER_SECOND,
             connections_per_peer: limits::MAX_CONNECTIONS_PER_PEER,
             connections: limits::MAX_CONNECTIONS,
         }

@@ -6,15 +6,20 @@ use crate::config::Timeouts;
 use crate::event::Link;
 use crate::limits::{FORWARD_BYTES, FORWARD_REQUESTS, OUTBOX_BYTES, RECEIVE_CLASSES, RECEIVE_QUIET};
 use crate::message::Message;
+use crate::records::Records;
+use crate::secure::{Handshake, Peer, Protection};
 use crate::window::Window;
-use amita_reactor::{Inbox, Outbox, Slice, SocketId, Time};
+use amita_reactor::{Inbox, Outbox, Pool, Slice, SocketId, Time};
 use amita_types::NodeId;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// The two ends prove who they are.
+    Proving,
     /// Accepted: the peer's `Hello` is to come.
     AwaitHello,
     /// Made by this end: `Hello` is sent, the peer's `Welcome` is to come.
@@ -23,6 +28,34 @@ pub(crate) enum Phase {
     Up,
     /// The last frame (`Refuse`) is queued; nothing is read any more.
     Closing,
+}
+
+/// What stands between a connection and whoever is at its other end.
+#[derive(Debug)]
+pub(crate) enum Guard {
+    /// Nothing: the peer is believed.
+    Open,
+    /// The handshake, and the bytes that it has taken.
+    Proving(Box<dyn Handshake + Send>, usize),
+    /// It is over.
+    Proven(Box<Proven>),
+}
+
+/// Who is at the other end, and what keeps the link his.
+#[derive(Debug)]
+pub(crate) struct Proven {
+    pub(crate) peer: Peer,
+    pub(crate) records: Records,
+}
+
+impl Guard {
+    /// The peer, if it has proven who it is.
+    pub(crate) fn peer(&self) -> Option<&Peer> {
+        match self {
+            Guard::Proven(proven) => Some(&proven.peer),
+            Guard::Open | Guard::Proving(..) => None,
+        }
+    }
 }
 
 /// A request that waits for the window.
@@ -39,6 +72,9 @@ pub(crate) struct Connection {
     pub(crate) link: Link,
     pub(crate) socket: SocketId,
     pub(crate) phase: Phase,
+    pub(crate) guard: Guard,
+    /// Of whoever connected; none where this end did.
+    pub(crate) address: Option<SocketAddr>,
     /// Did this end connect?
     pub(crate) outgoing: bool,
     /// The other end; known from the start for an outgoing one, else from its hello.
@@ -112,13 +148,21 @@ pub(crate) enum Due {
 }
 
 impl Connection {
-    pub(crate) fn new(link: Link, socket: SocketId, phase: Phase, peer: NodeId, now: Time) -> Connection {
+    /// One that came in, or (with `callee`) was made.
+    pub(crate) fn new(link: Link, socket: SocketId, callee: Option<NodeId>, guard: Guard, now: Time) -> Connection {
+        let outgoing = callee.is_some();
         Connection {
             link,
             socket,
-            phase,
-            outgoing: phase == Phase::AwaitWelcome,
-            peer,
+            phase: match guard {
+                Guard::Open if outgoing => Phase::AwaitWelcome,
+                Guard::Open => Phase::AwaitHello,
+                Guard::Proving(..) | Guard::Proven(_) => Phase::Proving,
+            },
+            guard,
+            address: None,
+            outgoing,
+            peer: callee.unwrap_or_default(),
             index: 0,
             core: 0,
             session: 0,
@@ -163,10 +207,45 @@ impl Connection {
     /// wait for ever.
     pub(crate) fn may_read(&self, paused: bool) -> bool {
         match self.phase {
-            Phase::AwaitHello | Phase::AwaitWelcome => true,
+            Phase::Proving | Phase::AwaitHello | Phase::AwaitWelcome => true,
             Phase::Up => self.outgoing || (!paused && self.outbox.queued_bytes() <= OUTBOX_BYTES),
             Phase::Closing => false,
         }
+    }
+
+    /// Queues a frame, protected as the link is. `head` is changed.
+    pub(crate) fn put(&mut self, pool: &Pool, head: &mut Vec<u8>, payload: Slice) {
+        let proven = match &mut self.guard {
+            Guard::Proven(proven) => proven,
+            Guard::Open => {
+                self.outbox.append(pool, head);
+                return self.outbox.push(payload);
+            }
+            Guard::Proving(..) => {
+                debug_assert!(false, "a frame before the handshake is over");
+                return;
+            }
+        };
+        let records = &mut proven.records;
+        let (tag, payload) = match records.protection() {
+            Protection::Auth => (records.authenticate(head, &payload), payload),
+            Protection::Secret if payload.is_empty() => (records.encrypt(head, &[], &mut []), payload),
+            Protection::Secret => match pool.take(payload.len()) {
+                Some(mut block) => {
+                    let tag = records.encrypt(head, &payload, &mut block[..payload.len()]);
+                    (tag, block.split_to(payload.len()))
+                }
+                // What is asked and answered must go out also when the pool is exhausted.
+                None => {
+                    let mut block = vec![0; payload.len()];
+                    let tag = records.encrypt(head, &payload, &mut block);
+                    (tag, Slice::copy_from(&block))
+                }
+            },
+        };
+        head.extend_from_slice(&tag);
+        self.outbox.append(pool, head);
+        self.outbox.push(payload);
     }
 
     /// Bytes came in, into a buffer of `capacity`: chooses the size of the next block. Authenticated peers only get the

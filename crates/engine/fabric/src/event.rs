@@ -6,6 +6,7 @@ use amita_reactor::Slice;
 use amita_types::NodeId;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use thiserror::Error;
 
 /// One connection of this core to a peer. Never reused for another.
@@ -63,6 +64,13 @@ pub enum Event {
         /// In words, for a person.
         reason: String,
     },
+    /// Somebody connected who could not prove who he is, or called himself a node that his certificate does not let him be. At
+    /// most one of each is told a second.
+    Stranger {
+        address: SocketAddr,
+        /// In words, for a person.
+        reason: String,
+    },
 }
 
 /// Why a link is gone.
@@ -83,6 +91,8 @@ pub enum DownReason {
     Violation(Violation),
     /// A newer connection of the peer has taken its place.
     Replaced,
+    /// The peer is not to be believed any more: its certificate was revoked, or is over.
+    Distrusted,
     /// This end closed it: the peer was forgotten, has moved, or the node wanted it.
     Dropped,
 }
@@ -97,6 +107,7 @@ impl fmt::Display for DownReason {
             DownReason::Stalled => f.write_str("the peer does not read what it is sent"),
             DownReason::Violation(violation) => write!(f, "the peer broke the protocol: {violation}"),
             DownReason::Replaced => f.write_str("a newer connection of the peer took its place"),
+            DownReason::Distrusted => f.write_str("the peer's certificate was revoked, or is over"),
             DownReason::Dropped => f.write_str("this end closed the connection"),
         }
     }

@@ -1,7 +1,9 @@
 //! The links of one core. The story stands at the top of the crate; here is the state, and how links come and go.
 
+mod gate;
 mod links;
 mod peers;
+mod proof;
 mod receive;
 mod send;
 mod time;
@@ -10,8 +12,10 @@ use crate::backoff::Jitter;
 use crate::config::Config;
 use crate::connection::{Connection, Phase};
 use crate::event::{Event, Link};
+use crate::secure::Names;
 use amita_reactor::{Completion, Driver, ListenerId, Outcome, SocketId, Time, Token};
 use amita_types::NodeId;
+use gate::Gate;
 use peers::Peer;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -65,6 +69,12 @@ pub struct Counters {
     pub accepted: u64,
     /// Of those, ended before a valid hello: garbage, silence, or too many of them.
     pub strangers: u64,
+    /// Closed at once: more handshakes than their rate allows.
+    pub turned_away: u64,
+    /// Handshakes that failed, of either direction: no certificate, or none to be believed.
+    pub unproven: u64,
+    /// Frames whose tag was wrong.
+    pub forged: u64,
     /// Hellos refused, by this end.
     pub refused: u64,
     /// Links ended because the peer broke the protocol.
@@ -100,13 +110,17 @@ pub struct Fabric {
 
     /// The nodes that this one keeps links to.
     peers: BTreeMap<NodeId, Peer>,
+    /// The names under which nodes are recorded, for those that prove who they are.
+    names: Names,
+    /// When a stranger was last told of, and when somebody who lies about his name.
+    told: [Option<Time>; 2],
     /// The number of the last attempt to connect.
     attempt: u64,
     jitter: Jitter,
     /// Links that came in, of each peer, oldest first.
     incoming: BTreeMap<NodeId, Vec<Link>>,
-    /// Incoming connections without a hello, and those that are saying goodbye, oldest first.
-    strangers: VecDeque<Link>,
+    /// Incoming connections without a hello, and those that are saying goodbye.
+    gate: Gate,
     /// Links to be closed at the next opportunity: their peer was forgotten or has moved.
     doomed: Vec<Link>,
 
@@ -133,6 +147,7 @@ impl Fabric {
     #[must_use]
     pub fn new(config: Config) -> Fabric {
         let seed = config.seed ^ u64::from(config.node.0) << 32 ^ u64::from(config.core);
+        let salt = seed ^ config.session;
         Fabric {
             config,
             slots: Vec::new(),
@@ -140,10 +155,12 @@ impl Fabric {
             serial: 0,
             listener: None,
             peers: BTreeMap::new(),
+            names: Names::new(),
+            told: [None; 2],
             attempt: 0,
             jitter: Jitter::new(seed),
             incoming: BTreeMap::new(),
-            strangers: VecDeque::new(),
+            gate: Gate::new(salt),
             doomed: Vec::new(),
             unanswered: 0,
             paused: false,
@@ -174,7 +191,7 @@ impl Fabric {
         self.now = driver.now();
         let number = completion.token.0 & TOKEN_MASK;
         match completion.outcome {
-            Outcome::Accepted { socket, .. } => self.accepted(driver, socket),
+            Outcome::Accepted { socket, peer } => self.accepted(driver, socket, peer),
             // The driver goes on accepting; a peer whose connection was lost by it comes again.
             Outcome::AcceptFailed { .. } => {}
             Outcome::Connected { result } => self.connected(driver, number, result),

@@ -3,6 +3,7 @@
 use crate::codec::{Hello, Refuse, RefuseCode};
 use crate::config::{CLUSTER_VERSION_MAX, Config};
 use crate::limits::MAX_CHARGE_BYTES;
+use crate::secure::{Names, Peer};
 use amita_types::NodeId;
 
 /// What this end says of itself to `peer` on its link `link`.
@@ -79,6 +80,24 @@ pub(crate) fn judge(config: &Config, theirs: &Hello, expected: Option<NodeId>) -
         );
     }
     Ok(version)
+}
+
+/// May whoever has proven to be `peer` call itself this node?
+pub(crate) fn judge_name(names: &Names, peer: &Peer, node: NodeId) -> Result<(), Refuse> {
+    let Some(recorded) = names.get(&node) else {
+        let reason = format!("node {node} is not known here yet");
+        return Err(Refuse {
+            code: RefuseCode::Unknown,
+            reason,
+        });
+    };
+    if peer.may_be(recorded) {
+        return Ok(());
+    }
+    Err(Refuse {
+        code: RefuseCode::Identity,
+        reason: format!("the certificate is of {peer}, and does not make its holder node {node}"),
+    })
 }
 
 #[cfg(test)]

@@ -21,8 +21,10 @@
 //! * The peer asks too much: it is not read until it is answered. What arrives is bounded by the windows granted; what
 //!   all of them may hold together by [`Limits::unanswered_bytes`].
 //! * The peer is hostile or broken: every byte is checked ([`codec::DecodeError`]), every count has a bound
-//!   ([`limits`]), and a violation ends the connection with a reason, never the node. (Nothing here proves who a peer is:
-//!   the fabric belongs into a network of its own.)
+//!   ([`limits`]), and a violation ends the connection with a reason, never the node.
+//! * The peer is somebody else: with [`Config::security`] both ends prove who they are before the first frame, every frame
+//!   is protected by what that gave ([`secure`]), and each kind has a list of who may send it ([`codec::Kind::senders`]).
+//!   Without (`--insecure-network`) the fabric belongs into a network of its own.
 //!
 //! The crate does no I/O of its own: a [`Fabric`] starts operations of a [`amita_reactor::Driver`] and is told how they
 //! ended, so that the code that serves is the code that the simulator runs.
@@ -39,6 +41,8 @@ mod faults;
 mod handshake;
 pub mod limits;
 mod message;
+mod records;
+pub mod secure;
 mod window;
 
 /// What a connection takes beside its buffers, in bytes: for whoever counts what a large cluster holds.

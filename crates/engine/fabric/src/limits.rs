@@ -81,9 +81,25 @@ pub const UNANSWERED_BYTES: u64 = 64 << 20;
 /// Answers of one incoming link that wait to be sent, in bytes: a peer that asks and does not read is not read.
 pub const OUTBOX_BYTES: usize = 2 << 20;
 
-/// Connections that have not said a valid hello, by default. When one more comes in, the oldest is dropped: it is the
-/// likeliest to be stuck, and a flood can then not keep an honest peer out for longer than it takes to push 64.
+/// Connections from addresses of no known peer that have not said a valid hello, by default. When one more comes in, the
+/// oldest of the address that has most of them is dropped: it is the likeliest to be stuck or to mean harm, and a flood from
+/// one address pushes out nothing but itself.
 pub const MAX_HANDSHAKES: usize = 64;
+
+/// The same for addresses of known peers, by default. Strangers cannot take these places. A node that comes back is called
+/// by all others at once, each with a link or two to a core.
+pub const MAX_KNOWN_HANDSHAKES: usize = 128;
+
+/// Handshakes of protected links that strangers may begin in a second with a core, by default: each costs it 100 to 300 us,
+/// so that they take 3 % of it at most. What comes in beyond that is closed at once.
+pub const HANDSHAKES_PER_SECOND: u32 = 100;
+
+/// Of those, what one address may begin: whoever uses up all that strangers have needs several.
+pub const HANDSHAKES_PER_SOURCE: u32 = 25;
+
+/// The same for addresses of known peers, by default: so that a node that comes back has its links to a hundred others within
+/// a second, and a peer gone mad takes less than a tenth of a core.
+pub const KNOWN_HANDSHAKES_PER_SECOND: u32 = 300;
 
 /// Incoming connections of one peer on one core, by default; above it the oldest is dropped. A peer has at most one for
 /// each of its links, so more are left over from an earlier life.
@@ -148,3 +164,19 @@ const _: () = assert!(MAX_HANDSHAKE_HEAD_BYTES <= RECEIVE_CLASSES[0]);
 const _: () = assert!(CHUNKS_CHARGE_BYTES + REQUEST_CHARGE_BYTES <= MAX_CHARGE_BYTES);
 const _: () = assert!(WINDOW_BYTES >= MAX_CHARGE_BYTES && WINDOW_BYTES <= MAX_WINDOW_BYTES);
 const _: () = assert!(MAX_FRAME_BYTES <= RECEIVE_CLASSES[2]);
+
+/// What a peer may send, in bytes, before it has proven who it is: a handshake with a chain of three certificates is 4 KiB.
+/// What it makes this end keep meanwhile (these bytes twice, while a handshake takes them in, its answer and its state) is
+/// below [`MAX_UNPROVEN_BYTES`].
+pub const MAX_PROOF_BYTES: usize = 16 << 10;
+
+/// What a connection that has proven nothing makes this end keep, in bytes, at most.
+pub const MAX_UNPROVEN_BYTES: usize = 64 << 10;
+
+/// Frames of one direction of a protected link after which its key is followed by the next one: far below what the cipher
+/// bears (2^48, RFC 10032, section 6.4), and often enough that what was recorded cannot be read with keys that are taken
+/// later.
+pub const REKEY_FRAMES: u64 = 1 << 24;
+
+/// So long after a stranger was told of, no other is: a log that strangers can fill is a hole of its own.
+pub const STRANGER_PAUSE: Duration = Duration::from_secs(1);

@@ -43,8 +43,9 @@ pub struct Forward {
     pub tag: u64,
     /// The sender's session: the owner refuses one that has ended (R9).
     pub session: u64,
-    /// Which host asks, for reservations; 0: none that they know.
-    pub host: u64,
+    /// Which host asks, for reservations; zeros: none that they know. (Bytes, since a number of that size would have every message
+    /// aligned for it.)
+    pub host: [u8; 16],
     pub volume: VolumeId,
     /// The generation by which the sender takes the receiver for the owner. Under no other is this carried out (R9):
     /// what waited at an owner of old, and was sent to its successor since, must not be done when that owner is owner

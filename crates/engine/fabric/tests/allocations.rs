@@ -3,13 +3,18 @@
 mod common;
 
 use amita_fabric::codec::{self, Kind};
-use amita_fabric::{Event, Fabric, Message};
+use amita_fabric::limits::{MAX_PROOF_BYTES, MAX_UNPROVEN_BYTES};
+use amita_fabric::secure::{Protection, Role};
+use amita_fabric::{Config, Event, Fabric, Message};
 use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Completion, Driver, Pool, PoolConfig, Slice, Wait};
 use amita_testkit::allocations::{self, Counting};
 use amita_types::message::{Answer, AnswerBody};
 use amita_types::{NodeId, RequestId};
-use common::{STORE, config, write};
+use common::proof::{Authority, StandIn};
+use common::{STORE, config, name, secured, secured_by, write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -24,13 +29,16 @@ struct End {
 }
 
 impl End {
-    fn new(node: u32) -> End {
+    fn new(mut config: Config) -> End {
         let pool = Pool::new(PoolConfig::with_total(16 << 20)).expect("16 MiB");
-        let mut config = config(node);
         config.pool = pool.clone();
         let driver = UringDriver::new(UringConfig::default(), pool).expect("io_uring");
+        let mut fabric = Fabric::new(config);
+        for node in [1, 2] {
+            fabric.set_name(NodeId(node), Some(&name(node)));
+        }
         End {
-            fabric: Fabric::new(config),
+            fabric,
             driver,
             completions: Vec::new(),
             came: Vec::new(),
@@ -56,7 +64,19 @@ impl End {
 
 #[test]
 fn a_warm_exchange_of_writes_and_answers_allocates_nothing() {
-    let (mut one, mut two) = (End::new(1), End::new(2));
+    allocates_nothing(config(1), config(2));
+}
+
+#[test]
+fn nor_does_one_over_a_protected_link() {
+    for protection in [Protection::Auth, Protection::Secret] {
+        let authority = Authority::new(7);
+        allocates_nothing(secured(1, protection, &authority), secured(2, protection, &authority));
+    }
+}
+
+fn allocates_nothing(one: Config, two: Config) {
+    let (mut one, mut two) = (End::new(one), End::new(two));
     let address = two
         .fabric
         .listen(&mut two.driver, "127.0.0.1:0".parse().expect("an address"))
@@ -161,4 +181,69 @@ fn nothing_that_a_peer_sends_makes_the_decoder_allocate_much() {
         allocations::largest()
     );
     assert!(decoded > 100, "{decoded}: some of it made sense");
+}
+
+/// Strangers who say as much as they may without ever coming to the end of it: in one piece that is taken only whole, which is
+/// the worst for whoever takes it in.
+#[test]
+fn a_connection_that_has_proven_nothing_is_cheap() {
+    let authority = Authority::new(7);
+    let handshakes = || StandIn::new(&authority, authority.certificate(Role::Node, "n1"), Protection::Auth, 1);
+    let mut config = secured_by(1, handshakes());
+    // Receive blocks are to be counted.
+    config.pool = Pool::heap();
+    let pool = Pool::new(PoolConfig::with_total(16 << 20)).expect("16 MiB");
+    let mut driver = UringDriver::new(UringConfig::default(), pool).expect("io_uring");
+    let mut fabric = Fabric::new(config);
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let address = fabric.listen(&mut driver, any).expect("free");
+    let mut completions = Vec::with_capacity(1024);
+    const STRANGERS: usize = 16;
+    let said = [&(MAX_PROOF_BYTES as u16).to_le_bytes()[..], &[7; MAX_PROOF_BYTES - 2]].concat();
+    let mut streams = Vec::with_capacity(STRANGERS);
+    let before = allocations::held();
+    allocations::forget_most_held();
+    let mut received = 0;
+    let mut pass = |fabric: &mut Fabric, driver: &mut UringDriver| {
+        driver.poll(Wait::No, &mut completions);
+        for completion in completions.drain(..) {
+            fabric.completion(driver, completion);
+        }
+        fabric.flush(driver);
+        received = fabric.counters().bytes_received;
+        received
+    };
+    for _ in 0..STRANGERS {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.write_all(&said).expect("sent");
+        streams.push(stream);
+    }
+    while pass(&mut fabric, &mut driver) < (STRANGERS * said.len()) as u64 {}
+    let most = usize::try_from(allocations::most_held() - before).expect("more than before");
+    assert!(most > STRANGERS * MAX_PROOF_BYTES, "{most} bytes: all of it is kept");
+    assert!(
+        most <= STRANGERS * MAX_UNPROVEN_BYTES,
+        "{} bytes for each",
+        most / STRANGERS
+    );
+    assert_eq!(fabric.counters().strangers, 0, "all of them are there");
+    // One byte more, and they are gone.
+    for stream in &mut streams {
+        stream.write_all(&[7]).expect("sent");
+    }
+    while fabric.counters().strangers < STRANGERS as u64 {
+        pass(&mut fabric, &mut driver);
+    }
+    for mut stream in streams {
+        stream.set_nonblocking(true).expect("set");
+        let mut bytes = [0; 64];
+        loop {
+            match stream.read(&mut bytes) {
+                Ok(0) => break,
+                Err(why) if why.kind() != ErrorKind::WouldBlock => break,
+                Ok(some) => panic!("a stranger was told {:?}", &bytes[..some]),
+                Err(_) => _ = pass(&mut fabric, &mut driver),
+            }
+        }
+    }
 }

@@ -7,13 +7,15 @@ mod world;
 #[cfg(feature = "planted")]
 #[path = "sim/faults.rs"]
 mod faults;
-#[path = "sim/fuzz.rs"]
-mod fuzz;
 #[path = "sim/handshake.rs"]
 mod handshake;
 #[path = "sim/hostile.rs"]
 mod hostile;
 #[path = "sim/links.rs"]
 mod links;
+#[path = "sim/secure.rs"]
+mod secure;
+#[path = "sim/tampering.rs"]
+mod tampering;
 #[path = "sim/traffic.rs"]
 mod traffic;

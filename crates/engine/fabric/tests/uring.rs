@@ -2,13 +2,15 @@
 
 mod common;
 
-use amita_fabric::{DownReason, Event};
+use amita_fabric::secure::Protection;
+use amita_fabric::{Config, DownReason, Event};
 use amita_reactor::core::Service;
 use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Driver, Pool, PoolConfig, Wait};
 use amita_testkit::loopback;
 use amita_types::{ClusterId, NodeId};
-use common::{Node, config, read, renew_lease, write};
+use common::proof::Authority;
+use common::{Node, config, read, renew_lease, secured, write};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -19,11 +21,11 @@ struct Running {
     address: SocketAddr,
 }
 
-fn start(config: amita_fabric::Config) -> Running {
+fn start(config: Config) -> Running {
     start_at(config, loopback::free_address())
 }
 
-fn start_at(mut config: amita_fabric::Config, address: SocketAddr) -> Running {
+fn start_at(mut config: Config, address: SocketAddr) -> Running {
     let pool = Pool::new(PoolConfig::with_total(16 << 20)).expect("16 MiB");
     config.pool = pool.clone();
     let driver = UringDriver::new(UringConfig::default(), pool).expect("io_uring");
@@ -49,8 +51,12 @@ fn run_till(nodes: &mut [&mut Running], mut what: impl FnMut(&mut [&mut Running]
 }
 
 fn pair() -> (Running, Running) {
-    let mut two = start(config(2));
-    let mut one = start(config(1));
+    pair_of(config(1), config(2))
+}
+
+fn pair_of(one: Config, two: Config) -> (Running, Running) {
+    let mut two = start(two);
+    let mut one = start(one);
     one.node.set_peer(2, Some(two.address));
     run_till(&mut [&mut one, &mut two], |nodes| nodes[0].node.ups() == 1);
     (one, two)
@@ -58,7 +64,23 @@ fn pair() -> (Running, Running) {
 
 #[test]
 fn requests_and_answers_keep_their_order_and_their_bytes() {
-    let (mut one, mut two) = pair();
+    exchange(pair());
+}
+
+#[test]
+fn they_do_so_on_protected_links() {
+    for protection in [Protection::Auth, Protection::Secret] {
+        let authority = Authority::new(7);
+        let secured = |node| {
+            let mut config = secured(node, protection, &authority);
+            config.security.as_mut().expect("secured").rekey_frames = 100;
+            config
+        };
+        exchange(pair_of(secured(1), secured(2)));
+    }
+}
+
+fn exchange((mut one, mut two): (Running, Running)) {
     for id in 0..2000u64 {
         let message = match id % 4 {
             0 => write(id, 128 << 10),

@@ -151,6 +151,10 @@ pub enum RefuseCode {
     Violation,
     /// A newer connection has taken this one's place.
     Replaced,
+    /// The certificate does not let its holder be that node.
+    Identity,
+    /// The node is not known here yet: its record is on the way.
+    Unknown,
     /// A code of a later version.
     Other(u16),
 }
@@ -165,6 +169,8 @@ impl RefuseCode {
             RefuseCode::Limits => 5,
             RefuseCode::Violation => 6,
             RefuseCode::Replaced => 7,
+            RefuseCode::Identity => 8,
+            RefuseCode::Unknown => 9,
             RefuseCode::Other(code) => code,
         }
     }
@@ -178,6 +184,8 @@ impl RefuseCode {
             5 => RefuseCode::Limits,
             6 => RefuseCode::Violation,
             7 => RefuseCode::Replaced,
+            8 => RefuseCode::Identity,
+            9 => RefuseCode::Unknown,
             other => RefuseCode::Other(other),
         }
     }

@@ -55,6 +55,16 @@ pub enum DecodeError {
         /// What its bytes make.
         computed: u32,
     },
+    /// A frame of a protected link that is not the next one that the peer has sent.
+    #[error("a frame's tag is wrong: it was changed, repeated, left out or added on the way")]
+    Forged,
+    /// A frame that whoever is at the other end may not send.
+    #[error("a {role} may not send frames of kind {kind:?}")]
+    Sender {
+        kind: Kind,
+        /// What the other end may be.
+        role: &'static str,
+    },
     /// The head ends before its fields do.
     #[error("the head is shorter than its fields")]
     HeadShort,

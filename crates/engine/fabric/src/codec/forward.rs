@@ -8,10 +8,10 @@ use amita_types::VolumeId;
 use amita_types::layout::MAX_IO_BYTES;
 
 wire! {
-    RawForward: 65 {
+    RawForward: 73 {
         tag: u64,
         session: u64,
-        host: u64,
+        host: u128,
         volume: u64,
         offset: u64,
         length: u64,
@@ -66,7 +66,7 @@ pub(super) fn put_forward(out: &mut Vec<u8>, forward: &Forward, payload_bytes: u
     RawForward {
         tag: forward.tag,
         session: forward.session,
-        host: forward.host,
+        host: u128::from_le_bytes(forward.host),
         volume: forward.volume.0,
         offset: forward.offset,
         length: forward.length,
@@ -107,7 +107,7 @@ pub(super) fn get_forward(mut reader: Reader<'_>, payload_bytes: usize) -> Resul
     Ok(Message::Forward(Forward {
         tag: raw.tag,
         session: raw.session,
-        host: raw.host,
+        host: raw.host.to_le_bytes(),
         volume: VolumeId(raw.volume),
         op,
         offset: raw.offset,

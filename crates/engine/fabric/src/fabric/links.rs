@@ -1,51 +1,91 @@
 //! Links that come in, and the end of all links.
 
+use super::gate::Source;
 use super::{Fabric, Slot};
 use crate::codec::{Hello, Refuse, RefuseCode, encode_hello, encode_refuse};
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Guard, Phase};
 use crate::event::{DownReason, Event, Link, Violation};
-use crate::handshake::{hello, judge};
+use crate::handshake::{hello, judge, judge_name};
 use crate::window::Window;
 use amita_reactor::{Driver, SocketId};
-use amita_types::NodeId;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 impl Fabric {
-    /// Somebody has connected. He gets a small receive block, and some time to say who he is.
-    pub(super) fn accepted(&mut self, driver: &mut dyn Driver, socket: SocketId) {
+    /// Somebody has connected. He gets a small receive block, and some time to say, and to prove, who he is.
+    pub(super) fn accepted(&mut self, driver: &mut dyn Driver, socket: SocketId, address: SocketAddr) {
         self.counters.accepted += 1;
         let now = self.now;
-        if self.strangers.len() >= self.config.limits.handshakes || self.connections() >= self.config.limits.connections
-        {
-            self.drop_oldest_stranger(driver);
+        let source = Source::from(address.ip());
+        let is_known = self.is_known(address.ip());
+        let is_free = self.config.security.is_none() || self.gate.admits(now, source, is_known, &self.config.limits);
+        if !is_free {
+            self.counters.turned_away += 1;
+            return driver.close(socket);
         }
-        let make = |link, socket| Connection::new(link, socket, Phase::AwaitHello, NodeId::default(), now);
+        self.make_room_at_gate(driver, is_known);
+        if self.connections() >= self.config.limits.connections
+            && let Some(victim) = self.gate.any_victim()
+        {
+            self.end(driver, victim, DownReason::Dropped, None);
+        }
+        let guard = match &self.config.security {
+            None => Guard::Open,
+            Some(security) => match security.handshakes.accept() {
+                Ok(handshake) => Guard::Proving(handshake, 0),
+                Err(reason) => {
+                    self.counters.strangers += 1;
+                    self.tell_stranger(address, reason);
+                    return driver.close(socket);
+                }
+            },
+        };
+        let make = |link, socket| Connection {
+            address: Some(address),
+            ..Connection::new(link, socket, None, guard, now)
+        };
         let Some(link) = self.place(socket, make) else {
             self.counters.strangers += 1;
             return driver.close(socket);
         };
-        self.strangers.push_back(link);
+        self.gate.push(link, source, is_known);
         self.due_by(now.plus(self.config.timeouts.handshake));
         self.touch(link);
     }
 
-    fn drop_oldest_stranger(&mut self, driver: &mut dyn Driver) {
-        if let Some(&oldest) = self.strangers.front() {
-            self.end(driver, oldest, DownReason::Dropped, None);
+    /// Is it the address of a node that this one keeps links to?
+    fn is_known(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.peer_addresses().any(|peer| peer.ip().to_canonical() == address)
+    }
+
+    fn make_room_at_gate(&mut self, driver: &mut dyn Driver, is_known: bool) {
+        if let Some(victim) = self.gate.victim(is_known, &self.config.limits) {
+            self.end(driver, victim, DownReason::Dropped, None);
         }
     }
 
     /// An incoming connection's `Hello`.
     pub(super) fn greeted(&mut self, driver: &mut dyn Driver, link: Link, theirs: &Hello) {
-        let version = match judge(&self.config, theirs, None) {
+        let judged = judge(&self.config, theirs, None).and_then(|version| {
+            let proven = self.connection(link).and_then(|found| found.guard.peer());
+            proven.map_or(Ok(()), |peer| judge_name(&self.names, peer, theirs.node))?;
+            Ok(version)
+        });
+        let version = match judged {
             Ok(version) => version,
             Err(refuse) => {
                 self.counters.refused += 1;
+                if refuse.code == RefuseCode::Identity
+                    && let Some(address) = self.connection(link).and_then(|found| found.address)
+                {
+                    self.tell_liar(address, refuse.reason.clone());
+                }
                 return self.end(driver, link, DownReason::Dropped, Some(refuse));
             }
         };
         let peer = theirs.node;
         // First of all, so that making room for it does not make room by it.
-        self.strangers.retain(|other| *other != link);
+        self.gate.remove(link);
         self.make_room(driver, theirs);
         let mut ours = hello(&self.config, peer, theirs.link);
         (ours.version_min, ours.version_max) = (version, version);
@@ -168,16 +208,42 @@ impl Fabric {
                 self.scratch.clear();
                 encode_refuse(&mut self.scratch, &refuse);
                 self.append_scratch(link);
-                self.due_by(now.plus(self.config.timeouts.handshake));
-                // Those that say goodbye are bounded together with those that have not said hello.
-                if !self.strangers.contains(&link) {
-                    if self.strangers.len() >= self.config.limits.handshakes {
-                        self.drop_oldest_stranger(driver);
-                    }
-                    self.strangers.push_back(link);
-                }
+                self.linger(driver, link);
             }
         }
+    }
+
+    /// The end of a connection whose peer did not prove who it is, or did not believe this end: what the handshake has to
+    /// say about it is queued.
+    pub(super) fn end_after_proof(&mut self, driver: &mut dyn Driver, link: Link) {
+        let now = self.now;
+        let Some(connection) = self.connection_mut(link) else {
+            return;
+        };
+        let (peer, since, is_stranger) = (connection.peer, connection.since, !connection.outgoing);
+        connection.phase = Phase::Closing;
+        connection.since = now;
+        if is_stranger {
+            self.counters.strangers += 1;
+        } else {
+            self.lost(peer, link, false, since);
+        }
+        self.linger(driver, link);
+    }
+
+    /// Leaves a connection some time to send its last words. Those that say goodbye are bounded together with those that
+    /// have not said hello.
+    fn linger(&mut self, driver: &mut dyn Driver, link: Link) {
+        self.due_by(self.now.plus(self.config.timeouts.handshake));
+        if self.gate.contains(link) {
+            return;
+        }
+        // Without an address it is one that this end has called.
+        let address = self.connection(link).and_then(|found| found.address);
+        let is_known = address.is_none_or(|address| self.is_known(address.ip()));
+        let source = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+        self.make_room_at_gate(driver, is_known);
+        self.gate.push(link, source.into(), is_known);
     }
 
     /// Closes the socket and forgets the connection. What is under way on it ends in completions that find nothing.
@@ -192,6 +258,6 @@ impl Fabric {
         };
         driver.close(connection.socket);
         self.free.push(slot);
-        self.strangers.retain(|other| *other != link);
+        self.gate.remove(link);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Fabric, Operation, token};
 use crate::backoff::pause;
-use crate::codec::{Hello, Refuse, encode_hello};
-use crate::connection::{Connection, Phase};
+use crate::codec::{Hello, Refuse, RefuseCode, encode_hello};
+use crate::connection::{Connection, Guard, Phase};
 use crate::event::{DownReason, Event, Link, Violation};
 use crate::handshake::{hello, judge};
 use crate::limits::{
@@ -76,6 +76,22 @@ impl Fabric {
             });
             let lanes = lanes.collect();
             self.peers.insert(node, Peer { address, lanes });
+        }
+        self.due_by(now);
+    }
+
+    /// The addresses of the nodes that this one keeps links to.
+    pub(super) fn peer_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.peers.values().map(|peer| peer.address)
+    }
+
+    /// What was known of the node has changed: what waits to call it again waits no longer.
+    pub(super) fn dial_soon(&mut self, node: NodeId) {
+        let now = self.now;
+        let Some(peer) = self.peers.get_mut(&node) else { return };
+        for lane in peer.lanes.iter_mut().filter(|lane| lane.due.is_some()) {
+            lane.failures = 0;
+            lane.due = Some(now);
         }
         self.due_by(now);
     }
@@ -167,9 +183,17 @@ impl Fabric {
         });
         match (found, result) {
             (Some((node, index, false)), Ok(socket)) => {
-                let make = |link, socket| Connection::new(link, socket, Phase::AwaitWelcome, node, now);
+                let guard = match self.guard_to(node) {
+                    Ok(guard) => guard,
+                    Err(why) => {
+                        driver.close(socket);
+                        self.cannot_prove(node, index, why);
+                        return self.missed(node, index, false);
+                    }
+                };
+                let make = |link, socket| Connection::new(link, socket, Some(node), guard, now);
                 match self.place(socket, make) {
-                    Some(link) => self.call(link, node, index),
+                    Some(link) => self.call(driver, link, node, index),
                     None => {
                         driver.close(socket);
                         self.missed(node, index, false);
@@ -185,8 +209,28 @@ impl Fabric {
         }
     }
 
-    /// A connection is made: introduces this end.
-    fn call(&mut self, link: Link, node: NodeId, index: u16) {
+    /// What stands before a connection to the node.
+    fn guard_to(&self, node: NodeId) -> Result<Guard, String> {
+        let Some(security) = &self.config.security else {
+            return Ok(Guard::Open);
+        };
+        let name = self.names.get(&node).ok_or("its name is not known yet")?;
+        Ok(Guard::Proving(security.handshakes.call(name)?, 0))
+    }
+
+    /// This end has no identity to prove, or does not know whose proof to expect.
+    fn cannot_prove(&mut self, node: NodeId, index: u16, reason: String) {
+        let Some(lane) = self.lane_of(node, |lane| lane.index == index) else {
+            return;
+        };
+        if lane.refused.as_ref() != Some(&reason) {
+            lane.refused = Some(reason.clone());
+            self.events.push_back(Event::Refused { peer: node, reason });
+        }
+    }
+
+    /// A connection is made: this end proves who it is, and introduces itself.
+    fn call(&mut self, driver: &mut dyn Driver, link: Link, node: NodeId, index: u16) {
         if let Some(lane) = self.lane_of(node, |lane| lane.index == index) {
             lane.link = Some(link);
             lane.due = None;
@@ -194,10 +238,18 @@ impl Fabric {
         if let Some(connection) = self.connection_mut(link) {
             connection.index = index;
         }
+        self.due_by(self.now.plus(self.config.timeouts.handshake));
+        if self.connection(link).is_some_and(|found| found.phase == Phase::Proving) {
+            return self.prove(driver, link);
+        }
+        self.introduce(link, node, index);
+    }
+
+    /// Says this end's hello.
+    pub(super) fn introduce(&mut self, link: Link, node: NodeId, index: u16) {
         self.scratch.clear();
         encode_hello(&mut self.scratch, &hello(&self.config, node, index), false);
         self.append_scratch(link);
-        self.due_by(self.now.plus(self.config.timeouts.handshake));
     }
 
     /// An attempt to connect has failed. While another may still be in time, nothing is known.
@@ -262,11 +314,13 @@ impl Fabric {
             return;
         };
         let peer = connection.peer;
-        self.tell_refused(peer, link, refuse.reason.clone());
+        if refuse.code != RefuseCode::Unknown {
+            self.tell_refused(peer, link, refuse.reason.clone());
+        }
         self.end(driver, link, DownReason::PeerSaid(refuse.reason.clone()), None);
     }
 
-    fn tell_refused(&mut self, peer: NodeId, link: Link, reason: String) {
+    pub(super) fn tell_refused(&mut self, peer: NodeId, link: Link, reason: String) {
         let Some(lane) = self.lane_of(peer, |lane| lane.link == Some(link)) else {
             return;
         };

@@ -1,14 +1,16 @@
 //! What comes in.
 
-use super::Fabric;
-use crate::codec::{self, DecodeError, Frame, Prefix};
-use crate::connection::{Connection, Phase};
+use super::{Fabric, Slot};
+use crate::codec::{self, DecodeError, Frame, PREFIX_BYTES};
+use crate::connection::{Connection, Guard, Phase, Proven};
 use crate::event::{DownReason, Event, Link, Violation};
 use crate::faults::{self, Fault};
 use crate::limits::{MAX_CHARGE_BYTES, MAX_RELEASES};
 use crate::message::Message;
+use crate::records::{Records, TAG_BYTES};
+use crate::secure::{Peer, Protection};
 use crate::window::{charge, forward_charge};
-use amita_reactor::{BufMut, Driver, Slice};
+use amita_reactor::{BufMut, Driver, Inbox, Pool, Slice};
 use std::io;
 
 impl Fabric {
@@ -48,17 +50,41 @@ impl Fabric {
     /// Takes every whole frame out of the inbox.
     fn parse(&mut self, driver: &mut dyn Driver, link: Link) {
         while let Some(connection) = self.connection_mut(link) {
-            if connection.phase == Phase::Closing {
-                return;
+            match connection.phase {
+                Phase::Closing => return,
+                Phase::Proving => {
+                    self.prove(driver, link);
+                    // What follows the handshake in the same bytes are frames.
+                    if self.connection(link).is_none_or(|found| found.phase == Phase::Proving) {
+                        return;
+                    }
+                    continue;
+                }
+                Phase::AwaitHello | Phase::AwaitWelcome | Phase::Up => {}
             }
             let check_head = !self.config.faults.has(Fault::SkipHeadCrc);
-            let Some(connection) = self.connection_mut(link) else {
+            let Fabric { slots, config, .. } = self;
+            let Some(connection) = slots[Slot::of(link.0).index()].as_deref_mut() else {
                 return;
             };
-            match next_frame(connection, check_head) {
+            let (phase, peer) = (connection.phase, connection.peer);
+            let is_proven = connection.guard.peer().is_some();
+            match next_frame(connection, &config.pool, check_head) {
                 Ok(None) => return,
                 Ok(Some((frame, payload))) => self.frame(driver, link, frame, payload),
-                Err(error @ DecodeError::Magic { .. }) if connection.phase == Phase::AwaitHello => {
+                Err(DecodeError::Magic { .. }) if is_proven && phase == Phase::AwaitWelcome => {
+                    // The other end of the handshake is the last to judge, and says so in the handshake's own words.
+                    let reason = "it does not accept this node's certificate; its log says why";
+                    self.tell_refused(peer, link, reason.to_owned());
+                    return self.end(driver, link, DownReason::PeerSaid(reason.to_owned()), None);
+                }
+                // Nobody is told: whoever did it is not the peer.
+                Err(DecodeError::Forged | DecodeError::Magic { .. }) if is_proven => {
+                    self.counters.forged += 1;
+                    let what = Violation::Frame(DecodeError::Forged);
+                    return self.end(driver, link, DownReason::Violation(what), None);
+                }
+                Err(error @ DecodeError::Magic { .. }) if phase == Phase::AwaitHello => {
                     // Whoever that is does not speak the protocol: a reason in it would be lost on him.
                     return self.end(driver, link, DownReason::Violation(error.into()), None);
                 }
@@ -100,7 +126,7 @@ impl Fabric {
             (Phase::Up, Frame::Hello(_) | Frame::Welcome(_)) => {
                 self.violation(driver, link, Violation::Unexpected("a second hello"));
             }
-            (Phase::Closing, _) => {}
+            (Phase::Proving | Phase::Closing, _) => {}
         }
     }
 
@@ -230,44 +256,143 @@ impl Fabric {
 }
 
 /// The frame at the front of the inbox, taken out; `None` when it is not whole yet.
-fn next_frame(connection: &mut Connection, check_head: bool) -> Result<Option<(Frame, Slice)>, DecodeError> {
-    let inbox = &mut connection.inbox;
-    if inbox.len() < connection.wanted {
+fn next_frame(
+    connection: &mut Connection,
+    pool: &Pool,
+    check_head: bool,
+) -> Result<Option<(Frame, Slice)>, DecodeError> {
+    if connection.inbox.len() < connection.wanted {
         return Ok(None);
     }
     let agreed = (connection.phase == Phase::Up).then_some(connection.version);
-    let data = inbox.data();
-    let Some(prefix) = codec::prefix(data, agreed)? else {
+    let Connection {
+        inbox, guard, wanted, ..
+    } = connection;
+    let taken = match guard {
+        Guard::Proven(proven) => protected_frame(proven, inbox, wanted, agreed, pool),
+        Guard::Open | Guard::Proving(..) => plain_frame(inbox, wanted, agreed, check_head),
+    }?;
+    if taken.is_some() {
+        *wanted = 0;
+    }
+    Ok(taken)
+}
+
+/// Are so many bytes there? If not, the inbox is not looked at before they are.
+fn has(inbox: &mut Inbox, wanted: &mut usize, bytes: usize) -> bool {
+    let is_there = inbox.len() >= bytes;
+    if !is_there {
+        *wanted = bytes;
+        inbox.need(bytes);
+    }
+    is_there
+}
+
+fn take_payload(inbox: &mut Inbox, bytes: usize) -> Slice {
+    match bytes {
+        0 => Slice::default(),
+        bytes => inbox.take(bytes),
+    }
+}
+
+/// The next frame of a link that nothing protects.
+fn plain_frame(
+    inbox: &mut Inbox,
+    wanted: &mut usize,
+    agreed: Option<u8>,
+    check_head: bool,
+) -> Result<Option<(Frame, Slice)>, DecodeError> {
+    let Some(prefix) = codec::prefix(inbox.data(), agreed)? else {
         return Ok(None);
     };
-    let Prefix {
-        head_bytes,
-        payload_bytes,
-        ..
-    } = prefix;
-    let Some(head) = data.get(..head_bytes) else {
-        connection.wanted = head_bytes;
-        inbox.need(head_bytes);
+    if !has(inbox, wanted, prefix.head_bytes) {
         return Ok(None);
-    };
+    }
     if check_head {
-        codec::check(head)?;
+        codec::check(&inbox.data()[..prefix.head_bytes])?;
     }
-    let whole = head_bytes + payload_bytes;
-    if data.len() < whole {
-        connection.wanted = whole;
-        inbox.need(whole);
+    if !has(inbox, wanted, prefix.head_bytes + prefix.payload_bytes) {
         return Ok(None);
     }
-    let frame = codec::decode(prefix, head)?;
-    connection.wanted = 0;
-    inbox.skip(head_bytes);
-    let payload = if payload_bytes == 0 {
-        Slice::default()
-    } else {
-        inbox.take(payload_bytes)
+    let frame = codec::decode(prefix, &inbox.data()[..prefix.head_bytes])?;
+    inbox.skip(prefix.head_bytes);
+    Ok(Some((frame, take_payload(inbox, prefix.payload_bytes))))
+}
+
+/// The next frame of a protected link. Of one that is not the peer's next nothing is looked at but its lengths.
+fn protected_frame(
+    proven: &mut Proven,
+    inbox: &mut Inbox,
+    wanted: &mut usize,
+    agreed: Option<u8>,
+    pool: &Pool,
+) -> Result<Option<(Frame, Slice)>, DecodeError> {
+    let Some((head_bytes, payload_bytes)) = codec::lengths(inbox.data(), agreed)? else {
+        return Ok(None);
     };
-    Ok(Some((frame, payload)))
+    let whole = head_bytes + TAG_BYTES + payload_bytes;
+    if !has(inbox, wanted, whole) {
+        return Ok(None);
+    }
+    let Proven { peer, records } = proven;
+    let (head, rest) = inbox.data()[..whole].split_at(head_bytes);
+    let (tag, payload) = rest.split_first_chunk::<TAG_BYTES>().ok_or(DecodeError::HeadShort)?;
+    match records.protection() {
+        Protection::Auth => {
+            records.verify(head, tag, payload).map_err(|_| DecodeError::Forged)?;
+            let frame = authentic(peer, head, agreed)?;
+            inbox.skip(head_bytes + TAG_BYTES);
+            Ok(Some((frame, take_payload(inbox, payload_bytes))))
+        }
+        Protection::Secret => {
+            let mut opened = decrypted(records, head, tag, payload, pool)?;
+            let frame = authentic(peer, &opened[..head_bytes], agreed)?;
+            inbox.skip(whole);
+            opened.skip(head_bytes);
+            // What has no payload is to hold no memory.
+            let payload = if payload_bytes == 0 { Slice::default() } else { opened };
+            Ok(Some((frame, payload)))
+        }
+    }
+}
+
+/// A frame's head that is the peer's: may he send it, and what does it say?
+fn authentic(peer: &Peer, head: &[u8], agreed: Option<u8>) -> Result<Frame, DecodeError> {
+    let kind = codec::kind(head)?;
+    if !kind.senders().has(peer.role) {
+        return Err(DecodeError::Sender {
+            kind,
+            role: peer.role.as_str(),
+        });
+    }
+    let prefix = codec::prefix(head, agreed)?.ok_or(DecodeError::HeadShort)?;
+    codec::decode(prefix, head)
+}
+
+/// The head and the payload of a frame that was encrypted, one after the other.
+fn decrypted(
+    records: &mut Records,
+    head: &[u8],
+    tag: &[u8; TAG_BYTES],
+    payload: &[u8],
+    pool: &Pool,
+) -> Result<Slice, DecodeError> {
+    let bytes = head.len() + payload.len();
+    let mut decrypt = |block: &mut [u8]| {
+        block[..PREFIX_BYTES].copy_from_slice(&head[..PREFIX_BYTES]);
+        let out = &mut block[PREFIX_BYTES..bytes];
+        records
+            .decrypt(head, tag, payload, out)
+            .map_err(|_| DecodeError::Forged)
+    };
+    if let Some(mut block) = pool.take(bytes) {
+        decrypt(&mut block)?;
+        return Ok(block.split_to(bytes));
+    }
+    // What has come in is to be answered even when the pool is exhausted.
+    let mut block = vec![0; bytes];
+    decrypt(&mut block)?;
+    Ok(Slice::copy_from(&block))
 }
 
 // A request that the codec lets through fits every window that a hello may grant.

@@ -90,21 +90,20 @@ impl Fabric {
             let taken = connection.window.take(id, charge);
             debug_assert!(taken, "request {id} is in flight with another content");
             if encoded.is_ok() && taken {
-                self.append(link, &scratch, payload);
+                self.append(link, &mut scratch, payload);
             }
         }
         self.scratch = scratch;
     }
 
-    fn append(&mut self, link: Link, head: &[u8], payload: Slice) {
+    fn append(&mut self, link: Link, head: &mut Vec<u8>, payload: Slice) {
         self.counters.bytes_sent += (head.len() + payload.len()) as u64;
         let Fabric { slots, config, .. } = self;
         if let Some(connection) = slots
             .get_mut(Slot::of(link.0).index())
             .and_then(|slot| slot.as_deref_mut())
         {
-            connection.outbox.append(&config.pool, head);
-            connection.outbox.push(payload);
+            connection.put(&config.pool, head, payload);
         }
         self.counters.messages_sent += 1;
         self.touch(link);
@@ -112,13 +111,14 @@ impl Fabric {
 
     /// Queues what is in the scratch buffer: frames of the connection's own.
     pub(super) fn append_scratch(&mut self, link: Link) {
-        let scratch = std::mem::take(&mut self.scratch);
-        if let Some(connection) = self.connection_mut(link) {
-            let mut outbox = std::mem::take(&mut connection.outbox);
-            outbox.append(&self.config.pool, &scratch);
-            if let Some(connection) = self.connection_mut(link) {
-                connection.outbox = outbox;
-            }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let Fabric { slots, config, .. } = self;
+        let found = slots
+            .get_mut(Slot::of(link.0).index())
+            .and_then(|slot| slot.as_deref_mut())
+            .filter(|found| found.link == link);
+        if let Some(connection) = found {
+            connection.put(&config.pool, &mut scratch, Slice::default());
         }
         self.scratch = scratch;
         self.touch(link);
@@ -171,7 +171,7 @@ impl Fabric {
             if let Some(number) = connection.pong.take() {
                 scratch.clear();
                 encode_ping(&mut scratch, connection.version, number, true);
-                connection.outbox.append(&config.pool, &scratch);
+                connection.put(&config.pool, &mut scratch, Slice::default());
             }
             let busy = connection.is_outstanding();
             if busy && !connection.busy {

@@ -1,7 +1,12 @@
 //! A node that is nothing but a fabric, with a store that answers everything; and one that speaks raw bytes.
 #![allow(dead_code)]
 
+pub mod proof;
+pub mod relay;
+pub mod sealing;
+
 use amita_fabric::codec::{self, Frame, Hello, PROTOCOL_VERSION};
+use amita_fabric::secure::{Handshake, Handshakes, Protection, Role, Security, Step};
 use amita_fabric::{Config, Event, FABRIC_TOKENS, Fabric, Link, Message, ReleaseOutcome, SendError};
 use amita_reactor::core::Service;
 use amita_reactor::{Completion, Driver, Inbox, Outbox, Outcome, Pool, Slice, SocketId, Time, Token, Wait};
@@ -12,8 +17,11 @@ use amita_types::{
     BLOCK_BYTES, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId,
     Version, VolumeId,
 };
+use proof::{Authority, Certificate, StandIn};
+use sealing::Sealing;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 pub const CLUSTER: ClusterId = ClusterId(0xa417a);
 pub const STORE: StoreId = StoreId(0x5703e);
@@ -23,6 +31,32 @@ pub fn config(node: u32) -> Config {
     let mut config = Config::new(CLUSTER, NodeId(node), 1000 + u64::from(node), Pool::heap());
     config.seed = u64::from(node);
     config
+}
+
+/// The same with a certificate as `n` and its number, of this authority.
+pub fn secured(node: u32, protection: Protection, authority: &Arc<Authority>) -> Config {
+    holding(
+        node,
+        protection,
+        authority,
+        authority.certificate(Role::Node, &name(node)),
+    )
+}
+
+/// The same with this certificate.
+pub fn holding(node: u32, protection: Protection, authority: &Arc<Authority>, certificate: Certificate) -> Config {
+    secured_by(node, StandIn::new(authority, certificate, protection, node.into()))
+}
+
+pub fn secured_by(node: u32, handshakes: StandIn) -> Config {
+    let mut config = config(node);
+    config.security = Some(Security::new(Arc::new(handshakes)));
+    config
+}
+
+/// Under which a node is recorded.
+pub fn name(node: u32) -> String {
+    format!("n{node}")
 }
 
 fn request(id: u64, body: RequestBody) -> Message {
@@ -147,11 +181,25 @@ pub struct Node {
     armed: Option<Time>,
     listen: Option<SocketAddr>,
     peers: Vec<(NodeId, Option<SocketAddr>)>,
+    names: Vec<(NodeId, Option<String>)>,
     closing: Vec<Link>,
+    rechecking: bool,
 }
+
+/// Nodes whose names every node knows from the start.
+const NAMED: u32 = 9;
 
 impl Node {
     pub fn new(config: Config) -> Node {
+        let mut node = Node::nameless(config);
+        for number in 1..=NAMED {
+            node.set_name(number, Some(&name(number)));
+        }
+        node
+    }
+
+    /// One that knows no names.
+    pub fn nameless(config: Config) -> Node {
         Node {
             fabric: Fabric::new(config),
             events: Vec::new(),
@@ -169,8 +217,20 @@ impl Node {
             armed: None,
             listen: None,
             peers: Vec::new(),
+            names: Vec::new(),
             closing: Vec::new(),
+            rechecking: false,
         }
+    }
+
+    /// At the next pass.
+    pub fn set_name(&mut self, node: u32, name: Option<&str>) {
+        self.names.push((NodeId(node), name.map(str::to_owned)));
+    }
+
+    /// At the next pass.
+    pub fn recheck(&mut self) {
+        self.rechecking = true;
     }
 
     /// At the next pass.
@@ -308,6 +368,12 @@ impl Service for Node {
         if let Some(address) = self.listen.take() {
             self.fabric.listen(driver, address).expect("the address is free");
         }
+        for (node, name) in std::mem::take(&mut self.names) {
+            self.fabric.set_name(node, name.as_deref());
+        }
+        if std::mem::take(&mut self.rechecking) {
+            self.fabric.recheck(driver, now);
+        }
         for (node, address) in std::mem::take(&mut self.peers) {
             self.fabric.set_peer(now, node, address);
         }
@@ -348,6 +414,8 @@ pub struct Raw {
     /// Wait for connections instead.
     listen: bool,
     pub connections: Vec<RawConnection>,
+    /// Proves who it is, to whoever has this name.
+    proof: Option<(Arc<StandIn>, String)>,
     /// Receive nothing?
     pub deaf: bool,
 }
@@ -365,6 +433,10 @@ pub struct RawConnection {
     pub garbage: bool,
     /// The peer has closed it.
     pub ended: Option<Time>,
+    /// All that was received.
+    pub bytes: Vec<u8>,
+    handshake: Option<Box<dyn Handshake + Send>>,
+    sealing: Option<Sealing>,
 }
 
 impl Raw {
@@ -374,8 +446,25 @@ impl Raw {
             connect: connections,
             listen: false,
             connections: Vec::new(),
+            proof: None,
             deaf: false,
         }
+    }
+
+    /// One that proves who it is, to node `to`.
+    pub fn proving(address: SocketAddr, connections: usize, handshakes: StandIn, to: u32) -> Raw {
+        let mut raw = Raw::new(address, connections);
+        raw.proof = Some((Arc::new(handshakes), name(to)));
+        raw
+    }
+
+    /// A frame, protected if the connection is.
+    pub fn frame(&mut self, connection: usize, frame: &[u8], head_bytes: usize) {
+        let bytes = match &mut self.connections[connection].sealing {
+            Some(sealing) => sealing.seal(frame, head_bytes),
+            None => frame.to_vec(),
+        };
+        self.send(connection, &bytes);
     }
 
     /// Waits for connections at the address.
@@ -397,14 +486,15 @@ impl Raw {
     pub fn hello(&mut self, connection: usize, node: u32, to: u32) {
         let mut bytes = Vec::new();
         codec::encode_hello(&mut bytes, &raw_hello(node, to, connection as u16), false);
-        self.send(connection, &bytes);
+        self.frame(connection, &bytes, bytes.len());
     }
 
     pub fn message(&mut self, connection: usize, (message, payload): &(Message, Slice)) {
         let mut bytes = Vec::new();
         codec::encode(&mut bytes, PROTOCOL_VERSION, message, payload.len()).expect("valid");
+        let head_bytes = bytes.len();
         bytes.extend_from_slice(payload);
-        self.send(connection, &bytes);
+        self.frame(connection, &bytes, head_bytes);
     }
 }
 
@@ -425,7 +515,51 @@ pub fn raw_hello(node: u32, to: u32, link: u16) -> Hello {
 }
 
 impl RawConnection {
+    /// Goes on with the handshake, if there is one.
+    fn prove(&mut self, protection: Protection) {
+        let Some(handshake) = &mut self.handshake else { return };
+        let mut out = Vec::new();
+        let step = handshake.advance(self.inbox.data(), &mut out);
+        self.outbox.push(Slice::copy_from(&out));
+        match step {
+            Ok((bytes, step)) => {
+                self.inbox.skip(bytes);
+                if let Step::Done { secrets, .. } = step {
+                    self.sealing = Some(Sealing::new(protection, &secrets));
+                    self.handshake = None;
+                }
+            }
+            Err(_) => self.garbage = true,
+        }
+    }
+
+    pub fn is_proven(&self) -> bool {
+        self.sealing.is_some()
+    }
+
     fn parse(&mut self) {
+        if self.handshake.is_some() || self.garbage {
+            return;
+        }
+        while let Some(sealing) = &mut self.sealing {
+            if self.inbox.data().starts_with(&proof::ALERT) {
+                self.garbage = true;
+                return;
+            }
+            let Some((_, whole)) = sealing::lengths(self.inbox.data()) else {
+                return;
+            };
+            if self.inbox.len() < whole {
+                return self.inbox.need(whole);
+            }
+            let (frame, whole) = sealing.open(self.inbox.data()).expect("whole");
+            self.inbox.skip(whole);
+            let agreed = (!self.frames.is_empty()).then_some(PROTOCOL_VERSION);
+            let prefix = codec::prefix(&frame, agreed).expect("a frame").expect("whole");
+            let head = &frame[..prefix.head_bytes];
+            self.frames
+                .push(codec::decode(prefix, head).expect("the fabric sends valid frames"));
+        }
         loop {
             let agreed = (!self.frames.is_empty()).then_some(PROTOCOL_VERSION);
             let Ok(found) = codec::prefix(self.inbox.data(), agreed) else {
@@ -470,7 +604,13 @@ impl Service for Raw {
             let connection = &mut self.connections[(token.0 & 0xff_ffff) as usize];
             match outcome {
                 Outcome::Connected { result } => match result {
-                    Ok(socket) => connection.socket = Some(socket),
+                    Ok(socket) => {
+                        connection.socket = Some(socket);
+                        if let Some((handshakes, name)) = &self.proof {
+                            connection.handshake = handshakes.call(name).ok();
+                            connection.prove(handshakes.protection);
+                        }
+                    }
                     Err(_) => connection.ended = Some(now),
                 },
                 Outcome::Sent { data, result } => {
@@ -482,9 +622,14 @@ impl Service for Raw {
                 Outcome::Received { buffer, result } => {
                     connection.receiving = false;
                     let bytes = result.unwrap_or(0);
+                    let before = connection.inbox.len();
                     connection.inbox.received(buffer, bytes);
+                    connection.bytes.extend_from_slice(&connection.inbox.data()[before..]);
                     if bytes == 0 {
                         connection.ended = connection.ended.or(Some(now));
+                    }
+                    if let Some((handshakes, _)) = &self.proof {
+                        connection.prove(handshakes.protection);
                     }
                     connection.parse();
                 }
@@ -496,7 +641,7 @@ impl Service for Raw {
             let Some(socket) = connection.socket.filter(|_| connection.ended.is_none()) else {
                 continue;
             };
-            if !self.deaf && !connection.receiving && !connection.garbage {
+            if !self.deaf && !connection.receiving {
                 let buffer = connection
                     .inbox
                     .start_receive(&pool, 4096)

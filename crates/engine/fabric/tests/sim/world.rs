@@ -1,6 +1,7 @@
 //! A simulated world with some nodes in it.
 
-use crate::common::{Node, Raw};
+use super::common::relay::Relay;
+use super::common::{Node, Raw};
 use amita_reactor::core::Service;
 use amita_reactor::sim::{SimConfig, SimDriver, World};
 use amita_reactor::{Completion, Time};
@@ -13,6 +14,7 @@ pub const PORT: u16 = 7400;
 pub enum Kind {
     Node(Box<Node>),
     Raw(Raw),
+    Relay(Relay),
 }
 
 pub struct Cluster {
@@ -73,14 +75,27 @@ impl Cluster {
     pub fn node(&mut self, number: u32) -> &mut Node {
         match &mut self.services.get_mut(&number).expect("started").1 {
             Kind::Node(node) => node,
-            Kind::Raw(_) => panic!("{number} is raw"),
+            Kind::Raw(_) | Kind::Relay(_) => panic!("{number} is no node"),
         }
     }
 
     pub fn raw(&mut self, number: u32) -> &mut Raw {
         match &mut self.services.get_mut(&number).expect("started").1 {
             Kind::Raw(raw) => raw,
-            Kind::Node(_) => panic!("{number} is a node"),
+            Kind::Node(_) | Kind::Relay(_) => panic!("{number} is not raw"),
+        }
+    }
+
+    /// Starts somebody between whoever calls `number` and node `target`.
+    pub fn start_relay(&mut self, number: u32, target: u32) {
+        let (address, target) = (self.address(number), self.address(target));
+        self.add(number, Kind::Relay(Relay::new(address, target)));
+    }
+
+    pub fn relay(&mut self, number: u32) -> &mut Relay {
+        match &mut self.services.get_mut(&number).expect("started").1 {
+            Kind::Relay(relay) => relay,
+            Kind::Node(_) | Kind::Raw(_) => panic!("{number} is no relay"),
         }
     }
 
@@ -130,6 +145,7 @@ impl Cluster {
         match service {
             Kind::Node(node) => driver.run(&mut **node as &mut dyn Service, &mut self.completions),
             Kind::Raw(raw) => driver.run(raw, &mut self.completions),
+            Kind::Relay(relay) => driver.run(relay, &mut self.completions),
         }
     }
 }

@@ -437,7 +437,7 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
         Message::Forward(Forward {
             tag: 0x0102_0304_0506_0708,
             session: 0x1112_1314_1516_1718,
-            host: 0x2122_2324_2526_2728,
+            host: 0x2122_2324_2526_2728_292a_2b2c_2d2e_2f30_u128.to_le_bytes(),
             volume: VolumeId(0x3132_3334_3536_3738),
             op,
             offset: 0x4142_4344_4546_4748,

@@ -329,7 +329,7 @@ fn forward() -> impl Strategy<Value = Forward> {
     let numbers = (
         any::<u64>(),
         any::<u64>(),
-        any::<u64>(),
+        any::<u128>(),
         any::<u64>(),
         any::<u64>(),
         any::<u32>(),
@@ -340,7 +340,7 @@ fn forward() -> impl Strategy<Value = Forward> {
         |((tag, session, host, volume, offset, crc, as_of, generation), op, length)| Forward {
             tag,
             session,
-            host,
+            host: u128::to_le_bytes(host),
             volume: VolumeId(volume),
             op,
             offset,
@@ -452,7 +452,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    pub fn refuse()(code in 1..12u16, reason in "[ -~äöü无量]{0,60}") -> Refuse {
+    pub fn refuse()(code in 1..14u16, reason in "[ -~äöü无量]{0,60}") -> Refuse {
         let code = match code {
             1 => RefuseCode::Version,
             2 => RefuseCode::Cluster,
@@ -461,6 +461,8 @@ prop_compose! {
             5 => RefuseCode::Limits,
             6 => RefuseCode::Violation,
             7 => RefuseCode::Replaced,
+            8 => RefuseCode::Identity,
+            9 => RefuseCode::Unknown,
             other => RefuseCode::Other(other),
         };
         Refuse { code, reason }
