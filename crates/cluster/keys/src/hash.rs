@@ -1,6 +1,6 @@
 //! The hash functions that keys are used with.
 
-use ring::{digest, hmac};
+use aws_lc_rs::{digest, hmac};
 
 /// A hash function of the SHA-2 family, as NVM Express numbers them (Base 2.1, 8.3.4.5.1: DH-HMAC-CHAP hash
 /// identifiers; the same numbers stand in the texts of keys).
@@ -31,7 +31,7 @@ impl Hash {
         self.digest_algorithm().output_len()
     }
 
-    /// As ring knows it.
+    /// As aws-lc-rs knows it.
     #[must_use]
     pub fn digest_algorithm(self) -> &'static digest::Algorithm {
         match self {
@@ -41,7 +41,7 @@ impl Hash {
         }
     }
 
-    /// HMAC with it, as ring knows it.
+    /// HMAC with it, as aws-lc-rs knows it.
     #[must_use]
     pub fn hmac_algorithm(self) -> hmac::Algorithm {
         match self {

@@ -32,8 +32,8 @@ pub use zeroize::Zeroizing;
 /// # Panics
 /// When the kernel gives none: nothing secret can be made without.
 pub fn system_random(bytes: &mut [u8]) {
-    use ring::rand::SecureRandom;
-    ring::rand::SystemRandom::new()
+    use aws_lc_rs::rand::SecureRandom;
+    aws_lc_rs::rand::SystemRandom::new()
         .fill(bytes)
         .expect("the kernel gives random numbers");
 }

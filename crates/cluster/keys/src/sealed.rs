@@ -13,10 +13,10 @@
 //! sealing key is changed by putting a new line in front, giving the file to all gateways, and sealing all records anew.
 
 use crate::system_random;
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::digest;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -54,6 +54,18 @@ pub enum SealError {
         path: PathBuf,
         /// Its permissions.
         mode: u32,
+    },
+    /// Somebody else could change the file, and what it is read as.
+    #[error(
+        "the sealing key {} belongs to another user (number {owner}): give it to the gateway's user (chown {user}), or to root",
+        path.display()
+    )]
+    Owner {
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who reads it.
+        user: u32,
     },
     /// The file has something else in it.
     #[error("the sealing key {}, line {line}: not of the form `amita-seal-1:BASE64:` with 32 bytes", path.display())]
@@ -146,6 +158,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// May a file of keys that `user` reads be `owner`'s? Root's may: nothing is hidden from root anyway.
+pub(crate) fn may_own(owner: u32, user: u32) -> bool {
+    owner == user || owner == 0
+}
+
 /// What a sealed text is bound to. An NQN has no zero byte in it, so that the parts cannot run into each other.
 fn bound_to(nqn: &str, field: &str) -> Vec<u8> {
     [b"amita sealed 1", nqn.as_bytes(), field.as_bytes()].join(&0)
@@ -213,6 +230,14 @@ impl SealKey {
             return Err(SealError::Permissions {
                 path: path.into(),
                 mode,
+            });
+        }
+        let user = rustix::process::geteuid().as_raw();
+        if !may_own(metadata.uid(), user) {
+            return Err(SealError::Owner {
+                path: path.into(),
+                owner: metadata.uid(),
+                user,
             });
         }
         if metadata.size() > MAX_FILE_BYTES {

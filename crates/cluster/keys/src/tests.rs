@@ -233,6 +233,32 @@ fn the_file_is_of_its_owner_alone() {
 }
 
 #[test]
+fn the_file_is_of_who_reads_it() {
+    for (owner, user, may) in [
+        (1000, 1000, true),
+        (0, 1000, true),
+        (0, 0, true),
+        (1000, 0, false),
+        (1001, 1000, false),
+    ] {
+        assert_eq!(
+            crate::sealed::may_own(owner, user),
+            may,
+            "{owner}'s file, read by {user}"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("seal.key");
+    SealKey::generate().save(&path).unwrap();
+    // Only root can give a file away.
+    if std::os::unix::fs::chown(&path, Some(12_345), None).is_ok() {
+        let error = SealKey::load(&path).unwrap_err();
+        assert!(matches!(error, SealError::Owner { owner: 12_345, .. }), "{error}");
+        assert!(error.to_string().contains("chown"), "{error}");
+    }
+}
+
+#[test]
 fn a_new_sealing_key_goes_in_front_of_the_old_one() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new, both) = (

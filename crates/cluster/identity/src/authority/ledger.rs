@@ -1,0 +1,252 @@
+//! What the authority remembers: certificates that it made, those that it revoked, tokens that are open. A line for each.
+
+use crate::certificate::{Serial, hex, unhex};
+use crate::clock::UnixSeconds;
+use crate::error::IdentityError;
+use crate::files::{self, Privacy};
+use crate::name::{Name, Role};
+use crate::token::AuthorityHash;
+use amita_types::ClusterId;
+use std::path::Path;
+
+pub(super) const ISSUED: &str = "issued";
+pub(super) const REVOKED: &str = "revoked";
+pub(super) const TOKENS: &str = "tokens";
+/// The longest file of it: a million certificates.
+const MAX_LEDGER_BYTES: u64 = 256 << 20;
+/// So many certificates that have ended long ago are kept before the log is written anew.
+const MAX_ENDED: usize = 10_000;
+
+/// A certificate that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// Its number.
+    pub serial: Serial,
+    /// When it was made.
+    pub at: UnixSeconds,
+    /// Until when it is valid.
+    pub until: UnixSeconds,
+    /// By which authority.
+    pub by: AuthorityHash,
+    /// For whom.
+    pub name: Name,
+}
+
+impl Issued {
+    pub(super) fn line(&self) -> String {
+        format!(
+            "{} {} {} {} {}",
+            self.serial, self.at.0, self.until.0, self.by, self.name
+        )
+    }
+
+    fn parse(line: &str) -> Option<Issued> {
+        let mut words = line.split(' ');
+        let issued = Issued {
+            serial: words.next()?.parse().ok()?,
+            at: UnixSeconds(words.next()?.parse().ok()?),
+            until: UnixSeconds(words.next()?.parse().ok()?),
+            by: AuthorityHash(unhex(words.next()?)?.try_into().ok()?),
+            name: words.next()?.parse().ok()?,
+        };
+        words.next().is_none().then_some(issued)
+    }
+}
+
+/// A certificate that was revoked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    /// Its number.
+    pub serial: Serial,
+    /// When it was revoked.
+    pub at: UnixSeconds,
+    /// Until when it would have been valid.
+    pub until: UnixSeconds,
+    /// Whose it is; none: the log does not know it.
+    pub name: Option<Name>,
+}
+
+impl Revoked {
+    fn line(&self) -> String {
+        let name = self.name.as_ref().map_or_else(|| "-".to_owned(), Name::to_string);
+        format!("{} {} {} {name}", self.serial, self.at.0, self.until.0)
+    }
+
+    fn parse(line: &str) -> Option<Revoked> {
+        let mut words = line.split(' ');
+        let revoked = Revoked {
+            serial: words.next()?.parse().ok()?,
+            at: UnixSeconds(words.next()?.parse().ok()?),
+            until: UnixSeconds(words.next()?.parse().ok()?),
+            name: match words.next()? {
+                "-" => None,
+                name => Some(name.parse().ok()?),
+            },
+        };
+        words.next().is_none().then_some(revoked)
+    }
+}
+
+/// A token that was given out and not used.
+pub(super) struct OpenToken {
+    pub(super) id: String,
+    pub(super) kept: [u8; 32],
+    pub(super) until: UnixSeconds,
+    pub(super) name: Name,
+}
+
+impl OpenToken {
+    fn line(&self) -> String {
+        format!("{} {} {} {}", self.id, hex(&self.kept), self.until.0, self.name)
+    }
+
+    fn parse(line: &str) -> Option<OpenToken> {
+        let mut words = line.split(' ');
+        let open = OpenToken {
+            id: words.next()?.to_owned(),
+            kept: unhex(words.next()?)?.try_into().ok()?,
+            until: UnixSeconds(words.next()?.parse().ok()?),
+            name: words.next()?.parse().ok()?,
+        };
+        words.next().is_none().then_some(open)
+    }
+}
+
+/// All of it.
+#[derive(Default)]
+pub(super) struct Ledger {
+    pub(super) issued: Vec<Issued>,
+    pub(super) revoked: Vec<Revoked>,
+    pub(super) tokens: Vec<OpenToken>,
+}
+
+fn read<T>(folder: &Path, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, IdentityError> {
+    let path = folder.join(name);
+    let Some(text) = files::read(&path, Privacy::Secret, MAX_LEDGER_BYTES)? else {
+        return Ok(Vec::new());
+    };
+    // A crash may have cut off the last line: what it was to tell of had not happened then. The next one must not follow it.
+    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+    if whole.len() < text.len() {
+        files::write(&path, Privacy::Secret, whole)?;
+    }
+    let mut found = Vec::new();
+    for (index, line) in whole.lines().enumerate() {
+        match parse(line) {
+            Some(entry) => found.push(entry),
+            None => {
+                return Err(IdentityError::content(
+                    &path,
+                    format!(
+                        "line {} is damaged: take it out, or put the file back from a copy",
+                        index + 1
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn write(folder: &Path, name: &str, lines: impl Iterator<Item = String>) -> Result<(), IdentityError> {
+    let text: String = lines.map(|line| line + "\n").collect();
+    files::write(&folder.join(name), Privacy::Secret, &text)
+}
+
+impl Ledger {
+    pub(super) fn read(folder: &Path) -> Result<Ledger, IdentityError> {
+        Ok(Ledger {
+            issued: read(folder, ISSUED, Issued::parse)?,
+            revoked: read(folder, REVOKED, Revoked::parse)?,
+            tokens: read(folder, TOKENS, OpenToken::parse)?,
+        })
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> Result<(), IdentityError> {
+        write(folder, REVOKED, self.revoked.iter().map(Revoked::line))?;
+        write(folder, ISSUED, self.issued.iter().map(Issued::line))
+    }
+
+    pub(super) fn write_tokens(&self, folder: &Path) -> Result<(), IdentityError> {
+        write(folder, TOKENS, self.tokens.iter().map(OpenToken::line))
+    }
+
+    /// Drops what ended before `then`.
+    pub(super) fn forget(&mut self, then: UnixSeconds) {
+        self.issued.retain(|issued| issued.until > then);
+        self.revoked.retain(|revoked| revoked.until > then);
+    }
+
+    /// Is there much in the log that ended before `then`?
+    pub(super) fn is_long(&self, then: UnixSeconds) -> bool {
+        self.issued.iter().filter(|issued| issued.until <= then).count() > MAX_ENDED
+    }
+
+    pub(super) fn is_revoked(&self, serial: &Serial) -> bool {
+        self.revoked.iter().any(|revoked| revoked.serial == *serial)
+    }
+
+    /// The certificates that a name or a serial number stands for. `latest`: until then one may be valid that the log does
+    /// not know.
+    pub(super) fn find(
+        &self,
+        which: &str,
+        cluster: ClusterId,
+        now: UnixSeconds,
+        latest: UnixSeconds,
+    ) -> Result<Vec<Revoked>, IdentityError> {
+        let names = |issued: &&Issued| {
+            let full = issued.name.to_string();
+            let short = format!("{}/{}", issued.name.role(), issued.name.name());
+            [full.as_str(), short.as_str(), issued.name.name()].contains(&which)
+        };
+        let valid = self.issued.iter().filter(|issued| issued.until > now);
+        let named: Vec<&Issued> = valid.filter(names).collect();
+        if let Some(other) = named.iter().find(|issued| issued.name != named[0].name) {
+            return Err(IdentityError::Request(format!(
+                "{which} stands for {} and for {}: name it with its role, as ROLE/NAME",
+                named[0].name, other.name
+            )));
+        }
+        let revoked = |issued: &Issued| Revoked {
+            serial: issued.serial.clone(),
+            at: now,
+            until: issued.until,
+            name: Some(issued.name.clone()),
+        };
+        if !named.is_empty() {
+            return Ok(named.into_iter().map(revoked).collect());
+        }
+        let serial: Option<Serial> = which.parse().ok();
+        if let Some(issued) = self
+            .issued
+            .iter()
+            .find(|issued| Some(&issued.serial) == serial.as_ref())
+        {
+            return Ok(vec![revoked(issued)]);
+        }
+        match serial {
+            // The log may be an older copy: a number of full length is believed.
+            Some(serial) if serial.bytes().len() == Serial::BYTES => Ok(vec![Revoked {
+                serial,
+                at: now,
+                until: latest,
+                name: None,
+            }]),
+            _ => Err(IdentityError::NotIssued(format!("{which} in cluster {cluster}"))),
+        }
+    }
+
+    /// Whose newest valid certificate is by that authority. Its own server makes itself a new one when it starts.
+    pub(super) fn newest_by(&self, by: AuthorityHash, now: UnixSeconds) -> Vec<Issued> {
+        let valid = |issued: &&Issued| {
+            issued.until > now && issued.name.role() != Role::Authority && !self.is_revoked(&issued.serial)
+        };
+        let mut newest: std::collections::BTreeMap<&Name, &Issued> = std::collections::BTreeMap::new();
+        // The log is in the order of making: the last one of a name is its newest.
+        for issued in self.issued.iter().filter(valid) {
+            newest.insert(&issued.name, issued);
+        }
+        newest.into_values().filter(|issued| issued.by == by).cloned().collect()
+    }
+}

@@ -1,0 +1,292 @@
+//! The authority's server: certificates for who has a token or a certificate, the trust list for everybody.
+//!
+//! A thread takes connections, each is served by a thread of its own. What a stranger costs is bounded: so many connections,
+//! few from one address, a small stack and the buffers of one handshake each, five seconds for the handshake and as many for
+//! the request. Whoever comes when all places are taken is sent away at once, and comes again.
+
+use super::http::{self, BadHttp, Request};
+use super::{JOIN, RENEW, TRUST, Timed};
+use crate::authority::Authority;
+use crate::error::IdentityError;
+use crate::live::Live;
+use crate::name::Role;
+use crate::token::{BadToken, Token};
+use rustls::pki_types::CertificateDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long the request may take then, and its answer.
+const EXCHANGE: Duration = Duration::from_secs(5);
+/// How long it may take to read the answer.
+const PARTING: Duration = Duration::from_secs(1);
+/// Connections at a time.
+const MAX_CONNECTIONS: usize = 64;
+/// Of one address: machines behind address translation share theirs.
+const MAX_FROM_ONE: usize = 16;
+/// Parsing a request takes a few KiB, a signature some more.
+const STACK_BYTES: usize = 256 << 10;
+/// A pause when the system has no connection for us.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The server, while it runs. Dropped, it ends.
+#[derive(Debug)]
+pub struct AuthorityServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    authority: Authority,
+    live: Arc<Live>,
+    config: Arc<ServerConfig>,
+    /// Connections by address.
+    open: Mutex<HashMap<IpAddr, usize>>,
+    /// One thread makes the server's next certificate.
+    refreshing: Mutex<()>,
+    stop: AtomicBool,
+}
+
+impl AuthorityServer {
+    /// Serves an authority.
+    ///
+    /// # Errors
+    /// The address is not to be had; the authority's folder cannot be read.
+    pub fn start(authority: Authority, listen: SocketAddr) -> Result<AuthorityServer, IdentityError> {
+        let refused = |why: std::io::Error| IdentityError::Server {
+            server: listen.to_string(),
+            why: format!("cannot listen there: {why}"),
+        };
+        let listener = TcpListener::bind(listen).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let live = authority.server()?;
+        // Certificates of nodes and of all others are renewed here; who has none brings a token.
+        let config = live.open_server_config(&[Role::Node, Role::Gateway, Role::Client, Role::Operator]);
+        let shared = Arc::new(Shared {
+            authority,
+            live,
+            config,
+            open: Mutex::default(),
+            refreshing: Mutex::default(),
+            stop: AtomicBool::new(false),
+        });
+        let serving = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("amita-authority".to_owned())
+            .spawn(move || accept(&serving, &listener))
+            .map_err(refused)?;
+        Ok(AuthorityServer {
+            address,
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for AuthorityServer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        // Wakes the thread that takes connections.
+        let _ = TcpStream::connect_timeout(&self.address, HANDSHAKE);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
+    loop {
+        let accepted = listener.accept();
+        if shared.stop.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok((socket, from)) = accepted else {
+            // Out of files, mostly: others give theirs back.
+            std::thread::sleep(PAUSE);
+            continue;
+        };
+        let Some(place) = Place::take(shared, from.ip()) else {
+            continue;
+        };
+        let spawned = std::thread::Builder::new()
+            .name("amita-authority-connection".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || serve(&place, socket, from));
+        if let Err(why) = spawned {
+            log::warn!(target: "authority", "{from} is sent away, for there is no thread: {why}");
+        }
+    }
+}
+
+/// One of the connections that there may be.
+struct Place {
+    shared: Arc<Shared>,
+    from: IpAddr,
+}
+
+impl Place {
+    fn take(shared: &Arc<Shared>, from: IpAddr) -> Option<Place> {
+        let mut open = shared.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = open.values().sum();
+        let of_it = open.get(&from).copied().unwrap_or(0);
+        if all >= MAX_CONNECTIONS || of_it >= MAX_FROM_ONE {
+            return None;
+        }
+        open.insert(from, of_it + 1);
+        Some(Place {
+            shared: shared.clone(),
+            from,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.from) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.from);
+            }
+        }
+    }
+}
+
+fn serve(place: &Place, socket: TcpStream, from: SocketAddr) {
+    let shared = &place.shared;
+    if let Err(why) = shared.refresh() {
+        log::error!(target: "authority", "{why}");
+    }
+    let Ok(connection) = ServerConnection::new(shared.config.clone()) else {
+        return;
+    };
+    let mut stream = StreamOwned::new(connection, Timed::new(socket, HANDSHAKE));
+    while stream.conn.is_handshaking() {
+        if let Err(why) = stream.conn.complete_io(&mut stream.sock) {
+            log::debug!(target: "authority", "{from}: no handshake: {why}");
+            part(&mut stream.sock);
+            return;
+        }
+    }
+    stream.sock.until = Instant::now() + EXCHANGE;
+    let (status, body) = match http::read_request(&mut stream) {
+        Ok(request) => {
+            let shown = stream.conn.peer_certificates().and_then(|chain| chain.first());
+            shared.answer(&request, shown, from)
+        }
+        Err(BadHttp::Io(_)) => return,
+        Err(why @ BadHttp::Long(_)) => (413, format!("{why}\n")),
+        Err(why) => (400, format!("{why}\n")),
+    };
+    if stream.write_all(http::answer(status, &body).as_bytes()).is_ok() {
+        stream.conn.send_close_notify();
+        let _ = stream.conn.write_tls(&mut stream.sock);
+        part(&mut stream.sock);
+    }
+}
+
+/// Waits a little until the other side has read what was said last: closed at once, with something of its own unread, the
+/// connection would take that back.
+fn part(sock: &mut Timed) {
+    let _ = sock.socket.shutdown(Shutdown::Write);
+    sock.until = Instant::now() + PARTING;
+    let mut nothing = [0; 1024];
+    for _ in 0..http::MAX_REQUEST / nothing.len() {
+        if !matches!(sock.read(&mut nothing), Ok(1..)) {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    /// The server's own certificate is renewed, follows an exchange of the authority, and what was revoked by a command is
+    /// refused from the next connection on.
+    fn refresh(&self) -> Result<(), IdentityError> {
+        let _one = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.live.current();
+        let is_old = self.live.clock().now() >= current.facts().renew_from();
+        let wanted = self.authority.hash()?;
+        let by = current
+            .chain()
+            .last()
+            .and_then(|root| crate::certificate::authority_hash(root).ok());
+        if is_old || by != Some(wanted) || current.trust().text() != Some(self.authority.trust()?.as_str()) {
+            self.live.replace(self.authority.server_identity()?);
+        }
+        Ok(())
+    }
+
+    fn answer(&self, request: &Request, shown: Option<&CertificateDer<'_>>, from: SocketAddr) -> (u16, String) {
+        match (request.method.as_str(), request.path.as_str()) {
+            ("GET", TRUST) => match self.authority.trust() {
+                Ok(text) => (200, text),
+                Err(why) => failed(&why),
+            },
+            ("POST", JOIN) => self.join(request, from),
+            ("POST", RENEW) => self.renew(request, shown, from),
+            (_, JOIN | RENEW | TRUST) => (405, "this is asked in another way\n".to_owned()),
+            _ => (404, "there is nothing here\n".to_owned()),
+        }
+    }
+
+    fn join(&self, request: &Request, from: SocketAddr) -> (u16, String) {
+        let token: Result<Token, BadToken> = request.token.as_ref().map_or(Err(BadToken::Form), |text| text.parse());
+        let answered = token.map_err(IdentityError::from).and_then(|token| {
+            self.authority
+                .redeem(&token, &request.body)
+                .map(|answer| (token, answer))
+        });
+        match answered {
+            Ok((token, answer)) => {
+                log::info!(target: "authority", "{from} has joined with token {}", token.id());
+                (200, answer.to_text())
+            }
+            Err(why @ (IdentityError::Token(_) | IdentityError::Request(_))) => {
+                log::warn!(target: "authority", "{from} wanted to join: {why}");
+                (403, format!("{why}\n"))
+            }
+            Err(why) => failed(&why),
+        }
+    }
+
+    fn renew(&self, request: &Request, shown: Option<&CertificateDer<'_>>, from: SocketAddr) -> (u16, String) {
+        let Some(shown) = shown else {
+            return (401, "a renewal is for who shows a certificate\n".to_owned());
+        };
+        match self.authority.renew(shown, &request.body) {
+            Ok(answer) => {
+                let name = crate::peer_name(shown).map(|name| name.to_string()).unwrap_or_default();
+                log::info!(target: "authority", "{from}: {name} is renewed");
+                (200, answer.to_text())
+            }
+            Err(
+                why @ (IdentityError::NotRenewed { .. } | IdentityError::Request(_) | IdentityError::ReservedRole(_)),
+            ) => {
+                log::warn!(target: "authority", "{from}: {why}");
+                (403, format!("{why}\n"))
+            }
+            Err(why) => failed(&why),
+        }
+    }
+}
+
+/// What is wrong with the authority is for its own log.
+fn failed(why: &IdentityError) -> (u16, String) {
+    log::error!(target: "authority", "{why}");
+    (500, "the authority cannot answer: its log says why\n".to_owned())
+}
