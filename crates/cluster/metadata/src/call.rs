@@ -3,12 +3,17 @@
 use crate::error::Refusal;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// The most compares, and the most operations of either branch, that one call carries: etcd's `--max-txn-ops`.
 pub const MAX_OPS: usize = 128;
 /// The most bytes of keys and values that one call carries. etcd refuses requests above 1.5 MiB
 /// (`--max-request-bytes`); the rest is left for framing.
 pub const MAX_CALL_BYTES: usize = 1024 * 1024;
+
+/// What a key takes beside its own bytes and its value's, about: revisions, its place in a table, framing.
+pub const RECORD_BYTES: usize = 128;
 
 /// The number of a lease; the server gives it out. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -290,9 +295,28 @@ pub enum OpReply {
     Deleted(u64),
 }
 
-/// A key, its value, and where in the history it stands.
+/// A key, its value, and where in the history it stands: clones share it, so that an answer, the history and whoever watches
+/// hold one copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyValue {
+pub struct KeyValue(Arc<Record>);
+
+impl Deref for KeyValue {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.0
+    }
+}
+
+impl From<Record> for KeyValue {
+    fn from(record: Record) -> KeyValue {
+        KeyValue(Arc::new(record))
+    }
+}
+
+/// What a [`KeyValue`] holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
     pub key: String,
     pub value: Vec<u8>,
     /// The revision of its last change: what a compare-and-set names.
@@ -306,6 +330,12 @@ pub struct KeyValue {
 }
 
 impl KeyValue {
+    /// Bytes that a copy of it takes, with what is around it.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        RECORD_BYTES + self.key.len() + self.value.len()
+    }
+
     /// Reads the value as a JSON record.
     ///
     /// # Errors
@@ -332,6 +362,15 @@ pub enum Event {
 }
 
 impl Event {
+    /// Bytes that a copy of it takes, with what is around it.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Event::Put(value) => value.size_bytes(),
+            Event::Delete { key, .. } => RECORD_BYTES + key.len(),
+        }
+    }
+
     #[must_use]
     pub fn key(&self) -> &str {
         match self {

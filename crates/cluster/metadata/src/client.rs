@@ -20,17 +20,27 @@ use tokio::sync::oneshot;
 
 mod connection;
 mod exchange;
+mod tls;
+mod user;
 mod watch;
 
 pub use exchange::told_no_space;
+pub use tls::{SERVER_NAME, Tls};
+pub use user::User;
 pub use watch::{Waited, Watch, WatchStop};
 
 /// The most endpoints of one client: a metadata cluster has three or five members.
 pub const MAX_ENDPOINTS: usize = 16;
 
-/// The times of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Who a client is, whom it speaks to, and its times.
+#[derive(Clone, Debug)]
 pub struct Options {
+    /// What TLS needs, for endpoints of `https://` and for those without a scheme.
+    pub tls: Option<Tls>,
+    /// The user of etcd, where the servers have users.
+    pub user: Option<User>,
+    /// Speak plainly to other machines, and where `http://` says so also with TLS configured; send a password there.
+    pub insecure_network: bool,
     /// A call ends after this, with whatever is known by then.
     pub timeout: Duration,
     /// An endpoint that does not accept within this is passed over.
@@ -38,13 +48,16 @@ pub struct Options {
     /// While something is under way (a watch always is), the server is asked this often whether it lives. etcd takes
     /// offence below 5 s (`--grpc-keepalive-min-time`).
     pub ping_interval: Duration,
-    /// A server that does not answer a ping within this is gone.
+    /// A server that does not answer a ping, or a new connection's first words, within this is gone.
     pub ping_timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
+            tls: None,
+            user: None,
+            insecure_network: false,
             timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(1),
             ping_interval: Duration::from_secs(10),
@@ -96,8 +109,8 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of the metadata servers at `endpoints`: `HOST:PORT` or `http://HOST:PORT`, of one cluster. No connection
-    /// is made yet: a server that is away is met by the first call.
+    /// A client of the metadata servers at `endpoints`: `HOST:PORT`, `https://HOST:PORT` or `http://HOST:PORT`, of one cluster.
+    /// No connection is made yet: a server that is away is met by the first call.
     ///
     /// # Errors
     /// When an endpoint is not of that form, or none is given.
@@ -105,7 +118,7 @@ impl Client {
         Client::connect_with(endpoints, Options::default())
     }
 
-    /// The same with other times.
+    /// The same by TLS, as a user, or with other times.
     ///
     /// # Errors
     /// As [`Client::connect`].

@@ -24,6 +24,9 @@ pub enum Error {
     /// The server refused it, and would again: nothing was changed.
     #[error("the metadata service refused: {reason}")]
     Refused { reason: Refusal },
+    /// Our own settings do not allow it: nothing was sent, and no server was asked.
+    #[error("{why}")]
+    Setting { why: String },
 }
 
 impl From<Refusal> for Error {

@@ -7,7 +7,7 @@
 //! Revisions are etcd's: an empty state is at 1; a transaction that changes anything, and a lease that takes keys with
 //! it, raise the revision by one, and all keys changed thereby carry it.
 
-use crate::call::{Batch, Call, Compare, Event, KeyValue, LeaseId, MAX_OPS, Op, OpReply, Reply};
+use crate::call::{Batch, Call, Compare, Event, KeyValue, LeaseId, MAX_OPS, Op, OpReply, RECORD_BYTES, Record, Reply};
 use crate::error::Refusal;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -18,14 +18,23 @@ pub const MAX_TTL_S: u64 = 24 * 60 * 60;
 /// The most leases: each node has one, and operators' tools a few.
 pub const MAX_LEASES: usize = 4096;
 
+/// Compaction waits until the history is longer or larger by this part of what it may be.
+const COMPACT_SLACK: usize = 16;
+
+fn bytes_of(batch: &Batch) -> usize {
+    RECORD_BYTES + batch.events.iter().map(Event::size_bytes).sum::<usize>()
+}
+
 /// The keys, the leases and the history.
 #[derive(Clone, Debug)]
 pub struct State {
     revision: u64,
     compacted: u64,
     keys: BTreeMap<String, KeyValue>,
+    keys_bytes: usize,
     /// The changes of the revisions `compacted + 1 ..= revision`, one entry each.
     history: VecDeque<Batch>,
+    history_bytes: usize,
     leases: BTreeMap<LeaseId, Lease>,
     last_lease: i64,
 }
@@ -71,7 +80,9 @@ impl State {
             revision: 1,
             compacted: 1,
             keys: BTreeMap::new(),
+            keys_bytes: 0,
             history: VecDeque::new(),
+            history_bytes: 0,
             leases: BTreeMap::new(),
             last_lease: 0,
         }
@@ -102,6 +113,8 @@ impl State {
             revision,
             compacted,
             keys: BTreeMap::new(),
+            keys_bytes: 0,
+            history_bytes: history.iter().map(bytes_of).sum(),
             history: history.into(),
             leases: BTreeMap::new(),
             last_lease,
@@ -133,6 +146,7 @@ impl State {
                 };
                 lease.keys.insert(value.key.clone());
             }
+            state.keys_bytes += value.size_bytes();
             state.keys.insert(value.key.clone(), value);
         }
         Ok(state)
@@ -190,8 +204,7 @@ impl State {
     /// When the call is malformed ([`Call::check`]) or puts a key under a lease that does not exist: nothing is changed.
     pub fn txn(&mut self, call: &Call) -> Result<Reply, Refusal> {
         call.check()?;
-        let succeeded = call.compares.iter().all(|compare| self.holds(compare));
-        let ops = if succeeded { &call.then } else { &call.otherwise };
+        let (succeeded, ops) = self.branch(call);
         debug_assert!(ops.len() <= MAX_OPS);
         for op in ops {
             if let Op::Put { lease: Some(lease), .. } = op
@@ -208,6 +221,68 @@ impl State {
             succeeded,
             results,
         })
+    }
+
+    /// Do the compares hold, and what is done then?
+    fn branch<'a>(&self, call: &'a Call) -> (bool, &'a [Op]) {
+        let succeeded = call.compares.iter().all(|compare| self.holds(compare));
+        (succeeded, if succeeded { &call.then } else { &call.otherwise })
+    }
+
+    /// Bytes that the answer to a call would take, at least where it is more than `most`: nothing further is counted then, so
+    /// that the question itself costs little.
+    #[must_use]
+    pub fn answer_bytes(&self, call: &Call, most: usize) -> usize {
+        let (_, ops) = self.branch(call);
+        let mut bytes = RECORD_BYTES;
+        for (index, op) in ops.iter().enumerate() {
+            bytes += RECORD_BYTES;
+            match op {
+                Op::Get { key } => bytes += self.get(key).map_or(0, KeyValue::size_bytes),
+                Op::Prefix { key } => {
+                    for value in self.prefix(key) {
+                        bytes += value.size_bytes();
+                        if bytes > most {
+                            return bytes;
+                        }
+                    }
+                }
+                Op::Put { .. } | Op::Delete { .. } | Op::DeletePrefix { .. } => continue,
+            }
+            // What the same call has written before is read as well.
+            let written = ops[..index].iter().filter_map(|before| match before {
+                Op::Put { key, value, .. } if key.starts_with(op.key()) => Some(RECORD_BYTES + key.len() + value.len()),
+                _ => None,
+            });
+            bytes += written.sum::<usize>();
+        }
+        bytes
+    }
+
+    /// By how many bytes a call would make the keys larger at most, what it deletes not counted.
+    #[must_use]
+    pub fn growth_bytes(&self, call: &Call) -> usize {
+        let (_, ops) = self.branch(call);
+        let grown = ops.iter().map(|op| match op {
+            Op::Put { key, value, .. } => {
+                let now = self.get(key).map_or(0, KeyValue::size_bytes);
+                (RECORD_BYTES + key.len() + value.len()).saturating_sub(now)
+            }
+            _ => 0,
+        });
+        grown.sum()
+    }
+
+    /// Bytes of all keys and their values, and what they take beside.
+    #[must_use]
+    pub fn keys_bytes(&self) -> usize {
+        self.keys_bytes
+    }
+
+    /// Bytes of the history, what it shares with the keys included.
+    #[must_use]
+    pub fn history_bytes(&self) -> usize {
+        self.history_bytes
     }
 
     fn holds(&self, compare: &Compare) -> bool {
@@ -239,14 +314,14 @@ impl State {
     fn put(&mut self, key: &str, value: &[u8], lease: Option<LeaseId>, events: &mut Vec<Event>) {
         let mod_revision = self.revision + 1;
         let old = self.keys.get(key);
-        let record = KeyValue {
+        let record = KeyValue::from(Record {
             key: key.to_owned(),
             value: value.to_owned(),
             mod_revision,
             create_revision: old.map_or(mod_revision, |old| old.create_revision),
             version: old.map_or(0, |old| old.version) + 1,
             lease,
-        };
+        });
         self.unbind(key);
         if let Some(lease) = lease {
             let lease = self
@@ -255,20 +330,24 @@ impl State {
                 .expect("checked before anything was changed");
             lease.keys.insert(key.to_owned());
         }
-        self.keys.insert(key.to_owned(), record.clone());
+        self.keys_bytes += record.size_bytes();
+        if let Some(old) = self.keys.insert(key.to_owned(), record.clone()) {
+            self.keys_bytes -= old.size_bytes();
+        }
         events.push(Event::Put(record));
     }
 
     fn delete(&mut self, key: &str, events: &mut Vec<Event>) -> bool {
         self.unbind(key);
-        let existed = self.keys.remove(key).is_some();
-        if existed {
+        let removed = self.keys.remove(key);
+        if let Some(removed) = &removed {
+            self.keys_bytes -= removed.size_bytes();
             events.push(Event::Delete {
                 key: key.to_owned(),
                 mod_revision: self.revision + 1,
             });
         }
-        existed
+        removed.is_some()
     }
 
     /// Takes a key out of the keys of its lease.
@@ -287,10 +366,12 @@ impl State {
                 events.iter().all(|event| event.revision() == self.revision),
                 "one revision, one transaction"
             );
-            self.history.push_back(Batch {
+            let batch = Batch {
                 revision: self.revision,
                 events,
-            });
+            };
+            self.history_bytes += bytes_of(&batch);
+            self.history.push_back(batch);
         }
     }
 
@@ -432,9 +513,31 @@ impl State {
                 compacted: self.compacted,
             });
         }
-        self.history.drain(..(revision - self.compacted) as usize);
+        let gone = self.history.drain(..(revision - self.compacted) as usize);
+        self.history_bytes -= gone.map(|batch| bytes_of(&batch)).sum::<usize>();
         self.compacted = revision;
         Ok(())
+    }
+
+    /// The revision to compact to, where the history is longer than `most` revisions or larger than `most_bytes`: in steps, so
+    /// that it is not done at every call. The newest revision is never touched.
+    #[must_use]
+    pub fn excess(&self, most: usize, most_bytes: usize) -> Option<u64> {
+        let (slack, slack_bytes) = (most / COMPACT_SLACK, most_bytes / COMPACT_SLACK);
+        let long = self.history.len() > most + slack;
+        let large = self.history_bytes > most_bytes + slack_bytes;
+        if !long && !large {
+            return None;
+        }
+        let (mut left, mut left_bytes) = (self.history.len(), self.history_bytes);
+        for batch in &self.history {
+            if left <= most.max(1) && left_bytes <= most_bytes || left == 1 {
+                break;
+            }
+            (left, left_bytes) = (left - 1, left_bytes - bytes_of(batch));
+        }
+        let gone = self.history.len() - left;
+        (gone > 0).then(|| self.compacted + gone as u64)
     }
 
     /// How many revisions the history reaches back.
@@ -454,6 +557,9 @@ impl State {
                 .map(|batch| batch.revision)
                 .eq(self.compacted + 1..=self.revision)
         );
+        let keys_bytes: usize = self.keys.values().map(|value| value.size_bytes()).sum();
+        assert_eq!(keys_bytes, self.keys_bytes);
+        assert_eq!(self.history.iter().map(bytes_of).sum::<usize>(), self.history_bytes);
         for (key, value) in &self.keys {
             assert_eq!(key, &value.key);
             assert!(value.create_revision <= value.mod_revision && value.mod_revision <= self.revision);

@@ -4,33 +4,61 @@
 //! server, so the metadata is away when it is. A cluster that must go on without any one machine uses etcd itself; there
 //! is one client for both, and one suite of tests runs against both. `etcdctl get --prefix /amita/` works with either.
 //!
-//! Two threads: one speaks HTTP/2 (`service`), the other owns the keys (`engine`, [`crate::model`]) and the file
-//! (`disk`); it takes all requests that wait, carries them out, and makes them durable with one commit.
+//! Three threads: one takes connections and has them prove who they are (`door`), one speaks HTTP/2 (`service`), the third
+//! owns the keys (`engine`, [`crate::model`]) and the file (`disk`); it takes all requests that wait, carries them out, and
+//! makes them durable with one commit.
+//!
+//! Who may what is one table (`access`); how much of everything one peer, and all together, may hold is another (`shares`).
 
+use complaints::Complaints;
+use door::{Admitted, Guest, Inside};
+use shares::{Good, Shares};
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
 
+mod access;
+mod complaints;
 mod disk;
+mod door;
 mod engine;
 mod grpc;
+mod owners;
+mod quota;
+mod scan;
 mod service;
+mod shares;
 mod space;
 
-/// The most connections; more are closed at once.
+pub use access::Peer;
+pub use amita_identity::Role;
+pub use door::{HANDSHAKE_BYTES, HANDSHAKE_TIMEOUT, Judge, MAX_HANDSHAKES, Tls};
+pub use quota::DEFAULT_QUOTA_BYTES;
+
+/// The most connections of who has been let in; more are closed at once.
 pub const MAX_CONNECTIONS: usize = 1024;
 /// The most requests and watches under way on one connection.
-pub const MAX_STREAMS: u32 = 1024;
+pub const MAX_STREAMS: u32 = 256;
 /// The most bytes of one request: etcd's `--max-request-bytes`.
 pub const MAX_REQUEST_BYTES: usize = 1536 * 1024;
-/// A connection that says nothing for so long after it was opened is closed.
-const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes that a peer may have on their way to us unasked: of one request, and of one connection.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
+/// The most bytes of a request's head.
+const MAX_HEAD_BYTES: u32 = 8 * 1024;
+/// Bytes of a stream that wait for a peer that does not read: beyond them nothing is made of what is still to be sent.
+const SEND_BYTES: usize = 64 * 1024;
+/// Connections that have been let in and wait to be taken.
+const QUEUE: usize = 64;
+/// How often is looked whether the judgement of certificates has changed.
+const JUDGE_PAUSE: Duration = Duration::from_millis(250);
 /// A peer is asked this often whether it lives, and closed when it does not answer.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,6 +76,12 @@ pub struct Config {
     pub path: PathBuf,
     /// How many revisions the history keeps.
     pub history: usize,
+    /// The most bytes of keys and values.
+    pub quota_bytes: u64,
+    /// Whom to let in, and how to prove who we are.
+    pub tls: Option<Tls>,
+    /// Without TLS, serve also where others than this machine can reach it.
+    pub insecure_network: bool,
 }
 
 impl Config {
@@ -58,6 +92,9 @@ impl Config {
             listen,
             path: path.into(),
             history: DEFAULT_HISTORY,
+            quota_bytes: DEFAULT_QUOTA_BYTES,
+            tls: None,
+            insecure_network: false,
         }
     }
 }
@@ -69,6 +106,12 @@ pub enum StartError {
     /// Somebody listens there already.
     #[error("{address} is in use by another program; stop it or choose another address")]
     PortOccupied { address: SocketAddr },
+    /// Whoever is on the network could read and change everything.
+    #[error(
+        "{address} can be reached by other machines, and without TLS whoever reaches it can read and change everything; give the \
+         server an identity (--identity DIR), listen on 127.0.0.1, or pass --insecure-network"
+    )]
+    Open { address: SocketAddr },
     /// It cannot listen there.
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
@@ -99,8 +142,8 @@ pub enum StartError {
 /// A server that runs. It stops when this is dropped.
 pub struct Handle {
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    network: Option<JoinHandle<()>>,
+    stop: Vec<oneshot::Sender<()>>,
+    threads: Vec<JoinHandle<()>>,
     engine: Option<engine::Engine>,
 }
 
@@ -123,11 +166,11 @@ impl Handle {
     }
 
     fn end(&mut self) {
-        // Dropping the sender is the signal.
-        self.stop = None;
-        if let Some(network) = self.network.take() {
+        // Dropping the senders is the signal.
+        self.stop.clear();
+        for thread in self.threads.drain(..) {
             // A thread that panicked has said so itself.
-            let _ = network.join();
+            let _ = thread.join();
         }
         if let Some(engine) = self.engine.take() {
             engine.stop();
@@ -146,6 +189,9 @@ impl Drop for Handle {
 /// # Errors
 /// See [`StartError`].
 pub fn start(config: Config) -> Result<Handle, StartError> {
+    if config.tls.is_none() && !config.insecure_network && !config.listen.ip().to_canonical().is_loopback() {
+        return Err(StartError::Open { address: config.listen });
+    }
     let listener = std::net::TcpListener::bind(config.listen).map_err(|source| {
         if source.kind() == io::ErrorKind::AddrInUse {
             StartError::PortOccupied { address: config.listen }
@@ -163,66 +209,118 @@ pub fn start(config: Config) -> Result<Handle, StartError> {
     listener.set_nonblocking(true).map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
     let engine = engine::Engine::start(&config)?;
+    let (inside, guests) = mpsc::channel(QUEUE);
+    let (tls, requests) = (config.tls, engine.requests());
+    let network = thread("amita-meta-net", {
+        let tls = tls.clone();
+        |_| Ok(take_in(guests, requests, tls))
+    })?;
+    let door = thread("amita-meta-door", |runtime| {
+        let _inside = runtime.enter();
+        let listener = TcpListener::from_std(listener).map_err(listen_error)?;
+        Ok(door::open(listener, tls, inside))
+    })?;
+    let (stop, threads) = [door, network].into_iter().unzip();
+    Ok(Handle {
+        address,
+        stop,
+        threads,
+        engine: Some(engine),
+    })
+}
+
+/// A thread with an event loop of its own, which ends when the sender is dropped.
+fn thread<F: Future<Output = ()> + Send + 'static>(
+    name: &str,
+    work: impl FnOnce(&tokio::runtime::Runtime) -> Result<F, StartError>,
+) -> Result<(oneshot::Sender<()>, JoinHandle<()>), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .map_err(StartError::Resources)?;
-    let listener = {
-        let _inside = runtime.enter();
-        TcpListener::from_std(listener).map_err(listen_error)?
-    };
+    let work = work(&runtime)?;
     let (stop, stopped) = oneshot::channel();
-    let service = service::Service::new(engine.requests());
-    let network = std::thread::Builder::new()
-        .name("amita-meta-net".to_owned())
-        .spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = accept(listener, service) => {}
-                    _ = stopped => {}
-                }
-            });
-        })
-        .map_err(StartError::Resources)?;
-    Ok(Handle {
-        address,
-        stop: Some(stop),
-        network: Some(network),
-        engine: Some(engine),
-    })
+    let run = move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = work => {}
+                _ = stopped => {}
+            }
+        });
+    };
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    Ok((stop, thread.map_err(StartError::Resources)?))
 }
 
-async fn accept(listener: TcpListener, service: service::Service) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+/// Serves who has come in.
+async fn take_in(
+    mut guests: mpsc::Receiver<Admitted>,
+    requests: std::sync::mpsc::SyncSender<engine::EngineRequest>,
+    tls: Option<Tls>,
+) {
+    let (shares, complaints) = (Shares::new(), Arc::new(Complaints::default()));
+    let (judged, generation) = watch::channel(0);
+    let mut looks = tokio::time::interval(JUDGE_PAUSE);
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(_) => {
-                // Out of file descriptors, or the peer was faster: neither may make this loop spin.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+        let admitted = tokio::select! {
+            admitted = guests.recv() => admitted,
+            _ = looks.tick(), if tls.is_some() => {
+                let newest = tls.as_ref().map_or(0, |tls| tls.judge().generation());
+                judged.send_if_modified(|known| std::mem::replace(known, newest) != newest);
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Some(Ok((stream, guest))) = admitted.map(Admitted::enter) else {
+            if guests.is_closed() {
+                return;
+            }
             continue;
         };
-        let service = service.clone();
+        let holder = shares.holder(guest.peer.as_ref(), guest.source);
+        let Some(place) = holder.take(Good::Connections, 1) else {
+            complaints.say(&format!(
+                "{} has too many connections, or all have: one more was closed",
+                holder.name()
+            ));
+            continue;
+        };
+        let service = service::Service::new(requests.clone(), holder, guest.peer.clone());
+        let (tls, generation, complaints) = (tls.clone(), generation.clone(), Arc::clone(&complaints));
         tokio::spawn(async move {
             let _place = place;
-            serve(stream, service).await;
+            tokio::select! {
+                () = serve(stream, service) => {}
+                why = disbelief(&guest, tls, generation) => complaints.say(&format!("a connection was closed: {why}")),
+            }
         });
     }
 }
 
-async fn serve(stream: TcpStream, service: service::Service) {
-    let speaks = tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.peek(&mut [0])).await;
-    if !matches!(speaks, Ok(Ok(1))) || stream.set_nodelay(true).is_err() {
-        return;
+/// Waits until a guest is not believed any more, and says why.
+async fn disbelief(guest: &Guest, tls: Option<Tls>, mut generation: watch::Receiver<u64>) -> String {
+    let Some(tls) = tls else {
+        return std::future::pending().await;
+    };
+    loop {
+        // What has changed between the door and here is seen as well.
+        if let Err(why) = tls.judge().judge(&guest.chain) {
+            return why;
+        }
+        if generation.changed().await.is_err() {
+            return std::future::pending().await;
+        }
     }
+}
+
+async fn serve(stream: Inside, service: service::Service) {
     let connection = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
         .timer(hyper_util::rt::TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD_BYTES)
+        .max_send_buf_size(SEND_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
         .serve_connection(hyper_util::rt::TokioIo::new(stream), service);

@@ -6,6 +6,8 @@
 
 pub(crate) mod convert;
 
+use bytes::Bytes;
+
 /// The services' methods.
 pub(crate) mod path {
     pub const RANGE: &str = "/etcdserverpb.KV/Range";
@@ -19,6 +21,8 @@ pub(crate) mod path {
     pub const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
     pub const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
     pub const LEASE_LEASES: &str = "/etcdserverpb.Lease/LeaseLeases";
+    pub const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+    pub const ALARM: &str = "/etcdserverpb.Maintenance/Alarm";
     pub const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 }
 
@@ -35,6 +39,15 @@ pub(crate) mod words {
     pub const TOO_LARGE: &str = "etcdserver: request is too large";
     pub const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
     pub const TOO_MANY_REQUESTS: &str = "etcdserver: too many requests";
+    /// Our own: etcd has no such limit.
+    pub const TOO_MANY_BYTES: &str =
+        "amita: the answer would hold more bytes than are free; nothing was done: ask for less at once, or later";
+    pub const NO_USERS: &str = "etcdserver: authentication is not enabled";
+    pub const WRONG_PASSWORD: &str = "etcdserver: authentication failed, invalid user ID or password";
+    pub const NO_USER_NAMED: &str = "etcdserver: user name is empty";
+    pub const BAD_TOKEN: &str = "etcdserver: invalid auth token";
+    pub const OLD_TOKEN: &str = "etcdserver: revision of auth store is old";
+    pub const PERMISSION_DENIED: &str = "etcdserver: permission denied";
 }
 
 macro_rules! messages {
@@ -57,7 +70,7 @@ messages! {
         #[prost(int64, tag = "2")] create_revision: i64,
         #[prost(int64, tag = "3")] mod_revision: i64,
         #[prost(int64, tag = "4")] version: i64,
-        #[prost(bytes = "vec", tag = "5")] value: Vec<u8>,
+        #[prost(bytes = "bytes", tag = "5")] value: Bytes,
         #[prost(int64, tag = "6")] lease: i64,
     }
     Event {
@@ -205,6 +218,14 @@ messages! {
     LeaseStatus {
         #[prost(int64, tag = "1")] id: i64,
     }
+    AuthenticateRequest {
+        #[prost(string, tag = "1")] name: String,
+        #[prost(string, tag = "2")] password: String,
+    }
+    AuthenticateResponse {
+        #[prost(message, optional, tag = "1")] header: Option<ResponseHeader>,
+        #[prost(string, tag = "2")] token: String,
+    }
     StatusRequest {}
     StatusResponse {
         #[prost(message, optional, tag = "1")] header: Option<ResponseHeader>,
@@ -213,6 +234,23 @@ messages! {
         #[prost(uint64, tag = "4")] leader: u64,
         #[prost(uint64, tag = "5")] raft_index: u64,
         #[prost(uint64, tag = "6")] raft_term: u64,
+        #[prost(string, repeated, tag = "8")] errors: Vec<String>,
+        #[prost(int64, tag = "9")] db_size_in_use: i64,
+    }
+    AlarmRequest {
+        /// 0: list, 1: raise, 2: lift.
+        #[prost(int32, tag = "1")] action: i32,
+        #[prost(uint64, tag = "2")] member_id: u64,
+        #[prost(int32, tag = "3")] alarm: i32,
+    }
+    AlarmMember {
+        #[prost(uint64, tag = "1")] member_id: u64,
+        /// 1: NOSPACE.
+        #[prost(int32, tag = "2")] alarm: i32,
+    }
+    AlarmResponse {
+        #[prost(message, optional, tag = "1")] header: Option<ResponseHeader>,
+        #[prost(message, repeated, tag = "2")] alarms: Vec<AlarmMember>,
     }
 }
 

@@ -1,13 +1,15 @@
 //! One HTTP/2 connection to one endpoint, opened by ourselves: as long as none is open, nothing was sent.
 
 use super::Options;
-use crate::error::{Error, Refusal};
+use super::tls::{FirstWords, Stream};
+use crate::error::Error;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tonic::body::Body;
 
@@ -16,29 +18,50 @@ const DEFAULT_PORT: u16 = 2379;
 /// Bytes that a server may have on its way to us unasked, per stream and per connection: a full map of a large cluster.
 const WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 
+const NOT_A_WORD: &str = "the server closed the connection after the TLS handshake without a word: its log says why";
+
+fn setting(why: String) -> Error {
+    Error::Setting { why }
+}
+
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
     host: String,
     port: u16,
     uri: http::Uri,
+    secure: bool,
 }
 
 impl Endpoint {
-    pub(super) fn parse(text: &str) -> Result<Endpoint, Error> {
+    /// Without a scheme it is TLS for who has what TLS needs.
+    pub(super) fn parse(text: &str, options: &Options) -> Result<Endpoint, Error> {
         let bad = |message: &str| {
-            let message = format!("{text:?} is no metadata endpoint: {message}; write HOST:PORT or http://HOST:PORT");
-            Error::from(Refusal::Server {
-                code: "endpoint".to_owned(),
-                message,
-            })
+            let message = format!(
+                "{text:?} is no metadata endpoint: {message}; write HOST:PORT, https://HOST:PORT or http://HOST:PORT"
+            );
+            Error::Setting { why: message }
         };
-        let address = match text.trim().split_once("://") {
-            None => text.trim(),
-            Some(("http", address)) => address,
-            Some(("https", _)) => return Err(bad("TLS to the metadata is not supported yet")),
+        let (secure, address) = match text.trim().split_once("://") {
+            None => (options.tls.is_some(), text.trim()),
+            Some(("http", address)) => (false, address),
+            Some(("https", address)) => (true, address),
             Some(_) => return Err(bad("unknown scheme")),
         };
+        match (secure, options.tls.is_some()) {
+            (true, false) => {
+                return Err(setting(format!(
+                    "the metadata at {address} speaks TLS, which needs an identity of ours: pass --identity DIR, or set AMITA_IDENTITY"
+                )));
+            }
+            (false, true) if !options.insecure_network => {
+                return Err(setting(format!(
+                    "the metadata at {address} is not spoken to plainly by who has an identity: write https://{address}, or pass \
+                     --insecure-network in a network of the cluster's own"
+                )));
+            }
+            _ => {}
+        }
         let authority: http::uri::Authority = address
             .trim_end_matches('/')
             .parse()
@@ -61,10 +84,27 @@ impl Endpoint {
         } else {
             format!("{host}:{port}")
         };
-        let uri = format!("http://{name}")
+        let uri = format!("{}://{name}", if secure { "https" } else { "http" })
             .parse()
             .map_err(|error| bad(&format!("{error}")))?;
-        Ok(Endpoint { host, port, uri })
+        let endpoint = Endpoint {
+            host,
+            port,
+            uri,
+            secure,
+        };
+        if !secure && !endpoint.is_loopback() && !options.insecure_network {
+            return Err(setting(format!(
+                "the metadata at {endpoint} is not spoken to plainly, since whoever is on the way could read and change all of \
+                 it: pass --identity DIR (or set AMITA_IDENTITY), or --insecure-network in a network of the cluster's own"
+            )));
+        }
+        Ok(endpoint)
+    }
+
+    pub(super) fn is_loopback(&self) -> bool {
+        let ip = self.host.parse::<std::net::IpAddr>();
+        self.host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
     }
 }
 
@@ -81,16 +121,41 @@ pub(super) struct Connection {
     pub(super) endpoint: Endpoint,
     /// Tells connections of one client apart.
     pub(super) number: u64,
+    first: FirstWords,
 }
 
 impl Connection {
-    pub(super) async fn open(endpoint: &Endpoint, number: u64, options: &Options) -> Result<Connection, String> {
+    /// Its first words have to come within `patience`.
+    pub(super) async fn open(
+        endpoint: &Endpoint,
+        number: u64,
+        options: &Options,
+        patience: Duration,
+    ) -> Result<Connection, String> {
+        let connecting = TcpStream::connect((endpoint.host.as_str(), endpoint.port));
+        let stream = tokio::time::timeout(options.connect_timeout, connecting)
+            .await
+            .map_err(|_| format!("no connection within {:?}", options.connect_timeout))?
+            .map_err(|error| error.to_string())?;
+        if !endpoint.secure && !options.insecure_network {
+            // A name leads where this machine's tables say.
+            let peer = stream.peer_addr().map_err(|error| error.to_string())?;
+            if !peer.ip().to_canonical().is_loopback() {
+                return Err(format!(
+                    "{} is another machine ({peer}), and is not spoken to plainly without --insecure-network",
+                    endpoint.host
+                ));
+            }
+        }
+        // What proves who is who takes a busy server longer than to accept.
         let opening = async {
-            let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port))
-                .await
-                .map_err(|e| e.to_string())?;
             stream.set_nodelay(true).map_err(|error| error.to_string())?;
-            http2::Builder::new(TokioExecutor::new())
+            let stream = match &options.tls {
+                Some(tls) if endpoint.secure => Stream::secure(stream, &endpoint.host, tls).await?,
+                _ => Stream::plain(stream),
+            };
+            let first = stream.first_words();
+            let (sender, driver) = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .keep_alive_interval(options.ping_interval)
                 .keep_alive_timeout(options.ping_timeout)
@@ -98,18 +163,34 @@ impl Connection {
                 .initial_connection_window_size(WINDOW_BYTES)
                 .handshake(TokioIo::new(stream))
                 .await
-                .map_err(|error| error.to_string())
+                .map_err(|error| error.to_string())?;
+            // Its end is seen by `is_closed` and by the calls that are under way.
+            if endpoint.secure {
+                let told = first.clone();
+                tokio::spawn(async move {
+                    let ended = driver.await;
+                    told.end(ended.map_or_else(|error| format!("{NOT_A_WORD} ({error})"), |()| NOT_A_WORD.to_owned()));
+                });
+                first.wait().await?;
+            } else {
+                tokio::spawn(async move { driver.await.unwrap_or(()) });
+            }
+            Ok::<_, String>((sender, first))
         };
-        let (sender, driver) = tokio::time::timeout(options.connect_timeout, opening)
+        let (sender, first) = tokio::time::timeout(patience, opening)
             .await
-            .map_err(|_| format!("no connection within {:?}", options.connect_timeout))??;
-        // Its end is seen by `is_closed` and by the calls that are under way.
-        tokio::spawn(async move { driver.await.unwrap_or(()) });
+            .map_err(|_| format!("no word within {patience:?}"))??;
         Ok(Connection {
             sender,
             endpoint: endpoint.clone(),
             number,
+            first,
         })
+    }
+
+    /// Why the server surely did nothing of what it was asked here, where it is known.
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.first.refusal()
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -1,11 +1,12 @@
 //! A watch that outlives outages: whenever its stream breaks it asks anew from the revision that it has not seen.
 
 use super::Client;
-use super::exchange::{MAX_ANSWER_BYTES, Shared, words_of};
+use super::exchange::{MAX_ANSWER_BYTES, Shared, Untold, is_stale, is_stale_text, words_of};
+use super::user::Token;
 use crate::call::{Batch, Event};
 use crate::error::{Error, Refusal};
 use crate::wire::convert::{prefix_range, revision, signed, unsigned};
-use crate::wire::{self, path};
+use crate::wire::{self, path, words};
 use http::uri::PathAndQuery;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,7 @@ impl Watch {
             sender,
             pause: FIRST_PAUSE,
             behind: 0,
+            denied: false,
         };
         client.inner.handle.spawn(task.run(stop.clone()));
         Watch { batches, stop, client }
@@ -116,6 +118,8 @@ struct Task {
     pause: Duration,
     /// How often in a row the server was behind.
     behind: u32,
+    /// The last attempt was denied: etcd says so also when it is the token that is not good any more.
+    denied: bool,
 }
 
 /// Why a stream of the server ended.
@@ -158,6 +162,14 @@ impl Task {
         let Ok(connection) = self.shared.connection().await else {
             return End::Broken;
         };
+        let token = match self.shared.token(&connection).await {
+            Ok(token) => token,
+            Err(Untold::Refused(error)) => return End::Failed(error),
+            Err(Untold::Lost(_)) => {
+                self.shared.give_up(&connection).await;
+                return End::Broken;
+            }
+        };
         let (key, range_end) = prefix_range(&self.prefix);
         let create = wire::WatchCreateRequest {
             key,
@@ -174,6 +186,7 @@ impl Task {
         request
             .metadata_mut()
             .insert("hasleader", tonic::metadata::MetadataValue::from_static("true"));
+        Token::attach(token.as_ref(), &mut request);
         let codec = ProstCodec::<wire::WatchRequest, wire::WatchResponse>::new();
         let mut grpc = connection.grpc(MAX_ANSWER_BYTES);
         let opening = grpc.streaming(request, PathAndQuery::from_static(path::WATCH), codec);
@@ -186,6 +199,10 @@ impl Task {
                 };
                 return End::Failed(refusal.into());
             }
+            Ok(Err(status)) if is_stale(&status) && token.is_some() => {
+                self.renew(token.as_ref()).await;
+                return End::Broken;
+            }
             Ok(Err(_)) | Err(_) => {
                 self.shared.give_up(&connection).await;
                 return End::Broken;
@@ -195,16 +212,35 @@ impl Task {
             let response = match responses.message().await {
                 Ok(Some(response)) => response,
                 Ok(None) => return End::Broken,
+                Err(status) if is_stale(&status) && token.is_some() => {
+                    self.renew(token.as_ref()).await;
+                    return End::Broken;
+                }
                 Err(_) => {
                     self.shared.give_up(&connection).await;
                     return End::Broken;
                 }
             };
+            if response.canceled && token.is_some() && self.is_denied_for_the_first_time(&response.cancel_reason) {
+                self.renew(token.as_ref()).await;
+                return End::Broken;
+            }
             match self.take(response).await {
                 Ok(()) => self.pause = FIRST_PAUSE,
                 Err(end) => return end,
             }
         }
+    }
+
+    async fn renew(&self, token: Option<&Token>) {
+        if let Some(token) = token {
+            self.shared.forget(token).await;
+        }
+    }
+
+    fn is_denied_for_the_first_time(&mut self, reason: &str) -> bool {
+        let denied = is_stale_text(reason) || reason.contains(words::PERMISSION_DENIED);
+        denied && !std::mem::replace(&mut self.denied, denied)
     }
 
     async fn take(&mut self, response: wire::WatchResponse) -> Result<(), End> {
@@ -238,7 +274,7 @@ impl Task {
             let (seen, found) = (self.next - 1, newest);
             return Err(End::Failed(Refusal::WentBack { seen, found }.into()));
         }
-        self.behind = 0;
+        (self.behind, self.denied) = (0, false);
         let events: Vec<Event> = response
             .events
             .into_iter()

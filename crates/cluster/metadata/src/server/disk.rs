@@ -1,4 +1,4 @@
-//! The server's file: a `redb` database of four tables. A transaction of the model is one transaction of the file.
+//! The server's file: a `redb` database of five tables. A transaction of the model is one transaction of the file.
 //!
 //! | table | key | value |
 //! | --- | --- | --- |
@@ -6,8 +6,10 @@
 //! | `keys` | key | etcd's `KeyValue`, protobuf |
 //! | `history` | revision | its changes: etcd's `WatchResponse` with its `events`, protobuf |
 //! | `leases` | number | time to live in seconds |
+//! | `lease_owners` | number | who it was granted to: the name in a certificate, or `address IP` |
 
 use super::StartError;
+use super::owners::Owners;
 use crate::call::{Batch, Event, KeyValue, LeaseId};
 use crate::model::{Saved, State};
 use crate::wire;
@@ -27,6 +29,8 @@ const KEYS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("keys");
 const HISTORY: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("history");
 const LEASES: TableDefinition<'_, i64, u64> = TableDefinition::new("leases");
 
+const LEASE_OWNERS: TableDefinition<'_, i64, &str> = TableDefinition::new("lease_owners");
+
 /// The version of the tables.
 const FORMAT: u64 = 1;
 /// Memory for the file's pages: the keys are held by the model, so the cache only helps writes.
@@ -44,7 +48,7 @@ pub(super) struct Disk {
 /// What a commit must write beside the history.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
-    pub(super) granted: Vec<(LeaseId, u64)>,
+    pub(super) granted: Vec<(LeaseId, u64, Arc<str>)>,
     pub(super) ended: Vec<LeaseId>,
 }
 
@@ -56,7 +60,7 @@ impl Changed {
 
 impl Disk {
     /// Opens the file, or makes it, and reads all of it.
-    pub(super) fn open(path: &Path, now: Duration) -> Result<(Disk, State), StartError> {
+    pub(super) fn open(path: &Path, now: Duration) -> Result<(Disk, State, Owners), StartError> {
         refuse_what_is_not_a_file(path)?;
         make_for_owner_only(path)?;
         let opened = with_words_for_panics(path, || {
@@ -76,9 +80,9 @@ impl Disk {
             },
             Problem::Damage(what) => damaged(what),
         })?;
-        let state = match saved {
-            Some(saved) => State::restore(saved, now).map_err(damaged)?,
-            None => State::new(),
+        let (state, owners) = match saved {
+            Some((saved, owners)) => (State::restore(saved, now).map_err(damaged)?, owners),
+            None => (State::new(), Owners::default()),
         };
         let mut disk = Disk {
             database: Some(database),
@@ -91,7 +95,7 @@ impl Disk {
                 path: path.to_owned(),
                 what,
             })?;
-        Ok((disk, state))
+        Ok((disk, state, owners))
     }
 
     /// Makes everything that the state has and the file has not durable, in one transaction.
@@ -132,11 +136,14 @@ impl Disk {
                 history.remove(gone)?;
             }
             let mut leases = transaction.open_table(LEASES)?;
-            for (id, ttl_s) in &changed.granted {
+            let mut owners = transaction.open_table(LEASE_OWNERS)?;
+            for (id, ttl_s, owner) in &changed.granted {
                 leases.insert(id.0, ttl_s)?;
+                owners.insert(id.0, &**owner)?;
             }
             for id in &changed.ended {
                 leases.remove(id.0)?;
+                owners.remove(id.0)?;
             }
             let mut about = transaction.open_table(ABOUT)?;
             about.insert("format", FORMAT)?;
@@ -263,7 +270,7 @@ impl<E: Into<redb::Error>> From<E> for Problem {
 }
 
 /// Everything in the file; nothing when it is new.
-fn load(database: &Database) -> Result<Option<Saved>, Problem> {
+fn load(database: &Database) -> Result<Option<(Saved, Owners)>, Problem> {
     // A table that does not exist is made empty here; the transaction is dropped, so that a foreign file stays as it was.
     let transaction = database.begin_write()?;
     let tables = transaction.list_tables()?.count();
@@ -304,7 +311,12 @@ fn load(database: &Database) -> Result<Option<Saved>, Problem> {
         let (id, ttl_s) = row?;
         saved.leases.push((LeaseId(id.value()), ttl_s.value()));
     }
-    Ok(Some(saved))
+    let mut owners = Owners::default();
+    for row in transaction.open_table(LEASE_OWNERS)?.iter()? {
+        let (id, owner) = row?;
+        owners.add(LeaseId(id.value()), owner.value().into());
+    }
+    Ok(Some((saved, owners)))
 }
 
 fn encode(batch: &Batch) -> Vec<u8> {

@@ -7,13 +7,18 @@
 //! used up, and leases that are over end when there is room again. Reads, and the renewal of leases, go on.
 
 use super::disk::{Changed, Disk};
+use super::owners::Owners;
+use super::quota::Quota;
+use super::shares::{Good, Holder, Share};
 use super::space::Space;
 use super::{Config, StartError};
-use crate::call::{Batch, Call, LeaseId, Op, Reply};
+use crate::call::{Batch, Call, Event, LeaseId, Op, Reply};
 use crate::error::Refusal;
 use crate::model::State;
 use crate::wire::convert::Span;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,14 +28,14 @@ use tokio::sync::{mpsc, oneshot};
 const QUEUE: usize = 1024;
 /// The most requests of one commit, so that no answer waits long for others.
 const MOST_AT_ONCE: usize = 256;
-/// Batches that wait for a watcher's connection. A watcher that is further behind is cut off; its client asks anew.
-const WATCH_QUEUE: usize = 256;
+/// Batches that wait for a watcher's connection. A watcher that is further behind is told more when it has taken them.
+const WATCH_QUEUE: usize = 2;
 /// The most watches of all clients.
 pub(super) const MAX_WATCHES: usize = 4096;
 /// Catching up, a watch gets about so many bytes at once.
-const CATCH_UP_BYTES: usize = 512 * 1024;
-/// Compaction spares this part of the history when it is too long, so that it is not done at every request.
-const COMPACT_SLACK: usize = 16;
+const CATCH_UP_BYTES: usize = 128 * 1024;
+/// What one batch is counted as at most: a revision is never cut in two, however large it is.
+const MAX_BATCH_BYTES: usize = 32 * 1024 * 1024;
 
 /// Why a request got no answer.
 #[derive(Clone, Debug)]
@@ -43,8 +48,14 @@ pub(super) enum Failure {
     Poisoned(String),
     /// The disk is full: nothing was changed.
     NoSpace,
-    /// There are too many watches.
+    /// There are too many watches, or the holder has too many.
     TooManyWatches,
+    /// The answer would hold more bytes than are left, or than the holder may have. Nothing was done.
+    TooManyBytes,
+    /// The holder has that many leases.
+    TooManyLeases(usize),
+    /// It is somebody else's.
+    Denied,
 }
 
 impl From<Refusal> for Failure {
@@ -58,10 +69,44 @@ pub(super) type Answer<T> = oneshot::Sender<Result<(u64, T), Failure>>;
 /// What a watch's channel carries.
 #[derive(Debug)]
 pub(super) enum WatchEvent {
-    /// Changes, and the newest revision.
-    Changes(u64, Batch),
+    /// Changes, the newest revision, and what they hold.
+    Changes(u64, Batch, Share),
     /// The history does not reach back so far.
     Compacted(u64),
+}
+
+impl std::fmt::Debug for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Share")
+    }
+}
+
+/// What a watch is told by.
+pub(super) struct Told {
+    events: mpsc::Receiver<WatchEvent>,
+    waits: Arc<AtomicBool>,
+    engine: SyncSender<EngineRequest>,
+}
+
+impl Told {
+    /// The next; the engine is told when it waits for room.
+    pub(super) async fn next(&mut self) -> Option<WatchEvent> {
+        let event = self.events.recv().await;
+        if self.waits.swap(false, Ordering::SeqCst) {
+            // Where its queue is full it will look by itself.
+            let _ = self.engine.try_send(EngineRequest::Look);
+        }
+        event
+    }
+}
+
+/// How large everything is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) keys_bytes: usize,
+    pub(super) history_bytes: usize,
+    /// Something is refused for want of space.
+    pub(super) no_space: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -73,23 +118,39 @@ pub(super) struct LeaseFacts {
 
 /// What the engine is asked. Each answer comes with the newest revision.
 pub(super) enum EngineRequest {
-    Txn(Call, Answer<Reply>),
+    Txn {
+        call: Call,
+        holder: Arc<Holder>,
+        answer: Answer<(Reply, Share)>,
+    },
     Grant {
         id: Option<LeaseId>,
         ttl_s: u64,
+        holder: Arc<Holder>,
         answer: Answer<LeaseId>,
     },
-    KeepAlive(LeaseId, Answer<u64>),
-    Revoke(LeaseId, Answer<()>),
+    KeepAlive(LeaseId, Whose, Answer<u64>),
+    Revoke(LeaseId, Whose, Answer<()>),
     TimeToLive(LeaseId, Answer<LeaseFacts>),
     Leases(Answer<Vec<LeaseId>>),
+    Sizes(Answer<Sizes>),
     Compact(u64, Answer<()>),
     Watch {
         span: Span,
         from_revision: u64,
-        answer: Answer<mpsc::Receiver<WatchEvent>>,
+        holder: Arc<Holder>,
+        answer: Answer<Told>,
     },
+    /// A watch has room again.
+    Look,
     Stop,
+}
+
+/// Whose leases somebody may touch: their own, and those of others if that is said.
+#[derive(Clone)]
+pub(super) struct Whose {
+    pub(super) holder: Arc<Holder>,
+    pub(super) also_others: bool,
 }
 
 /// The running engine.
@@ -101,12 +162,15 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn start(config: &Config) -> Result<Engine, StartError> {
         let started = Instant::now();
-        let (disk, state) = Disk::open(&config.path, Duration::ZERO)?;
+        let (disk, state, owners) = Disk::open(&config.path, Duration::ZERO)?;
         let (requests, waiting) = sync_channel(QUEUE);
         let mut work = Work {
             started,
             state,
             disk,
+            owners,
+            quota: Quota::new(config.quota_bytes),
+            requests: requests.clone(),
             watchers: Vec::new(),
             history: config.history.max(1),
             path: config.path.clone(),
@@ -138,12 +202,22 @@ struct Watcher {
     /// The first revision that it was not told.
     next: u64,
     sender: mpsc::Sender<WatchEvent>,
+    /// There is more to tell when there is room.
+    waits: Arc<AtomicBool>,
+    /// Its holder has too many bytes on their way: it is looked at again after [`STARVED_PAUSE`].
+    starved: bool,
+    holder: Arc<Holder>,
+    _place: Share,
 }
 
 struct Work {
     started: Instant,
     state: State,
     disk: Disk,
+    owners: Owners,
+    quota: Quota,
+    /// To itself: what watches ask it to look by.
+    requests: SyncSender<EngineRequest>,
     watchers: Vec<Watcher>,
     history: usize,
     path: PathBuf,
@@ -160,6 +234,9 @@ const SPACE_PAUSE: Duration = Duration::from_secs(1);
 /// A file that cannot be opened anew is tried again after this.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
 
+/// Changes that found no bytes left are tried again after this.
+const STARVED_PAUSE: Duration = Duration::from_millis(100);
+
 /// An answer that waits for the commit.
 type Ready = Box<dyn FnOnce(Option<&Failure>, u64)>;
 
@@ -173,7 +250,9 @@ impl Work {
                 Some(seen) => Some(seen + SPACE_PAUSE),
                 None => self.state.deadline(),
             };
-            let first = match deadline.into_iter().chain(retry).min() {
+            let starved = self.watchers.iter().any(|watcher| watcher.starved);
+            let again = starved.then(|| self.now() + STARVED_PAUSE);
+            let first = match deadline.into_iter().chain(retry).chain(again).min() {
                 None => waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(deadline) => waiting.recv_timeout(deadline.saturating_sub(self.now())),
             };
@@ -223,7 +302,10 @@ impl Work {
             return;
         }
         if self.space.is_left() {
-            self.changed.ended.extend(self.state.tick(now));
+            for id in self.state.tick(now) {
+                self.owners.remove(id);
+                self.changed.ended.push(id);
+            }
         } else {
             self.over_since = Some(now);
         }
@@ -241,24 +323,50 @@ impl Work {
             return None;
         }
         match ask {
-            EngineRequest::Txn(call, answer) => {
-                let result = self.state.txn(&call);
-                Some(later(answer, result))
-            }
-            EngineRequest::Grant { id, ttl_s, answer } => {
+            EngineRequest::Txn { call, holder, answer } => match self.admit(&call, &holder) {
+                Ok(share) => {
+                    let result = self.state.txn(&call);
+                    Some(later(answer, result.map(|reply| (reply, share))))
+                }
+                Err(failure) => {
+                    let _ = answer.send(Err(failure));
+                    None
+                }
+            },
+            EngineRequest::Grant {
+                id,
+                ttl_s,
+                holder,
+                answer,
+            } => {
+                let held = self.owners.count(holder.name());
+                if held >= holder.most_leases() {
+                    let _ = answer.send(Err(Failure::TooManyLeases(held)));
+                    return None;
+                }
                 let result = self.state.lease_grant(now, ttl_s, id);
                 if let Ok(id) = result {
-                    self.changed.granted.push((id, ttl_s));
+                    self.owners.add(id, Arc::clone(holder.name()));
+                    self.changed.granted.push((id, ttl_s, Arc::clone(holder.name())));
                 }
                 Some(later(answer, result))
             }
-            EngineRequest::KeepAlive(id, answer) => {
+            EngineRequest::KeepAlive(id, whose, answer) => {
+                if !self.is_touchable(id, &whose) {
+                    let _ = answer.send(Err(Failure::Denied));
+                    return None;
+                }
                 let result = self.state.lease_keepalive(now, id);
                 Some(later(answer, result))
             }
-            EngineRequest::Revoke(id, answer) => {
+            EngineRequest::Revoke(id, whose, answer) => {
+                if !self.is_touchable(id, &whose) {
+                    let _ = answer.send(Err(Failure::Denied));
+                    return None;
+                }
                 let result = self.state.lease_revoke(id);
                 if result.is_ok() {
+                    self.owners.remove(id);
                     self.changed.ended.push(id);
                 }
                 Some(later(answer, result))
@@ -275,6 +383,15 @@ impl Work {
                 let leases = self.state.leases().map(|(id, _)| id).collect();
                 Some(later(answer, Ok(leases)))
             }
+            EngineRequest::Sizes(answer) => {
+                let keys_bytes = self.state.keys_bytes();
+                let sizes = Sizes {
+                    keys_bytes,
+                    history_bytes: self.state.history_bytes(),
+                    no_space: self.quota.alarm(keys_bytes) | !self.space.is_left(),
+                };
+                Some(later(answer, Ok(sizes)))
+            }
             EngineRequest::Compact(revision, answer) => {
                 // What is compacted must be in the file's keys already.
                 let result = match self.commit() {
@@ -289,31 +406,58 @@ impl Work {
             EngineRequest::Watch {
                 span,
                 from_revision,
+                holder,
                 answer,
             } => {
                 self.watchers.retain(|watcher| !watcher.sender.is_closed());
-                if self.watchers.len() >= MAX_WATCHES {
-                    refuse(
-                        EngineRequest::Watch {
-                            span,
-                            from_revision,
-                            answer,
-                        },
-                        &Failure::TooManyWatches,
-                    );
+                let Some(place) = holder.take(Good::Watches, 1) else {
+                    let _ = answer.send(Err(Failure::TooManyWatches));
                     return None;
-                }
-                let (sender, receiver) = mpsc::channel(WATCH_QUEUE);
+                };
+                let (sender, events) = mpsc::channel(WATCH_QUEUE);
+                let waits = Arc::new(AtomicBool::new(false));
                 let next = if from_revision == 0 {
                     self.state.revision() + 1
                 } else {
                     from_revision
                 };
-                self.watchers.push(Watcher { span, next, sender });
-                Some(later(answer, Ok(receiver)))
+                self.watchers.push(Watcher {
+                    span,
+                    next,
+                    sender,
+                    waits: Arc::clone(&waits),
+                    starved: false,
+                    holder,
+                    _place: place,
+                });
+                let told = Told {
+                    events,
+                    waits,
+                    engine: self.requests.clone(),
+                };
+                Some(later(answer, Ok(told)))
             }
-            EngineRequest::Stop => None,
+            EngineRequest::Look | EngineRequest::Stop => None,
         }
+    }
+
+    /// May it be carried out: is there room for what it adds, and for its answer?
+    fn admit(&mut self, call: &Call, holder: &Arc<Holder>) -> Result<Share, Failure> {
+        call.check()?;
+        if !self
+            .quota
+            .admits(self.state.keys_bytes(), self.state.growth_bytes(call))
+        {
+            return Err(Failure::NoSpace);
+        }
+        let bytes = self.state.answer_bytes(call, Good::Bytes.most());
+        holder.take(Good::Bytes, bytes).ok_or(Failure::TooManyBytes)
+    }
+
+    /// Leases that were granted to an address are anybody's: nobody was asked who they are.
+    fn is_touchable(&self, id: LeaseId, whose: &Whose) -> bool {
+        let owner = self.owners.owner(id);
+        whose.also_others || owner.is_none_or(|owner| owner == whose.holder.name() || Holder::is_address(owner))
     }
 
     /// Makes the model's changes durable, if there are any.
@@ -348,13 +492,13 @@ impl Work {
         // One process has the file open once.
         self.disk.close();
         match Disk::open(&self.path, now) {
-            Ok((disk, state)) => {
+            Ok((disk, state, owners)) => {
                 log::warn!(
                     "the metadata file {} was opened anew, after: {what}; the metadata is at revision {}",
                     self.path.display(),
                     state.revision()
                 );
-                (self.disk, self.state) = (disk, state);
+                (self.disk, self.state, self.owners) = (disk, state, owners);
                 self.changed = Changed::default();
                 self.poisoned = None;
                 // They may have been told nothing that the file has not; but where they go on from, it has to be seen anew.
@@ -364,85 +508,87 @@ impl Work {
         }
     }
 
-    /// Tells every watcher what it has not seen. One that is too slow is dropped.
+    /// Tells every watcher what it has not seen, as far as there is room.
     fn tell(&mut self) {
         let state = &self.state;
         self.watchers.retain_mut(|watcher| tell(state, watcher));
     }
 
-    /// Forgets old history when it is too long, in steps.
+    /// Forgets old history when it is too long or too large, in steps.
     fn shorten(&mut self) {
-        let excess = self.state.history_len().saturating_sub(self.history);
-        if excess > self.history / COMPACT_SLACK {
-            let to = self.state.compacted() + excess as u64;
+        if let Some(to) = self.state.excess(self.history, self.quota.history_bytes()) {
             self.state.compact(to).expect("it lies within the history");
             // It reaches the file with the next commit: a restart before that only remembers more.
         }
+        self.quota.alarm(self.state.keys_bytes());
     }
 }
 
 /// Would it change what is in the file?
 fn changes(ask: &EngineRequest) -> bool {
-    let writes = |op: &Op| matches!(op, Op::Put { .. } | Op::Delete { .. });
     match ask {
-        EngineRequest::Txn(call, _) => call.then.iter().chain(&call.otherwise).any(writes),
+        EngineRequest::Txn { call, .. } => call.then.iter().chain(&call.otherwise).any(Op::is_write),
         EngineRequest::Grant { .. } | EngineRequest::Revoke(..) | EngineRequest::Compact(..) => true,
         EngineRequest::KeepAlive(..)
         | EngineRequest::TimeToLive(..)
         | EngineRequest::Leases(..)
+        | EngineRequest::Sizes(..)
         | EngineRequest::Watch { .. }
+        | EngineRequest::Look
         | EngineRequest::Stop => false,
     }
 }
 
+/// Tells a watcher as much as there is room for; `false`: it has ended.
 fn tell(state: &State, watcher: &mut Watcher) -> bool {
-    if watcher.next > state.revision() {
-        return !watcher.sender.is_closed();
-    }
-    let mut pending: Option<(usize, Batch)> = None;
-    let send = |sender: &mpsc::Sender<WatchEvent>, batch: Batch| {
-        sender.try_send(WatchEvent::Changes(state.revision(), batch)).is_ok()
-    };
-    let changes = match state.changes(watcher.span.prefix(), watcher.next) {
-        Ok(changes) => changes,
-        Err(_) => {
-            // If its queue is full it is dropped without a word, asks anew, and hears this then.
-            let _ = watcher.sender.try_send(WatchEvent::Compacted(state.compacted()));
-            return false;
+    watcher.starved = false;
+    while watcher.next <= state.revision() {
+        let mut place = watcher.sender.try_reserve();
+        if place.is_err() {
+            // It says so when it has taken something; perhaps it just has.
+            watcher.waits.store(true, Ordering::SeqCst);
+            place = watcher.sender.try_reserve();
         }
-    };
+        let Ok(place) = place else { break };
+        let Ok(changes) = state.changes(watcher.span.prefix(), watcher.next) else {
+            place.send(WatchEvent::Compacted(state.compacted()));
+            return false;
+        };
+        let (batch, bytes) = gather(changes, &watcher.span);
+        // Everything up to the last change that is told; where nothing more was found, everything that there is.
+        let seen = if bytes >= CATCH_UP_BYTES {
+            batch.revision
+        } else {
+            state.revision()
+        };
+        if !batch.events.is_empty() {
+            let Some(share) = watcher.holder.take(Good::Bytes, bytes.min(MAX_BATCH_BYTES)) else {
+                watcher.starved = true;
+                break;
+            };
+            place.send(WatchEvent::Changes(state.revision(), batch, share));
+        }
+        watcher.next = seen + 1;
+    }
+    !watcher.sender.is_closed()
+}
+
+/// As many changes as are told at once, and their bytes.
+fn gather(changes: impl Iterator<Item = Batch>, span: &Span) -> (Batch, usize) {
+    let (mut all, mut bytes) = (Batch::default(), 0);
     for mut batch in changes {
-        batch.events.retain(|event| watcher.span.matches(event.key()));
+        batch.events.retain(|event| span.matches(event.key()));
         if batch.events.is_empty() {
             continue;
         }
-        let bytes: usize = batch.events.iter().map(size_of).sum();
-        match &mut pending {
-            Some((size, whole)) if *size + bytes <= CATCH_UP_BYTES => {
-                *size += bytes;
-                whole.revision = batch.revision;
-                whole.events.append(&mut batch.events);
-            }
-            _ => {
-                if let Some((_, whole)) = pending.replace((bytes, batch))
-                    && !send(&watcher.sender, whole)
-                {
-                    return false;
-                }
-            }
+        bytes += batch.events.iter().map(Event::size_bytes).sum::<usize>();
+        all.revision = batch.revision;
+        all.events.append(&mut batch.events);
+        if bytes >= CATCH_UP_BYTES {
+            break;
         }
     }
-    watcher.next = state.revision() + 1;
-    pending.is_none_or(|(_, whole)| send(&watcher.sender, whole)) && !watcher.sender.is_closed()
-}
-
-fn size_of(event: &crate::call::Event) -> usize {
-    let value = if let crate::call::Event::Put(value) = event {
-        value.value.len()
-    } else {
-        0
-    };
-    event.key().len() + value
+    (all, bytes)
 }
 
 /// Holds an answer back until the commit. Whoever asked may have gone away meanwhile.
@@ -461,13 +607,17 @@ fn refuse(ask: EngineRequest, failure: &Failure) {
         let _ = answer.send(Err(failure.clone()));
     }
     match ask {
-        EngineRequest::Txn(_, answer) => send(answer, failure),
+        EngineRequest::Txn { answer, .. } => send(answer, failure),
         EngineRequest::Grant { answer, .. } => send(answer, failure),
-        EngineRequest::KeepAlive(_, answer) => send(answer, failure),
-        EngineRequest::Revoke(_, answer) | EngineRequest::Compact(_, answer) => send(answer, failure),
+        EngineRequest::KeepAlive(_, _, answer) => send(answer, failure),
+        EngineRequest::Revoke(_, _, answer) | EngineRequest::Compact(_, answer) => send(answer, failure),
+        EngineRequest::Sizes(answer) => send(answer, failure),
         EngineRequest::TimeToLive(_, answer) => send(answer, failure),
         EngineRequest::Leases(answer) => send(answer, failure),
         EngineRequest::Watch { answer, .. } => send(answer, failure),
-        EngineRequest::Stop => {}
+        EngineRequest::Look | EngineRequest::Stop => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,27 +2,34 @@
 
 use super::MAX_REQUEST_BYTES;
 use super::engine::Failure;
+use super::scan::Inbound;
+use super::shares::Share;
 use crate::error::Refusal;
 use crate::wire::words;
+use bytes::{Buf, Bytes};
 use http::{Request, Response};
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming, SizeHint};
 use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
+use tonic::codec::{DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Status, Streaming};
-use tonic_prost::ProstCodec;
 
 /// The most bytes of an answer: everything that the server holds.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024 * 1024;
 /// The most bytes of one message of a stream (a watch's key, a lease's number).
 const MAX_STREAM_MESSAGE_BYTES: usize = 64 * 1024;
 /// Responses that wait on one stream.
-const STREAM_QUEUE: usize = 16;
+const STREAM_QUEUE: usize = 4;
 
 /// Where a method of streams puts its answers.
-pub(super) type Answers<T> = mpsc::Sender<Result<T, Status>>;
+pub(super) type Answers<T> = mpsc::Sender<(Result<T, Status>, Option<Share>)>;
 
 /// Whatever the engine says, in etcd's words.
 pub(super) fn status_of(failure: &Failure) -> Status {
@@ -38,6 +45,12 @@ pub(super) fn status_of(failure: &Failure) -> Status {
             return Status::unavailable(message);
         }
         Failure::NoSpace => return Status::resource_exhausted(words::NO_SPACE),
+        Failure::TooManyBytes => return Status::resource_exhausted(words::TOO_MANY_BYTES),
+        Failure::TooManyLeases(leases) => {
+            let message = format!("etcdserver: you hold {leases} leases, and may not hold more: revoke some");
+            return Status::resource_exhausted(message);
+        }
+        Failure::Denied => return Status::permission_denied(words::PERMISSION_DENIED),
         Failure::TooManyWatches => return Status::resource_exhausted("etcdserver: too many watches"),
     };
     let (code, message) = match refusal {
@@ -79,12 +92,84 @@ where
     }
 }
 
-fn codec<M1, M2>(most_bytes: usize) -> tonic::server::Grpc<ProstCodec<M2, M1>>
+/// Counts the parts of what comes in before it is decoded, and makes room for what goes out at once.
+struct Codec<M1, M2>(PhantomData<(M1, M2)>);
+
+impl<M1, M2> tonic::codec::Codec for Codec<M1, M2>
 where
-    M1: prost::Message + Default + 'static,
-    M2: prost::Message + Default + 'static,
+    M1: Inbound + Send + 'static,
+    M2: prost::Message + Send + 'static,
 {
-    tonic::server::Grpc::new(ProstCodec::<M2, M1>::new())
+    type Encode = M2;
+    type Decode = M1;
+    type Encoder = Coder<M2>;
+    type Decoder = Coder<M1>;
+
+    fn encoder(&mut self) -> Coder<M2> {
+        Coder(PhantomData)
+    }
+
+    fn decoder(&mut self) -> Coder<M1> {
+        Coder(PhantomData)
+    }
+}
+
+struct Coder<M>(PhantomData<M>);
+
+impl<M: prost::Message> Encoder for Coder<M> {
+    type Item = M;
+    type Error = Status;
+
+    fn encode(&mut self, item: M, dst: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        dst.reserve(item.encoded_len());
+        item.encode(dst).map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
+impl<M: Inbound> Decoder for Coder<M> {
+    type Item = M;
+    type Error = Status;
+
+    fn decode(&mut self, src: &mut DecodeBuf<'_>) -> Result<Option<M>, Status> {
+        if src.chunk().len() != src.remaining() {
+            return Err(Status::internal("a message in parts"));
+        }
+        M::scan(src.chunk())?;
+        M::decode(src)
+            .map(Some)
+            .map_err(|error| Status::invalid_argument(error.to_string()))
+    }
+}
+
+/// A body, and what is held until it has been sent.
+struct Kept {
+    body: Body,
+    _held: Arc<Share>,
+}
+
+impl hyper::body::Body for Kept {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn codec<M1, M2>(most_bytes: usize) -> tonic::server::Grpc<Codec<M1, M2>>
+where
+    M1: Inbound + Send + 'static,
+    M2: prost::Message + Send + 'static,
+{
+    tonic::server::Grpc::new(Codec(PhantomData))
         .max_decoding_message_size(most_bytes)
         .max_encoding_message_size(MAX_ANSWER_BYTES)
 }
@@ -92,17 +177,42 @@ where
 /// A method with one request and one answer.
 pub(super) async fn unary<M1, M2, R>(request: Request<Incoming>, work: impl FnOnce(M1) -> R) -> Response<Body>
 where
-    M1: prost::Message + Default + 'static,
-    M2: prost::Message + Default + 'static,
+    M1: Inbound + Send + 'static,
+    M2: prost::Message + Send + 'static,
     R: Future<Output = Result<M2, Status>>,
+{
+    holding(request, |message| {
+        let work = work(message);
+        async move { work.await.map(|answer| (answer, None)) }
+    })
+    .await
+}
+
+/// The same, with what the answer holds until it has been sent.
+pub(super) async fn holding<M1, M2, R>(request: Request<Incoming>, work: impl FnOnce(M1) -> R) -> Response<Body>
+where
+    M1: Inbound + Send + 'static,
+    M2: prost::Message + Send + 'static,
+    R: Future<Output = Result<(M2, Option<Share>), Status>>,
 {
     let mut work = Some(work);
     let method = Method(move |request: tonic::Request<M1>| {
         let work = work.take().expect("one request, one call");
         let result = work(request.into_inner());
-        async move { result.await.map(tonic::Response::new) }
+        async move {
+            let (answer, held) = result.await?;
+            let mut response = tonic::Response::new(answer);
+            if let Some(held) = held {
+                response.extensions_mut().insert(Arc::new(held));
+            }
+            Ok(response)
+        }
     });
-    codec::<M1, M2>(MAX_REQUEST_BYTES).unary(method, request).await
+    let mut response = codec::<M1, M2>(MAX_REQUEST_BYTES).unary(method, request).await;
+    match response.extensions_mut().remove::<Arc<Share>>() {
+        None => response,
+        Some(held) => response.map(|body| Body::new(Kept { body, _held: held })),
+    }
 }
 
 /// A method of two streams: `work` reads the one and writes the other, on a task of its own.
@@ -111,8 +221,8 @@ pub(super) async fn streaming<M1, M2, R>(
     work: impl FnOnce(Streaming<M1>, Answers<M2>) -> R + Send,
 ) -> Response<Body>
 where
-    M1: prost::Message + Default + 'static,
-    M2: prost::Message + Default + 'static,
+    M1: Inbound + Send + 'static,
+    M2: prost::Message + Send + 'static,
     R: Future<Output = ()> + Send + 'static,
 {
     let mut work = Some(work);
@@ -120,7 +230,9 @@ where
         let work = work.take().expect("one request, one call");
         let (answers, stream) = mpsc::channel(STREAM_QUEUE);
         tokio::spawn(work(request.into_inner(), answers));
-        async move { Ok(tonic::Response::new(ReceiverStream::new(stream))) }
+        // What an answer holds is given back when it is encoded: one more is in HTTP/2's hands at most.
+        let stream = ReceiverStream::new(stream).map(|(answer, _held)| answer);
+        async move { Ok(tonic::Response::new(stream)) }
     });
     codec::<M1, M2>(MAX_STREAM_MESSAGE_BYTES)
         .streaming(method, request)

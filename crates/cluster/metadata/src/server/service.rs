@@ -1,10 +1,13 @@
 //! gRPC: which method does what. Whatever a peer sends is checked and answered with etcd's words.
 
-use super::engine::{EngineRequest, Failure, LeaseFacts, WatchEvent};
-use super::grpc::{Answers, status_of, streaming, unary};
+use super::access::{self, Peer, Touch};
+use super::engine::{EngineRequest, Failure, LeaseFacts, Told, WatchEvent, Whose};
+use super::grpc::{Answers, holding, status_of, streaming, unary};
+use super::shares::{Holder, Share};
 use crate::call::{Batch, Call, LeaseId, OpReply, Reply};
 use crate::wire::convert::{self, Span, header, signed};
 use crate::wire::{self, path, words};
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use std::convert::Infallible;
@@ -13,13 +16,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::oneshot;
 use tonic::body::Body;
 use tonic::{Status, Streaming};
 
-/// The most requests that are read and carried out at once, over all connections: with the most bytes of a request it bounds the
-/// memory that strangers can take. More wait.
-const MAX_REQUESTS: usize = 256;
 /// A request that is not whole and answered after this is given up, so that nobody holds a place for ever.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most watches of one stream: etcdctl and our client use one.
@@ -27,11 +27,15 @@ const MAX_WATCHES_PER_STREAM: usize = 64;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Serves one connection's requests; clones share the engine.
+/// etcd's number of the alarm NOSPACE.
+const NO_SPACE_ALARM: i32 = 1;
+
+/// Serves one connection's requests.
 #[derive(Clone)]
 pub(super) struct Service {
     engine: SyncSender<EngineRequest>,
-    places: Arc<Semaphore>,
+    holder: Arc<Holder>,
+    peer: Arc<Option<Peer>>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
@@ -46,10 +50,22 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 }
 
 impl Service {
-    pub(super) fn new(engine: SyncSender<EngineRequest>) -> Service {
+    pub(super) fn new(engine: SyncSender<EngineRequest>, holder: Arc<Holder>, peer: Option<Peer>) -> Service {
         Service {
             engine,
-            places: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            holder,
+            peer: Arc::new(peer),
+        }
+    }
+
+    fn check(&self, touch: Touch<'_>) -> Result<(), Status> {
+        permitted(access::may((*self.peer).as_ref(), touch))
+    }
+
+    fn whose(&self) -> Whose {
+        Whose {
+            holder: Arc::clone(&self.holder),
+            also_others: access::may((*self.peer).as_ref(), Touch::ForeignLeases),
         }
     }
 
@@ -60,10 +76,9 @@ impl Service {
             }
             path::WATCH => streaming(request, move |messages, answers| self.watch(messages, answers)).await,
             _ => {
-                let places = Arc::clone(&self.places);
+                let holder = Arc::clone(&self.holder);
                 let work = async {
-                    // The semaphore is never closed.
-                    let _place = places.acquire().await;
+                    let _place = holder.request().await;
                     self.route_unary(request).await
                 };
                 match tokio::time::timeout(REQUEST_TIMEOUT, work).await {
@@ -76,15 +91,16 @@ impl Service {
 
     async fn route_unary(self, request: Request<Incoming>) -> Response<Body> {
         match request.uri().path() {
-            path::RANGE => unary(request, move |message| self.range(message)).await,
+            path::RANGE => holding(request, move |message| self.range(message)).await,
             path::PUT => unary(request, move |message| self.put(message)).await,
             path::DELETE_RANGE => unary(request, move |message| self.delete_range(message)).await,
-            path::TXN => unary(request, move |message| self.txn(message)).await,
+            path::TXN => holding(request, move |message| self.txn(message)).await,
             path::COMPACT => unary(request, move |message| self.compact(message)).await,
             path::LEASE_GRANT => unary(request, move |message| self.lease_grant(message)).await,
             path::LEASE_REVOKE => unary(request, move |message| self.lease_revoke(message)).await,
             path::LEASE_TIME_TO_LIVE => unary(request, move |message| self.lease_time_to_live(message)).await,
             path::LEASE_LEASES => unary(request, move |message| self.lease_leases(message)).await,
+            path::ALARM => unary(request, move |message| self.alarm(message)).await,
             path::STATUS => unary(request, move |message| self.status(message)).await,
             other => Status::unimplemented(format!("{other} is not served here: this is Amita's embedded server"))
                 .into_http(),
@@ -107,14 +123,16 @@ impl Service {
         }
     }
 
-    async fn carry_out(&self, call: Call) -> Result<Reply, Status> {
+    async fn carry_out(&self, call: Call) -> Result<(Reply, Share), Status> {
+        permitted(access::may_call((*self.peer).as_ref(), &call))?;
+        let holder = Arc::clone(&self.holder);
         // The reply carries the revision of its own moment: the newest may be a later one of the same commit.
-        self.ask(|answer| EngineRequest::Txn(call, answer))
+        self.ask(|answer| EngineRequest::Txn { call, holder, answer })
             .await
             .map(|(_, reply)| reply)
     }
 
-    async fn range(self, request: wire::RangeRequest) -> Result<wire::RangeResponse, Status> {
+    async fn range(self, request: wire::RangeRequest) -> Result<(wire::RangeResponse, Option<Share>), Status> {
         let served = wire::RangeRequest {
             limit: request.limit,
             keys_only: request.keys_only,
@@ -133,7 +151,7 @@ impl Service {
             ));
         }
         let op = convert::range_op(&request).map_err(Status::invalid_argument)?;
-        let reply = self
+        let (reply, share) = self
             .carry_out(Call {
                 then: vec![op],
                 ..Call::default()
@@ -149,20 +167,21 @@ impl Service {
             kvs.extend(values.iter().take(limit).map(wire::KeyValue::from));
         }
         if request.keys_only {
-            kvs.iter_mut().for_each(|value| value.value.clear());
+            kvs.iter_mut().for_each(|value| value.value = Bytes::new());
         }
         let more = values.len() > limit && !request.count_only;
-        Ok(wire::RangeResponse {
+        let response = wire::RangeResponse {
             header: header(reply.revision),
             kvs,
             more,
             count: signed(values.len() as u64),
-        })
+        };
+        Ok((response, Some(share)))
     }
 
     async fn put(self, request: wire::PutRequest) -> Result<wire::PutResponse, Status> {
         let op = convert::put_op(request).map_err(Status::unimplemented)?;
-        let reply = self
+        let (reply, _) = self
             .carry_out(Call {
                 then: vec![op],
                 ..Call::default()
@@ -175,7 +194,7 @@ impl Service {
 
     async fn delete_range(self, request: wire::DeleteRangeRequest) -> Result<wire::DeleteRangeResponse, Status> {
         let op = convert::delete_op(&request).map_err(Status::unimplemented)?;
-        let reply = self
+        let (reply, _) = self
             .carry_out(Call {
                 then: vec![op],
                 ..Call::default()
@@ -192,12 +211,14 @@ impl Service {
         })
     }
 
-    async fn txn(self, request: wire::TxnRequest) -> Result<wire::TxnResponse, Status> {
+    async fn txn(self, request: wire::TxnRequest) -> Result<(wire::TxnResponse, Option<Share>), Status> {
         let call = Call::try_from(request).map_err(Status::unimplemented)?;
-        self.carry_out(call).await.map(|reply| wire::TxnResponse::from(&reply))
+        let (reply, share) = self.carry_out(call).await?;
+        Ok((wire::TxnResponse::from(&reply), Some(share)))
     }
 
     async fn compact(self, request: wire::CompactionRequest) -> Result<wire::CompactionResponse, Status> {
+        self.check(Touch::Upkeep)?;
         let revision = convert::unsigned(request.revision, "revision").map_err(Status::invalid_argument)?;
         let (revision, ()) = self.ask(|answer| EngineRequest::Compact(revision, answer)).await?;
         Ok(wire::CompactionResponse {
@@ -206,9 +227,17 @@ impl Service {
     }
 
     async fn lease_grant(self, request: wire::LeaseGrantRequest) -> Result<wire::LeaseGrantResponse, Status> {
+        self.check(Touch::Leases)?;
         let ttl_s = convert::unsigned(request.ttl, "TTL").map_err(Status::invalid_argument)?;
         let id = convert::lease(request.id);
-        let (revision, id) = self.ask(|answer| EngineRequest::Grant { id, ttl_s, answer }).await?;
+        let holder = Arc::clone(&self.holder);
+        let grant = |answer| EngineRequest::Grant {
+            id,
+            ttl_s,
+            holder,
+            answer,
+        };
+        let (revision, id) = self.ask(grant).await?;
         Ok(wire::LeaseGrantResponse {
             header: header(revision),
             id: id.0,
@@ -219,7 +248,7 @@ impl Service {
 
     async fn lease_revoke(self, request: wire::LeaseRevokeRequest) -> Result<wire::LeaseRevokeResponse, Status> {
         let (revision, ()) = self
-            .ask(|answer| EngineRequest::Revoke(LeaseId(request.id), answer))
+            .ask(|answer| EngineRequest::Revoke(LeaseId(request.id), self.whose(), answer))
             .await?;
         Ok(wire::LeaseRevokeResponse {
             header: header(revision),
@@ -269,14 +298,35 @@ impl Service {
     }
 
     async fn status(self, _: wire::StatusRequest) -> Result<wire::StatusResponse, Status> {
-        let (revision, _) = self.ask(EngineRequest::Leases).await?;
+        let (revision, sizes) = self.ask(EngineRequest::Sizes).await?;
+        let size = |bytes: usize| signed(bytes as u64);
         Ok(wire::StatusResponse {
             header: header(revision),
             version: format!("3.4.0+amita.{}", env!("CARGO_PKG_VERSION")),
             leader: 1,
             raft_index: revision,
             raft_term: 1,
-            db_size: 0,
+            db_size: size(sizes.keys_bytes + sizes.history_bytes),
+            db_size_in_use: size(sizes.keys_bytes),
+            errors: sizes.no_space.then(|| "alarm:NOSPACE".to_owned()).into_iter().collect(),
+        })
+    }
+
+    /// Lists the alarm, if there is one. It ends by itself when there is room, so that there is nothing to lift.
+    async fn alarm(self, request: wire::AlarmRequest) -> Result<wire::AlarmResponse, Status> {
+        const RAISE: i32 = 1;
+        self.check(Touch::Upkeep)?;
+        if request.action == RAISE {
+            return Err(Status::unimplemented("alarms are raised by the server alone"));
+        }
+        let (revision, sizes) = self.ask(EngineRequest::Sizes).await?;
+        let alarm = wire::AlarmMember {
+            member_id: 1,
+            alarm: NO_SPACE_ALARM,
+        };
+        Ok(wire::AlarmResponse {
+            header: header(revision),
+            alarms: sizes.no_space.then_some(alarm).into_iter().collect(),
         })
     }
 
@@ -287,7 +337,7 @@ impl Service {
     ) {
         while let Ok(Some(request)) = messages.message().await {
             let asked = self
-                .ask(|answer| EngineRequest::KeepAlive(LeaseId(request.id), answer))
+                .ask(|answer| EngineRequest::KeepAlive(LeaseId(request.id), self.whose(), answer))
                 .await;
             let response = match asked {
                 Ok((revision, ttl_s)) => Ok((revision, signed(ttl_s))),
@@ -300,7 +350,7 @@ impl Service {
                 id: request.id,
                 ttl,
             });
-            if answers.send(response).await.is_err() || failed {
+            if answers.send((response, None)).await.is_err() || failed {
                 return;
             }
         }
@@ -335,7 +385,7 @@ impl Service {
                                 created: true,
                                 ..Default::default()
                             };
-                            if answers.send(Ok(response)).await.is_err() {
+                            if answers.send((Ok(response), None)).await.is_err() {
                                 return;
                             }
                             let (cancel, cancelled) = oneshot::channel();
@@ -351,7 +401,7 @@ impl Service {
                                 cancel_reason: status.message().to_owned(),
                                 ..Default::default()
                             };
-                            if answers.send(Ok(response)).await.is_err() {
+                            if answers.send((Ok(response), None)).await.is_err() {
                                 return;
                             }
                         }
@@ -366,7 +416,7 @@ impl Service {
                         canceled: true,
                         ..Default::default()
                     };
-                    if known && answers.send(Ok(response)).await.is_err() {
+                    if known && answers.send((Ok(response), None)).await.is_err() {
                         return;
                     }
                 }
@@ -377,36 +427,46 @@ impl Service {
         answers.closed().await;
     }
 
-    async fn open(&self, create: wire::WatchCreateRequest) -> Result<(u64, mpsc::Receiver<WatchEvent>), Status> {
+    async fn open(&self, create: wire::WatchCreateRequest) -> Result<(u64, Told), Status> {
         if create.prev_kv || !create.filters.is_empty() {
             return Err(Status::unimplemented("prev_kv and filters of watches are not served"));
         }
         let span = Span::parse(&create.key, &create.range_end).map_err(Status::invalid_argument)?;
+        permitted(access::may_watch((*self.peer).as_ref(), &span))?;
+        let holder = Arc::clone(&self.holder);
         let from_revision =
             convert::unsigned(create.start_revision, "start_revision").map_err(Status::invalid_argument)?;
         self.ask(|answer| EngineRequest::Watch {
             span,
             from_revision,
+            holder,
             answer,
         })
         .await
     }
 }
 
+fn permitted(may: bool) -> Result<(), Status> {
+    if may {
+        return Ok(());
+    }
+    Err(Status::permission_denied(words::PERMISSION_DENIED))
+}
+
 async fn pass_on(
     watch_id: i64,
-    mut told: mpsc::Receiver<WatchEvent>,
+    mut told: Told,
     answers: Answers<wire::WatchResponse>,
     mut cancelled: oneshot::Receiver<()>,
 ) {
     loop {
         let told = tokio::select! {
-            told = told.recv() => told,
+            told = told.next() => told,
             _ = &mut cancelled => return,
             () = answers.closed() => return,
         };
-        let (response, last) = match told {
-            Some(WatchEvent::Changes(newest, Batch { events, .. })) => {
+        let (response, share, last) = match told {
+            Some(WatchEvent::Changes(newest, Batch { events, .. }, share)) => {
                 let events = events.iter().map(wire::Event::from).collect();
                 (
                     wire::WatchResponse {
@@ -415,6 +475,7 @@ async fn pass_on(
                         events,
                         ..Default::default()
                     },
+                    Some(share),
                     false,
                 )
             }
@@ -427,16 +488,16 @@ async fn pass_on(
                     cancel_reason: words::COMPACTED.to_owned(),
                     ..Default::default()
                 };
-                (response, true)
+                (response, None, true)
             }
             None => {
-                // Too slow, or the engine has ended: the stream breaks, and the client asks anew where it was.
-                let status = Status::unavailable("etcdserver: the watch fell behind");
-                let _ = answers.send(Err(status)).await;
+                // The file was opened anew, or the engine has ended: the stream breaks, and the client asks anew where it was.
+                let status = Status::unavailable("etcdserver: the watch was broken off");
+                let _ = answers.send((Err(status), None)).await;
                 return;
             }
         };
-        if answers.send(Ok(response)).await.is_err() || last {
+        if answers.send((Ok(response), share)).await.is_err() || last {
             return;
         }
     }

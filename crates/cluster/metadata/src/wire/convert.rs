@@ -4,7 +4,8 @@
 //! error and is never guessed at.
 
 use super::{CompareTarget, EventType, RequestUnion, ResponseUnion, TargetUnion};
-use crate::call::{Call, Compare, Event, KeyValue, LeaseId, Op, OpReply, Reply};
+use crate::call::{Call, Compare, Event, KeyValue, LeaseId, Op, OpReply, Record, Reply};
+use bytes::Bytes;
 
 /// What is wrong with a message, in words.
 pub(crate) type Malformed = String;
@@ -86,6 +87,15 @@ pub(crate) fn lease(id: i64) -> Option<LeaseId> {
     (id != 0).then_some(LeaseId(id))
 }
 
+/// The value of a record, as bytes that need no copy.
+struct Value(KeyValue);
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.value
+    }
+}
+
 impl From<&KeyValue> for super::KeyValue {
     fn from(value: &KeyValue) -> super::KeyValue {
         super::KeyValue {
@@ -93,7 +103,7 @@ impl From<&KeyValue> for super::KeyValue {
             create_revision: signed(value.create_revision),
             mod_revision: signed(value.mod_revision),
             version: signed(value.version),
-            value: value.value.clone(),
+            value: Bytes::from_owner(Value(value.clone())),
             lease: value.lease.map_or(0, |lease| lease.0),
         }
     }
@@ -102,14 +112,14 @@ impl From<&KeyValue> for super::KeyValue {
 impl TryFrom<super::KeyValue> for KeyValue {
     type Error = Malformed;
     fn try_from(value: super::KeyValue) -> Result<KeyValue, Malformed> {
-        Ok(KeyValue {
+        Ok(KeyValue::from(Record {
             key: text(&value.key)?,
-            value: value.value,
+            value: value.value.into(),
             mod_revision: unsigned(value.mod_revision, "mod_revision")?,
             create_revision: unsigned(value.create_revision, "create_revision")?,
             version: unsigned(value.version, "version")?,
             lease: lease(value.lease),
-        })
+        }))
     }
 }
 
@@ -140,7 +150,7 @@ impl TryFrom<super::Event> for Event {
         Ok(match kind {
             EventType::Put => Event::Put(value),
             EventType::Delete => Event::Delete {
-                key: value.key,
+                key: value.key.clone(),
                 mod_revision: value.mod_revision,
             },
         })

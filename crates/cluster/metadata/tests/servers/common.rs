@@ -1,23 +1,39 @@
 //! A server to test against: the embedded one, or a real etcd that is always stopped.
 
-use amita_metadata::server::{self, Config};
+use crate::pki::{Authority, Known, Leaf};
+use amita_metadata::client::Tls;
+use amita_metadata::server::{self, Config, Role};
 use amita_metadata::{Call, Client, Options};
 use amita_testkit::loopback;
+use rustls::ClientConfig;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub const SHORT: Options = Options {
+    tls: None,
+    user: None,
+    insecure_network: false,
     timeout: Duration::from_secs(10),
     connect_timeout: Duration::from_millis(500),
     ping_interval: Duration::from_secs(5),
     ping_timeout: Duration::from_secs(2),
 };
 
+pub fn by_tls(config: Arc<ClientConfig>) -> Options {
+    Options {
+        tls: Some(Tls::from(config)),
+        ..SHORT
+    }
+}
+
 pub enum Kind {
     Embedded,
+    /// The same by TLS.
+    Secure,
     Etcd,
 }
 
@@ -28,7 +44,14 @@ enum Running {
 }
 
 /// Killed with the test, whatever happens in it.
-struct Process(Child);
+pub struct Process(Child);
+
+impl Process {
+    pub fn start(command: &mut Command) -> Process {
+        let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Process(silent.spawn().unwrap())
+    }
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -41,18 +64,51 @@ impl Drop for Process {
 pub struct Server {
     running: Running,
     kind: Kind,
+    secure: Secure,
     pub folder: TempDir,
     pub address: SocketAddr,
+}
+
+/// What a server of TLS and its clients need.
+pub struct Secure {
+    pub authority: Authority,
+    server: Leaf,
+    pub known: Arc<Known>,
+    /// Of a node that is known.
+    pub node: Leaf,
+}
+
+impl Secure {
+    fn new(address: SocketAddr) -> Secure {
+        let (authority, known) = (Authority::new("ours"), Arc::new(Known::default()));
+        let secure = Secure {
+            server: authority.server(address.ip()),
+            node: authority.leaf("node"),
+            authority,
+            known,
+        };
+        secure.known.add(&secure.node, Role::Node, "n1");
+        secure
+    }
+
+    /// The certificate of somebody who is known.
+    pub fn leaf(&self, role: Role, name: &str) -> Leaf {
+        let leaf = self.authority.leaf(name);
+        self.known.add(&leaf, role, name);
+        leaf
+    }
 }
 
 impl Server {
     pub fn start(kind: Kind) -> Server {
         let folder = tempfile::tempdir().unwrap();
+        let address = loopback::free_address();
         let mut server = Server {
             running: Running::Stopped,
             kind,
+            secure: Secure::new(address),
             folder,
-            address: loopback::free_address(),
+            address,
         };
         server.resume();
         server
@@ -60,8 +116,8 @@ impl Server {
 
     pub fn resume(&mut self) {
         self.running = match self.kind {
-            Kind::Embedded => {
-                let config = Config::new(self.address, self.folder.path().join("meta"));
+            Kind::Embedded | Kind::Secure => {
+                let config = self.config();
                 let handle = server::start(config).unwrap();
                 assert_eq!(handle.address(), self.address);
                 Running::Embedded(handle)
@@ -84,8 +140,35 @@ impl Server {
         }
     }
 
+    pub fn config(&self) -> Config {
+        let tls = match self.kind {
+            Kind::Secure => Some(self.secure.authority.serve(&self.secure.server, &self.secure.known)),
+            Kind::Embedded | Kind::Etcd => None,
+        };
+        Config {
+            tls,
+            ..Config::new(self.address, self.folder.path().join("meta"))
+        }
+    }
+
+    pub fn secure(&self) -> &Secure {
+        &self.secure
+    }
+
     pub fn client(&self) -> Client {
-        Client::connect_with(&[self.address.to_string()], SHORT).unwrap()
+        match self.kind {
+            Kind::Secure => self.client_of(&self.secure.node),
+            Kind::Embedded | Kind::Etcd => self.client_with(SHORT),
+        }
+    }
+
+    /// By TLS, with this certificate.
+    pub fn client_of(&self, leaf: &Leaf) -> Client {
+        self.client_with(by_tls(self.secure.authority.client(Some(leaf))))
+    }
+
+    pub fn client_with(&self, options: Options) -> Client {
+        Client::connect_with(&[self.address.to_string()], options).unwrap()
     }
 }
 
@@ -100,17 +183,13 @@ fn start_etcd(folder: &Path, address: SocketAddr) -> Process {
         other = loopback::free_address();
     }
     let (clients, peers) = (format!("http://{address}"), format!("http://{other}"));
-    let child = Command::new(binary)
+    let mut command = Command::new(binary);
+    command
         .args(["--name", "test", "--data-dir"])
         .arg(folder.join("etcd"))
         .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
         .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
         .args(["--initial-cluster", &format!("test={peers}")])
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    Process(child)
+        .env_clear();
+    Process::start(&mut command)
 }

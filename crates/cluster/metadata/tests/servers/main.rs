@@ -3,4 +3,7 @@
 
 mod common;
 mod embedded;
+mod etcd;
+mod pki;
+mod secure;
 mod suite;

@@ -1,4 +1,4 @@
-//! One suite for the embedded server and a real etcd: what Amita relies on, both must do.
+//! One suite for the embedded server, plainly and by TLS, and a real etcd: what Amita relies on, both must do.
 
 use crate::common::{Kind, Server};
 use amita_metadata::{Batch, Call, Client, Compare, Error, Event, LeaseId, Op, OpReply, Refusal, Waited, Watch};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 macro_rules! both {
     ($($name:ident),* $(,)?) => {
         mod embedded { $(#[test] fn $name() { super::$name(super::Kind::Embedded) })* }
+        mod secure { $(#[test] fn $name() { super::$name(super::Kind::Secure) })* }
         mod etcd { $(#[test] fn $name() { super::$name(super::Kind::Etcd) })* }
     };
 }
