@@ -7,6 +7,7 @@ mod claim;
 mod client;
 mod deletion;
 mod error;
+mod export;
 mod host;
 mod moves;
 mod namespace;
@@ -27,6 +28,7 @@ pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
 pub use deletion::{Deleted, Deletion, delete_volume};
 pub use error::AdminError;
+pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
 pub use host::{
     HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, field, host, hosts, remove_host, reseal_host,
     set_host_keys,
@@ -55,17 +57,15 @@ pub use topology::{
 };
 pub use volume::{MAX_VOLUME_BYTES, create_volume, volume, volumes};
 
-use amita_metadata::{Call, KeyValue, Transact};
+use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::map::{self, Cluster, Node, Store};
+pub use amita_types::name::MAX_NAME_BYTES;
 use amita_types::{ClusterId, NodeId, StoreId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// How often a lost race is tried again.
 const RACES: u32 = 16;
-/// The longest name of a node, pool or volume: what every protocol's export name and file name can hold.
-pub const MAX_NAME_BYTES: usize = 200;
-
 type Result<T> = std::result::Result<T, AdminError>;
 
 /// Is this a name? Letters, digits, `.`, `_` and `-`, not at the start for the last two.
@@ -73,30 +73,13 @@ type Result<T> = std::result::Result<T, AdminError>;
 /// # Errors
 /// Says what is wrong with it.
 pub fn check_name(what: &'static str, name: &str) -> Result<()> {
-    let bad = |why: String| {
-        Err(AdminError::BadName {
+    match amita_types::name::fault(name) {
+        None => Ok(()),
+        Some(why) => Err(AdminError::BadName {
             what,
             name: name.to_owned(),
             why,
-        })
-    };
-    if name.is_empty() {
-        return bad("it is empty".to_owned());
-    }
-    if name.len() > MAX_NAME_BYTES {
-        return bad(format!("it has {} bytes, more than {MAX_NAME_BYTES}", name.len()));
-    }
-    if name.starts_with(['-', '.']) {
-        return bad("it starts with '-' or '.'".to_owned());
-    }
-    match name
-        .chars()
-        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
-    {
-        Some(c) => bad(format!(
-            "it contains {c:?}; letters, digits, '.', '_' and '-' are allowed"
-        )),
-        None => Ok(()),
+        }),
     }
 }
 
@@ -138,6 +121,7 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
         nvme: None,
         metrics: None,
         cores,
+        unprotected: false,
     };
     register(meta, name, &served)
 }
@@ -155,6 +139,8 @@ pub struct Served<'a> {
     pub metrics: Option<&'a str>,
     /// How many cores serve.
     pub cores: u32,
+    /// Does its fabric believe whoever reaches it, from other machines too?
+    pub unprotected: bool,
 }
 
 /// As [`register_node`], with all that a node can serve.
@@ -258,6 +244,27 @@ fn number(next: u64, counter: &str) -> Result<u32> {
         key: map::counter_key(counter),
         what: "no number is left",
     })
+}
+
+/// Removes a record, whatever it says: one that nobody can read goes by this, too. `false`: there is none.
+///
+/// # Errors
+/// Others change it all the time; the metadata is away or refuses.
+pub(crate) fn remove(meta: &dyn Transact, key: &str) -> Result<bool> {
+    for _ in 0..RACES {
+        let Some(revision) = meta.txn(&Call::get(key))?.value(0).map(|found| found.mod_revision) else {
+            return Ok(false);
+        };
+        let call = Call {
+            compares: vec![unchanged(key, revision)],
+            then: vec![Op::Delete { key: key.to_owned() }],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(true);
+        }
+    }
+    Err(AdminError::TooManyRaces { key: key.to_owned() })
 }
 
 pub(crate) fn get<T: DeserializeOwned>(meta: &dyn Transact, key: &str) -> Result<Option<(T, u64)>> {

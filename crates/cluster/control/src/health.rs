@@ -50,6 +50,8 @@ kinds! {
     SubsystemUnserved "subsystem-unserved" Warning,
     /// A node is in maintenance.
     NodeMaintained "node-maintained" Info,
+    /// A node has no identity, and believes whoever reaches its fabric over the network.
+    NodeUnprotected "node-unprotected" Info,
     /// A store is being drained, or has been.
     StoreDraining "store-draining" Info,
     /// Groups are being brought up to date.
@@ -144,6 +146,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
         picture.of_space(pool, &mut facts);
     }
     picture.of_nodes(&mut facts);
+    picture.of_protection(&mut facts);
     picture.of_stores(&mut facts);
     picture.of_subsystems(&mut facts);
     facts.sort_by_key(|fact| std::cmp::Reverse(fact.severity));
@@ -262,6 +265,31 @@ impl Picture<'_> {
                 (true, false) => continue,
             };
             facts.push(Fact::new(kind, [name], text, &advice));
+        }
+    }
+
+    /// Whoever reaches such a node reads and writes all volumes.
+    fn of_protection(&self, facts: &mut Vec<Fact>) {
+        let open: Vec<&String> = self
+            .nodes
+            .iter()
+            .filter(|node| node.alive && node.node.unprotected)
+            .map(|node| &node.node.name)
+            .collect();
+        if let [first, rest @ ..] = open.as_slice() {
+            let who = match rest.len() {
+                0 => format!("Node {first} proves"),
+                more => format!("Node {first} and {more} more prove"),
+            };
+            facts.push(Fact::new(
+                Kind::NodeUnprotected,
+                &open,
+                format!(
+                    "{who} nothing to other nodes (--insecure-network): whoever reaches the fabric can do everything."
+                ),
+                "Unless the network is the cluster's own, stop the nodes, and start all of them and the metadata with identities \
+                 (`amita node join`): those with and those without one do not speak to each other.",
+            ));
         }
     }
 

@@ -205,7 +205,7 @@ fn kill(client: &Client, running: Running) -> NodeId {
     .unwrap();
     let lease = client.lease_grant(60).unwrap();
     let put = Op::Put {
-        key: found.key,
+        key: found.key.clone(),
         value: impostor,
         lease: Some(lease.id),
     };

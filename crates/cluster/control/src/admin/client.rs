@@ -34,6 +34,7 @@ pub fn register_client(
     id: NodeId,
     fabric: &str,
     metrics: Option<&str>,
+    unprotected: bool,
 ) -> Result<Node> {
     let node = Node {
         id,
@@ -47,6 +48,7 @@ pub fn register_client(
         rack: String::new(),
         maintenance: false,
         client: true,
+        unprotected,
     };
     let reply = meta.txn(&Call::put_if(map::node_key(name), 0, json(&node)))?;
     if reply.succeeded {

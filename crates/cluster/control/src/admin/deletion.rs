@@ -255,7 +255,12 @@ fn delete(
 /// The records that go with a volume.
 fn leftovers(meta: &dyn Transact, volume: &Volume) -> Result<Vec<Op>> {
     let id = volume.id;
-    let mut keys = vec![map::move_key(id), map::reservation_key(id), map::scrub_key(id)];
+    let mut keys = vec![
+        map::move_key(id),
+        map::reservation_key(id),
+        map::scrub_key(id),
+        map::export_key(id),
+    ];
     if let Some((pool, _)) = get::<Pool>(meta, &map::pool_key(&volume.pool))? {
         keys.push(map::whole_key(pool.id, id));
     }

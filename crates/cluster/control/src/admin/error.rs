@@ -102,6 +102,23 @@ pub enum AdminError {
         /// The namespace's number.
         nsid: u32,
     },
+    /// A volume that hosts have by NVMe is to be exported by NBD.
+    #[error(
+        "volume {volume} is namespace {nsid} of subsystem {subsystem}: hosts have it by NVMe, and clients of NBD would write \
+         beside them without their knowing; take it out first (`amita namespace remove {subsystem} {nsid}`), or use --shared"
+    )]
+    ServedByNvme {
+        volume: String,
+        subsystem: String,
+        /// The namespace's number.
+        nsid: u32,
+    },
+    /// A volume that is exported by NBD is to be a namespace.
+    #[error(
+        "volume {volume} is exported by NBD: its clients and the hosts of subsystem {subsystem} would write beside each other \
+         without knowing; take the export away first (`amita volume unexport {volume}`), or export it with --shared"
+    )]
+    Exported { volume: String, subsystem: String },
     /// A subsystem that hosts may use.
     #[error(
         "subsystem {subsystem} has {namespaces} namespaces, and hosts may use them; take them out first \

@@ -2,10 +2,10 @@
 
 use super::subsystem::{find_subsystem, put, subsystems, unchanged, uses_guard};
 use super::volume::find_volume;
-use super::{AdminError, RACES, Result, cluster, volumes};
+use super::{AdminError, RACES, Result, cluster, get, volumes};
 use amita_metadata::{Call, Transact};
 use amita_types::VolumeId;
-use amita_types::map::{self, Namespace, Subsystem, Volume};
+use amita_types::map::{self, Export, Namespace, Subsystem, Volume};
 use serde::Serialize;
 
 /// Namespaces of a subsystem, at most; it is the highest number of one as well.
@@ -94,6 +94,12 @@ pub fn add_namespace(
                 volume: volume.to_owned(),
                 subsystem: user,
                 nsid: namespace.nsid,
+            });
+        }
+        if get::<Export>(meta, &map::export_key(target.id))?.is_some_and(|(export, _)| !export.shared) {
+            return Err(AdminError::Exported {
+                volume: volume.to_owned(),
+                subsystem: subsystem.to_owned(),
             });
         }
         let taken = |nsid: u32| found.namespaces.iter().any(|known| known.nsid == nsid);

@@ -1,8 +1,7 @@
 //! The reservation of a volume, as its owner keeps it.
 
-use super::subsystem::unchanged;
-use super::{AdminError, RACES, Result, get, volume};
-use amita_metadata::{Call, Op, Transact};
+use super::{AdminError, Result, get, remove, volume};
+use amita_metadata::Transact;
 use amita_types::map;
 use serde::de::DeserializeOwned;
 
@@ -30,20 +29,5 @@ pub fn clear_reservation(meta: &dyn Transact, name: &str, force: bool) -> Result
             node: super::node_name(meta, owner)?,
         });
     }
-    let key = map::reservation_key(found.id);
-    for _ in 0..RACES {
-        // Whatever it says: one that nobody can read is removed by this, too.
-        let Some(revision) = meta.txn(&Call::get(&key))?.value(0).map(|found| found.mod_revision) else {
-            return Ok(false);
-        };
-        let call = Call {
-            compares: vec![unchanged(&key, revision)],
-            then: vec![Op::Delete { key: key.clone() }],
-            otherwise: Vec::new(),
-        };
-        if meta.txn(&call)?.succeeded {
-            return Ok(true);
-        }
-    }
-    Err(AdminError::TooManyRaces { key })
+    remove(meta, &map::reservation_key(found.id))
 }

@@ -2,13 +2,13 @@
 
 use super::recovery::{RecoveryStatus, SlowStatus, of_nodes, progress, slow};
 use super::topology::{Outlook, Topology};
-use super::{Result, cluster, hosts, list, subsystems, thresholds, volumes};
+use super::{Result, cluster, exports, hosts, list, subsystems, thresholds, volumes};
 use crate::agent::STOPPED;
 use crate::health::{self, Fact, Picture};
 use amita_metadata::{Call, KeyValue, Transact};
 use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix};
-use amita_types::map::{self, Group, Live, Node, Pool, PoolKind, Store, Suspect, Volume};
-use amita_types::{ClusterId, NodeId, StoreId};
+use amita_types::map::{self, Export, Group, Live, Node, Pool, PoolKind, Store, Suspect, Volume};
+use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,6 +128,9 @@ pub struct VolumeStatus {
     pub owner_name: Option<String>,
     /// Does its owner hold its lease?
     pub owner_alive: bool,
+    /// As what it is served by NBD; none: it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub export: Option<Export>,
 }
 
 /// Reads the state of the cluster.
@@ -216,11 +219,16 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         hosts: hosts(meta)?.len(),
     };
     let slow_stores = slow(meta, &living)?;
+    let mut exported: BTreeMap<VolumeId, Export> = exports(meta)?
+        .into_iter()
+        .map(|export| (export.volume, export))
+        .collect();
     let volumes: Vec<VolumeStatus> = volumes(meta)?
         .into_iter()
         .map(|volume| VolumeStatus {
             owner_name: volume.owner.and_then(|owner| names.get(&owner).cloned()),
             owner_alive: volume.owner.is_some_and(|owner| lives.alive(owner)),
+            export: exported.remove(&volume.id),
             volume,
         })
         .collect();

@@ -24,6 +24,8 @@ pub struct SubsystemSpec {
     pub gateways: Vec<String>,
     /// May any host connect?
     pub any_host: bool,
+    /// Are connections without TLS refused?
+    pub tls_required: bool,
 }
 
 /// What is changed of a subsystem; what is `None` stays.
@@ -33,6 +35,8 @@ pub struct SubsystemChange {
     pub gateways: Option<Vec<String>>,
     /// May any host connect?
     pub any_host: Option<bool>,
+    /// Are connections without TLS refused?
+    pub tls_required: Option<bool>,
 }
 
 /// The qualified name that a subsystem has if nobody says otherwise: with the first eight digits of the cluster's id, so
@@ -126,6 +130,7 @@ pub fn create_subsystem(meta: &dyn Transact, spec: &SubsystemSpec) -> Result<Sub
             serial: format!("{}{number:08X}", first_digits(cluster).to_uppercase()),
             gateways: spec.gateways.clone(),
             any_host: spec.any_host,
+            tls_required: spec.tls_required,
             hosts: Vec::new(),
             namespaces: Vec::new(),
         };
@@ -169,7 +174,8 @@ fn check_gateways(meta: &dyn Transact, gateways: &[String]) -> Result<()> {
     }
 }
 
-/// Changes who serves a subsystem, or whether any host may connect. A host that is connected and may no more is cut off.
+/// Changes who serves a subsystem, whether any host may connect, or whether it has to be by TLS. A host that is connected and may no more
+/// is cut off.
 ///
 /// # Errors
 /// No such subsystem or gateway; the metadata is away or refuses.
@@ -183,6 +189,9 @@ pub fn set_subsystem(meta: &dyn Transact, name: &str, change: &SubsystemChange) 
         }
         if let Some(any_host) = change.any_host {
             found.any_host = any_host;
+        }
+        if let Some(tls_required) = change.tls_required {
+            found.tls_required = tls_required;
         }
         Ok(())
     })
@@ -249,8 +258,8 @@ pub(super) fn put<T: serde::Serialize>(key: String, record: &T) -> Op {
     }
 }
 
-/// The counter that every change of what volumes are used for compares and raises: a volume is at most one namespace, and is
-/// not deleted while it is one, whoever does what at the same time.
+/// The counter that every change of what volumes are used for compares and raises: a volume is at most one namespace, is
+/// not exported by NBD beside that unless asked, and is not deleted while it is one, whoever does what at the same time.
 pub(super) fn uses_guard(meta: &dyn Transact) -> Result<(u64, u64)> {
     Ok(get::<u64>(meta, &map::counter_key("namespaces"))?.unwrap_or((0, 0)))
 }

@@ -1,4 +1,5 @@
 mod claim;
+mod export;
 mod node;
 mod nvme;
 mod status;

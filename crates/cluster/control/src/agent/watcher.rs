@@ -92,19 +92,50 @@ pub(super) fn run(
     }
 }
 
-/// All records but the events, as of one revision: there may be many events, and nobody here wants them. They are the only
-/// records below the prefix that begin with an `e`.
+/// All records but the events, as of one revision: there may be many events, and nobody here wants them.
 fn read(client: &Client) -> Result<(u64, Vec<KeyValue>), Error> {
-    let prefixes = ('a'..='z').filter(|letter| *letter != 'e');
     let call = Call {
-        then: prefixes
-            .map(|letter| Op::Prefix {
-                key: format!("{PREFIX}{letter}"),
-            })
-            .collect(),
+        then: beginnings().map(|key| Op::Prefix { key }).collect(),
         ..Call::default()
     };
     let reply = client.txn(&call)?;
     let found = (0..call.then.len()).flat_map(|index| reply.values(index).iter().cloned());
     Ok((reply.revision, found.collect()))
+}
+
+/// What the keys of all records but the events begin with. The events are the only ones below the prefix that begin with
+/// `ev`.
+fn beginnings() -> impl Iterator<Item = String> {
+    let others = ('a'..='z').filter(|letter| *letter != 'e').map(String::from);
+    let beside_events = ('a'..='z')
+        .filter(|letter| *letter != 'v')
+        .map(|letter| format!("e{letter}"));
+    others
+        .chain(beside_events)
+        .map(|beginning| format!("{PREFIX}{beginning}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::beginnings;
+    use crate::events;
+    use amita_types::map;
+
+    #[test]
+    fn all_records_are_read_once_and_the_events_never() {
+        let read = |key: &str| beginnings().filter(|beginning| key.starts_with(beginning)).count();
+        let keys = [
+            map::cluster_key(),
+            map::exports_prefix(),
+            map::subsystems_prefix(),
+            map::node_key("a"),
+            map::volume_key("a"),
+            map::life_key(),
+            map::mounts_prefix(),
+        ];
+        for key in keys {
+            assert_eq!(read(&key), 1, "{key}");
+        }
+        assert_eq!(read(&events::prefix()), 0);
+    }
 }

@@ -18,6 +18,7 @@ fn node(number: u32, alive: bool) -> NodeStatus {
             rack: String::new(),
             maintenance: false,
             client: false,
+            unprotected: false,
         },
         alive,
     }
@@ -69,6 +70,7 @@ fn pool(stores: &[u32]) -> PoolStatus {
 
 fn volume(pool: &str) -> VolumeStatus {
     VolumeStatus {
+        export: None,
         volume: Volume {
             id: VolumeId(3),
             name: "disk0".to_owned(),
@@ -217,4 +219,17 @@ fn names_are_unique() {
     let all: std::collections::BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
     assert_eq!(all.len(), Kind::ALL.len());
     assert!(Kind::ALL.iter().all(|kind| !kind.meaning().is_empty()));
+}
+
+#[test]
+fn nodes_that_believe_the_network_are_named_and_the_cluster_is_well() {
+    let mut nodes = [node(1, true), node(2, true)];
+    nodes[1].node.unprotected = true;
+    let facts = judge(&Picture {
+        nodes: &nodes,
+        ..Picture::default()
+    });
+    let found: Vec<_> = facts.iter().map(|fact| (fact.name, fact.objects.clone())).collect();
+    assert_eq!(found, [("node-unprotected", vec!["n2".to_owned()])]);
+    assert_eq!(word(&facts), "ok");
 }

@@ -384,6 +384,7 @@ fn who_may_connect_comes_back_and_wishes_do_not() {
         serial: "1".to_owned(),
         gateways: Vec::new(),
         any_host: false,
+        tls_required: false,
         hosts: vec!["nqn.2014-08.com.example:h".to_owned()],
         namespaces: vec![map::Namespace {
             nsid: 1,

@@ -34,7 +34,7 @@ fn fall(meta: &dyn Transact, node: NodeId) {
 fn join(meta: &dyn Transact, name: &str) -> Node {
     let id = client_number(meta, name).unwrap();
     rise(meta, id);
-    register_client(meta, name, id, "127.0.0.1:1", None).unwrap()
+    register_client(meta, name, id, "127.0.0.1:1", None, false).unwrap()
 }
 
 fn names(meta: &dyn Transact) -> Vec<String> {
@@ -48,7 +48,7 @@ fn a_client_leaves_nothing_behind() {
     assert_eq!(names(&meta), ["c"]);
     // Said again (the first answer was lost): the same.
     assert_eq!(
-        register_client(&meta, "c", client.id, "127.0.0.1:1", None).unwrap(),
+        register_client(&meta, "c", client.id, "127.0.0.1:1", None, false).unwrap(),
         client
     );
     forget_client(&meta, &client).unwrap();
@@ -65,7 +65,7 @@ fn a_name_that_is_taken_is_refused() {
         assert!(matches!(client_number(&meta, name), Err(AdminError::Exists { .. })));
         let other = NodeId(first.id.0 + 1);
         assert!(matches!(
-            register_client(&meta, name, other, "127.0.0.1:2", None),
+            register_client(&meta, name, other, "127.0.0.1:2", None, false),
             Err(AdminError::Exists { .. })
         ));
     }

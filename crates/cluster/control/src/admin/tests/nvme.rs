@@ -128,15 +128,19 @@ fn a_subsystem_changes_and_goes() {
     let change = SubsystemChange {
         gateways: Some(vec!["n2".to_owned()]),
         any_host: Some(true),
+        tls_required: Some(true),
     };
     let changed = set_subsystem(&meta, "db", &change).unwrap();
     assert_eq!((changed.any_host, changed.gateways), (true, vec!["n2".to_owned()]));
+    assert!(changed.tls_required);
     let back = SubsystemChange {
         gateways: Some(Vec::new()),
         any_host: None,
+        tls_required: None,
     };
     let changed = set_subsystem(&meta, "db", &back).unwrap();
     assert_eq!((changed.any_host, changed.gateways), (true, Vec::new()));
+    assert!(changed.tls_required, "what is not named stays");
     add_namespace(&meta, "db", "a", None, 4096).unwrap();
     let refused = delete_subsystem(&meta, "db", false).unwrap_err();
     assert!(
@@ -438,6 +442,7 @@ fn serve_nvme(meta: &dyn Transact, name: &str) {
         nvme: Some("127.0.0.1:4420"),
         metrics: None,
         cores: 1,
+        unprotected: false,
     };
     register(meta, name, &served).unwrap();
 }
@@ -475,6 +480,7 @@ fn status_counts_and_tells_of_a_subsystem_that_nobody_serves() {
     let all = SubsystemChange {
         gateways: Some(Vec::new()),
         any_host: None,
+        tls_required: None,
     };
     set_subsystem(&meta, "db", &all).unwrap();
     assert!(!told(&status(&meta).unwrap()));

@@ -58,6 +58,7 @@ impl Scene {
             rack: String::new(),
             maintenance,
             client: false,
+            unprotected: false,
         };
         self.put(&map::node_key(&name), &record);
     }

@@ -1,0 +1,131 @@
+//! Exports: volumes that are served by NBD, and to whom.
+//!
+//! Nothing is served that was not exported. A volume that hosts have by NVMe at the same time would be written by both, and
+//! neither would know of the other: that has to be asked for.
+
+use super::namespace::use_of;
+use super::subsystem::{put, subsystems, unchanged, uses_guard};
+use super::volume::{believable, find_volume};
+use super::{AdminError, RACES, Result, list, remove};
+use amita_metadata::{Call, Transact};
+use amita_types::map::{self, Export};
+
+/// Clients of one export, at most: each gateway holds all of them in memory.
+pub const MAX_EXPORT_CLIENTS: usize = 1024;
+/// The longest name of a client: what the common name of a certificate or the identity of a pre-shared key may be.
+pub const MAX_CLIENT_NAME_BYTES: usize = 255;
+
+/// What a volume is exported as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportSpec {
+    /// The names of the clients that may use it.
+    pub clients: Vec<String>,
+    /// May those use it that prove nothing, and come from the gateway's own machine?
+    pub any_client: bool,
+    pub read_only: bool,
+    /// Also while it is a namespace.
+    pub shared: bool,
+}
+
+/// All exports.
+///
+/// # Errors
+/// The metadata is away, or a record is not readable.
+pub fn exports(meta: &dyn Transact) -> Result<Vec<Export>> {
+    list(meta, &map::exports_prefix())
+}
+
+/// Exports a volume so, and no other way: what it was exported as before is replaced. Clients that use it and may no more
+/// are cut off.
+///
+/// # Errors
+/// No such volume, nobody who may use it, a name that cannot be one; a volume that is a namespace (unless it is to be
+/// shared); the metadata is suspected, away or refuses.
+pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Result<Export> {
+    let mut clients = spec.clients.clone();
+    clients.sort();
+    clients.dedup();
+    check_clients(name, &clients, spec.any_client)?;
+    believable(meta)?;
+    let guard_key = map::counter_key("namespaces");
+    for _ in 0..RACES {
+        let (guard, guard_revision) = uses_guard(meta)?;
+        let (volume, volume_revision) = find_volume(meta, name)?;
+        if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, volume.id).filter(|_| !spec.shared) {
+            return Err(AdminError::ServedByNvme {
+                volume: volume.name,
+                subsystem,
+                nsid: namespace.nsid,
+            });
+        }
+        let export = Export {
+            volume: volume.id,
+            clients: clients.clone(),
+            any_client: spec.any_client,
+            read_only: spec.read_only,
+            shared: spec.shared,
+        };
+        let call = Call {
+            compares: vec![
+                unchanged(&guard_key, guard_revision),
+                unchanged(&map::volume_key(name), volume_revision),
+            ],
+            then: vec![
+                put(map::export_key(volume.id), &export),
+                put(guard_key.clone(), &(guard + 1)),
+            ],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(export);
+        }
+    }
+    Err(AdminError::TooManyRaces { key: guard_key })
+}
+
+/// Takes a volume's export away; false: it had none. Clients that use it are cut off, its data stays.
+///
+/// # Errors
+/// No such volume; the metadata is away or refuses.
+pub fn unexport_volume(meta: &dyn Transact, name: &str) -> Result<bool> {
+    let (volume, _) = find_volume(meta, name)?;
+    remove(meta, &map::export_key(volume.id))
+}
+
+fn check_clients(volume: &str, clients: &[String], any_client: bool) -> Result<()> {
+    if clients.is_empty() && !any_client {
+        return Err(AdminError::BadSetting {
+            what: "the export of volume",
+            name: volume.to_owned(),
+            why: "nobody could use it; name who may (--client NAME), or let everybody on the gateway's own machine \
+                  (--any-client)"
+                .to_owned(),
+        });
+    }
+    if clients.len() > MAX_EXPORT_CLIENTS {
+        return Err(AdminError::Full {
+            what: "the export of volume",
+            name: volume.to_owned(),
+            of: "clients",
+            most: MAX_EXPORT_CLIENTS,
+        });
+    }
+    let bad = |name: &str, why: String| AdminError::BadName {
+        what: "client",
+        name: name.to_owned(),
+        why,
+    };
+    for name in clients {
+        if name.is_empty() {
+            return Err(bad(name, "it is empty".to_owned()));
+        }
+        if name.len() > MAX_CLIENT_NAME_BYTES {
+            let why = format!("it has {} bytes, more than {MAX_CLIENT_NAME_BYTES}", name.len());
+            return Err(bad(name, why));
+        }
+        if let Some(found) = name.chars().find(|found| found.is_control()) {
+            return Err(bad(name, format!("it contains {found:?}")));
+        }
+    }
+    Ok(())
+}
