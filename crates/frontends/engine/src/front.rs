@@ -87,6 +87,12 @@ pub trait Front {
     /// Shall more be received?
     fn wants_input(&self) -> bool;
 
+    /// Has the host still to show that it may be here? Whoever accepts connections keeps few of those, from one address fewer, so that those
+    /// who only connect are in nobody's way. The answer changes once, to false.
+    fn is_stranger(&self) -> bool {
+        false
+    }
+
     /// The size of block to receive into (`Inbox::start_receive`): small while little is known of the host.
     fn receive_bytes(&self) -> usize;
 

@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+pub mod compute;
 pub mod context;
 pub mod engine;
 pub mod front;
@@ -23,9 +24,10 @@ pub mod reservation;
 pub mod service;
 pub mod slots;
 
+pub use compute::{Computation, Computed, Wanted};
 pub use context::{Context, Cx};
 pub use engine::{Engine, Protocol};
 pub use front::{CloseReason, Flow, Front};
 pub use pieces::{Piece, Pieces, ZeroStep, Zeroes, clears, pieces, zeroes};
 pub use register::{ConnectionId, RegisterMessage};
-pub use service::{Event, Export, FrontId, HostKey, OpenError, StorageService, VolumeInfo};
+pub use service::{Event, Export, FrontId, HostKey, OpenError, StorageService, VolumeInfo, Who};

@@ -4,9 +4,10 @@
 
 mod serve;
 
+use crate::compute::Computation;
 use crate::register::RegisterMessage;
 use crate::reservation;
-use crate::service::{Event, Export, FrontId, HostKey, OpenError, StorageService, VolumeInfo};
+use crate::service::{Event, Export, FrontId, HostKey, OpenError, StorageService, VolumeInfo, Who};
 use amita_reactor::{Pool, Slice};
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::{BLOCK_BYTES, BlockRange, MAX_IO_BLOCKS, MAX_IO_BYTES, VolumeId};
@@ -240,8 +241,12 @@ pub struct MemoryService {
     pub refusal: Option<OpenError>,
     /// Opens less closes.
     pub open_count: usize,
+    /// Who asked for volumes last. Everybody may use all of them.
+    pub asked_by: Option<Who>,
     /// The protocol's register, where it has one.
     pub register: Option<Arc<dyn Register>>,
+    /// What is to be computed: `None`, it is done at once.
+    pub computations: Option<VecDeque<(FrontId, u64, Computation)>>,
     /// Whose I/O that of a front is.
     hosts: BTreeMap<FrontId, HostKey>,
 }
@@ -258,7 +263,9 @@ impl MemoryService {
             fault: None,
             refusal: None,
             open_count: 0,
+            asked_by: None,
             register: None,
+            computations: None,
             hosts: BTreeMap::new(),
         }
     }
@@ -320,7 +327,8 @@ impl MemoryService {
 }
 
 impl StorageService for MemoryService {
-    fn list(&mut self, front: FrontId, tag: u64) {
+    fn list(&mut self, front: FrontId, tag: u64, who: &Who) {
+        self.asked_by = Some(who.clone());
         let result = match &self.refusal {
             Some(refusal) => Err(refusal.clone()),
             None => {
@@ -333,7 +341,8 @@ impl StorageService for MemoryService {
         self.events.push_back((front, Event::Listed { tag, result }));
     }
 
-    fn open(&mut self, front: FrontId, tag: u64, name: &str) {
+    fn open(&mut self, front: FrontId, tag: u64, name: &str, who: &Who) {
+        self.asked_by = Some(who.clone());
         let result = match &self.refusal {
             Some(refusal) => Err(refusal.clone()),
             None => {
@@ -386,6 +395,16 @@ impl StorageService for MemoryService {
             .expect("a protocol that has a register brings it");
         register.call(front, tag, call);
         self.collect(front);
+    }
+
+    fn compute(&mut self, front: FrontId, tag: u64, computation: Computation) {
+        match &mut self.computations {
+            Some(waiting) => waiting.push_back((front, tag, computation)),
+            None => {
+                let result = Some(computation.run());
+                self.events.push_back((front, Event::Computed { tag, result }));
+            }
+        }
     }
 }
 

@@ -226,17 +226,6 @@ pub enum Refusal {
     Unknown,
 }
 
-/// The key of the host with that identifier; never [`HostKey::NONE`]. (FNV-1a: the same in every version and everywhere.)
-#[must_use]
-pub fn host_key(host_id: &[u8; 16]) -> HostKey {
-    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let hash = host_id
-        .iter()
-        .fold(BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME));
-    HostKey(hash.max(1))
-}
-
 impl State {
     /// May the host do that now (NVM Express Base 2.1, figure "Command Behavior in the Presence of a Reservation")?
     #[must_use]

@@ -3,39 +3,84 @@
 //! Every call returns at once; its result comes later as an [`Event`] for the same [`FrontId`], never from inside the
 //! call. A front that is gone (its connection closed) hears nothing more, and the service undoes what it had under way.
 
+use crate::compute::{Computation, Computed};
 use crate::register::RegisterMessage;
 use crate::reservation;
 use amita_reactor::Slice;
 use amita_types::VolumeId;
 use amita_types::io::{IoError, Op, Payload};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+use std::sync::Arc;
 
 /// One connection of a host, among those of a core. Given by whoever accepts it and never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrontId(pub u64);
 
-/// A host, as reservations tell hosts apart: drawn from its identifier, the same for all its connections and at every
-/// gateway.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct HostKey(pub u64);
+/// A host, as reservations tell hosts apart: drawn from its name and its identifier together (by its protocol), the same for all its
+/// connections and at every gateway. Nobody can make up a host whose key is another's. As text: 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+// It is a part of every message between cores: aligned like a number of 16 bytes, it would make all of them larger.
+#[repr(Rust, packed(8))]
+pub struct HostKey(pub u128);
+
+impl From<[u8; 16]> for HostKey {
+    fn from(bytes: [u8; 16]) -> HostKey {
+        HostKey(u128::from_le_bytes(bytes))
+    }
+}
+
+impl From<HostKey> for [u8; 16] {
+    fn from(key: HostKey) -> [u8; 16] {
+        { key.0 }.to_le_bytes()
+    }
+}
 
 impl HostKey {
     /// Of a host that no reservation knows.
     pub const NONE: HostKey = HostKey(0);
 }
 
+/// Who asks for volumes by their names, as far as its protocol has found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A part of this program: it may use every volume.
+    Program,
+    /// It has proved to be the client of that name.
+    Client(Arc<str>),
+    /// It has proved nothing, and is on this machine: its address is, or it may open the socket's file.
+    Local,
+    /// It has proved nothing, and came over a network.
+    Stranger,
+}
+
+impl Serialize for HostKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", { self.0 }))
+    }
+}
+
+impl<'de> Deserialize<'de> for HostKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<HostKey, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let is_key = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let key = u128::from_str_radix(&text, 16).ok().filter(|_| is_key);
+        key.map(HostKey)
+            .ok_or_else(|| serde::de::Error::custom("the key of a host has 32 hexadecimal digits"))
+    }
+}
+
 /// The storage service, as the fronts of one core see it.
 pub trait StorageService {
-    /// Asks which volumes there are; ends in [`Event::Listed`]. Opens nothing.
-    fn list(&mut self, front: FrontId, tag: u64);
+    /// Asks which volumes there are that `who` may use; ends in [`Event::Listed`]. Opens nothing.
+    fn list(&mut self, front: FrontId, tag: u64, who: &Who);
 
     /// Opens a volume by its name; ends in [`Event::Opened`]. A volume that another gateway owns is taken over or
-    /// refused, as the service sees fit. The name is checked text, but otherwise the host's.
+    /// refused, as the service sees fit; one that `who` may not use is not found. The name is checked text, but otherwise the
+    /// host's. A right that ends while the volume is open ends in [`Event::Lost`].
     ///
     /// When the front closes before that, the service undoes the opening by itself.
-    fn open(&mut self, front: FrontId, tag: u64, name: &str);
+    fn open(&mut self, front: FrontId, tag: u64, name: &str, who: &Who);
 
     /// The front has no more use for the volume that it opened. What it has submitted may still be under way.
     fn close(&mut self, front: FrontId, volume: VolumeId);
@@ -57,6 +102,10 @@ pub trait StorageService {
 
     /// Asks the protocol's register on this node; ends in [`Event::Register`].
     fn register(&mut self, front: FrontId, tag: u64, call: RegisterMessage);
+
+    /// Has something computed that takes milliseconds, where no I/O waits for it; ends in [`Event::Computed`], after a while
+    /// where hosts ask for much.
+    fn compute(&mut self, front: FrontId, tag: u64, computation: Computation);
 }
 
 /// A volume, as a host may see it before it opens it.
@@ -130,6 +179,13 @@ pub enum Event {
         tag: u64,
         /// What it says.
         reply: RegisterMessage,
+    },
+    /// Something was computed.
+    Computed {
+        /// The call's.
+        tag: u64,
+        /// `None`: it was not, so much else waits.
+        result: Option<Computed>,
     },
     /// The settings of the cluster that concern hosts have changed.
     Settings,

@@ -3,7 +3,9 @@
 //! `batch` is how many requests come with one receive; as many are in flight. The volume answers at once by reference,
 //! so what is measured is parsing, slots, replies and buffers.
 
-use amita_frontend::{Event, Flow, Front, FrontId, HostKey, RegisterMessage, StorageService, VolumeInfo, reservation};
+use amita_frontend::{
+    Computation, Event, Flow, Front, FrontId, HostKey, RegisterMessage, StorageService, VolumeInfo, Who, reservation,
+};
 use amita_nbd::{Config, NbdFront};
 use amita_reactor::{Inbox, Outbox, Pool, PoolConfig, Slice, Time};
 use amita_types::VolumeId;
@@ -21,13 +23,13 @@ struct Instantly {
 }
 
 impl StorageService for Instantly {
-    fn list(&mut self, _: FrontId, tag: u64) {
+    fn list(&mut self, _: FrontId, tag: u64, _: &Who) {
         self.events.push(Event::Listed {
             tag,
             result: Ok(Vec::new()),
         });
     }
-    fn open(&mut self, _: FrontId, tag: u64, name: &str) {
+    fn open(&mut self, _: FrontId, tag: u64, name: &str, _: &Who) {
         let id = VolumeId(1);
         let name = name.to_owned();
         let volume = VolumeInfo {
@@ -57,6 +59,7 @@ impl StorageService for Instantly {
     fn identify(&mut self, _: FrontId, _: HostKey) {}
     fn reserve(&mut self, _: FrontId, _: u64, _: VolumeId, _: HostKey, _: reservation::Command) {}
     fn register(&mut self, _: FrontId, _: u64, _: RegisterMessage) {}
+    fn compute(&mut self, _: FrontId, _: u64, _: Computation) {}
 }
 
 struct Host {
@@ -72,7 +75,13 @@ impl Host {
     fn new(structured: bool) -> Host {
         let pool = Pool::new(PoolConfig::with_total(64 << 20)).expect("64 MiB");
         let mut outbox = Outbox::new();
-        let front = NbdFront::accept(Arc::new(Config::default()), FrontId(1), Time(0), &mut outbox);
+        let front = NbdFront::accept(
+            Arc::new(Config::default()),
+            FrontId(1),
+            Who::Local,
+            Time(0),
+            &mut outbox,
+        );
         let data = pool.take(LENGTH as usize).expect("memory").freeze();
         let service = Instantly {
             data,

@@ -1,12 +1,13 @@
 //! One connection of a client: its phases, and TLS beneath them.
 
+use super::certificate::client_name;
 use super::handshake::{self, Handshake, Step};
 use super::session::Session;
 use super::tls::TlsStream;
 use super::{Config, Cx, TlsAcceptor, TlsMode};
 use amita_frontend::Protocol as _;
 use amita_frontend::front::{CloseReason, Flow, Front};
-use amita_frontend::service::{Event, FrontId, StorageService};
+use amita_frontend::service::{Event, FrontId, StorageService, Who};
 use amita_reactor::{Inbox, Outbox, Pool, Slice, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,18 +42,18 @@ pub struct NbdFront {
 }
 
 impl NbdFront {
-    /// A new connection: the greeting goes into the outbox.
+    /// A new connection of `who`, as long as it has proved nothing else: the greeting goes into the outbox.
     ///
     /// # Panics
     /// When the limits make no sense: they are settings of this program.
-    pub fn accept(config: Arc<Config>, id: FrontId, now: Time, outbox: &mut Outbox) -> NbdFront {
+    pub fn accept(config: Arc<Config>, id: FrontId, who: Who, now: Time, outbox: &mut Outbox) -> NbdFront {
         config.limits.assert_sound();
         // No memory of the pool for clients that have shown nothing yet.
         outbox.push(Slice::from_static(&handshake::GREETING));
         let mode = config.tls.as_ref().map_or(TlsMode::Off, TlsAcceptor::mode);
         NbdFront {
             id,
-            phase: Phase::Handshake(Handshake::new(id, mode)),
+            phase: Phase::Handshake(Handshake::new(id, who, mode)),
             tls: None,
             handshake_by: now.plus(config.handshake_timeout),
             asking_since: None,
@@ -153,6 +154,7 @@ impl NbdFront {
         let Some(mut tls) = self.tls.take() else { return Ok(()) };
         let result = self.input_tls(&mut tls, now, inbox, outbox, pool, service);
         tls.encrypt(outbox, pool);
+        tls.rest();
         self.tls = Some(tls);
         result
     }
@@ -167,6 +169,7 @@ impl NbdFront {
         service: &mut dyn StorageService,
     ) -> Result<(), CloseReason> {
         loop {
+            self.name_client(tls)?;
             {
                 let backlog = outbox.queued_bytes();
                 let mut cx = Cx {
@@ -184,6 +187,19 @@ impl NbdFront {
                 return Ok(());
             }
         }
+    }
+
+    /// Who has shown a certificate is the client that it names. What the client says comes after its certificate, so that
+    /// nothing is asked for in its name before.
+    fn name_client(&mut self, tls: &TlsStream) -> Result<(), CloseReason> {
+        if let Phase::Handshake(handshake) = &mut self.phase
+            && !handshake.is_proved()
+            && let Some(certificate) = tls.certificate()
+        {
+            let name = client_name(certificate, self.config.cluster).map_err(|why| CloseReason::Tls(why.into()))?;
+            handshake.proved(Who::Client(name.into()));
+        }
+        Ok(())
     }
 
     fn takes_input(&self) -> bool {
@@ -368,6 +384,10 @@ impl Front for NbdFront {
 
     fn wants_input(&self) -> bool {
         self.takes_input()
+    }
+
+    fn is_stranger(&self) -> bool {
+        matches!(&self.phase, Phase::Handshake(handshake) if handshake.is_of_stranger())
     }
 
     fn receive_bytes(&self) -> usize {

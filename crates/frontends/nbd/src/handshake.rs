@@ -13,7 +13,7 @@ use super::wire::{
 };
 use super::{Cx, TlsMode};
 use amita_frontend::front::CloseReason;
-use amita_frontend::service::{FrontId, VolumeInfo};
+use amita_frontend::service::{FrontId, VolumeInfo, Who};
 use amita_reactor::Inbox;
 use option::{Bad, InfoRequest};
 
@@ -72,6 +72,8 @@ enum Question {
 
 pub(super) struct Handshake {
     front: FrontId,
+    /// Who the client is, as far as it has proved that.
+    who: Who,
     tls: TlsMode,
     encrypted: bool,
     state: State,
@@ -96,9 +98,10 @@ pub(super) static GREETING: [u8; 18] = {
 };
 
 impl Handshake {
-    pub fn new(front: FrontId, tls: TlsMode) -> Handshake {
+    pub fn new(front: FrontId, who: Who, tls: TlsMode) -> Handshake {
         Handshake {
             front,
+            who,
             tls,
             encrypted: false,
             state: State::Flags,
@@ -116,6 +119,21 @@ impl Handshake {
         self.encrypted = true;
         self.structured = false;
         self.context = None;
+    }
+
+    /// Has the client proved who it is?
+    pub fn is_proved(&self) -> bool {
+        matches!(self.who, Who::Client(_))
+    }
+
+    /// Came the client over a network, and has proved nothing yet?
+    pub fn is_of_stranger(&self) -> bool {
+        self.who == Who::Stranger
+    }
+
+    /// The client has proved who it is.
+    pub fn proved(&mut self, who: Who) {
+        self.who = who;
     }
 
     /// Is the service being asked?
@@ -313,14 +331,14 @@ impl Handshake {
             self.ask(Question::Default(option, request), cx);
         } else {
             self.tag += 1;
-            cx.service.open(self.front, self.tag, &request.name);
+            cx.service.open(self.front, self.tag, &request.name, &self.who);
             self.state = State::Asking(Question::Open(option, request));
         }
     }
 
     fn ask(&mut self, question: Question, cx: &mut Cx<'_>) {
         self.tag += 1;
-        cx.service.list(self.front, self.tag);
+        cx.service.list(self.front, self.tag, &self.who);
         self.state = State::Asking(question);
     }
 }

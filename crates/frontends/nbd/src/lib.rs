@@ -18,6 +18,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![deny(unsafe_code)]
 
+mod certificate;
 mod connection;
 mod handshake;
 #[cfg(feature = "memory")]
@@ -114,6 +115,8 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// For TLS, if it is allowed or required.
     pub tls: Option<TlsAcceptor>,
+    /// Whose clients the certificates of the cluster's own authority name.
+    pub cluster: Option<amita_types::ClusterId>,
 }
 
 impl Default for Config {
@@ -122,6 +125,7 @@ impl Default for Config {
             limits: Limits::default(),
             handshake_timeout: Duration::from_secs(10),
             tls: None,
+            cluster: None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! NBD for the server of volumes in memory, for tests and examples.
 
 use crate::{Config, NbdFront};
-use amita_frontend::FrontId;
 use amita_frontend::memory::{Accept, Accepted, MemoryService};
+use amita_frontend::{FrontId, Who};
 use amita_reactor::{Outbox, Time};
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ impl Accept for Nbd {
         outbox: &mut Outbox,
     ) -> io::Result<Accepted> {
         Ok(Accepted {
-            front: Box::new(NbdFront::accept(self.0.clone(), id, now, outbox)),
+            front: Box::new(NbdFront::accept(self.0.clone(), id, Who::Local, now, outbox)),
             look: Box::new(|_| None),
         })
     }

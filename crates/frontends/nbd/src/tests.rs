@@ -11,7 +11,7 @@ use super::wire::{OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, Reader, comma
 use super::{Config, NbdFront};
 use amita_frontend::front::{CloseReason, Flow, Front};
 use amita_frontend::memory::{MemoryService, Volumes};
-use amita_frontend::service::FrontId;
+use amita_frontend::service::{FrontId, Who};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
 use amita_types::VolumeId;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl Client {
         let volumes = Volumes::new();
         let volume = volumes.add("vol", size_bytes, chunk_bytes, false);
         let mut outbox = Outbox::new();
-        let front = NbdFront::accept(Arc::new(config), FRONT, Time(0), &mut outbox);
+        let front = NbdFront::accept(Arc::new(config), FRONT, Who::Stranger, Time(0), &mut outbox);
         Client {
             front,
             inbox: Inbox::new(),

@@ -24,7 +24,7 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Authorities: if given, a client must show a certificate that one of them has signed.
+    /// Authorities: if given, a client must use TLS and show a certificate that one of them has signed.
     pub client_authorities: Option<PathBuf>,
 }
 
@@ -97,9 +97,14 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
 }
 
 impl TlsAcceptor {
-    /// Reads and checks the files. Blocks; for the start only.
+    /// Reads and checks the files. Where clients must show a certificate, they must use TLS, whatever `mode` says: without
+    /// it they show none. Blocks; for the start only.
     pub fn load(mode: TlsMode, files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mode = match files.client_authorities {
+            Some(_) => TlsMode::Require,
+            None => mode,
+        };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let chain = certificates("the TLS certificate", &files.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| match error {
             rustls::pki_types::pem::Error::NoItemsFound => TlsError::Empty {
@@ -274,6 +279,20 @@ impl TlsStream {
             any = true;
         }
         any
+    }
+
+    /// Gives back what holds nothing.
+    pub fn rest(&mut self) {
+        self.inbox.trim(0);
+        self.outbox.trim();
+    }
+
+    /// Once the handshake is over: the client's certificate, if it has shown one.
+    pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        if self.connection.is_handshaking() {
+            return None;
+        }
+        self.connection.peer_certificates()?.first()
     }
 
     /// Tells the client that nothing follows.

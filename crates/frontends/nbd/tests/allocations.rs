@@ -1,7 +1,7 @@
 //! A warm connection allocates nothing for an I/O.
 
 use amita_frontend::memory::{MemoryService, Volumes};
-use amita_frontend::{Flow, Front, FrontId};
+use amita_frontend::{Flow, Front, FrontId, Who};
 use amita_nbd::{Config, NbdFront};
 use amita_reactor::{Inbox, Outbox, Pool, PoolConfig, Time};
 use amita_testkit::allocations::{self, Counting};
@@ -75,7 +75,13 @@ fn a_warm_connection_does_not_allocate() {
         let volumes = Volumes::new();
         volumes.add("vol", 16 << 20, 4 << 20, false);
         let mut outbox = Outbox::new();
-        let front = NbdFront::accept(Arc::new(Config::default()), FrontId(1), Time(0), &mut outbox);
+        let front = NbdFront::accept(
+            Arc::new(Config::default()),
+            FrontId(1),
+            Who::Local,
+            Time(0),
+            &mut outbox,
+        );
         let service = MemoryService::new(volumes, pool.clone());
         let mut host = Host {
             front,

@@ -58,6 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             serial: "AMITAACCESS".into(),
             gateways: vec![node],
             any_host: false,
+            tls_required: false,
             hosts: vec![Arc::new(host)],
             namespaces: vec![Arc::new(Namespace {
                 nsid: 1,

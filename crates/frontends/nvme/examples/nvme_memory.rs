@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             serial: "AMITAMEMORY".into(),
             gateways: vec![node],
             any_host: true,
+            tls_required: false,
             hosts: Vec::new(),
             namespaces,
             ana_changes: 0,

@@ -126,6 +126,8 @@ pub struct Session {
     pub host: String,
     /// The host's identifier.
     pub host_id: [u8; 16],
+    /// Has it proven to be that host?
+    pub proven: bool,
     /// The keep alive time that the Connect command asked for.
     pub kato_ms: u32,
     /// The address that the host has connected to.

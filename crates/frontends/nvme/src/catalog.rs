@@ -1,5 +1,6 @@
 //! What the cluster's settings say of NVMe, as one node sees it.
 
+use crate::admin::DISCOVERY_NQN;
 use amita_frontend::reservation;
 use amita_types::{NodeId, VolumeId};
 use std::collections::BTreeMap;
@@ -35,6 +36,15 @@ impl Catalog {
             .ok()?;
         self.subsystems.get(index)
     }
+
+    /// What a host must show to the subsystem of that name; to the discovery subsystem, what it must show to any.
+    #[must_use]
+    pub fn access(&self, subsystem: &str, host: &str) -> Option<&Arc<HostAccess>> {
+        if subsystem == DISCOVERY_NQN || subsystem == self.discovery_nqn {
+            return self.subsystems.iter().find_map(|subsystem| subsystem.host(host));
+        }
+        self.subsystem(subsystem)?.host(host)
+    }
 }
 
 /// A node where hosts can connect.
@@ -60,6 +70,8 @@ pub struct Subsystem {
     pub gateways: Vec<NodeId>,
     /// Any host may connect; otherwise only `hosts`.
     pub any_host: bool,
+    /// Connections without TLS are refused, whatever the host has to show.
+    pub tls_required: bool,
     /// Who may connect, in order of their NQN.
     pub hosts: Vec<Arc<HostAccess>>,
     /// In order of their number.
@@ -94,6 +106,14 @@ pub struct HostAccess {
     pub dhchap_controller: Option<Secret>,
     /// The configured pre-shared key for TLS, in the form `NVMeTLSkey-1:...:`: without TLS it may not connect.
     pub tls: Option<Secret>,
+}
+
+impl HostAccess {
+    /// Has it anything to prove?
+    #[must_use]
+    pub fn has_to_prove(&self) -> bool {
+        self.dhchap.is_some() || self.tls.is_some()
+    }
 }
 
 /// A text that is never shown, and that is wiped when nobody needs it any more.

@@ -7,6 +7,7 @@ use super::queue::{End, Login, Queue};
 use super::tls::{TlsStream, begins_with_tls};
 use super::wire::{self, COMMON_BYTES, Common, Fatal, IC_BYTES, InitRequest, Link};
 use super::{Cx, fatal_reason};
+use amita_frontend::compute::source_of;
 use amita_frontend::front::{CloseReason, Flow, Front};
 use amita_frontend::service::{Event, FrontId, StorageService};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
@@ -56,19 +57,24 @@ pub struct NvmeFront {
 }
 
 impl NvmeFront {
-    /// A new connection; `local` is where it has come in.
+    /// A new connection; `local` is where it has come in, `peer` where it comes from.
     pub fn accept(
         port: Rc<Port>,
         id: FrontId,
         _core: u16,
         now: Time,
         local: SocketAddr,
-        _peer: SocketAddr,
+        peer: SocketAddr,
         _outbox: &mut Outbox,
     ) -> NvmeFront {
         NvmeFront {
             id,
-            phase: Phase::Hello(Login { local, tls: None }),
+            phase: Phase::Hello(Login {
+                local,
+                peer: source_of(peer.ip()),
+                tls: None,
+                access: None,
+            }),
             tls: None,
             heard: now,
             quiet_by: None,
@@ -163,13 +169,19 @@ impl NvmeFront {
                 }),
                 Err(failure) => Err(failure),
             };
+            if let Phase::Hello(login) = &mut self.phase
+                && login.access.is_none()
+                && let Some(chosen) = tls.chosen()
+            {
+                login.access = catalog.access(&chosen.subnqn, &chosen.hostnqn).cloned();
+            }
             let mut cx = Cx::new(now, &mut *outbox, pool, &mut *service);
             match result {
                 Ok(true) => {
                     if let Phase::Hello(login) = &mut self.phase
                         && login.tls.is_none()
                     {
-                        login.tls = tls.identity().cloned();
+                        login.tls = tls.identity().cloned().map(Box::new);
                     }
                 }
                 Ok(false) if tls.is_ended() => return self.end_after(CloseReason::Goodbye, &mut cx),
@@ -361,6 +373,10 @@ impl Front for NvmeFront {
             Phase::Queue(queue) => queue.wants_input(),
             _ => true,
         }
+    }
+
+    fn is_stranger(&self) -> bool {
+        !matches!(&self.phase, Phase::Queue(queue) if queue.is_connected())
     }
 
     fn receive_bytes(&self) -> usize {

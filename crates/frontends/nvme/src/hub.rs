@@ -3,17 +3,24 @@
 //! The queues of a controller are connections that may be on different cores. Each of them asks the register once when
 //! it is connected, and is told when the controller is gone; between the two it is not involved in any I/O.
 //!
+//! A host that has something to prove gets its controller, or a queue of one, when it has proven it: before that the register
+//! keeps nothing for it, so that strangers take nobody's place. It is told the number of its controller before, as Connect
+//! wants it; that number is not taken until it comes back proven. (Two hosts may be told the same one then. That takes as many
+//! that connect at once as there are numbers left, and the later one tries again.) Who has proven nothing may hold some of the
+//! places from one address, and not all of them from everywhere.
+//!
 //! A controller lives as long as its admin queue's connection. When that ends, or the controller is disabled, its I/O
 //! queues are told ([`Reply::Gone`]) and close; the admin queue has closed their [`Gate`] before, so that they start
 //! nothing from that moment on.
 
 use super::admin::ControllerShared;
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Subsystem};
 use super::command::Status;
 use super::failure::Failures;
 use super::wire::status;
 use amita_frontend::ConnectionId;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,16 +34,35 @@ const SLOT_BITS: u32 = 6;
 const NODES: u64 = 1023;
 /// Discovery controllers of a gateway: each is a host's persistent connection.
 pub const MAX_DISCOVERY_CONTROLLERS: usize = 16 << 10;
+/// Controllers of one subsystem at one gateway that one [`Holder`] may have: many times what the paths of a host need, and
+/// never all of them.
+pub const MAX_CONTROLLERS_OF_HOLDER: usize = 24;
+/// The same of the discovery subsystem: hosts behind one address each keep one.
+pub const MAX_DISCOVERY_CONTROLLERS_OF_HOLDER: usize = 1 << 10;
+/// Controllers of a subsystem, out of [`MAX_CONTROLLERS`], that only hosts which have proven themselves get, where any host
+/// has something to prove.
+pub const KEPT_FOR_PROVEN: usize = 16;
 
 /// Who connects, and to what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
     /// The subsystem's NQN.
     pub subsystem: String,
+    /// The name that the host used for it: the discovery subsystem has two.
+    pub asked: String,
     /// The host's NQN.
     pub host: String,
     /// The host's identifier.
     pub host_id: [u8; 16],
+}
+
+/// Whose a controller is, as far as its places are counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holder {
+    /// A host that has proven to be the one of that NQN.
+    Proven(String),
+    /// Whoever connects from there: a name that nothing stands behind is anybody's.
+    Unproven(IpAddr),
 }
 
 /// Open as long as the I/O queues that have joined may do I/O: a controller that is enabled again has another one.
@@ -68,11 +94,22 @@ pub struct Shared {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Call {
-    /// An admin queue is connected: a controller is made. Answered by [`Reply::Created`] or [`Reply::Refused`].
+    /// Which number would a controller get? It is told to a host that has still to prove itself, and nothing is kept for it.
+    /// Answered by [`Reply::Offered`] or [`Reply::Refused`].
+    Offer {
+        party: Box<Party>,
+        /// Of the discovery subsystem.
+        discovery: bool,
+    },
+    /// An admin queue is connected, and its host has proven what it has to: a controller is made. Answered by
+    /// [`Reply::Created`] or [`Reply::Refused`].
     Create {
         party: Box<Party>,
         /// Of the discovery subsystem.
         discovery: bool,
+        holder: Holder,
+        /// The number that it was told before, if it was.
+        number: Option<u16>,
     },
     /// An I/O queue is connected. Answered by [`Reply::Joined`] or [`Reply::Refused`].
     Join {
@@ -124,6 +161,8 @@ pub enum Answer {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Reply {
+    /// A controller may get this number, if it is still free then.
+    Offered { controller: u16 },
     /// The controller is there.
     Created {
         /// Its number.
@@ -165,6 +204,7 @@ struct Enabled {
 #[derive(Debug)]
 struct Controller {
     party: Party,
+    holder: Holder,
     /// While it is.
     enabled: Option<Enabled>,
     /// The I/O queues that are connected.
@@ -181,10 +221,20 @@ type Key = (String, u16);
 pub struct Hub {
     said: VecDeque<(ConnectionId, u64, Reply)>,
     controllers: BTreeMap<Key, Controller>,
+    /// How many of them are whose.
+    held: BTreeMap<(String, Holder), usize>,
     /// What each connection is: an admin queue (0) or an I/O queue of which controller.
     connections: BTreeMap<ConnectionId, (Key, u16)>,
     /// Where the search for a free number begins: one that was in use a moment ago is not used again at once.
     next: u16,
+}
+
+/// There is no place for it now.
+fn busy() -> Reply {
+    Reply::Refused {
+        status: status::CONNECT_BUSY,
+        result: 0,
+    }
 }
 
 /// The result of a Connect command with an invalid parameter: where that is (Base 2.1, 6.3).
@@ -192,11 +242,23 @@ pub(super) const fn invalid(offset: u16, in_data: bool) -> u32 {
     offset as u32 | (in_data as u32) << 16
 }
 
+/// How a controller is refused to a host whose identifier a host of another name has.
+pub(super) const IDENTIFIER_OF_ANOTHER: (Status, u32) = (status::CONNECT_PARAMETERS, invalid(0, true));
+
 impl Hub {
     /// A queue asks.
     pub fn call(&mut self, from: ConnectionId, tag: u64, call: Call, catalog: &Catalog) {
         let word = match call {
-            Call::Create { party, discovery } => self.create(from, *party, discovery, catalog),
+            Call::Offer { party, discovery } => match self.free_number(&party, discovery, catalog) {
+                Some(controller) => Reply::Offered { controller },
+                None => busy(),
+            },
+            Call::Create {
+                party,
+                discovery,
+                holder,
+                number,
+            } => self.create(from, *party, discovery, holder, number, catalog),
             Call::Join {
                 party,
                 controller,
@@ -236,15 +298,8 @@ impl Hub {
         self.controllers.len()
     }
 
-    fn create(&mut self, from: ConnectionId, party: Party, discovery: bool, catalog: &Catalog) -> Reply {
-        let busy = Reply::Refused {
-            status: status::CONNECT_BUSY,
-            result: 0,
-        };
-        // A connection has one Connect command.
-        if self.connections.contains_key(&from) {
-            return busy;
-        }
+    /// A number that no controller of the subsystem has here.
+    fn free_number(&mut self, party: &Party, discovery: bool, catalog: &Catalog) -> Option<u16> {
         let (first, count) = match discovery {
             true => (1, MAX_DISCOVERY_CONTROLLERS),
             // Unique in the subsystem over all gateways.
@@ -252,14 +307,75 @@ impl Hub {
         };
         let start = usize::from(self.next);
         self.next = self.next.wrapping_add(1);
-        let free = (0..count)
+        (0..count)
             .map(|step| first + ((start + step) % count) as u16)
-            .find(|&number| !self.controllers.contains_key(&(party.subsystem.clone(), number)));
-        let Some(number) = free else { return busy };
+            .find(|&number| !self.controllers.contains_key(&(party.subsystem.clone(), number)))
+    }
+
+    /// May one more be theirs?
+    fn has_room(&self, subsystem: &str, discovery: bool, holder: &Holder, catalog: &Catalog) -> bool {
+        let limit = match discovery {
+            true => MAX_DISCOVERY_CONTROLLERS_OF_HOLDER,
+            false => MAX_CONTROLLERS_OF_HOLDER,
+        };
+        let held = self.held.get(&(subsystem.to_owned(), holder.clone()));
+        if held.is_some_and(|held| *held >= limit) {
+            return false;
+        }
+        let proves = |known: &Arc<Subsystem>| known.hosts.iter().any(|host| host.has_to_prove());
+        if discovery || matches!(holder, Holder::Proven(_)) || !catalog.subsystem(subsystem).is_some_and(proves) {
+            return true;
+        }
+        let all = (subsystem.to_owned(), 0)..=(subsystem.to_owned(), u16::MAX);
+        let unproven = self.controllers.range(all);
+        let unproven = unproven.filter(|(_, known)| matches!(known.holder, Holder::Unproven(_)));
+        unproven.count() < MAX_CONTROLLERS - KEPT_FOR_PROVEN
+    }
+
+    /// Is the identifier in use here by a host of another name? Reservations tell hosts apart by both, and reports show the identifier
+    /// alone. Who has proven its name does not yield to one that has not.
+    fn is_of_another(&self, party: &Party, holder: &Holder) -> bool {
+        let all = (party.subsystem.clone(), 0)..=(party.subsystem.clone(), u16::MAX);
+        let mut others = self.controllers.range(all).map(|(_, known)| known);
+        let proven = |holder: &Holder| matches!(holder, Holder::Proven(_));
+        others.any(|known| {
+            let same = known.party.host_id == party.host_id && known.party.host != party.host;
+            same && (proven(&known.holder) || !proven(holder))
+        })
+    }
+
+    fn create(
+        &mut self,
+        from: ConnectionId,
+        party: Party,
+        discovery: bool,
+        holder: Holder,
+        number: Option<u16>,
+        catalog: &Catalog,
+    ) -> Reply {
+        // A connection has one Connect command.
+        if self.connections.contains_key(&from) || !self.has_room(&party.subsystem, discovery, &holder, catalog) {
+            return busy();
+        }
+        if !discovery && self.is_of_another(&party, &holder) {
+            let (status, result) = IDENTIFIER_OF_ANOTHER;
+            return Reply::Refused { status, result };
+        }
+        // Another host may have proven itself meanwhile that was told the same number: this one tries again.
+        let free = match number {
+            Some(number) => {
+                Some(number).filter(|number| !self.controllers.contains_key(&(party.subsystem.clone(), *number)))
+            }
+            None => self.free_number(&party, discovery, catalog),
+        };
+        let Some(number) = free else { return busy() };
         let key = (party.subsystem.clone(), number);
         self.connections.insert(from, (key.clone(), 0));
+        let held = self.held.entry((party.subsystem.clone(), holder.clone())).or_default();
+        *held += 1;
         let controller = Controller {
             party,
+            holder,
             enabled: None,
             queues: BTreeMap::new(),
             failures: Failures::default(),
@@ -373,6 +489,13 @@ impl Hub {
             let Some(controller) = self.controllers.remove(&key) else {
                 return;
             };
+            let holding = (key.0, controller.holder);
+            if let Some(held) = self.held.get_mut(&holding) {
+                *held -= 1;
+                if *held == 0 {
+                    self.held.remove(&holding);
+                }
+            }
             if let Some(enabled) = &controller.enabled {
                 enabled.shared.gate.shut();
             }

@@ -30,7 +30,7 @@ mod wire;
 
 pub use catalog::{Ana, Catalog, Gateway, HostAccess, Namespace, Secret, Subsystem};
 pub use connection::NvmeFront;
-pub use hub::{Answer, Call, Gate, Hub, MAX_CONTROLLERS, Party, Question, Reply, Shared};
+pub use hub::{Answer, Call, Gate, Holder, Hub, MAX_CONTROLLERS, Party, Question, Reply, Shared};
 pub use port::{Config, MAX_ENTRIES, MAX_QUEUES, MAX_TRANSFER_BYTES, Port};
 
 use amita_frontend::Cx;

@@ -91,7 +91,7 @@ impl Queue {
         Queue {
             capsules: Capsules::new(link),
             role: Role::New,
-            access: Access { login, auth: None },
+            access: Access::new(login),
             engine: Engine::new(front, pool, limits),
             transfers: Transfers::default(),
             fused: None,
@@ -224,6 +224,7 @@ impl Queue {
             // "[...] a command other than Connect [...] Command Sequence Error" (Base 2.1, 3.3.2.2).
             Role::New | Role::Connecting { .. } => Err(status::SEQUENCE.into()),
             // "[...] Authentication Required" until it has succeeded (Base 2.1, 8.3.4.1).
+            Role::Proving(_) => Err(status::AUTH_REQUIRED.into()),
             _ if !authenticated => Err(status::AUTH_REQUIRED.into()),
             Role::Admin(_) => admin::command(self, command, data, cx),
             Role::Io(_) => io::command(self, command, data, cx),

@@ -2,7 +2,9 @@
 
 use super::admin::status::{INVALID_FIELD, INVALID_OPCODE};
 use super::command::{Command, Status};
+use amita_frontend::HostKey;
 use amita_frontend::reservation::{self, Kind, Refusal, Registrant, State};
+use aws_lc_rs::digest::{Context, SHA256};
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,18 @@ const HOST_ID_INCONSISTENT: Status = Status::new(0, 0x18, true);
 const INTERNAL_ERROR: Status = Status::new(0, 0x06, true);
 /// The path failed, not the command: another may work.
 const INTERNAL_PATH_ERROR: Status = Status::new(3, 0x00, false);
+
+/// The key of the host of that NQN and that identifier; never [`HostKey::NONE`]. The half of a SHA-256: who has another name cannot make up an
+/// identifier by which it would be that host, and reservations compare all of it. The same in every version: the metadata has it.
+#[must_use]
+pub fn host_key(nqn: &str, host_id: &[u8; 16]) -> HostKey {
+    let mut context = Context::new(&SHA256);
+    context.update(host_id);
+    context.update(nqn.as_bytes());
+    let digest = context.finish();
+    let half = digest.as_ref().first_chunk().expect("32 bytes");
+    HostKey(u128::from_be_bytes(*half).max(1))
+}
 
 /// How many bytes the command takes from the host.
 #[must_use]

@@ -36,6 +36,8 @@ struct World {
     port: Rc<Port>,
     pool: Pool,
     now: Time,
+    /// Where hosts connect from.
+    peer: std::net::IpAddr,
     /// Is I/O carried out as soon as it is submitted?
     runs: bool,
     next: u64,
@@ -75,6 +77,7 @@ impl World {
                 serial: "1".into(),
                 gateways: vec![NodeId(3)],
                 any_host: false,
+                tls_required: false,
                 hosts: vec![Arc::new(host)],
                 namespaces: vec![namespace(1, 4096), namespace(2, 512)],
                 ana_changes: 0,
@@ -92,6 +95,7 @@ impl World {
             port: Rc::new(Port::new(config)),
             pool,
             now: Time(0),
+            peer: [127, 0, 0, 1].into(),
             runs: true,
             next: 1,
         };
@@ -296,7 +300,15 @@ impl Host {
         world.next += 1;
         let mut outbox = Outbox::new();
         let address = "127.0.0.1:4420".parse().unwrap();
-        let front = NvmeFront::accept(world.port.clone(), id, 0, world.now, address, address, &mut outbox);
+        let front = NvmeFront::accept(
+            world.port.clone(),
+            id,
+            0,
+            world.now,
+            address,
+            (world.peer, 4321).into(),
+            &mut outbox,
+        );
         Host {
             id,
             front,

@@ -18,7 +18,6 @@ mod library;
 
 pub use derive::{Dialect, Psk, PskIdentity};
 
-use super::admin::DISCOVERY_NQN;
 use super::catalog::Catalog;
 use amita_keys::TlsKey;
 use amita_reactor::{Inbox, Outbox, Pool, Segments};
@@ -81,12 +80,7 @@ impl Catalog {
     /// The TLS key that a host has to have for a subsystem. To discover, it shows the key that it has for any.
     #[must_use]
     pub fn tls_key(&self, hostnqn: &str, subnqn: &str) -> Option<TlsKey> {
-        let discovery = subnqn == DISCOVERY_NQN || subnqn == self.discovery_nqn;
-        let access = if discovery {
-            self.subsystems.iter().find_map(|subsystem| subsystem.host(hostnqn))
-        } else {
-            self.subsystem(subnqn)?.host(hostnqn)
-        };
+        let access = self.access(subnqn, hostnqn);
         // What does not parse was refused when it was set; a host without a key that can be read does not come in.
         TlsKey::parse(&access?.tls.as_ref()?.0).ok()
     }
@@ -161,6 +155,12 @@ impl TlsStream {
             Stage::Open(_) => self.peer.as_ref(),
             _ => None,
         }
+    }
+
+    /// The key that was chosen for the handshake, by what the host has offered: nothing is shown by that yet.
+    #[must_use]
+    pub fn chosen(&self) -> Option<&PskIdentity> {
+        self.peer.as_ref()
     }
 
     /// Has the peer said that nothing follows?

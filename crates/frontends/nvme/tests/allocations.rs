@@ -136,6 +136,7 @@ fn catalog(volumes: &Volumes) -> Catalog {
             serial: "1".into(),
             gateways: vec![NodeId(1)],
             any_host: true,
+            tls_required: false,
             hosts: Vec::new(),
             namespaces: vec![Arc::new(namespace)],
             ana_changes: 0,

@@ -105,6 +105,10 @@ impl State {
         if new.key == 0 {
             return Err(Refusal::Invalid);
         }
+        // Reports name hosts by their identifier: who registers first has it, and no host of another name.
+        if self.registrants.iter().any(|known| known.host_id == new.host_id) {
+            return Err(Refusal::Conflict);
+        }
         if self.registrants.len() >= MAX_REGISTRANTS {
             return Err(Refusal::Full);
         }

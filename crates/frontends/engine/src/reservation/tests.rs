@@ -7,8 +7,12 @@ fn id(host: u8) -> [u8; 16] {
     [host; 16]
 }
 
+fn key_of(host_id: &[u8; 16]) -> HostKey {
+    HostKey(u128::from_le_bytes(*host_id) + 1)
+}
+
 fn key(host: u8) -> HostKey {
-    host_key(&id(host))
+    key_of(&id(host))
 }
 
 fn register(host: u8, key: u64) -> Command {
@@ -184,7 +188,7 @@ fn only_so_many_register() {
         } else {
             Err(Refusal::Full)
         };
-        assert_eq!(state.apply(host_key(&host_id), &command), expected, "host {number}");
+        assert_eq!(state.apply(key_of(&host_id), &command), expected, "host {number}");
     }
     assert_eq!(state.registrants.len(), MAX_REGISTRANTS);
 }
@@ -409,9 +413,71 @@ fn a_state_is_kept_as_json() {
     assert_eq!(serde_json::from_str::<Command>(&text).unwrap(), command);
 }
 
-/// The key of a host is the same in every version: the metadata has it.
+/// The metadata has the keys of hosts: in full, as text.
 #[test]
-fn the_key_of_a_host_never_changes() {
-    assert_eq!(host_key(&[0; 16]), HostKey(0x8820_1fb9_60ff_6465));
-    assert_ne!(host_key(&[0; 16]), host_key(&[1; 16]));
+fn keys_of_hosts_are_kept_in_full() {
+    let key = HostKey(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
+    let text = serde_json::to_string(&key).unwrap();
+    assert_eq!(text, "\"0102030405060708090a0b0c0d0e0f10\"");
+    assert_eq!(serde_json::from_str::<HostKey>(&text).unwrap(), key);
+    for wrong in [
+        "7",
+        "\"7\"",
+        "\"\"",
+        "\"+102030405060708090a0b0c0d0e0f10\"",
+        "\"g102030405060708090a0b0c0d0e0f10\"",
+    ] {
+        assert!(serde_json::from_str::<HostKey>(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// A host of another name is another host, though it says the identifier of one that is registered.
+#[test]
+fn an_identifier_is_of_the_host_that_registered_it() {
+    let mut state = State::default();
+    let (first, second) = (key(1), HostKey(99));
+    state.apply(first, &register(1, 5)).unwrap();
+    state
+        .apply(
+            first,
+            &Command::Acquire {
+                key: 5,
+                kind: Kind::WriteExclusive,
+            },
+        )
+        .unwrap();
+    for command in [
+        register(1, 5),
+        Command::Register {
+            host_id: id(1),
+            key: 5,
+            ignore_key: true,
+            persist: None,
+        },
+        Command::Replace {
+            host_id: id(1),
+            key: 5,
+            new_key: 6,
+            ignore_key: true,
+            persist: None,
+        },
+        Command::Unregister {
+            key: 5,
+            ignore_key: true,
+            persist: None,
+        },
+        Command::Release {
+            key: 5,
+            kind: Kind::WriteExclusive,
+        },
+        Command::Clear { key: 5 },
+    ] {
+        let before = state.clone();
+        assert_eq!(state.apply(second, &command), Err(Refusal::Conflict), "{command:?}");
+        assert_eq!(state, before);
+    }
+    assert!(state.allows(first, Access::Write) && !state.allows(second, Access::Write));
+    // By an identifier of its own it may.
+    state.apply(second, &register(2, 5)).unwrap();
+    assert!(!state.allows(second, Access::Write));
 }

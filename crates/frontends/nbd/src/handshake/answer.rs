@@ -51,7 +51,7 @@ impl Handshake {
                 match result.and_then(|exports| find(&exports, "").map(|export| export.name.clone())) {
                     Ok(name) => {
                         self.tag += 1;
-                        cx.service.open(self.front, self.tag, &name);
+                        cx.service.open(self.front, self.tag, &name, &self.who);
                         self.state = State::Asking(Question::Open(option, request));
                         Step::Wait
                     }

@@ -452,6 +452,17 @@ fn the_handshake_has_a_time_limit_that_the_service_does_not_use_up() {
 }
 
 #[test]
+fn a_client_from_the_network_is_a_stranger_until_it_has_an_export() {
+    assert!(Client::greeted().front.is_stranger());
+    assert!(!Client::started(true).front.is_stranger());
+    let mut outbox = Outbox::new();
+    for who in [Who::Local, Who::Program] {
+        let front = NbdFront::accept(Arc::new(Config::default()), FRONT, who, Time(0), &mut outbox);
+        assert!(!front.is_stranger());
+    }
+}
+
+#[test]
 fn a_flood_of_options_is_cut_off() {
     let mut client = Client::greeted();
     let flood = option(99, &[]).repeat(1000);

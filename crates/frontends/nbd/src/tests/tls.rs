@@ -65,7 +65,7 @@ impl Pki {
         roots
             .add(CertificateDer::from_pem_file(self.path("ca.pem")).unwrap())
             .unwrap();
-        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap();
@@ -162,6 +162,24 @@ fn a_session_over_tls() {
 }
 
 #[test]
+fn the_service_is_told_who_asks() {
+    let pki = Pki::new();
+    let mut client = pki.server(TlsMode::Allow, false);
+    client.send(&option(opt::LIST, &[]));
+    assert_eq!(client.service.asked_by, Some(Who::Stranger));
+    for identity in [false, true] {
+        let mut client = pki.server(TlsMode::Allow, identity);
+        let mut tls = pki.client(identity);
+        upgrade(&mut client, &mut tls).unwrap();
+        say(&mut client, &mut tls, &option(opt::GO, &info("vol", &[])));
+        // What rcgen calls a subject that was given no name.
+        let named = Who::Client("rcgen self signed cert".into());
+        let expected = if identity { named } else { Who::Stranger };
+        assert_eq!(client.service.asked_by, Some(expected), "TLS alone proves nothing");
+    }
+}
+
+#[test]
 fn a_server_that_requires_tls_answers_nothing_else() {
     let pki = Pki::new();
     let mut client = pki.server(TlsMode::Require, false);
@@ -184,7 +202,20 @@ fn a_server_that_requires_tls_answers_nothing_else() {
 
 #[test]
 fn a_server_that_allows_tls_serves_plain_text_too() {
-    Pki::new().server(TlsMode::Allow, true).start(true);
+    Pki::new().server(TlsMode::Allow, false).start(true);
+}
+
+#[test]
+fn authorities_mean_that_a_certificate_is_required() {
+    let pki = Pki::new();
+    let mut client = pki.server(TlsMode::Allow, true);
+    client.send(&option(opt::GO, &info("vol", &[])));
+    assert_eq!(client.option_reply().kind, reply::ERR_TLS_REQD, "plain text shows none");
+    let mut client = pki.server(TlsMode::Allow, true);
+    assert!(upgrade(&mut client, &mut pki.client(false)).is_err(), "TLS without one");
+    assert_eq!(client.service.open_count, 0);
+    let mut client = pki.server(TlsMode::Allow, true);
+    upgrade(&mut client, &mut pki.client(true)).unwrap();
 }
 
 #[test]

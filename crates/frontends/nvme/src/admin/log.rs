@@ -16,7 +16,7 @@ use crate::admin::feature::Features;
 use crate::catalog::{Namespace, Subsystem};
 use crate::command::{Command, Reply, Status};
 use crate::failure::Failure;
-use amita_frontend::reservation;
+use crate::reservations::host_key;
 use amita_types::VolumeId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -213,7 +213,7 @@ impl Logs {
 
     /// Reservations are others: what of them is news for the host? Of a volume that it has not seen before, nothing.
     pub(super) fn reservations_changed(&mut self, scope: &Scope, features: &Features, events: &mut Events) {
-        let host = reservation::host_key(&scope.session.host_id);
+        let host = host_key(&scope.session.host, &scope.session.host_id);
         let before = std::mem::take(&mut self.seen_notices);
         let volumes: Vec<_> = scope
             .namespaces()

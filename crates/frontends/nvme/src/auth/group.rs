@@ -11,6 +11,7 @@ use super::primes::{FFDHE2048, FFDHE3072, FFDHE4096, FFDHE6144, FFDHE8192};
 use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd, Resize};
 use std::fmt;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// A Diffie-Hellman group (NVM Express Base 2.1, 8.3.4.5.1: DH group identifiers).
@@ -75,6 +76,26 @@ impl Group {
             Group::Ffdhe6144 => 48,
             Group::Ffdhe8192 => 56,
         }
+    }
+
+    /// What one exponentiation takes of a processor, about: see the figures at the head of this file.
+    #[must_use]
+    pub fn cost(self) -> Duration {
+        Duration::from_micros(match self {
+            Group::Null => 0,
+            Group::Ffdhe2048 => 500,
+            Group::Ffdhe3072 => 1_300,
+            Group::Ffdhe4096 => 2_700,
+            Group::Ffdhe6144 => 6_000,
+            Group::Ffdhe8192 => 12_000,
+        })
+    }
+
+    /// The groups of an exchange up to this one, the smallest first.
+    #[must_use]
+    pub fn up_to(self) -> Vec<Group> {
+        let all = Group::ALL.into_iter();
+        all.filter(|group| *group != Group::Null && *group <= self).collect()
     }
 
     fn bits(self) -> u32 {

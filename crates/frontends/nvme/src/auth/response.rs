@@ -1,7 +1,7 @@
 //! Responses: how an end proves that it has the secret (NVM Express Base 2.1, 8.3.4.5.7).
 
 use amita_keys::Hash;
-use ring::hmac;
+use aws_lc_rs::hmac;
 
 /// Whose response it is. The two differ in what is hashed, so that none can be used as the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -72,6 +72,7 @@ pub fn check(command: &Command, data: &[u8], catalog: &Catalog, config: &Config)
     let controller = u16_at(data, CONTROLLER_AT.into());
     let host = nqn(data, HOST_AT)?;
     let mut subsystem = nqn(data, SUBSYSTEM_AT)?;
+    let asked = subsystem.clone();
     let discovery = subsystem == DISCOVERY_NQN || subsystem == catalog.discovery_nqn;
     if discovery {
         // One subsystem of two names.
@@ -102,6 +103,7 @@ pub fn check(command: &Command, data: &[u8], catalog: &Catalog, config: &Config)
     Ok(Connect {
         party: Party {
             subsystem,
+            asked,
             host,
             host_id,
         },

@@ -17,17 +17,51 @@ fn connection(front: u64) -> ConnectionId {
 fn party(subsystem: &str) -> Box<Party> {
     Box::new(Party {
         subsystem: subsystem.into(),
+        asked: subsystem.into(),
         host: "nqn.2026-01.test:host".into(),
         host_id: [1; 16],
     })
 }
 
-struct Register(Hub);
+fn unproven(address: u8) -> Holder {
+    Holder::Unproven([192, 0, 2, address].into())
+}
+
+fn proven(host: &str) -> Holder {
+    Holder::Proven(host.into())
+}
+
+/// The settings, in which a host has something to prove, or none has.
+fn settings(proof: bool) -> Catalog {
+    let secret = || crate::Secret("a secret".into());
+    let host = crate::HostAccess {
+        nqn: "nqn.2026-01.test:host".into(),
+        dhchap: proof.then(secret),
+        dhchap_controller: None,
+        tls: None,
+    };
+    let subsystem = Subsystem {
+        nqn: SUBSYSTEM.into(),
+        serial: "1".into(),
+        gateways: Vec::new(),
+        any_host: true,
+        tls_required: false,
+        hosts: vec![Arc::new(host)],
+        namespaces: Vec::new(),
+        ana_changes: 0,
+    };
+    Catalog {
+        subsystems: vec![Arc::new(subsystem)],
+        ..Catalog::default()
+    }
+}
+
+struct Register(Hub, Catalog);
 
 impl Register {
     /// Asks; what is said to whoever asked. What is said to others is dropped.
     fn call(&mut self, front: u64, call: Call) -> Option<Reply> {
-        self.0.call(connection(front), 7, call, &Catalog::default());
+        self.0.call(connection(front), 7, call, &self.1);
         let mut word = None;
         while let Some((to, tag, said)) = self.0.next_reply() {
             if to == connection(front) {
@@ -39,12 +73,33 @@ impl Register {
     }
 
     fn create(&mut self, front: u64, subsystem: &str) -> u16 {
+        self.create_for(front, subsystem, unproven(1), None)
+            .expect("a controller")
+    }
+
+    /// Makes a controller, with the number that was offered; none when there is no place for it.
+    fn create_for(&mut self, front: u64, subsystem: &str, holder: Holder, number: Option<u16>) -> Option<u16> {
         let call = Call::Create {
+            party: party(subsystem),
+            discovery: false,
+            holder,
+            number,
+        };
+        match self.call(front, call) {
+            Some(Reply::Created { controller }) => Some(controller),
+            Some(Reply::Refused { status, .. }) if status == status::CONNECT_BUSY => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn offer(&mut self, front: u64, subsystem: &str) -> Option<u16> {
+        let call = Call::Offer {
             party: party(subsystem),
             discovery: false,
         };
         match self.call(front, call) {
-            Some(Reply::Created { controller }) => controller,
+            Some(Reply::Offered { controller }) => Some(controller),
+            Some(Reply::Refused { status, .. }) if status == status::CONNECT_BUSY => None,
             other => panic!("{other:?}"),
         }
     }
@@ -113,7 +168,7 @@ fn failure(id: u16) -> Failure {
 }
 
 fn register() -> Register {
-    Register(Hub::default())
+    Register(Hub::default(), Catalog::default())
 }
 
 /// NVM Express Base 2.1, 6.3 with 5.1.25.2.1: a queue beyond the number that was granted is an invalid parameter.
@@ -211,4 +266,97 @@ fn the_controllers_of_a_subsystem() {
     hub.call(1, Call::Leave);
     assert_eq!(hub.ask(4, Question::Controllers), Answer::Controllers(vec![second]));
     assert_eq!(hub.ask(9, Question::Controllers), Answer::Controllers(vec![]));
+}
+
+#[test]
+fn an_offer_takes_no_place() {
+    let mut hub = register();
+    let offered: Vec<u16> = (0..1000).filter_map(|front| hub.offer(front, SUBSYSTEM)).collect();
+    assert_eq!(offered.len(), 1000);
+    assert_eq!(hub.0.controllers(), 0);
+    // The same number twice: the second that has proven itself tries again.
+    let number = offered[0];
+    assert_eq!(hub.create_for(1000, SUBSYSTEM, proven("a"), Some(number)), Some(number));
+    assert_eq!(hub.create_for(1001, SUBSYSTEM, proven("b"), Some(number)), None);
+    assert!(
+        (0..200).all(|front| hub.offer(2000 + front, SUBSYSTEM) != Some(number)),
+        "it is taken"
+    );
+    hub.call(1000, Call::Leave);
+    assert_eq!(hub.create_for(1001, SUBSYSTEM, proven("b"), Some(number)), Some(number));
+}
+
+#[test]
+fn nobody_holds_all_controllers() {
+    let mut hub = register();
+    let limit = MAX_CONTROLLERS_OF_HOLDER as u64;
+    for (at, holder) in [proven("a"), unproven(1)].into_iter().enumerate() {
+        let first = at as u64 * 100;
+        for front in first..first + limit {
+            assert!(hub.create_for(front, SUBSYSTEM, holder.clone(), None).is_some());
+        }
+        assert_eq!(hub.create_for(first + limit, SUBSYSTEM, holder.clone(), None), None);
+        // Elsewhere it has others, and what it gives back it may have again.
+        assert!(
+            hub.create_for(first + limit, "nqn.2026-01.test:b", holder.clone(), None)
+                .is_some()
+        );
+        hub.call(first, Call::Leave);
+        assert!(hub.create_for(first, SUBSYSTEM, holder, None).is_some());
+    }
+    assert!(hub.create_for(900, SUBSYSTEM, unproven(2), None).is_some());
+}
+
+#[test]
+fn places_are_kept_for_hosts_that_prove_themselves() {
+    for proof in [false, true] {
+        let mut hub = Register(Hub::default(), settings(proof));
+        let mut strangers = 0;
+        for front in 0..MAX_CONTROLLERS as u64 + 1 {
+            let made = hub.create_for(front, SUBSYSTEM, unproven(front as u8), None);
+            strangers += usize::from(made.is_some());
+        }
+        let kept = if proof { KEPT_FOR_PROVEN } else { 0 };
+        assert_eq!(strangers, MAX_CONTROLLERS - kept);
+        for place in 0..KEPT_FOR_PROVEN as u64 {
+            let number = hub.offer(100 + place, SUBSYSTEM);
+            let made = number.and_then(|_| hub.create_for(100 + place, SUBSYSTEM, proven("a"), number));
+            assert_eq!(made.is_some(), proof);
+        }
+    }
+}
+
+/// An identifier is one host's: of another name none connects by it, but that one has proven its name and the first has not.
+#[test]
+fn an_identifier_is_used_by_one_host() {
+    let connect = |hub: &mut Register, front: u64, host: &str, id: u8, holder: Holder| {
+        let mut party = party(SUBSYSTEM);
+        (party.host, party.host_id) = (host.into(), [id; 16]);
+        let call = Call::Create {
+            party,
+            discovery: false,
+            holder,
+            number: None,
+        };
+        match hub.call(front, call) {
+            Some(Reply::Created { .. }) => None,
+            Some(Reply::Refused { status, result }) => Some((status, result)),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut hub = register();
+    let refused = Some((status::CONNECT_PARAMETERS, invalid(0, true)));
+    assert_eq!(connect(&mut hub, 1, "a", 1, unproven(1)), None);
+    assert_eq!(connect(&mut hub, 2, "a", 1, unproven(2)), None, "its second path");
+    assert_eq!(connect(&mut hub, 3, "b", 1, unproven(1)), refused);
+    assert_eq!(connect(&mut hub, 4, "b", 2, unproven(1)), None);
+    assert_eq!(
+        connect(&mut hub, 5, "c", 1, proven("c")),
+        None,
+        "it has proven its name"
+    );
+    assert_eq!(connect(&mut hub, 6, "a", 1, unproven(1)), refused);
+    assert_eq!(connect(&mut hub, 7, "d", 1, proven("d")), refused);
+    hub.call(5, Call::Leave);
+    assert_eq!(connect(&mut hub, 7, "d", 1, proven("d")), None);
 }

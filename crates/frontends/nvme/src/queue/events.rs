@@ -1,11 +1,10 @@
 //! What comes to a queue from within: ends of I/O, words of the register, new settings, time, and the end of the connection.
 
 use super::role::Role;
-use super::{End, Queue, admin, fabrics};
+use super::{End, Queue, access, admin, fabrics};
 use crate::Cx;
-use crate::admin::{Counters, Kind, Life};
+use crate::admin::{Counters, Life};
 use crate::catalog::Catalog;
-use crate::connection::connect;
 use crate::hub::{Call, Reply};
 use crate::io::reserve;
 use amita_frontend::engine::Protocol as _;
@@ -23,6 +22,7 @@ impl Queue {
                 Err(_) => unreachable!("the register of NVMe controllers speaks its own words"),
             },
             Event::Reserved { tag, result } => reserve::ended(self, tag, result, cx),
+            Event::Computed { tag, result } => access::computed(self, tag, result, cx),
             Event::Settings => self.settings(cx),
             _ => Ok(()),
         }
@@ -47,30 +47,24 @@ impl Queue {
                 }
                 Ok(())
             }
-            Reply::Created { .. } | Reply::Joined { .. } | Reply::Refused { .. } => fabrics::connected(self, word, cx),
+            Reply::Offered { .. } | Reply::Created { .. } | Reply::Joined { .. } | Reply::Refused { .. } => {
+                fabrics::connected(self, word, cx)
+            }
         }
     }
 
-    /// The settings have changed: who may not connect any more is not served any more.
+    /// The settings have changed: who may not connect any more, or not by what it has shown, is not served any more.
     fn settings(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
         let catalog: Arc<Catalog> = self.port.catalog();
-        let allowed = match &mut self.role {
-            Role::New | Role::Connecting { .. } => true,
-            Role::Admin(role) => {
-                let session = role.admin.session();
-                let allowed = session.kind == Kind::Discovery
-                    || connect::may_connect(&catalog, &session.subsystem, &session.host);
-                role.admin.settings(&catalog);
-                allowed
-            }
-            Role::Io(role) => {
-                role.subsystem = catalog.subsystem(&role.connect.party.subsystem).cloned();
-                connect::may_connect(&catalog, &role.connect.party.subsystem, &role.connect.party.host)
-            }
-        };
-        if !allowed {
-            let why = "the host may not connect to this subsystem any more".into();
-            return Err(End::Now(CloseReason::Refused(why)));
+        if let Some(party) = self.role.party()
+            && let Err(why) = self.access.holds(&catalog, &party)
+        {
+            return Err(End::Now(CloseReason::Refused(why.into())));
+        }
+        match &mut self.role {
+            Role::Admin(role) => role.admin.settings(&catalog),
+            Role::Io(role) => role.subsystem = catalog.subsystem(&role.connect.party.subsystem).cloned(),
+            Role::New | Role::Connecting { .. } | Role::Proving(_) => {}
         }
         self.access.settings(&self.port, &self.role, &catalog);
         admin::events(self, cx);
@@ -110,7 +104,8 @@ impl Queue {
     /// The connection is gone.
     pub fn closed(&mut self, service: &mut dyn amita_frontend::service::StorageService) {
         match &mut self.role {
-            Role::New => return,
+            // The register does not know it.
+            Role::New | Role::Proving(_) => return,
             Role::Admin(role) => {
                 if let Some(gate) = role.gate.take() {
                     gate.shut();

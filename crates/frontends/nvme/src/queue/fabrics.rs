@@ -1,15 +1,15 @@
 //! The commands by which a queue becomes what it is (NVM Express Base 2.1, section 6).
 
 use super::request::{Gathering, Work};
-use super::role::{AdminRole, IoRole, Role};
+use super::role::{AdminRole, Asked, IoRole, Role};
 use super::target::Target;
 use super::{End, Queue, Refusal, access, admin};
 use crate::Cx;
 use crate::admin::{Admin, ControllerShared, Kind, Session};
-use crate::command::{Command, Status};
-use crate::connection::connect;
+use crate::command::{self, Command, Status};
+use crate::connection::connect::{self, Connect};
 use crate::failure::Failures;
-use crate::hub::{Call, Gate, Reply, Shared, invalid};
+use crate::hub::{Call, Gate, IDENTIFIER_OF_ANOTHER, Reply, Shared, invalid};
 use crate::wire::status;
 use amita_frontend::front::CloseReason;
 use amita_frontend::slots::SlotId;
@@ -116,10 +116,6 @@ pub(super) fn connect_gathered(queue: &mut Queue, slot: SlotId, cx: &mut Cx<'_>)
         Ok(connect) => Box::new(connect),
         Err((status, result)) => return connect_refused(queue, slot, status, result, cx),
     };
-    if let Err(why) = queue.access.is_secure(&catalog, &connect.party) {
-        let result = invalid(connect::HOST_AT, true);
-        return connect_denied(queue, slot, status::CONNECT_HOST, result, why.into(), cx);
-    }
     let authreq = match queue.access.demand(&queue.port, &catalog, &connect.party) {
         Ok(authreq) => authreq,
         Err(why) => {
@@ -128,11 +124,48 @@ pub(super) fn connect_gathered(queue: &mut Queue, slot: SlotId, cx: &mut Cx<'_>)
         }
     };
     queue.engine.request(slot).own.result = authreq.into();
+    if authreq == 0 {
+        ask_for_place(queue, slot, connect, Asked::Place, cx);
+    } else if connect.queue == 0 {
+        let call = Call::Offer {
+            party: Box::new(connect.party.clone()),
+            discovery: connect.discovery,
+        };
+        let asked = Asked::Number;
+        queue.role = Role::Connecting { slot, connect, asked };
+        cx.service.register(queue.engine.front(), tag, Box::new(call));
+    } else {
+        // Whether there is that controller, a stranger need not know.
+        prove(queue, slot, connect, cx);
+    }
+    Ok(())
+}
+
+/// Answers Connect of a host that has to prove itself now.
+fn prove(queue: &mut Queue, slot: SlotId, connect: Box<Connect>, cx: &mut Cx<'_>) {
+    queue.capsules.resize(connect.entries, connect.flow_control);
+    let result = u64::from(connect.controller) | queue.engine.request(slot).own.result;
+    queue.role = Role::Proving(connect);
+    queue.complete(slot, Status::SUCCESS, result, cx);
+}
+
+/// The host has proven itself: it gets its place, and then `message`.
+pub(super) fn enter(queue: &mut Queue, slot: SlotId, message: Vec<u8>, cx: &mut Cx<'_>) {
+    match std::mem::replace(&mut queue.role, Role::New) {
+        Role::Proving(connect) => ask_for_place(queue, slot, connect, Asked::PlaceOfProven(message), cx),
+        other => queue.role = other,
+    }
+}
+
+/// Asks the register for a controller, or for a place among its queues.
+fn ask_for_place(queue: &mut Queue, slot: SlotId, connect: Box<Connect>, asked: Asked, cx: &mut Cx<'_>) {
     let party = Box::new(connect.party.clone());
     let call = match connect.queue {
         0 => Call::Create {
-            party,
             discovery: connect.discovery,
+            holder: queue.access.holder(&party),
+            number: matches!(asked, Asked::PlaceOfProven(_)).then_some(connect.controller),
+            party,
         },
         queue => Call::Join {
             party,
@@ -140,9 +173,9 @@ pub(super) fn connect_gathered(queue: &mut Queue, slot: SlotId, cx: &mut Cx<'_>)
             queue,
         },
     };
-    queue.role = Role::Connecting { slot, connect };
+    let tag = queue.engine.tag(slot);
+    queue.role = Role::Connecting { slot, connect, asked };
     cx.service.register(queue.engine.front(), tag, Box::new(call));
-    Ok(())
 }
 
 /// The host may not connect so. It may try again on another connection; this one ends.
@@ -165,19 +198,29 @@ fn connect_denied(
     Err(End::After(CloseReason::Refused(why)))
 }
 
-/// The register has answered a Connect command.
+/// The register has answered.
 pub(super) fn connected(queue: &mut Queue, word: Reply, cx: &mut Cx<'_>) -> Result<(), End> {
-    let (slot, connect) = match std::mem::replace(&mut queue.role, Role::New) {
-        Role::Connecting { slot, connect } => (slot, connect),
+    let (slot, mut connect, asked) = match std::mem::replace(&mut queue.role, Role::New) {
+        Role::Connecting { slot, connect, asked } => (slot, connect, asked),
         other => {
             queue.role = other;
             return Ok(());
         }
     };
     let catalog = queue.port.catalog();
-    let host = amita_frontend::reservation::host_key(&connect.party.host_id);
+    let granted = matches!(word, Reply::Created { .. } | Reply::Joined { .. });
+    if granted && let Err(why) = queue.access.holds(&catalog, &connect.party) {
+        queue.role = Role::Connecting { slot, connect, asked };
+        return Err(End::Now(CloseReason::Refused(why.into())));
+    }
+    let host = crate::reservations::host_key(&connect.party.host, &connect.party.host_id);
     let (entries, flow_control) = (connect.entries, connect.flow_control);
     let controller = match word {
+        Reply::Offered { controller } => {
+            connect.controller = controller;
+            prove(queue, slot, connect, cx);
+            return Ok(());
+        }
         Reply::Created { controller } => {
             let shared = Arc::new(ControllerShared::default());
             let session = Session {
@@ -189,6 +232,7 @@ pub(super) fn connected(queue: &mut Queue, word: Reply, cx: &mut Cx<'_>) -> Resu
                 subsystem: connect.party.subsystem.clone(),
                 host: connect.party.host.clone(),
                 host_id: connect.party.host_id,
+                proven: queue.access.is_proven(),
                 kato_ms: connect.kato_ms,
                 portal: queue.access.login.local,
                 limits: connect::limits(queue.port.config()),
@@ -197,6 +241,7 @@ pub(super) fn connected(queue: &mut Queue, word: Reply, cx: &mut Cx<'_>) -> Resu
             let admin = Admin::new(session, cx.now, &catalog);
             queue.role = Role::Admin(Box::new(AdminRole {
                 admin,
+                party: connect.party,
                 shared,
                 gate: None,
                 host,
@@ -217,13 +262,36 @@ pub(super) fn connected(queue: &mut Queue, word: Reply, cx: &mut Cx<'_>) -> Resu
             }));
             controller
         }
-        Reply::Refused { status, result } => return connect_refused(queue, slot, status, result, cx),
+        Reply::Refused { status, result } => {
+            let is_of_another = connect.queue == 0 && (status, result) == IDENTIFIER_OF_ANOTHER;
+            let why = match (is_of_another, &asked) {
+                (true, _) => {
+                    "its identifier is in use by a host of another name: give each host one of its own (on Linux, /etc/nvme/hostid)"
+                }
+                // The command is none that could tell why.
+                (false, Asked::PlaceOfProven(_)) => {
+                    "the host has proven itself, and there is no place for it any more: it may try again"
+                }
+                (false, _) => return connect_refused(queue, slot, status, result, cx),
+            };
+            return match asked {
+                Asked::PlaceOfProven(_) => Err(End::After(CloseReason::Refused(why.into()))),
+                _ => connect_denied(queue, slot, status, result, why.into(), cx),
+            };
+        }
         _ => return Ok(()),
     };
+    if let Asked::PlaceOfProven(data) = asked {
+        let reply = command::Reply {
+            status: Status::SUCCESS,
+            result: 0,
+            data,
+        };
+        admin::answer_with(queue, slot, reply, cx);
+        return Ok(());
+    }
     queue.capsules.resize(entries, flow_control);
-    // The number, and whether the host has to authenticate itself.
-    let authreq = queue.engine.request(slot).own.result;
-    queue.complete(slot, Status::SUCCESS, u64::from(controller) | authreq, cx);
+    queue.complete(slot, Status::SUCCESS, u64::from(controller), cx);
     Ok(())
 }
 

@@ -22,7 +22,7 @@ impl Role {
         cx: &mut Cx<'_>,
     ) -> bool {
         match self {
-            Role::New | Role::Connecting { .. } => false,
+            Role::New | Role::Connecting { .. } | Role::Proving(_) => false,
             Role::Admin(role) => {
                 role.admin.note(&Failure::of(0, command, status, None));
                 true

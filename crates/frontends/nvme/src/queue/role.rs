@@ -3,7 +3,7 @@
 use super::End;
 use super::silence::Watch;
 use crate::admin::{Admin, ControllerShared};
-use crate::catalog::Subsystem;
+use crate::catalog::{HostAccess, Subsystem};
 use crate::connection::connect::Connect;
 use crate::failure::Failures;
 use crate::hub::{Gate, Party, Shared};
@@ -12,7 +12,7 @@ use amita_frontend::front::CloseReason;
 use amita_frontend::service::HostKey;
 use amita_frontend::slots::SlotId;
 use amita_reactor::Time;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// What is known of a connection beside what it says.
@@ -20,25 +20,47 @@ use std::sync::Arc;
 pub(crate) struct Login {
     /// Where it has come in.
     pub local: SocketAddr,
+    /// Where it comes from, as hosts are told apart by that.
+    pub peer: IpAddr,
     /// Who has shown by TLS to be there.
-    pub tls: Option<PskIdentity>,
+    pub tls: Option<Box<PskIdentity>>,
+    /// What the settings said of that host when its key was chosen.
+    pub access: Option<Arc<HostAccess>>,
 }
 
 /// What the queue is.
 pub(crate) enum Role {
     /// Not connected.
     New,
-    /// The register is being asked.
-    Connecting { slot: SlotId, connect: Box<Connect> },
+    /// The register is being asked, for this command.
+    Connecting {
+        slot: SlotId,
+        connect: Box<Connect>,
+        asked: Asked,
+    },
+    /// Connect is answered, and the host has still to prove itself: it has no controller yet, nor a queue of one.
+    Proving(Box<Connect>),
     /// The admin queue of a controller.
     Admin(Box<AdminRole>),
     /// An I/O queue.
     Io(Box<IoRole>),
 }
 
+/// What the register is being asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Which number the controller would have: Connect is answered with it.
+    Number,
+    /// For a place, of a host that has nothing to prove (any more): Connect is answered then.
+    Place,
+    /// For a place, of a host that has proven itself just now: then it gets this, the last message of its authentication.
+    PlaceOfProven(Vec<u8>),
+}
+
 /// The admin queue.
 pub(crate) struct AdminRole {
     pub admin: Admin,
+    pub party: Party,
     pub shared: Arc<ControllerShared>,
     /// That of the I/O queues, while the controller is enabled.
     pub gate: Option<Arc<Gate>>,
@@ -91,15 +113,9 @@ impl Role {
     /// Who has connected, and to what.
     pub(super) fn party(&self) -> Option<Party> {
         match self {
-            Role::New | Role::Connecting { .. } => None,
-            Role::Admin(role) => {
-                let session = role.admin.session();
-                Some(Party {
-                    subsystem: session.subsystem.clone(),
-                    host: session.host.clone(),
-                    host_id: session.host_id,
-                })
-            }
+            Role::New => None,
+            Role::Connecting { connect, .. } | Role::Proving(connect) => Some(connect.party.clone()),
+            Role::Admin(role) => Some(role.party.clone()),
             Role::Io(role) => Some(role.connect.party.clone()),
         }
     }

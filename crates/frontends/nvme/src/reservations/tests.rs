@@ -1,6 +1,6 @@
 use super::*;
-use amita_frontend::reservation::host_key;
 
+const NAME: &str = "nqn.2026-01.test:host";
 const HOST: [u8; 16] = *b"0123456789abcdef";
 
 fn command(opcode: u8, dword_10: u32, dword_11: u32) -> Command {
@@ -173,11 +173,11 @@ fn reservation_status() {
             ignore_key: false,
             persist: Some(true),
         };
-        state.apply(host_key(&host_id), &register).unwrap();
+        state.apply(host_key(NAME, &host_id), &register).unwrap();
     }
     let kind = Kind::ExclusiveAccessRegistrants;
     state
-        .apply(host_key(&other), &reservation::Command::Acquire { key: 9, kind })
+        .apply(host_key(NAME, &other), &reservation::Command::Acquire { key: 9, kind })
         .unwrap();
 
     let header = [2, 0, 0, 0, 4, 2, 0, 0, 0, 1];
@@ -213,12 +213,37 @@ fn all_registrants_hold_it() {
             ignore_key: false,
             persist: None,
         };
-        state.apply(host_key(&host), &register).unwrap();
+        state.apply(host_key(NAME, &host), &register).unwrap();
     }
     let kind = Kind::WriteExclusiveAll;
     state
-        .apply(host_key(&[1; 16]), &reservation::Command::Acquire { key: 1, kind })
+        .apply(
+            host_key(NAME, &[1; 16]),
+            &reservation::Command::Acquire { key: 1, kind },
+        )
         .unwrap();
     let page = encode_report(&state, true);
     assert_eq!((page[4], page[66], page[130]), (5, 1, 1));
+}
+
+/// The metadata has the keys of hosts: they are what they are. (Computed with sha256sum.)
+#[test]
+fn the_key_of_a_host_is_of_its_name_and_its_identifier() {
+    let key = |nqn: &str, id: u8| format!("{:032x}", { host_key(nqn, &[id; 16]).0 });
+    assert_eq!(key("nqn.2026-01.test:host", 1), "ab0b0eae975a62a27d6d35986409ddc6");
+    assert_eq!(key("nqn.2026-01.test:other", 1), "5fc296f15ed491438a3080e3f94f103e");
+    assert_eq!(key("nqn.2026-01.test:host", 2), "e02b63e1a806f59619caa326a39bb475");
+}
+
+/// Two identifiers with the same FNV-1a hash of 64 bits are two hosts.
+#[test]
+fn identifiers_are_compared_in_full() {
+    fn fnv(bytes: &[u8; 16]) -> u64 {
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    }
+    let one: [u8; 16] = [194, 18, 11, 36, 112, 15, 3, 116, 160, 74, 37, 25, 205, 116, 100, 196];
+    let two: [u8; 16] = [207, 90, 21, 28, 11, 102, 21, 3, 158, 99, 41, 255, 20, 4, 122, 196];
+    assert_eq!(fnv(&one), fnv(&two));
+    assert_ne!(host_key(NAME, &one), host_key(NAME, &two));
 }

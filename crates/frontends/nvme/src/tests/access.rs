@@ -41,17 +41,28 @@ fn world(dhchap: bool, tls: bool) -> World {
 }
 
 fn initiator(secret: &str, both: bool, group: Group) -> Initiator {
-    let (_, controller, _) = texts();
     let config = HostConfig {
+        groups: vec![group],
+        ..settings(NQN, secret, both)
+    };
+    Initiator::new(config, Box::new(|out| out.fill(7)))
+}
+
+fn initiator_for(subsystem: &str, secret: &str, both: bool) -> Initiator {
+    Initiator::new(settings(subsystem, secret, both), Box::new(|out| out.fill(7)))
+}
+
+fn settings(subsystem: &str, secret: &str, both: bool) -> HostConfig {
+    let (_, controller, _) = texts();
+    HostConfig {
         hostnqn: HOST.into(),
-        subnqn: NQN.into(),
+        subnqn: subsystem.into(),
         secret: DhchapSecret::parse(secret).unwrap(),
         controller_secret: both.then(|| DhchapSecret::parse(&controller).unwrap()),
         hashes: Hash::ALL.to_vec(),
-        groups: vec![group],
+        groups: vec![Group::Null],
         transaction: 9,
-    };
-    Initiator::new(config, Box::new(|out| out.fill(7)))
+    }
 }
 
 fn auth_command(kind: u8, id: u16, bytes: usize) -> Sqe {
@@ -134,6 +145,93 @@ fn a_host_with_a_secret_authenticates_each_queue() {
     }
 }
 
+/// The core that a host's connection is on computes nothing for its authentication: it asks, and goes on with other connections.
+#[test]
+fn nothing_is_computed_where_io_is_done() {
+    let mut world = world(true, false);
+    let (secret, ..) = texts();
+    world.service.computations = Some(std::collections::VecDeque::new());
+    let (mut host, _) = connected(&mut world, 0, 0xffff);
+    let mut initiator = initiator(&secret, false, Group::Ffdhe2048);
+    for _ in 0..2 {
+        let Step::Send(message) = initiator.step() else {
+            panic!()
+        };
+        let mut command = auth_command(5, 2, message.len());
+        command.0[39] = 0x01;
+        host.command_with(&mut world, command, &message);
+        assert_eq!(host.pdus(), [], "it waits for what is computed");
+        // The answer is not there: it is not for the host to ask yet.
+        assert_eq!(auth_receive(&mut host, &mut world, 4096).0, (0, 0x0c));
+        let (front, tag, computation) = world.service.computations.as_mut().unwrap().pop_front().unwrap();
+        assert!(front == host.id && computation.is_wanted());
+        assert_eq!(computation.source().to_string(), "127.0.0.1");
+        let result = std::thread::spawn(move || computation.run()).join().unwrap();
+        let result = Some(result);
+        world.service.events.push_back((front, Event::Computed { tag, result }));
+        host.settle(&mut world);
+        assert_eq!(host.one().status(), (0, 0));
+        assert_eq!(initiator.step(), Step::Receive);
+        initiator.received(&auth_receive(&mut host, &mut world, 4096).1);
+    }
+    assert_eq!(initiator.step(), Step::Done);
+    assert_eq!(
+        host.run(&mut world, Sqe::new(0x7f, 5, 4).dword(11, 0x1c), &[]).0,
+        (0, 0)
+    );
+}
+
+/// A connection has one computation under way, whatever it sends; when it goes, nobody wants that any more.
+#[test]
+fn a_connection_has_one_thing_computed_at_a_time() {
+    let mut world = world(true, false);
+    world.service.computations = Some(std::collections::VecDeque::new());
+    for goes in [false, true] {
+        let (mut host, _) = connected(&mut world, 0, 0xffff);
+        for id in 10..20 {
+            let message = Message::Negotiate(Negotiate::of(&Hash::ALL, &[Group::Ffdhe2048])).encode(id);
+            let mut command = auth_command(5, id, message.len());
+            command.0[39] = 0x01;
+            host.command_with(&mut world, command, &message);
+        }
+        let mut asked = std::mem::take(world.service.computations.as_mut().unwrap());
+        assert_eq!(asked.len(), 1);
+        let (front, tag, computation) = asked.pop_front().unwrap();
+        if goes {
+            host.close(&mut world);
+            assert!(!computation.is_wanted());
+            continue;
+        }
+        // It is not computed: the connection ends.
+        world
+            .service
+            .events
+            .push_back((front, Event::Computed { tag, result: None }));
+        host.settle(&mut world);
+        assert!(matches!(&host.closed, Some(CloseReason::Refused(why)) if why.contains("try again")));
+    }
+}
+
+/// Who offers only what is expensive gets nothing, by default.
+#[test]
+fn large_groups_are_not_computed_with() {
+    for group in [Group::Ffdhe6144, Group::Ffdhe8192] {
+        let mut world = world(true, false);
+        world.port = Rc::new(Port::new(Config::default()));
+        world.port.set_catalog(world.board.catalog());
+        let (secret, ..) = texts();
+        world.service.computations = Some(std::collections::VecDeque::new());
+        let (mut host, _) = connected(&mut world, 0, 0xffff);
+        let end = authenticate(&mut host, &mut world, &mut initiator(&secret, false, group));
+        assert_eq!(end, Step::Failed(Reason::GroupNotUsable));
+        assert!(world.service.computations.as_ref().unwrap().is_empty());
+    }
+    assert_eq!(
+        Group::Ffdhe4096.up_to(),
+        [Group::Ffdhe2048, Group::Ffdhe3072, Group::Ffdhe4096]
+    );
+}
+
 #[test]
 fn a_wrong_secret_ends_the_connection() {
     let mut world = world(true, false);
@@ -156,29 +254,269 @@ fn a_wrong_secret_ends_the_connection() {
     assert!(matches!(host.closed, Some(CloseReason::Refused(_))));
 }
 
+/// Whoever is there by an old key is not there any more when there is a new one, whatever it has shown.
 #[test]
-fn a_new_secret_counts_when_the_host_authenticates_itself_again() {
+fn what_a_host_has_to_show_changes_and_its_sessions_end() {
+    type Change = fn(&mut Subsystem);
+    let (first, ..) = texts();
+    // What was there, what is changed, and whether sessions end by it.
+    let cases: [(bool, Change, bool, &str); 9] = [
+        (
+            true,
+            |all| Arc::make_mut(&mut all.hosts[0]).dhchap = Some(Secret(texts().1)),
+            true,
+            "a new key",
+        ),
+        (
+            true,
+            |all| Arc::make_mut(&mut all.hosts[0]).dhchap = None,
+            true,
+            "none any more",
+        ),
+        (
+            true,
+            |all| Arc::make_mut(&mut all.hosts[0]).tls = Some(Secret(texts().2)),
+            true,
+            "TLS as well",
+        ),
+        (true, |all| all.tls_required = true, true, "TLS for all"),
+        (true, |all| all.hosts.clear(), true, "removed"),
+        (
+            true,
+            |all| (all.hosts.clear(), all.any_host = true).1,
+            true,
+            "removed, and anybody may come",
+        ),
+        (
+            true,
+            |all| Arc::make_mut(&mut all.hosts[0]).dhchap_controller = None,
+            false,
+            "the controllers' key",
+        ),
+        (
+            false,
+            |all| Arc::make_mut(&mut all.hosts[0]).dhchap = Some(Secret(texts().1)),
+            true,
+            "a first key",
+        ),
+        (false, |all| all.any_host = true, false, "others may come too"),
+    ];
+    for (dhchap, change, ends, what) in cases {
+        let mut world = world(dhchap, false);
+        let (mut admin, result) = connected(&mut world, 0, 0xffff);
+        let (mut late, _) = connected(&mut world, 0, 0xffff);
+        if dhchap {
+            let end = authenticate(&mut admin, &mut world, &mut initiator(&first, false, Group::Null));
+            assert_eq!(end, Step::Done);
+        }
+        admin.property_set(&mut world, 0x14, 0x0046_0001);
+        let (mut io, _) = connected(&mut world, 1, result as u16);
+        if dhchap {
+            let end = authenticate(&mut io, &mut world, &mut initiator(&first, false, Group::Null));
+            assert_eq!(end, Step::Done);
+        }
+        // Something else changes: nobody minds.
+        world.change(&mut [&mut admin, &mut io, &mut late], |all| all.serial = "2".into());
+        assert!(
+            admin.closed.is_none() && io.closed.is_none() && late.closed.is_none(),
+            "{what}"
+        );
+        world.change(&mut [&mut admin, &mut io, &mut late], change);
+        for host in [&admin, &io, &late] {
+            assert_eq!(
+                matches!(host.closed, Some(CloseReason::Refused(_))),
+                ends,
+                "{what}: {:?}",
+                host.closed
+            );
+        }
+    }
+    // What was taken back does not come in again, by a host that was half way when it was.
     let mut world = world(true, false);
-    let (old, new, _) = texts();
     let (mut host, _) = connected(&mut world, 0, 0xffff);
-    assert_eq!(
-        authenticate(&mut host, &mut world, &mut initiator(&old, false, Group::Null)),
-        Step::Done
-    );
-    let text = new.clone();
-    world.change(&mut [&mut host], |subsystem| {
-        Arc::make_mut(&mut subsystem.hosts[0]).dhchap = Some(Secret(text));
+    world.change(&mut [], |all| {
+        Arc::make_mut(&mut all.hosts[0]).dhchap = Some(Secret(texts().1));
     });
-    // It goes on being served, and shows the new one when it likes.
-    let get = Sqe::new(0x7f, 5, 4).dword(11, 0x1c);
-    assert_eq!(host.run(&mut world, get, &[]).0, (0, 0));
-    assert_eq!(
-        authenticate(&mut host, &mut world, &mut initiator(&new, false, Group::Null)),
-        Step::Done
+    let end = authenticate_to_the_end(&mut host, &mut world, &mut initiator(&first, false, Group::Null));
+    assert!(end != Some(Step::Done) || host.closed.is_some());
+    host.close(&mut world);
+    assert_eq!(world.board.controllers(), 0);
+}
+
+/// As [`authenticate`], of a connection that may be closed on the way.
+fn authenticate_to_the_end(host: &mut Host, world: &mut World, initiator: &mut Initiator) -> Option<Step> {
+    loop {
+        match initiator.step() {
+            Step::Send(message) => {
+                let mut command = auth_command(5, 2, message.len());
+                command.0[39] = 0x01;
+                host.command_with(world, command, &message);
+                host.closed.is_none().then(|| host.pdus())?;
+            }
+            Step::Receive => {
+                host.command(world, auth_command(6, 3, 4096));
+                let data = host.pdus().into_iter().find(|pdu| pdu.kind == kind::C2H_DATA)?;
+                initiator.received(&data.data);
+            }
+            end => return Some(end),
+        }
+    }
+}
+
+/// A subsystem that takes TLS only refuses plain connections, whatever the host has to show, and says why to the log.
+#[test]
+fn a_subsystem_takes_tls_only() {
+    let mut world = world(true, true);
+    world.change(&mut [], |all| {
+        all.tls_required = true;
+        let host = Arc::make_mut(&mut all.hosts[0]);
+        (host.tls, host.dhchap) = (None, None);
+        all.any_host = true;
+    });
+    for host in [HOST, OTHER] {
+        let mut plain = Host::greeted(&mut world, 0, 0, 1);
+        plain.command_with(
+            &mut world,
+            connect_command(0, 32, 0),
+            &connect_data(NQN, host, 1, 0xffff),
+        );
+        assert_eq!(plain.one().status(), (1, 0x84));
+        assert!(
+            matches!(&plain.closed, Some(CloseReason::Refused(why)) if why.contains("TLS only")),
+            "{:?}",
+            plain.closed
+        );
+    }
+    assert_eq!(world.board.controllers(), 0);
+}
+
+/// The log says what to do where two hosts were given the same identifier.
+#[test]
+fn a_host_with_the_identifier_of_another_is_refused() {
+    let mut world = world(false, false);
+    world.change(&mut [], |all| all.any_host = true);
+    let connect = |world: &mut World, host: &str, id: u8| {
+        let mut queue = Host::greeted(world, 0, 0, 1);
+        queue.command_with(world, connect_command(0, 32, 0), &connect_data(NQN, host, id, 0xffff));
+        let status = queue.one().status();
+        (queue, status)
+    };
+    let (_first, status) = connect(&mut world, HOST, 1);
+    assert_eq!(status, (0, 0));
+    let (second, status) = connect(&mut world, OTHER, 1);
+    assert_eq!(status, (1, 0x82));
+    assert!(
+        matches!(&second.closed, Some(CloseReason::Refused(why)) if why.contains("/etc/nvme/hostid")),
+        "{:?}",
+        second.closed
     );
-    let end = authenticate(&mut host, &mut world, &mut initiator(&old, false, Group::Null));
-    assert_eq!(end, Step::Failed(Reason::Failed));
-    assert!(host.closed.is_some());
+    assert_eq!(connect(&mut world, OTHER, 2).1, (0, 0));
+}
+
+/// Who has something to prove proves it to the discovery controller too, by whichever name it calls that; both ways, where it asks.
+#[test]
+fn a_host_proves_itself_for_discovery() {
+    let mut world = world(true, false);
+    let (secret, wrong, _) = texts();
+    let unique = world.port.catalog().discovery_nqn.clone();
+    for (name, both) in [(DISCOVERY, false), (unique.as_str(), true)] {
+        for (secret, good) in [(&secret, true), (&wrong, false)] {
+            let mut host = Host::greeted(&mut world, 0, 0, 1);
+            host.command_with(
+                &mut world,
+                connect_command(0, 32, 0),
+                &connect_data(name, HOST, 1, 0xffff),
+            );
+            let answer = host.one();
+            assert_eq!((answer.status(), answer.result() & !0xffff), ((0, 0), ATR));
+            let mut initiator = initiator_for(name, secret, both);
+            let end = authenticate(&mut host, &mut world, &mut initiator);
+            assert_eq!(end == Step::Done, good, "{end:?}");
+        }
+    }
+    // Others have nothing to show, and are told what anybody is.
+    let mut host = Host::greeted(&mut world, 0, 0, 1);
+    host.command_with(
+        &mut world,
+        connect_command(0, 32, 0),
+        &connect_data(DISCOVERY, OTHER, 1, 0xffff),
+    );
+    assert_eq!(host.one().result() & !0xffff, 0);
+}
+
+/// Whoever only claims to be the host has no controller, and no queue of one: however many come, the host gets its own.
+#[test]
+fn strangers_take_nobodys_place() {
+    let mut world = world(true, false);
+    let (secret, wrong, _) = texts();
+    let mut strangers: Vec<Host> = (0..2 * crate::MAX_CONTROLLERS)
+        .map(|_| connected(&mut world, 0, 0xffff).0)
+        .collect();
+    assert_eq!(world.board.controllers(), 0);
+    let (mut host, result) = connected(&mut world, 0, 0xffff);
+    let end = authenticate(&mut host, &mut world, &mut initiator(&secret, true, Group::Null));
+    assert_eq!(end, Step::Done);
+    host.property_set(&mut world, 0x14, 0x0046_0001);
+    assert_eq!(world.board.controllers(), 1);
+
+    let number = result as u16;
+    let mut queues: Vec<Host> = (0..8).map(|_| connected(&mut world, 1, number).0).collect();
+    let (mut io, _) = connected(&mut world, 1, number);
+    let end = authenticate(&mut io, &mut world, &mut initiator(&secret, false, Group::Null));
+    assert_eq!(end, Step::Done);
+    assert_eq!(io.run(&mut world, read(5, 1, 0, 1), &[]).0, (0, 0));
+    // That they fail, or go, is nothing to the host.
+    for stranger in strangers.iter_mut().chain(&mut queues).step_by(2) {
+        authenticate(stranger, &mut world, &mut initiator(&wrong, false, Group::Null));
+        assert!(stranger.closed.is_some());
+    }
+    for stranger in strangers.into_iter().chain(queues) {
+        stranger.close(&mut world);
+    }
+    assert_eq!(io.run(&mut world, read(5, 1, 0, 1), &[]).0, (0, 0));
+    assert_eq!(world.board.controllers(), 1);
+    host.close(&mut world);
+    assert_eq!(world.board.controllers(), 0);
+}
+
+/// A queue that has proven itself, and whose controller is gone or whose number is taken, is closed: no command is left that
+/// could tell it.
+#[test]
+fn who_has_proven_itself_too_late_is_closed() {
+    let mut world = world(true, false);
+    let (secret, ..) = texts();
+    let (mut host, result) = connected(&mut world, 0, 0xffff);
+    let prove = |world: &mut World, host: &mut Host| {
+        let mut initiator = initiator(&secret, false, Group::Null);
+        let Step::Send(negotiate) = initiator.step() else {
+            panic!()
+        };
+        assert_eq!(auth_send(host, world, &negotiate), (0, 0));
+        assert_eq!(initiator.step(), Step::Receive);
+        initiator.received(&auth_receive(host, world, 4096).1);
+        let Step::Send(reply) = initiator.step() else { panic!() };
+        assert_eq!(auth_send(host, world, &reply), (0, 0));
+        host.command(world, auth_command(6, 3, 4096));
+    };
+    prove(&mut world, &mut host);
+    assert_eq!(host.closed, None);
+    host.output.clear();
+    host.property_set(&mut world, 0x14, 0x0046_0001);
+    for queue in [2, 300] {
+        let (mut io, _) = connected(&mut world, queue, result as u16);
+        let taken = (queue == 2).then(|| connected(&mut world, queue, result as u16).0);
+        if let Some(mut taken) = taken {
+            prove(&mut world, &mut taken);
+            assert_eq!(taken.closed, None);
+            std::mem::forget(taken);
+        }
+        prove(&mut world, &mut io);
+        assert!(
+            matches!(&io.closed, Some(CloseReason::Refused(why)) if why.contains("no place")),
+            "{:?}",
+            io.closed
+        );
+    }
 }
 
 #[test]
@@ -338,7 +676,9 @@ fn a_host_with_a_key_must_use_it() {
     assert_eq!((answer.status(), answer.result()), ((1, 0x84), 1 << 16 | 512));
     assert_eq!(
         plain.closed,
-        Some(CloseReason::Refused("the host has to use TLS".into()))
+        Some(CloseReason::Refused(
+            "the host has to use TLS: it has a key for that".into()
+        ))
     );
     // What is where is seen without, too.
     let mut discovery = Host::greeted(&mut world, 0, 0, 1);
@@ -370,6 +710,29 @@ fn a_host_is_who_it_has_shown_to_be() {
         assert_eq!(answer.status(), (1, 0x84));
         assert!(matches!(&secure.host.closed, Some(CloseReason::Refused(why)) if why.contains("another name")));
     }
+}
+
+/// A key opens a connection from when it was chosen until it is taken back, whatever has been said by then.
+#[test]
+fn a_key_of_tls_that_was_taken_back_opens_nothing() {
+    let mut world = world(false, true);
+    let next = || {
+        Some(Secret(
+            TlsKey::generate(Hash::Sha256, &mut |out: &mut [u8]| out.fill(9))
+                .to_text()
+                .to_string(),
+        ))
+    };
+    let mut connected = Secure::open(&mut world, &psk(HOST, NQN));
+    let answer = connected.connect(&mut world, 0, &connect_data(NQN, HOST, 1, 0xffff));
+    assert_eq!(answer.status(), (0, 0));
+    let mut silent = Secure::open(&mut world, &psk(HOST, NQN));
+    world.change(&mut [&mut connected.host, &mut silent.host], |all| {
+        Arc::make_mut(&mut all.hosts[0]).tls = next();
+    });
+    assert!(matches!(&connected.host.closed, Some(CloseReason::Refused(why)) if why.contains("changed")));
+    let answer = silent.connect(&mut world, 0, &connect_data(NQN, HOST, 1, 0xffff));
+    assert_eq!(answer.status(), (1, 0x84));
 }
 
 #[test]

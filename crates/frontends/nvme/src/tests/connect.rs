@@ -200,7 +200,11 @@ fn a_dead_admin_queue_takes_its_io_queues_along() {
 #[test]
 fn the_numbers_of_a_subsystem_run_out_and_come_back() {
     let mut world = World::new();
-    let mut admins: Vec<Host> = (0..MAX_CONTROLLERS).map(|_| Host::admin(&mut world)).collect();
+    let from = |world: &mut World, address: usize| {
+        world.peer = [127, 0, 0, 1 + address as u8].into();
+        Host::admin(world)
+    };
+    let mut admins: Vec<Host> = (0..MAX_CONTROLLERS).map(|at| from(&mut world, at / 16)).collect();
     let mut numbers: Vec<u16> = admins.iter().map(|host| host.controller).collect();
     numbers.sort_unstable();
     numbers.dedup();

@@ -146,6 +146,7 @@ fn a_queue_that_was_busy_gives_its_memory_back() {
     let mut world = World::new();
     world.pool = Pool::new(amita_reactor::PoolConfig {
         classes: vec![(4 << 10, 64), (16 << 10, 64), (256 << 10, 1)],
+        hosts: Vec::new(),
         huge_pages: false,
     })
     .unwrap();

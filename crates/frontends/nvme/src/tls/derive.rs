@@ -19,9 +19,9 @@
 //! kind proves by its binder which one it uses.
 
 use amita_keys::{Hash, TlsKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, HKDF_SHA512, KeyType, Prk, Salt};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ring::hkdf::{HKDF_SHA256, HKDF_SHA384, HKDF_SHA512, KeyType, Prk, Salt};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -183,7 +183,7 @@ impl KeyType for Bytes {
     }
 }
 
-pub(super) fn hkdf(hash: Hash) -> ring::hkdf::Algorithm {
+pub(super) fn hkdf(hash: Hash) -> aws_lc_rs::hkdf::Algorithm {
     match hash {
         Hash::Sha256 => HKDF_SHA256,
         Hash::Sha384 => HKDF_SHA384,

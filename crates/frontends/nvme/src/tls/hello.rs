@@ -9,7 +9,7 @@
 
 use super::derive::{Dialect, Psk, PskIdentity, expand_label, extract, hkdf};
 use amita_keys::Hash;
-use ring::hmac;
+use aws_lc_rs::hmac;
 
 const RECORD_HANDSHAKE: u8 = 0x16;
 const RECORD_HEAD_BYTES: usize = 5;
@@ -185,7 +185,7 @@ fn binder_key(hash: Hash, psk: &[u8]) -> Option<hmac::Key> {
     let bytes = hash.len_bytes();
     let early = extract(hash, psk);
     let binder = expand_label(Dialect::Standard, &early, "ext binder", &hash.digest(&[]), bytes)?;
-    let binder = ring::hkdf::Prk::new_less_safe(hkdf(hash), &binder);
+    let binder = aws_lc_rs::hkdf::Prk::new_less_safe(hkdf(hash), &binder);
     let finished = expand_label(Dialect::Standard, &binder, "finished", &[], bytes)?;
     Some(hmac::Key::new(hash.hmac_algorithm(), &finished))
 }

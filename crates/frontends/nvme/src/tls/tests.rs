@@ -1,4 +1,5 @@
 use super::*;
+use crate::admin::DISCOVERY_NQN;
 use amita_keys::Hash;
 use proptest::prelude::*;
 
@@ -25,7 +26,7 @@ fn hex(bytes: &[u8]) -> String {
 fn hkdf_is_as_the_rfcs_have_it() {
     let prk = derive::extract(Hash::Sha256, &[0x0b; 22]);
     struct Bytes42;
-    impl ring::hkdf::KeyType for Bytes42 {
+    impl aws_lc_rs::hkdf::KeyType for Bytes42 {
         fn len(&self) -> usize {
             42
         }
@@ -532,6 +533,7 @@ fn keys_come_from_the_settings() {
             serial: String::new(),
             gateways: Vec::new(),
             any_host: true,
+            tls_required: false,
             hosts: vec![
                 host("nqn.bad", Some("NVMeTLSkey-1:nonsense")),
                 host("nqn.none", None),

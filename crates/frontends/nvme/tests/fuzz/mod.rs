@@ -117,6 +117,7 @@ fn catalog(volumes: &Volumes) -> Catalog {
             serial: "1".into(),
             gateways: vec![NodeId(1)],
             any_host: false,
+            tls_required: false,
             hosts: vec![Arc::new(host)],
             namespaces: vec![namespace(1, 4096), namespace(2, 512)],
             ana_changes: 0,

@@ -1,5 +1,6 @@
 //! The discovery log (70h; NVM Express Base 2.1, 5.1.12.3.1): where a host can connect, and to what. A host sees the
-//! subsystems that it may connect to, at every gateway that serves them and lives.
+//! subsystems that it may connect to, at every gateway that serves them and lives; where it has to prove who it is, it sees them
+//! when it has, and who only claims its name does not.
 
 use super::super::page::Page;
 use super::super::{DISCOVERY_NQN, Session};
@@ -33,12 +34,16 @@ pub(crate) struct Entry {
     admin_queue_entries: u16,
 }
 
-/// What the host is told of a subsystem, if it may connect: does it have to use TLS?
-fn access(subsystem: &Subsystem, host: &str) -> Option<bool> {
-    match subsystem.host(host) {
-        Some(access) => Some(access.tls.is_some()),
-        None => subsystem.any_host.then_some(false),
-    }
+/// What the host is told of a subsystem, if it may connect: does it have to use TLS? Where it has something to prove, it is told once it
+/// has proven it here.
+fn access(subsystem: &Subsystem, session: &Session) -> Option<bool> {
+    let access = subsystem.host(&session.host);
+    let tls = access.is_some_and(|access| access.tls.is_some());
+    let usable = match access {
+        Some(access) => !access.has_to_prove() || session.proven,
+        None => subsystem.any_host,
+    };
+    (usable && (tls || !subsystem.tls_required)).then_some(tls)
 }
 
 /// A port's number: the low bits of its node's.
@@ -63,7 +68,7 @@ pub(super) fn entries(catalog: &Catalog, session: &Session) -> Vec<Entry> {
     let visible: Vec<_> = catalog
         .subsystems
         .iter()
-        .filter_map(|subsystem| Some((subsystem, access(subsystem, &session.host)?)))
+        .filter_map(|subsystem| Some((subsystem, access(subsystem, session)?)))
         .collect();
     let mut entries = vec![entry(Leads::Here, session.portal, catalog.node, here, false)];
     for (subsystem, tls) in &visible {

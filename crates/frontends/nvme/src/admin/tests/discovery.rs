@@ -18,12 +18,41 @@ fn several() -> Catalog {
 }
 
 fn connected(host: &str, catalog: &Catalog) -> Admin {
+    connected_as(host, true, catalog)
+}
+
+fn connected_as(host: &str, proven: bool, catalog: &Catalog) -> Admin {
     let session = Session {
         host: host.into(),
+        proven,
         kato_ms: 120_000,
         ..session(Kind::Discovery)
     };
     ready_with(session, &Arc::new(catalog.clone()))
+}
+
+/// A name is told to whoever only claims to be the host where it would be served too, and nowhere else; a subsystem that takes TLS only,
+/// to those that have a key for it.
+#[test]
+fn who_proves_nothing_is_told_nothing_of_what_is_guarded() {
+    let named = |host: &str, proven, catalog: &Catalog| {
+        let (_, entries) = read(&mut connected_as(host, proven, catalog));
+        let mut names: Vec<String> = entries.iter().map(|entry| summary(entry).1).collect();
+        names.dedup();
+        names.retain(|name| name.contains("amita:") && !name.ends_with(":discovery"));
+        names
+            .iter()
+            .map(|name| name.rsplit(':').next().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let mut catalog = several();
+    assert_eq!(named(HOST, true, &catalog), ["mine", "open", "secret"]);
+    assert_eq!(named(HOST, false, &catalog), ["mine", "open"]);
+    for subsystem in &mut catalog.subsystems {
+        Arc::make_mut(subsystem).tls_required = true;
+    }
+    assert_eq!(named(HOST, true, &catalog), ["secret"], "it has a key for no other");
+    assert_eq!(named(HOST, false, &catalog), [""; 0]);
 }
 
 /// Reads the log as nvme-cli does: the header for the number of records, then all of it in parts, then the header again.

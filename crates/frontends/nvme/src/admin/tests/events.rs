@@ -1,7 +1,8 @@
 use super::layout::reservation_notification;
 use super::logs::log;
 use super::*;
-use amita_frontend::reservation::{Kind as Reservation, State, host_key};
+use crate::reservations::host_key;
+use amita_frontend::reservation::{Kind as Reservation, State};
 
 const REQUEST: u8 = 0x0c;
 const NAMESPACES: u32 = 0x04_00_02;
@@ -232,7 +233,7 @@ fn registered() -> State {
             ignore_key: false,
             persist: None,
         };
-        state.apply(host_key(&host), &register).unwrap();
+        state.apply(host_key(HOST, &host), &register).unwrap();
     }
     state
 }
@@ -254,7 +255,7 @@ fn preempted(mut state: State) -> State {
         kind: Reservation::WriteExclusive,
         abort: false,
     };
-    state.apply(host_key(&[2; 16]), &preempt).unwrap();
+    state.apply(host_key(HOST, &[2; 16]), &preempt).unwrap();
     state
 }
 
@@ -275,7 +276,7 @@ fn a_host_hears_of_its_lost_reservation() {
     let mut other = registered();
     reserved(&mut admin, 5, &other);
     other
-        .apply(host_key(&[3; 16]), &reservation::Command::Clear { key: 3 })
+        .apply(host_key(HOST, &[3; 16]), &reservation::Command::Clear { key: 3 })
         .unwrap();
     reserved(&mut admin, 5, &other);
     assert_eq!(told(&mut admin), [(1, RESERVATION)]);
@@ -346,7 +347,7 @@ fn notifications_go_with_their_namespace_and_the_oldest_when_there_are_many() {
             ignore_key: false,
             persist: None,
         };
-        state.apply(host_key(&HOST_ID), &again).unwrap();
+        state.apply(host_key(HOST, &HOST_ID), &again).unwrap();
     }
     let page = data(&mut admin, &read);
     let layout = reservation_notification();
