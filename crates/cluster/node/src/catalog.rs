@@ -107,6 +107,7 @@ impl Cataloguer {
             serial: record.serial.clone(),
             gateways: gateways.iter().filter(named).map(|gateway| gateway.node).collect(),
             any_host: record.any_host,
+            tls_required: record.tls_required,
             hosts,
             namespaces,
             ana_changes: before.map_or(0, |before| before.ana_changes) + u64::from(changed),

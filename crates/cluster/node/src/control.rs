@@ -4,6 +4,7 @@
 //! and reports; it hands back results and changed records. In the simulator the same messages come from a simulated
 //! metadata service.
 
+use amita_frontend::{Computed, FrontId};
 use amita_metadata as meta;
 use amita_sequencer::CallId;
 use amita_store::memo::{Content, Head};
@@ -66,6 +67,16 @@ pub enum ToCore {
     /// The node's lease has lapsed: hosts may have gone on by other gateways, and what they had sent must not be carried out once the
     /// node is known as living again. Every connection of a host is dropped, and then this is answered with the core's number.
     DropHosts(std::sync::mpsc::Sender<usize>),
+    /// What this node believes of certificates has changed: links of peers that are not to be believed any more end.
+    Recheck,
+    /// What a front of this core wanted computed.
+    Computed {
+        front: FrontId,
+        /// The tag of what it asked.
+        tag: u64,
+        /// `None`: it was not.
+        result: Option<Computed>,
+    },
     /// Describe what is under way, by [`FromCore::Description`]: for a person who looks for a fault.
     Describe,
     /// Say what was counted, straight to whoever asks.

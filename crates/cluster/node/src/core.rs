@@ -37,6 +37,7 @@ mod effects;
 mod forward;
 mod hosts;
 mod messages;
+mod named;
 mod nvme;
 mod observe;
 mod peers;
@@ -48,6 +49,7 @@ mod route;
 pub use config::CoreConfig;
 pub use peers::{REFUSED_FOR, SILENT_FOR};
 
+use crate::authority::Inquiry;
 use crate::catalog::Cataloguer;
 use crate::control::{FromCore, ToCore};
 use crate::directory::Directory;
@@ -59,12 +61,14 @@ use crate::shards::Shards;
 use crate::stores::Stores;
 use crate::token;
 use crate::view::View;
+use crate::worker::Desk;
 use amita_frontend as frontend;
 use amita_reactor::driver::{Completion, Driver, Time, Wait};
 use clock::Clock;
 use context::Context;
 use control_plane::ControlPlane;
 use forward::Forwarding;
+use named::Named;
 use nvme::NvmeSide;
 use peers::Peers;
 use std::io;
@@ -87,6 +91,9 @@ pub struct Core {
     pub fronts: Fronts,
     forwarding: Forwarding,
     nvme: NvmeSide,
+    named: Named,
+    /// Where fronts have things computed; none: on this core.
+    desk: Option<Desk>,
     /// On core 0: which volumes are open, and who opens them.
     directory: Directory,
     /// On core 0: commands about reservations.
@@ -108,12 +115,15 @@ impl Core {
             fronts: Fronts::default(),
             forwarding: Forwarding::new(config.core),
             nvme: NvmeSide::new(config.nvme.clone()),
+            named: Named::default(),
+            desk: None,
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
             reporter: Reporter::new(config.node, config.core),
             cx: Context {
                 clock: Clock::new(),
                 view: View::default(),
+                inquiry: Inquiry::new(config.core),
                 control: ControlPlane::default(),
                 mail,
                 peers: Peers::new(&config),
@@ -162,6 +172,12 @@ impl Core {
     /// This node serves NVMe hosts: the settings that they see are made by it, on core 0.
     pub fn serve_nvme(&mut self, cataloguer: Cataloguer) {
         self.nvme.serve(cataloguer);
+    }
+
+    /// From now on what fronts want computed is done by the node's worker. (Before, and in the simulator: by this core, in its
+    /// pass.)
+    pub(crate) fn compute_elsewhere(&mut self, desk: Desk) {
+        self.desk = Some(desk);
     }
 
     /// The NVMe target's side of this core.
@@ -222,6 +238,9 @@ impl Core {
         hosts::drop_everywhere(&mut self.cx, &mut self.fronts, &mut self.forwarding, driver);
         if self.nvme.take_changed() {
             self.fronts.event_to_all(driver, || frontend::Event::Settings);
+        }
+        if self.named.is_due(driver.now()) {
+            named::look(self, driver);
         }
         if self.cx.clock.is_tick_due(driver.now()) {
             self.tick(driver);
@@ -335,6 +354,7 @@ impl Core {
             self.cx.shards.deadline(),
             self.cx.peers.fabric.deadline(),
             self.fronts.deadline(),
+            self.named.deadline(),
             rest_due,
             self.forwarding.forwarder.deadline(),
             self.cx.clock.pulse(),

@@ -91,6 +91,7 @@ pub enum Effect {
 /// Another gateway that asks for a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Requester {
+    pub node: NodeId,
     /// The core that holds the link by which it asks.
     pub core: usize,
     pub link: Link,
@@ -339,10 +340,15 @@ impl Directory {
         }
     }
 
-    /// The owner of a volume answered.
-    pub fn released(&mut self, tag: u64, outcome: ReleaseOutcome) {
+    /// The owner of a volume answered: to what it was asked last, and nobody else's word counts for it. An owner that says that
+    /// it has given the volume up has given its leases back (R4).
+    pub fn released(&mut self, tag: u64, from: NodeId, outcome: ReleaseOutcome) {
         let number = tag as u32;
         if let Some(opener) = self.openers.get_mut(number) {
+            let is_its_answer = opener.asked() == Some((from, (tag >> 32) as u32));
+            if !is_its_answer && !self.faults.has(Fault::AnyRelease) {
+                return;
+            }
             opener.owner(match outcome {
                 ReleaseOutcome::Released => OwnerReply::Released,
                 ReleaseOutcome::NotOwner => OwnerReply::NotOwner,
@@ -544,6 +550,7 @@ impl Directory {
             return;
         };
         let mut end = None;
+        let round = opener.asked().map_or(0, |(_, round)| round);
         for effect in opener.effects() {
             match effect {
                 OpenerEffect::Meta { call, request } => self.effects.push_back(Effect::Call { call, request }),
@@ -555,7 +562,7 @@ impl Directory {
                 } => {
                     self.effects.push_back(Effect::Ask {
                         node,
-                        tag: u64::from(number),
+                        tag: u64::from(round) << 32 | u64::from(number),
                         volume,
                         generation,
                         hand_over,

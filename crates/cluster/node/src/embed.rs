@@ -10,6 +10,7 @@ use crate::serve::core_thread::{CoreStarter, EmbeddedCore, NodeService};
 use crate::serve::plane::{Cores, Joined, Plane};
 use crate::serve::{Log, MOUNT_PATIENCE, ServeConfig, ServeError};
 use crate::token;
+use amita_identity::Upkeep;
 use amita_reactor::core::Service;
 use amita_reactor::driver::{Completion, Driver, Time, TimerId, Wait};
 use amita_reactor::uring::UringDriver;
@@ -38,6 +39,8 @@ pub struct Embedded {
     /// The timer that ends a wait.
     alarm: Option<(Time, TimerId)>,
     ended: bool,
+    /// Renews its identity, and hears of what was revoked.
+    _upkeep: Option<Upkeep>,
     pub node: NodeId,
     /// Where its fabric listens.
     pub fabric: SocketAddr,
@@ -54,6 +57,15 @@ impl Embedded {
     /// # Panics
     /// When the settings name several cores: one thread runs one.
     pub fn start(config: &ServeConfig, log: &Log) -> Result<Embedded, ServeError> {
+        let upkeep = config
+            .identity
+            .as_ref()
+            .map(|live| Upkeep::start(live.clone(), config.ca_server.as_deref()))
+            .transpose()
+            .map_err(|why| ServeError::Setting {
+                setting: "identity",
+                why: why.to_string(),
+            })?;
         let joined = Joined::join(config, log)?;
         let (to_control, from_cores) = channel();
         let EmbeddedCore {
@@ -61,7 +73,7 @@ impl Embedded {
             service,
             senders,
             fabric,
-        } = CoreStarter::new(config, &joined).here(&to_control)?;
+        } = CoreStarter::new(config, &joined, None).here(&to_control)?;
         let cores = Cores {
             senders,
             fabric,
@@ -79,6 +91,7 @@ impl Embedded {
             left: Wait::No,
             alarm: None,
             ended: false,
+            _upkeep: upkeep,
             node: joined.node,
             fabric,
             stores: 0,

@@ -35,6 +35,12 @@ amita_reactor::fault_switches! {
     AnyAgeBetweenCores,
     /// A volume that is opened again takes the place of its older sequencer, which is not ended first.
     ForgetOldShard,
+    /// R14: a store believes what a fence says of the volume's owner and of the group.
+    AnyFence,
+    /// R14: a volume is released to whoever asks, and whoever says that it was released is believed.
+    AnyRelease,
+    /// R14: a fence that is newer than the view waits for the watch: the metadata is not asked.
+    WatchOnly,
     /// A command about a reservation whose outcome is unknown is applied to what is there then.
     ApplyAgain,
     /// A reservation's record that cannot be read counts as none.

@@ -1,21 +1,33 @@
 //! Front ends: the sessions of hosts, their sockets, and what they ask of the node.
 
+use crate::exports::Usage;
 use crate::token;
-use amita_frontend::{Event, Flow, Front, FrontId, HostKey, RegisterMessage, StorageService, reservation};
+use amita_frontend::compute::source_of;
+use amita_frontend::{
+    CloseReason, Computation, Event, Flow, Front, FrontId, HostKey, RegisterMessage, StorageService, Who, reservation,
+};
 use amita_nvme as nvme;
 use amita_reactor::driver::{Completion, Driver, ListenerId, Outcome, SocketId, Time};
-use amita_reactor::{Inbox, Outbox, Slice};
+use amita_reactor::{Inbox, Outbox, Pool, Slice};
 use amita_types::VolumeId;
 use amita_types::io::Op;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Sessions that one core takes; more are closed as they come.
 pub const MAX_SESSIONS: usize = 8192;
+/// Sessions of hosts that have still to show that they may be here, on one core: of as many addresses as like to connect at once.
+/// When one more comes, the oldest of the address that has most of them makes room.
+pub const MAX_STRANGERS: usize = 1024;
+/// The same from one address ([`source_of`]); more are closed as they come. Twice the queues of the largest controller.
+pub const MAX_STRANGERS_OF_SOURCE: usize = 256;
+
+/// That hosts were refused is said so often, at most.
+const REFUSALS_PAUSE: Duration = Duration::from_secs(5);
 
 const ACCEPT: u8 = 1;
 const RECEIVE: u8 = 2;
@@ -29,9 +41,14 @@ pub type MakeFront = Box<dyn FnMut(FrontId, Time, SocketAddr, &mut Outbox) -> Bo
 #[allow(missing_docs)]
 pub enum FrontRequest {
     /// The exports.
-    List { front: FrontId, tag: u64 },
+    List { front: FrontId, tag: u64, who: Who },
     /// Open a volume.
-    Open { front: FrontId, tag: u64, name: String },
+    Open {
+        front: FrontId,
+        tag: u64,
+        name: String,
+        who: Who,
+    },
     /// Use it no longer.
     Close { volume: VolumeId },
     /// A piece of I/O.
@@ -52,6 +69,12 @@ pub enum FrontRequest {
         host: HostKey,
         command: reservation::Command,
     },
+    /// Something to be computed where no I/O waits for it.
+    Compute {
+        front: FrontId,
+        tag: u64,
+        computation: Computation,
+    },
     /// Something for the node's register of NVMe controllers.
     Nvme { front: FrontId, tag: u64, call: nvme::Call },
 }
@@ -66,14 +89,19 @@ pub struct FrontRequests {
 }
 
 impl StorageService for FrontRequests {
-    fn list(&mut self, front: FrontId, tag: u64) {
-        self.queue.push_back(FrontRequest::List { front, tag });
+    fn list(&mut self, front: FrontId, tag: u64, who: &Who) {
+        self.queue.push_back(FrontRequest::List {
+            front,
+            tag,
+            who: who.clone(),
+        });
     }
-    fn open(&mut self, front: FrontId, tag: u64, name: &str) {
+    fn open(&mut self, front: FrontId, tag: u64, name: &str, who: &Who) {
         self.queue.push_back(FrontRequest::Open {
             front,
             tag,
             name: name.to_owned(),
+            who: who.clone(),
         });
     }
     fn close(&mut self, _front: FrontId, volume: VolumeId) {
@@ -110,17 +138,43 @@ impl StorageService for FrontRequests {
         let call = *call.downcast().expect("a call of the register of NVMe controllers");
         self.queue.push_back(FrontRequest::Nvme { front, tag, call });
     }
+    fn compute(&mut self, front: FrontId, tag: u64, computation: Computation) {
+        self.queue.push_back(FrontRequest::Compute {
+            front,
+            tag,
+            computation,
+        });
+    }
 }
 
 struct Session {
     front: Box<dyn Front>,
     /// None for a session inside the process.
     socket: Option<SocketId>,
+    /// Where its host connects from.
+    peer: Option<SocketAddr>,
+    /// It is counted among the strangers from there.
+    stranger: Option<IpAddr>,
     inbox: Inbox,
     outbox: Outbox,
     receiving: bool,
     dirty: bool,
+    /// Which of [`RECEIVE_CLASSES`] the next block has.
+    class: usize,
+    /// When something came in last.
+    heard: Time,
+    /// It may hold more than the smallest block.
+    warm: bool,
+    /// What it uses by the right of an export.
+    usage: Option<Usage>,
 }
+
+/// What is received into, in bytes: the first for a session that is new or was quiet, then one more step each time that a
+/// receive filled what it was given; never more than its front asks for.
+const RECEIVE_CLASSES: [usize; 3] = [4 << 10, 64 << 10, 256 << 10];
+
+/// A session that was quiet for so long gives its memory back but for the smallest block.
+const RECEIVE_QUIET: Duration = Duration::from_secs(1);
 
 /// That hosts are turned away is said so often, at most.
 const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(60);
@@ -139,12 +193,58 @@ pub struct Fronts {
     pub requests: FrontRequests,
     /// Fronts that are gone, of hosts that other gateways serve as well.
     gone: Vec<FrontId>,
+    /// Hosts whose connection ended by what they are, or showed, since that was last said: where the last one came from, why, and
+    /// how many others.
+    refused: Option<(SocketAddr, String, u64)>,
+    /// That is not said again before.
+    refusals_quiet_until: Time,
     /// A connection could not be accepted: why.
     turned_away: Option<String>,
     /// That is not said again before.
     quiet_until: Time,
     /// Sessions with a socket.
     sockets: usize,
+    /// What sessions receive into and answer from, where that is not the core's whole memory.
+    pool: Option<Pool>,
+    strangers: Strangers,
+}
+
+/// The sessions of hosts that have still to show that they may be here, by where they come from, the oldest first.
+#[derive(Default)]
+struct Strangers {
+    of: FxHashMap<IpAddr, VecDeque<u64>>,
+    count: usize,
+}
+
+impl Strangers {
+    /// May one more come from there? If so: which session makes room for it, if one has to.
+    fn admit(&mut self, source: IpAddr) -> Option<Option<u64>> {
+        let own = self.of.get(&source).map_or(0, VecDeque::len);
+        if own >= MAX_STRANGERS_OF_SOURCE {
+            return None;
+        }
+        if self.count < MAX_STRANGERS {
+            return Some(None);
+        }
+        let most = self.of.values().max_by_key(|ids| ids.len())?;
+        Some(most.front().copied())
+    }
+
+    fn add(&mut self, source: IpAddr, id: u64) {
+        self.of.entry(source).or_default().push_back(id);
+        self.count += 1;
+    }
+
+    fn remove(&mut self, source: IpAddr, id: u64) {
+        let Some(ids) = self.of.get_mut(&source) else { return };
+        if let Some(at) = ids.iter().position(|known| *known == id) {
+            ids.remove(at);
+            self.count -= 1;
+        }
+        if ids.is_empty() {
+            self.of.remove(&source);
+        }
+    }
 }
 
 impl Default for Fronts {
@@ -158,9 +258,13 @@ impl Default for Fronts {
             next_tick: None,
             requests: FrontRequests::default(),
             gone: Vec::new(),
+            refused: None,
+            refusals_quiet_until: Time(0),
             turned_away: None,
             quiet_until: Time(0),
             sockets: 0,
+            pool: None,
+            strangers: Strangers::default(),
         }
     }
 }
@@ -180,6 +284,11 @@ impl Fronts {
         let bound = driver.listen(address, token::token(token::FRONTS, ACCEPT, listener))?;
         self.makes.push(make);
         Ok(bound)
+    }
+
+    /// From now on sessions receive into this memory and answer from it, and hold little of it while they are quiet.
+    pub fn hold_apart(&mut self, pool: Pool) {
+        self.pool = Some(pool);
     }
 
     /// Are there hosts that may go on by another connection: of NVMe another path, of NBD one here or at another gateway?
@@ -239,6 +348,20 @@ impl Fronts {
         Some(act(session.front.as_mut(), &mut self.requests))
     }
 
+    /// What a session uses by the right of an export.
+    pub fn usage(&mut self, id: FrontId) -> Option<&mut Option<Usage>> {
+        self.sessions.get_mut(&id.0).map(|session| &mut session.usage)
+    }
+
+    /// What all sessions use by the right of exports, in order.
+    #[must_use]
+    pub fn usages(&self) -> Vec<(FrontId, Usage)> {
+        let used = |(id, session): (&u64, &Session)| Some((FrontId(*id), session.usage.clone()?));
+        let mut usages: Vec<_> = self.sessions.iter().filter_map(used).collect();
+        usages.sort_unstable_by_key(|(id, _)| *id);
+        usages
+    }
+
     /// Were hosts turned away? What is to be said of it: now and then, as long as it goes on.
     pub fn take_turned_away(&mut self, now: Time) -> Option<String> {
         let why = self.turned_away.take().filter(|_| now >= self.quiet_until)?;
@@ -248,6 +371,20 @@ impl Fronts {
              LimitNOFILE= of its unit) and start it anew, or disconnect hosts",
             self.sessions.len()
         ))
+    }
+
+    /// Were hosts refused? What is to be said of it: now and then, however many try.
+    pub fn take_refused(&mut self, now: Time) -> Option<String> {
+        if now < self.refusals_quiet_until {
+            return None;
+        }
+        let (peer, why, others) = self.refused.take()?;
+        self.refusals_quiet_until = now.plus(REFUSALS_PAUSE);
+        let more = match others {
+            0 => String::new(),
+            count => format!("; and {count} connections before it"),
+        };
+        Some(format!("the connection of a host at {peer} was ended: {why}{more}"))
     }
 
     /// How many sessions there are.
@@ -270,8 +407,23 @@ impl Fronts {
                 };
                 session.receiving = false;
                 match result {
+                    // It was quiet, and gives back what it held: the next receive has a small block.
+                    Err(why) if why.kind() == io::ErrorKind::Interrupted => {
+                        session.inbox.received(buffer, 0);
+                        session.rest();
+                        self.mark(id);
+                    }
                     Ok(0) | Err(_) => self.end(driver, id),
                     Ok(bytes) => {
+                        session.heard = now;
+                        if !session.warm && self.pool.is_some() {
+                            session.warm = true;
+                            let at = now.plus(RECEIVE_QUIET);
+                            self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
+                        }
+                        if bytes == buffer.len() {
+                            session.class = (session.class + 1).min(RECEIVE_CLASSES.len() - 1);
+                        }
                         session.inbox.received(buffer, bytes);
                         self.feed(driver, now, id);
                     }
@@ -302,7 +454,25 @@ impl Fronts {
         self.next += 1;
         let mut outbox = Outbox::new();
         let front = make(FrontId(id), now, peer, &mut outbox);
+        let stranger = front.is_stranger().then(|| source_of(peer.ip()));
+        if let Some(source) = stranger {
+            let Some(makes_room) = self.strangers.admit(source) else {
+                driver.close(socket);
+                let why = "too many connections from there have not shown yet that they may be here";
+                return self.refuse(peer, why);
+            };
+            if let Some(oldest) = makes_room {
+                if let Some(peer) = self.sessions.get(&oldest).and_then(|session| session.peer) {
+                    let why = "it has not shown yet that it may be here, and made room for others that have still to";
+                    self.refuse(peer, why);
+                }
+                self.end(driver, oldest);
+            }
+            self.strangers.add(source, id);
+        }
         let session = Session {
+            peer: Some(peer),
+            stranger,
             outbox,
             ..Session::new(front, Some(socket))
         };
@@ -321,7 +491,7 @@ impl Fronts {
             now,
             &mut session.inbox,
             &mut session.outbox,
-            driver.pool(),
+            self.pool.as_ref().unwrap_or_else(|| driver.pool()),
             &mut self.requests,
         );
         self.after(driver, id, flow);
@@ -333,9 +503,10 @@ impl Fronts {
         let Some(session) = self.sessions.get_mut(&id.0) else {
             return false;
         };
+        let pool = self.pool.as_ref().unwrap_or_else(|| driver.pool());
         let flow = session
             .front
-            .event(now, event, &mut session.outbox, driver.pool(), &mut self.requests);
+            .event(now, event, &mut session.outbox, pool, &mut self.requests);
         self.after(driver, id.0, flow);
         true
     }
@@ -353,8 +524,24 @@ impl Fronts {
     fn after(&mut self, driver: &mut dyn Driver, id: u64, flow: Flow) {
         match flow {
             Flow::Go => self.mark(id),
-            Flow::Close { .. } => self.end(driver, id),
+            Flow::Close { reason } => self.close(driver, id, &reason),
         }
+    }
+
+    /// Ends a session that its front wants to be ended.
+    fn close(&mut self, driver: &mut dyn Driver, id: u64, reason: &CloseReason) {
+        if let (CloseReason::Refused(_) | CloseReason::Tls(_), Some(peer)) =
+            (reason, self.sessions.get(&id).and_then(|session| session.peer))
+        {
+            self.refuse(peer, &reason.to_string());
+        }
+        self.end(driver, id);
+    }
+
+    /// Keeps that a host was refused, for the log.
+    fn refuse(&mut self, peer: SocketAddr, why: &str) {
+        let others = self.refused.take().map_or(0, |(.., others)| others + 1);
+        self.refused = Some((peer, why.to_owned(), others));
     }
 
     fn mark(&mut self, id: u64) {
@@ -370,6 +557,9 @@ impl Fronts {
         let Some(mut session) = self.sessions.remove(&id) else {
             return;
         };
+        if let Some(source) = session.stranger {
+            self.strangers.remove(source, id);
+        }
         session.front.closed(&mut self.requests);
         if self.requests.hosts.remove(&FrontId(id)).is_some() {
             self.gone.push(FrontId(id));
@@ -390,11 +580,10 @@ impl Fronts {
                 continue;
             };
             let (inbox, outbox) = (&mut session.inbox, &mut session.outbox);
-            let flow = session
-                .front
-                .end_pass(now, inbox, outbox, driver.pool(), &mut self.requests);
-            if let Flow::Close { .. } = flow {
-                self.end(driver, id);
+            let pool = self.pool.as_ref().unwrap_or_else(|| driver.pool());
+            let flow = session.front.end_pass(now, inbox, outbox, pool, &mut self.requests);
+            if let Flow::Close { reason } = flow {
+                self.close(driver, id, &reason);
             }
         }
     }
@@ -416,6 +605,12 @@ impl Fronts {
             return;
         };
         session.dirty = false;
+        if let Some(source) = session.stranger
+            && !session.front.is_stranger()
+        {
+            session.stranger = None;
+            self.strangers.remove(source, id);
+        }
         let Some(socket) = session.socket else { return };
         if let Some(data) = session.outbox.next_send() {
             driver.send(socket, data, token::token(token::FRONTS, SEND, id));
@@ -424,10 +619,12 @@ impl Fronts {
             self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
         }
         if !session.receiving && session.front.wants_input() {
-            match session
-                .inbox
-                .start_receive(driver.pool(), session.front.receive_bytes())
-            {
+            let wanted = session.front.receive_bytes();
+            let (pool, class) = match &self.pool {
+                None => (driver.pool(), wanted),
+                Some(pool) => (pool, wanted.min(RECEIVE_CLASSES[session.class])),
+            };
+            match session.inbox.start_receive(pool, class) {
                 Some(buffer) => {
                     session.receiving = true;
                     driver.receive(socket, buffer, token::token(token::FRONTS, RECEIVE, id));
@@ -451,14 +648,26 @@ impl Fronts {
             let Some(session) = self.sessions.get_mut(&id) else {
                 continue;
             };
+            if session.warm {
+                let at = session.heard.plus(RECEIVE_QUIET);
+                if at > now {
+                    self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
+                } else {
+                    session.warm = false;
+                    let holds_much = std::mem::take(&mut session.class) > 0;
+                    match session.socket.filter(|_| session.receiving && holds_much) {
+                        Some(socket) => driver.cancel_receive(socket),
+                        None => session.rest(),
+                    }
+                }
+            }
             let Some(at) = session.front.deadline() else { continue };
             if at > now {
                 self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
                 continue;
             }
-            let flow = session
-                .front
-                .tick(now, &mut session.outbox, driver.pool(), &mut self.requests);
+            let pool = self.pool.as_ref().unwrap_or_else(|| driver.pool());
+            let flow = session.front.tick(now, &mut session.outbox, pool, &mut self.requests);
             self.after(driver, id, flow);
         }
     }
@@ -495,14 +704,29 @@ impl Fronts {
 }
 
 impl Session {
+    /// Gives back what is held for speed alone.
+    fn rest(&mut self) {
+        self.inbox.trim(RECEIVE_CLASSES[0]);
+        self.outbox.trim();
+    }
+
     fn new(front: Box<dyn Front>, socket: Option<SocketId>) -> Session {
         Session {
             front,
             socket,
+            peer: None,
+            stranger: None,
             inbox: Inbox::new(),
             outbox: Outbox::new(),
             receiving: false,
             dirty: false,
+            class: 0,
+            heard: Time(0),
+            warm: false,
+            usage: None,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,14 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod authority;
 pub mod catalog;
 mod claims;
 pub mod control;
 mod core;
 mod directory;
 pub mod embed;
+pub mod exports;
 mod faults;
 pub mod forwarder;
 pub mod fronts;
@@ -18,6 +20,7 @@ pub mod mail;
 pub mod observe;
 mod orphans;
 pub mod peer_links;
+pub mod proof;
 mod reporter;
 pub mod reservations;
 mod scrubs;
@@ -29,6 +32,7 @@ pub mod token;
 pub mod trace;
 pub mod usage;
 pub mod view;
+mod worker;
 
 pub use crate::core::{Core, CoreConfig, REFUSED_FOR, SILENT_FOR};
 pub use faults::{Fault, Faults};

@@ -10,13 +10,16 @@ mod error;
 mod keeper;
 mod look;
 pub(crate) mod plane;
+mod recheck;
 mod settings;
 mod watch;
 
+pub use amita_fabric::secure::Protection;
 pub use error::ServeError;
 pub use settings::{LEASE_S, MAX_CORES, MAX_LINKS_PER_PEER, ServeConfig};
 
 use crate::control::ToCore;
+use crate::worker::Worker;
 use amita_reactor::core::{Core as CoreThread, Stop};
 use amita_types::NodeId;
 use core_thread::{CoreStarter, ToCores};
@@ -49,6 +52,8 @@ pub enum Level {
 /// A node that serves. Dropped, it stops.
 pub struct Running {
     cores: Vec<CoreThread>,
+    /// What computes for hosts that authenticate themselves.
+    _worker: Option<Worker>,
     stop: Stop,
     plane: Plane,
     senders: ToCores,
@@ -73,7 +78,12 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     let joined = Joined::join(config, log)?;
     let (to_control, from_cores) = channel();
     let stop = Stop::new();
-    let started = CoreStarter::new(config, &joined).start(&stop, &to_control)?;
+    let worker = match config.nvme {
+        Some(_) => Some(Worker::start().map_err(ServeError::Thread)?),
+        None => None,
+    };
+    let orders = worker.as_ref().map(Worker::orders);
+    let started = CoreStarter::new(config, &joined, orders).start(&stop, &to_control)?;
     let cores = Cores {
         senders: started.senders.clone(),
         fabric: started.fabric,
@@ -84,6 +94,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     };
     let plane = Plane::start(config, &joined, cores, log).inspect_err(|_| stop.stop())?;
     let mut running = Running {
+        _worker: worker,
         cores: started.cores,
         stop,
         metrics: plane.metrics(),

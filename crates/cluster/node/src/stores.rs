@@ -13,9 +13,9 @@ use amita_reactor::Slice;
 use amita_reactor::driver::{Completion, Driver, Outcome, Time};
 use amita_store::memo::{Content, Writer};
 use amita_store::{Config, Effect, IoId, LinkId, State, Store};
-use amita_types::StoreId;
 use amita_types::holdings::Holdings;
 use amita_types::message::{Answer, Refusal, Request};
+use amita_types::{NodeId, StoreId};
 use care::Care;
 use host::{Announced, Host, tell_of_memo};
 use rustc_hash::FxHashMap;
@@ -112,11 +112,11 @@ impl Stores {
         Ok(())
     }
 
-    /// Hands a request to its store, or the refusal back.
-    pub fn request(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
+    /// Hands a request of that node to its store, or the refusal back.
+    pub fn request(&mut self, now: Time, from: NodeId, link: LinkId, request: Request, payload: Slice) {
         (self.touched, self.asked) = (true, true);
         match self.by_id.get(&request.store) {
-            Some(&host) => self.hosts[host].store.request(now, link, request, payload),
+            Some(&host) => self.hosts[host].store.request_from(now, from, link, request, payload),
             None => self.refuse(link, &request, Refusal::NoSuchStore),
         }
     }

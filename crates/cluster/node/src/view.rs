@@ -26,6 +26,7 @@ pub struct View {
     chunk_bytes: BTreeMap<String, u32>,
     subsystems: BTreeMap<String, map::Subsystem>,
     hosts: BTreeMap<String, map::Host>,
+    exports: FxHashMap<VolumeId, map::Export>,
     reservations: FxHashMap<VolumeId, Arc<reservation::State>>,
     groups: BTreeMap<GroupId, Membership>,
     /// How many groups of each pool have syncing members.
@@ -50,6 +51,7 @@ pub struct View {
 #[derive(Debug, Default)]
 pub struct Membership {
     pub epoch: Epoch,
+    pub in_sync: Vec<StoreId>,
     /// Who is being brought up to date.
     pub syncing: Vec<map::Syncing>,
     /// Who should hold it and is not in sync.
@@ -81,6 +83,8 @@ pub enum Change {
     Volume(VolumeId, amita_types::Generation),
     /// Something that NVMe hosts see.
     Hosts,
+    /// Who may use a volume by NBD.
+    Export,
     /// What is reserved of a volume, by this revision of its record.
     Reservation(VolumeId, u64),
     /// The operator wants a volume to be owned by another gateway, or no longer.
@@ -111,6 +115,18 @@ impl Change {
     }
 }
 
+impl Change {
+    /// May it change who may use which volume by NBD?
+    #[must_use]
+    pub fn concerns_exports(&self) -> bool {
+        // A record that cannot be read may have been an export's.
+        matches!(
+            self,
+            Change::Export | Change::Hosts | Change::Volume(..) | Change::Unreadable(_)
+        )
+    }
+}
+
 impl View {
     /// Takes a record in.
     pub fn apply(&mut self, record: &Record) -> Change {
@@ -136,6 +152,7 @@ impl View {
             "moves" => self.apply_move(rest, record),
             "closing" => self.apply_closing(rest, record),
             "nvme" => self.apply_nvme(rest, record),
+            "exports" => self.apply_export(rest, record),
             "reservations" => self.apply_reservation(rest, record),
             _ => Change::Nothing,
         }
@@ -315,6 +332,21 @@ impl View {
         }
     }
 
+    fn apply_export(&mut self, volume: &str, record: &Record) -> Change {
+        let Ok(volume) = volume.parse() else {
+            return Change::Nothing;
+        };
+        // Whoever may use a volume by a record that cannot be read is not known: nobody.
+        let before = self.exports.remove(&volume);
+        match record.value.as_ref().map(|value| parse(&record.key, value)) {
+            Some(Ok(export)) => drop(self.exports.insert(volume, export)),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None if before.is_none() => return Change::Nothing,
+            None => {}
+        }
+        Change::Export
+    }
+
     fn apply_reservation(&mut self, volume: &str, record: &Record) -> Change {
         let Ok(volume) = volume.parse() else {
             return Change::Nothing;
@@ -374,6 +406,7 @@ impl View {
                 *count -= usize::from(!known.syncing.is_empty());
                 *count += usize::from(!group.syncing.is_empty());
                 known.epoch = group.epoch;
+                known.in_sync.clone_from(&group.in_sync);
                 known.syncing.clone_from(&group.syncing);
                 known.absent.clear();
                 let absent = group.members.iter().filter(|store| !group.in_sync.contains(store));
@@ -491,6 +524,12 @@ impl View {
         std::mem::take(&mut self.deleted)
     }
 
+    /// The pool of that name.
+    #[must_use]
+    pub fn pool_of(&self, name: &str) -> Option<PoolId> {
+        self.pools.get(name).copied()
+    }
+
     /// Bytes of a chunk of a pool's volumes.
     #[must_use]
     pub fn chunk_bytes(&self, pool: &str) -> Option<u32> {
@@ -504,6 +543,25 @@ impl View {
     /// The subsystems that NVMe hosts connect to, by name.
     pub fn subsystems(&self) -> impl Iterator<Item = &map::Subsystem> {
         self.subsystems.values()
+    }
+
+    /// As what a volume is served by NBD, if it is.
+    #[must_use]
+    pub fn export(&self, volume: VolumeId) -> Option<&map::Export> {
+        self.exports.get(&volume)
+    }
+
+    /// Is a volume a namespace of a subsystem?
+    #[must_use]
+    pub fn is_namespace(&self, volume: VolumeId) -> bool {
+        let mut namespaces = self.subsystems.values().flat_map(|subsystem| &subsystem.namespaces);
+        namespaces.any(|namespace| namespace.volume == volume)
+    }
+
+    /// The volume of that name.
+    #[must_use]
+    pub fn volume_named(&self, name: &str) -> Option<&map::Volume> {
+        self.volumes.get(name)
     }
 
     /// What is reserved of a volume, as last heard: for notifications only. What I/O is held against is the owner's.

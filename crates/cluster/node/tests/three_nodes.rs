@@ -29,6 +29,8 @@ struct Trial {
 
 fn make_store(path: &Path, number: u128) {
     let file = std::fs::File::create(path).unwrap();
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .unwrap();
     let params = FormatParams {
         store: StoreId(number),
         cluster: ClusterId(0),
@@ -81,6 +83,11 @@ impl Trial {
         };
         admin::create_pool(&client, &spec).unwrap();
         admin::create_volume(&client, "v", "fast", 96 << 20).unwrap();
+        let to_this_machine = admin::ExportSpec {
+            any_client: true,
+            ..admin::ExportSpec::default()
+        };
+        admin::export_volume(&client, "v", &to_this_machine).unwrap();
         Trial {
             folder,
             nodes,

@@ -8,7 +8,7 @@
 mod driver;
 mod tracing;
 
-use amita_frontend::{Event, Flow, Front, FrontId, StorageService};
+use amita_frontend::{Event, Flow, Front, FrontId, StorageService, Who};
 use amita_metadata::model::State;
 use amita_metadata::{Call, Event as Change};
 use amita_node::control::{FromCore, Record, ToCore};
@@ -132,6 +132,7 @@ impl Bench {
                 rack: String::new(),
                 maintenance: false,
                 client: false,
+                unprotected: false,
                 metrics: None,
                 id: NodeId(node),
                 name: name.clone(),
@@ -299,7 +300,7 @@ impl Bench {
         self.nodes[0]
             .core
             .fronts
-            .with(front, |_, service| service.open(front, 0, NAME));
+            .with(front, |_, service| service.open(front, 0, NAME, &Who::Program));
         self.nodes[0].wait = Wait::No;
         self.settle(completions, |heard| heard.volume.is_some());
     }
@@ -401,6 +402,7 @@ fn config(node: u32, driver: &MemoryDriver) -> CoreConfig {
         cores: 1,
         stores: usize::from(node > 1),
         links_per_peer: 1,
+        dials_others: true,
         refused_for: Duration::from_millis(150),
         stale_after: Duration::from_secs(1),
         nvme: amita_nvme::Config::default(),

@@ -37,6 +37,7 @@ fn subsystem(any_host: bool, hosts: &[&str]) -> map::Subsystem {
         serial: "1".to_owned(),
         gateways: Vec::new(),
         any_host,
+        tls_required: false,
         hosts: hosts.iter().map(ToString::to_string).collect(),
         namespaces: vec![map::Namespace {
             nsid: 1,

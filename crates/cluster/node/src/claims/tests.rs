@@ -113,14 +113,14 @@ fn a_claim_falls_with_the_ownership() {
     let reply = |generation, revision| Reply {
         succeeded: false,
         revision,
-        results: vec![OpReply::Values(vec![KeyValue {
+        results: vec![OpReply::Values(vec![KeyValue::from(amita_metadata::Record {
             key: map::volume_key("v"),
             value: serde_json::to_vec(&volume(generation)).unwrap(),
             create_revision: 1,
             mod_revision: revision,
             version: 1,
             lease: None,
-        }])],
+        })])],
     };
     let (call, request) = claims.calls(Time(1), &view).remove(0);
     assert!(matches!(&request.compares[0], Compare::ModRevision { equals: 40, .. }));

@@ -19,6 +19,8 @@ pub struct CoreConfig {
     /// Connections to each peer: that many cores hold one, other ones for each peer ([`crate::peer_links`]); the rest goes
     /// through them.
     pub links_per_peer: usize,
+    /// May peers on other machines be dialled? Not where they could not be told from strangers.
+    pub dials_others: bool,
     /// A peer whose port refuses connections for so long, by each link to it and several times, is taken for dead.
     pub refused_for: Duration,
     /// A peer that does not answer at all for so long is taken for dead.

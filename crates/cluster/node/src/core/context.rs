@@ -4,6 +4,7 @@ use super::CoreConfig;
 use super::clock::Clock;
 use super::control_plane::ControlPlane;
 use super::peers::Peers;
+use crate::authority::Inquiry;
 use crate::faults::Fault;
 use crate::mail::{DirectoryMessage, IoMessage, Mail, NodeMessage, Origin, ReservationMessage};
 use crate::shards::Shards;
@@ -20,6 +21,8 @@ pub(super) struct Context {
     pub(super) clock: Clock,
     /// What the metadata says.
     pub(super) view: View,
+    /// What was asked of it besides, for fences that are newer than the view.
+    pub(super) inquiry: Inquiry,
     pub(super) control: ControlPlane,
     pub(super) mail: Mail,
     pub(super) peers: Peers,

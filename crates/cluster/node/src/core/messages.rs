@@ -1,6 +1,6 @@
 //! What the cores of a node say to one another.
 
-use super::{Core, effects, forward, hosts, records, reserve, route};
+use super::{Core, effects, forward, hosts, named, records, reserve, route};
 use crate::directory::Requester;
 use crate::faults::Fault;
 use crate::forwarder::{Pending, Work, is_host};
@@ -28,11 +28,16 @@ impl Core {
     fn on_io_mail(&mut self, driver: &mut dyn Driver, message: IoMessage) {
         let now = driver.now();
         match message {
-            IoMessage::ToStore { link, request, payload } => {
+            IoMessage::ToStore {
+                from,
+                link,
+                request,
+                payload,
+            } => {
                 if request.trace.is_some() {
                     self.cx.shards.traces.touch();
                 }
-                self.cx.pass_to_store(now, link, request, payload);
+                self.cx.pass_to_store(now, from, link, request, payload);
             }
             IoMessage::FromStore { link, answer, payload } => self.cx.answer_from_store(now, link, answer, payload),
             IoMessage::ToPeer { link, message, payload } => {
@@ -138,14 +143,21 @@ impl Core {
                 core,
                 link,
                 tag,
+                from,
                 volume,
                 generation,
                 hand_over,
             } => {
-                let asker = Requester { core, link, tag };
-                self.directory.release(now, asker, volume, generation, hand_over);
+                let asker = Requester {
+                    node: from,
+                    core,
+                    link,
+                    tag,
+                };
+                let view = &self.cx.view;
+                self.directory.release(now, asker, volume, generation, hand_over, view);
             }
-            Directory::Released { tag, outcome } => self.directory.released(tag, outcome),
+            Directory::Released { tag, from, outcome } => self.directory.released(tag, from, outcome),
             Directory::Whole {
                 volume,
                 generation,
@@ -198,6 +210,10 @@ impl Core {
                 self.fronts
                     .event(driver, front, frontend::Event::Register { tag, reply });
             }
+            Node::Computed { front, tag, result } => {
+                self.fronts
+                    .event(driver, front, frontend::Event::Computed { tag, result });
+            }
             Node::Catalog(catalog) => self.nvme.adopt(catalog),
             Node::StoreServes { store, core } => {
                 self.cx.stores.node.serves(store, core);
@@ -243,6 +259,7 @@ impl Core {
     ) {
         let opened = result.as_ref().ok().map(|info| info.id);
         let tag = origin.tag;
+        let result = named::opened(self, origin.front, result);
         let told = self
             .fronts
             .event(driver, origin.front, frontend::Event::Opened { tag, result });

@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::{Core, hosts, observe, reserve};
+use crate::authority::AUTHORITY;
 use crate::control::{FromCore, Record, ToCore};
 use crate::faults::Fault;
 use crate::mail::NodeMessage;
@@ -10,6 +11,7 @@ use crate::reservations::Adopted;
 use crate::shards::{DIRECTORY, Shards};
 use crate::token;
 use crate::view::{Change, View};
+use amita_frontend::Event;
 use amita_metadata as meta;
 use amita_reactor::driver::{Driver, Time};
 use amita_sequencer::CallId;
@@ -41,12 +43,19 @@ fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
             core.cx.tell_others(|| NodeMessage::Record(record.clone()));
             apply(core, now, &record);
         }
-        ToCore::Settled => core.nvme.settle(),
+        ToCore::Settled => {
+            core.nvme.settle();
+            core.named.settle();
+        }
         ToCore::Recall(store) => core.cx.stores.recall(store),
         ToCore::Keep { content, stores } => core.cx.stores.keep(&content, &stores),
         ToCore::Hold { holdings, stores } => core.cx.stores.hold(now, holdings.as_ref(), &stores),
         ToCore::Admit { store, path, mount } => core.cx.stores.admit(store, &path, mount),
         ToCore::Retire { path, why } => core.cx.stores.retire(&path, why),
+        ToCore::Recheck => core.cx.peers.fabric.recheck(driver, now),
+        ToCore::Computed { front, tag, result } => {
+            core.fronts.event(driver, front, Event::Computed { tag, result });
+        }
         ToCore::Describe => {
             let text = observe::describe(core, now);
             core.cx.control.tell(FromCore::Description(text));
@@ -61,6 +70,7 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
         return core.cx.mail.send(caller, NodeMessage::Metadata { call, result });
     }
     match token::id_shard(call.0) {
+        AUTHORITY => core.cx.inquiry.answered(now, call, result.as_ref().ok()),
         REPORTER => core.reporter.ended(now, result.is_ok()),
         DIRECTORY if core.reservations.answered(call, &result) => {
             reserve::carry_out(&mut core.cx, &mut core.reservations);
@@ -74,13 +84,14 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
 pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
     let change = core.cx.view.apply(record);
     core.nvme.note(change.concerns_hosts());
+    core.named.note(change.concerns_exports());
     for volume in core.cx.view.take_deleted() {
         if core.cx.config.core == 0 {
             core.directory.deleted(now, volume);
         }
     }
     match change {
-        Change::Nothing | Change::Hosts => {}
+        Change::Nothing | Change::Hosts | Change::Export => {}
         Change::Reservation(volume, revision) => {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
         }
@@ -110,13 +121,22 @@ fn reservation_changed(view: &View, shards: &mut Shards, volume: VolumeId, revis
 }
 
 fn node_changed(cx: &mut Context, now: Time, node: NodeId, address: Option<SocketAddr>) {
+    let name = cx.view.node_record(node).map(|record| record.name.as_str());
+    cx.peers.fabric.set_name(node, name);
     if node != cx.config.node && cx.peers.holds(node) {
         // Each core of a peer listens on a port of its own: dial the one with our number, so that the
         // connections are spread over its cores.
         let cores = cx.view.node_record(node).map_or(1, |record| record.cores.max(1));
         let lane = (cx.config.core as u32 % cores) as u16;
         let address = address.map(|a| SocketAddr::new(a.ip(), a.port().saturating_add(lane)));
-        cx.peers.fabric.set_peer(now, node, address);
+        let may = |address: &SocketAddr| cx.config.dials_others || address.ip().to_canonical().is_loopback();
+        if let Some(other) = address.filter(|address| !may(address)) {
+            cx.control.warn(format!(
+                "node {node} is on another machine ({other}), which is not spoken to without an identity: pass --identity DIR, \
+                 or --insecure-network in a network of the cluster's own"
+            ));
+        }
+        cx.peers.fabric.set_peer(now, node, address.filter(may));
     }
 }
 

@@ -83,7 +83,10 @@ pub(super) fn tick(
             text: format!("volume {name}: {what} for half a minute"),
         });
     }
-    if let Some(why) = fronts.take_turned_away(now) {
+    for why in [fronts.take_turned_away(now), fronts.take_refused(now)]
+        .into_iter()
+        .flatten()
+    {
         cx.control.warn(why);
     }
     if let Some((call, request)) = reporter.tick(now, &mut cx.shards, &cx.view, &cx.stores) {

@@ -2,21 +2,24 @@
 
 use super::context::Context;
 use super::forward::Forwarding;
-use super::{Core, hosts};
+use super::{Core, hosts, named};
+use crate::authority;
+use crate::exports;
+use crate::faults::Fault;
 use crate::forwarder::Work;
 use crate::fronts::FrontRequest;
 use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Origin, VolumeMessage};
 use crate::shards::{Declined, ShardEffect};
 use crate::token;
 use amita_fabric::{Event, Link, Message};
-use amita_frontend::{self as frontend, FrontId};
+use amita_frontend::{self as frontend, FrontId, Who};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
 use amita_sequencer::Effect;
 use amita_store::LinkId;
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::message::{Answer, Refusal, Request};
-use amita_types::{ChunkId, ChunkIndex, Generation, StoreId, TraceId, VolumeId};
+use amita_types::message::{Answer, Refusal, Request, RequestBody};
+use amita_types::{ChunkId, ChunkIndex, Generation, NodeId, StoreId, TraceId, VolumeId};
 
 impl Core {
     /// Lets the parts hand each other what they have until nobody has anything left.
@@ -52,15 +55,19 @@ impl Core {
             match event {
                 Event::Message { link, message, payload } => self.on_message(now, link, message, payload),
                 Event::Up {
-                    link,
-                    peer,
-                    outgoing: true,
-                    ..
-                } => self.cx.peers.link_up(&mut self.cx.mail, peer, link),
-                Event::Up { link, peer, .. } => self.forwarding.receiving.link_opened(link, peer),
+                    link, peer, outgoing, ..
+                } => {
+                    self.cx.peers.leads_to(link, peer);
+                    if outgoing {
+                        self.cx.peers.link_up(&mut self.cx.mail, peer, link);
+                    } else {
+                        self.forwarding.receiving.link_opened(link, peer);
+                    }
+                }
                 Event::Down {
                     link, peer, outgoing, ..
                 } => {
+                    self.cx.peers.leads_nowhere(link);
                     if outgoing {
                         self.forwarding.forwarder.link_closed(link);
                         self.cx.peers.link_down(&mut self.cx.mail, peer);
@@ -78,6 +85,11 @@ impl Core {
                         .control
                         .warn(format!("node {peer} refused the connection: {reason}"));
                 }
+                Event::Stranger { address, reason } => {
+                    self.cx.control.warn(format!(
+                        "{address} connected to the fabric and could not prove who it is: {reason}"
+                    ));
+                }
                 // A kind of event that this build does not know concerns no request.
                 _ => {}
             }
@@ -91,8 +103,11 @@ impl Core {
                 if request.trace.is_some() {
                     self.cx.shards.traces.touch();
                 }
-                self.cx
-                    .pass_to_store(now, token::peer_link(self.cx.config.core, link), request, payload);
+                let Some(from) = self.cx.peers.node_of(link) else {
+                    return;
+                };
+                let link = token::peer_link(self.cx.config.core, link);
+                self.cx.pass_to_store(now, from, link, request, payload);
             }
             Message::Answer(answer) => self.cx.pass_to_sequencer(now, answer, payload),
             Message::Release {
@@ -102,19 +117,28 @@ impl Core {
                 hand_over,
             } => {
                 let core = self.cx.config.core;
+                let Some(from) = self.cx.peers.node_of(link) else {
+                    return;
+                };
                 self.cx.mail.send(
                     0,
                     DirectoryMessage::Release {
                         core,
                         link,
                         tag,
+                        from,
                         volume,
                         generation,
                         hand_over,
                     },
                 );
             }
-            Message::Released { tag, outcome } => self.cx.mail.send(0, DirectoryMessage::Released { tag, outcome }),
+            Message::Released { tag, outcome } => {
+                let Some(from) = self.cx.peers.node_of(link) else {
+                    return;
+                };
+                self.cx.mail.send(0, DirectoryMessage::Released { tag, from, outcome });
+            }
             Message::Forward(request) => self.forwarding.on_forward(&mut self.cx, now, link, request, payload),
             Message::Forwarded(answer) => self.forwarding.on_forwarded(&mut self.cx, now, link, answer, payload),
         }
@@ -134,15 +158,18 @@ impl Core {
     /// What a front end asks for, to whoever has it. Returns what time it is: the clock is read anew for what is traced.
     fn hand_out_request(&mut self, driver: &mut dyn Driver, mut now: Time, request: FrontRequest) -> Time {
         match request {
-            FrontRequest::List { front, tag } => {
-                let (origin, exports) = (self.cx.origin(now, front, tag), self.cx.exports());
+            FrontRequest::List { front, tag, who } => {
+                let (origin, exports) = (self.cx.origin(now, front, tag), exports::listed(&self.cx.view, &who));
                 self.cx
                     .mail
                     .send(self.cx.config.core, VolumeMessage::Listed { origin, exports });
             }
-            FrontRequest::Open { front, tag, name } => {
+            FrontRequest::Open { front, tag, name, who } => {
                 let origin = self.cx.origin(now, front, tag);
-                self.cx.mail.send(0, DirectoryMessage::Open { origin, name });
+                match who {
+                    Who::Program => self.cx.mail.send(0, DirectoryMessage::Open { origin, name }),
+                    who => named::ask(self, now, origin, name, who),
+                }
             }
             FrontRequest::Close { volume } => self.cx.mail.send(0, DirectoryMessage::Close { volume }),
             FrontRequest::Submit {
@@ -182,6 +209,18 @@ impl Core {
                     Slice::copy_from(&text),
                 );
             }
+            FrontRequest::Compute {
+                front,
+                tag,
+                computation,
+            } => match &self.desk {
+                Some(desk) => desk.compute(front, tag, computation),
+                None => {
+                    let result = Some(computation.run());
+                    let ours = self.cx.config.core;
+                    self.cx.mail.send(ours, NodeMessage::Computed { front, tag, result });
+                }
+            },
             FrontRequest::Nvme { front, tag, call } => {
                 let core = self.cx.config.core as u16;
                 let connection = frontend::ConnectionId { core, front };
@@ -322,13 +361,22 @@ pub(super) fn sequence(
 
 impl Context {
     /// A request, from wherever, to a store of this node.
-    pub(super) fn pass_to_store(&mut self, now: Time, link: LinkId, request: Request, payload: Slice) {
+    pub(super) fn pass_to_store(&mut self, now: Time, from: NodeId, link: LinkId, request: Request, payload: Slice) {
         if self.stores.serves(request.store) {
-            return self.stores.request(now, link, request, payload);
+            if let Err(why) = self.judge_fence(now, from, link, &request) {
+                return self.stores.refuse(link, &request, why);
+            }
+            return self.stores.request(now, from, link, request, payload);
         }
         match self.stores.node.core_of(request.store) {
             Some(core) if core != self.config.core => {
-                self.mail.send(core, IoMessage::ToStore { link, request, payload });
+                let message = IoMessage::ToStore {
+                    from,
+                    link,
+                    request,
+                    payload,
+                };
+                self.mail.send(core, message);
             }
             _ => {
                 let may_come = self.stores.node.may_still_come(self.config.stores) || self.stores.awaits(request.store);
@@ -336,6 +384,29 @@ impl Context {
                 self.stores.refuse(link, &request, why);
             }
         }
+    }
+
+    /// What a peer's fence says is compared with what this node itself reads in the metadata (R14). This node's own sequencers
+    /// have read it by themselves.
+    fn judge_fence(&mut self, now: Time, from: NodeId, link: LinkId, request: &Request) -> Result<(), Refusal> {
+        let RequestBody::Fence(fence) = &request.body else {
+            return Ok(());
+        };
+        if token::link_peer(link).is_none() || self.config.faults.has(Fault::AnyFence) {
+            return Ok(());
+        }
+        let scope = &request.scope;
+        let by_view = authority::judge(&self.view, from, scope, fence);
+        if by_view != Err(Refusal::Busy) || self.config.faults.has(Fault::WatchOnly) {
+            return by_view;
+        }
+        let by_read = self.inquiry.judge(now, &self.view, from, scope, fence);
+        if by_read == Err(Refusal::Busy)
+            && let Some((call, request)) = self.inquiry.ask(now, &self.view, from, scope)
+        {
+            self.control.call(call, request);
+        }
+        by_read
     }
 
     /// A store's answer, from wherever, to the core whose sequencer asked.
@@ -392,18 +463,6 @@ impl Context {
         }
     }
 
-    fn exports(&self) -> Vec<frontend::Export> {
-        self.view
-            .volumes()
-            .map(|volume| frontend::Export {
-                name: volume.name.clone(),
-                size_bytes: volume.size_bytes,
-                read_only: false,
-                description: format!("volume {} in pool {}", volume.id, volume.pool),
-            })
-            .collect()
-    }
-
     /// A piece of I/O has ended: the core that it came in on is told.
     pub(super) fn done(&mut self, origin: Origin, result: Result<(), IoError>, payload: Payload) {
         let core = self.config.core as u16;
@@ -440,7 +499,8 @@ impl Context {
             self.shards.traces.sent(now, request.trace, store, local);
         }
         if local {
-            self.pass_to_store(now, token::local_link(self.config.core), request, payload);
+            let (from, link) = (self.config.node, token::local_link(self.config.core));
+            self.pass_to_store(now, from, link, request, payload);
             return;
         }
         // A store that cannot be reached now: the sequencer sends again when it hears that it can (R8).

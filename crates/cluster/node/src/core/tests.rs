@@ -72,6 +72,7 @@ impl Rig {
             cores: 1,
             stores: 0,
             links_per_peer: 1,
+            dials_others: true,
             refused_for: REFUSED_FOR,
             silent_for: SILENT_FOR,
             stale_after: Duration::from_secs(1),
@@ -267,4 +268,171 @@ fn a_forgotten_sequencer_ends_nothing() {
         rig.pass();
     }
     assert!(rig.ended().is_empty());
+}
+
+/// A client that asks by name, and volume `v` that is open here.
+mod named {
+    use super::*;
+    use crate::mail::Origin;
+    use amita_frontend::{OpenError, VolumeInfo, Who};
+
+    impl Rig {
+        fn record(&mut self, key: String, value: Option<Vec<u8>>) {
+            let revision = 1;
+            let record = crate::control::Record { key, value, revision };
+            self.core.control(ToCore::Record(record));
+        }
+
+        fn export(&mut self, export: &map::Export) {
+            let value = serde_json::to_vec(export).unwrap();
+            self.record(map::export_key(VOLUME), Some(value));
+        }
+
+        /// A node that knows the volume, and all records that there were.
+        fn settled() -> Rig {
+            let mut rig = Rig::new();
+            let value = serde_json::to_vec(&opened(Generation(1)).volume).unwrap();
+            let name = opened(Generation(1)).volume.name;
+            rig.record(map::volume_key(&name), Some(value));
+            rig.core.control(ToCore::Settled);
+            rig.pass();
+            rig
+        }
+
+        fn ask(&mut self, who: &Who) {
+            let (front, name) = (self.front, opened(Generation(1)).volume.name);
+            self.core
+                .fronts
+                .with(front, |_, service| service.open(front, 3, &name, who));
+            self.pass();
+        }
+
+        /// The directory has opened it.
+        fn is_open(&mut self) {
+            let volume = opened(Generation(1)).volume;
+            let info = VolumeInfo {
+                id: volume.id,
+                name: volume.name,
+                size_bytes: volume.size_bytes,
+                chunk_bytes: 4 << 20,
+                read_only: false,
+            };
+            let origin = Origin {
+                core: 0,
+                front: self.front,
+                tag: 3,
+                arrived: Time(0),
+                parsed: Time(0),
+                trace: TraceId::NONE,
+                host: amita_frontend::HostKey::NONE,
+                generation: Generation(0),
+            };
+            let result = Ok(info);
+            let message = VolumeMessage::Opened { origin, result };
+            self.core.on_mail(&mut self.driver, message.into());
+            self.pass();
+        }
+
+        fn answer(&self) -> Option<Result<VolumeInfo, OpenError>> {
+            let heard = self.heard.borrow();
+            heard.iter().find_map(|event| match event {
+                Event::Opened { tag: 3, result } => Some(result.clone()),
+                _ => None,
+            })
+        }
+
+        fn passes_for(&mut self, time: Duration) {
+            let until = self.world.now().plus(time);
+            while self.world.now() < until {
+                self.pass();
+            }
+        }
+    }
+
+    fn export() -> map::Export {
+        map::Export {
+            volume: VOLUME,
+            clients: vec!["db1".to_owned()],
+            any_client: false,
+            read_only: false,
+            shared: false,
+        }
+    }
+
+    fn db1() -> Who {
+        Who::Client("db1".into())
+    }
+
+    #[test]
+    fn a_volume_that_is_not_exported_is_not_found() {
+        let mut rig = Rig::settled();
+        rig.ask(&db1());
+        rig.passes_for(Duration::from_millis(100));
+        assert!(rig.answer().is_none(), "the right may be on its way");
+        rig.passes_for(Duration::from_secs(1));
+        assert_eq!(rig.answer(), Some(Err(OpenError::NotFound)));
+    }
+
+    #[test]
+    fn a_right_that_comes_a_little_later_is_waited_for() {
+        let mut rig = Rig::settled();
+        rig.ask(&db1());
+        rig.passes_for(Duration::from_millis(100));
+        rig.export(&export());
+        rig.pass();
+        rig.is_open();
+        assert!(matches!(rig.answer(), Some(Ok(info)) if !info.read_only));
+        rig.passes_for(Duration::from_secs(1));
+        assert!(!rig.was_told_of_the_loss());
+    }
+
+    #[test]
+    fn a_right_that_ends_while_the_volume_is_opened_opens_nothing() {
+        let mut rig = Rig::settled();
+        rig.export(&export());
+        rig.ask(&db1());
+        rig.record(map::export_key(VOLUME), None);
+        rig.pass();
+        rig.is_open();
+        assert_eq!(rig.answer(), Some(Err(OpenError::NotFound)));
+    }
+
+    #[test]
+    fn a_session_ends_with_its_right() {
+        let ends: [&dyn Fn(&mut Rig); 3] = [
+            &|rig| rig.record(map::export_key(VOLUME), None),
+            &|rig| {
+                let clients = vec!["db2".to_owned()];
+                rig.export(&map::Export { clients, ..export() });
+            },
+            &|rig| {
+                let read_only = true;
+                rig.export(&map::Export { read_only, ..export() });
+            },
+        ];
+        for end in ends {
+            let mut rig = Rig::settled();
+            rig.export(&export());
+            rig.ask(&db1());
+            rig.is_open();
+            // Others gain a right: nothing to this one.
+            let clients = vec!["db1".to_owned(), "db2".to_owned()];
+            rig.export(&map::Export { clients, ..export() });
+            rig.pass();
+            assert!(!rig.was_told_of_the_loss());
+            end(&mut rig);
+            rig.pass();
+            assert!(rig.was_told_of_the_loss());
+        }
+    }
+
+    #[test]
+    fn what_may_be_read_only_is_opened_so() {
+        let mut rig = Rig::settled();
+        let read_only = true;
+        rig.export(&map::Export { read_only, ..export() });
+        rig.ask(&db1());
+        rig.is_open();
+        assert!(matches!(rig.answer(), Some(Ok(info)) if info.read_only));
+    }
 }

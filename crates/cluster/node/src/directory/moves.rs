@@ -70,8 +70,22 @@ impl Moves {
 }
 
 impl Directory {
-    /// Another gateway asks for a volume.
-    pub fn release(&mut self, now: Time, asker: Requester, volume: VolumeId, generation: Generation, hand_over: bool) {
+    /// Another gateway asks for a volume. It is heard if it means the very generation that is open here, as whoever has read the
+    /// record does; and it takes what hosts use only by the operator's wish, as this node reads it in the metadata (R14).
+    pub fn release(
+        &mut self,
+        now: Time,
+        asker: Requester,
+        volume: VolumeId,
+        generation: Generation,
+        hand_over: bool,
+        view: &View,
+    ) {
+        let believes_all = self.faults.has(Fault::AnyRelease);
+        let is_wished = believes_all
+            || view
+                .moves()
+                .any(|(wished, wish, _)| wished == volume && wish.to == asker.node);
         let held = self.volumes.iter().find_map(|(name, state)| match state {
             State::Open {
                 info,
@@ -81,7 +95,10 @@ impl Directory {
             _ => None,
         });
         let outcome = match held {
+            Some((_, ours, _)) if ours != generation && !believes_all => ReleaseOutcome::NotOwner,
             Some((_, ours, users)) if ours >= generation && users > 0 => ReleaseOutcome::Busy { clients: users as u32 },
+            // Who has read the wish a moment before this node asks again.
+            Some(_) if hand_over && !is_wished => ReleaseOutcome::Busy { clients: 0 },
             Some((name, ours, _)) if hand_over => return self.leave(now, asker, name, ours, LEAVE_PATIENCE),
             // Hosts that have not opened it, by NVMe, may have I/O under way all the same: that ends first.
             Some((name, ours, _)) if !self.faults.has(Fault::CutOnRelease) => {
@@ -100,9 +117,17 @@ impl Directory {
                 self.moves.note_handed_over(now, volume);
                 ReleaseOutcome::Released
             }
+            // The record may name this node already: it would be deposed of what its hosts have just begun to use.
+            None if self.is_about_to_serve(volume, view) => ReleaseOutcome::Busy { clients: 0 },
             None => ReleaseOutcome::NotOwner,
         };
         self.reply(asker, outcome);
+    }
+
+    /// Is this node about to serve the volume?
+    fn is_about_to_serve(&self, volume: VolumeId, view: &View) -> bool {
+        let state = view.volume_of(volume).and_then(|record| self.volumes.get(&record.name));
+        matches!(state, Some(State::Opening { .. } | State::Making { .. }))
     }
 
     /// Begins to hand a volume over: every core ends what it has under way.

@@ -1,6 +1,8 @@
 use super::{Directory, Effect, Requester};
+use crate::control::Record;
 use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
+use crate::view::View;
 use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_frontend::{FrontId, HostKey};
 use amita_metadata::Call;
@@ -24,6 +26,8 @@ struct Rig {
     stays: usize,
     dropped: usize,
     replies: Vec<ReleaseOutcome>,
+    origin: Origin,
+    pool: map::Pool,
 }
 
 impl Rig {
@@ -65,15 +69,6 @@ impl Rig {
             serde_json::to_vec(&group).unwrap(),
         );
         let node = NodeId(1);
-        let mut rig = Rig {
-            directory: Directory::new(node, CORES, OpenerConfig::new(node, "")),
-            generation: Generation(0),
-            now: Time(1_000_000_000),
-            leaves: Vec::new(),
-            stays: 0,
-            dropped: 0,
-            replies: Vec::new(),
-        };
         let origin = Origin {
             core: 0,
             front: FrontId(1),
@@ -83,6 +78,17 @@ impl Rig {
             trace: TraceId::NONE,
             host: HostKey::NONE,
             generation: Generation(0),
+        };
+        let mut rig = Rig {
+            origin,
+            pool,
+            directory: Directory::new(node, CORES, OpenerConfig::new(node, "")),
+            generation: Generation(0),
+            now: Time(1_000_000_000),
+            leaves: Vec::new(),
+            stays: 0,
+            dropped: 0,
+            replies: Vec::new(),
         };
         rig.directory.open(rig.now, origin, "v");
         rig.run(&mut metadata);
@@ -122,14 +128,32 @@ impl Rig {
         self.run(&mut Metadata::default());
     }
 
-    /// Another gateway wishes for the volume.
+    /// The operator wishes for the volume at node 2, which asks for it.
     fn ask(&mut self) {
+        self.ask_as(2, self.generation, true);
+    }
+
+    fn ask_as(&mut self, node: u32, generation: Generation, hand_over: bool) {
         let asker = Requester {
+            node: NodeId(node),
             core: 0,
             link: Link(1),
             tag: 1,
         };
-        self.directory.release(self.now, asker, VOLUME, self.generation, true);
+        let wish = map::Move {
+            volume: "v".to_owned(),
+            to: NodeId(2),
+            number: 1,
+            refused: None,
+        };
+        let mut view = View::default();
+        view.apply(&Record {
+            key: map::move_key(VOLUME),
+            value: Some(serde_json::to_vec(&wish).unwrap()),
+            revision: 1,
+        });
+        self.directory
+            .release(self.now, asker, VOLUME, generation, hand_over, &view);
         self.settle();
     }
 
@@ -202,4 +226,137 @@ fn without_numbers_a_late_word_would_release_the_volume() {
     rig.left(second, 2);
     rig.left(first, 1);
     assert_eq!(rig.replies[1], ReleaseOutcome::Released);
+}
+
+/// The three ways in which a peer that lies could take a volume that hosts use: by naming a generation that nobody has, by the
+/// name of a wish that is somebody else's, and both at once.
+#[test]
+fn a_volume_in_use_is_released_to_nobody_who_may_not_have_it() {
+    let open = |users: u64| {
+        let mut rig = Rig::new();
+        for _ in 0..users {
+            let origin = rig.origin;
+            rig.directory.open(rig.now, origin, "v");
+        }
+        rig.settle();
+        rig
+    };
+    let mut rig = open(1);
+    rig.ask_as(3, Generation::MAX, false);
+    rig.ask_as(3, Generation::MAX, true);
+    rig.ask_as(3, rig.generation.next().unwrap(), false);
+    rig.ask_as(3, rig.generation, false);
+    let busy = |clients| ReleaseOutcome::Busy { clients };
+    let not = ReleaseOutcome::NotOwner;
+    assert_eq!(rig.replies, [not, not, not, busy(1)]);
+    assert!(rig.leaves.is_empty() && rig.directory.is_open(VOLUME));
+    // NVMe hosts use it without being counted.
+    let mut rig = open(0);
+    rig.ask_as(3, rig.generation, true);
+    assert_eq!(rig.replies, [busy(0)], "the operator wants it at node 2");
+    assert!(rig.leaves.is_empty());
+    rig.ask_as(2, rig.generation, true);
+    assert_eq!(rig.leaves.len(), 1);
+
+    // With the rule switched off one message takes it.
+    let mut rig = open(1);
+    rig.directory.faults = Faults::NONE.with(Fault::AnyRelease);
+    rig.ask_as(3, Generation::MAX, false);
+    assert_eq!(rig.leaves.len(), 1);
+}
+
+/// Node 5 owns the volume and has said nothing. Whoever else says "released", in its name or by an older answer of it, would make
+/// the new owner's stores let it in while node 5 reads by its leases.
+#[test]
+fn only_the_owner_that_was_asked_releases_a_volume() {
+    let mut rig = Rig::new();
+    let mut metadata = Metadata::default();
+    let mut put = |key: String, value: Vec<u8>| drop(metadata.txn(&Call::put(key, value)).unwrap());
+    let volume = map::Volume {
+        id: VolumeId(8),
+        name: "w".to_owned(),
+        pool: "p".to_owned(),
+        size_bytes: 1 << 30,
+        generation: Generation(6),
+        owner: Some(NodeId(5)),
+    };
+    put(map::volume_key("w"), serde_json::to_vec(&volume).unwrap());
+    put(map::pool_key("p"), serde_json::to_vec(&rig.pool).unwrap());
+    put(map::live_key(NodeId(5)), b"{}".to_vec());
+    let origin = rig.origin;
+    rig.directory.open(rig.now, origin, "w");
+    let mut asked = None;
+    let mut calls = 0;
+    let mut turn = |rig: &mut Rig, asked: &mut Option<u64>| {
+        while let Some(effect) = rig.directory.next() {
+            match effect {
+                Effect::Call { call, request } => {
+                    calls += 1;
+                    let reply = metadata.txn(&request).unwrap();
+                    rig.directory.metadata(rig.now, call, Ok(reply));
+                }
+                Effect::Ask { tag, .. } => *asked = Some(tag),
+                _ => {}
+            }
+        }
+        calls
+    };
+    let before = turn(&mut rig, &mut asked);
+    let tag = asked.expect("its owner lives, and is asked");
+    rig.directory.released(tag, NodeId(3), ReleaseOutcome::Released);
+    rig.directory
+        .released(tag ^ 1 << 32, NodeId(5), ReleaseOutcome::Released);
+    assert_eq!(turn(&mut rig, &mut asked), before, "node 5 has said nothing");
+    rig.directory.released(tag, NodeId(5), ReleaseOutcome::Released);
+    assert!(turn(&mut rig, &mut asked) > before, "the generation is raised");
+}
+
+/// The record names this node as soon as the generation is raised, and the groups are still to be read: whoever asks then, and is told
+/// that nobody has the volume, deposes this node of what its hosts have just begun to use.
+#[test]
+fn a_volume_that_is_being_opened_is_in_use() {
+    let mut rig = Rig::new();
+    rig.ask();
+    for core in 0..CORES {
+        rig.left(rig.leaves[0], core);
+    }
+    let mut view = View::default();
+    let record = map::Volume {
+        id: VOLUME,
+        name: "v".to_owned(),
+        pool: "p".to_owned(),
+        size_bytes: 1 << 30,
+        generation: rig.generation,
+        owner: Some(NodeId(1)),
+    };
+    view.apply(&Record {
+        key: map::volume_key("v"),
+        value: Some(serde_json::to_vec(&record).unwrap()),
+        revision: 1,
+    });
+    let asker = Requester {
+        node: NodeId(2),
+        core: 0,
+        link: Link(1),
+        tag: 1,
+    };
+    let ask = |rig: &mut Rig| {
+        rig.directory
+            .release(rig.now, asker, VOLUME, rig.generation, false, &view);
+        let mut said = None;
+        while let Some(effect) = rig.directory.next() {
+            if let Effect::Reply {
+                message: Message::Released { outcome, .. },
+                ..
+            } = effect
+            {
+                said = Some(outcome);
+            }
+        }
+        said
+    };
+    assert_eq!(ask(&mut rig), Some(ReleaseOutcome::NotOwner), "nobody has it");
+    let origin = rig.origin;
+    rig.directory.open(rig.now, origin, "v");
+    assert_eq!(ask(&mut rig), Some(ReleaseOutcome::Busy { clients: 0 }));
 }

@@ -29,6 +29,8 @@ pub enum CoreMessage {
 pub enum IoMessage {
     /// A request for a store that the receiving core serves.
     ToStore {
+        /// The node whose sequencer asks.
+        from: NodeId,
         /// Who asks: the answer goes back by it.
         link: LinkId,
         request: Request,
@@ -190,6 +192,8 @@ pub enum DirectoryMessage {
         link: Link,
         /// The asker's tag.
         tag: u64,
+        /// The asker.
+        from: NodeId,
         volume: VolumeId,
         /// The generation that it knows.
         generation: Generation,
@@ -199,6 +203,8 @@ pub enum DirectoryMessage {
     /// A peer answered a question of ours.
     Released {
         tag: u64,
+        /// Who has answered.
+        from: NodeId,
         /// What it said.
         outcome: amita_fabric::ReleaseOutcome,
     },
@@ -294,6 +300,13 @@ pub enum NodeMessage {
         tag: u64,
         /// What is said.
         word: amita_nvme::Reply,
+    },
+    /// Something that a front of the receiving core wanted computed.
+    Computed {
+        front: frontend::FrontId,
+        /// The tag of what it asked.
+        tag: u64,
+        result: Option<frontend::Computed>,
     },
     /// The settings that concern NVMe hosts, made anew.
     Catalog(std::sync::Arc<amita_nvme::Catalog>),

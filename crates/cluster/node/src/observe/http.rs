@@ -8,13 +8,13 @@ use super::pages::{NodePage, TracesPage};
 use super::report::NodeReport;
 use super::text;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -128,12 +128,41 @@ async fn answer(request: Request<Incoming>, ask: CollectReport) -> Result<Respon
         request.uri().path().to_owned(),
         request.uri().query().unwrap_or_default().to_owned(),
     );
+    let named = request.headers().get(HOST).map(HeaderValue::to_str);
+    let in_line = request.uri().host().map(Ok);
+    if ![named, in_line]
+        .into_iter()
+        .flatten()
+        .all(|host| host.is_ok_and(is_ours))
+    {
+        return Ok(plain(
+            StatusCode::MISDIRECTED_REQUEST,
+            "ask by this server's address, by localhost, or by this machine's own name\n",
+        ));
+    }
     if request.method() != Method::GET {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n"));
     }
     // The cores answer at the end of a pass; one that hangs is waited for a little.
     let made = tokio::task::spawn_blocking(move || page(&path, &query, &ask)).await;
     Ok(made.unwrap_or_else(|_| plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made\n")))
+}
+
+/// Is this a way to name this server that no stranger can give to it? A page of the web can have a browser ask under a name of
+/// its own, which it lets point here (DNS rebinding), and would be let read the answer.
+fn is_ours(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    };
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(name);
+    let machine = rustix::system::uname();
+    bare.parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || name.as_bytes().eq_ignore_ascii_case(machine.nodename().to_bytes())
 }
 
 fn page(path: &str, query: &str, ask: &CollectReport) -> Response<String> {

@@ -463,6 +463,9 @@ pub const METRICS: &[Metric] = &[
                 let amita_fabric::Counters {
                     accepted,
                     strangers,
+                    turned_away,
+                    unproven,
+                    forged,
                     refused,
                     violations,
                     pings,
@@ -472,6 +475,9 @@ pub const METRICS: &[Metric] = &[
                 let events = [
                     ("accepted", accepted),
                     ("strangers", strangers),
+                    ("turned_away", turned_away),
+                    ("unproven", unproven),
+                    ("forged", forged),
                     ("refused", refused),
                     ("violations", violations),
                     ("pings", pings),

@@ -53,10 +53,10 @@ impl Rig {
             arrived: Time(0),
             parsed: Time(0),
             trace: TraceId::NONE,
-            host: HostKey(host),
+            host: HostKey(host.into()),
             generation: amita_types::Generation(0),
         };
-        let host = HostKey(host);
+        let host = HostKey(host.into());
         self.reservations
             .ask(VOLUME, "v", Generation(3), Asked { origin, host, command });
         self.collect();

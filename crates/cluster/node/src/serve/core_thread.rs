@@ -8,6 +8,10 @@ use crate::core::{Core, CoreConfig};
 use crate::faults::Faults;
 use crate::fronts::MakeFront;
 use crate::mail::{CoreMessage, Mail, ring_messages};
+use crate::proof::TlsHandshakes;
+use crate::worker::Orders;
+use amita_fabric::secure::Security;
+use amita_frontend::Who;
 use amita_keys::SealKey;
 use amita_nbd::NbdFront;
 use amita_nvme::NvmeFront;
@@ -48,6 +52,7 @@ impl ToCores {
 pub(crate) struct CoreStarter<'a> {
     config: &'a ServeConfig,
     joined: &'a Joined,
+    orders: Option<&'a Orders>,
 }
 
 /// Cores that run.
@@ -89,6 +94,8 @@ struct CoreSetup {
     session: u64,
     links: usize,
     stores: Vec<PathBuf>,
+    /// What computes for hosts, and how it answers this core.
+    orders: Option<(Orders, Sender<ToCore>)>,
     inbox: Receiver<ToCore>,
     outbox: Sender<Control>,
     words: Sender<StartupEvent>,
@@ -96,14 +103,15 @@ struct CoreSetup {
 }
 
 impl<'a> CoreStarter<'a> {
-    pub(crate) fn new(config: &'a ServeConfig, joined: &'a Joined) -> CoreStarter<'a> {
-        CoreStarter { config, joined }
+    /// `orders`: what computes for hosts; none, where none connect that need it.
+    pub(crate) fn new(config: &'a ServeConfig, joined: &'a Joined, orders: Option<&'a Orders>) -> CoreStarter<'a> {
+        CoreStarter { config, joined, orders }
     }
 
     fn core_setup(
         &self,
         core: usize,
-        inbox: Receiver<ToCore>,
+        (sender, inbox): (&Sender<ToCore>, Receiver<ToCore>),
         to_control: &Sender<Control>,
         words: Sender<StartupEvent>,
         rings: Receiver<Rings>,
@@ -117,6 +125,7 @@ impl<'a> CoreStarter<'a> {
             session: self.joined.session,
             links: self.joined.links,
             stores: stores.cloned().collect(),
+            orders: self.orders.map(|orders| (orders.clone(), sender.clone())),
             inbox,
             outbox: to_control.clone(),
             words,
@@ -130,7 +139,9 @@ impl<'a> CoreStarter<'a> {
         let (sender, inbox) = channel();
         let (words, heard) = channel();
         let (_, no_rings) = channel();
-        let (driver, service) = self.core_setup(0, inbox, to_control, words, no_rings).build()?;
+        let (driver, service) = self
+            .core_setup(0, (&sender, inbox), to_control, words, no_rings)
+            .build()?;
         let bound = heard.try_iter().find_map(|word| match word {
             StartupEvent::Fabric(address) => Some(address),
             _ => None,
@@ -153,7 +164,7 @@ impl<'a> CoreStarter<'a> {
         for (core, cpu) in placement(cores, self.config.pin).into_iter().enumerate() {
             let (sender, inbox) = channel();
             let (give_rings, rings) = channel();
-            let setup = self.core_setup(core, inbox, to_control, words.clone(), rings);
+            let setup = self.core_setup(core, (&sender, inbox), to_control, words.clone(), rings);
             senders.push(sender);
             ring_senders.push(give_rings);
             threads.push((ThreadConfig { index: core, cpu }, setup));
@@ -243,7 +254,12 @@ impl CoreSetup {
 
     fn build(self) -> Result<(UringDriver, NodeService), ServeError> {
         let core_error = |why| ServeError::Core { core: self.core, why };
-        let pool = Pool::new(PoolConfig::with_total(self.config.buffer_bytes)).map_err(core_error)?;
+        let has_hosts = self.config.nbd.is_some() || self.config.nvme.is_some();
+        let memory = match has_hosts {
+            true => PoolConfig::with_hosts(self.config.buffer_bytes),
+            false => PoolConfig::with_total(self.config.buffer_bytes),
+        };
+        let pool = Pool::new(memory).map_err(core_error)?;
         let mut driver = UringDriver::new(self.config.driver.clone(), pool.clone()).map_err(core_error)?;
         let _ = self.words.send(StartupEvent::Waker(self.core, driver.waker()));
         let mail = if self.config.cores == 1 {
@@ -253,7 +269,13 @@ impl CoreSetup {
             let (starts, ends) = self.rings.recv().map_err(gone)?;
             Mail::new(self.core, starts, ends)
         };
-        let mut core = Core::new(self.core_config(pool), mail);
+        let mut core = Core::new(self.core_config(pool.clone()), mail);
+        if has_hosts {
+            core.fronts.hold_apart(pool.hosts());
+        }
+        if let Some((orders, sender)) = &self.orders {
+            core.compute_elsewhere(orders.desk(sender.clone(), driver.waker()));
+        }
         core.hold_stores();
         core.report_condition();
         let address = self.config.fabric_of(self.core);
@@ -263,9 +285,16 @@ impl CoreSetup {
         if self.core == 0 {
             let _ = self.words.send(StartupEvent::Fabric(bound));
             if let Some(address) = self.config.nbd {
-                let settings: Arc<amita_nbd::Config> = Arc::new(self.config.nbd_config.clone());
-                let make: MakeFront =
-                    Box::new(move |id, now, _, outbox| Box::new(NbdFront::accept(settings.clone(), id, now, outbox)));
+                let settings = Arc::new(amita_nbd::Config {
+                    cluster: Some(self.cluster),
+                    ..self.config.nbd_config.clone()
+                });
+                let insecure_network = self.config.insecure_network;
+                let make: MakeFront = Box::new(move |id, now, peer, outbox| {
+                    let local = insecure_network || peer.ip().to_canonical().is_loopback();
+                    let who = if local { Who::Local } else { Who::Stranger };
+                    Box::new(NbdFront::accept(settings.clone(), id, who, now, outbox))
+                });
                 let (_, bound) = core
                     .fronts
                     .listen(&mut driver, address, make)
@@ -328,6 +357,10 @@ impl CoreSetup {
         // One for each core; which cores dial a peer at all is chosen by `peer_links`.
         fabric.links_per_peer = self.config.cores as u16;
         fabric.seed = self.session ^ self.core as u64;
+        fabric.security = self.config.identity.as_ref().map(|live| {
+            let handshakes = TlsHandshakes::new(live.clone(), self.config.protection);
+            Security::new(Arc::new(handshakes))
+        });
         let store = amita_store::Config {
             cluster: Some(self.cluster),
             index_bytes: self.config.index_bytes / self.config.stores.len().max(1) as u64,
@@ -340,6 +373,7 @@ impl CoreSetup {
             cores: self.config.cores,
             stores: self.config.stores.len(),
             links_per_peer: self.links,
+            dials_others: self.config.identity.is_some() || self.config.insecure_network,
             refused_for: self.config.refused_for,
             silent_for: self.config.silent_for,
             stale_after: self.config.stale_after,

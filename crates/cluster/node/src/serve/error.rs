@@ -63,6 +63,17 @@ pub enum ServeError {
         path: PathBuf,
         cluster: ClusterId,
     },
+    /// The metadata is of another cluster than the identity.
+    #[error(
+        "the metadata is of cluster {found}, and this node's identity is of {wanted}: check the metadata's address and \
+         --identity. A cluster whose metadata was there first gets its authority with `amita cluster init --cluster {found}`"
+    )]
+    OtherCluster {
+        /// The metadata's.
+        found: ClusterId,
+        /// The identity's.
+        wanted: ClusterId,
+    },
     /// It was told to end before it served.
     #[error("the node was told to end before it served")]
     Interrupted,

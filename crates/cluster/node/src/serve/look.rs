@@ -123,15 +123,20 @@ fn superblock(path: &Path, log: &Log) -> Result<Option<Superblock>, String> {
         return Err(failed(&io::Error::other("it is neither a file nor a block device")));
     }
     let mode = facts.permissions().mode() & 0o777;
-    // The group of a disk is the system's own (`disk`); a file's is whoever happens to be in it.
-    let loose = if kind.is_file() { mode & 0o077 } else { mode & 0o007 };
-    if loose != 0 {
-        let command = if kind.is_file() { "chmod 600" } else { "chmod o-rwx" };
+    if kind.is_file() && mode & 0o077 != 0 {
+        return Err(format!(
+            "store {path} can be read or written by others (mode {mode:04o}), and all data of its volumes is there: it is not \
+             served. `chmod 600 {path}` mends that; then start the node again",
+            path = path.display()
+        ));
+    }
+    // The rights of a disk are the system's, and come anew with each boot; its group is the system's own (`disk`).
+    if mode & 0o007 != 0 {
         log(
             Level::Warn,
             &format!(
                 "store {path} can be read or written by others (mode {mode:04o}): all data of its volumes is there; \
-                 `{command} {path}` mends that",
+                 `chmod o-rwx {path}` mends that",
                 path = path.display()
             ),
         );

@@ -6,6 +6,7 @@
 use super::claim::Claims;
 use super::core_thread::ToCores;
 use super::keeper::{self, Keeper};
+use super::recheck::Recheck;
 use super::{Level, Log, ServeConfig, ServeError, look, watch};
 use crate::control::{FromCore, Record, ToCore};
 use crate::observe::Server;
@@ -62,12 +63,12 @@ impl Joined {
     /// Checks all that can be checked beforehand, reaches the metadata, and takes a number. Nothing is registered.
     pub(crate) fn join(config: &ServeConfig, log: &Log) -> Result<Joined, ServeError> {
         config.check()?;
+        let client = config.metadata_client().map_err(AdminError::from)?;
         let mut stores = look::look(&config.stores, log)?;
         for address in config.listen_addresses() {
             // The cores' sockets may share a port with each other; with another process they must not.
             check_free(config, address)?;
         }
-        let client = Client::connect(&config.metadata).map_err(AdminError::from)?;
         let cluster = reach(&client, config, &stores, log)?;
         stores.refuse_others(cluster)?;
         let known = admin::nodes(&client)?;
@@ -126,7 +127,10 @@ fn check_free(config: &ServeConfig, address: SocketAddr) -> Result<(), ServeErro
 fn reach(client: &Client, config: &ServeConfig, stores: &look::Looked, log: &Log) -> Result<ClusterId, ServeError> {
     let until = Instant::now() + config.metadata_patience;
     let hasher = RandomState::new();
-    let fresh = ClusterId(u128::from(hasher.hash_one(0)) << 64 | u128::from(RandomState::new().hash_one(1)));
+    let wanted = config.identity.as_ref().map(|live| live.name().cluster());
+    let fresh = wanted.unwrap_or_else(|| {
+        ClusterId(u128::from(hasher.hash_one(0)) << 64 | u128::from(RandomState::new().hash_one(1)))
+    });
     let mut said = false;
     loop {
         config.check_interrupted()?;
@@ -149,7 +153,15 @@ fn reach(client: &Client, config: &ServeConfig, stores: &look::Looked, log: &Log
                     version: cluster.version,
                 });
             }
-            Ok(cluster) => return Ok(cluster.id),
+            Ok(cluster) => match wanted {
+                Some(wanted) if wanted != cluster.id => {
+                    return Err(ServeError::OtherCluster {
+                        found: cluster.id,
+                        wanted,
+                    });
+                }
+                _ => return Ok(cluster.id),
+            },
             Err(AdminError::Metadata(why)) if Instant::now() < until => {
                 if !said {
                     log(
@@ -181,6 +193,7 @@ pub(crate) struct Plane {
     keeper: Option<(JoinHandle<()>, Sender<keeper::Input>)>,
     to_control: Sender<Control>,
     /// Where the cores' figures can be read.
+    recheck: Option<Recheck>,
     metrics: Option<Server>,
     /// What a client takes with it when it goes.
     leaves: Option<(Client, Node)>,
@@ -243,6 +256,10 @@ impl Plane {
                 Some((thread, to_keeper))
             }
         };
+        let recheck = match &config.identity {
+            None => None,
+            Some(live) => Some(Recheck::start(live.clone(), cores.senders.clone()).map_err(ServeError::Thread)?),
+        };
         let (mounted, mounts) = channel();
         let thread = ControlThread {
             agent,
@@ -266,6 +283,7 @@ impl Plane {
             keeper,
             to_control,
             metrics,
+            recheck,
             leaves: config.client.then(|| (client.clone(), record)),
             settled,
             mounts: Mounts {
@@ -292,6 +310,7 @@ impl Plane {
     pub(crate) fn end_keeper(&mut self) -> Option<KeeperEnd> {
         // Nobody asks the cores any more.
         self.metrics = None;
+        self.recheck = None;
         let (thread, to_keeper) = self.keeper.take()?;
         let (done, ended) = channel();
         let _ = to_keeper.send(keeper::Input::Stop(done));
@@ -355,6 +374,7 @@ fn register(
             joined.node,
             &fabric,
             metrics,
+            config.is_unprotected(),
         )?);
     }
     let nbd = cores.nbd.map(|address| advertised(address).to_string());
@@ -365,6 +385,7 @@ fn register(
         nvme: nvme.as_deref(),
         metrics,
         cores: config.cores as u32,
+        unprotected: config.is_unprotected(),
     };
     let node = admin::register_as(client, &config.name, joined.node, &served)?;
     if config.site.is_some() || config.rack.is_some() {
@@ -607,6 +628,7 @@ impl ControlThread {
                 record.id,
                 &record.fabric,
                 record.metrics.as_deref(),
+                record.unprotected,
             ) {
                 Ok(_) => log(
                     Level::Info,

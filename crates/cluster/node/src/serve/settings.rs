@@ -1,9 +1,14 @@
 //! The settings of a node.
 
 use super::{ServeError, is_dialable};
+use amita_fabric::secure::Protection;
+use amita_identity::{Live, Role};
+use amita_metadata::Client;
+use amita_metadata::client::{Options, Tls, User};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The most cores of one node: request ids have eight bits for the core.
@@ -23,14 +28,25 @@ pub const MAX_LINKS_PER_PEER: usize = amita_fabric::limits::MAX_CONNECTIONS_PER_
 pub struct ServeConfig {
     /// Its name: unique in the cluster, and kept over restarts.
     pub name: String,
-    /// Endpoints of the metadata: `HOST:PORT` or `http://HOST:PORT`.
+    /// Who it is, as it proves to others; none: it proves nothing, and believes everybody on this machine.
+    pub identity: Option<Arc<Live>>,
+    /// Where the authority serves (`HOST:PORT`), for a process that keeps its identity by itself ([`crate::embed`]).
+    pub ca_server: Option<String>,
+    /// What protects the links to other nodes, with an identity.
+    pub protection: Protection,
+    /// Endpoints of the metadata: `HOST:PORT`, `https://HOST:PORT` or `http://HOST:PORT`. By TLS with an identity.
     pub metadata: Vec<String>,
+    /// The user of etcd, where the metadata has users.
+    pub metadata_user: Option<User>,
     /// How long the start waits for a metadata service that is away.
     pub metadata_patience: Duration,
     /// Where peers connect; core `i` listens on this port plus `i`.
     pub fabric: SocketAddr,
     /// Where NBD clients connect; none: this node is no gateway for NBD.
     pub nbd: Option<SocketAddr>,
+    /// Whoever is on the network is believed as if on this machine: clients that prove nothing, metadata that is spoken to
+    /// plainly and, where this node has no identity, its peers.
+    pub insecure_network: bool,
     /// Where hosts connect by NVMe/TCP, on all cores; none: this node is no gateway for NVMe.
     pub nvme: Option<SocketAddr>,
     /// The file with the cluster's sealing key, which opens the secrets of NVMe hosts; none: hosts that have to prove
@@ -99,10 +115,15 @@ impl ServeConfig {
     pub fn new(name: impl Into<String>, metadata: Vec<String>, fabric: SocketAddr) -> ServeConfig {
         ServeConfig {
             name: name.into(),
+            identity: None,
+            ca_server: None,
+            protection: Protection::default(),
             metadata,
+            metadata_user: None,
             metadata_patience: Duration::from_secs(15),
             fabric,
             nbd: None,
+            insecure_network: false,
             nvme: None,
             seal_key: None,
             metrics: None,
@@ -232,11 +253,115 @@ impl ServeConfig {
                 );
             }
         }
+        self.check_identity()?;
+        if self.is_unprotected() && !self.insecure_network {
+            let open = self.open_fabric().unwrap_or(self.fabric);
+            return bad(
+                "fabric",
+                format!(
+                    "other machines reach {open}, and who has no identity lets all of them read and write all volumes: pass \
+                     --identity DIR (`amita node join` makes one), or --insecure-network where the network is the \
+                     cluster's own"
+                ),
+            );
+        }
         for (index, path) in self.stores.iter().enumerate() {
             if self.stores[..index].contains(path) {
                 return bad("store", format!("{} is given twice", path.display()));
             }
         }
         Ok(())
+    }
+
+    /// An address of the fabric that other machines reach, if there is one.
+    fn open_fabric(&self) -> Option<SocketAddr> {
+        let advertised = self.advertise.map(|ip| SocketAddr::new(ip, self.fabric.port()));
+        let addresses = [Some(self.fabric), self.advertise_fabric.or(advertised)];
+        addresses
+            .into_iter()
+            .flatten()
+            .find(|address| !address.ip().to_canonical().is_loopback())
+    }
+
+    /// Does its fabric believe whoever reaches it, from other machines too?
+    #[must_use]
+    pub fn is_unprotected(&self) -> bool {
+        self.identity.is_none() && self.open_fabric().is_some()
+    }
+
+    /// A connection to the metadata, as the identity and the settings say.
+    ///
+    /// # Errors
+    /// The endpoints are none, or may not be spoken to like that.
+    pub(crate) fn metadata_client(&self) -> Result<Client, amita_metadata::Error> {
+        let options = Options {
+            tls: self.identity.as_ref().map(Tls::of),
+            user: self.metadata_user.clone(),
+            insecure_network: self.insecure_network,
+            ..Options::default()
+        };
+        Client::connect_with(&self.metadata, options)
+    }
+
+    /// Does the identity let it serve under its name, and with stores?
+    fn check_identity(&self) -> Result<(), ServeError> {
+        let bad = |setting: &'static str, why: String| Err(ServeError::Setting { setting, why });
+        let Some(identity) = self.identity.as_ref().map(|live| live.name()) else {
+            return Ok(());
+        };
+        let wanted = identity.name();
+        match identity.role() {
+            Role::Node if self.name == wanted => Ok(()),
+            // A gateway's processes each have a name below its own.
+            Role::Gateway if self.stores.is_empty() => match self.name.strip_prefix(wanted) {
+                Some(rest) if rest.is_empty() || rest.starts_with('.') => Ok(()),
+                _ => bad(
+                    "name",
+                    format!("the identity is {identity}: call it {wanted}, or {wanted}.SOMETHING"),
+                ),
+            },
+            Role::Gateway => bad(
+                "store",
+                format!("the identity is {identity}: a gateway serves no stores"),
+            ),
+            Role::Node => bad("name", format!("the identity is {identity}: call it {wanted}")),
+            role => bad(
+                "identity",
+                format!("{identity} is of a {role}, and nodes and gateways serve: `amita node join` makes one"),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ServeConfig;
+
+    #[test]
+    fn without_an_identity_a_node_serves_its_own_machine_unless_told_otherwise() {
+        for (fabric, advertise, advertise_fabric, is_here) in [
+            ("127.0.0.1:7700", None, None, true),
+            ("[::1]:7700", None, None, true),
+            ("10.0.0.1:7700", None, None, false),
+            ("0.0.0.0:7700", None, Some("127.0.0.1:7700"), false),
+            ("127.0.0.1:7700", Some("10.0.0.1"), None, false),
+            ("127.0.0.1:7700", None, Some("10.0.0.1:7700"), false),
+        ] {
+            let mut config = ServeConfig::new("n1", vec!["127.0.0.1:2379".to_owned()], fabric.parse().unwrap());
+            config.advertise = advertise.map(|ip: &str| ip.parse().unwrap());
+            config.advertise_fabric = advertise_fabric.map(|address: &str| address.parse().unwrap());
+            let checked = config.check();
+            assert_eq!(
+                checked.is_ok(),
+                is_here,
+                "{fabric} {advertise:?} {advertise_fabric:?}: {checked:?}"
+            );
+            assert_eq!(config.is_unprotected(), !is_here);
+            if let Err(why) = checked {
+                assert!(why.to_string().contains("--insecure-network"), "{why}");
+            }
+            config.insecure_network = true;
+            assert!(config.check().is_ok());
+        }
     }
 }

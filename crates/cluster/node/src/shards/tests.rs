@@ -65,7 +65,7 @@ fn origin(host: u64) -> Origin {
         arrived: NOW,
         parsed: NOW,
         trace: TraceId::NONE,
-        host: HostKey(host),
+        host: HostKey(host.into()),
         generation: Generation(0),
     }
 }

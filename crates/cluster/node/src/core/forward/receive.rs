@@ -67,7 +67,7 @@ impl Forwarding {
             arrived: cx.clock.began(),
             parsed: now,
             trace: TraceId::NONE,
-            host: HostKey(request.host),
+            host: HostKey::from(request.host),
             generation,
         };
         match work {

@@ -161,7 +161,7 @@ fn message(
     Message::Forward(Forward {
         tag,
         session: config.fabric.session,
-        host: pending.origin.host.0,
+        host: pending.origin.host.into(),
         volume,
         generation,
         op: work_to_wire(pending.work),

@@ -20,9 +20,15 @@ fn a_question_names_what_it_wants() {
 }
 
 fn get(address: SocketAddr, line: &str) -> String {
+    ask_as(address, line, &address.to_string())
+}
+
+fn ask_as(address: SocketAddr, line: &str, host: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    write!(stream, "{line}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    // In one piece: whoever is refused by the first line is not read any further.
+    let request = format!("{line}\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
@@ -49,6 +55,27 @@ fn pages_are_served_and_nothing_else() {
     assert!(get(at, "GET /traces?what=1 HTTP/1.1").starts_with("HTTP/1.1 400"));
     assert!(get(at, "GET /etc/passwd HTTP/1.1").starts_with("HTTP/1.1 404"));
     assert!(get(at, "POST /metrics HTTP/1.1").starts_with("HTTP/1.1 405"));
+    for stranger in [
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "",
+    ] {
+        let said = ask_as(at, "GET /top HTTP/1.1", stranger);
+        assert!(
+            said.starts_with("HTTP/1.1 421") && !said.contains("n3"),
+            "{stranger}: {said}"
+        );
+    }
+    let said = get(at, "GET http://evil.example/top HTTP/1.1");
+    assert!(said.starts_with("HTTP/1.1 421"), "{said}");
+    for own in ["localhost", "LocalHost:1", "[::1]:9100", "10.1.2.3"] {
+        assert!(
+            ask_as(at, "GET /top HTTP/1.1", own).starts_with("HTTP/1.1 200"),
+            "{own}"
+        );
+    }
     assert!(get(at, "\u{1}\u{2}garbage").starts_with("HTTP/1.1 400"));
     drop(server);
     assert!(std::net::TcpStream::connect(at).is_err(), "it has ended");

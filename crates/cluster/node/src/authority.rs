@@ -1,0 +1,105 @@
+//! Whom a store of this node believes: by what this node itself has read in the metadata (R14).
+//!
+//! A fence says who owns a volume, under which generation, and who the members of a group are. All of it stands in the metadata
+//! before anybody fences by it, and a store keeps what it is told for good. So a fence is compared with this node's own view, and
+//! whoever sends one proves nothing by what it knows. A view may be behind: then this node asks the metadata itself
+//! ([`Inquiry`]), and what neither knows yet is told to come again. (Decision 029.)
+
+mod inquiry;
+
+pub use inquiry::{AUTHORITY, Inquiry};
+
+use crate::view::View;
+use amita_types::message::{FenceRequest, Problem, Refusal, Scope};
+use amita_types::{BLOCK_BYTES, Epoch, Generation, NodeId, PoolId, StoreId, map};
+
+/// What the metadata says of a volume and of a group of its pool.
+struct Known<'a> {
+    generation: Generation,
+    owner: Option<NodeId>,
+    pool: PoolId,
+    chunk_bytes: u32,
+    epoch: Epoch,
+    in_sync: &'a [StoreId],
+    syncing: &'a [map::Syncing],
+}
+
+/// Is a fence that comes from this node what the metadata says, as the watch has told?
+///
+/// # Errors
+/// `Busy` where the view knows less than the fence; `Fenced` and `StaleEpoch` where it knows more; `Invalid` where the two
+/// contradict each other.
+pub fn judge(view: &View, from: NodeId, scope: &Scope, fence: &FenceRequest) -> Result<(), Refusal> {
+    // Nothing is known of it: it was made a moment ago, or was deleted, which the store knows better. Nobody is told which.
+    let Some(volume) = view.volume_of(scope.volume) else {
+        return Err(Refusal::Busy);
+    };
+    let (Some(pool), Some(chunk_bytes)) = (view.pool_of(&volume.pool), view.chunk_bytes(&volume.pool)) else {
+        return Err(Refusal::Busy);
+    };
+    let known = Known {
+        generation: volume.generation,
+        owner: volume.owner,
+        pool,
+        chunk_bytes,
+        epoch: Epoch(0),
+        in_sync: &[],
+        syncing: &[],
+    };
+    judge_volume(&known, from, scope, fence)?;
+    let Some(group) = view.group(pool, scope.group.index) else {
+        return Err(Refusal::Busy);
+    };
+    let known = Known {
+        epoch: group.epoch,
+        in_sync: &group.in_sync,
+        syncing: &group.syncing,
+        ..known
+    };
+    judge_group(&known, scope, fence)
+}
+
+/// Who owns the volume, and in which pool it is.
+fn judge_volume(known: &Known, from: NodeId, scope: &Scope, fence: &FenceRequest) -> Result<(), Refusal> {
+    let contradicts = |what| Err(Refusal::Invalid { what });
+    if scope.generation > known.generation {
+        return Err(Refusal::Busy);
+    }
+    if scope.generation < known.generation {
+        let generation = known.generation;
+        return Err(Refusal::Fenced { generation });
+    }
+    if known.owner != Some(from) || fence.owner != from {
+        return contradicts(Problem::Members);
+    }
+    if scope.group.pool != known.pool || u32::from(fence.blocks_per_chunk) != known.chunk_bytes / BLOCK_BYTES {
+        return contradicts(Problem::Range);
+    }
+    Ok(())
+}
+
+/// Who the group's members are.
+fn judge_group(known: &Known, scope: &Scope, fence: &FenceRequest) -> Result<(), Refusal> {
+    if scope.epoch > known.epoch {
+        return Err(Refusal::Busy);
+    }
+    if scope.epoch < known.epoch {
+        let epoch = known.epoch;
+        return Err(Refusal::StaleEpoch { epoch });
+    }
+    // More may be syncing than there are places for.
+    let is_syncing = |store: &StoreId| known.syncing.iter().any(|syncing| syncing.store == *store);
+    if !is_same(&fence.in_sync, known.in_sync) || !fence.syncing.iter().all(is_syncing) {
+        let what = Problem::Members;
+        return Err(Refusal::Invalid { what });
+    }
+    Ok(())
+}
+
+/// The same stores, in whatever order?
+fn is_same(some: &[StoreId], others: &[StoreId]) -> bool {
+    some.len() == others.len() && others.iter().all(|store| some.contains(store))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Volumes that clients open by their names, by the right of an export, and what becomes of that when the export changes.
+//!
+//! Who may do what is judged when the client asks, when the volume is open, and whenever the metadata's records change, so
+//! that a right that ends ends its sessions. A right that is not there may be on its way: an operator gives it and has the
+//! client connect at once, and the record comes by the watch. So a client without a right is not refused before some time has
+//! passed, nor before a node that starts knows all records. That it takes as long for names that do not exist tells nothing.
+
+use super::Core;
+use crate::exports::{Grant, Usage, judge};
+use crate::mail::{DirectoryMessage, Origin};
+use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who};
+use amita_reactor::driver::{Driver, Time};
+use std::time::Duration;
+
+/// How long a record may be on its way.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
+/// How long a node that starts may take to know all records.
+const STARTING: Duration = Duration::from_secs(8);
+
+/// A client that asks for a volume which it has, as far as is known, no right to.
+struct Waiting {
+    origin: Origin,
+    name: String,
+    who: Who,
+    since: Time,
+}
+
+/// What a core knows of clients that ask by name.
+#[derive(Default)]
+pub(super) struct Named {
+    /// Each session asks for one volume at a time, so that there are never more than sessions.
+    waiting: Vec<Waiting>,
+    /// All records of the metadata are known, as they were at the start.
+    settled: bool,
+    /// Rights may have changed.
+    changed: bool,
+}
+
+impl Named {
+    /// All records are known.
+    pub(super) fn settle(&mut self) {
+        self.settled = true;
+        self.changed = true;
+    }
+
+    /// Rights may have changed, if `changed`.
+    pub(super) fn note(&mut self, changed: bool) {
+        self.changed |= changed;
+    }
+
+    fn patience(&self) -> Duration {
+        if self.settled { ON_ITS_WAY } else { STARTING }
+    }
+
+    /// When [`look`] is wanted.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let since = self.waiting.iter().map(|waiting| waiting.since).min();
+        since.map(|since| since.plus(self.patience()))
+    }
+
+    /// Is [`look`] to be called?
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.changed || self.deadline().is_some_and(|at| at <= now)
+    }
+}
+
+/// A client asks for a volume.
+pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, name: String, who: Who) {
+    let waiting = Waiting {
+        origin,
+        name,
+        who,
+        since: now,
+    };
+    if let Err(waiting) = begin(core, waiting) {
+        core.named.waiting.push(waiting);
+    }
+}
+
+/// Opens the volume, if the client has the right to.
+fn begin(core: &mut Core, asked: Waiting) -> Result<(), Waiting> {
+    let volume = core.cx.view.volume_named(&asked.name);
+    if volume
+        .and_then(|volume| judge(&core.cx.view, volume.id, &asked.who))
+        .is_none()
+    {
+        return Err(asked);
+    }
+    let Waiting { origin, name, who, .. } = asked;
+    if let Some(usage) = core.fronts.usage(origin.front) {
+        *usage = Some(Usage { who, open: None });
+        core.cx.mail.send(0, DirectoryMessage::Open { origin, name });
+    }
+    Ok(())
+}
+
+/// A volume that a client has asked for is open, or not: what the client is told.
+pub(super) fn opened(
+    core: &mut Core,
+    front: FrontId,
+    result: Result<VolumeInfo, OpenError>,
+) -> Result<VolumeInfo, OpenError> {
+    let Some(Some(usage)) = core.fronts.usage(front) else {
+        return result;
+    };
+    let mut info = result?;
+    match judge(&core.cx.view, info.id, &usage.who) {
+        Some(Grant { read_only }) => {
+            usage.open = Some((info.id, read_only));
+            info.read_only |= read_only;
+            Ok(info)
+        }
+        None => {
+            core.cx.mail.send(0, DirectoryMessage::Close { volume: info.id });
+            Err(OpenError::NotFound)
+        }
+    }
+}
+
+/// Rights may have changed, or somebody has waited long enough.
+pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
+    let now = driver.now();
+    if std::mem::take(&mut core.named.changed) {
+        for (front, usage) in core.fronts.usages() {
+            let Some((volume, read_only)) = usage.open else {
+                continue;
+            };
+            if judge(&core.cx.view, volume, &usage.who) != Some(Grant { read_only }) {
+                let why = "the client's right to it has ended, or is another one".to_owned();
+                core.fronts.event(driver, front, Event::Lost { volume, why });
+            }
+        }
+    }
+    let patience = core.named.patience();
+    for waiting in std::mem::take(&mut core.named.waiting) {
+        if let Err(waiting) = begin(core, waiting) {
+            if now < waiting.since.plus(patience) {
+                core.named.waiting.push(waiting);
+                continue;
+            }
+            let Origin { front, tag, .. } = waiting.origin;
+            let result = Err(OpenError::NotFound);
+            core.fronts.event(driver, front, Event::Opened { tag, result });
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What sessions hold of memory, and how many of strangers there are, over real sockets.
+
+use super::*;
+use amita_reactor::PoolConfig;
+use amita_reactor::driver::Wait;
+use amita_reactor::uring::{UringConfig, UringDriver};
+use std::cell::Cell;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::rc::Rc;
+use std::time::Instant;
+
+const SESSIONS: usize = 6;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Takes whatever comes, and says that it was there. A stranger takes nothing, and is one until the flag is set.
+struct Sink {
+    known: Rc<Cell<bool>>,
+}
+
+impl Front for Sink {
+    fn received(
+        &mut self,
+        _: Time,
+        inbox: &mut Inbox,
+        outbox: &mut Outbox,
+        pool: &Pool,
+        _: &mut dyn StorageService,
+    ) -> Flow {
+        inbox.skip(inbox.len());
+        outbox.append(pool, b"!");
+        Flow::Go
+    }
+
+    fn event(&mut self, _: Time, _: Event, _: &mut Outbox, _: &Pool, _: &mut dyn StorageService) -> Flow {
+        Flow::Go
+    }
+
+    fn tick(&mut self, _: Time, _: &mut Outbox, _: &Pool, _: &mut dyn StorageService) -> Flow {
+        Flow::Go
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn wants_input(&self) -> bool {
+        self.known.get()
+    }
+
+    fn is_stranger(&self) -> bool {
+        !self.known.get()
+    }
+
+    fn receive_bytes(&self) -> usize {
+        256 << 10
+    }
+
+    fn end_pass(&mut self, _: Time, _: &mut Inbox, _: &mut Outbox, _: &Pool, _: &mut dyn StorageService) -> Flow {
+        Flow::Go
+    }
+
+    fn closed(&mut self, _: &mut dyn StorageService) {}
+}
+
+/// How many blocks of that size are free.
+fn free(pool: &Pool, bytes: usize) -> usize {
+    let taken: Vec<_> = std::iter::from_fn(|| pool.take(bytes)).collect();
+    taken.len()
+}
+
+struct Rig {
+    driver: UringDriver,
+    fronts: Fronts,
+    pool: Pool,
+    address: SocketAddr,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        Rig::of(Rc::new(Cell::new(true)))
+    }
+
+    /// Of sessions that are strangers until this is set.
+    fn of(known: Rc<Cell<bool>>) -> Rig {
+        let classes = vec![(4 << 10, 8), (64 << 10, 2), (256 << 10, 1)];
+        let hosts = vec![(4 << 10, 4 * SESSIONS), (64 << 10, SESSIONS), (256 << 10, SESSIONS)];
+        let config = PoolConfig {
+            classes,
+            hosts,
+            huge_pages: false,
+        };
+        let pool = Pool::new(config).unwrap();
+        let mut driver = UringDriver::new(UringConfig::default(), pool.clone()).unwrap();
+        let mut fronts = Fronts::default();
+        fronts.hold_apart(pool.hosts());
+        let make: MakeFront = Box::new(move |_, _, _, _| Box::new(Sink { known: known.clone() }));
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (_, address) = fronts.listen(&mut driver, local, make).unwrap();
+        Rig {
+            driver,
+            fronts,
+            pool,
+            address,
+        }
+    }
+
+    fn pass(&mut self) {
+        let mut completions = Vec::new();
+        self.driver.poll(Wait::No, &mut completions);
+        for completion in completions {
+            self.fronts.completion(&mut self.driver, completion);
+        }
+        self.fronts.tick(&mut self.driver);
+        self.fronts.end_pass(&mut self.driver);
+        self.fronts.flush(&mut self.driver);
+    }
+
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&Rig) -> bool) {
+        let by = Instant::now() + PATIENCE;
+        while !holds(self) {
+            assert!(Instant::now() < by, "never: {what}");
+            self.pass();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn sessions_that_are_quiet_hold_little_and_only_of_what_is_for_hosts() {
+    let mut rig = Rig::new();
+    let mut clients: Vec<TcpStream> = (0..SESSIONS)
+        .map(|_| TcpStream::connect(rig.address).unwrap())
+        .collect();
+    rig.until("all are in", |rig| rig.fronts.sessions() == SESSIONS);
+    let hosts = rig.pool.hosts();
+    for round in 0..2 {
+        for client in &mut clients {
+            client.set_nonblocking(true).unwrap();
+        }
+        // What they send at once makes their blocks grow.
+        rig.until("the largest blocks are in use", |_| {
+            for client in &mut clients {
+                let _ = client.write(&[7; 64 << 10]);
+            }
+            free(&hosts, 256 << 10) < SESSIONS
+        });
+        let all = (free(&rig.pool, 4 << 10), 8 + 2 + 1);
+        assert_eq!(all.0, all.1, "of the others' memory nothing is in use");
+        rig.until("what they held is given back", |_| {
+            free(&hosts, 256 << 10) == SESSIONS && free(&hosts, 64 << 10) == 2 * SESSIONS
+        });
+        let small = free(&hosts, 4 << 10) - 2 * SESSIONS;
+        assert!(small >= 3 * SESSIONS, "round {round}: {small} small blocks are free");
+        assert_eq!(rig.fronts.sessions(), SESSIONS, "nobody was cut off");
+    }
+}
+
+fn source(number: u8) -> IpAddr {
+    [192, 0, 2, number].into()
+}
+
+/// Adds one, as it is accepted; the session that made room, or `Err` where it is closed.
+fn come(strangers: &mut Strangers, from: u8, id: u64) -> Result<Option<u64>, ()> {
+    let room = strangers.admit(source(from)).ok_or(())?;
+    if let Some(oldest) = room {
+        let whose = strangers.of.iter().find(|(_, ids)| ids.contains(&oldest));
+        let whose = *whose.expect("a stranger").0;
+        strangers.remove(whose, oldest);
+    }
+    strangers.add(source(from), id);
+    Ok(room)
+}
+
+#[test]
+fn strangers_of_one_address_are_few_and_make_room_for_others() {
+    let mut strangers = Strangers::default();
+    let mut id = 0;
+    let mut next = || {
+        id += 1;
+        id
+    };
+    for from in 1..=4 {
+        for _ in 0..MAX_STRANGERS_OF_SOURCE {
+            assert_eq!(come(&mut strangers, from, next()), Ok(None));
+        }
+        assert_eq!(
+            come(&mut strangers, from, next()),
+            Err(()),
+            "address {from} has its share"
+        );
+    }
+    assert_eq!(strangers.count, MAX_STRANGERS);
+    // From elsewhere some more come all the same, and one of those that have most is closed for each, the oldest.
+    for _ in 0..100 {
+        let room = come(&mut strangers, 9, next()).unwrap();
+        assert!(room.is_some());
+        assert_eq!(strangers.count, MAX_STRANGERS);
+    }
+    assert_eq!(strangers.of[&source(9)].len(), 100);
+    // Who has shown itself counts no more.
+    let all: Vec<(IpAddr, u64)> = strangers
+        .of
+        .iter()
+        .flat_map(|(source, ids)| ids.iter().map(|id| (*source, *id)))
+        .collect();
+    for (source, id) in all {
+        strangers.remove(source, id);
+    }
+    assert!(strangers.count == 0 && strangers.of.is_empty());
+}
+
+#[test]
+fn strangers_are_let_in_up_to_a_number() {
+    let known = Rc::new(Cell::new(false));
+    let mut rig = Rig::of(known.clone());
+    let connect = |rig: &Rig| TcpStream::connect(rig.address).unwrap();
+    let _all: Vec<TcpStream> = (0..MAX_STRANGERS_OF_SOURCE).map(|_| connect(&rig)).collect();
+    rig.until("all are in", |rig| rig.fronts.sessions() == MAX_STRANGERS_OF_SOURCE);
+    let mut late = connect(&rig);
+    rig.until("one more is closed", |rig| rig.fronts.refused.is_some());
+    late.set_nonblocking(false).unwrap();
+    assert_eq!(late.read(&mut [0]).unwrap(), 0);
+    let said = rig.fronts.take_refused(Time(0)).unwrap();
+    assert!(said.contains("127.0.0.1") && said.contains("too many"), "{said}");
+    assert_eq!(rig.fronts.sessions(), MAX_STRANGERS_OF_SOURCE, "nobody made room");
+    // Who has shown who it is counts no more.
+    known.set(true);
+    for id in rig.fronts.sessions.keys().copied().collect::<Vec<_>>() {
+        rig.fronts.mark(id);
+    }
+    rig.pass();
+    assert_eq!(rig.fronts.strangers.count, 0);
+    known.set(false);
+    let _one = connect(&rig);
+    rig.until("there is room", |rig| {
+        rig.fronts.sessions() == MAX_STRANGERS_OF_SOURCE + 1
+    });
+    assert_eq!(rig.fronts.strangers.count, 1);
+}
+
+#[test]
+fn refusals_are_told_now_and_then() {
+    let mut fronts = Fronts::default();
+    let peer: SocketAddr = "192.0.2.1:1234".parse().unwrap();
+    assert_eq!(fronts.take_refused(Time(0)), None);
+    for _ in 0..1000 {
+        fronts.refuse(peer, "it may not");
+    }
+    let said = fronts.take_refused(Time(1)).unwrap();
+    assert!(
+        said.contains("192.0.2.1") && said.contains("it may not") && said.contains("999"),
+        "{said}"
+    );
+    fronts.refuse(peer, "it may not");
+    assert_eq!(fronts.take_refused(Time(2)), None);
+    assert!(fronts.take_refused(Time(2).plus(REFUSALS_PAUSE)).is_some());
+}
