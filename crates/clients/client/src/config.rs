@@ -1,7 +1,8 @@
 //! The settings of a client.
 
 use crate::error::Error;
-use amita_node::serve::{Level, Log, ServeConfig};
+use amita_identity::{Clock, Live};
+use amita_node::serve::{Level, Log, Protection, ServeConfig};
 use amita_reactor::uring::UringConfig;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
@@ -16,13 +17,22 @@ const LEAST_BUFFER_BYTES: usize = 16 << 20;
 /// What a client is told at its start.
 #[derive(Clone)]
 pub struct Config {
-    /// Endpoints of the metadata: `HOST:PORT` or `http://HOST:PORT`.
+    /// Endpoints of the metadata: `HOST:PORT`, `https://HOST:PORT` or `http://HOST:PORT`. By TLS with an identity.
     pub metadata: Vec<String>,
     /// How long the start waits for a metadata service that is away.
     pub metadata_patience: Duration,
     /// The node's name, unique in the cluster; none: one that says host and process. A client with stores needs one that
     /// stays.
     pub name: Option<String>,
+    /// The folder of its identity, a gateway's; none: it proves nothing, and works on this machine only, or with
+    /// `insecure_network`.
+    pub identity: Option<PathBuf>,
+    /// Where the authority serves (`HOST:PORT`): the identity is renewed from there; none: its folder is looked at only.
+    pub ca_server: Option<String>,
+    /// What protects its links, with an identity: as all nodes of the cluster have it.
+    pub links: Protection,
+    /// Believe whoever is on the network: for networks of the cluster's own.
+    pub insecure_network: bool,
     /// Where the other nodes reach this one; none: the address by which this host reaches the metadata, any port.
     pub fabric: Option<SocketAddr>,
     /// The address to tell the others, where `fabric` is every address of the host.
@@ -53,6 +63,10 @@ impl Config {
             metadata,
             metadata_patience: Duration::from_secs(15),
             name: None,
+            identity: None,
+            ca_server: None,
+            links: Protection::default(),
+            insecure_network: false,
             fabric: None,
             advertise: None,
             cpu: None,
@@ -92,9 +106,20 @@ impl Config {
                 why,
             });
         }
+        let identity = match &self.identity {
+            None => None,
+            Some(folder) => Some(Live::open(folder, Clock::system()).map_err(|why| Error::Setting {
+                setting: "identity",
+                why: why.to_string(),
+            })?),
+        };
         let name = match &self.name {
             Some(name) => name.clone(),
-            None if self.stores.is_empty() => default_name(),
+            None if self.stores.is_empty() => match &identity {
+                // The identity covers all names below its own.
+                Some(live) => format!("{}.{}", live.name().name(), default_name()),
+                None => default_name(),
+            },
             None => {
                 let why = "a client with stores keeps its place in the cluster; give it a name that stays".to_owned();
                 return Err(Error::Setting { setting: "name", why });
@@ -104,6 +129,10 @@ impl Config {
             .fabric
             .unwrap_or_else(|| SocketAddr::new(own_address(&self.metadata), 0));
         let mut node = ServeConfig::new(name, self.metadata.clone(), fabric);
+        node.identity = identity;
+        node.ca_server.clone_from(&self.ca_server);
+        node.protection = self.links;
+        node.insecure_network = self.insecure_network;
         node.metadata_patience = self.metadata_patience;
         node.advertise = self.advertise;
         node.stores.clone_from(&self.stores);
@@ -173,7 +202,14 @@ mod tests {
         narrow.buffer_bytes = 4096;
         let mut nameless = good.clone();
         nameless.stores = vec!["/dev/x".into()];
-        for (config, what) in [(nowhere, "metadata"), (narrow, "buffer_bytes"), (nameless, "name")] {
+        let mut homeless = good.clone();
+        homeless.identity = Some("/nowhere/at/all".into());
+        for (config, what) in [
+            (nowhere, "metadata"),
+            (narrow, "buffer_bytes"),
+            (nameless, "name"),
+            (homeless, "identity"),
+        ] {
             match config.node() {
                 Err(Error::Setting { setting, .. }) => assert_eq!(setting, what),
                 other => panic!("{what}: {:?}", other.map(|node| node.name)),

@@ -23,7 +23,7 @@ mod queue;
 mod session;
 
 pub use amita_frontend::OpenError;
-pub use amita_node::serve::{Level, Log};
+pub use amita_node::serve::{Level, Log, Protection};
 pub use amita_reactor::{BufMut, Pool, Slice};
 pub use amita_types::io::IoError;
 pub use client::Client;

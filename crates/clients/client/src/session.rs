@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::payload::{Done, Payload};
 use amita_frontend::engine::{Delivery, Engine, Limits, Plan, Protocol};
 use amita_frontend::slots::MAX_SLOTS;
-use amita_frontend::{Event, FrontId, OpenError, StorageService, VolumeInfo, clears, pieces, zeroes};
+use amita_frontend::{Event, FrontId, OpenError, StorageService, VolumeInfo, Who, clears, pieces, zeroes};
 use amita_reactor::{Pool, Slice};
 use amita_sequencer::MAX_IOS;
 use amita_types::{MAX_IO_BYTES, VolumeId};
@@ -132,7 +132,7 @@ impl Session {
     pub(crate) fn open(&mut self, service: &mut dyn StorageService, name: &str) {
         self.opening += 1;
         self.opened = None;
-        service.open(self.engine.front(), self.opening, name);
+        service.open(self.engine.front(), self.opening, name, &Who::Program);
     }
 
     /// The opening is waited for no longer: should it succeed after all, the volume is closed again.
@@ -299,6 +299,7 @@ impl Session {
             | Event::Listed { .. }
             | Event::Reserved { .. }
             | Event::Register { .. }
+            | Event::Computed { .. }
             | Event::Settings => {}
             Event::Lost { volume, why } => {
                 for open in self.volumes.iter_mut().flatten().filter(|open| open.info.id == volume) {

@@ -78,6 +78,26 @@ impl Options {
         };
         let mut config = Config::new(divided(&metadata));
         config.name = texts.name;
+        config.identity = std::env::var_os("AMITA_IDENTITY").map(PathBuf::from);
+        config.ca_server = std::env::var("AMITA_CA_SERVER").ok();
+        if let Ok(links) = std::env::var("AMITA_LINKS") {
+            if config.identity.is_none() {
+                let why = "AMITA_LINKS: there is no identity to protect links with; set AMITA_IDENTITY";
+                return Err(bad(why.to_owned()));
+            }
+            config.links = links.parse().map_err(|why| bad(format!("AMITA_LINKS: {why}")))?;
+        }
+        // As the commands take it.
+        let insecure = std::env::var("AMITA_INSECURE_NETWORK").map(|text| text.to_ascii_lowercase());
+        config.insecure_network = match insecure.as_deref() {
+            Err(_) | Ok("n" | "no" | "f" | "false" | "off" | "0") => false,
+            Ok("y" | "yes" | "t" | "true" | "on" | "1") => true,
+            Ok(other) => {
+                return Err(bad(format!(
+                    "AMITA_INSECURE_NETWORK: {other:?}; set it to true or false"
+                )));
+            }
+        };
         if let Some(fabric) = texts.fabric {
             let address = fabric.parse();
             config.fabric = Some(address.map_err(|why| bad(format!("fabric: {fabric}: {why}; give ADDRESS:PORT")))?);

@@ -32,6 +32,8 @@ fn quiet(name: String) -> Log {
 
 fn make_store(path: &Path, number: u128) {
     let file = std::fs::File::create(path).unwrap();
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .unwrap();
     let params = FormatParams {
         store: StoreId(number),
         cluster: ClusterId(0),
