@@ -10,7 +10,7 @@ use crate::usage::Watched;
 use amita_harness::fio;
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::interrupt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Load before the measured time: what is cold then is warm.
@@ -258,13 +258,7 @@ impl Clients {
         if self.drivers.is_empty() {
             self.started += 1;
             let name = format!("client-{}", self.started);
-            let stores: [PathBuf; 0] = [];
-            self.drivers.push(Driver::start(
-                &name,
-                testbed.cluster.endpoint(),
-                &stores,
-                testbed.cluster.folder(),
-            )?);
+            self.drivers.push(Driver::start(&name, &testbed.cluster, &[])?);
         }
         let cpus = client_cpus(testbed.cpus(), case.placement);
         let is_new = self.is_new(names.len(), region_bytes);

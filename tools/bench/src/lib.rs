@@ -31,6 +31,7 @@ pub mod testbed;
 pub mod units;
 pub mod usage;
 
+use amita_harness::cluster::Links;
 use amita_harness::tool;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
@@ -92,6 +93,9 @@ pub struct Arguments {
     /// Another storage system that runs, to be measured side by side: a file that describes it
     #[arg(long, value_name = "FILE")]
     pub peer: Vec<PathBuf>,
+    /// How links between nodes are protected: insecure, auth or secret
+    #[arg(long, value_name = "MODE", default_value = "insecure")]
+    pub links: Links,
     /// Further arguments for the nodes' `amita serve`
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true, hide = true)]
     pub serve_argument: Vec<String>,

@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     backing.check(arguments.yes_destroy)?;
     let mut bench = Bench {
         arguments,
-        product: Product::find(arguments.amita.as_deref(), &arguments.serve_argument)?,
+        product: Product::find(arguments.amita.as_deref(), &arguments.serve_argument, arguments.links)?,
         backing,
         steps: Steps::new(),
         figures: Figures::default(),
@@ -215,7 +215,7 @@ impl Bench<'_> {
         let bytes = arguments.size + BEHIND;
         let (testbed, driver) = self.steps.step("two nodes, and a client with the third copy", || {
             Testbed::with_copy_elsewhere(scratch, bytes, &self.product, |cluster, store| {
-                Driver::start("client", cluster.endpoint(), &[store.to_owned()], cluster.folder())
+                Driver::start("client", cluster, &[store.to_owned()])
             })
         })?;
         let mut site = Site::new(testbed, Clients::of(driver), arguments.size);

@@ -48,7 +48,7 @@ impl Testbed {
         let config = three_nodes(&scratch, store_bytes, Metadata::Embedded, product);
         let cluster = Cluster::start(config)?;
         cluster.make_volume(VOLUME, size_bytes)?;
-        let observer = Observer::connect(cluster.endpoint())?;
+        let observer = Observer::of(&cluster)?;
         let testbed = Testbed {
             cluster,
             observer,

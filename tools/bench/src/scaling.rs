@@ -93,7 +93,7 @@ impl Spread {
         let mut drivers = Vec::new();
         for (number, (cpu, volume)) in testbed.cpus().iter().zip(&testbed.volumes).enumerate() {
             let name = format!("spread-{}", number + 1);
-            let mut driver = Driver::start(&name, testbed.cluster.endpoint(), &[], testbed.cluster.folder())?;
+            let mut driver = Driver::start(&name, &testbed.cluster, &[])?;
             driver.keep_on(&[*cpu])?;
             driver.open(std::slice::from_ref(volume))?;
             driver.fill(region_bytes)?;
@@ -113,7 +113,7 @@ impl SystemUnderTest for Spread {
     }
 
     fn stores(&self) -> Option<Stores> {
-        Some(self.testbed.stores())
+        self.testbed.stores().ok()
     }
 
     fn ready(&mut self, _: &Case) -> Result<()> {

@@ -53,7 +53,7 @@ impl SystemUnderTest for Site {
     }
 
     fn stores(&self) -> Option<Stores> {
-        Some(self.testbed.stores())
+        self.testbed.stores().ok()
     }
 
     fn ready(&mut self, case: &Case) -> Result<()> {

@@ -5,7 +5,7 @@ use crate::usage::Watched;
 use amita::cli::Endpoints;
 use amita::nodes::Nodes;
 use amita_harness::affinity;
-use amita_harness::cluster::{Cluster, Config, Metadata};
+use amita_harness::cluster::{Cluster, Config, Links, Metadata};
 use amita_harness::scratch::Scratch;
 use amita_node::observe::NodePage;
 use amita_terminal::error::{Context, Failure, Kind, Result};
@@ -28,6 +28,8 @@ pub struct Product {
     pub binary: PathBuf,
     /// Further arguments for its `serve`.
     pub serve_arguments: Vec<String>,
+    /// How its nodes' links are protected.
+    pub links: Links,
 }
 
 impl Product {
@@ -35,7 +37,7 @@ impl Product {
     ///
     /// # Errors
     /// When there is none.
-    pub fn find(named: Option<&Path>, serve_arguments: &[String]) -> Result<Product> {
+    pub fn find(named: Option<&Path>, serve_arguments: &[String], links: Links) -> Result<Product> {
         let binary = match named {
             // The commands run in other folders.
             Some(named) => std::path::absolute(named).context(|| format!("cannot find {}", named.display()))?,
@@ -49,6 +51,7 @@ impl Product {
         Ok(Product {
             binary,
             serve_arguments: serve_arguments.to_vec(),
+            links,
         })
     }
 }
@@ -64,6 +67,7 @@ pub fn three_nodes(scratch: &Scratch, store_bytes: u64, metadata: Metadata, prod
         store_bytes,
         metadata,
         bound: true,
+        links: product.links,
         serve_arguments: product.serve_arguments.clone(),
     }
 }
@@ -161,6 +165,7 @@ impl Testbed {
         let bytes = bytes.to_string();
         let arguments = ["volume", "create", name, "--pool", POOL, "--size", &bytes];
         self.cluster.amita(arguments)?.success()?;
+        self.cluster.offer_by_nbd(name)?;
         self.volumes.push(name.to_owned());
         Ok(())
     }
@@ -220,12 +225,14 @@ impl Testbed {
     }
 
     /// Whoever can ask the nodes for what their stores have written.
-    #[must_use]
-    pub fn stores(&self) -> Stores {
-        Stores {
-            metadata: Endpoints::of(self.cluster.endpoint()),
+    ///
+    /// # Errors
+    /// When there is no identity to ask them with.
+    pub fn stores(&self) -> Result<Stores> {
+        Ok(Stores {
+            metadata: Endpoints::of(self.cluster.endpoint()).with_identity(self.cluster.operator()?),
             nodes: self.cluster.nodes().iter().map(|node| node.name.clone()).collect(),
-        }
+        })
     }
 
     /// The processors that may be used.

@@ -1,20 +1,30 @@
 //! A cluster of real processes: a metadata server and nodes, on loopback, with stores on files.
 
-use crate::process::{Process, dying_with_us};
+use crate::process::{Process, dying_with_us, without_settings};
 use crate::tool::{self, Output};
 use crate::{guest, ports};
+use amita_identity::{Authority, Clock, Live, Name, Role};
+use amita_metadata::Client;
+use amita_metadata::client::{Options, SERVER_NAME, Tls};
 use amita_terminal::error::{Context, Failure, Result};
 use amita_terminal::interrupt;
+use amita_types::ClusterId;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// The embedded metadata's file. It lies beside the stores: every change of it is made durable, and a disk that others
 /// keep busy would make an eviction wait.
 pub const METADATA_FILE: &str = "metadata.redb";
+/// The name of the operator that a cluster's own commands are given as.
+const OPERATOR: &str = "operator";
+/// How long the certificates of a cluster last that has no server of an authority.
+const LEAF_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long a process may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a command of the operator may take.
@@ -22,10 +32,35 @@ const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a process may take to stop.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How nodes, their links and the metadata are protected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links {
+    /// Not at all: nobody proves anything.
+    Insecure,
+    /// Everybody proves who they are, and what passes between nodes is authenticated.
+    #[default]
+    Auth,
+    /// And encrypted.
+    Secret,
+}
+
+impl FromStr for Links {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Links, String> {
+        match text {
+            "insecure" => Ok(Links::Insecure),
+            "auth" => Ok(Links::Auth),
+            "secret" => Ok(Links::Secret),
+            _ => Err(format!("{text:?} is none of `insecure`, `auth` and `secret`")),
+        }
+    }
+}
+
 /// Where the metadata is.
 #[derive(Clone, Debug)]
 pub enum Metadata {
-    /// The embedded server, started here.
+    /// The embedded server, started here; by TLS where nodes prove who they are.
     Embedded,
     /// Somebody else's: its endpoints.
     External(String),
@@ -47,6 +82,8 @@ pub struct Config {
     pub metadata: Metadata,
     /// The processes end with the thread that started them. Not so where the cluster is to be left behind.
     pub bound: bool,
+    /// How nodes, their links and the metadata are protected.
+    pub links: Links,
     /// Further arguments for `amita serve`.
     pub serve_arguments: Vec<String>,
 }
@@ -75,6 +112,8 @@ pub struct Cluster {
     metadata: Option<Process>,
     endpoint: String,
     metadata_address: Option<SocketAddr>,
+    /// What gives the nodes their certificates; none: they have none.
+    authority: Option<Authority>,
     nodes: Vec<Node>,
 }
 
@@ -89,6 +128,43 @@ fn await_free(addresses: &[SocketAddr]) -> Result<()> {
         Ok((!taken).then_some(()))
     })?;
     free.ok_or_else(|| Failure::new(format!("somebody listens on one of {addresses:?}")))
+}
+
+/// The throw-away authority of the cluster whose folder that is, made when it is first asked for.
+///
+/// # Errors
+/// When it cannot be made or read.
+pub fn authority(folder: &Path) -> Result<Authority> {
+    let folder = folder.join("ca");
+    let authority = if folder.exists() {
+        Authority::open(&folder, Clock::system())
+    } else {
+        Authority::create(&folder, fresh_cluster(), Clock::system())
+    };
+    // Nobody renews what a cluster that is left running has.
+    authority
+        .and_then(|authority| authority.with_leaf_life(LEAF_LIFE))
+        .context(|| format!("no authority in {}", folder.display()))
+}
+
+/// The folder of an identity in the cluster's folder, made when it is first asked for.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn identity(authority: &Authority, folder: &Path, role: Role, name: &str) -> Result<PathBuf> {
+    let folder = folder.join(format!("{name}.identity"));
+    if !folder.exists() {
+        let failed = || format!("no identity for {role} {name}");
+        let full = Name::new(authority.cluster(), role, name).context(failed)?;
+        authority.make_identity(&folder, &full).context(failed)?;
+    }
+    Ok(folder)
+}
+
+/// A number that no other cluster has.
+fn fresh_cluster() -> ClusterId {
+    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+    ClusterId(half() << 64 | half())
 }
 
 fn loopback() -> SocketAddr {
@@ -172,12 +248,21 @@ impl Cluster {
         let (endpoint, metadata_address) = match &config.metadata {
             Metadata::Embedded => {
                 let address = loopback();
-                (format!("http://{address}"), Some(address))
+                let scheme = match config.links {
+                    Links::Insecure => "http",
+                    Links::Auth | Links::Secret => "https",
+                };
+                (format!("{scheme}://{address}"), Some(address))
             }
             Metadata::External(endpoint) => (endpoint.clone(), None),
         };
+        let authority = match config.links {
+            Links::Insecure => None,
+            Links::Auth | Links::Secret => Some(authority(&config.folder)?),
+        };
         let mut cluster = Cluster {
             config,
+            authority,
             metadata: None,
             endpoint,
             metadata_address,
@@ -191,7 +276,9 @@ impl Cluster {
         if bound {
             dying_with_us(&self.config.binary)
         } else {
-            Command::new(&self.config.binary)
+            let mut command = Command::new(&self.config.binary);
+            without_settings(&mut command);
+            command
         }
     }
 
@@ -206,6 +293,10 @@ impl Cluster {
         let mut command = self.command(self.config.bound);
         command.arg("meta").arg("--listen").arg(address.to_string());
         command.arg("--data").arg(self.config.store_folder.join(METADATA_FILE));
+        if let Some(authority) = &self.authority {
+            let identity = identity(authority, &self.config.folder, Role::Node, SERVER_NAME)?;
+            command.arg("--identity").arg(identity);
+        }
         let process = Process::spawn("the metadata server", command, &self.config.folder.join("metadata.log"))?;
         self.metadata = Some(await_port(process, address)?);
         Ok(())
@@ -254,6 +345,12 @@ impl Cluster {
         if let Some(advertised) = node.advertised {
             command.arg("--advertise-fabric").arg(advertised.to_string());
         }
+        if let Some(identity) = self.node_identity(node)? {
+            command.arg("--identity").arg(identity);
+        }
+        if self.config.links == Links::Secret {
+            command.args(["--links", "secret"]);
+        }
         for store in &node.stores {
             command.arg("--store").arg(store);
         }
@@ -261,6 +358,65 @@ impl Cluster {
         let log = self.node_log(index);
         self.nodes[index].process = Some(Process::spawn(&format!("node {}", node.name), command, &log)?);
         Ok(())
+    }
+
+    /// The folder of a node's identity, made when it is first asked for; none in a cluster whose nodes prove nothing. A node
+    /// without stores is a gateway.
+    fn node_identity(&self, node: &Node) -> Result<Option<PathBuf>> {
+        let role = if node.stores.is_empty() {
+            Role::Gateway
+        } else {
+            Role::Node
+        };
+        self.identity(role, &node.name)
+    }
+
+    /// The folder of an identity, made when it is first asked for; none in a cluster whose nodes prove nothing.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn identity(&self, role: Role, name: &str) -> Result<Option<PathBuf>> {
+        let authority = self.authority.as_ref();
+        authority
+            .map(|authority| identity(authority, &self.config.folder, role, name))
+            .transpose()
+    }
+
+    /// The folder of the operator's identity; none in a cluster whose nodes prove nothing.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn operator(&self) -> Result<Option<PathBuf>> {
+        self.identity(Role::Operator, OPERATOR)
+    }
+
+    /// A connection to the metadata, as the operator.
+    ///
+    /// # Errors
+    /// When the endpoint is none, or there is no identity for it.
+    pub fn metadata_client(&self) -> Result<Client> {
+        let failed = || format!("no connection to the metadata at {}", self.endpoint);
+        let live = match self.operator()? {
+            Some(folder) => Some(Live::open(&folder, Clock::system()).context(failed)?),
+            None => None,
+        };
+        let options = Options {
+            tls: live.as_ref().map(Tls::of),
+            ..Options::default()
+        };
+        Client::connect_with(&[&self.endpoint], options).context(failed)
+    }
+
+    /// How nodes, their links and the metadata are protected.
+    #[must_use]
+    pub fn links(&self) -> Links {
+        self.config.links
+    }
+
+    /// What gives the nodes their certificates; none in a cluster whose nodes prove nothing.
+    #[must_use]
+    pub fn authority(&self) -> Option<&Authority> {
+        self.authority.as_ref()
     }
 
     /// Waits until a node serves clients.
@@ -365,6 +521,12 @@ impl Cluster {
     pub fn amita<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Output> {
         let mut all: Vec<&str> = arguments.into_iter().collect();
         all.extend(["--metadata", &self.endpoint]);
+        let operator = self.operator()?.map(|folder| folder.display().to_string());
+        if let Some(operator) = &operator
+            && !all.contains(&"--identity")
+        {
+            all.extend(["--identity", operator]);
+        }
         tool::run(
             &self.config.folder,
             &self.config.binary.display().to_string(),
@@ -373,7 +535,8 @@ impl Cluster {
         )
     }
 
-    /// Makes the pool `demo` with as many copies as there are nodes, at most three, and a volume in it.
+    /// Makes the pool `demo` with as many copies as there are nodes, at most three, and a volume in it that is exported by
+    /// NBD.
     ///
     /// # Errors
     /// What the commands say.
@@ -393,7 +556,20 @@ impl Cluster {
             &size_bytes.to_string(),
         ])?
         .success()?;
-        Ok(())
+        self.offer_by_nbd(name)
+    }
+
+    /// Exports a volume by NBD to every program on this machine, also where it is a namespace: it is for clusters on loopback.
+    ///
+    /// # Errors
+    /// What the command says.
+    pub fn offer_by_nbd(&self, volume: &str) -> Result<()> {
+        let made = self.amita(["volume", "export", volume, "--any-client", "--shared"])?;
+        // Builds that have no exports serve every volume.
+        if made.text.contains("unrecognized subcommand 'export'") {
+            return Ok(());
+        }
+        made.success().map(drop)
     }
 
     /// Makes a volume the first namespace of a subsystem of its name, to which any host may connect: it is for clusters on

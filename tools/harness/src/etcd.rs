@@ -19,6 +19,8 @@ pub struct Etcd {
     peer: SocketAddr,
     folder: PathBuf,
     data: PathBuf,
+    /// The folder of its identity, where it speaks TLS.
+    identity: Option<PathBuf>,
 }
 
 impl Etcd {
@@ -27,6 +29,19 @@ impl Etcd {
     /// # Errors
     /// When it is not installed or does not start.
     pub fn start(folder: &Path, data: &Path) -> Result<Etcd> {
+        Etcd::start_as(folder, data, None)
+    }
+
+    /// The same by TLS, with the identity in this folder (`key.pem`, `cert.pem`, `ca.pem`); its clients must show certificates
+    /// of the same authority.
+    ///
+    /// # Errors
+    /// As [`Etcd::start`].
+    pub fn start_secure(folder: &Path, data: &Path, identity: &Path) -> Result<Etcd> {
+        Etcd::start_as(folder, data, Some(identity.to_owned()))
+    }
+
+    fn start_as(folder: &Path, data: &Path, identity: Option<PathBuf>) -> Result<Etcd> {
         let loopback = || SocketAddr::from(([127, 0, 0, 1], ports::free()));
         let mut etcd = Etcd {
             process: None,
@@ -34,6 +49,7 @@ impl Etcd {
             peer: loopback(),
             folder: folder.to_owned(),
             data: data.join("etcd"),
+            identity,
         };
         etcd.restart()?;
         Ok(etcd)
@@ -45,7 +61,7 @@ impl Etcd {
     /// When it does not start.
     pub fn restart(&mut self) -> Result<()> {
         let (endpoint, peer) = (self.endpoint(), format!("http://{}", self.peer));
-        let arguments = [
+        let mut arguments = vec![
             "--data-dir".to_owned(),
             self.data.display().to_string(),
             format!("--listen-client-urls={endpoint}"),
@@ -55,6 +71,13 @@ impl Etcd {
             format!("--initial-cluster=default={peer}"),
             "--log-level=error".to_owned(),
         ];
+        if let Some(identity) = &self.identity {
+            let file = |flag: &str, name: &str| format!("--{flag}={}", identity.join(name).display());
+            arguments.push("--client-cert-auth".to_owned());
+            arguments.push(file("cert-file", "cert.pem"));
+            arguments.push(file("key-file", "key.pem"));
+            arguments.push(file("trusted-ca-file", "ca.pem"));
+        }
         let process = tool::start(&self.folder, "etcd", arguments)?;
         let client = self.client;
         let listens = interrupt::poll(PATIENCE, Duration::from_millis(20), || {
@@ -82,6 +105,7 @@ impl Etcd {
     /// Where clients reach it.
     #[must_use]
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.client)
+        let scheme = if self.identity.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.client)
     }
 }

@@ -1,5 +1,6 @@
 //! A look into the metadata of a running cluster: who holds what, and who decides.
 
+use crate::cluster::Cluster;
 use amita_control::admin;
 use amita_control::coordinator::election_key;
 use amita_metadata::{Call, Client, KeyValue};
@@ -19,12 +20,12 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 }
 
 impl Observer {
-    /// Of the metadata at an endpoint.
+    /// Of a cluster's metadata, as its operator.
     ///
     /// # Errors
-    /// When the endpoint is none.
-    pub fn connect(endpoint: &str) -> Result<Observer> {
-        let client = Client::connect(&[endpoint]).map_err(failed)?;
+    /// When the endpoint is none, or there is no identity for it.
+    pub fn of(cluster: &Cluster) -> Result<Observer> {
+        let client = cluster.metadata_client()?;
         Ok(Observer { client })
     }
 

@@ -34,7 +34,17 @@ pub fn dying_with_us(program: &Path) -> Command {
         OsStr::new("--"),
         program.as_os_str(),
     ]);
+    without_settings(&mut command);
     command
+}
+
+/// What somebody has exported for another cluster is not for ours.
+pub(crate) fn without_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("AMITA_") {
+            command.env_remove(name);
+        }
+    }
 }
 
 impl Process {

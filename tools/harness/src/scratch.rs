@@ -3,6 +3,7 @@
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::size;
 use rustix::fs::statvfs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// `f_type` of tmpfs (linux/magic.h).
@@ -123,13 +124,15 @@ impl Drop for Scratch {
 fn take_folder(path: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     match std::fs::read_dir(path) {
         Ok(mut entries) => match entries.next() {
-            None => Ok(()),
+            None => refuse_loose(path),
             Some(_) => Err(Failure::new(format!("the folder {} is not empty", path.display()))
                 .kind(Kind::Conflict)
                 .advice("Name another one; or, when a cluster was left there, end it: amita demo --stop --dir DIR.")),
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            std::fs::create_dir_all(path).context(|| format!("cannot make the folder {}", path.display()))?;
+            let mut maker = std::fs::DirBuilder::new();
+            let made_it = maker.recursive(true).mode(0o700).create(path);
+            made_it.context(|| format!("cannot make the folder {}", path.display()))?;
             made.push(
                 path.canonicalize()
                     .context(|| format!("cannot find {}", path.display()))?,
@@ -143,9 +146,25 @@ fn take_folder(path: &Path, made: &mut Vec<PathBuf>) -> Result<()> {
     }
 }
 
+/// What others may put into the folder, or take out of it, would be taken for the cluster's own.
+fn refuse_loose(path: &Path) -> Result<()> {
+    let facts = std::fs::metadata(path).context(|| format!("cannot look at {}", path.display()))?;
+    let mode = facts.permissions().mode() & 0o777;
+    if mode & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "others can write into the folder {} (mode {mode:04o}), which is to hold a cluster's files",
+        path.display()
+    ))
+    .kind(Kind::Unreadable)
+    .advice(format!("Give it to its owner alone: chmod 700 {}", path.display())))
+}
+
 fn temporary(name: &str, parent: &Path, made: &mut Vec<PathBuf>) -> Result<PathBuf> {
     let folder = tempfile::Builder::new()
         .prefix(&format!("amita-{name}-"))
+        .permissions(std::fs::Permissions::from_mode(0o700))
         .tempdir_in(parent)
         .context(|| format!("cannot make a folder in {}", parent.display()))?;
     let path = folder.keep();

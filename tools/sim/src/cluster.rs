@@ -12,6 +12,7 @@ mod coordinator;
 mod deletion;
 pub mod hosts;
 mod inject;
+mod liar;
 pub mod node;
 pub mod operator;
 mod records;
@@ -45,7 +46,8 @@ use coordinator::{Caller, Lead};
 use deletion::Passing;
 use hosts::{CLOSING_HOST, Hosts};
 use inject::Injector;
-use node::{Node, at_place, disk, host_at, node_id, store_id};
+use liar::Liar;
+use node::{LIAR_PLACE, Node, at_place, disk, host_at, node_id, store_id};
 use records::{describe, json, summary, write_records};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -114,6 +116,8 @@ pub struct Cluster {
     injector: Injector,
     /// Volumes that are made and deleted meanwhile, and stores whose data moves.
     passing: Passing,
+    /// A node that lies, if there is one.
+    liar: Option<Liar>,
     coverage: Coverage,
     random: Random,
     deliveries: Vec<Delivery<Caller>>,
@@ -138,6 +142,8 @@ pub struct Cluster {
     told: u64,
     /// Chunks whose I/O rightly waits for ever: volume and chunk.
     blocked: BTreeSet<(u64, u64)>,
+    /// Volumes, and generations, whose hosts were sent to the owner, because it will not give the volume away.
+    sent_home: BTreeSet<(u64, Generation)>,
     /// The generation and the owner of each volume, as last seen.
     owned: BTreeMap<u64, (Generation, Member)>,
 }
@@ -168,6 +174,7 @@ impl Cluster {
         }
         let mut metadata = Metadata::new(random.fork(10));
         write_records(&mut metadata, &world, &setup);
+        let liar = setup.liar.then(|| Liar::new(&mut world, &mut metadata, &setup));
         let mut cluster = Cluster {
             world,
             metadata,
@@ -178,6 +185,7 @@ impl Cluster {
             history: History::new(),
             injector: Injector::new(setup.plan.clone()),
             passing: Passing::new(&setup, random.fork(15)),
+            liar,
             coverage: Coverage::new(),
             random: random.fork(14),
             deliveries: Vec::new(),
@@ -192,6 +200,7 @@ impl Cluster {
             ledger: Ledger::new(setup.expect_full, setup.hosts_notice()),
             told: 0,
             blocked: BTreeSet::new(),
+            sent_home: BTreeSet::new(),
             owned: BTreeMap::new(),
             setup,
         };
@@ -327,6 +336,7 @@ impl Cluster {
         self.deliver(now);
         self.coordinate(now);
         self.pass_volumes(now)?;
+        self.let_lie(now)?;
         self.hosts
             .act(now, &mut self.nodes, &mut self.workload, &mut self.history);
         if let Some(why) = &self.hosts.violation {
@@ -356,6 +366,7 @@ impl Cluster {
             self.hosts.next(),
             self.passing.next(),
             self.workload.next(),
+            self.liar.as_ref().map(Liar::next),
         ];
         let until = next
             .into_iter()
@@ -365,6 +376,10 @@ impl Cluster {
             .min(limit)
             .max(Time(now.0 + 1));
         if let Some(place) = self.world.next_until(until) {
+            if place == LIAR_PLACE {
+                let now = self.world.now();
+                return self.let_lie(now);
+            }
             if let Some(number) = host_at(place) {
                 let now = self.world.now();
                 self.hosts.pass(now, number, &mut self.workload, &mut self.history);
@@ -437,8 +452,8 @@ impl Cluster {
                     for event in batch.events {
                         let record = match event {
                             Event::Put(kv) => Record {
-                                key: kv.key,
-                                value: Some(kv.value),
+                                key: kv.key.clone(),
+                                value: Some(kv.value.clone()),
                                 revision: kv.mod_revision,
                             },
                             Event::Delete { key, mod_revision } => Record {

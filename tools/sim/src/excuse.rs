@@ -186,7 +186,9 @@ impl Ledger {
             Fault::MetadataAway { for_ns } | Fault::MetadataLossy { for_ns, .. } | Fault::MetadataFull { for_ns } => {
                 (Kind::Metadata, until(for_ns), EVERYBODY)
             }
-            Fault::MetadataCutOff { node, for_ns } => (Kind::Metadata, until(for_ns), bit(node)),
+            Fault::MetadataCutOff { node, for_ns } | Fault::WatchLate { node, for_ns } => {
+                (Kind::Metadata, until(for_ns), bit(node))
+            }
             Fault::SlowDisk { node, for_ns, .. } => (Kind::SlowDisk, until(for_ns), bit(node)),
             // What it has not ended after 5 s fails the store.
             Fault::StalledDisk { node, for_ns } | Fault::HangingDisk { node, for_ns, .. } => {

@@ -131,6 +131,13 @@ pub enum Fault {
         /// How long.
         for_ns: u64,
     },
+    /// One node's watch is told nothing, though its calls go through.
+    WatchLate {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
+    },
     /// Some of its answers are lost.
     MetadataLossy {
         /// So many of a hundred.

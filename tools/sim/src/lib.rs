@@ -19,6 +19,7 @@ pub mod cluster;
 pub mod coverage;
 pub mod excuse;
 pub mod faults;
+mod handshakes;
 pub mod history;
 pub mod metadata;
 pub mod mutants;

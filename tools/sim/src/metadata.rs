@@ -126,6 +126,8 @@ pub struct Metadata<T> {
     /// In percent: calls whose answer never comes.
     lossy_percent: u64,
     cut_off_until: BTreeMap<NodeId, Time>,
+    /// Calls of these nodes go through, and their watches are told nothing.
+    watch_late_until: BTreeMap<NodeId, Time>,
     watchers: BTreeMap<NodeId, Watcher>,
     sessions: BTreeMap<NodeId, Session>,
     /// Who made each revision, by which call.
@@ -153,6 +155,7 @@ impl<T: Clone> Metadata<T> {
             full_until: Time::default(),
             lossy_percent: 0,
             cut_off_until: BTreeMap::new(),
+            watch_late_until: BTreeMap::new(),
             watchers: BTreeMap::new(),
             sessions: BTreeMap::new(),
             authors: BTreeMap::new(),
@@ -199,6 +202,12 @@ impl<T: Clone> Metadata<T> {
         *at = until.max(*at);
     }
 
+    /// One node's watch is told nothing until then, though its calls go through.
+    pub fn watch_late_until(&mut self, node: NodeId, until: Time) {
+        let at = self.watch_late_until.entry(node).or_default();
+        *at = until.max(*at);
+    }
+
     /// There is no space for changes until then.
     pub fn full_until(&mut self, until: Time) {
         self.full_until = self.full_until.max(until);
@@ -214,6 +223,7 @@ impl<T: Clone> Metadata<T> {
         self.away_until = Time::default();
         self.full_until = Time::default();
         self.cut_off_until.clear();
+        self.watch_late_until.clear();
         self.lossy_percent = 0;
     }
 
@@ -516,7 +526,8 @@ impl<T: Clone> Metadata<T> {
     fn feed_watchers(&mut self, now: Time) {
         let newest = self.state.revision();
         for (node, watcher) in &mut self.watchers {
-            let reaches = now >= self.away_until && self.cut_off_until.get(node).is_none_or(|until| now >= *until);
+            let is_over = |until: &BTreeMap<NodeId, Time>| until.get(node).is_none_or(|until| now >= *until);
+            let reaches = now >= self.away_until && is_over(&self.cut_off_until) && is_over(&self.watch_late_until);
             if watcher.next > newest || !reaches {
                 continue;
             }

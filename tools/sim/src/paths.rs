@@ -129,6 +129,12 @@ pub const CLUSTER: &[&str] = &[
     "fault.hosts_apart",
     "fault.hosts_slow",
     "fault.isolated",
+    // A node that lies.
+    "liar.fences",
+    "liar.asks",
+    "liar.refused",
+    "liar.asks_for_release",
+    "liar.not_released",
     // Whole runs.
     "run.recovered",
     "node.restarted_to_heal",

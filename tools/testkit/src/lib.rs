@@ -2,6 +2,7 @@
 //!
 //! * [`allocations`]: an allocator that counts.
 //! * [`folder`]: temporary folders in memory.
+//! * [`fuzz`]: fuzz targets on stable, bounded.
 //! * [`histogram`]: latencies, for measuring.
 //! * [`linear`]: whether one order explains what the clients of a block saw: the only checker of histories.
 //! * [`loopback`]: addresses that nobody else takes.
@@ -9,6 +10,7 @@
 
 pub mod allocations;
 pub mod folder;
+pub mod fuzz;
 pub mod histogram;
 pub mod linear;
 pub mod loopback;

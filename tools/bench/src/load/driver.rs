@@ -2,14 +2,16 @@
 
 use crate::load::protocol::{Answer, Command, Job, Outcome};
 use crate::usage::Watched;
+use amita_harness::cluster::{Cluster, Links};
 use amita_harness::process::dying_with_us;
 use amita_harness::{affinity, ports};
+use amita_identity::Role;
 use amita_terminal::error::{Context, Failure, Result};
 use amita_terminal::interrupt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -30,17 +32,24 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts one, connected to the cluster whose metadata is at `endpoint`, with these stores in its process.
+    /// Starts one that has joined the cluster, with these stores in its process.
     ///
     /// # Errors
     /// When it does not connect: with its last words.
-    pub fn start(name: &str, endpoint: &str, stores: &[PathBuf], folder: &Path) -> Result<Driver> {
-        let log = folder.join(format!("{name}.log"));
+    pub fn start(name: &str, cluster: &Cluster, stores: &[PathBuf]) -> Result<Driver> {
+        let log = cluster.folder().join(format!("{name}.log"));
         let said = File::create(&log).context(|| format!("cannot make {}", log.display()))?;
         let mut command = dying_with_us(&amita::own_binary()?);
         let fabric = SocketAddr::from(([127, 0, 0, 1], ports::free()));
-        command.args(["load-generator", "--name", name, "--metadata", endpoint]);
+        command.args(["load-generator", "--name", name, "--metadata", cluster.endpoint()]);
         command.args(["--fabric", &fabric.to_string()]);
+        let role = if stores.is_empty() { Role::Gateway } else { Role::Node };
+        if let Some(identity) = cluster.identity(role, name)? {
+            command.arg("--identity").arg(identity);
+        }
+        if cluster.links() == Links::Secret {
+            command.args(["--links", "secret"]);
+        }
         for store in stores {
             command.arg("--store").arg(store);
         }

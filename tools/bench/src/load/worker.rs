@@ -3,7 +3,7 @@
 use crate::load::plan::{Arrivals, Ios};
 use crate::load::protocol::{Answer, Command, Job, Outcome};
 use amita::cli::Endpoints;
-use amita_client::{Config, Done, Local, Slice, Volume};
+use amita_client::{Config, Done, Local, Protection, Slice, Volume};
 use amita_terminal::error::{Context, Failure, Result};
 use amita_testkit::Random;
 use std::io::{BufRead, Write};
@@ -34,6 +34,12 @@ pub struct Arguments {
     /// Where the metadata is
     #[arg(long, value_name = "http://HOST:PORT[,...]")]
     pub metadata: String,
+    /// The folder of its identity
+    #[arg(long, value_name = "DIR")]
+    pub identity: Option<PathBuf>,
+    /// What protects its links
+    #[arg(long, default_value_t = Protection::Auth)]
+    pub links: Protection,
     /// A store in this very process
     #[arg(long = "store")]
     pub stores: Vec<PathBuf>,
@@ -59,6 +65,8 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let mut config = Config::new(Endpoints::of(&arguments.metadata).list()?);
     config.name = Some(arguments.name.clone());
     config.fabric = Some(arguments.fabric);
+    config.identity.clone_from(&arguments.identity);
+    config.links = arguments.links;
     config.stores.clone_from(&arguments.stores);
     config.buffer_bytes = usize::try_from(arguments.buffers).unwrap_or(usize::MAX);
     let local = Local::connect(&config).context(|| "cannot join the cluster".to_owned())?;

@@ -69,8 +69,8 @@ impl Gateways {
             testbed.cluster.add_gateway(GATEWAYS[FIRST])?,
             testbed.cluster.add_gateway(GATEWAYS[SECOND])?,
         ];
-        let meta = Client::connect(&[testbed.cluster.endpoint()]).map_err(failed)?;
-        let observer = Observer::connect(testbed.cluster.endpoint())?;
+        let meta = testbed.cluster.metadata_client()?;
+        let observer = Observer::of(&testbed.cluster)?;
         let owners = [observer.node(GATEWAYS[FIRST])?, observer.node(GATEWAYS[SECOND])?];
         let spec = SubsystemSpec {
             name: SUBSYSTEM.to_owned(),
@@ -79,7 +79,7 @@ impl Gateways {
         };
         let nqn = admin::create_subsystem(&meta, &spec).map_err(failed)?.nqn;
         admin::add_namespace(&meta, SUBSYSTEM, &testbed.volumes[0], Some(NSID), BLOCK_BYTES as u32).map_err(failed)?;
-        let mut library = Driver::start("client", testbed.cluster.endpoint(), &[], testbed.cluster.folder())?;
+        let mut library = Driver::start("client", &testbed.cluster, &[])?;
         library.open(&testbed.volumes[1..])?;
         library.fill(REGION_BYTES)?;
         let gateways = Gateways {

@@ -60,7 +60,7 @@ impl Testbed {
         }
         cluster.start_nodes()?;
         cluster.make_volume(VOLUME, VOLUME_BYTES)?;
-        let observer = Observer::connect(cluster.endpoint())?;
+        let observer = Observer::of(&cluster)?;
         Ok(Testbed {
             cluster,
             etcd,

@@ -73,6 +73,7 @@ impl Target {
                 serial: "AMITATEST".into(),
                 gateways: vec![node],
                 any_host: false,
+                tls_required: false,
                 hosts: hosts.into_iter().map(access).collect(),
                 namespaces: namespaces.collect(),
                 ana_changes: 0,

@@ -89,8 +89,18 @@ impl Cluster {
                 chunks.extend(sequencer.waiting_chunks().map(|chunk| (volume.0 - 1, chunk.0)));
             }
         }
-        for chunk in chunks {
-            let Some(node) = self.may_block(self.group_of(chunk)) else {
+        let is_right = |chunk: &(u64, u64)| self.may_block(self.group_of(*chunk)).is_some();
+        let (rightly, others): (Vec<_>, Vec<_>) = chunks.into_iter().partition(is_right);
+        for chunk in rightly {
+            let node = self.may_block(self.group_of(chunk)).expect("it was asked just now");
+            if self.blocked.insert(chunk) {
+                self.excuse(Excuse::Blocked, Some(chunk.0), node)?;
+            }
+        }
+        // What waits only because its volume is where something waits for ever must end there.
+        let mut goes_on = BTreeSet::new();
+        for chunk in others {
+            if !goes_on.contains(&chunk.0) && !self.send_home(chunk.0) {
                 return Err(format!(
                     "nothing is wrong any more, and after {SETTLE:?} chunk {} of {} still waits: {}, {} in sequencers\n{}",
                     chunk.1,
@@ -99,14 +109,38 @@ impl Cluster {
                     self.sequenced(),
                     self.describe()
                 ));
-            };
-            if self.blocked.insert(chunk) {
-                self.excuse(Excuse::Blocked, Some(chunk.0), node)?;
             }
+            goes_on.insert(chunk.0);
         }
-        let abandoned: BTreeSet<OperationId> = pending.into_iter().collect();
+        let of_operation = |id: &OperationId| self.chunk_of(self.history.get(*id).first.block());
+        let is_given_up = |id: &OperationId| self.blocked.contains(&of_operation(id));
+        let abandoned: BTreeSet<OperationId> = pending.into_iter().filter(is_given_up).collect();
         self.hosts.abandon(&abandoned, &mut self.workload);
         Ok(())
+    }
+
+    /// A living owner gives a volume away when nothing of it is under way there (R10): where something rightly waits for ever, it
+    /// never does, and whoever wants to open the volume elsewhere is told where it is. Its hosts go there, once for each owner;
+    /// false: they need not.
+    fn send_home(&mut self, volume: u64) -> bool {
+        let Ok(record) = self.volume(volume) else { return false };
+        let Some(owner) = record.owner.map(|owner| owner.0 as usize - 1) else {
+            return false;
+        };
+        let is_elsewhere = self.hosts.gateways()[volume as usize] != owner;
+        let cores = self.nodes[owner].each_core();
+        let sequencers = cores.flat_map(|core| core.shards().each());
+        let mut waits = sequencers
+            .filter(|(of, _)| *of == volume_id(volume))
+            .flat_map(|(_, sequencer)| sequencer.waiting_chunks());
+        let is_kept = waits.any(|chunk| self.blocked.contains(&(volume, chunk.0)));
+        if !is_elsewhere || !is_kept || !self.sent_home.insert((volume, record.generation)) {
+            return false;
+        }
+        self.coverage.hit("run.sent_home");
+        let now = self.world.now();
+        self.hosts.move_to(now, volume, owner);
+        true
     }
 
     /// Groups have not got back to their full strength: rightly?

@@ -14,7 +14,7 @@ use crate::metadata::Metadata;
 use crate::random::Random;
 use amita_control::admin::{self, AdminError, Deletion};
 use amita_control::ledger::{Ledger, News};
-use amita_frontend::{Event, FrontId};
+use amita_frontend::{Event, FrontId, Who};
 use amita_metadata::{Batch, Call, Event as Changed, Reply, Transact};
 use amita_node::control::ToCore;
 use amita_reactor::{Slice, Time};
@@ -353,7 +353,11 @@ impl Cluster {
                     self.coverage.add("space.guest_wrote", u64::from(result.is_ok()));
                     guest.writes += u64::from(result.is_ok());
                 }
-                Event::Listed { .. } | Event::Reserved { .. } | Event::Register { .. } | Event::Settings => {}
+                Event::Listed { .. }
+                | Event::Reserved { .. }
+                | Event::Register { .. }
+                | Event::Computed { .. }
+                | Event::Settings => {}
             }
         }
         let guest = &mut self.passing.guests[index];
@@ -371,7 +375,7 @@ impl Cluster {
             match node.attach(0) {
                 Some((front, heard)) => {
                     let process = node.process;
-                    node.ask(0, front, |service| service.open(front, 0, &guest.name));
+                    node.ask(0, front, |service| service.open(front, 0, &guest.name, &Who::Program));
                     guest.at = Some(Seat { process, front, heard });
                 }
                 None => guest.again = now.plus(RETRY),

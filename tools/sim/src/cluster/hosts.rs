@@ -21,7 +21,7 @@ use crate::history::{History, Kind, OperationId};
 use crate::random::Random;
 use crate::stamp::{self, SECTOR_BYTES, SECTORS_PER_BLOCK, Sector, Stamp};
 use crate::workload::{IoRequest, Workload};
-use amita_frontend::{Event, FrontId, OpenError};
+use amita_frontend::{Event, FrontId, OpenError, Who};
 use amita_reactor::{Slice, Time};
 use amita_types::VolumeId;
 use amita_types::io::{IoError, Op, Payload};
@@ -414,7 +414,11 @@ impl Hosts {
                         self.close(now, index, nodes, workload);
                     }
                 }
-                Event::Listed { .. } | Event::Reserved { .. } | Event::Register { .. } | Event::Settings => {}
+                Event::Listed { .. }
+                | Event::Reserved { .. }
+                | Event::Register { .. }
+                | Event::Computed { .. }
+                | Event::Settings => {}
             }
         }
     }
@@ -634,7 +638,9 @@ impl Hosts {
             since: now,
         });
         host.state = State::Opening { since: now };
-        node.ask(core, front, |service| service.open(front, 0, &volume_name(volume)));
+        node.ask(core, front, |service| {
+            service.open(front, 0, &volume_name(volume), &Who::Program)
+        });
     }
 
     fn send(&mut self, now: Time, index: usize, nodes: &mut [Node], history: &mut History) {

@@ -197,6 +197,10 @@ impl Cluster {
                 self.metadata.cut_off_until(node_id(node), Time(now.0 + for_ns));
                 self.coverage.hit("fault.metadata_cut_off");
             }
+            Fault::WatchLate { node, for_ns } => {
+                self.metadata.watch_late_until(node_id(node), Time(now.0 + for_ns));
+                self.coverage.hit("fault.watch_late");
+            }
             Fault::MetadataLossy { percent, for_ns } => {
                 self.metadata.lose_answers(percent);
                 self.later(now, for_ns, End::Lossy);

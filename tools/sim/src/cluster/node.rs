@@ -3,7 +3,9 @@
 use super::session::{Heard, Session};
 use super::setup::{Protocol, Setup};
 use crate::faults::Member;
-use amita_frontend::{FrontId, StorageService};
+use crate::handshakes::StandIn;
+use amita_fabric::secure::Security;
+use amita_frontend::{FrontId, StorageService, Who};
 use amita_nbd::NbdFront;
 use amita_node::catalog::Cataloguer;
 use amita_node::control::{FromCore, ToCore};
@@ -25,6 +27,12 @@ use std::sync::Arc;
 /// The cluster's UUID.
 pub const CLUSTER: ClusterId = ClusterId(0xa117_a000_0000_0000_0000_0000_0000_0001);
 const FABRIC_PORT: u16 = 7000;
+/// The name under which a node is recorded.
+#[must_use]
+pub fn node_name(member: Member) -> String {
+    format!("node-{}", member + 1)
+}
+
 /// Where NVMe/TCP is spoken, on every core.
 pub const NVME_PORT: u16 = 4420;
 /// Where NBD is spoken, on the first core.
@@ -40,6 +48,8 @@ const PLACES: u32 = 2;
 const FURTHER: u32 = PLACES * MAX_NODES;
 /// Nodes, at most.
 const MAX_NODES: u32 = 5;
+/// The place of the node that lies.
+pub const LIAR_PLACE: u32 = HOSTS - 1;
 /// The places of hosts that have connections begin behind this one.
 const HOSTS: u32 = 100;
 
@@ -230,6 +240,11 @@ impl Node {
             faults: setup.plants.volume,
             ..amita_sequencer::OpenerConfig::new(node_id(self.member), "")
         };
+        fabric.security = setup.protection.map(|protection| {
+            let name = node_name(self.member);
+            let stand_in = StandIn::new(name, protection, setup.seed ^ session ^ core as u64);
+            Security::new(Arc::new(stand_in))
+        });
         fabric.faults = setup.plants.fabric;
         CoreConfig {
             node: node_id(self.member),
@@ -237,6 +252,7 @@ impl Node {
             cores,
             stores: setup.stores,
             links_per_peer: setup.links_per_peer,
+            dials_others: true,
             refused_for: setup.refused_for,
             stale_after: std::time::Duration::from_secs(1),
             nvme: amita_nvme::Config {
@@ -362,7 +378,7 @@ fn listen(service: &mut Core, driver: &mut SimDriver, node: NodeId, core: usize,
         Protocol::Nbd => {
             let settings = Arc::new(amita_nbd::Config::default());
             let make = move |id, now, _, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_frontend::Front> {
-                Box::new(NbdFront::accept(settings.clone(), id, now, outbox))
+                Box::new(NbdFront::accept(settings.clone(), id, Who::Program, now, outbox))
             };
             (at(NBD_PORT), Box::new(make))
         }

@@ -43,13 +43,14 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
     );
     let mut candidates = Vec::new();
     for member in 0..setup.nodes {
-        let name = format!("node-{}", member + 1);
+        let name = node::node_name(member);
         let record = map::Node {
             metrics: None,
             site: String::new(),
             rack: String::new(),
             maintenance: false,
             client: false,
+            unprotected: false,
             id: node_id(member),
             name: name.clone(),
             fabric: node::address(world, member).to_string(),
@@ -118,6 +119,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             serial: "1".into(),
             gateways: Vec::new(),
             any_host: true,
+            tls_required: false,
             hosts: Vec::new(),
             namespaces: namespaces.collect(),
         };

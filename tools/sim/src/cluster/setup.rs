@@ -7,6 +7,7 @@ use crate::faults::{Limits, Plan};
 use crate::random::Random;
 use crate::workload::Profile;
 use amita_control::coordinator;
+use amita_fabric::secure::Protection;
 use amita_types::BLOCK_BYTES;
 use std::time::Duration;
 
@@ -90,6 +91,9 @@ const LONG_WORK: Duration = Duration::from_secs(3 * 3600);
 /// One run of so many has chunks of several leaves, many of them, sparsely written.
 const WIDE_ONE_IN: u64 = 60;
 
+/// In one run of so many a node lies.
+const LIAR_ONE_IN: u64 = 8;
+
 /// Compares that calls to the metadata are made without: rules switched off on the way to the service.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Careless {
@@ -149,6 +153,8 @@ pub struct Setup {
     pub volumes: u64,
     /// Cores of each node.
     pub cores: Vec<usize>,
+    /// How links between nodes are protected; none: not at all.
+    pub protection: Option<Protection>,
     /// Connections to each peer.
     pub links_per_peer: usize,
     /// Groups of each pool: a power of two.
@@ -216,6 +222,8 @@ pub struct Setup {
     pub plan: Plan,
     /// Volumes that are made and deleted meanwhile.
     pub passers: Passers,
+    /// Is there a node that lies?
+    pub liar: bool,
     /// Which rules are switched off.
     pub plants: Plants,
     /// What an operator does meanwhile.
@@ -355,8 +363,16 @@ impl Setup {
         if of_machines.percent(60) {
             plan.add_of_machines(&mut of_machines, limits, confirm_reads && shared_hosts == 0);
         }
+        // By chance of its own, as above.
+        let protection = *Random::new(seed).fork(41).pick(&[
+            None,
+            Some(Protection::Auth),
+            Some(Protection::Auth),
+            Some(Protection::Secret),
+        ]);
         let mut setup = Setup {
             seed,
+            protection,
             nodes,
             stores,
             pools,
@@ -395,6 +411,7 @@ impl Setup {
             profile,
             plan,
             passers,
+            liar: Random::new(seed).fork(42).below(LIAR_ONE_IN) == 0,
             plants: Plants::default(),
             chores,
         };
@@ -416,6 +433,7 @@ impl Setup {
         };
         Setup {
             seed,
+            protection: Some(Protection::Auth),
             nodes: 3,
             stores: 1,
             pools: 1,
@@ -454,6 +472,7 @@ impl Setup {
             profile,
             plan: Plan::default(),
             passers: Passers::default(),
+            liar: false,
             plants: Plants::default(),
             chores: Chores::default(),
         }

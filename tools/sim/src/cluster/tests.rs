@@ -21,6 +21,21 @@ fn seeds_that_found_faults_hold() {
     }
 }
 
+/// A chunk waits for ever by right, for what has rotted at the least number of copies, and so its volume is never given away. A
+/// host that waits to open the volume elsewhere, for another chunk, goes to where it is and gets its answer.
+#[cfg(feature = "planted")]
+#[test]
+fn a_volume_with_a_chunk_that_waits_for_ever_is_used_where_it_is() {
+    // The run in which this was found, as it was then. Where it does not come to this any more another one is to be found: the
+    // judge must have looked.
+    let mut setup = Setup::draw(188);
+    setup.liar = false;
+    setup.plants.node = setup.plants.node.with(amita_node::Fault::WatchOnly);
+    let run = run_setup(setup, false);
+    assert_eq!(run.failure, None);
+    assert!(run.coverage.count("run.sent_home") > 0 && run.coverage.count("run.blocked_for_good") > 0);
+}
+
 #[test]
 fn a_seed_replays_exactly() {
     let (one, two, other) = (run(3), run(3), run(4));

@@ -61,18 +61,18 @@ fn of_stores() -> Vec<Mutant> {
         store("fence-not-persisted", "R2", of_store!(FenceNotPersisted), &[1]),
         store("no-lease-wait", "R4", of_store!(NoLeaseWait), &[1]),
         store("lease-forgotten", "R4", of_store!(LeaseForgotten), &[1]),
-        store("no-drain", "R6", of_store!(NoDrain), &[13]),
-        store("old-owner-let-in", "R6", of_store!(OldOwnerLetIn), &[3]),
+        store("no-drain", "R6", of_store!(NoDrain), &[2]),
+        store("old-owner-let-in", "R6", of_store!(OldOwnerLetIn), &[4]),
         store("resend-at-once", "R8", of_store!(ResendAtOnce), &[]),
-        store("reuse-at-once", "D1", of_store!(ReuseAtOnce), &[325]),
+        store("reuse-at-once", "D1", of_store!(ReuseAtOnce), &[438]),
         store("mark-everything", "D1", of_store!(MarkEverything), &[1]),
         store("answers-out-of-order", "D2", of_store!(AnswersOutOfOrder), &[1]),
-        store("chain-unchecked", "D2", of_store!(ChainUnchecked), &[490]),
+        store("chain-unchecked", "D2", of_store!(ChainUnchecked), &[38]),
         store("holes-unflushed", "D3", of_store!(HolesUnflushed), &[]),
         store("end-at-first-bad", "D4", of_store!(EndAtFirstBad), &[0]),
         store("free-map-stale", "D5", of_store!(FreeMapStale), &[7]),
-        store("checkpoint-unflushed", "D5", of_store!(CheckpointUnflushed), &[3]),
-        store("no-pin", "D6", of_store!(NoPin), &[17]),
+        store("checkpoint-unflushed", "D5", of_store!(CheckpointUnflushed), &[5]),
+        store("no-pin", "D6", of_store!(NoPin), &[110]),
         store("discard-unpinned", "D6", of_store!(DiscardUnpinned), &[102]),
         store("loses-slots", "D5", of_store!(LosesSlots), &[1]),
         store("answer-at-once", "I1", of_store!(AnswerAtOnce), &[1]),
@@ -82,7 +82,7 @@ fn of_stores() -> Vec<Mutant> {
 
 fn of_clusters() -> Vec<Mutant> {
     vec![
-        cluster("skip-generation-check", "R2", of_volume!(SkipGenerationCheck), &[5]),
+        cluster("skip-generation-check", "R2", of_volume!(SkipGenerationCheck), &[38]),
         cluster("old-epoch-let-in", "R2", of_store!(OldEpochLetIn), &[]),
         cluster(
             "blind-eviction",
@@ -108,8 +108,8 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("claim-early", "R5", of_volume!(ClaimEarly), &[0]),
         cluster("no-join", "R5", of_volume!(NoJoin), &[0]),
         cluster("trust-mends", "R5", of_volume!(TrustMends), &[]),
-        cluster("whole-at-once", "R5", of_volume!(WholeAtOnce), &[0]),
-        cluster("trust-base", "R5", of_volume!(TrustBase), &[48]),
+        cluster("whole-at-once", "R5", of_volume!(WholeAtOnce), &[1]),
+        cluster("trust-base", "R5", of_volume!(TrustBase), &[32]),
         cluster("mends-anything", "R5", of_store!(MendsAnything), &[87]),
         cluster(
             "serves-syncing",
@@ -118,11 +118,11 @@ fn of_clusters() -> Vec<Mutant> {
                 plants.volume = plants.volume.with(amita_sequencer::Fault::ReadFromSyncing);
                 plants.store = plants.store.with(StoreFault::ServesSyncing);
             }),
-            &[17],
+            &[50],
         ),
-        cluster("no-hold", "R3", of_volume!(NoHold), &[21]),
+        cluster("no-hold", "R3", of_volume!(NoHold), &[111]),
         cluster("no-leases", "R4", of_volume!(NoLeases), &[]),
-        cluster("give-back-unasked", "R4", of_volume!(GiveBackUnasked), &[5060]),
+        cluster("give-back-unasked", "R4", of_volume!(GiveBackUnasked), &[]),
         cluster("lease-from-arrival", "R4", of_volume!(LeaseFromArrival), &[]),
         cluster(
             "read-groups-before-raise",
@@ -131,7 +131,7 @@ fn of_clusters() -> Vec<Mutant> {
             &[0],
         ),
         cluster("roll-in-parts", "R6", of_volume!(RollInParts), &[]),
-        cluster("open-without-roll", "R6", of_volume!(OpenWithoutRoll), &[2]),
+        cluster("open-without-roll", "R6", of_volume!(OpenWithoutRoll), &[17]),
         cluster("trust-unknown", "R6", of_volume!(TrustUnknown), &[4]),
         cluster(
             "blind-raise",
@@ -141,7 +141,7 @@ fn of_clusters() -> Vec<Mutant> {
         ),
         cluster("no-credits", "R7", of_volume!(NoCredits), &[39]),
         cluster("full-without-word", "R7", of_volume!(FullWithoutWord), &[]),
-        cluster("up-at-each-record", "R7", of_gateway!(UpAtEachRecord), &[0]),
+        cluster("up-at-each-record", "R7", of_gateway!(UpAtEachRecord), &[74]),
         cluster("forget-bytes", "R7", of_volume!(ForgetBytes), &[0]),
         cluster("no-least", "R8", of_volume!(NoLeast), &[]),
         cluster("no-pulse", "R9", of_gateway!(NoPulse), &[]),
@@ -164,15 +164,23 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("forget-old-shard", "R10", of_gateway!(ForgetOldShard), &[]),
         cluster("serve-half-fenced", "R10", of_volume!(ServeHalfFenced), &[17]),
         cluster("ignore-min-copies", "R10", of_volume!(IgnoreMinCopies), &[17]),
-        cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[120]),
+        cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[]),
         cluster(
             "blind-coordinator",
             "R12",
             plant!(plants => plants.metadata.blind_coordinator = true),
-            &[35],
+            &[16],
         ),
+        cluster("any-fence", "R14", of_gateway!(AnyFence), &[13]),
+        cluster("any-release", "R14", of_gateway!(AnyRelease), &[13]),
+        cluster("any-asker", "R14", of_store!(AnyAsker), &[13]),
         cluster("acknowledge-early", "I1", of_volume!(AcknowledgeEarly), &[1]),
-        cluster("acknowledge-by-majority", "I1", of_volume!(AcknowledgeByMajority), &[1]),
+        cluster(
+            "acknowledge-by-majority",
+            "I1",
+            of_volume!(AcknowledgeByMajority),
+            &[15],
+        ),
         cluster("whole-lease", "R4", of_volume!(WholeLease), &[]),
         cluster(
             "clock-stands-still",
@@ -184,6 +192,6 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("memory-is-life", "R12", of_volume!(MemoryIsLife), &[]),
         cluster("unreadable-is-torn", "D4", of_store!(UnreadableIsTorn), &[]),
         cluster("fresh-sum", "D7", of_store!(FreshSum), &[]),
-        cluster("sum-unchecked", "I3", of_store!(SumUnchecked), &[57]),
+        cluster("sum-unchecked", "I3", of_store!(SumUnchecked), &[47]),
     ]
 }

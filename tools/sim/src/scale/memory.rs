@@ -131,6 +131,7 @@ pub fn records(machine: &Machine) -> impl Iterator<Item = (String, Vec<u8>)> {
             rack: format!("rack-{}", node / 20),
             maintenance: false,
             client: false,
+            unprotected: false,
             metrics: None,
         };
         (map::node_key(&record.name), json(serde_json::to_vec(&record)))

@@ -114,6 +114,57 @@ pub(super) fn cut_off_together(seed: u64) -> Setup {
     setup
 }
 
+/// Hosts go from gateway to gateway, a link breaks now and then, and a node lies.
+fn node_lies(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    setup.liar = true;
+    setup.profile.pause_ns = 4_000_000;
+    setup.plan = plan((0..6).map(|index| {
+        let gateway = random.below(3) as usize;
+        let fault = match index % 2 {
+            0 => Fault::Move { gateway },
+            _ => Fault::Cut {
+                a: gateway,
+                b: (gateway + 1) % 3,
+            },
+        };
+        (30 * (index + 1), random.below(20 * MS), fault)
+    }));
+    setup
+}
+
+/// The gateway loses power, and the watch of one of the two others has been silent for a while: the two are the least number of
+/// copies.
+fn late_watch(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = hot(seed);
+    let at = random.within(20, 100) as u32;
+    // Hosts stay where they are: at M3's node there is nothing to ask for.
+    setup.host_patience = Duration::from_secs(60);
+    setup.expect_progress = Some(Duration::from_secs(5));
+    setup.plan = plan([
+        (
+            at,
+            0,
+            Fault::WatchLate {
+                node: 2,
+                for_ns: 5 * LONG,
+            },
+        ),
+        (
+            at + 3,
+            random.within(0, 60) * MS,
+            Fault::PowerCut {
+                node: 0,
+                for_ns: 5 * LONG,
+            },
+        ),
+        (at + 3, 80 * MS, Fault::Move { gateway: 1 }),
+    ]);
+    setup
+}
+
 /// Takeovers while members are behind: writes are under way everywhere and the gateway dies.
 fn roll_forwards(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -899,7 +950,7 @@ pub fn all() -> Vec<Scenario> {
             )
         },
         Scenario {
-            seeds: 20,
+            seeds: 80,
             ..scenario(
                 "R9: a host that is silent takes along what has grown old",
                 "G1 runs and reaches nobody; its host repeats W1 by G2 and writes W2; G1 reaches the owner again, and not the host.",
@@ -988,6 +1039,33 @@ pub fn all() -> Vec<Scenario> {
                 "A node dies, and the coordinator's with it: another one is elected and evicts the stores of both.",
                 coordinator_dies,
                 |_| {},
+            )
+        },
+        scenario(
+            "R14: a fence says what the metadata says",
+            "M2 owns nothing, and fences V1 under generations, at epochs and with members of its choice: stores keep them.",
+            node_lies,
+            plant!(plants => plants.node = plants.node.with(amita_node::Fault::AnyFence)),
+        ),
+        scenario(
+            "R14: a volume is released to whoever may have it",
+            "M2 asks for V1 under a generation that nobody has, or as if the operator wanted it there: its hosts lose it.",
+            node_lies,
+            plant!(plants => plants.node = plants.node.with(amita_node::Fault::AnyRelease)),
+        ),
+        scenario(
+            "R14: only the owner asks",
+            "M2 has read the generation and the epoch in the metadata, and writes, rolls forward and drops chunks by them.",
+            node_lies,
+            plant!(plants => plants.store = plants.store.with(StoreFault::AnyAsker)),
+        ),
+        Scenario {
+            seeds: 40,
+            ..scenario(
+                "R14: a store's node whose watch is late asks the metadata",
+                "The owner dies; M3's watch tells it nothing; at the least number of copies the new owner waits for M3's watch.",
+                late_watch,
+                plant!(plants => plants.node = plants.node.with(amita_node::Fault::WatchOnly)),
             )
         },
         scenario(

@@ -13,8 +13,9 @@ fn slow_return(seed: u64) -> Setup {
     setup.profile.clients = 5;
     setup.profile.depth = 4;
     setup.profile.operations = 2500;
-    (setup.profile.read_percent, setup.profile.part_percent) = (10, 60);
-    (setup.profile.hot_percent, setup.profile.max_blocks) = (30, 1);
+    // What is wrong stays so until whole blocks are written over it: nearly all writes are of parts.
+    (setup.profile.read_percent, setup.profile.part_percent) = (10, 90);
+    (setup.profile.hot_percent, setup.profile.max_blocks) = (60, 1);
     setup.profile.pause_ns = 12 * MS;
     setup.coordinator = Some(patience(200));
     (setup.copies, setup.min_copies) = if random.percent(50) { (2, 1) } else { (3, 2) };

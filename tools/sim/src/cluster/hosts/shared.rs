@@ -63,7 +63,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(setup: &Setup, number: u32) -> Shared {
         Shared {
-            key: HostKey(u64::from(number) + 1),
+            key: HostKey(u128::from(number) + 1),
             patience: setup.host_patience.max(LEAST_PATIENCE),
             paths: BTreeMap::new(),
             sent: BTreeMap::new(),
