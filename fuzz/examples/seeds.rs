@@ -1,14 +1,20 @@
 //! Writes the seeds of all targets to `corpus`, each in a file of its own: `cargo run --example seeds` in this folder.
 
 use amita_fuzz::fuzz::{TARGETS, mutate};
+use amita_fuzz::{fabric, keys};
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    for (name, _) in TARGETS {
+    let store = TARGETS.map(|(name, _)| (name, mutate::seeds(name)));
+    let others = [
+        ("fabric_head", fabric::fuzz::heads()),
+        ("keys", keys::seeds()),
+        ("seal_file", keys::seeds()),
+    ];
+    for (name, seeds) in store.into_iter().chain(others) {
         let folder = corpus.join(name);
         std::fs::create_dir_all(&folder)?;
-        let seeds = mutate::seeds(name);
         for (at, seed) in seeds.iter().enumerate() {
             std::fs::write(folder.join(format!("seed-{at:03}")), seed)?;
         }

@@ -1,9 +1,15 @@
-//! What the targets do is in `crates/engine/store/tests/suite/fuzz` and `crates/frontends/nvme/tests/fuzz`, where bounded runs on stable use it as
-//! well.
+//! What the targets do is in the folders `tests/fuzz` of the crates that they are for, where bounded runs on stable use it as well.
 
 #[path = "../../crates/engine/store/tests/suite/common/mod.rs"]
 pub mod common;
+pub mod fabric;
 #[path = "../../crates/engine/store/tests/suite/fuzz/mod.rs"]
 pub mod fuzz;
+#[path = "../../crates/cluster/keys/tests/fuzz/mod.rs"]
+pub mod keys;
+#[path = "../../crates/cluster/metadata/tests/fuzz/mod.rs"]
+pub mod metadata;
+#[path = "../../crates/frontends/nbd/tests/fuzz/mod.rs"]
+pub mod nbd;
 #[path = "../../crates/frontends/nvme/tests/fuzz/mod.rs"]
 pub mod sessions;
