@@ -15,10 +15,11 @@ impl Admin {
     /// To the endpoints of the command line.
     ///
     /// # Errors
-    /// When none are given, or they are not of the form `http://HOST:PORT`.
+    /// When none are given, the identity cannot be read, or they may not be spoken to like that.
     pub fn connect(endpoints: &Endpoints) -> Result<Admin> {
-        let client = Client::connect(&endpoints.list()?).map_err(|error| metadata_failure(&error))?;
-        Ok(Admin { client })
+        Ok(Admin {
+            client: endpoints.connect()?,
+        })
     }
 
     /// For the operations of [`amita_control::admin`].
@@ -59,6 +60,8 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::Suspected { .. }
                 | AdminError::WouldWait { .. }
                 | AdminError::Attached { .. }
+                | AdminError::ServedByNvme { .. }
+                | AdminError::Exported { .. }
                 | AdminError::HasNamespaces { .. }
                 | AdminError::Allowed { .. }
                 | AdminError::NodeLives { .. }
@@ -80,6 +83,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
 pub fn metadata_failure(error: &amita_metadata::Error) -> Failure {
     let kind = match error {
         amita_metadata::Error::Unavailable { .. } | amita_metadata::Error::Unknown { .. } => Kind::Unreachable,
+        amita_metadata::Error::Setting { .. } => Kind::Usage,
         _ => Kind::Failed,
     };
     Failure::new(error.to_string()).kind(kind)

@@ -1,13 +1,19 @@
 //! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
 
+use crate::admin::metadata_failure;
+use crate::commands::join::Described;
 use crate::commands::{
-    disk, events, host, meta, namespace, node, pool, recover, recovery, serve, status, store, subsystem, top, trace,
-    volume,
+    ca, cert, client, cluster, disk, events, host, meta, namespace, node, operator, pool, recover, recovery, serve,
+    status, store, subsystem, top, trace, volume,
 };
 use crate::demo;
+use amita_identity::{Clock, Live};
+use amita_metadata::Client;
+use amita_metadata::client::{Options, Tls, User};
 use amita_terminal::error::{Failure, Kind, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
+use std::path::{Path, PathBuf};
 
 /// Software-defined flash storage
 ///
@@ -18,8 +24,21 @@ use log::LevelFilter;
 #[command(name = "amita", version, long_version = crate::VERSION, propagate_version = true, after_help = EXIT_CODES)]
 pub struct Cli {
     /// Where the metadata is: etcd's client addresses, or those of `amita meta`
-    #[arg(long, global = true, env = "AMITA_METADATA", value_name = "http://HOST:PORT[,...]")]
+    #[arg(long, global = true, env = "AMITA_METADATA", value_name = "HOST:PORT[,...]")]
     pub metadata: Option<String>,
+    /// The folder with the identity that this command or process has: its key, its certificate, and what it trusts
+    #[arg(long, global = true, env = "AMITA_IDENTITY", value_name = "DIR")]
+    pub identity: Option<PathBuf>,
+    /// The user of etcd, where the metadata has users
+    #[arg(long, global = true, env = "AMITA_METADATA_USER", value_name = "NAME")]
+    pub metadata_user: Option<String>,
+    /// The file with the user's password, for its owner alone (mode 0600)
+    #[arg(long, global = true, env = "AMITA_METADATA_PASSWORD_FILE", value_name = "FILE")]
+    pub metadata_password_file: Option<PathBuf>,
+    /// Believe whoever is on the network: speak plainly to metadata on other machines, serve peers and clients that prove
+    /// nothing. For networks of the cluster's own
+    #[arg(long, global = true, env = "AMITA_INSECURE_NETWORK", value_parser = clap::builder::BoolishValueParser::new())]
+    pub insecure_network: bool,
     /// How much to say on standard error
     #[arg(long, global = true, env = "AMITA_LOG", value_name = "LEVEL", default_value = "info")]
     pub log: LogLevel,
@@ -38,15 +57,30 @@ pub enum Command {
     Serve(Box<serve::Arguments>),
     /// Run the embedded metadata server, for one machine
     Meta(meta::Arguments),
+    /// The cluster: make its certificate authority and its first operator
+    #[command(subcommand)]
+    Cluster(cluster::Command),
+    /// The certificate authority: serve it, look at it, exchange it
+    #[command(subcommand)]
+    Ca(ca::Command),
+    /// Certificates: look at them, renew and revoke them
+    #[command(subcommand)]
+    Cert(cert::Command),
     /// Disks: make stores of them, look at them, drain and replace them
     #[command(subcommand)]
     Disk(disk::Command),
     /// Stores: look at what is on a disk, and whether it is sound
     #[command(subcommand)]
     Store(store::Command),
-    /// Nodes: list them, say where they stand, maintain them
+    /// Nodes: let them in, list them, say where they stand, maintain them
     #[command(subcommand)]
     Node(node::Command),
+    /// Clients: give programs that use volumes an identity
+    #[command(subcommand)]
+    Client(client::Command),
+    /// Operators: give people that manage the cluster an identity
+    #[command(subcommand)]
+    Operator(operator::Command),
     /// Pools: make, list and change them
     #[command(subcommand)]
     Pool(pool::Command),
@@ -116,13 +150,25 @@ impl From<LogLevel> for LevelFilter {
 /// # Errors
 /// Says what happened, where, and what to do.
 pub fn run(cli: Cli) -> Result<()> {
-    let metadata = Endpoints(cli.metadata);
+    let metadata = Endpoints {
+        given: cli.metadata,
+        identity: cli.identity.clone(),
+        user: cli.metadata_user,
+        password_file: cli.metadata_password_file,
+        insecure_network: cli.insecure_network,
+    };
+    let identity = Folder(cli.identity);
     match cli.command {
-        Command::Serve(arguments) => serve::run(&arguments, &metadata),
-        Command::Meta(arguments) => meta::run(&arguments),
+        Command::Meta(arguments) => meta::run(&arguments, identity.given(), cli.insecure_network),
+        Command::Serve(arguments) => serve::run(&arguments, &metadata, &identity),
+        Command::Cluster(command) => cluster::run(&command, &identity),
+        Command::Ca(command) => ca::run(&command),
+        Command::Cert(command) => cert::run(&command, &identity),
+        Command::Client(command) => client::run(&command, &identity),
+        Command::Operator(command) => operator::run(&command, &identity),
         Command::Disk(command) => disk::run(&command, &metadata),
         Command::Store(command) => store::run(&command),
-        Command::Node(command) => node::run(&command, &metadata),
+        Command::Node(command) => node::run(&command, &metadata, &identity),
         Command::Pool(command) => pool::run(&command, &metadata),
         Command::Volume(command) => volume::run(&command, &metadata),
         Command::Subsystem(command) => subsystem::run(&command, &metadata),
@@ -134,19 +180,31 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Top(arguments) => top::run(&arguments, &metadata),
         Command::Trace(arguments) => trace::run(&arguments, &metadata),
         Command::Events(arguments) => events::run(&arguments, &metadata),
-        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments, cli.insecure_network),
     }
 }
 
-/// Where the metadata is, as the command line says.
-#[derive(Clone, Debug)]
-pub struct Endpoints(Option<String>);
+/// Where the metadata is, and who we are to it, as the command line says.
+#[derive(Clone, Debug, Default)]
+pub struct Endpoints {
+    given: Option<String>,
+    /// The folder of our identity.
+    identity: Option<PathBuf>,
+    /// The user of etcd.
+    user: Option<String>,
+    /// The file with the user's password.
+    password_file: Option<PathBuf>,
+    insecure_network: bool,
+}
 
 impl Endpoints {
     /// At one address that is known.
     #[must_use]
     pub fn of(endpoint: &str) -> Endpoints {
-        Endpoints(Some(endpoint.to_owned()))
+        Endpoints {
+            given: Some(endpoint.to_owned()),
+            ..Endpoints::default()
+        }
     }
 
     /// The addresses.
@@ -154,7 +212,7 @@ impl Endpoints {
     /// # Errors
     /// When none are given.
     pub fn list(&self) -> Result<Vec<String>> {
-        let given = self.0.as_deref().unwrap_or_default();
+        let given = self.given.as_deref().unwrap_or_default();
         let list: Vec<String> = given
             .split(',')
             .map(str::trim)
@@ -164,9 +222,83 @@ impl Endpoints {
         if list.is_empty() {
             return Err(Failure::new("where is the metadata? No address was given")
                 .kind(Kind::Usage)
-                .advice("Pass --metadata http://HOST:PORT, or set AMITA_METADATA. `amita meta` starts a server."));
+                .advice("Pass --metadata HOST:PORT, or set AMITA_METADATA. `amita meta` starts a server."));
         }
         Ok(list)
+    }
+
+    /// The same, with the identity in a folder.
+    #[must_use]
+    pub fn with_identity(self, identity: Option<PathBuf>) -> Endpoints {
+        Endpoints { identity, ..self }
+    }
+
+    /// Is whoever is on the network believed?
+    #[must_use]
+    pub fn insecure_network(&self) -> bool {
+        self.insecure_network
+    }
+
+    /// The user of etcd.
+    ///
+    /// # Errors
+    /// When the password cannot be read, or others could read it.
+    pub fn user(&self) -> Result<Option<User>> {
+        let (name, file) = match (&self.user, &self.password_file) {
+            (None, None) => return Ok(None),
+            (Some(name), Some(file)) => (name, file),
+            _ => {
+                return Err(Failure::new(
+                    "a user of the metadata has a name and a file with a password, and one of them is missing",
+                )
+                .kind(Kind::Usage)
+                .advice("Pass --metadata-user NAME and --metadata-password-file FILE."));
+            }
+        };
+        let user = User::new(name, file).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
+        Ok(Some(user))
+    }
+
+    /// A connection to it.
+    ///
+    /// # Errors
+    /// When no address is given, the identity cannot be read, or may not speak like that.
+    pub fn connect(&self) -> Result<Client> {
+        let live = match &self.identity {
+            Some(folder) => Some(Live::open(folder, Clock::system()).described()?),
+            None => None,
+        };
+        let options = Options {
+            tls: live.as_ref().map(Tls::of),
+            user: self.user()?,
+            insecure_network: self.insecure_network,
+            ..Options::default()
+        };
+        Client::connect_with(&self.list()?, options).map_err(|error| metadata_failure(&error))
+    }
+}
+
+/// The identity's folder, as the command line says.
+#[derive(Clone, Debug)]
+pub struct Folder(Option<PathBuf>);
+
+impl Folder {
+    /// The folder, if one is given.
+    #[must_use]
+    pub fn given(&self) -> Option<&Path> {
+        self.0.as_deref()
+    }
+
+    /// The folder.
+    ///
+    /// # Errors
+    /// When none is given.
+    pub fn wanted(&self) -> Result<&Path> {
+        self.given().ok_or_else(|| {
+            Failure::new("which identity? No folder was given")
+                .kind(Kind::Usage)
+                .advice("Pass --identity DIR, or set AMITA_IDENTITY.")
+        })
     }
 }
 

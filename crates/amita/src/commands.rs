@@ -1,11 +1,18 @@
 //! One file a command.
 
+pub mod ca;
+pub mod cert;
+pub mod client;
+pub mod cluster;
+pub mod core_dumps;
 pub mod disk;
 pub mod events;
 pub mod host;
+pub mod join;
 pub mod meta;
 pub mod namespace;
 pub mod node;
+pub mod operator;
 pub mod pool;
 pub mod recover;
 pub mod recovery;

@@ -9,6 +9,7 @@ pub mod image;
 pub mod keep;
 mod story;
 
+use amita_harness::cluster::Links;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
 use std::path::PathBuf;
@@ -53,10 +54,11 @@ impl Arguments {
 ///
 /// # Errors
 /// When something does not start, an I/O fails, or what comes back is not what was written.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments, insecure_network: bool) -> Result<()> {
+    let links = if insecure_network { Links::Insecure } else { Links::Auth };
     match (&arguments.dir, arguments.stop, arguments.keep) {
         (Some(folder), true, _) => keep::stop(folder),
-        (Some(_), false, true) => keep::start(arguments),
+        (Some(_), false, true) => keep::start(arguments, links),
         _ if arguments.nodes < 3 => Err(Failure::new("the demo kills a node in the middle and needs at least 3")
             .kind(Kind::Usage)
             .advice("Give --nodes 3 or more; or --keep --dir DIR, which only starts the cluster.")),
@@ -67,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .kind(Kind::Usage)
         .advice("Give --size 64M or more; or --keep --dir DIR, which only starts the cluster.")),
         // What fails because it was interrupted has not failed.
-        _ => story::run(arguments).map_err(|failure| {
+        _ => story::run(arguments, links).map_err(|failure| {
             if interrupt::caught() {
                 Failure::interrupted()
             } else {

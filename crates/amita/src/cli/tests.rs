@@ -8,19 +8,32 @@ fn the_command_line_is_sound() {
 
 #[test]
 fn endpoints_are_split_and_missing_ones_are_said() {
-    let endpoints = Endpoints(Some("http://a:1, http://b:2,".into()));
+    let endpoints = Endpoints::of("http://a:1, http://b:2,");
     assert_eq!(
         endpoints.list(),
         Ok(vec!["http://a:1".to_owned(), "http://b:2".to_owned()])
     );
     assert!(
-        Endpoints(None)
+        Endpoints::default()
             .list()
             .expect_err("none")
             .advice
             .contains("AMITA_METADATA")
     );
-    assert!(Endpoints(Some(" ,".into())).list().is_err());
+    assert!(Endpoints::of(" ,").list().is_err());
+}
+
+#[test]
+fn metadata_on_other_machines_is_not_spoken_to_plainly_unless_told_to() {
+    let other = Endpoints::of("192.0.2.1:2379");
+    let refused = other.connect().expect_err("no identity");
+    assert!(refused.what.contains("--insecure-network"), "{}", refused.what);
+    let told = Endpoints {
+        insecure_network: true,
+        ..other
+    };
+    assert!(told.connect().is_ok());
+    assert!(Endpoints::of("127.0.0.1:2379").connect().is_ok());
 }
 
 #[test]

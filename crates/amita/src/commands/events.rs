@@ -37,7 +37,7 @@ pub struct Arguments {
     pub kinds: bool,
 }
 
-fn parse_age(text: &str) -> std::result::Result<Duration, String> {
+pub(crate) fn parse_age(text: &str) -> std::result::Result<Duration, String> {
     let wrong = || format!("{text:?} is no age; give 90s, 10m, 2h or 3d");
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[number.len()..] {

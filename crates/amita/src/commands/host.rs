@@ -21,7 +21,7 @@ pub enum Command {
     ///
     /// Keys are read from files or from standard input, never from the command line, and are kept sealed.
     Add(AddArguments),
-    /// Change what a host has to prove when it connects next
+    /// Change what a host has to prove; it is cut off if it is connected by something else, and connects again by this
     Key(KeyChangeArguments),
     /// Let a host connect to a subsystem
     Allow {
@@ -156,14 +156,16 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Add(arguments) => {
             // Said before a key is read or made.
             admin::check_nqn("host", &arguments.nqn).described()?;
-            let (keys, generated) = arguments.keys.sealed(&arguments.nqn)?;
+            let (keys, generated) = arguments.keys.sealed(&arguments.nqn, false)?;
             let made = admin::add_host(client, &arguments.nqn, &keys).described()?;
             show(client, &made, arguments.json, &generated)
         }
         Command::Key(arguments) => {
             // A name that is not known is said before a key is read or made.
             admin::host(client, &arguments.nqn).described()?;
-            let (mut keys, generated) = arguments.keys.sealed(&arguments.nqn)?;
+            let (mut keys, generated) = arguments
+                .keys
+                .sealed(&arguments.nqn, arguments.remove_dhchap_controller)?;
             let HostKeys {
                 dhchap,
                 dhchap_controller,

@@ -1,9 +1,10 @@
 //! `amita node`.
 
 use crate::admin::{Admin, Described};
-use crate::cli::Endpoints;
-use crate::commands::outlook;
+use crate::cli::{Endpoints, Folder};
+use crate::commands::{join, outlook};
 use amita_control::admin;
+use amita_identity::Role;
 use amita_terminal::error::Result;
 use amita_terminal::table::{Table, print};
 use amita_terminal::{say, say_line};
@@ -12,6 +13,25 @@ use amita_types::map::Node;
 /// What to do with nodes.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
+    /// Make a token that lets one machine in, as the node of this name: on the authority's machine
+    ///
+    /// The token is good once, for 15 minutes. It is a secret: hand it over by a file or a pipe, as in `amita node token n1
+    /// --ca ca | ssh n1 amita node join n1 --token-file - ...`.
+    Token {
+        #[command(flatten)]
+        token: join::TokenArguments,
+        /// For a gateway: it serves no stores
+        #[arg(long)]
+        gateway: bool,
+    },
+    /// Get this machine an identity with a token: its key is made here, and never leaves
+    Join {
+        #[command(flatten)]
+        join: join::JoinArguments,
+        /// As a gateway: the token was made with this as well
+        #[arg(long)]
+        gateway: bool,
+    },
     /// List the nodes: where they are, whether they live
     List {
         /// As JSON
@@ -67,8 +87,11 @@ pub enum State {
 ///
 /// # Errors
 /// Says what happened, where, and what to do.
-pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
+pub fn run(command: &Command, metadata: &Endpoints, identity: &Folder) -> Result<()> {
+    let role = |gateway: bool| if gateway { Role::Gateway } else { Role::Node };
     match command {
+        Command::Token { token, gateway } => join::token(token, role(*gateway)),
+        Command::Join { join, gateway } => join::join(join, role(*gateway), identity),
         Command::List { json } => list(*json, metadata),
         Command::Maintenance { state, node, force } => maintain(*state, node, *force, metadata),
         Command::Remove { node, json } => remove(node, *json, metadata),

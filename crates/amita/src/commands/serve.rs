@@ -1,11 +1,15 @@
 //! `amita serve`: a node.
 
+use super::core_dumps::CoreDumps;
 use crate::admin::{Described, metadata_failure};
-use crate::cli::Endpoints;
+use crate::cli::{Endpoints, Folder};
+use crate::commands::join::Described as _;
 use amita_control::admin::AdminError;
+use amita_identity::{Clock, Live, Upkeep};
 use amita_keys::SealKey;
 use amita_nbd::{TlsAcceptor, TlsFiles, TlsMode};
-use amita_node::serve::{LEASE_S, Level, Log, Running, ServeConfig, ServeError, serve};
+use amita_node::serve::{LEASE_S, Level, Log, Protection, Running, ServeConfig, ServeError, serve};
+use amita_nvme::auth::Group;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::interrupt;
 use amita_terminal::size;
@@ -24,9 +28,14 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 /// `amita serve`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The node's name: unique in the cluster, and kept over restarts [default: the host's name]
+    /// The node's name: unique in the cluster, and kept over restarts [default: the identity's name; the host's where there
+    /// is none]
     #[arg(long, env = "AMITA_NAME", value_name = "NAME")]
     pub name: Option<String>,
+    /// Where the authority serves (`amita ca serve`): the identity is renewed from there at half of its life, and what was
+    /// revoked is heard of [default: the identity's folder is looked at only]
+    #[arg(long, env = "AMITA_CA_SERVER", value_name = "HOST:PORT")]
+    pub ca_server: Option<String>,
     /// A formatted disk or file; once for each. Without any, the node is a gateway only
     #[arg(long = "store", env = "AMITA_STORES", value_name = "PATH", value_delimiter = ',')]
     pub stores: Vec<PathBuf>,
@@ -48,6 +57,10 @@ pub struct Arguments {
     /// hosts that have keys cannot connect here
     #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE", requires = "nvme")]
     pub seal_key: Option<PathBuf>,
+    /// The largest Diffie-Hellman group that NVMe hosts may authenticate themselves with. A larger one costs the gateway more for
+    /// whoever connects; it spends a quarter of a processor on that, at most
+    #[arg(long, env = "AMITA_NVME_DH_GROUP", value_name = "GROUP", value_enum, default_value_t = DhGroup::Ffdhe4096)]
+    pub nvme_dh_group: DhGroup,
     /// Where metrics (/metrics, for Prometheus) and traces can be read by whoever reaches the address; port 0 is any free
     /// one, `off` nowhere. `amita top` and `amita trace` find it by themselves
     #[arg(long, env = "AMITA_METRICS", value_name = "ADDRESS:PORT|off", default_value = "127.0.0.1:0", value_parser = parse_metrics)]
@@ -58,6 +71,10 @@ pub struct Arguments {
     /// I/Os that take longer are kept with their stages [default: ten times the p99, at least 5]
     #[arg(long, env = "AMITA_SLOW_MS", value_name = "MS")]
     pub slow_ms: Option<u64>,
+    /// What protects the links to other nodes, where there is an identity: the same on all nodes of a cluster. `auth`: nothing
+    /// can be changed, repeated or left out on the way; `secret`: nor read [default: auth]
+    #[arg(long, env = "AMITA_LINKS", value_name = "auth|secret")]
+    pub links: Option<Protection>,
     /// The address to tell the others, where --fabric, --nbd or --nvme is every address of the host
     #[arg(long, env = "AMITA_ADVERTISE", value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
@@ -108,7 +125,7 @@ pub struct Arguments {
     /// The key of the certificate (PEM)
     #[arg(long, env = "AMITA_TLS_KEY", value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// Authorities (PEM) whose certificates clients must show
+    /// Authorities (PEM) whose certificates NBD clients must show: nobody is served without one, so that TLS is required too
     #[arg(
         long,
         env = "AMITA_TLS_CLIENT_AUTHORITIES",
@@ -119,6 +136,8 @@ pub struct Arguments {
     /// Refuse NBD clients that do not use TLS
     #[arg(long, env = "AMITA_TLS_REQUIRED", requires = "tls_certificate")]
     pub tls_required: bool,
+    #[command(flatten)]
+    pub core_dumps: CoreDumps,
 }
 
 /// Where a node can be watched.
@@ -144,6 +163,28 @@ pub enum Discard {
     Always,
 }
 
+/// A Diffie-Hellman group of RFC 7919.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DhGroup {
+    Ffdhe2048,
+    Ffdhe3072,
+    Ffdhe4096,
+    Ffdhe6144,
+    Ffdhe8192,
+}
+
+impl DhGroup {
+    fn group(self) -> Group {
+        match self {
+            DhGroup::Ffdhe2048 => Group::Ffdhe2048,
+            DhGroup::Ffdhe3072 => Group::Ffdhe3072,
+            DhGroup::Ffdhe4096 => Group::Ffdhe4096,
+            DhGroup::Ffdhe6144 => Group::Ffdhe6144,
+            DhGroup::Ffdhe8192 => Group::Ffdhe8192,
+        }
+    }
+}
+
 /// Half of the host's memory, in bytes.
 fn half_of_memory() -> u64 {
     let info = rustix::system::sysinfo();
@@ -151,19 +192,40 @@ fn half_of_memory() -> u64 {
 }
 
 impl Arguments {
-    fn config(&self, metadata: &Endpoints) -> Result<ServeConfig> {
-        let name = match &self.name {
-            Some(name) => name.clone(),
-            None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    fn config(&self, metadata: &Endpoints, identity: &Folder) -> Result<ServeConfig> {
+        let live = match identity.given() {
+            Some(folder) => Some(Live::open(folder, Clock::system()).described()?),
+            None => None,
+        };
+        if live.is_none() && self.ca_server.is_some() {
+            return Err(Failure::new("--ca-server: there is no identity to be renewed")
+                .kind(Kind::Usage)
+                .advice("Pass --identity DIR as well; `amita node join` makes one."));
+        }
+        if live.is_none() && self.links.is_some() {
+            return Err(Failure::new("--links: there is no identity to protect links with")
+                .kind(Kind::Usage)
+                .advice("Pass --identity DIR as well; `amita node join` makes one."));
+        }
+        let name = match (&self.name, &live) {
+            (Some(name), _) => name.clone(),
+            (None, Some(live)) => live.name().name().to_owned(),
+            (None, None) => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         };
         let mut config = ServeConfig::new(name, metadata.list()?, self.fabric);
+        config.identity = live;
+        config.protection = self.links.unwrap_or_default();
         config.nbd = self.nbd;
         config.nvme = self.nvme;
+        config.insecure_network = metadata.insecure_network();
+        config.metadata_user = metadata.user()?;
         if let Some(path) = &self.seal_key {
             // Said now, and not when the first host that has a key comes.
             SealKey::load(path).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
             config.seal_key = Some(path.clone());
         }
+        config.nvme_config.auth_groups = self.nvme_dh_group.group().up_to();
+        config.nvme_config.auth_groups.push(Group::Null);
         config.metrics = self.metrics.0;
         config.trace.one_in = self.trace_one_in;
         config.trace.slow = self.slow_ms.map(Duration::from_millis);
@@ -208,9 +270,15 @@ impl Arguments {
 ///
 /// # Errors
 /// When the node cannot start, or a core of it has failed.
-pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
+pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Result<()> {
     interrupt::catch();
-    let config = arguments.config(metadata)?;
+    arguments.core_dumps.settle();
+    let config = arguments.config(metadata, identity)?;
+    // It ends with the node.
+    let _upkeep = match &config.identity {
+        Some(live) => Some(Upkeep::start(live.clone(), arguments.ca_server.as_deref()).described()?),
+        None => None,
+    };
     let log: Log = Arc::new(|level, text| {
         let level = match level {
             Level::Error => log::Level::Error,

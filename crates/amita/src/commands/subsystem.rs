@@ -55,6 +55,9 @@ pub struct CreateArguments {
     /// Any host may connect, without being allowed
     #[arg(long)]
     pub any_host: bool,
+    /// Refuse connections without TLS: only hosts that have a key for it can connect then (`amita host key --generate-tls`)
+    #[arg(long)]
+    pub require_tls: bool,
     /// Say what was made as JSON
     #[arg(long)]
     pub json: bool,
@@ -62,7 +65,8 @@ pub struct CreateArguments {
 
 /// `amita subsystem set`.
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = true, id = "what", args = ["gateways", "all_gateways", "any_host", "listed_hosts"])]
+#[group(required = true, multiple = true, id = "what", args = [
+    "gateways", "all_gateways", "any_host", "listed_hosts", "require_tls", "allow_plain"])]
 pub struct SetArguments {
     /// Its name
     pub name: String,
@@ -78,6 +82,12 @@ pub struct SetArguments {
     /// Only hosts that are allowed may connect
     #[arg(long)]
     pub listed_hosts: bool,
+    /// Refuse connections without TLS: only hosts that have a key for it can connect then; those that came without are cut off
+    #[arg(long, conflicts_with = "allow_plain")]
+    pub require_tls: bool,
+    /// Hosts without a key for TLS connect without it
+    #[arg(long)]
+    pub allow_plain: bool,
     /// Say what it is now as JSON
     #[arg(long)]
     pub json: bool,
@@ -91,6 +101,7 @@ struct Shown {
     serial: String,
     gateways: Vec<String>,
     any_host: bool,
+    tls_required: bool,
     hosts: Vec<String>,
     namespaces: Vec<NamespaceStatus>,
 }
@@ -103,6 +114,7 @@ impl Shown {
             serial: subsystem.serial,
             gateways: subsystem.gateways,
             any_host: subsystem.any_host,
+            tls_required: subsystem.tls_required,
             hosts: subsystem.hosts,
             namespaces,
         }
@@ -125,7 +137,7 @@ impl Shown {
 
     fn text(&self) -> String {
         let mut text = format!(
-            "subsystem  {}\nnqn        {}\nserial     {}\ngateways   {}\nhosts      {}\n",
+            "subsystem  {}\nnqn        {}\nserial     {}\ngateways   {}\nhosts      {}{}\n",
             self.name,
             self.nqn,
             self.serial,
@@ -136,7 +148,8 @@ impl Shown {
                 "nobody may connect"
             } else {
                 "these may connect"
-            }
+            },
+            if self.tls_required { ", by TLS only" } else { "" }
         );
         for host in &self.hosts {
             text += &format!("           {host}\n");
@@ -181,6 +194,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 nqn: arguments.nqn.clone(),
                 gateways: arguments.gateways.clone(),
                 any_host: arguments.any_host,
+                tls_required: arguments.require_tls,
             };
             let made = admin::create_subsystem(client, &spec).described()?;
             print(arguments.json, &made, || {
@@ -205,6 +219,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 gateways: (arguments.all_gateways || !arguments.gateways.is_empty())
                     .then(|| arguments.gateways.clone()),
                 any_host: (arguments.any_host || arguments.listed_hosts).then_some(arguments.any_host),
+                tls_required: (arguments.require_tls || arguments.allow_plain).then_some(arguments.require_tls),
             };
             let changed = admin::set_subsystem(client, &arguments.name, &change).described()?;
             let namespaces = admin::namespaces(client, Some(&arguments.name)).described()?;

@@ -1,6 +1,7 @@
 //! `amita volume`.
 
 mod attach;
+mod export;
 mod guide;
 mod moves;
 mod reservation;
@@ -39,6 +40,12 @@ pub enum Command {
     Attach(attach::AttachArguments),
     /// Take a volume away from its hosts, or from one of them; its data stays
     Detach(attach::DetachArguments),
+    /// Serve a volume by NBD, to the clients that are named
+    ///
+    /// What it was exported as before is replaced: name all that shall hold. Clients that use it and may no more are cut off.
+    Export(export::ExportArguments),
+    /// Serve a volume by NBD no longer; its data stays
+    Unexport(export::UnexportArguments),
     /// Make a volume larger; hosts that are connected by NVMe see it at once
     Resize(ResizeArguments),
     /// Have another gateway own a volume: hosts that are connected to both go over without an error
@@ -128,6 +135,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::List { json } => list(*json, &metadata),
         Command::Attach(arguments) => attach::attach(arguments, &metadata),
         Command::Detach(arguments) => attach::detach(arguments, &metadata),
+        Command::Export(arguments) => export::export(arguments, &metadata),
+        Command::Unexport(arguments) => export::unexport(arguments, &metadata),
         Command::Resize(arguments) => {
             let resized = admin::resize_volume(metadata.client(), &arguments.name, arguments.size);
             let volume = resized.described()?;
@@ -208,7 +217,7 @@ fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
     let volumes = metadata.status()?.volumes;
     print(as_json, &volumes, || {
-        let mut table = Table::new(&["volume", "id", "pool", "size", "owner", "alive"]);
+        let mut table = Table::new(&["volume", "id", "pool", "size", "owner", "alive", "nbd"]);
         for found in &volumes {
             let volume = &found.volume;
             let alive = match (&found.owner_name, found.owner_alive) {
@@ -223,6 +232,7 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
                 size::show(volume.size_bytes),
                 found.owner_name.clone().unwrap_or_default(),
                 alive.to_owned(),
+                found.export.as_ref().map(export::for_whom).unwrap_or_default(),
             ]);
         }
         table.text()

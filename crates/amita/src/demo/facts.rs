@@ -3,6 +3,10 @@
 use amita_harness::cluster::Cluster;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The file's name.
@@ -15,6 +19,9 @@ pub struct Facts {
     pub nodes: Vec<NodeFacts>,
     pub metadata: MetadataFacts,
     pub volume: VolumeFacts,
+    /// The variables with which `amita` commands work on the cluster.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +82,10 @@ impl Facts {
             pid: cluster.metadata_pid().ok_or_else(|| missing("the metadata server"))?,
             endpoint: cluster.endpoint().to_owned(),
         };
+        let mut env = BTreeMap::from([("AMITA_METADATA".to_owned(), metadata.endpoint.clone())]);
+        if let Some(operator) = cluster.operator()? {
+            env.insert("AMITA_IDENTITY".to_owned(), operator.display().to_string());
+        }
         let uris = (0..cluster.nodes().len())
             .map(|index| cluster.uri(index, volume))
             .collect();
@@ -87,6 +98,7 @@ impl Facts {
                 nbd: uris,
                 nqn: (!portals.is_empty()).then(|| nqn.to_owned()),
             },
+            env,
         })
     }
 
@@ -99,7 +111,14 @@ impl Facts {
         let text = serde_json::to_string_pretty(self).context(|| "cannot write JSON".to_owned())?;
         // Whoever waits for the file to appear must find it whole.
         let fresh = folder.join(format!("{FILE}.new"));
-        std::fs::write(&fresh, text + "\n").context(|| format!("cannot write {}", fresh.display()))?;
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&fresh);
+        let written = file.and_then(|mut file| file.write_all((text + "\n").as_bytes()));
+        written.context(|| format!("cannot write {}", fresh.display()))?;
         std::fs::rename(&fresh, &path).context(|| format!("cannot write {}", path.display()))
     }
 

@@ -2,15 +2,16 @@
 
 use super::facts::{FILE, Facts};
 use super::{Arguments, VOLUME};
-use amita_harness::cluster::{Cluster, Config, METADATA_FILE, Metadata};
+use amita_harness::cluster::{Cluster, Config, Links, METADATA_FILE, Metadata};
 use amita_harness::nbd::Client;
 use amita_harness::scratch::Scratch;
 use amita_harness::tool;
-use amita_terminal::error::{Context, Failure, Result};
+use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::interrupt;
 use amita_terminal::progress::Steps;
 use amita_terminal::say_line;
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts the cluster and leaves it.
-pub(super) fn start(arguments: &Arguments) -> Result<()> {
+pub(super) fn start(arguments: &Arguments, links: Links) -> Result<()> {
     interrupt::catch();
     tool::find("setpriv")?;
     let mut steps = Steps::new();
@@ -42,6 +43,7 @@ pub(super) fn start(arguments: &Arguments) -> Result<()> {
                 store_bytes,
                 metadata: Metadata::Embedded,
                 bound: false,
+                links,
                 serve_arguments: Vec::new(),
             })
         },
@@ -65,7 +67,9 @@ fn say_what_to_try(facts: &Facts, folder: &Path) -> Result<()> {
     let (uri, last) = (&facts.volume.nbd[0], &facts.nodes[facts.nodes.len() - 1]);
     let shown = folder.display();
     say_line!("\nThe cluster is up. {shown}/{FILE} says where everything is. Try:\n");
-    say_line!("  export AMITA_METADATA={}", facts.metadata.endpoint);
+    for (name, value) in &facts.env {
+        say_line!("  export {name}='{}'", value.replace('\'', r"'\''"));
+    }
     say_line!("  amita status");
     say_line!("  amita volume list");
     say_line!("  nbdinfo {uri}");
@@ -87,6 +91,8 @@ fn say_what_to_try(facts: &Facts, folder: &Path) -> Result<()> {
 
 /// Ends a cluster that was left, and removes its files.
 pub(super) fn stop(folder: &Path) -> Result<()> {
+    refuse_foreign(folder)?;
+    refuse_foreign(&folder.join(FILE))?;
     let facts = Facts::read(folder)?;
     let processes: Vec<u32> = facts
         .nodes
@@ -111,12 +117,20 @@ pub(super) fn stop(folder: &Path) -> Result<()> {
     for &pid in &ours {
         let _ = kill_process(pid, Signal::KILL);
     }
-    for disk in facts.nodes.iter().flat_map(|node| &node.disks) {
+    for (node, disk) in facts
+        .nodes
+        .iter()
+        .flat_map(|node| node.disks.iter().map(move |disk| (node, disk)))
+    {
+        let Some(stores) = disk.parent().filter(|_| is_store_of_the_demo(&node.name, disk)) else {
+            log::warn!("{} stays: it is no file that a demo of this user makes", disk.display());
+            continue;
+        };
         remove_file(disk)?;
-        if let Some(stores) = disk.parent() {
+        if is_own_file(&stores.join(METADATA_FILE)) {
             remove_file(&stores.join(METADATA_FILE))?;
-            remove_if_empty(Some(stores));
         }
+        remove_if_empty(Some(stores));
     }
     for entry in std::fs::read_dir(folder)
         .context(|| format!("cannot read {}", folder.display()))?
@@ -125,6 +139,8 @@ pub(super) fn stop(folder: &Path) -> Result<()> {
         let path = entry.path();
         if is_of_the_demo(&path) {
             remove_file(&path)?;
+        } else if is_keys_of_the_demo(&path) {
+            remove_keys(&path)?;
         }
     }
     remove_if_empty(Some(folder));
@@ -151,10 +167,71 @@ fn is_alive(pid: Pid) -> bool {
         .is_some_and(|end| !stat[end + 1..].trim_start().starts_with(['Z', 'X']))
 }
 
+/// Whoever else can write there can name files to be removed and processes to be ended. What does not exist is said by
+/// whoever reads it.
+fn refuse_foreign(path: &Path) -> Result<()> {
+    let Ok(facts) = std::fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    let (shown, mode) = (path.display(), facts.mode() & 0o777);
+    if facts.uid() != rustix::process::geteuid().as_raw() {
+        let failure = Failure::new(format!("{shown} belongs to another user: what it names is not touched"));
+        return Err(failure
+            .kind(Kind::Unreadable)
+            .advice("Whoever has started the demo can end it."));
+    }
+    if !facts.is_symlink() && mode & 0o022 != 0 {
+        let failure = Failure::new(format!(
+            "others can write {shown} (mode {mode:04o}): what it names is not touched"
+        ));
+        return Err(failure
+            .kind(Kind::Unreadable)
+            .advice(format!("If it is as the demo has left it: chmod go-w {shown}")));
+    }
+    Ok(())
+}
+
+/// A regular file of this user, and no link to one.
+fn is_own_file(path: &Path) -> bool {
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|facts| facts.is_file() && facts.uid() == rustix::process::geteuid().as_raw())
+}
+
+/// A node's store as the demo makes it: of its name, of this user, in a folder into which nobody else writes.
+fn is_store_of_the_demo(node: &str, disk: &Path) -> bool {
+    let is_named = disk.is_absolute()
+        && disk
+            .file_name()
+            .is_some_and(|name| name == format!("{node}.store").as_str());
+    let own_folder = |folder: &Path| refuse_foreign(folder).is_ok() && !folder.is_symlink();
+    is_named && is_own_file(disk) && disk.parent().is_some_and(own_folder)
+}
+
 /// Files that the demo makes in its folder; what somebody else put there stays.
 fn is_of_the_demo(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name == FILE || name.ends_with(".log")
+}
+
+/// The folder of the throw-away authority, or of a node's identity: nobody's but this user's.
+fn is_keys_of_the_demo(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_named = name == "ca" || name.ends_with(".identity");
+    let is_folder = std::fs::symlink_metadata(path).is_ok_and(|facts| facts.is_dir() && facts.mode() & 0o077 == 0);
+    is_named && is_folder && refuse_foreign(path).is_ok()
+}
+
+fn remove_keys(folder: &Path) -> Result<()> {
+    let entries = std::fs::read_dir(folder).context(|| format!("cannot read {}", folder.display()))?;
+    for path in entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| is_own_file(path))
+    {
+        remove_file(&path)?;
+    }
+    remove_if_empty(Some(folder));
+    Ok(())
 }
 
 fn remove_file(path: &Path) -> Result<()> {
@@ -169,3 +246,6 @@ fn remove_if_empty(folder: Option<&Path>) {
     // A folder that still holds something is somebody else's and stays.
     let _ = folder.map(std::fs::remove_dir);
 }
+
+#[cfg(test)]
+mod tests;

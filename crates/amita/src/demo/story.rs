@@ -1,7 +1,7 @@
 //! The story that the demo plays, and the table at its end.
 
 use super::{Arguments, VOLUME, image};
-use amita_harness::cluster::{Cluster, Config, Metadata};
+use amita_harness::cluster::{Cluster, Config, Links, Metadata};
 use amita_harness::fio::{self, Job};
 use amita_harness::probe::{self, Pause, Probe};
 use amita_harness::scratch::Scratch;
@@ -59,7 +59,7 @@ struct Measured {
     takeover: Pause,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<()> {
+pub(super) fn run(arguments: &Arguments, links: Links) -> Result<()> {
     interrupt::catch();
     for name in ["setpriv", "fio", "mke2fs", "nbdcopy", "e2fsck"] {
         tool::find(name)?;
@@ -85,6 +85,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
                 store_bytes,
                 metadata: Metadata::Embedded,
                 bound: true,
+                links,
                 serve_arguments: Vec::new(),
             })
         },

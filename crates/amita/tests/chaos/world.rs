@@ -3,7 +3,7 @@
 use crate::core::StoppedCore;
 use crate::plan::{Fault, Member};
 use crate::proxy::{HOST, Proxy, Speech, Weather};
-use amita_harness::cluster::{Cluster, Config, Metadata};
+use amita_harness::cluster::{self, Cluster, Config, Links, Metadata};
 use amita_harness::etcd::Etcd;
 use amita_harness::faulty_disk::{DiskFaults, FaultyDisk};
 use amita_harness::observe::Observer;
@@ -11,6 +11,8 @@ use amita_harness::ports;
 use amita_harness::scratch::Scratch;
 use amita_harness::shipped;
 use amita_harness::tool;
+use amita_identity::Role;
+use amita_metadata::client::SERVER_NAME;
 use amita_types::NodeId;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -62,6 +64,13 @@ pub fn disks_missing() -> Option<String> {
     Some(error.to_string())
 }
 
+/// Its clients prove who they are, as those of the embedded server do.
+fn secure_etcd(scratch: &Scratch) -> Etcd {
+    let authority = cluster::authority(scratch.folder()).expect("an authority");
+    let identity = cluster::identity(&authority, scratch.folder(), Role::Node, SERVER_NAME).expect("an identity");
+    Etcd::start_secure(scratch.folder(), scratch.stores(), &identity).expect("etcd starts")
+}
+
 impl World {
     /// Three nodes, each behind a forwarder, with a store each; a pool with three copies.
     pub fn start(shape: Shape, seed: u64) -> World {
@@ -70,9 +79,7 @@ impl World {
 
     pub fn sized(shape: Shape, seed: u64, store_bytes: u64) -> World {
         let scratch = Scratch::make("chaos", None, None, NODES as u64 * store_bytes).expect("folders");
-        let etcd = shape
-            .etcd
-            .then(|| Etcd::start(scratch.folder(), scratch.stores()).expect("etcd starts"));
+        let etcd = shape.etcd.then(|| secure_etcd(&scratch));
         let config = Config {
             binary: PathBuf::from(shipped::binary(env!("CARGO_BIN_EXE_amita"))),
             folder: scratch.folder().to_owned(),
@@ -84,7 +91,11 @@ impl World {
                 .map_or(Metadata::Embedded, |etcd| Metadata::External(etcd.endpoint())),
             bound: true,
             // Two cores share what the tests have; each node's buffers are small.
-            serve_arguments: ["--buffers", "64M", "--yields", "0"].map(str::to_owned).to_vec(),
+            // Cores are stopped by ptrace, which wants a process that lets debuggers in.
+            links: Links::Auth,
+            serve_arguments: ["--buffers", "64M", "--yields", "0", "--core-dumps"]
+                .map(str::to_owned)
+                .to_vec(),
         };
         let mut cluster = Cluster::without_nodes(config).expect("the metadata");
         let (mut proxies, mut disks, mut files) = (Vec::new(), Vec::new(), Vec::new());
@@ -108,7 +119,7 @@ impl World {
             }
         }
         cluster.start_nodes().expect("the nodes");
-        let observer = Observer::connect(cluster.endpoint()).expect("the metadata");
+        let observer = Observer::of(&cluster).expect("the metadata");
         let numbers = cluster.nodes().iter().map(|node| observer.node(&node.name));
         let numbers = numbers.collect::<Result<_, _>>().expect("the nodes' numbers");
         let world = World {
@@ -140,6 +151,7 @@ impl World {
 
     pub fn make_volume(&self, name: &str, size: &str) {
         self.done(&["volume", "create", name, "--pool", POOL, "--size", size]);
+        self.done(&["volume", "export", name, "--any-client", "--shared"]);
     }
 
     /// Makes the volume a namespace, of blocks of 512 bytes, of a subsystem that any host may use; the subsystem's
@@ -165,7 +177,15 @@ impl World {
     pub fn ask_to_move(&self, volume: &str, node: Member) {
         let name = self.cluster.nodes()[node].name.clone();
         let metadata = self.cluster.endpoint();
-        let arguments = ["volume", "move", volume, "--to", &name, "--metadata", metadata];
+        let operator = self
+            .cluster
+            .operator()
+            .expect("an identity")
+            .map(|folder| folder.display().to_string());
+        let mut arguments = vec!["volume", "move", volume, "--to", &name, "--metadata", metadata];
+        if let Some(operator) = &operator {
+            arguments.extend(["--identity", operator]);
+        }
         // It may not come true: nodes are down.
         drop(tool::start(self.folder(), self.binary(), arguments));
     }

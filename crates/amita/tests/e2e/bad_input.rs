@@ -8,7 +8,7 @@ use amita_harness::nbd::Client;
 use amita_harness::process::Process;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::time::Duration;
 
 /// Waits for a process that must give up, and returns what it said.
@@ -19,6 +19,11 @@ fn gives_up(mut process: Process) -> String {
     assert_ne!(status.code(), None, "it was killed by a signal:\n{said}");
     assert!(!said.contains("panicked"), "it panicked:\n{said}");
     said
+}
+
+/// What holds data is refused where others can read it, before anything else is said of it.
+fn owners_alone(path: &std::path::Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("its rights");
 }
 
 fn says(said: &str, parts: &[&str]) {
@@ -70,6 +75,7 @@ fn a_path_that_is_no_store_is_named_and_left_as_it_is() {
     );
     let file = world.file("letters");
     std::fs::write(&file, pattern(1, 64 << 20)).expect("written");
+    owners_alone(&file);
     let path = file.display().to_string();
     let said = gives_up(world.serve("a", &["--store", &path, "--fabric", &fabric, "--nbd", &nbd]));
     says(&said, &[&path, "no store", "disk format"]);
@@ -165,6 +171,7 @@ fn a_full_store_refuses_writes_and_serves_everything_else() {
     let world = World::with_volume();
     // Thin: the second volume is larger than the stores.
     world.amita_done(&["volume", "create", "large", "--pool", "demo", "--size", "1G"]);
+    world.cluster.offer_by_nbd("large").expect("it is exported");
     let mut other = world.open(0);
     other.write(0, &stamped(0, 1)).expect("written");
     let mut client = Client::open(world.cluster.nodes()[0].nbd, "large", PATIENCE).expect("opens");

@@ -5,20 +5,28 @@ use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, VOLUME_BYTES, World, stampe
 use amita_client::{Config, Done, Error, Local, Volume};
 use amita_harness::nbd;
 use amita_harness::process::dying_with_us;
+use amita_identity::Role;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const BLOCK: u64 = 4096;
 
-fn config(endpoint: &str) -> Config {
+/// As the gateway `app`, whose processes each have a name below its own.
+fn config(world: &World) -> Config {
+    of(world.cluster.endpoint(), world.identity(Role::Gateway, "app"))
+}
+
+fn of(endpoint: &str, identity: Option<String>) -> Config {
     let mut config = Config::new(vec![endpoint.to_owned()]);
+    config.identity = identity.map(PathBuf::from);
     config.buffer_bytes = 64 << 20;
     config
 }
 
 fn connect(world: &World) -> Local {
-    Local::connect(&config(world.cluster.endpoint())).expect("the client joins")
+    Local::connect(&config(world)).expect("the client joins")
 }
 
 fn write(local: &mut Local, volume: &Volume, block: u64, round: u64, tag: u64) {
@@ -134,12 +142,12 @@ fn the_metadata_may_be_away() {
         write(&mut local, &volume, block, 3, block);
     }
     assert!(settle(&mut local).iter().all(|done| done.result.is_ok()));
-    let mut away = config(world.cluster.endpoint());
+    let mut away = config(&world);
     away.metadata_patience = Duration::from_millis(100);
     match Local::connect(&away) {
         Err(Error::Join(why)) => assert!(
             why.to_string()
-                .contains(&world.cluster.endpoint().replace("http://", ""))
+                .contains(&world.cluster.endpoint().replace("https://", ""))
         ),
         Err(why) => panic!("{why}"),
         Ok(_) => panic!("it joined without metadata"),
@@ -177,7 +185,7 @@ fn held_by_a_child() {
     let Ok(endpoint) = std::env::var("AMITA_METADATA") else {
         return;
     };
-    let mut local = Local::connect(&config(&endpoint)).expect("the child joins");
+    let mut local = Local::connect(&of(&endpoint, std::env::var("AMITA_IDENTITY").ok())).expect("the child joins");
     let volume = local.open(VOLUME).expect("the volume opens");
     write(&mut local, &volume, 3, 9, 1);
     assert_eq!(settle(&mut local)[0].result, Ok(()));
@@ -194,6 +202,11 @@ fn a_client_that_was_killed_is_not_missed() {
     let mut command = dying_with_us(&std::env::current_exe().expect("this program"));
     command.args(["--exact", "client::held_by_a_child", "--ignored", "--nocapture"]);
     command.env("AMITA_METADATA", world.cluster.endpoint());
+    command.envs(
+        world
+            .identity(Role::Gateway, "app")
+            .map(|folder| ("AMITA_IDENTITY", folder)),
+    );
     let mut child = command
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -46,6 +46,7 @@ fn listings_are_json_that_says_the_same_as_the_tables() {
 fn a_volume_is_made_used_and_deleted() {
     let world = World::with_volume();
     world.amita_done(&["volume", "create", "second", "--pool", "demo", "--size", "8M"]);
+    world.cluster.offer_by_nbd("second").expect("it is exported");
     assert_eq!(world.json(&["volume", "list"]).as_array().map(Vec::len), Some(2));
     let uri = world.uri(1).replace(VOLUME, "second");
     assert_eq!(world.done("nbdinfo", &["--size", &uri]).trim(), "8388608");

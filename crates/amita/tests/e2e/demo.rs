@@ -6,6 +6,7 @@ use amita_harness::tool;
 use rustix::process::Signal;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::Command;
 
 fn amita(folder: &Path, arguments: &[&str]) -> Process {
     tool::start(folder, binary(), arguments).expect("the command starts")
@@ -59,6 +60,29 @@ fn keep_writes_the_facts_and_stop_ends_everything() {
             "{text}"
         );
     }
+    // Commands work on it with the variables that it names, and not without.
+    let env = facts["env"].as_object().expect("variables");
+    let asked = |env: Vec<(&str, &str)>| {
+        let mut command = Command::new(binary());
+        command
+            .args(["status", "--json"])
+            .env_remove("AMITA_IDENTITY")
+            .envs(env);
+        command.output().expect("it runs")
+    };
+    let all = env
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+    let told = asked(all.collect());
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let endpoint = facts["metadata"]["endpoint"].as_str().expect("an endpoint");
+    let stranger = asked(vec![("AMITA_METADATA", endpoint)]);
+    assert_eq!(
+        stranger.status.code(),
+        Some(2),
+        "{}",
+        String::from_utf8_lossy(&stranger.stderr)
+    );
     let nqn = facts["volume"]["nqn"].as_str().expect("a subsystem");
     assert!(nqn.starts_with("nqn.") && nqn.ends_with(":demo"), "{text}");
     for node in nodes {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const DAMAGE: &[&str] = &["has a damaged copy of block", "was repaired on store"];
 
 fn await_in_sync(world: &World) {
-    let observer = Observer::connect(world.cluster.endpoint()).expect("the metadata answers");
+    let observer = Observer::of(&world.cluster).expect("the metadata answers");
     let whole = observer.await_whole(PATIENCE).expect("nobody interrupts");
     assert!(whole, "not all copies were brought up to date");
 }

@@ -49,7 +49,7 @@ fn metadata_that_is_away_at_the_start_is_said_with_its_address() {
         let refused = world.amita(arguments);
         assert_eq!(refused.status.code(), Some(3), "{arguments:?}: {}", refused.text);
         assert!(
-            refused.text.contains(endpoint.trim_start_matches("http://")),
+            refused.text.contains(endpoint.trim_start_matches("https://")),
             "{arguments:?}: {}",
             refused.text
         );
@@ -58,7 +58,7 @@ fn metadata_that_is_away_at_the_start_is_said_with_its_address() {
     world.cluster.start_node(0).expect("it starts");
     eventually("the node says what is away", || {
         let log = std::fs::read_to_string(world.cluster.node_log(0)).unwrap_or_default();
-        log.contains(endpoint.trim_start_matches("http://"))
+        log.contains(endpoint.trim_start_matches("https://"))
     });
     world.cluster.start_metadata().expect("the metadata is there");
     let gave_up = world.cluster.await_node(0).is_err();

@@ -1,10 +1,12 @@
 //! What operators and scripts do to hand volumes to hosts by NVMe/TCP. What hosts see of it is tested with hosts.
 
-use crate::world::{A_NODE_IS_GONE, VOLUME, VOLUME_BYTES, World};
+use crate::world::{A_NODE_IS_GONE, PATIENCE, VOLUME, VOLUME_BYTES, World, binary, eventually};
 use amita_control::admin::{self, Served};
 use amita_harness::cluster::METADATA_FILE;
-use amita_metadata::Client;
+use amita_harness::tool;
+use amita_nvme_host::{Controller, Error, Host, Queue, Settings, commands, discovery_log};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0051-3510-8052-b4c04f4e3732";
 const OTHER: &str = "nqn.2014-08.com.example:other";
@@ -86,13 +88,14 @@ fn a_volume_is_handed_to_a_host_step_by_step() {
 
 /// A gateway that the metadata knows and that does not run: what is printed does not depend on it.
 fn gateway(world: &World, name: &str, nvme: &str) {
-    let client = Client::connect(&[world.cluster.endpoint().to_owned()]).expect("an address");
+    let client = world.cluster.metadata_client().expect("an address");
     let served = Served {
         fabric: "192.0.2.1:7700",
         nbd: None,
         nvme: Some(nvme),
         metrics: None,
         cores: 1,
+        unprotected: false,
     };
     admin::register(&client, name, &served).expect("registered");
 }
@@ -184,7 +187,7 @@ fn keys_of_hosts_are_shown_once_kept_sealed_and_never_listed() {
         .split_whitespace()
         .filter(|word| word.starts_with("DHHC-1:") || word.starts_with("NVMeTLSkey-1:"))
         .collect();
-    assert_eq!(keys.len(), 2, "{said}");
+    assert_eq!(keys.len(), 3, "the host's, the controllers' and that of TLS: {said}");
     let file = world.file("mine.key");
     std::fs::write(&file, keys[0]).expect("written");
     let file = file.display().to_string();
@@ -229,6 +232,94 @@ fn keys_of_hosts_are_shown_once_kept_sealed_and_never_listed() {
     let sealed = texts.iter().any(|text| text.contains("sealed:1:"));
     assert!(sealed, "the metadata's file is looked at, and holds the sealed ones");
     world.end(&[]);
+}
+
+/// From the end of a command that takes rights away, until no gateway serves by them any more.
+const CUT_OFF: Duration = Duration::from_secs(1);
+/// What gateways say of hosts that they do not serve.
+const REFUSED: &str = "the connection of a host at";
+
+/// A host's controller and an I/O queue of it at each gateway; each has read.
+fn paths(world: &World, nqn: &str) -> Result<Vec<(Controller, Queue)>, Error> {
+    let host = Host::named(HOST);
+    let path = |node: &amita_harness::cluster::Node| {
+        let mut controller = Controller::connect(&Settings::new(node.nvme, nqn), &host)?;
+        controller.enable()?;
+        controller.call(&commands::queues(1))?.good("Number of Queues")?;
+        let mut queue = controller.io_queue(1, 16)?;
+        queue.call(&commands::read(1, 0, 1, 4096))?.good("Read")?;
+        Ok((controller, queue))
+    };
+    world.cluster.nodes().iter().map(path).collect()
+}
+
+/// Runs a command that takes away what a connected host's connections rest on: they end, on every gateway.
+fn cuts_off(world: &World, nqn: &str, command: &[&str]) {
+    let until = Instant::now() + PATIENCE;
+    let mut connected = loop {
+        match paths(world, nqn) {
+            Ok(connected) => break connected,
+            Err(why) => assert!(
+                Instant::now() < until,
+                "before {command:?}: the host is not let in: {why}"
+            ),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    world.amita_done(command);
+    let changed = Instant::now();
+    for (controller, queue) in &mut connected {
+        for queue in [&mut controller.admin, queue] {
+            let end = queue.poll_until(changed + CUT_OFF);
+            assert!(matches!(end, Err(Error::Closed | Error::Io(_))), "{command:?}: {end:?}");
+        }
+    }
+    println!("{command:?}: cut off everywhere {:?} later", changed.elapsed());
+}
+
+#[test]
+fn a_host_whose_rights_change_is_cut_off_on_every_gateway() {
+    let keys = tempfile::tempdir().expect("a folder");
+    let seal = keys.path().join("seal.key").display().to_string();
+    tool::run(keys.path(), binary(), ["host", "seal-key", &seal], PATIENCE)
+        .and_then(|output| output.success())
+        .expect("a sealing key");
+    let world = World::serving(&["--seal-key", &seal]);
+    let nqn = world.cluster.offer_by_nvme(VOLUME).expect("a subsystem for any host");
+    let refused = |what: &str| {
+        let answer = paths(&world, &nqn).map(drop);
+        assert!(answer.is_err(), "{what}: it is let in");
+    };
+    let named_to = |name: &str| {
+        let settings = Settings::new(world.cluster.nodes()[0].nvme, &nqn);
+        let log = discovery_log(&settings, &Host::named(name)).expect("discovery");
+        log.entries.iter().any(|entry| entry.nqn == nqn)
+    };
+    eventually("anybody is told of it", || named_to(OTHER));
+    cuts_off(&world, &nqn, &["subsystem", "set", VOLUME, "--listed-hosts"]);
+    refused("not listed");
+
+    world.amita_done(&["host", "add", HOST]);
+    world.amita_done(&["host", "allow", VOLUME, HOST]);
+    eventually("the host is told of it", || named_to(HOST));
+    assert!(!named_to(OTHER), "it is no host of this subsystem");
+    cuts_off(
+        &world,
+        &nqn,
+        &["host", "key", HOST, "--generate-dhchap", "--seal-key", &seal],
+    );
+    refused("it proves nothing");
+
+    let both = ["host", "key", HOST, "--remove-dhchap", "--remove-dhchap-controller"];
+    world.amita_done(&both);
+    cuts_off(&world, &nqn, &["subsystem", "set", VOLUME, "--require-tls"]);
+    refused("it came without TLS");
+    assert!(!named_to(HOST), "it has no key for TLS");
+
+    world.amita_done(&["subsystem", "set", VOLUME, "--allow-plain"]);
+    cuts_off(&world, &nqn, &["host", "deny", VOLUME, HOST]);
+    refused("denied");
+    world.end(&[REFUSED]);
 }
 
 /// A resize changes the volume's record; the owner compares that record's revision with each eviction.

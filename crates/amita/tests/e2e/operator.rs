@@ -5,6 +5,7 @@ use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTE
 use amita_harness::nbd::Client;
 use amita_harness::process::Process;
 use amita_harness::tool;
+use amita_identity::Role;
 use amita_terminal::interrupt;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -80,6 +81,7 @@ fn a_pool_that_fills_says_so_before_and_while_writes_fail() {
     // A store is never filled to the last byte by data alone.
     world.amita_done(&["pool", "thresholds", "--full", "50"]);
     world.amita_done(&["volume", "create", "big", "--pool", "demo", "--size", "2G"]);
+    world.cluster.offer_by_nbd("big").expect("it is exported");
     let mut big = Client::open(world.cluster.nodes()[0].nbd, "big", PATIENCE).expect("it opens");
     let refused = (0..2048u64).find(|at| big.write(at << 20, &piece).is_err());
     assert!(refused.is_some(), "2 GiB fit three stores of 384 MiB");
@@ -336,6 +338,7 @@ fn an_answer_that_nobody_reads_is_no_panic() {
             let made = Command::new(binary())
                 .args(*command)
                 .env("AMITA_METADATA", &endpoint)
+                .env("AMITA_IDENTITY", world.operator())
                 .stdin(Stdio::null())
                 .stdout(out)
                 .stderr(Stdio::piped())
@@ -483,9 +486,10 @@ fn metadata_whose_disk_is_full_is_read_and_comes_back_by_itself() {
 fn few_descriptors_turn_new_hosts_away_and_leave_the_others_alone() {
     let world = World::with_volume();
     let (fabric, nbd) = (free_address(), free_address());
+    let identity = world.identity(Role::Gateway, "few").expect("an identity");
     let start = |limits: &str| {
         let script = format!(
-            "ulimit {limits}; exec {} serve --name few --metadata {} --fabric {fabric} --nbd {nbd}",
+            "ulimit {limits}; exec {} serve --name few --metadata {} --identity {identity} --fabric {fabric} --nbd {nbd}",
             binary(),
             world.cluster.endpoint()
         );
@@ -564,9 +568,35 @@ fn what_holds_data_is_its_owners_alone() {
     assert_eq!(mode(&bundle), 0o600, "a bundle for recovery");
     std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o644)).expect("set");
     world.cluster.start_node(2).expect("it starts");
-    world.cluster.await_node(2).expect("it serves all the same");
-    let said = std::fs::read_to_string(world.cluster.node_log(2)).expect("a log");
-    assert!(said.contains(&format!("chmod 600 {disk}")), "{said}");
+    let why = world.cluster.await_node(2).expect_err("it does not serve").to_string();
+    assert!(why.contains(&format!("chmod 600 {disk}")), "{why}");
+    std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o600)).expect("set");
+    world.cluster.start_node(2).expect("it starts");
+    world.cluster.await_node(2).expect("it serves");
+
+    let loose = world.file("loose.redb");
+    std::fs::copy(&metadata, &loose).expect("copied");
+    std::fs::set_permissions(&loose, std::fs::Permissions::from_mode(0o640)).expect("set");
+    let loose = loose.display().to_string();
+    let refused = tool::run(
+        world.folder(),
+        binary(),
+        ["meta", "--listen", "127.0.0.1:0", "--data", &loose],
+        PATIENCE,
+    );
+    let refused = refused.expect("it runs");
+    assert!(
+        !refused.status.success() && refused.text.contains(&format!("chmod 600 {loose}")),
+        "{}",
+        refused.text
+    );
+    std::fs::set_permissions(&bundle, std::fs::Permissions::from_mode(0o644)).expect("set");
+    let refused = world.amita(&["recover", "--dry-run", "--from", &out]);
+    assert!(
+        !refused.status.success() && refused.text.contains(&format!("chmod 600 {out}")),
+        "{}",
+        refused.text
+    );
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS, &["can be read or written by others"]].concat());
 }
 

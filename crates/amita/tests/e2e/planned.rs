@@ -71,7 +71,7 @@ impl Work<'_> {
     }
 
     fn await_whole(&self) {
-        let observer = Observer::connect(self.world.cluster.endpoint()).expect("the metadata answers");
+        let observer = Observer::of(&self.world.cluster).expect("the metadata answers");
         self.await_that("every group has all of its copies", |_| {
             observer.is_whole().unwrap_or(false)
         });

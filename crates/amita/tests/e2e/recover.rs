@@ -123,6 +123,7 @@ impl Test {
         for (name, bytes) in [(UNTOUCHED, SECOND_BYTES), (SECOND, SECOND_BYTES)] {
             let bytes = bytes.to_string();
             world.amita_done(&["volume", "create", name, "--pool", "demo", "--size", &bytes]);
+            world.cluster.offer_by_nbd(name).expect("it is exported");
         }
         Test { world, service }
     }
@@ -224,6 +225,7 @@ impl Test {
         let bytes = SECOND_BYTES.to_string();
         self.world
             .amita_done(&["volume", "create", LATE, "--pool", "demo", "--size", &bytes]);
+        self.world.cluster.offer_by_nbd(LATE).expect("it is exported");
         // More than the few seconds after which every store has it.
         std::thread::sleep(Duration::from_secs(4));
     }

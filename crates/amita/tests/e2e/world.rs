@@ -1,12 +1,13 @@
 //! A cluster for a test, and what tests do with it. Everything ends with it, also when a test panics.
 
-use amita_harness::cluster::{Cluster, Config, Metadata};
+use amita_harness::cluster::{Cluster, Config, Links, Metadata};
 use amita_harness::fio::{self, Job};
 use amita_harness::nbd::Client;
 use amita_harness::process::Process;
 use amita_harness::scratch::Scratch;
 use amita_harness::shipped;
 use amita_harness::tool::{self, Output};
+use amita_identity::Role;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -79,6 +80,15 @@ impl World {
         World { cluster, scratch }
     }
 
+    /// The same, where nobody proves anything, and the metadata is spoken to plainly.
+    pub fn plain() -> World {
+        let scratch = scratch(STORE_BYTES);
+        let mut config = config(&scratch, 1, Metadata::Embedded);
+        config.links = Links::Insecure;
+        let cluster = Cluster::without_nodes(config).expect("the metadata");
+        World { cluster, scratch }
+    }
+
     pub fn folder(&self) -> &Path {
         self.scratch.folder()
     }
@@ -120,14 +130,48 @@ impl World {
 
     /// Opens the volume at a node.
     pub fn open(&self, node: usize) -> Client {
-        Client::open(self.cluster.nodes()[node].nbd, VOLUME, PATIENCE).expect("the volume opens")
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match Client::open(self.cluster.nodes()[node].nbd, VOLUME, PATIENCE) {
+                // A client that was closed a moment ago may not have left its gateway yet.
+                Err(why) if why.to_string().contains("in use through") && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                opened => return opened.expect("the volume opens"),
+            }
+        }
     }
 
     /// Starts `amita serve` for a node with these arguments, outside of the cluster.
     pub fn serve(&self, name: &str, arguments: &[&str]) -> Process {
         let mut all = vec!["serve", "--name", name, "--metadata", self.cluster.endpoint()];
         all.extend(arguments);
+        let role = if arguments.contains(&"--store") {
+            Role::Node
+        } else {
+            Role::Gateway
+        };
+        let identity = self.identity(role, name);
+        if let Some(identity) = &identity {
+            all.extend(["--identity", identity]);
+        }
         tool::start(self.folder(), binary(), all).expect("the process starts")
+    }
+
+    /// The folder of an identity in the cluster, as an argument; none where nobody proves anything.
+    pub fn identity(&self, role: Role, name: &str) -> Option<String> {
+        let folder = self.cluster.identity(role, name).expect("an identity");
+        folder.map(|folder| folder.display().to_string())
+    }
+
+    /// The folder of the operator's identity.
+    pub fn operator(&self) -> String {
+        let folder = self
+            .cluster
+            .operator()
+            .expect("an identity")
+            .expect("a cluster whose nodes prove who they are");
+        folder.display().to_string()
     }
 
     /// Every line of every node's log that says ERROR, WARN or panic, and does not hold one of the `expected` texts.
@@ -199,8 +243,12 @@ pub fn config(scratch: &Scratch, nodes: usize, metadata: Metadata) -> Config {
         store_folder: scratch.stores().to_owned(),
         nodes,
         store_bytes: STORE_BYTES,
-        metadata,
         bound: true,
+        links: match metadata {
+            Metadata::Embedded => Links::Auth,
+            Metadata::External(_) => Links::Insecure,
+        },
+        metadata,
         serve_arguments: Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 use crate::scenarios::access::{Guarded, Keys};
 use crate::scenarios::paths::Freezable;
 use crate::target::Target;
-use amita_harness::cluster::{Cluster, Config, Metadata};
+use amita_harness::cluster::{Cluster, Config, Links, Metadata};
 use amita_harness::observe::Observer;
 use amita_harness::scratch::Scratch;
 use amita_harness::shipped;
@@ -34,6 +34,8 @@ const EXPECTED: &[&str] = &[
     "refused a request of group",
     "did not run for",
     "the node's lease had ended",
+    // Hosts with a wrong key, or none.
+    "the connection of a host at",
 ];
 /// Nodes do not stop at one moment: those that stop last find too few left.
 const EXPECTED_AT_THE_END: &[&str] = &["does not serve, and only"];
@@ -63,6 +65,7 @@ impl Gateways {
             store_bytes,
             metadata: Metadata::Embedded,
             bound: true,
+            links: Links::Auth,
             serve_arguments: vec![
                 "--seal-key".to_owned(),
                 seal_text,
@@ -102,7 +105,7 @@ impl Gateways {
 
     /// Every group has all of its copies again.
     fn await_whole(&self) -> Result<()> {
-        let observer = Observer::connect(self.cluster.endpoint())?;
+        let observer = Observer::of(&self.cluster)?;
         if observer.await_whole(PATIENCE)? {
             Ok(())
         } else {

@@ -25,9 +25,13 @@ pub struct KeyArguments {
     /// (`nvme gen-tls-key`), or - for standard input
     #[arg(long, value_name = "FILE|-")]
     pub tls_key: Option<PathBuf>,
-    /// Make the host's key for DH-HMAC-CHAP, and show it once
+    /// Make the host's key for DH-HMAC-CHAP, and the controllers' key with it, and show them once; a host that has both asks controllers to
+    /// prove themselves too
     #[arg(long, conflicts_with = "dhchap_key")]
     pub generate_dhchap: bool,
+    /// With --generate-dhchap: make no key for controllers
+    #[arg(long, requires = "generate_dhchap", conflicts_with = "generate_dhchap_controller")]
+    pub one_way: bool,
     /// Make the controllers' key for DH-HMAC-CHAP, and show it once
     #[arg(long, conflicts_with = "dhchap_controller_key")]
     pub generate_dhchap_controller: bool,
@@ -83,13 +87,17 @@ const TLS: Sort = Sort {
 
 impl KeyArguments {
     /// Reads and makes what is wanted, and seals it for the host of that name.
-    pub fn sealed(&self, nqn: &str) -> Result<(HostKeys, Vec<Generated>)> {
+    ///
+    /// `keeps_controller_key`: what controllers have is not made anew with the host's.
+    pub fn sealed(&self, nqn: &str, keeps_controller_key: bool) -> Result<(HostKeys, Vec<Generated>)> {
+        let both =
+            self.generate_dhchap && !self.one_way && !keeps_controller_key && self.dhchap_controller_key.is_none();
         let wanted = [
             (&DHCHAP, &self.dhchap_key, self.generate_dhchap),
             (
                 &DHCHAP_CONTROLLER,
                 &self.dhchap_controller_key,
-                self.generate_dhchap_controller,
+                self.generate_dhchap_controller || both,
             ),
             (&TLS, &self.tls_key, self.generate_tls),
         ];

@@ -12,6 +12,7 @@ fn none() -> KeyArguments {
         dhchap_controller_key: None,
         tls_key: None,
         generate_dhchap: false,
+        one_way: false,
         generate_dhchap_controller: false,
         generate_tls: false,
         seal_key: None,
@@ -34,13 +35,13 @@ fn opened(key: &SealKey, field: &str, secret: &Secret) -> String {
 
 #[test]
 fn without_keys_no_sealing_key_is_needed_and_with_them_it_is_asked_for() {
-    let (keys, generated) = none().sealed(NQN).unwrap();
+    let (keys, generated) = none().sealed(NQN, false).unwrap();
     assert!(keys == HostKeys::default() && generated.is_empty());
     let wants = KeyArguments {
         generate_tls: true,
         ..none()
     };
-    let Err(why) = wants.sealed(NQN) else {
+    let Err(why) = wants.sealed(NQN, false) else {
         panic!("no key to seal with")
     };
     assert_eq!(why.kind, Kind::Usage);
@@ -61,7 +62,7 @@ fn keys_are_read_made_checked_and_sealed_for_their_field() {
         seal_key: Some(path),
         ..none()
     };
-    let (keys, generated) = arguments.sealed(NQN).unwrap();
+    let (keys, generated) = arguments.sealed(NQN, false).unwrap();
     assert_eq!(opened(&key, "dhchap", &keys.dhchap), *text);
     assert_eq!(generated.len(), 2, "what was read is not shown");
     assert_eq!(
@@ -70,6 +71,24 @@ fn keys_are_read_made_checked_and_sealed_for_their_field() {
     );
     assert_eq!(opened(&key, "tls", &keys.tls), *generated[1].text);
     assert!(generated[0].text.starts_with("DHHC-1:01:") && generated[1].text.starts_with("NVMeTLSkey-1:01:"));
+}
+
+/// A host that gets a key can ask controllers for proof too, but where that is not wanted, or is there.
+#[test]
+fn the_key_of_a_host_comes_with_one_of_the_controllers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, path) = seal_key(folder.path());
+    for (one_way, keeps, both) in [(false, false, true), (true, false, false), (false, true, false)] {
+        let arguments = KeyArguments {
+            generate_dhchap: true,
+            one_way,
+            seal_key: Some(path.clone()),
+            ..none()
+        };
+        let (keys, generated) = arguments.sealed(NQN, keeps).unwrap();
+        assert_eq!(matches!(keys.dhchap_controller, Secret::Sealed(_)), both);
+        assert_eq!(generated.len(), 1 + usize::from(both));
+    }
 }
 
 #[test]
@@ -99,7 +118,7 @@ fn no_message_shows_a_key() {
         (with(Some(folder.path().join("absent")), None), Kind::Unreadable),
         (with(Some("-".into()), Some("-".into())), Kind::Usage),
     ] {
-        let Err(why) = arguments.sealed(NQN) else {
+        let Err(why) = arguments.sealed(NQN, false) else {
             panic!("{arguments:?} is no good")
         };
         assert_eq!(why.kind, kind, "{why}");

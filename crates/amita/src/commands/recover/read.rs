@@ -10,7 +10,7 @@ use amita_types::VolumeId;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A store that was read, and that nobody else has while this lives.
@@ -89,6 +89,13 @@ fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
 pub(super) fn bundle(path: &Path) -> Result<Vec<Source>> {
     let shown = path.display();
     let failed = |why: String| Failure::new(format!("cannot read {shown}: {why}")).kind(Kind::Unreadable);
+    let facts = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    let mode = facts.permissions().mode() & 0o777;
+    if facts.is_file() && mode & 0o077 != 0 {
+        return Err(failed(format!(
+            "others can read or write it (mode {mode:04o}), and all records of a cluster are in it; `chmod 600 {shown}` mends that"
+        )));
+    }
     let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
     let bundle: Bundle = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
     let mut sources = bundle.sources().map_err(failed)?;

@@ -52,7 +52,7 @@ pub struct Guide {
     pub connect_all: Option<String>,
     /// The name and the content of the file that makes it permanent.
     pub permanent_file: &'static str,
-    /// Its lines.
+    /// Its lines, with commands of the shell where keys belong.
     pub permanent: Vec<String>,
 }
 
@@ -88,11 +88,18 @@ impl Guide {
         let (nqn, hostnqn) = (quoted(subsystem), quoted(host));
         let mut prepare = vec!["modprobe nvme-tcp".to_owned()];
         let mut proof = String::new();
+        let proves = proofs != Proofs::default();
+        let permanent = match proves {
+            true => config_json(subsystem, host, gateways, proofs),
+            false => {
+                let lines = gateways
+                    .iter()
+                    .map(|gateway| format!("{} {}", portal(gateway), settings()));
+                lines.collect()
+            }
+        };
         if proofs.dhchap {
-            proof += " --dhchap-secret=\"$(cat /etc/nvme/dhchap.key)\"";
-        }
-        if proofs.dhchap_controller {
-            proof += " --dhchap-ctrl-secret=\"$(cat /etc/nvme/dhchap-ctrl.key)\"";
+            prepare.push(config_script(&permanent));
         }
         if proofs.tls {
             prepare.push("systemctl enable --now tlshd".to_owned());
@@ -112,17 +119,13 @@ impl Guide {
                 )
             })
             .collect();
-        let proves = proofs != Proofs::default();
         let first = gateways.first().filter(|_| !proves);
         let connect_all =
             first.map(|first| format!("nvme connect-all {} --hostnqn={hostnqn} {}", portal(first), settings()));
-        let (permanent_file, permanent) = if proves {
-            ("/etc/nvme/config.json", config_json(subsystem, host, gateways, proofs))
+        let permanent_file = if proves {
+            CONFIG_FILE
         } else {
-            let lines = gateways
-                .iter()
-                .map(|gateway| format!("{} {}", portal(gateway), settings()));
-            ("/etc/nvme/discovery.conf", lines.collect())
+            "/etc/nvme/discovery.conf"
         };
         Guide {
             gateways: gateways.to_vec(),
@@ -138,19 +141,35 @@ impl Guide {
     #[must_use]
     pub fn text(&self, uuid: &str) -> String {
         let mut text = "\nOn the host, as root:\n\n".to_owned();
-        for line in self.prepare.iter().chain(&self.connect) {
+        for line in self
+            .prepare
+            .iter()
+            .chain(&self.connect)
+            .flat_map(|command| command.lines())
+        {
             text += &format!("  {line}\n");
+        }
+        if self.prepare.iter().any(|command| command.contains("--keydata=")) {
+            text += "\n(`nvme` takes the key for TLS among its arguments, where others on the host see it for a moment: run that line while nobody\n\
+                     else is logged in, or with /proc mounted with hidepid=2. It is run again after each start of the host.)\n";
         }
         if let Some(all) = &self.connect_all {
             text += &format!("\nor everything that the host may use, by discovery:\n\n  {all}\n");
         }
         text += &format!("\nThe disk is /dev/disk/by-id/nvme-uuid.{uuid} then; its paths: nvme list-subsys\n");
-        text += &format!(
-            "To connect at every start, put this into {} and run\nsystemctl enable nvmf-autoconnect.service:\n\n",
-            self.permanent_file
-        );
-        for line in &self.permanent {
-            text += &format!("  {line}\n");
+        if self.prepare.iter().any(|command| command.contains(CONFIG_FILE)) {
+            text += &format!(
+                "To connect at every start: systemctl enable nvmf-autoconnect.service. What {CONFIG_FILE} held before is in\n\
+                 {CONFIG_FILE}.old: add other entries that you need to the new one's list.\n"
+            );
+        } else {
+            text += &format!(
+                "To connect at every start, put this into {} and run\nsystemctl enable nvmf-autoconnect.service:\n\n",
+                self.permanent_file
+            );
+            for line in &self.permanent {
+                text += &format!("  {line}\n");
+            }
         }
         for gateway in self.gateways.iter().filter(|gateway| !gateway.alive) {
             text += &format!(
@@ -166,6 +185,29 @@ impl Guide {
         }
         text
     }
+}
+
+/// Where `nvme` finds its settings by itself, keys included.
+const CONFIG_FILE: &str = "/etc/nvme/config.json";
+/// What stands for keys in its lines: a shell reads them from the host's files, and nobody sees them in a list of processes.
+const HOST_KEY: &str = "$(cat /etc/nvme/dhchap.key)";
+const CONTROLLER_KEY: &str = "$(cat /etc/nvme/dhchap-ctrl.key)";
+
+/// A command of the shell that writes these lines, with the keys in them, into a file that only root reads: a new one, for an old one
+/// would keep the rights that it has.
+fn config_script(lines: &[String]) -> String {
+    // A shell expands the keys' places there, and nothing else: what names hold is escaped.
+    let escape = |line: &String| {
+        let line = line.replace('\\', r"\\").replace('`', r"\`").replace('$', r"\$");
+        [HOST_KEY, CONTROLLER_KEY]
+            .iter()
+            .fold(line, |line, key| line.replace(&key.replace('$', r"\$"), key))
+    };
+    let text: Vec<String> = lines.iter().map(escape).collect();
+    format!(
+        "(umask 077; [ ! -e {CONFIG_FILE} ] || mv --backup=numbered {CONFIG_FILE} {CONFIG_FILE}.old; cat > {CONFIG_FILE} <<END\n{}\nEND\n)",
+        text.join("\n")
+    )
 }
 
 /// The lines of libnvme's own file of settings: keys are not said here, the host has them.
@@ -184,10 +226,10 @@ fn config_json(subsystem: &str, host: &str, gateways: &[Gateway], proofs: Proofs
                 "fast_io_fail_tmo": FAST_IO_FAIL_S,
             });
             if proofs.dhchap {
-                port["dhchap_key"] = "(the content of /etc/nvme/dhchap.key)".into();
+                port["dhchap_key"] = HOST_KEY.into();
             }
             if proofs.dhchap_controller {
-                port["dhchap_ctrl_key"] = "(the content of /etc/nvme/dhchap-ctrl.key)".into();
+                port["dhchap_ctrl_key"] = CONTROLLER_KEY.into();
             }
             if proofs.tls {
                 port["tls"] = true.into();

@@ -20,6 +20,7 @@ fn the_file_has_the_shape_that_scripts_rely_on() {
             nbd: vec!["nbd://127.0.0.1:1/demo".into()],
             nqn: Some("nqn.2026-11.io.amita:01234567:demo".into()),
         },
+        env: [("AMITA_METADATA".to_owned(), "http://127.0.0.1:2".to_owned())].into(),
     };
     let folder = tempfile::tempdir().expect("a folder");
     facts.write(folder.path()).expect("written");
@@ -32,6 +33,7 @@ fn the_file_has_the_shape_that_scripts_rely_on() {
             "metadata": { "pid": 8, "endpoint": "http://127.0.0.1:2" },
             "volume": { "name": "demo", "size_bytes": 4096, "nbd": ["nbd://127.0.0.1:1/demo"],
                 "nqn": "nqn.2026-11.io.amita:01234567:demo" },
+            "env": { "AMITA_METADATA": "http://127.0.0.1:2" },
         })
     );
     assert_eq!(Facts::read(folder.path()).expect("read"), facts);

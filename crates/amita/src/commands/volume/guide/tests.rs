@@ -44,9 +44,9 @@ fn a_host_with_keys_gets_them_from_its_own_files() {
         tls: true,
     };
     let guide = Guide::new(SUBSYSTEM, HOST, &gateways(), proofs);
-    assert!(guide.prepare[2].starts_with("nvme check-tls-key --insert"), "{guide:?}");
+    assert!(guide.prepare[3].starts_with("nvme check-tls-key --insert"), "{guide:?}");
     let command = &guide.connect[0];
-    assert!(command.contains("--dhchap-secret=\"$(cat ") && command.contains("--dhchap-ctrl-secret=\"$(cat "));
+    assert!(!command.contains("secret") && !command.contains("$("), "{command}");
     assert!(command.ends_with(" --tls"), "{command}");
     assert_eq!(guide.connect_all, None);
     let file: serde_json::Value = serde_json::from_str(&guide.permanent.join("\n")).expect("a JSON file");
@@ -79,6 +79,55 @@ fn a_single_path_and_a_dead_gateway_are_said() {
     let text = Guide::new(SUBSYSTEM, HOST, &one, Proofs::default()).text("x");
     assert!(
         text.contains("Node n2 is not alive now") && text.contains("one path"),
+        "{text}"
+    );
+}
+
+/// What the shell writes is the file that `nvme` reads, with the keys from the host's own files, for root alone; and no process has a
+/// key among its arguments.
+#[test]
+fn the_shell_writes_the_keys_into_the_file() {
+    let proofs = Proofs {
+        dhchap: true,
+        dhchap_controller: true,
+        tls: false,
+    };
+    let name = "nqn.2014-08.com.example:a`id`$HOME\\$(id)'b";
+    let guide = Guide::new(name, HOST, &gateways(), proofs);
+    let folder = tempfile::tempdir().unwrap();
+    let at = |text: &str| text.replace("/etc/nvme", folder.path().to_str().unwrap());
+    std::fs::write(folder.path().join("dhchap.key"), "DHHC-1:00:one:\n").unwrap();
+    std::fs::write(folder.path().join("dhchap-ctrl.key"), "DHHC-1:00:two:\n").unwrap();
+    let script = at(&guide.prepare[1]);
+    let file = folder.path().join("config.json");
+    // What is there stays, beside it, and its loose rights do not count for the new one.
+    for old in ["first", "second"] {
+        std::fs::write(&file, old).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        let status = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(&script)
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+    let kept = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(
+        (kept("config.json.old.~1~").as_str(), kept("config.json.old").as_str()),
+        ("first", "second")
+    );
+    let written: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let subsystem = &written[0]["subsystems"][0];
+    assert_eq!(subsystem["nqn"], name);
+    for port in subsystem["ports"].as_array().unwrap() {
+        assert_eq!(port["dhchap_key"], "DHHC-1:00:one:");
+        assert_eq!(port["dhchap_ctrl_key"], "DHHC-1:00:two:");
+    }
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let text = guide.text("x");
+    assert!(
+        text.contains("nvmf-autoconnect") && text.matches("dhchap.key").count() == 2,
         "{text}"
     );
 }

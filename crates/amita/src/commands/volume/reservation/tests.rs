@@ -1,5 +1,10 @@
 use super::*;
-use amita_frontend::reservation::{Held, Registrant, host_key};
+use amita_frontend::HostKey;
+use amita_frontend::reservation::{Held, Registrant};
+
+fn key(id: &[u8; 16]) -> HostKey {
+    HostKey(u128::from_le_bytes(*id))
+}
 
 #[test]
 fn it_is_shown_who_is_registered_and_who_holds_it() {
@@ -9,14 +14,14 @@ fn it_is_shown_who_is_registered_and_who_holds_it() {
         registrants: ids
             .iter()
             .map(|id| Registrant {
-                host: host_key(id),
+                host: key(id),
                 host_id: *id,
                 key: 0xabc,
             })
             .collect(),
         held: Some(Held {
             kind: Kind::WriteExclusive,
-            holder: Some(host_key(&ids[1])),
+            holder: Some(key(&ids[1])),
         }),
         ..State::default()
     };

@@ -1,0 +1,26 @@
+//! `amita operator`.
+
+use crate::cli::Folder;
+use crate::commands::join::{self, CreateArguments, JoinArguments};
+use amita_identity::Role;
+use amita_terminal::error::Result;
+
+/// What to do with operators.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make an operator's identity: a folder, here; or with --token what lets them join from their own machine
+    Create(CreateArguments),
+    /// Get an operator an identity with a token: its key is made here, and never leaves
+    Join(JoinArguments),
+}
+
+/// Does it.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run(command: &Command, identity: &Folder) -> Result<()> {
+    match command {
+        Command::Create(arguments) => join::create(arguments, Role::Operator, identity),
+        Command::Join(arguments) => join::join(arguments, Role::Operator, identity),
+    }
+}

@@ -1,0 +1,94 @@
+//! `amita volume export` and `unexport`.
+
+use crate::admin::{Admin, Described};
+use amita_control::admin::{self, ExportSpec};
+use amita_terminal::error::Result;
+use amita_terminal::say_line;
+use amita_terminal::table::print;
+use amita_types::map::Export;
+use serde::Serialize;
+
+/// `amita volume export`.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("who").required(true).multiple(true))]
+pub struct ExportArguments {
+    /// The volume's name, which is the export's name too
+    pub name: String,
+    /// A client that may use it, by the name in its certificate; once for each
+    #[arg(long = "client", value_name = "NAME", group = "who")]
+    pub clients: Vec<String>,
+    /// Every program on the gateway's own machine may use it without proving anything, and every client that proves who
+    /// it is. Whoever comes over the network and proves nothing is not served
+    #[arg(long, group = "who")]
+    pub any_client: bool,
+    /// It may be read, not written
+    #[arg(long)]
+    pub read_only: bool,
+    /// Also while the volume is a namespace that hosts have by NVMe: for clients that know of each other
+    #[arg(long)]
+    pub shared: bool,
+    /// Say how it is exported as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita volume unexport`.
+#[derive(Debug, clap::Args)]
+pub struct UnexportArguments {
+    /// The volume's name
+    pub name: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    export: &'a Export,
+}
+
+/// Serves a volume by NBD.
+pub(super) fn export(arguments: &ExportArguments, metadata: &Admin) -> Result<()> {
+    let name = &arguments.name;
+    let spec = ExportSpec {
+        clients: arguments.clients.clone(),
+        any_client: arguments.any_client,
+        read_only: arguments.read_only,
+        shared: arguments.shared,
+    };
+    let export = admin::export_volume(metadata.client(), name, &spec).described()?;
+    let shown = Shown { name, export: &export };
+    print(arguments.json, &shown, || {
+        format!("Volume {name} is exported by NBD: {}.\n", for_whom(&export))
+    })
+}
+
+/// Serves a volume by NBD no longer.
+pub(super) fn unexport(arguments: &UnexportArguments, metadata: &Admin) -> Result<()> {
+    let name = &arguments.name;
+    if admin::unexport_volume(metadata.client(), name).described()? {
+        say_line!("Volume {name} is exported no more; clients that had it open are cut off.");
+    } else {
+        say_line!("Volume {name} was not exported.");
+    }
+    Ok(())
+}
+
+/// How a volume is exported, in a cell of a table.
+pub(super) fn for_whom(export: &Export) -> String {
+    let mut words = Vec::new();
+    if export.any_client {
+        words.push("any client".to_owned());
+    }
+    match &export.clients[..] {
+        [] => {}
+        few @ ([_] | [_, _] | [_, _, _]) => words.push(few.join(", ")),
+        [first, rest @ ..] => words.push(format!("{first} and {} more", rest.len())),
+    }
+    if export.read_only {
+        words.push("read-only".to_owned());
+    }
+    if export.shared {
+        words.push("shared".to_owned());
+    }
+    words.join(", ")
+}
