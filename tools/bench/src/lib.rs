@@ -10,7 +10,9 @@ pub mod client;
 pub mod compare;
 pub mod counting;
 pub mod curve;
+pub mod hostile;
 pub mod idle;
+pub mod links;
 pub mod load;
 pub mod machine;
 pub mod measure;
@@ -125,6 +127,9 @@ pub enum Command {
     /// Drives volumes by the client library, as the benchmark says
     #[command(hide = true)]
     LoadGenerator(load::worker::Arguments),
+    /// Opens thousands of connections, and misbehaves on them
+    #[command(hide = true)]
+    Stranger(hostile::Arguments),
     /// The other end of the benchmark's loopback round trip
     #[command(hide = true)]
     RoundTripEnd {
@@ -154,6 +159,10 @@ pub enum Part {
     Rebuild,
     /// What NVMe/TCP adds to an I/O, and what a host with paths waits
     Nvme,
+    /// What it costs that links between nodes are protected, mode by mode
+    Links,
+    /// What is left of the rate while a stranger does his worst at every port
+    Hostile,
     /// The raw backing, and peers (--peer), side by side with this; only when it is asked for
     Peers,
 }
@@ -170,6 +179,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
         Some(Command::Plot { run, folder }) => return draw(&Run::read(run)?, folder),
         Some(Command::LoadGenerator(arguments)) => return load::worker::run(arguments),
+        Some(Command::Stranger(arguments)) => return hostile::run(arguments),
         Some(Command::RoundTripEnd { core, warm_up }) => return units::answer(*core, *warm_up),
         None => {}
     }
@@ -203,4 +213,24 @@ fn draw(run: &Run, folder: &std::path::Path) -> Result<()> {
 /// Microseconds.
 fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
+}
+
+/// The middle one; of an even count the upper of the two. Zero of none.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_middle_one_counts_and_not_what_was_disturbed() {
+        assert_eq!(median([3.0, 900.0, 2.0].into_iter()), 3.0);
+        assert_eq!(median([1.0, 4.0].into_iter()), 4.0);
+        assert_eq!(median([-1.0].into_iter()), -1.0);
+        assert_eq!(median(std::iter::empty()), 0.0);
+    }
 }

@@ -98,7 +98,11 @@ impl Measure {
         })
     }
 
-    fn quiet(&mut self, system: &mut dyn SystemUnderTest, case: &Case, count: bool) -> Result<Row> {
+    /// Measures a case until nobody disturbs it, or patience is over; the row is not kept.
+    ///
+    /// # Errors
+    /// When something does not start, or an I/O fails. Never for a figure.
+    pub fn alone(&self, system: &mut dyn SystemUnderTest, case: &Case) -> Result<Row> {
         let mut best: Option<Row> = None;
         let mut attempts = 0;
         while attempts <= self.patience.repeats {
@@ -113,6 +117,11 @@ impl Measure {
         let mut row = best.ok_or_else(|| Failure::new("nothing was tried"))?;
         row.attempts = attempts;
         row.disturbed = row.foreign.disturbs(self.patience.quiet_percent);
+        Ok(row)
+    }
+
+    fn quiet(&mut self, system: &mut dyn SystemUnderTest, case: &Case, count: bool) -> Result<Row> {
+        let mut row = self.alone(system, case)?;
         if count {
             for (event, counter) in &self.counters {
                 let counts = counted(counter, system, case)?;

@@ -10,11 +10,11 @@ mod paths;
 mod trip;
 
 use crate::case::Mix;
-use crate::micros;
 use crate::report::Figures;
 use crate::testbed::Product;
 use crate::usage::Foreign;
-use added::{Sample, Turn, median};
+use crate::{median, micros};
+use added::{Sample, Turn};
 use amita_terminal::error::Result;
 use amita_terminal::interrupt;
 use amita_terminal::progress::Steps;

@@ -10,7 +10,9 @@ use crate::record::{RESULTS, Run};
 use crate::report::Figures;
 use crate::site::Site;
 use crate::testbed::{Backing, NODES, Product, Testbed, store_bytes};
-use crate::{Arguments, Part, curve, idle, micros, nvme, path, pause, peers, raw, rebuild, row, scaling, units};
+use crate::{
+    Arguments, Part, curve, hostile, idle, links, micros, nvme, path, pause, peers, raw, rebuild, row, scaling, units,
+};
 use amita_harness::scratch::Scratch;
 use amita_terminal::error::Result;
 use amita_terminal::progress::Steps;
@@ -19,6 +21,9 @@ use std::time::Duration;
 
 /// A probe's block behind the region.
 const BEHIND: u64 = 4 << 20;
+
+/// Bytes of the region where several clusters stand side by side, or nothing depends on it.
+const SMALL_BYTES: u64 = 32 << 20;
 
 /// What goes through a run.
 struct Bench<'a> {
@@ -71,6 +76,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     if bench.wants(Part::Nvme) {
         nvme::measure(&mut bench.steps, &bench.product, &mut bench.figures)?;
     }
+    if bench.wants(Part::Links) {
+        bench.links(units)?;
+    }
+    if bench.wants(Part::Hostile) {
+        bench.hostile(units)?;
+    }
     done.figures = bench.figures.all().to_vec();
     bench.print_and_write(&done)
 }
@@ -94,6 +105,14 @@ fn scratch(arguments: &Arguments) -> Result<Scratch> {
 fn testbed(arguments: &Arguments, backing: &Backing, volumes: u32, product: &Product) -> Result<Testbed> {
     let bytes = arguments.size + BEHIND;
     Testbed::start(scratch(arguments)?, backing, bytes, volumes, product)
+}
+
+/// On files, whatever the rest is measured on: what is compared there is what stands above the stores.
+fn small_testbed(arguments: &Arguments, product: &Product) -> Result<Testbed> {
+    let bytes = SMALL_BYTES + BEHIND;
+    let room = store_bytes(bytes) * NODES as u64;
+    let scratch = Scratch::make("bench", None, arguments.store_dir.as_deref(), room)?;
+    Testbed::start(scratch, &Backing::default(), bytes, 1, product)
 }
 
 impl Bench<'_> {
@@ -192,6 +211,42 @@ impl Bench<'_> {
             self.copy_in_process(&mut measure)?;
         }
         Ok((lies_on, measure.rows().to_vec()))
+    }
+
+    /// The modes of links, each on a cluster of its own.
+    fn links(&mut self, units: units::Units) -> Result<()> {
+        let mut measuring = self.uncounted(units);
+        let start = |product: &Product| small_testbed(self.arguments, product);
+        links::measure(
+            &mut self.steps,
+            &mut measuring,
+            &self.product,
+            SMALL_BYTES,
+            start,
+            &mut self.figures,
+        )
+    }
+
+    fn hostile(&mut self, units: units::Units) -> Result<()> {
+        let mut measuring = self.uncounted(units);
+        let start = |product: &Product| small_testbed(self.arguments, product);
+        hostile::measure(
+            &mut self.steps,
+            &mut measuring,
+            &self.product,
+            SMALL_BYTES,
+            start,
+            &mut self.figures,
+        )
+    }
+
+    /// With the run's patience; neither system calls nor allocations are counted.
+    fn uncounted(&self, units: units::Units) -> Measure {
+        let patience = Patience {
+            quiet_percent: self.arguments.quiet,
+            repeats: self.arguments.repeats,
+        };
+        Measure::new(units, Duration::from_secs(self.arguments.seconds), patience, false)
     }
 
     /// The peers come first: they run already, and are put on their cores one after the other.

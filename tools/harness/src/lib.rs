@@ -16,6 +16,7 @@ pub mod observe;
 pub mod ports;
 pub mod probe;
 pub mod process;
+pub mod rotation;
 pub mod scratch;
 pub mod shipped;
 pub mod tool;

@@ -1,11 +1,15 @@
 //! Identities, by the commands alone: the authority is made and served, machines join, renew, are revoked, and the authority is
 //! exchanged.
 
-use crate::world::{PATIENCE, World, binary, eventually};
+use crate::load::Load;
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, World, binary, eventually};
+use amita_harness::probe::Probe;
 use amita_harness::process::Process;
+use amita_harness::rotation::exchange_authority;
 use amita_harness::{ports, tool};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// An authority that is served on loopback.
 struct Authority<'a> {
@@ -331,4 +335,32 @@ fn a_node_serves_as_who_it_is_in_the_cluster_of_its_identity() {
     drop(other);
     drop(authority);
     world.end(&[]);
+}
+
+/// All certificates, twice, and the authority: whoever writes meanwhile sees no error and no wrong block, nobody is evicted,
+/// and a node that starts afterwards is let in.
+#[test]
+fn everything_is_exchanged_under_load_and_nobody_notices() {
+    let mut world = World::with_volume();
+    let second = "disk1";
+    world.amita_done(&["volume", "create", second, "--pool", "demo", "--size", "16M"]);
+    world.cluster.offer_by_nbd(second).expect("offered");
+    let load = Load::start(&world, 0, Some("--rate_iops=2000"));
+    let probe = Probe::start(vec![world.cluster.nodes()[1].nbd], second, 0).expect("it writes");
+    let begun = Instant::now();
+    exchange_authority(&world.cluster).expect("exchanged");
+    let pause = probe.finish(begun).expect("writes go on");
+    println!(
+        "the longest pause was {:?}, where 999 of 1000 stay below {:?}",
+        pause.length, pause.usual
+    );
+    assert_eq!(pause.reopened, 0, "a client lost its gateway");
+    assert!(load.finish() > 0);
+    let unexpected = world.unexpected_lines(&[]);
+    assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
+
+    world.cluster.kill_node(2);
+    world.cluster.start_node(2).expect("it starts");
+    world.cluster.await_node(2).expect("it is let in");
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
 }

@@ -10,6 +10,7 @@ mod fabric;
 mod failures;
 mod healing;
 mod identity;
+mod load;
 mod metadata;
 mod nvme;
 mod observe;

@@ -1,50 +1,16 @@
 //! Planned work under load: disks are drained, given back, made to weigh less and replaced, nodes maintained and started again
 //! one after the other, and fio, which checks every block that it has written, sees no error and no wrong block.
 
-use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, STORE_BYTES, World, verify_job};
+use crate::load::Load;
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, STORE_BYTES, World};
 use amita_harness::observe::Observer;
 use serde_json::Value;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Nodes with a store. The gateway has none, so that each of them can go.
 const NODES: usize = 4;
-/// The part of the volume that fio writes in one pass.
-const REGION_BYTES: u64 = 16 << 20;
 /// How long data may take to be elsewhere, on a machine that does much besides. Changes are gathered for five seconds.
 const MOVING: Duration = Duration::from_secs(240);
-
-/// fio's passes, one after the other, until they are told to end: random writes, then every block is read and checked.
-struct Load {
-    ends: Arc<AtomicBool>,
-    passes: JoinHandle<u64>,
-}
-
-impl Load {
-    fn start(world: &World, gateway: usize, limit: Option<&'static str>) -> Load {
-        let ends = Arc::new(AtomicBool::new(false));
-        let (told, uri, folder) = (Arc::clone(&ends), world.uri(gateway), world.folder().to_owned());
-        let passes = std::thread::spawn(move || {
-            let mut pass = 0;
-            while pass == 0 || !told.load(Ordering::Relaxed) {
-                let mut job = verify_job(&format!("pass-{pass}"), &uri, 0, REGION_BYTES, pass);
-                job.more.extend(limit.map(str::to_owned));
-                let report = job.run(&folder, PATIENCE).expect("no error, and every block is right");
-                assert_eq!(report.write.ios, REGION_BYTES / 4096);
-                pass += 1;
-            }
-            pass
-        });
-        Load { ends, passes }
-    }
-
-    fn finish(self) -> u64 {
-        self.ends.store(true, Ordering::Relaxed);
-        self.passes.join().expect("fio saw no error")
-    }
-}
 
 /// What is done, and what is awaited of it.
 struct Work<'a> {
@@ -60,7 +26,7 @@ impl Work<'_> {
     fn await_that(&self, what: &str, mut is: impl FnMut(&World) -> bool) {
         let end = Instant::now() + MOVING;
         while !is(self.world) {
-            assert!(!self.load.passes.is_finished(), "fio has ended while: {what}");
+            assert!(!self.load.has_ended(), "fio has ended while: {what}");
             assert!(
                 Instant::now() < end,
                 "not within {MOVING:?}: {what}\n{}",

@@ -45,12 +45,5 @@ impl Turn {
     }
 }
 
-/// The middle one; of an even count the upper of the two. Zero of none.
-pub fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests;

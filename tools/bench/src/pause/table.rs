@@ -3,7 +3,9 @@
 use super::testbed::{Testbed, Wants};
 use crate::report::Figures;
 use crate::testbed::Product;
+use amita_harness::cluster::Links;
 use amita_harness::faulty_disk::DiskFaults;
+use amita_harness::rotation::exchange_authority;
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::interrupt;
 use amita_terminal::progress::Steps;
@@ -63,7 +65,18 @@ pub fn table(steps: &mut Steps, product: &Product, figures: &mut Figures) -> Res
     row("a disk is lost", disk, &disk_loss)?;
     row("a disk is slow", disk, &slow_disk)?;
     row("the metadata restarts", etcd, &metadata)?;
-    row("the coordinator's node crashes", plain, &coordinator)
+    row("the coordinator's node crashes", plain, &coordinator)?;
+    // Nobody proves anything where links are insecure, and there is nothing to exchange.
+    let closed = Product {
+        links: match product.links {
+            Links::Insecure => Links::Auth,
+            closed => closed,
+        },
+        ..product.clone()
+    };
+    steps.step("the authority and every certificate are exchanged", || {
+        rotation(Testbed::start(plain, &closed)?, figures)
+    })
 }
 
 fn crash(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
@@ -143,6 +156,15 @@ fn slow_disk(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
     })?;
     let (label, seconds) = ("pause when a disk is 50 times slower", pause.length.as_secs_f64());
     figures.at_most("pause.slow_disk_s", label, seconds, "s", FREEZE_SECONDS);
+    Ok(())
+}
+
+/// Commands beside it take CPU of their own, so the usual gap is not that of a quiet machine.
+fn rotation(mut testbed: Testbed, figures: &mut Figures) -> Result<()> {
+    let pause = testbed.measure(GATEWAY, AFTER, |testbed| exchange_authority(&testbed.cluster))?;
+    let label = "pause while the authority and every certificate are exchanged";
+    let target = RETURN_SECONDS + pause.usual.as_secs_f64();
+    figures.at_most("pause.rotation_s", label, pause.length.as_secs_f64(), "s", target);
     Ok(())
 }
 
