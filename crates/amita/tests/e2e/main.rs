@@ -10,6 +10,7 @@ mod fabric;
 mod failures;
 mod healing;
 mod identity;
+mod local_socket;
 mod metadata;
 mod nvme;
 mod observe;
