@@ -6,7 +6,6 @@ mod client;
 mod commands;
 mod demo;
 mod exports;
-mod fabric;
 mod failures;
 mod healing;
 mod identity;
