@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -21,6 +22,10 @@ use std::time::{Duration, Instant};
 /// The embedded metadata's file. It lies beside the stores: every change of it is made durable, and a disk that others
 /// keep busy would make an eviction wait.
 pub const METADATA_FILE: &str = "metadata.redb";
+/// The folder of the nodes' Unix sockets, in the cluster's.
+pub const SOCKETS: &str = "sockets";
+/// The longest path of a Unix socket, in bytes (`unix(7)`).
+const MAX_SOCKET_PATH: usize = 107;
 /// The name of the operator that a cluster's own commands are given as.
 const OPERATOR: &str = "operator";
 /// How long the certificates of a cluster last that has no server of an authority.
@@ -97,6 +102,8 @@ pub struct Node {
     pub fabric: SocketAddr,
     /// Where clients reach it.
     pub nbd: SocketAddr,
+    /// Where clients of this machine reach it: a Unix socket, if it has one.
+    pub nbd_socket: Option<PathBuf>,
     /// Where hosts reach it by NVMe/TCP.
     pub nvme: SocketAddr,
     /// Where the other nodes are told to reach it, when that is not `fabric`: at a forwarder, say.
@@ -188,7 +195,16 @@ impl Cluster {
     /// # Errors
     /// When something does not start: with its last words.
     pub fn start(config: Config) -> Result<Cluster> {
+        Cluster::start_with(config, |_| Ok(()))
+    }
+
+    /// The same, where something is to be `set` for the nodes before they start.
+    ///
+    /// # Errors
+    /// When that fails, or something does not start: with its last words.
+    pub fn start_with(config: Config, set: impl FnOnce(&mut Cluster) -> Result<()>) -> Result<Cluster> {
         let mut cluster = Cluster::without_nodes(config)?;
+        set(&mut cluster)?;
         for index in 0..cluster.config.nodes {
             cluster.format_store(index)?;
         }
@@ -240,6 +256,7 @@ impl Cluster {
                 stores: vec![config.store_folder.join(format!("n{number}.store"))],
                 fabric: fabric_address(),
                 nbd: loopback(),
+                nbd_socket: None,
                 nvme: nvme_address(number),
                 advertised: None,
                 process: None,
@@ -342,6 +359,9 @@ impl Cluster {
             .arg(node.nbd.to_string())
             .arg("--nvme")
             .arg(node.nvme.to_string());
+        if let Some(path) = &node.nbd_socket {
+            command.arg("--nbd-socket").arg(path);
+        }
         if let Some(advertised) = node.advertised {
             command.arg("--advertise-fabric").arg(advertised.to_string());
         }
@@ -443,6 +463,7 @@ impl Cluster {
             stores: Vec::new(),
             fabric: fabric_address(),
             nbd: loopback(),
+            nbd_socket: None,
             nvme: nvme_address(self.nodes.len() + 1),
             advertised: None,
             process: None,
@@ -501,6 +522,25 @@ impl Cluster {
     /// Has the others told to reach a node somewhere else: from its next start on.
     pub fn advertise(&mut self, index: usize, address: SocketAddr) {
         self.nodes[index].advertised = Some(address);
+    }
+
+    /// Gives each node a Unix socket for NBD as well, from its next start on, in a folder of their own; not where the folder's
+    /// name is too long for one.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn give_sockets(&mut self) -> Result<()> {
+        let folder = self.config.folder.join(SOCKETS);
+        let longest = self.nodes.iter().map(|node| node.name.len()).max().unwrap_or_default();
+        if folder.as_os_str().len() + longest + ".nbd/".len() > MAX_SOCKET_PATH {
+            return Ok(());
+        }
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.context(|| format!("cannot make the folder {}", folder.display()))?;
+        for node in &mut self.nodes {
+            node.nbd_socket = Some(folder.join(format!("{}.nbd", node.name)));
+        }
+        Ok(())
     }
 
     /// Gives a node other stores: from its next start on.
@@ -627,6 +667,13 @@ impl Cluster {
     #[must_use]
     pub fn uri(&self, index: usize, volume: &str) -> String {
         format!("nbd://{}/{volume}", self.nodes[index].nbd)
+    }
+
+    /// The URI of a volume at a node's Unix socket, if it has one.
+    #[must_use]
+    pub fn socket_uri(&self, index: usize, volume: &str) -> Option<String> {
+        let path = self.nodes[index].nbd_socket.as_ref()?;
+        Some(format!("nbd+unix:///{volume}?socket={}", path.display()))
     }
 
     /// The number of the metadata server's process.

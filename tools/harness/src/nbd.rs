@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 const NBDMAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -71,10 +73,39 @@ pub struct Answered {
     pub result: io::Result<Vec<u8>>,
 }
 
+/// What a client speaks over.
+#[derive(Debug)]
+enum Stream {
+    Network(TcpStream),
+    Local(UnixStream),
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Network(stream) => stream.read(bytes),
+            Stream::Local(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Network(stream) => stream.write(bytes),
+            Stream::Local(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// An open export.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
     size_bytes: u64,
     next_handle: u64,
     /// What is under way, with the bytes that follow a good answer.
@@ -95,6 +126,21 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
+        Client::negotiate(Stream::Network(stream), &server.to_string(), export)
+    }
+
+    /// The same by a Unix socket.
+    ///
+    /// # Errors
+    /// When nobody serves there, or the file may not be opened; as for [`Client::open`].
+    pub fn open_socket(path: &Path, export: &str, patience: Duration) -> io::Result<Client> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        Client::negotiate(Stream::Local(stream), &path.display().to_string(), export)
+    }
+
+    fn negotiate(stream: Stream, server: &str, export: &str) -> io::Result<Client> {
         let mut client = Client {
             stream,
             size_bytes: 0,

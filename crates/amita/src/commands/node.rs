@@ -158,7 +158,12 @@ fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
                 if found.alive { "yes" } else { "NO" }.to_owned(),
                 node.cores.to_string(),
                 node.fabric.clone(),
-                node.nbd.clone().unwrap_or_default(),
+                [&node.nbd, &node.nbd_socket]
+                    .into_iter()
+                    .flatten()
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", "),
                 node.nvme.clone().unwrap_or_default(),
                 node.site.clone(),
                 node.rack.clone(),

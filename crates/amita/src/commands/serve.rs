@@ -8,7 +8,9 @@ use amita_control::admin::AdminError;
 use amita_identity::{Clock, Live, Upkeep};
 use amita_keys::SealKey;
 use amita_nbd::{TlsAcceptor, TlsFiles, TlsMode};
-use amita_node::serve::{LEASE_S, Level, Log, Protection, Running, ServeConfig, ServeError, serve};
+use amita_node::serve::{
+    LEASE_S, Level, Log, OWNER_ALONE, OWNER_AND_GROUP, Protection, Running, ServeConfig, ServeError, serve,
+};
 use amita_nvme::auth::Group;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::interrupt;
@@ -47,9 +49,16 @@ pub struct Arguments {
         default_value = "127.0.0.1:7700"
     )]
     pub fabric: SocketAddr,
-    /// Where NBD clients connect [default: nowhere, and the node is no gateway]
+    /// Where NBD clients connect [default: nowhere]
     #[arg(long, env = "AMITA_NBD", value_name = "ADDRESS:PORT")]
     pub nbd: Option<SocketAddr>,
+    /// The Unix socket where NBD clients of this machine connect [default: none]: whoever may open it may use what was
+    /// exported with --any-client. Its folder must be closed to others (mode 0700)
+    #[arg(long, env = "AMITA_NBD_SOCKET", value_name = "PATH")]
+    pub nbd_socket: Option<PathBuf>,
+    /// The rights of --nbd-socket: 0660 lets in the group of its folder as well, which may then have mode 0750
+    #[arg(long, env = "AMITA_NBD_SOCKET_MODE", value_name = "0600|0660", default_value = "0600", value_parser = parse_socket_mode, requires = "nbd_socket")]
+    pub nbd_socket_mode: u32,
     /// Where hosts connect by NVMe/TCP [default: nowhere]. 4420 is the usual port; discovery is at the same one
     #[arg(long, env = "AMITA_NVME", value_name = "ADDRESS:PORT")]
     pub nvme: Option<SocketAddr>,
@@ -152,6 +161,12 @@ fn parse_metrics(text: &str) -> std::result::Result<Metrics, String> {
     Ok(Metrics(Some(address)))
 }
 
+fn parse_socket_mode(text: &str) -> std::result::Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok();
+    mode.filter(|mode| [OWNER_ALONE, OWNER_AND_GROUP].contains(mode))
+        .ok_or_else(|| "give 0600, or 0660".to_owned())
+}
+
 /// Where freed space is discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Discard {
@@ -216,6 +231,14 @@ impl Arguments {
         config.identity = live;
         config.protection = self.links.unwrap_or_default();
         config.nbd = self.nbd;
+        config.nbd_socket = match &self.nbd_socket {
+            Some(path) => {
+                let named = std::path::absolute(path);
+                Some(named.context(|| format!("--nbd-socket: {} is no path", path.display()))?)
+            }
+            None => None,
+        };
+        config.nbd_socket_mode = self.nbd_socket_mode;
         config.nvme = self.nvme;
         config.insecure_network = metadata.insecure_network();
         config.metadata_user = metadata.user()?;
@@ -295,6 +318,9 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let nbd = running
         .nbd
         .map_or_else(String::new, |address| format!(", NBD on {address}"));
+    let nbd_socket = running
+        .nbd_socket()
+        .map_or_else(String::new, |path| format!(", NBD on {}", path.display()));
     let nvme = running
         .nvme
         .map_or_else(String::new, |address| format!(", NVMe/TCP on {address}"));
@@ -302,7 +328,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         .metrics
         .map_or_else(String::new, |address| format!(", metrics on http://{address}/metrics"));
     log::info!(
-        "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}{nvme}{metrics}",
+        "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}{nbd_socket}{nvme}{metrics}",
         running.node,
         config.name,
         running.stores,
@@ -380,7 +406,9 @@ fn failure(error: ServeError) -> Failure {
         ServeError::Admin(AdminError::Metadata(inner)) => return metadata_failure(inner),
         ServeError::Setting { .. } => Kind::Usage,
         ServeError::NameTaken(_) => Kind::Conflict,
-        ServeError::Listen { why, .. } if why.contains("in use") => Kind::Conflict,
+        ServeError::Listen { why, .. } | ServeError::LocalSocket { why, .. } if why.contains("in use") => {
+            Kind::Conflict
+        }
         _ => Kind::Failed,
     };
     match error {

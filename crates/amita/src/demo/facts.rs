@@ -51,6 +51,9 @@ pub struct VolumeFacts {
     pub size_bytes: u64,
     /// A URI for each gateway, the owner's first.
     pub nbd: Vec<String>,
+    /// The same by their Unix sockets, for this user alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nbd_unix: Vec<String>,
     /// The NVMe qualified name of its subsystem, to which any host may connect; its namespace is number 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nqn: Option<String>,
@@ -86,6 +89,7 @@ impl Facts {
         if let Some(operator) = cluster.operator()? {
             env.insert("AMITA_IDENTITY".to_owned(), operator.display().to_string());
         }
+        let local = (0..cluster.nodes().len()).filter_map(|index| cluster.socket_uri(index, volume));
         let uris = (0..cluster.nodes().len())
             .map(|index| cluster.uri(index, volume))
             .collect();
@@ -96,6 +100,7 @@ impl Facts {
                 name: volume.to_owned(),
                 size_bytes,
                 nbd: uris,
+                nbd_unix: local.collect(),
                 nqn: (!portals.is_empty()).then(|| nqn.to_owned()),
             },
             env,

@@ -2,7 +2,7 @@
 
 use super::facts::{FILE, Facts};
 use super::{Arguments, VOLUME};
-use amita_harness::cluster::{Cluster, Config, Links, METADATA_FILE, Metadata};
+use amita_harness::cluster::{Cluster, Config, Links, METADATA_FILE, Metadata, SOCKETS};
 use amita_harness::nbd::Client;
 use amita_harness::scratch::Scratch;
 use amita_harness::tool;
@@ -11,7 +11,7 @@ use amita_terminal::interrupt;
 use amita_terminal::progress::Steps;
 use amita_terminal::say_line;
 use rustix::process::{Pid, Signal, kill_process};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub(super) fn start(arguments: &Arguments, links: Links) -> Result<()> {
     let cluster = steps.step(
         &format!("starting {nodes} nodes, stores on {}", scratch.backing()),
         || {
-            Cluster::start(Config {
+            let config = Config {
                 binary: crate::own_binary()?,
                 folder: scratch.folder().to_owned(),
                 store_folder: scratch.stores().to_owned(),
@@ -45,7 +45,8 @@ pub(super) fn start(arguments: &Arguments, links: Links) -> Result<()> {
                 bound: false,
                 links,
                 serve_arguments: Vec::new(),
-            })
+            };
+            Cluster::start_with(config, Cluster::give_sockets)
         },
     )?;
     steps.step("a pool and a volume", || cluster.make_volume(VOLUME, arguments.size))?;
@@ -139,8 +140,8 @@ pub(super) fn stop(folder: &Path) -> Result<()> {
         let path = entry.path();
         if is_of_the_demo(&path) {
             remove_file(&path)?;
-        } else if is_keys_of_the_demo(&path) {
-            remove_keys(&path)?;
+        } else if is_closed_folder_of_the_demo(&path) {
+            remove_contents(&path)?;
         }
     }
     remove_if_empty(Some(folder));
@@ -213,20 +214,26 @@ fn is_of_the_demo(path: &Path) -> bool {
     name == FILE || name.ends_with(".log")
 }
 
-/// The folder of the throw-away authority, or of a node's identity: nobody's but this user's.
-fn is_keys_of_the_demo(path: &Path) -> bool {
+/// The folder of the throw-away authority, of a node's identity, or of the nodes' sockets: nobody's but this user's.
+fn is_closed_folder_of_the_demo(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_named = name == "ca" || name.ends_with(".identity");
+    let is_named = name == "ca" || name == SOCKETS || name.ends_with(".identity");
     let is_folder = std::fs::symlink_metadata(path).is_ok_and(|facts| facts.is_dir() && facts.mode() & 0o077 == 0);
     is_named && is_folder && refuse_foreign(path).is_ok()
 }
 
-fn remove_keys(folder: &Path) -> Result<()> {
+/// A socket of this user: of a node that was killed.
+fn is_own_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|facts| facts.file_type().is_socket() && facts.uid() == rustix::process::geteuid().as_raw())
+}
+
+fn remove_contents(folder: &Path) -> Result<()> {
     let entries = std::fs::read_dir(folder).context(|| format!("cannot read {}", folder.display()))?;
     for path in entries
         .flatten()
         .map(|entry| entry.path())
-        .filter(|path| is_own_file(path))
+        .filter(|path| is_own_file(path) || is_own_socket(path))
     {
         remove_file(&path)?;
     }

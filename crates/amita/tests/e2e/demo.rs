@@ -91,7 +91,9 @@ fn keep_writes_the_facts_and_stop_ends_everything() {
     }
     let uris = facts["volume"]["nbd"].as_array().expect("URIs");
     assert_eq!(uris.len(), 4, "{text}");
-    for uri in uris {
+    let local = facts["volume"]["nbd_unix"].as_array().expect("URIs of sockets");
+    assert_eq!(local.len(), 4, "{text}");
+    for uri in uris.iter().chain(local) {
         let info = tool::run(
             parent.path(),
             "nbdinfo",

@@ -92,6 +92,7 @@ fn gateway(world: &World, name: &str, nvme: &str) {
     let served = Served {
         fabric: "192.0.2.1:7700",
         nbd: None,
+        nbd_socket: None,
         nvme: Some(nvme),
         metrics: None,
         cores: 1,

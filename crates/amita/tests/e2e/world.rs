@@ -67,8 +67,20 @@ impl World {
         World::from(config, scratch)
     }
 
+    /// The same with a Unix socket for NBD at each node.
+    pub fn with_sockets(arguments: &[&str]) -> World {
+        let scratch = scratch(3 * STORE_BYTES);
+        let mut config = config(&scratch, 3, Metadata::Embedded);
+        config.serve_arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        World::made(Cluster::start_with(config, Cluster::give_sockets), scratch)
+    }
+
     fn from(config: Config, scratch: Scratch) -> World {
-        let cluster = Cluster::start(config).expect("a cluster");
+        World::made(Cluster::start(config), scratch)
+    }
+
+    fn made(cluster: amita_terminal::error::Result<Cluster>, scratch: Scratch) -> World {
+        let cluster = cluster.expect("a cluster");
         cluster.make_volume(VOLUME, VOLUME_BYTES).expect("a volume");
         World { cluster, scratch }
     }
@@ -126,6 +138,12 @@ impl World {
     /// The volume at a node.
     pub fn uri(&self, node: usize) -> String {
         self.cluster.uri(node, VOLUME)
+    }
+
+    /// A node's Unix socket.
+    pub fn socket(&self, node: usize) -> PathBuf {
+        let path = self.cluster.nodes()[node].nbd_socket.clone();
+        path.expect("a cluster with sockets")
     }
 
     /// Opens the volume at a node.

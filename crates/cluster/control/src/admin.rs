@@ -118,6 +118,7 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
     let served = Served {
         fabric,
         nbd,
+        nbd_socket: None,
         nvme: None,
         metrics: None,
         cores,
@@ -133,6 +134,8 @@ pub struct Served<'a> {
     pub fabric: &'a str,
     /// Where its NBD server is.
     pub nbd: Option<&'a str>,
+    /// The path of its NBD server's Unix socket.
+    pub nbd_socket: Option<&'a str>,
     /// Where hosts connect by NVMe/TCP.
     pub nvme: Option<&'a str>,
     /// Where its metrics and traces are.

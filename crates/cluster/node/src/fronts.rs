@@ -1,13 +1,16 @@
 //! Front ends: the sessions of hosts, their sockets, and what they ask of the node.
 
+mod strangers;
+
+pub use strangers::{MAX_STRANGERS, MAX_STRANGERS_OF_SOURCE};
+
 use crate::exports::Usage;
 use crate::token;
-use amita_frontend::compute::source_of;
 use amita_frontend::{
     CloseReason, Computation, Event, Flow, Front, FrontId, HostKey, RegisterMessage, StorageService, Who, reservation,
 };
 use amita_nvme as nvme;
-use amita_reactor::driver::{Completion, Driver, ListenerId, Outcome, SocketId, Time};
+use amita_reactor::driver::{Completion, Driver, ListenerId, LocalPeer, Outcome, SocketId, Time};
 use amita_reactor::{Inbox, Outbox, Pool, Slice};
 use amita_types::VolumeId;
 use amita_types::io::Op;
@@ -15,17 +18,13 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
+use strangers::{Peer, Source, Strangers};
 
 /// Sessions that one core takes; more are closed as they come.
 pub const MAX_SESSIONS: usize = 8192;
-/// Sessions of hosts that have still to show that they may be here, on one core: of as many addresses as like to connect at once.
-/// When one more comes, the oldest of the address that has most of them makes room.
-pub const MAX_STRANGERS: usize = 1024;
-/// The same from one address ([`source_of`]); more are closed as they come. Twice the queues of the largest controller.
-pub const MAX_STRANGERS_OF_SOURCE: usize = 256;
-
 /// That hosts were refused is said so often, at most.
 const REFUSALS_PAUSE: Duration = Duration::from_secs(5);
 
@@ -35,6 +34,15 @@ const SEND: u8 = 3;
 
 /// Makes the front of an accepted connection.
 pub type MakeFront = Box<dyn FnMut(FrontId, Time, SocketAddr, &mut Outbox) -> Box<dyn Front>>;
+
+/// The same for a connection by a Unix socket.
+pub type MakeLocalFront = Box<dyn FnMut(FrontId, Time, LocalPeer, &mut Outbox) -> Box<dyn Front>>;
+
+/// What makes the fronts of a listener.
+enum Make {
+    Remote(MakeFront),
+    Local(MakeLocalFront),
+}
 
 /// What a front asks of the node: the calls of [`StorageService`], kept until the core routes them.
 #[derive(Debug)]
@@ -151,10 +159,10 @@ struct Session {
     front: Box<dyn Front>,
     /// None for a session inside the process.
     socket: Option<SocketId>,
-    /// Where its host connects from.
-    peer: Option<SocketAddr>,
+    /// Who is at its other end.
+    peer: Option<Peer>,
     /// It is counted among the strangers from there.
-    stranger: Option<IpAddr>,
+    stranger: Option<Source>,
     inbox: Inbox,
     outbox: Outbox,
     receiving: bool,
@@ -186,7 +194,7 @@ pub struct Fronts {
     dirty: Vec<u64>,
     starved: Vec<u64>,
     /// What makes the fronts of connections, for each listener.
-    makes: Vec<MakeFront>,
+    makes: Vec<Make>,
     /// When some session next wants to be told the time.
     next_tick: Option<Time>,
     /// What the fronts asked for.
@@ -195,7 +203,7 @@ pub struct Fronts {
     gone: Vec<FrontId>,
     /// Hosts whose connection ended by what they are, or showed, since that was last said: where the last one came from, why, and
     /// how many others.
-    refused: Option<(SocketAddr, String, u64)>,
+    refused: Option<(Peer, String, u64)>,
     /// That is not said again before.
     refusals_quiet_until: Time,
     /// A connection could not be accepted: why.
@@ -207,44 +215,6 @@ pub struct Fronts {
     /// What sessions receive into and answer from, where that is not the core's whole memory.
     pool: Option<Pool>,
     strangers: Strangers,
-}
-
-/// The sessions of hosts that have still to show that they may be here, by where they come from, the oldest first.
-#[derive(Default)]
-struct Strangers {
-    of: FxHashMap<IpAddr, VecDeque<u64>>,
-    count: usize,
-}
-
-impl Strangers {
-    /// May one more come from there? If so: which session makes room for it, if one has to.
-    fn admit(&mut self, source: IpAddr) -> Option<Option<u64>> {
-        let own = self.of.get(&source).map_or(0, VecDeque::len);
-        if own >= MAX_STRANGERS_OF_SOURCE {
-            return None;
-        }
-        if self.count < MAX_STRANGERS {
-            return Some(None);
-        }
-        let most = self.of.values().max_by_key(|ids| ids.len())?;
-        Some(most.front().copied())
-    }
-
-    fn add(&mut self, source: IpAddr, id: u64) {
-        self.of.entry(source).or_default().push_back(id);
-        self.count += 1;
-    }
-
-    fn remove(&mut self, source: IpAddr, id: u64) {
-        let Some(ids) = self.of.get_mut(&source) else { return };
-        if let Some(at) = ids.iter().position(|known| *known == id) {
-            ids.remove(at);
-            self.count -= 1;
-        }
-        if ids.is_empty() {
-            self.of.remove(&source);
-        }
-    }
 }
 
 impl Default for Fronts {
@@ -282,8 +252,24 @@ impl Fronts {
     ) -> io::Result<(ListenerId, SocketAddr)> {
         let listener = self.makes.len() as u64;
         let bound = driver.listen(address, token::token(token::FRONTS, ACCEPT, listener))?;
-        self.makes.push(make);
+        self.makes.push(Make::Remote(make));
         Ok(bound)
+    }
+
+    /// Accepts hosts at a Unix socket; `make` makes the front of each connection.
+    ///
+    /// # Errors
+    /// The driver has no Unix sockets.
+    pub fn listen_local(
+        &mut self,
+        driver: &mut dyn Driver,
+        listener: UnixListener,
+        make: MakeLocalFront,
+    ) -> io::Result<ListenerId> {
+        let number = self.makes.len() as u64;
+        let listening = driver.listen_local(listener, token::token(token::FRONTS, ACCEPT, number))?;
+        self.makes.push(Make::Local(make));
+        Ok(listening)
     }
 
     /// From now on sessions receive into this memory and answer from it, and hold little of it while they are quiet.
@@ -398,7 +384,10 @@ impl Fronts {
         let now = driver.now();
         let id = token::low(completion.token);
         match (token::kind(completion.token), completion.outcome) {
-            (ACCEPT, Outcome::Accepted { socket, peer }) => self.accepted(driver, now, id, socket, peer),
+            (ACCEPT, Outcome::Accepted { socket, peer }) => self.accepted(driver, now, id, socket, Peer::Remote(peer)),
+            (ACCEPT, Outcome::AcceptedLocal { socket, peer }) => {
+                self.accepted(driver, now, id, socket, Peer::Local(peer));
+            }
             (ACCEPT, Outcome::AcceptFailed { error }) => self.turned_away = Some(error.to_string()),
             (ACCEPT, _) => {}
             (RECEIVE, Outcome::Received { buffer, result }) => {
@@ -444,17 +433,18 @@ impl Fronts {
         }
     }
 
-    fn accepted(&mut self, driver: &mut dyn Driver, now: Time, listener: u64, socket: SocketId, peer: SocketAddr) {
+    fn accepted(&mut self, driver: &mut dyn Driver, now: Time, listener: u64, socket: SocketId, peer: Peer) {
         let full = self.sessions.len() >= MAX_SESSIONS;
-        let Some(make) = self.makes.get_mut(listener as usize).filter(|_| !full) else {
-            driver.close(socket);
-            return;
-        };
         let id = self.next;
-        self.next += 1;
         let mut outbox = Outbox::new();
-        let front = make(FrontId(id), now, peer, &mut outbox);
-        let stranger = front.is_stranger().then(|| source_of(peer.ip()));
+        let make = self.makes.get_mut(listener as usize).filter(|_| !full);
+        let front = match (make, peer) {
+            (Some(Make::Remote(make)), Peer::Remote(peer)) => make(FrontId(id), now, peer, &mut outbox),
+            (Some(Make::Local(make)), Peer::Local(peer)) => make(FrontId(id), now, peer, &mut outbox),
+            _ => return driver.close(socket),
+        };
+        self.next += 1;
+        let stranger = front.is_stranger().then(|| peer.source());
         if let Some(source) = stranger {
             let Some(makes_room) = self.strangers.admit(source) else {
                 driver.close(socket);
@@ -539,7 +529,7 @@ impl Fronts {
     }
 
     /// Keeps that a host was refused, for the log.
-    fn refuse(&mut self, peer: SocketAddr, why: &str) {
+    fn refuse(&mut self, peer: Peer, why: &str) {
         let others = self.refused.take().map_or(0, |(.., others)| others + 1);
         self.refused = Some((peer, why.to_owned(), others));
     }

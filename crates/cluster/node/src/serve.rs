@@ -8,6 +8,7 @@ mod claim;
 pub(crate) mod core_thread;
 mod error;
 mod keeper;
+mod local_socket;
 mod look;
 pub(crate) mod plane;
 mod recheck;
@@ -16,6 +17,7 @@ mod watch;
 
 pub use amita_fabric::secure::Protection;
 pub use error::ServeError;
+pub use local_socket::{OWNER_ALONE, OWNER_AND_GROUP};
 pub use settings::{LEASE_S, MAX_CORES, MAX_LINKS_PER_PEER, ServeConfig};
 
 use crate::control::ToCore;
@@ -23,8 +25,10 @@ use crate::worker::Worker;
 use amita_reactor::core::{Core as CoreThread, Stop};
 use amita_types::NodeId;
 use core_thread::{CoreStarter, ToCores};
+use local_socket::LocalSocket;
 use plane::{Cores, Joined, Plane};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -57,6 +61,7 @@ pub struct Running {
     stop: Stop,
     plane: Plane,
     senders: ToCores,
+    local: Option<LocalSocket>,
     pub node: NodeId,
     /// Where the fabric of core 0 listens.
     pub fabric: SocketAddr,
@@ -83,7 +88,10 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
         None => None,
     };
     let orders = worker.as_ref().map(Worker::orders);
-    let started = CoreStarter::new(config, &joined, orders).start(&stop, &to_control)?;
+    let (local, listener) = LocalSocket::bind(config, log)?.unzip();
+    let started = CoreStarter::new(config, &joined, orders)
+        .with_local(listener)
+        .start(&stop, &to_control)?;
     let cores = Cores {
         senders: started.senders.clone(),
         fabric: started.fabric,
@@ -96,6 +104,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     let mut running = Running {
         _worker: worker,
         cores: started.cores,
+        local,
         stop,
         metrics: plane.metrics(),
         plane,
@@ -129,6 +138,12 @@ impl Running {
         self.plane.mounts.end()
     }
 
+    /// The Unix socket of NBD, if there is one.
+    #[must_use]
+    pub fn nbd_socket(&self) -> Option<&Path> {
+        self.local.as_ref().map(LocalSocket::path)
+    }
+
     /// Has every core write to the log what it has under way.
     pub fn describe(&self) {
         for core in 0..self.cores.len() {
@@ -151,6 +166,8 @@ impl Running {
     }
 
     fn end(&mut self) -> Result<(), ServeError> {
+        // Nobody comes any more.
+        self.local = None;
         if let Some(end) = self.plane.end_keeper() {
             end.join();
         }

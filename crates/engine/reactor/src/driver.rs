@@ -9,6 +9,7 @@
 use crate::buf::{BufMut, Pool, Segments};
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -45,6 +46,15 @@ pub struct SocketId(pub u64);
 /// A listening socket of this driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub u32);
+
+/// Who connected to a Unix socket, as the kernel says it (`SO_PEERCRED`): as it was when that process called `connect`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalPeer {
+    /// The number of its user.
+    pub user: u32,
+    /// The number of its process.
+    pub process: u32,
+}
 
 /// What is known of an open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +124,13 @@ pub enum Outcome {
         socket: SocketId,
         /// Who connected.
         peer: SocketAddr,
+    },
+    /// A connection came in on the Unix socket whose token this is.
+    AcceptedLocal {
+        /// The new stream.
+        socket: SocketId,
+        /// Who connected.
+        peer: LocalPeer,
     },
     /// Accepting ended with an error (too many files, say); the driver goes on with it.
     AcceptFailed {
@@ -209,6 +226,16 @@ pub trait Driver {
     /// Listens; each connection completes `token` with [`Outcome::Accepted`]. Port 0 takes a free one. Blocks shortly;
     /// for the start only. Returns the bound address.
     fn listen(&mut self, address: SocketAddr, token: Token) -> io::Result<(ListenerId, SocketAddr)>;
+
+    /// Accepts at a Unix socket that listens already; each connection completes `token` with [`Outcome::AcceptedLocal`]. For the
+    /// start only.
+    ///
+    /// # Errors
+    /// A driver of a network alone has none (`Unsupported`).
+    fn listen_local(&mut self, listener: UnixListener, token: Token) -> io::Result<ListenerId> {
+        let _ = (listener, token);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Connects (with `TCP_NODELAY`); ends in [`Outcome::Connected`].
     fn connect(&mut self, address: SocketAddr, token: Token);

@@ -46,6 +46,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -459,6 +460,13 @@ impl Driver for UringDriver {
         self.listeners.push(listener);
         self.accept(index);
         Ok((ListenerId(index), bound))
+    }
+
+    fn listen_local(&mut self, listener: UnixListener, token: Token) -> io::Result<ListenerId> {
+        let index = self.listeners.len() as u32;
+        self.listeners.push(Listener::local(listener, token)?);
+        self.accept(index);
+        Ok(ListenerId(index))
     }
 
     fn connect(&mut self, address: SocketAddr, token: Token) {

@@ -33,6 +33,9 @@ pub struct Node {
     /// `HOST:PORT` of its NBD server, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<String>,
+    /// The path of its NBD server's Unix socket on its own machine, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd_socket: Option<String>,
     /// `HOST:PORT` where hosts connect by NVMe/TCP, if they may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvme: Option<String>,

@@ -151,6 +151,15 @@ impl TlsAcceptor {
         })
     }
 
+    /// The same for clients that may do without: the operating system has said who they are.
+    #[must_use]
+    pub fn optional(&self) -> TlsAcceptor {
+        TlsAcceptor {
+            mode: TlsMode::Allow,
+            config: self.config.clone(),
+        }
+    }
+
     /// Whether clients may or must use it.
     #[must_use]
     pub fn mode(&self) -> TlsMode {

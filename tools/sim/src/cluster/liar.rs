@@ -94,6 +94,7 @@ impl Liar {
             name: name.clone(),
             fabric: String::new(),
             nbd: None,
+            nbd_socket: None,
             nvme: None,
             cores: 1,
         };

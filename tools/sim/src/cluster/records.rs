@@ -55,6 +55,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             name: name.clone(),
             fabric: node::address(world, member).to_string(),
             nbd: None,
+            nbd_socket: None,
             nvme: setup.fronted.map(|_| node::nvme_address(world, member).to_string()),
             // Cores of a simulated node have no common address, so all links come in at the first one, and go out
             // from all of them.

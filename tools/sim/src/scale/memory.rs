@@ -125,6 +125,7 @@ pub fn records(machine: &Machine) -> impl Iterator<Item = (String, Vec<u8>)> {
             name: format!("node-{node}"),
             fabric: format!("10.{}.{}.{}:7400", node >> 16, node >> 8 & 255, node & 255),
             nbd: None,
+            nbd_socket: None,
             nvme: None,
             cores: machine.cores as u32,
             site: String::new(),

@@ -18,6 +18,7 @@ fn the_file_has_the_shape_that_scripts_rely_on() {
             name: "demo".into(),
             size_bytes: 4096,
             nbd: vec!["nbd://127.0.0.1:1/demo".into()],
+            nbd_unix: vec!["nbd+unix:///demo?socket=/x/n1.nbd".into()],
             nqn: Some("nqn.2026-11.io.amita:01234567:demo".into()),
         },
         env: [("AMITA_METADATA".to_owned(), "http://127.0.0.1:2".to_owned())].into(),
@@ -32,6 +33,7 @@ fn the_file_has_the_shape_that_scripts_rely_on() {
             "nodes": [{ "name": "n1", "pid": 7, "disks": ["/x/n1.store"], "nbd": "127.0.0.1:1", "nvme": "127.0.0.1:3" }],
             "metadata": { "pid": 8, "endpoint": "http://127.0.0.1:2" },
             "volume": { "name": "demo", "size_bytes": 4096, "nbd": ["nbd://127.0.0.1:1/demo"],
+                "nbd_unix": ["nbd+unix:///demo?socket=/x/n1.nbd"],
                 "nqn": "nqn.2026-11.io.amita:01234567:demo" },
             "env": { "AMITA_METADATA": "http://127.0.0.1:2" },
         })

@@ -41,6 +41,7 @@ pub fn register_client(
         name: name.to_owned(),
         fabric: fabric.to_owned(),
         nbd: None,
+        nbd_socket: None,
         nvme: None,
         metrics: metrics.map(str::to_owned),
         cores: 1,

@@ -45,7 +45,7 @@ pub fn move_volume(meta: &dyn Transact, name: &str, to: &str) -> Result<Move> {
         name: to.to_owned(),
         why: why.to_owned(),
     };
-    if node.nvme.is_none() && node.nbd.is_none() {
+    if node.nvme.is_none() && node.nbd.is_none() && node.nbd_socket.is_none() {
         return Err(bad(
             "it is no gateway: it serves neither NVMe nor NBD; start it with --nvme ADDRESS:PORT, or choose another node",
         ));

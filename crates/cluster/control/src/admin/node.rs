@@ -51,6 +51,7 @@ pub fn register_as(meta: &dyn Transact, name: &str, id: NodeId, served: &Served<
             name: name.to_owned(),
             fabric: served.fabric.to_owned(),
             nbd: served.nbd.map(str::to_owned),
+            nbd_socket: served.nbd_socket.map(str::to_owned),
             nvme: served.nvme.map(str::to_owned),
             metrics: served.metrics.map(str::to_owned),
             cores: served.cores,

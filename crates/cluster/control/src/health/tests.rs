@@ -11,6 +11,7 @@ fn node(number: u32, alive: bool) -> NodeStatus {
             name: format!("n{number}"),
             fabric: "127.0.0.1:1".to_owned(),
             nbd: None,
+            nbd_socket: None,
             nvme: None,
             metrics: None,
             cores: 1,

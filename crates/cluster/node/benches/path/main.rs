@@ -138,6 +138,7 @@ impl Bench {
                 name: name.clone(),
                 fabric: address(node).to_string(),
                 nbd: None,
+                nbd_socket: None,
                 nvme: None,
                 cores: 1,
             };

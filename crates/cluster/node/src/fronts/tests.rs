@@ -7,6 +7,7 @@ use amita_reactor::uring::{UringConfig, UringDriver};
 use std::cell::Cell;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -156,8 +157,8 @@ fn sessions_that_are_quiet_hold_little_and_only_of_what_is_for_hosts() {
     }
 }
 
-fn source(number: u8) -> IpAddr {
-    [192, 0, 2, number].into()
+fn source(number: u8) -> Source {
+    Source::Address([192, 0, 2, number].into())
 }
 
 /// Adds one, as it is accepted; the session that made room, or `Err` where it is closed.
@@ -199,7 +200,7 @@ fn strangers_of_one_address_are_few_and_make_room_for_others() {
     }
     assert_eq!(strangers.of[&source(9)].len(), 100);
     // Who has shown itself counts no more.
-    let all: Vec<(IpAddr, u64)> = strangers
+    let all: Vec<(Source, u64)> = strangers
         .of
         .iter()
         .flat_map(|(source, ids)| ids.iter().map(|id| (*source, *id)))
@@ -240,9 +241,38 @@ fn strangers_are_let_in_up_to_a_number() {
 }
 
 #[test]
+fn strangers_at_a_unix_socket_are_counted_by_their_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nbd");
+    let known = Rc::new(Cell::new(false));
+    let mut rig = Rig::of(known.clone());
+    let make: MakeLocalFront = Box::new(move |_, _, _, _| Box::new(Sink { known: known.clone() }));
+    let listener = UnixListener::bind(&path).unwrap();
+    rig.fronts.listen_local(&mut rig.driver, listener, make).unwrap();
+    let connect = || UnixStream::connect(&path).unwrap();
+    let _all: Vec<UnixStream> = (0..MAX_STRANGERS_OF_SOURCE).map(|_| connect()).collect();
+    rig.until("all are in", |rig| rig.fronts.sessions() == MAX_STRANGERS_OF_SOURCE);
+    let mut late = connect();
+    rig.until("one more is closed", |rig| rig.fronts.refused.is_some());
+    assert_eq!(late.read(&mut [0]).unwrap(), 0);
+    let said = rig.fronts.take_refused(Time(0)).unwrap();
+    let whose = format!(
+        "(user {}, process {})",
+        rustix::process::getuid().as_raw(),
+        std::process::id()
+    );
+    assert!(said.contains(&whose) && said.contains("too many"), "{said}");
+    // Whoever comes by the network is another source.
+    let _remote = TcpStream::connect(rig.address).unwrap();
+    rig.until("there is room", |rig| {
+        rig.fronts.sessions() == MAX_STRANGERS_OF_SOURCE + 1
+    });
+}
+
+#[test]
 fn refusals_are_told_now_and_then() {
     let mut fronts = Fronts::default();
-    let peer: SocketAddr = "192.0.2.1:1234".parse().unwrap();
+    let peer = Peer::Remote("192.0.2.1:1234".parse().unwrap());
     assert_eq!(fronts.take_refused(Time(0)), None);
     for _ in 0..1000 {
         fronts.refuse(peer, "it may not");

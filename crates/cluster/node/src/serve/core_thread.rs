@@ -6,14 +6,14 @@ use crate::catalog::Cataloguer;
 use crate::control::{FromCore, ToCore};
 use crate::core::{Core, CoreConfig};
 use crate::faults::Faults;
-use crate::fronts::MakeFront;
+use crate::fronts::{MakeFront, MakeLocalFront};
 use crate::mail::{CoreMessage, Mail, ring_messages};
 use crate::proof::TlsHandshakes;
 use crate::worker::Orders;
 use amita_fabric::secure::Security;
 use amita_frontend::Who;
 use amita_keys::SealKey;
-use amita_nbd::NbdFront;
+use amita_nbd::{NbdFront, TlsAcceptor};
 use amita_nvme::NvmeFront;
 use amita_reactor::core::{Core as CoreThread, CoreConfig as ThreadConfig, Service, Stop, placement, spawn};
 use amita_reactor::driver::{Completion, Driver, Wait};
@@ -23,6 +23,7 @@ use amita_reactor::{Pool, PoolConfig, Waker};
 use amita_types::{ClusterId, NodeId};
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -53,6 +54,7 @@ pub(crate) struct CoreStarter<'a> {
     config: &'a ServeConfig,
     joined: &'a Joined,
     orders: Option<&'a Orders>,
+    local: Option<Arc<UnixListener>>,
 }
 
 /// Cores that run.
@@ -96,6 +98,8 @@ struct CoreSetup {
     stores: Vec<PathBuf>,
     /// What computes for hosts, and how it answers this core.
     orders: Option<(Orders, Sender<ToCore>)>,
+    /// The Unix socket of NBD, on the core that serves it.
+    local: Option<Arc<UnixListener>>,
     inbox: Receiver<ToCore>,
     outbox: Sender<Control>,
     words: Sender<StartupEvent>,
@@ -105,7 +109,18 @@ struct CoreSetup {
 impl<'a> CoreStarter<'a> {
     /// `orders`: what computes for hosts; none, where none connect that need it.
     pub(crate) fn new(config: &'a ServeConfig, joined: &'a Joined, orders: Option<&'a Orders>) -> CoreStarter<'a> {
-        CoreStarter { config, joined, orders }
+        CoreStarter {
+            config,
+            joined,
+            orders,
+            local: None,
+        }
+    }
+
+    /// NBD is served at this Unix socket as well.
+    pub(crate) fn with_local(mut self, listener: Option<UnixListener>) -> CoreStarter<'a> {
+        self.local = listener.map(Arc::new);
+        self
     }
 
     fn core_setup(
@@ -126,6 +141,7 @@ impl<'a> CoreStarter<'a> {
             links: self.joined.links,
             stores: stores.cloned().collect(),
             orders: self.orders.map(|orders| (orders.clone(), sender.clone())),
+            local: self.local.clone().filter(|_| core == 0),
             inbox,
             outbox: to_control.clone(),
             words,
@@ -254,7 +270,8 @@ impl CoreSetup {
 
     fn build(self) -> Result<(UringDriver, NodeService), ServeError> {
         let core_error = |why| ServeError::Core { core: self.core, why };
-        let has_hosts = self.config.nbd.is_some() || self.config.nvme.is_some();
+        let has_nbd = self.config.nbd.is_some() || self.config.nbd_socket.is_some();
+        let has_hosts = has_nbd || self.config.nvme.is_some();
         let memory = match has_hosts {
             true => PoolConfig::with_hosts(self.config.buffer_bytes),
             false => PoolConfig::with_total(self.config.buffer_bytes),
@@ -284,23 +301,7 @@ impl CoreSetup {
             .map_err(|why| ServeError::listen(address, &why))?;
         if self.core == 0 {
             let _ = self.words.send(StartupEvent::Fabric(bound));
-            if let Some(address) = self.config.nbd {
-                let settings = Arc::new(amita_nbd::Config {
-                    cluster: Some(self.cluster),
-                    ..self.config.nbd_config.clone()
-                });
-                let insecure_network = self.config.insecure_network;
-                let make: MakeFront = Box::new(move |id, now, peer, outbox| {
-                    let local = insecure_network || peer.ip().to_canonical().is_loopback();
-                    let who = if local { Who::Local } else { Who::Stranger };
-                    Box::new(NbdFront::accept(settings.clone(), id, who, now, outbox))
-                });
-                let (_, bound) = core
-                    .fronts
-                    .listen(&mut driver, address, make)
-                    .map_err(|why| ServeError::listen(address, &why))?;
-                let _ = self.words.send(StartupEvent::Nbd(bound));
-            }
+            self.listen_nbd(&mut core, &mut driver)?;
         }
         if let Some(address) = self.config.nvme {
             self.listen_nvme(&mut core, &mut driver, address)?;
@@ -324,6 +325,41 @@ impl CoreSetup {
                 outbox: self.outbox,
             },
         ))
+    }
+
+    /// One core has the sessions of all clients, and hands their I/O to the cores that the chunks belong to.
+    fn listen_nbd(&self, core: &mut Core, driver: &mut UringDriver) -> Result<(), ServeError> {
+        let settings = amita_nbd::Config {
+            cluster: Some(self.cluster),
+            ..self.config.nbd_config.clone()
+        };
+        if let (Some(listener), Some(path)) = (&self.local, &self.config.nbd_socket) {
+            // What passes there passes no network: who may open the file has proved enough.
+            let settings = Arc::new(amita_nbd::Config {
+                tls: settings.tls.as_ref().map(TlsAcceptor::optional),
+                ..settings.clone()
+            });
+            let make: MakeLocalFront = Box::new(move |id, now, _, outbox| {
+                Box::new(NbdFront::accept(settings.clone(), id, Who::Local, now, outbox))
+            });
+            let listening = listener
+                .try_clone()
+                .and_then(|listener| core.fronts.listen_local(driver, listener, make));
+            listening.map_err(|why| ServeError::local_socket(path, &why))?;
+        }
+        let Some(address) = self.config.nbd else { return Ok(()) };
+        let (settings, insecure_network) = (Arc::new(settings), self.config.insecure_network);
+        let make: MakeFront = Box::new(move |id, now, peer, outbox| {
+            let local = insecure_network || peer.ip().to_canonical().is_loopback();
+            let who = if local { Who::Local } else { Who::Stranger };
+            Box::new(NbdFront::accept(settings.clone(), id, who, now, outbox))
+        });
+        let (_, bound) = core
+            .fronts
+            .listen(driver, address, make)
+            .map_err(|why| ServeError::listen(address, &why))?;
+        let _ = self.words.send(StartupEvent::Nbd(bound));
+        Ok(())
     }
 
     /// Every core listens at the same address: the kernel spreads the queues of hosts over them.

@@ -36,6 +36,14 @@ pub enum ServeError {
         why: String,
         advice: &'static str,
     },
+    /// A Unix socket that another process serves, or that cannot be made.
+    #[error("cannot listen at the Unix socket {}: {why}{advice}", path.display())]
+    LocalSocket {
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+        advice: &'static str,
+    },
     /// A path that cannot be opened as a store.
     #[error("cannot open the store {}: {why}", path.display())]
     Store {
@@ -95,6 +103,19 @@ impl ServeError {
         };
         ServeError::Listen {
             address,
+            why: why.to_string(),
+            advice,
+        }
+    }
+
+    pub(super) fn local_socket(path: &Path, why: &io::Error) -> ServeError {
+        let advice = match why.kind() {
+            io::ErrorKind::AddrInUse => "; another process serves there: choose another path, or stop it",
+            io::ErrorKind::PermissionDenied => "; this user may not",
+            _ => "",
+        };
+        ServeError::LocalSocket {
+            path: path.to_owned(),
             why: why.to_string(),
             advice,
         }

@@ -7,7 +7,7 @@ use super::claim::Claims;
 use super::core_thread::ToCores;
 use super::keeper::{self, Keeper};
 use super::recheck::Recheck;
-use super::{Level, Log, ServeConfig, ServeError, look, watch};
+use super::{Level, Log, ServeConfig, ServeError, local_socket, look, watch};
 use crate::control::{FromCore, Record, ToCore};
 use crate::observe::Server;
 use crate::peer_links;
@@ -69,6 +69,7 @@ impl Joined {
             // The cores' sockets may share a port with each other; with another process they must not.
             check_free(config, address)?;
         }
+        local_socket::check(config)?;
         let cluster = reach(&client, config, &stores, log)?;
         stores.refuse_others(cluster)?;
         let known = admin::nodes(&client)?;
@@ -379,9 +380,11 @@ fn register(
     }
     let nbd = cores.nbd.map(|address| advertised(address).to_string());
     let nvme = cores.nvme.map(|address| advertised(address).to_string());
+    let nbd_socket = config.nbd_socket.as_ref().map(|path| path.display().to_string());
     let served = admin::Served {
         fabric: &fabric,
         nbd: nbd.as_deref(),
+        nbd_socket: nbd_socket.as_deref(),
         nvme: nvme.as_deref(),
         metrics,
         cores: config.cores as u32,

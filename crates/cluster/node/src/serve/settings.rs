@@ -1,6 +1,6 @@
 //! The settings of a node.
 
-use super::{ServeError, is_dialable};
+use super::{OWNER_ALONE, ServeError, is_dialable};
 use amita_fabric::secure::Protection;
 use amita_identity::{Live, Role};
 use amita_metadata::Client;
@@ -44,6 +44,10 @@ pub struct ServeConfig {
     pub fabric: SocketAddr,
     /// Where NBD clients connect; none: this node is no gateway for NBD.
     pub nbd: Option<SocketAddr>,
+    /// Where NBD clients of this machine connect: the absolute path of a Unix socket, in a folder of this process's user.
+    pub nbd_socket: Option<PathBuf>,
+    /// Its rights: [`OWNER_ALONE`] or [`OWNER_AND_GROUP`](super::OWNER_AND_GROUP).
+    pub nbd_socket_mode: u32,
     /// Whoever is on the network is believed as if on this machine: clients that prove nothing, metadata that is spoken to
     /// plainly and, where this node has no identity, its peers.
     pub insecure_network: bool,
@@ -123,6 +127,8 @@ impl ServeConfig {
             metadata_patience: Duration::from_secs(15),
             fabric,
             nbd: None,
+            nbd_socket: None,
+            nbd_socket_mode: OWNER_ALONE,
             insecure_network: false,
             nvme: None,
             seal_key: None,

@@ -205,6 +205,7 @@ fn kind(outcome: &Outcome) -> u64 {
         Outcome::Timer => (9, true),
         Outcome::Woken => (10, true),
         Outcome::Discarded { result } => (11, result.is_ok()),
+        Outcome::AcceptedLocal { .. } => (12, true),
     };
     kind | u64::from(good) << 7
 }

@@ -8,6 +8,7 @@ use crate::driver::{Outcome, SocketId, Time, Token};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 /// Connections that the kernel holds until they are accepted.
@@ -33,6 +34,8 @@ pub(super) struct Listener {
     socket: OwnedFd,
     pub target: Target,
     token: Token,
+    /// It is a Unix socket.
+    is_local: bool,
     /// After a failed accept.
     pub rests_until: Option<Time>,
 }
@@ -42,19 +45,30 @@ impl Listener {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("listening on {address}: {error}"));
         let socket = sys::stream_socket(address).map_err(named)?;
         let bound = sys::bind_and_listen(&socket, address, BACKLOG).map_err(named)?;
+        Ok((Listener::new(socket, token, false), bound))
+    }
+
+    /// One that is bound, and may listen already: for as many as the others.
+    pub fn local(listener: UnixListener, token: Token) -> io::Result<Listener> {
+        // The ring waits by itself, and a listener that does not block would end its accepts.
+        listener.set_nonblocking(false)?;
+        let socket = OwnedFd::from(listener);
+        sys::listen(&socket, BACKLOG)?;
+        Ok(Listener::new(socket, token, true))
+    }
+
+    fn new(socket: OwnedFd, token: Token, is_local: bool) -> Listener {
         let target = Target {
             descriptor: socket.as_raw_fd(),
             registered: None,
         };
-        Ok((
-            Listener {
-                socket,
-                target,
-                token,
-                rests_until: None,
-            },
-            bound,
-        ))
+        Listener {
+            socket,
+            target,
+            token,
+            is_local,
+            rests_until: None,
+        }
     }
 }
 
@@ -198,19 +212,23 @@ impl UringDriver {
             return;
         };
         let index = *listener;
-        let token = self.listeners[index as usize].token;
+        let Listener { token, is_local, .. } = self.listeners[index as usize];
         let mut rest = false;
         match result {
+            Ok(descriptor) if is_local => {
+                let socket = sys::adopt(descriptor as i32);
+                if let Ok(peer) = sys::peer_process(&socket) {
+                    let socket = self.adopt(socket);
+                    self.complete(token, Outcome::AcceptedLocal { socket, peer });
+                }
+            }
             Ok(descriptor) => {
                 let socket = sys::adopt(descriptor as i32);
                 // One that is gone already has no peer, and is nobody's loss.
                 if let Ok(peer) = sys::peer_address(&socket)
                     && prepare(&socket).is_ok()
                 {
-                    let target = self
-                        .sockets
-                        .target(&mut self.ring, socket.as_raw_fd(), self.config.register_files);
-                    let socket = self.sockets.add(socket, target, false);
+                    let socket = self.adopt(socket);
                     self.complete(token, Outcome::Accepted { socket, peer });
                 }
             }
@@ -231,6 +249,13 @@ impl UringDriver {
                 self.accept(index);
             }
         }
+    }
+
+    /// A connection that was accepted.
+    fn adopt(&mut self, socket: OwnedFd) -> SocketId {
+        let registers = self.config.register_files;
+        let target = self.sockets.target(&mut self.ring, socket.as_raw_fd(), registers);
+        self.sockets.add(socket, target, false)
     }
 
     /// No descriptor is left for those who wait at a listener. In the kernel's queue they would wait for as long as they like,
@@ -440,7 +465,7 @@ fn is_refusal(error: &io::Error) -> bool {
     )
 }
 
-/// What every stream is set to.
+/// What every stream of the network is set to.
 fn prepare(socket: &OwnedFd) -> io::Result<()> {
     let tcp = libc::IPPROTO_TCP;
     sys::set_option(socket, tcp, libc::TCP_NODELAY, 1)?;

@@ -1,6 +1,7 @@
 //! System calls that do not go through the ring: a leaf of small, safe wrappers.
 
 use crate::buf::{BufMut, Segments};
+use crate::driver::LocalPeer;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -157,6 +158,34 @@ pub(super) fn bind_and_listen(socket: &OwnedFd, address: SocketAddr, backlog: i3
         ))?;
     }
     read_address(&storage)
+}
+
+/// Lets so many connections wait at a socket that is bound, also at one that listens already.
+pub(super) fn listen(socket: &OwnedFd, backlog: i32) -> io::Result<()> {
+    // SAFETY: no memory involved.
+    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }).map(drop)
+}
+
+/// Who is at the other end of a Unix socket.
+pub(super) fn peer_process(socket: &OwnedFd) -> io::Result<LocalPeer> {
+    // SAFETY: a plain structure for which zero is a value, and which is as long as said.
+    let who = unsafe {
+        let mut who: libc::ucred = mem::zeroed();
+        let mut length = mem::size_of_val(&who) as libc::socklen_t;
+        check(libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut who).cast(),
+            &raw mut length,
+        ))?;
+        who
+    };
+    Ok(LocalPeer {
+        user: who.uid,
+        // Zero: a process of another PID namespace.
+        process: u32::try_from(who.pid).unwrap_or_default(),
+    })
 }
 
 pub(super) fn peer_address(socket: &OwnedFd) -> io::Result<SocketAddr> {

@@ -8,6 +8,7 @@ fn a_number_that_was_reserved_leaves_nothing_behind() {
     let served = Served {
         fabric: "127.0.0.1:1",
         nbd: None,
+        nbd_socket: None,
         nvme: None,
         metrics: None,
         cores: 1,

@@ -439,6 +439,7 @@ fn serve_nvme(meta: &dyn Transact, name: &str) {
     let served = Served {
         fabric: "127.0.0.1:1",
         nbd: None,
+        nbd_socket: None,
         nvme: Some("127.0.0.1:4420"),
         metrics: None,
         cores: 1,

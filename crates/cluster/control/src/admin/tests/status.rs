@@ -36,6 +36,7 @@ fn it_is_never_ok_while_no_volume_opens_and_a_move_says_so_at_once() {
         &Served {
             fabric: "127.0.0.1:1",
             nbd: Some("127.0.0.1:2"),
+            nbd_socket: None,
             nvme: None,
             metrics: None,
             cores: 2,

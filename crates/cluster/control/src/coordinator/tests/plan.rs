@@ -52,6 +52,7 @@ impl Scene {
             name: name.clone(),
             fabric: String::new(),
             nbd: None,
+            nbd_socket: None,
             nvme: None,
             cores: 1,
             site: String::new(),

@@ -1,4 +1,5 @@
 use super::*;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 #[test]
 fn an_echo_through_two_drivers_arrives_unaltered() {
@@ -277,4 +278,81 @@ fn a_receive_that_nothing_comes_for_gives_its_buffer_back() {
         bench.receive(socket, 3);
         assert_eq!(bench.received(3).unwrap(), b"hello");
     });
+}
+
+/// A Unix socket that listens in a folder of its own.
+fn local() -> (tempfile::TempDir, std::path::PathBuf, UnixListener) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    (folder, path, listener)
+}
+
+#[test]
+fn a_unix_socket_carries_large_things_both_ways_and_says_who_came() {
+    each_way(|config| {
+        for zero_copy_bytes in [None, Some(1)] {
+            let (_folder, path, listener) = local();
+            let mut bench = Bench::new(UringConfig {
+                zero_copy_bytes,
+                ..config.clone()
+            });
+            bench.driver.listen_local(listener, Token(1)).unwrap();
+            let text = pattern(3 << 20);
+            let mut client = UnixStream::connect(&path).unwrap();
+            let Outcome::AcceptedLocal { socket, peer } = bench.wait(1) else {
+                panic!("nobody came")
+            };
+            assert_eq!(peer.process, std::process::id());
+            let own = std::fs::metadata("/proc/self").unwrap();
+            assert_eq!(peer.user, std::os::unix::fs::MetadataExt::uid(&own));
+            let data = text.chunks(100_000).map(Slice::copy_from).collect();
+            bench.driver.send(socket, data, Token(2));
+            let sent = text.clone();
+            let other_end = std::thread::spawn(move || {
+                let mut back = vec![0; sent.len()];
+                client.read_exact(&mut back).unwrap();
+                client.write_all(&back).unwrap();
+                (client, back)
+            });
+            assert!(matches!(bench.wait(2), Outcome::Sent { result: Ok(()), .. }));
+            let mut received = Vec::new();
+            while received.len() < text.len() {
+                bench.receive(socket, 3);
+                received.extend(bench.received(3).unwrap());
+            }
+            let (mut client, back) = other_end.join().unwrap();
+            assert!(back == text && received == text);
+            // A quiet receive gives its buffer back here too, and the end of either side is seen.
+            bench.receive(socket, 4);
+            assert!(bench.run(Duration::from_millis(5)).is_empty());
+            bench.driver.cancel_receive(socket);
+            assert_eq!(bench.received(4).unwrap_err().kind(), io::ErrorKind::Interrupted);
+            bench.receive(socket, 5);
+            client.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(bench.received(5).unwrap(), b"");
+            bench.driver.close(socket);
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        }
+    });
+}
+
+#[test]
+fn many_come_by_a_unix_socket_beside_the_network() {
+    let (_folder, path, listener) = local();
+    let mut bench = Bench::new(UringConfig::default());
+    bench.driver.listen_local(listener, Token(1)).unwrap();
+    let (_, address) = bench.driver.listen("127.0.0.1:0".parse().unwrap(), Token(2)).unwrap();
+    // More than the standard library lets wait.
+    let clients: Vec<UnixStream> = (0..500).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let _other = TcpStream::connect(address).unwrap();
+    let mut sockets = std::collections::BTreeSet::new();
+    for _ in &clients {
+        let Outcome::AcceptedLocal { socket, .. } = bench.wait(1) else {
+            panic!("no accept")
+        };
+        sockets.insert(socket);
+    }
+    assert_eq!(sockets.len(), clients.len());
+    assert!(matches!(bench.wait(2), Outcome::Accepted { .. }));
 }
