@@ -11,6 +11,7 @@ mod checks;
 mod coordinator;
 mod deletion;
 pub mod hosts;
+mod imposter;
 mod inject;
 mod liar;
 pub mod node;
@@ -178,7 +179,7 @@ impl Cluster {
         let mut cluster = Cluster {
             world,
             metadata,
-            nodes: (0..setup.nodes).map(Node::new).collect(),
+            nodes: (0..setup.nodes).map(|member| Node::new(member, &setup)).collect(),
             leads: (0..setup.nodes).map(|_| None).collect(),
             hosts: Hosts::new(&setup, random.fork(12)),
             workload: Workload::new(setup.profile.clone(), &random.fork(13)),
@@ -299,6 +300,8 @@ impl Cluster {
             self.coverage.add(fault, times);
         }
         self.coverage.merge(&self.hosts.coverage);
+        let told = self.nodes.iter().map(|node| node.imposter.told()).sum();
+        self.coverage.add("liar.in_anothers_name", told);
         self.ledger.count(&mut self.coverage);
         let mut trace = self.world.trace() ^ self.hash;
         for operation in self.history.operations() {

@@ -178,7 +178,10 @@ impl Ledger {
                 let nodes = side.iter().fold(0, |nodes, node| nodes | bit(*node));
                 (Kind::Link, until(for_ns), nodes)
             }
-            Fault::SlowNetwork { node, for_ns, .. } => (Kind::Link, until(for_ns), bit(node)),
+            // Who speaks in the name of others does not answer for itself.
+            Fault::SlowNetwork { node, for_ns, .. } | Fault::Lies { node, for_ns } => {
+                (Kind::Link, until(for_ns), bit(node))
+            }
             Fault::HostsCut { gateway } => (Kind::Link, until(0), bit(gateway)),
             Fault::HostsApart { gateway, for_ns, .. }
             | Fault::HostsSlow { gateway, for_ns, .. }

@@ -138,6 +138,13 @@ pub enum Fault {
         /// How long.
         for_ns: u64,
     },
+    /// What the node's stores answer to others is changed on its way, now and then: into answers of stores that are not its own.
+    Lies {
+        /// Which.
+        node: Member,
+        /// How long.
+        for_ns: u64,
+    },
     /// Some of its answers are lost.
     MetadataLossy {
         /// So many of a hundred.
@@ -374,6 +381,13 @@ impl Plan {
             .collect();
         steps.sort_by_key(|step| step.after_operations);
         Plan { steps, victims }
+    }
+
+    /// Does the node lie?
+    #[must_use]
+    pub fn lies(&self, member: Member) -> bool {
+        let mut steps = self.steps.iter();
+        steps.any(|step| matches!(step.fault, Fault::Lies { node, .. } if node == member))
     }
 
     /// More of what concerns hosts with several paths: connections of theirs that break, planned moves, gateways that

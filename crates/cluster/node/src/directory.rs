@@ -107,6 +107,12 @@ struct Waiting {
     cores: Vec<(usize, VolumeId)>,
 }
 
+impl Waiting {
+    fn is_anybody(&self) -> bool {
+        !self.fronts.is_empty() || !self.cores.is_empty()
+    }
+}
+
 enum State {
     /// An opener runs.
     Opening { waiting: Waiting },

@@ -307,8 +307,15 @@ impl Forwarder {
         }
     }
 
-    /// An answer came: what it answers; nothing where that has been sent another way meanwhile.
-    pub fn answered(&mut self, tag: u64) -> Option<Answered> {
+    /// An answer came from a node: what it answers; nothing where that has been sent another way meanwhile, or another node was
+    /// asked (R14).
+    pub fn answered(&mut self, from: NodeId, tag: u64) -> Option<Answered> {
+        self.flights.get(&tag).filter(|flight| flight.node == from)?;
+        self.land(tag)
+    }
+
+    /// A request is with its owner no longer.
+    fn land(&mut self, tag: u64) -> Option<Answered> {
         let flight = self.flights.remove(&tag)?;
         self.lost_copies -= usize::from(flight.copy == Copy::Lost);
         Some(Answered {
@@ -345,7 +352,7 @@ impl Forwarder {
 
     /// Nobody will say any more what became of it: its host is told so.
     pub fn give_up(&mut self, tag: u64) {
-        if let Some(answered) = self.answered(tag) {
+        if let Some(answered) = self.land(tag) {
             self.given_up.push(answered.pending);
         }
     }
@@ -443,7 +450,7 @@ impl Forwarder {
             .map(|(tag, _)| *tag)
             .collect();
         for tag in taken.into_iter().rev() {
-            if let Some(Answered { volume, pending, .. }) = self.answered(tag) {
+            if let Some(Answered { volume, pending, .. }) = self.land(tag) {
                 self.put_back(volume, pending);
             }
         }

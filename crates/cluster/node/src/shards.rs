@@ -20,7 +20,7 @@ use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, ScrubReport, WholeMember};
 use amita_types::message::Answer;
 use amita_types::recovery::{Recovery, StoreHealth};
-use amita_types::{Generation, StoreId, VolumeId};
+use amita_types::{Generation, NodeId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -138,7 +138,7 @@ impl Shards {
         now: Time,
         opened: Opened,
         local: &[StoreId],
-        up: &[StoreId],
+        up: &[(StoreId, NodeId)],
         lost: &[StoreId],
     ) -> Option<String> {
         let volume = opened.volume.id;
@@ -166,8 +166,8 @@ impl Shards {
         config.local_stores = local.to_vec();
         let mut sequencer = Sequencer::new(config, opened, token::id_base(self.core, number), now);
         sequencer.share_care(&self.care);
-        for store in up {
-            sequencer.store_up(now, *store);
+        for (store, node) in up {
+            sequencer.store_up(now, *store, *node);
         }
         for store in lost {
             sequencer.store_lost(now, *store);
@@ -367,12 +367,12 @@ impl Shards {
         Ok(())
     }
 
-    /// A store's answer, for the sequencer that its id names.
-    pub fn answer(&mut self, now: Time, answer: Answer, payload: Slice) {
+    /// A store's answer that has come from a node, for the sequencer that its id names.
+    pub fn answer(&mut self, now: Time, from: NodeId, answer: Answer, payload: Slice) {
         if let Some(stages) = &answer.trace {
             self.traces.answered(now, answer.store, stages);
         }
-        self.with(token::id_shard(answer.id.0), |s| s.answer(now, answer, payload));
+        self.with(token::id_shard(answer.id.0), |s| s.answer(now, from, answer, payload));
     }
 
     /// The end of a metadata call.
@@ -397,9 +397,9 @@ impl Shards {
         }
     }
 
-    /// A store can be reached.
-    pub fn store_up(&mut self, now: Time, store: StoreId) {
-        self.with_each(|s| s.store_up(now, store));
+    /// A store can be reached, by a link to this node.
+    pub fn store_up(&mut self, now: Time, store: StoreId, node: NodeId) {
+        self.with_each(|s| s.store_up(now, store, node));
     }
 
     /// A store cannot be reached at the moment.

@@ -139,6 +139,7 @@ impl Service for Answerer {
                 link,
                 message: Message::Request(request),
                 payload,
+                ..
             } = event
             {
                 self.bytes += payload.len() as u64;

@@ -44,6 +44,9 @@ pub struct Config {
     pub security: Option<Security>,
     /// Rules that are switched off, by the simulator only.
     pub faults: Faults,
+    /// What this end says in place of what it is given to send, in the simulator only.
+    #[cfg(any(test, feature = "planted"))]
+    pub tongue: Option<crate::faults::Tongue>,
 }
 
 impl Config {
@@ -65,6 +68,8 @@ impl Config {
             pool,
             security: None,
             faults: Faults::NONE,
+            #[cfg(any(test, feature = "planted"))]
+            tongue: None,
         }
     }
 

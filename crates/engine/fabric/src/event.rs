@@ -46,6 +46,8 @@ pub enum Event {
     /// A message came. Those of one link come in the order in which the peer sent them.
     Message {
         link: Link,
+        /// The node at the other end.
+        from: NodeId,
         message: Message,
         /// Its payload; empty where it has none.
         payload: Slice,

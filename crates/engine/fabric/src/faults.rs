@@ -1,8 +1,13 @@
 //! Rules that the simulator switches off, and what then goes wrong.
 
 use crate::backoff::Jitter;
+use crate::config::Config;
 use crate::event::Event;
+use crate::message::Message;
+use amita_reactor::Slice;
 use std::collections::VecDeque;
+#[cfg(any(test, feature = "planted"))]
+use std::{fmt, sync::Arc};
 
 amita_reactor::fault_switches! {
     /// Frames are delivered without a check of the CRC of their heads.
@@ -10,6 +15,39 @@ amita_reactor::fault_switches! {
     /// Messages of one link are delivered in another order now and then.
     Reorder,
 }
+
+/// What an end says in place of what it was given to send, with its payload: a simulated node that lies.
+#[cfg(any(test, feature = "planted"))]
+#[derive(Clone)]
+pub struct Tongue(Arc<dyn Fn(&mut Message, &mut Slice) + Send + Sync>);
+
+#[cfg(any(test, feature = "planted"))]
+impl Tongue {
+    #[must_use]
+    pub fn new(speak: impl Fn(&mut Message, &mut Slice) + Send + Sync + 'static) -> Tongue {
+        Tongue(Arc::new(speak))
+    }
+}
+
+#[cfg(any(test, feature = "planted"))]
+impl fmt::Debug for Tongue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tongue")
+    }
+}
+
+/// A message leaves: of a node that lies another one does.
+#[cfg(any(test, feature = "planted"))]
+pub(crate) fn speak(config: &Config, message: &mut Message, payload: &mut Slice) {
+    if let Some(Tongue(speak)) = &config.tongue {
+        speak(message, payload);
+    }
+}
+
+/// A message leaves.
+#[cfg(not(any(test, feature = "planted")))]
+#[inline(always)]
+pub(crate) fn speak(_: &Config, _: &mut Message, _: &mut Slice) {}
 
 /// Now and then the last two messages of a receive, whose events begin at `first`, change places.
 pub(crate) fn reorder(events: &mut VecDeque<Event>, first: usize, jitter: &mut Jitter) {

@@ -51,6 +51,8 @@ pub const CONNECTION_BYTES: usize = size_of::<connection::Connection>();
 pub use config::{CLUSTER_VERSION_MAX, Config, Limits, Timeouts, VersionRange};
 pub use event::{DownReason, Event, Link, SendError, Violation};
 pub use fabric::{Counters, FABRIC_TOKENS, Fabric};
+#[cfg(any(test, feature = "planted"))]
+pub use faults::Tongue;
 pub use faults::{Fault, Faults};
 pub use message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 pub use window::charge;

@@ -53,7 +53,9 @@ impl End {
         }
         for event in self.fabric.events() {
             match event {
-                Event::Message { link, message, payload } => self.came.push((link, message, payload)),
+                Event::Message {
+                    link, message, payload, ..
+                } => self.came.push((link, message, payload)),
                 Event::Up { .. } => self.up = true,
                 Event::Down { why, .. } => panic!("{why}"),
                 _ => {}

@@ -10,7 +10,7 @@ use amita_reactor::Slice;
 use amita_sequencer::{Config, IoId, Sequencer};
 use amita_types::io::Op;
 use amita_types::{BLOCK_BYTES, StoreId};
-use common::{Stores, opened};
+use common::{SERVER, Stores, opened};
 use std::time::Instant;
 
 const DEPTH: u64 = 32;
@@ -74,7 +74,7 @@ fn main() {
         at: 0,
     };
     for store in 1..=3 {
-        bench.sequencer.store_up(bench.stores.now, StoreId(store));
+        bench.sequencer.store_up(bench.stores.now, StoreId(store), SERVER);
     }
     bench.measure("volume.write.4k.copies3.qd32.cpu_ns", true);
     bench.measure("volume.read.4k.qd32.cpu_ns", false);

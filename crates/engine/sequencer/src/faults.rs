@@ -81,6 +81,8 @@ amita_reactor::fault_switches! {
     TrustBase,
     /// R5: reads go to syncing members, too.
     ReadFromSyncing,
+    /// R14: an answer in a store's name counts, whoever gives it.
+    AnyAnswer,
     /// Some of the bytes that are under way to a store are counted for good: a limit that nobody reaches in a short
     /// run.
     ForgetBytes,

@@ -66,6 +66,7 @@ pub use resync::SyncProgress;
 pub use status::{Counters, Status};
 
 use crate::config::Config;
+use crate::faults::Fault;
 use crate::health::Care;
 use crate::io::{CallId, Course, Effect, IoId, Opened, StopReason};
 use agenda::NEVER;
@@ -74,7 +75,7 @@ use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{Op, Payload};
 use amita_types::message::Answer;
-use amita_types::{Epoch, Generation, GroupIndex, StoreId, TraceId};
+use amita_types::{Epoch, Generation, GroupIndex, NodeId, StoreId, TraceId};
 use context::Context;
 use resync::Resync;
 use std::collections::vec_deque::Drain;
@@ -125,26 +126,31 @@ impl Sequencer {
         self.finish(now);
     }
 
-    /// A store has answered.
-    pub fn answer(&mut self, now: Time, answer: Answer, payload: Slice) {
+    /// A store has answered, by a link that leads to the node `from`. It counts if that is the node whose link to the store
+    /// [`Sequencer::store_up`] has told of: what another one says in the store's name is no answer (R14).
+    pub fn answer(&mut self, now: Time, from: NodeId, answer: Answer, payload: Slice) {
         if self.cx.stopped {
             return;
         }
         let Some(store) = self.cx.stores.slot_of(answer.store) else {
             return;
         };
+        if self.cx.stores[store].link.node != from && !self.cx.config.faults.has(Fault::AnyAnswer) {
+            self.cx.counters.foreign_answers += 1;
+            return;
+        }
         answer::arrived(&mut self.cx, &mut self.resync, now, store, answer, payload);
         self.finish(now);
     }
 
-    /// There is an ordered link to the store, on which nothing was sent yet. One of which no group says anything yet is
+    /// There is an ordered link to the store, on which nothing was sent yet, and `node` is at its other end. One of which no group says anything yet is
     /// remembered: it may be listed as syncing while its link stands, and nobody says then once more that it does.
-    pub fn store_up(&mut self, now: Time, id: StoreId) {
+    pub fn store_up(&mut self, now: Time, id: StoreId, node: NodeId) {
         if self.cx.stopped {
             return;
         }
         let store = self.cx.store_slot(now, id);
-        store::link_up(&mut self.cx, &mut self.resync, now, store);
+        store::link_up(&mut self.cx, &mut self.resync, now, store, node);
         self.finish(now);
     }
 

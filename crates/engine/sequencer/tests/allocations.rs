@@ -7,7 +7,7 @@ use amita_sequencer::{Config, IoId, Sequencer};
 use amita_testkit::allocations::{self, Counting};
 use amita_types::io::Op;
 use amita_types::{BLOCK_BYTES, StoreId};
-use common::{Stores, opened};
+use common::{SERVER, Stores, opened};
 
 /// Of a round of messages.
 const TRIP_NS: u64 = 20_000;
@@ -52,7 +52,7 @@ fn a_warm_sequencer_allocates_nothing() {
     let mut stores = Stores::new(block, sum, 4);
     let mut sequencer = Sequencer::new(Config::default(), opened(16, 4), 1 << 40, stores.now);
     for store in 1..=3 {
-        sequencer.store_up(stores.now, StoreId(store));
+        sequencer.store_up(stores.now, StoreId(store), SERVER);
     }
     for _ in 0..3 {
         round(&mut sequencer, &mut stores);

@@ -89,6 +89,7 @@ fn count_sequencer(coverage: &mut crate::coverage::Coverage, counters: &amita_se
     coverage.add("volume.hedged", counters.hedged);
     coverage.add("volume.stale_epochs", counters.stale_epochs);
     coverage.add("volume.not_fenced", counters.not_fenced);
+    coverage.add("volume.foreign_answers", counters.foreign_answers);
     coverage.add("volume.unknown", counters.unknown);
     coverage.add("volume.lost_races", counters.lost_races);
     coverage.add("volume.damaged", counters.damaged);

@@ -24,6 +24,7 @@ enum End {
     Disk(Member),
     Drain(Member),
     Maintenance(Member),
+    Lies(Member),
 }
 
 /// What is still to be injected, and what is to end.
@@ -200,6 +201,11 @@ impl Cluster {
             Fault::WatchLate { node, for_ns } => {
                 self.metadata.watch_late_until(node_id(node), Time(now.0 + for_ns));
                 self.coverage.hit("fault.watch_late");
+            }
+            Fault::Lies { node, for_ns } => {
+                self.nodes[node].imposter.set(true);
+                self.later(now, for_ns, End::Lies(node));
+                self.coverage.hit("fault.lies");
             }
             Fault::MetadataLossy { percent, for_ns } => {
                 self.metadata.lose_answers(percent);
@@ -451,6 +457,7 @@ impl Cluster {
             End::Drain(node) => self.set_duty(self.world.now(), node, map::StoreDuty::Normal),
             End::Maintenance(node) => self.set_maintenance(self.world.now(), node, false),
             End::Hosts(node) => self.delay_hosts(node, Duration::ZERO),
+            End::Lies(node) => self.nodes[node].imposter.set(false),
             End::Lossy => self.metadata.lose_answers(0),
             End::Disk(node) => {
                 for store in 0..self.setup.stores {

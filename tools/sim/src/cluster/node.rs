@@ -1,9 +1,11 @@
 //! One simulated node: its process with one core or two, its disk, and the messages of its control plane.
 
+use super::imposter::Imposter;
 use super::session::{Heard, Session};
 use super::setup::{Protocol, Setup};
 use crate::faults::Member;
 use crate::handshakes::StandIn;
+use crate::random::Random;
 use amita_fabric::secure::Security;
 use amita_frontend::{FrontId, StorageService, Who};
 use amita_nbd::NbdFront;
@@ -142,14 +144,18 @@ pub struct Node {
     pub failed: BTreeMap<StoreId, String>,
     /// Its stores that serve.
     pub serving: Vec<StoreId>,
+    /// What it says in the name of others, while it lies.
+    pub imposter: Imposter,
 }
 
 impl Node {
     /// A node that is off.
     #[must_use]
-    pub fn new(member: Member) -> Node {
+    pub fn new(member: Member, setup: &Setup) -> Node {
+        let random = Random::new(setup.seed).fork(44).fork(member as u64);
         Node {
             member,
+            imposter: Imposter::new(member, setup.nodes, setup.stores, random),
             process: 0,
             cores: Vec::new(),
             completions: Vec::new(),
@@ -246,6 +252,12 @@ impl Node {
             Security::new(Arc::new(stand_in))
         });
         fabric.faults = setup.plants.fabric;
+        #[cfg(feature = "planted")]
+        if setup.plan.lies(self.member) {
+            let imposter = self.imposter.clone();
+            let tongue = amita_fabric::Tongue::new(move |message, payload| imposter.speak(message, payload));
+            fabric.tongue = Some(tongue);
+        }
         CoreConfig {
             node: node_id(self.member),
             core,

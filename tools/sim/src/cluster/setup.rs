@@ -3,7 +3,7 @@
 use super::deletion::Passers;
 use super::operator::Chores;
 use super::settings::Settings;
-use crate::faults::{Limits, Plan};
+use crate::faults::{Fault, Limits, Member, Plan, Step};
 use crate::random::Random;
 use crate::workload::Profile;
 use amita_control::coordinator;
@@ -199,6 +199,8 @@ pub struct Setup {
     pub polite_hosts: bool,
     /// Nothing fails, so nobody may lose its place in an in-sync set.
     pub expect_no_eviction: bool,
+    /// But for the stores of this node.
+    pub may_be_evicted: Option<Member>,
     /// No volume is taken over more often than this.
     pub most_takeovers: Option<u32>,
     /// Disks are too small for the volume: errors say so, and nothing else happens.
@@ -240,11 +242,13 @@ impl Setup {
         }
     }
 
-    /// The setup of a seed. One in forty has disks that are smaller than its volume, and nothing else wrong.
+    /// The setup of a seed. One in forty has disks that are smaller than its volume, and one a member that lies; nothing else is
+    /// wrong there.
     #[must_use]
     pub fn draw(seed: u64) -> Setup {
         match seed % 40 {
             39 => Setup::cramped(seed),
+            37 => Setup::infiltrated(seed),
             _ => Setup::draw_roomy(seed),
         }
     }
@@ -262,6 +266,32 @@ impl Setup {
         setup.profile.max_blocks = 8;
         setup.profile.operations = 400;
         (setup.expect_full, setup.expect_no_eviction) = (true, true);
+        setup
+    }
+
+    /// A member speaks in the names of the others. They lose nothing by that.
+    #[must_use]
+    pub fn infiltrated(seed: u64) -> Setup {
+        let mut setup = Setup::quiet(seed);
+        let mut random = Random::new(seed).fork(2);
+        let node = random.below(setup.nodes as u64) as usize;
+        setup.profile.operations = 400;
+        setup.profile.pause_ns = 4_000_000;
+        let for_ns = 2_000_000_000;
+        let lies = (random.within(5, 60) as u32, Fault::Lies { node, for_ns });
+        let moves = (1..4).map(|round| {
+            let gateway = random.below(3) as usize;
+            (round * 100, Fault::Move { gateway })
+        });
+        let steps = std::iter::once(lies)
+            .chain(moves)
+            .map(|(after_operations, fault)| Step {
+                after_operations,
+                delay_ns: 0,
+                fault,
+            });
+        setup.plan.steps = steps.collect();
+        (setup.expect_no_eviction, setup.may_be_evicted) = (true, Some(node));
         setup
     }
 
@@ -400,6 +430,7 @@ impl Setup {
             expect_no_failures: false,
             polite_hosts: random.percent(50),
             expect_no_eviction: false,
+            may_be_evicted: None,
             most_takeovers: None,
             expect_full: false,
             coordinator: Some(patience(*random.pick(&[200, 600, 1200]))),
@@ -461,6 +492,7 @@ impl Setup {
             expect_no_failures: false,
             polite_hosts: false,
             expect_no_eviction: false,
+            may_be_evicted: None,
             most_takeovers: None,
             expect_full: false,
             coordinator: Some(patience(600)),

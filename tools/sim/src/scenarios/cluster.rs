@@ -1059,6 +1059,12 @@ pub fn all() -> Vec<Scenario> {
             node_lies,
             plant!(plants => plants.store = plants.store.with(StoreFault::AnyAsker)),
         ),
+        scenario(
+            "R14: a store's answer comes from its node",
+            "M3 is asked what M2 is asked, under one number, and refuses in M2's name: M2 loses its place, and nothing is wrong.",
+            Setup::infiltrated,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::AnyAnswer)),
+        ),
         Scenario {
             seeds: 40,
             ..scenario(

@@ -13,7 +13,7 @@ use crate::token;
 use crate::view::View;
 use amita_fabric::Link;
 use amita_reactor::driver::{Driver, Time};
-use amita_types::{Generation, VolumeId};
+use amita_types::{Generation, NodeId, StoreId, VolumeId};
 
 /// What an I/O goes through, and whom a core speaks to.
 pub(super) struct Context {
@@ -36,6 +36,14 @@ impl Context {
         for core in (0..self.config.cores).filter(|core| *core != self.config.core) {
             self.mail.send(core, make());
         }
+    }
+
+    /// There is a link to a store, and this node at its other end: this very one, where it serves the store itself, whatever
+    /// the record says.
+    pub(super) fn store_up(&mut self, now: Time, store: StoreId, node: NodeId) {
+        let is_here = self.stores.node.core_of(store).is_some();
+        let node = if is_here { self.config.node } else { node };
+        self.shards.store_up(now, store, node);
     }
 
     /// A peer's link closed: the stores take the credits back that it had.

@@ -206,10 +206,17 @@ impl Forwarding {
         self.settle(cx, now, volume);
     }
 
-    /// An owner has answered.
-    pub(super) fn on_forwarded(&mut self, cx: &mut Context, now: Time, link: Link, answer: Forwarded, payload: Slice) {
+    /// An owner has answered, by a link that leads to it.
+    pub(super) fn on_forwarded(
+        &mut self,
+        cx: &mut Context,
+        now: Time,
+        (link, from): (Link, NodeId),
+        answer: Forwarded,
+        payload: Slice,
+    ) {
         self.forwarder.heard_clock(link, now, answer.clock);
-        let Some(answered) = self.forwarder.answered(answer.tag) else {
+        let Some(answered) = self.forwarder.answered(from, answer.tag) else {
             // Its host has gone, or it has ended otherwise: there is room all the same.
             return self.go_round(cx, now);
         };

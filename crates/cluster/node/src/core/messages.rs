@@ -43,7 +43,9 @@ impl Core {
             IoMessage::ToPeer { link, message, payload } => {
                 self.cx.peers.send(link, message, payload, &mut self.cx.control)
             }
-            IoMessage::ToSequencer { answer, payload } => self.cx.pass_to_sequencer(now, answer, payload),
+            IoMessage::ToSequencer { from, answer, payload } => {
+                self.cx.pass_to_sequencer(now, from, answer, payload);
+            }
             IoMessage::Piece {
                 origin,
                 volume,
@@ -217,14 +219,15 @@ impl Core {
             Node::Catalog(catalog) => self.nvme.adopt(catalog),
             Node::StoreServes { store, core } => {
                 self.cx.stores.node.serves(store, core);
-                self.cx.shards.store_up(now, store);
+                self.cx.store_up(now, store, self.cx.config.node);
             }
             Node::StoreUnmounted => self.cx.stores.node.unmounted(),
             Node::LinkClosed { link } => self.cx.stores.link_closed(now, link),
             Node::PeerUp { peer, link } => {
                 self.cx.peers.on_up(peer, link);
-                for store in self.cx.view.stores_of(peer) {
-                    self.cx.shards.store_up(now, store);
+                let stores: Vec<StoreId> = self.cx.view.stores_of(peer).collect();
+                for store in stores {
+                    self.cx.store_up(now, store, peer);
                 }
                 self.forwarding.settle_all(&mut self.cx, now);
             }
@@ -287,11 +290,16 @@ impl Core {
             self.drop_shard(driver, volume, older, why, false);
         }
         let local: Vec<StoreId> = self.cx.stores.node.all().collect();
-        let of = |peers: &mut dyn Iterator<Item = NodeId>| -> Vec<StoreId> {
-            peers.flat_map(|peer| self.cx.view.stores_of(peer)).collect()
-        };
-        let up = [local.clone(), of(&mut self.cx.peers.up())].concat();
-        let lost = of(&mut self.cx.peers.lost());
+        let of_peer = |peer| self.cx.view.stores_of(peer).map(move |store| (store, peer));
+        let here = local.iter().map(|store| (*store, self.cx.config.node));
+        let there = self.cx.peers.up().flat_map(of_peer);
+        let up: Vec<(StoreId, NodeId)> = here.chain(there.filter(|(store, _)| !local.contains(store))).collect();
+        let lost: Vec<StoreId> = self
+            .cx
+            .peers
+            .lost()
+            .flat_map(|peer| self.cx.view.stores_of(peer))
+            .collect();
         let warning = self.cx.shards.make(now, opened, &local, &up, &lost);
         // All cores have read the same.
         if let Some(warning) = warning.filter(|_| self.cx.config.core == 0) {

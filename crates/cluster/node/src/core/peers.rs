@@ -15,7 +15,6 @@ use amita_fabric::{Fabric, Link, Message, SendError};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
 use amita_types::NodeId;
-use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -59,8 +58,6 @@ pub(super) struct Peers {
     refused_for: Duration,
     silent_for: Duration,
     peers: BTreeMap<NodeId, Peer>,
-    /// The nodes at the other ends of this core's links, whichever end made them.
-    ends: FxHashMap<Link, NodeId>,
     /// Which cores' links to a peer are refused, as they have said.
     refused_at: BTreeMap<NodeId, BTreeSet<usize>>,
 }
@@ -77,24 +74,8 @@ impl Peers {
             refused_for: config.refused_for,
             silent_for: config.silent_for,
             peers: BTreeMap::new(),
-            ends: FxHashMap::default(),
             refused_at: BTreeMap::new(),
         }
-    }
-
-    /// A link of this core is up, and this node is at its other end.
-    pub(super) fn leads_to(&mut self, link: Link, peer: NodeId) {
-        self.ends.insert(link, peer);
-    }
-
-    /// It is no more.
-    pub(super) fn leads_nowhere(&mut self, link: Link) {
-        self.ends.remove(&link);
-    }
-
-    /// The node at the other end of a link of this core.
-    pub(super) fn node_of(&self, link: Link) -> Option<NodeId> {
-        self.ends.get(&link).copied()
     }
 
     /// Does this core hold a connection to the peer?

@@ -146,7 +146,7 @@ fn store_changed(cx: &mut Context, now: Time, store: StoreId, node: NodeId, move
     // count anew, and with answers on the way that belong to what was before.
     let moved = moved || cx.config.faults.has(Fault::UpAtEachRecord);
     if moved && node != cx.config.node && cx.peers.link_to(node).is_some() {
-        cx.shards.store_up(now, store);
+        cx.store_up(now, store, node);
     }
 }
 

@@ -53,11 +53,15 @@ impl Core {
         while let Some(event) = self.cx.peers.fabric.next_event() {
             moved = true;
             match event {
-                Event::Message { link, message, payload } => self.on_message(now, link, message, payload),
+                Event::Message {
+                    link,
+                    from,
+                    message,
+                    payload,
+                } => self.on_message(now, (link, from), message, payload),
                 Event::Up {
                     link, peer, outgoing, ..
                 } => {
-                    self.cx.peers.leads_to(link, peer);
                     if outgoing {
                         self.cx.peers.link_up(&mut self.cx.mail, peer, link);
                     } else {
@@ -67,7 +71,6 @@ impl Core {
                 Event::Down {
                     link, peer, outgoing, ..
                 } => {
-                    self.cx.peers.leads_nowhere(link);
                     if outgoing {
                         self.forwarding.forwarder.link_closed(link);
                         self.cx.peers.link_down(&mut self.cx.mail, peer);
@@ -97,19 +100,17 @@ impl Core {
         moved
     }
 
-    fn on_message(&mut self, now: Time, link: Link, message: Message, payload: Slice) {
+    /// A peer has sent something, by a link that leads to it.
+    fn on_message(&mut self, now: Time, (link, from): (Link, NodeId), message: Message, payload: Slice) {
         match message {
             Message::Request(request) => {
                 if request.trace.is_some() {
                     self.cx.shards.traces.touch();
                 }
-                let Some(from) = self.cx.peers.node_of(link) else {
-                    return;
-                };
                 let link = token::peer_link(self.cx.config.core, link);
                 self.cx.pass_to_store(now, from, link, request, payload);
             }
-            Message::Answer(answer) => self.cx.pass_to_sequencer(now, answer, payload),
+            Message::Answer(answer) => self.cx.pass_to_sequencer(now, from, answer, payload),
             Message::Release {
                 tag,
                 volume,
@@ -117,9 +118,6 @@ impl Core {
                 hand_over,
             } => {
                 let core = self.cx.config.core;
-                let Some(from) = self.cx.peers.node_of(link) else {
-                    return;
-                };
                 self.cx.mail.send(
                     0,
                     DirectoryMessage::Release {
@@ -134,13 +132,13 @@ impl Core {
                 );
             }
             Message::Released { tag, outcome } => {
-                let Some(from) = self.cx.peers.node_of(link) else {
-                    return;
-                };
                 self.cx.mail.send(0, DirectoryMessage::Released { tag, from, outcome });
             }
             Message::Forward(request) => self.forwarding.on_forward(&mut self.cx, now, link, request, payload),
-            Message::Forwarded(answer) => self.forwarding.on_forwarded(&mut self.cx, now, link, answer, payload),
+            Message::Forwarded(answer) => {
+                self.forwarding
+                    .on_forwarded(&mut self.cx, now, (link, from), answer, payload);
+            }
         }
     }
 
@@ -409,13 +407,14 @@ impl Context {
         by_read
     }
 
-    /// A store's answer, from wherever, to the core whose sequencer asked.
-    pub(super) fn pass_to_sequencer(&mut self, now: Time, answer: Answer, payload: Slice) {
+    /// A store's answer that has come from a node, to the core whose sequencer asked. (Whether that node serves the store, the
+    /// sequencer compares: R14.)
+    pub(super) fn pass_to_sequencer(&mut self, now: Time, from: NodeId, answer: Answer, payload: Slice) {
         let core = token::id_core(answer.id.0);
         if core == self.config.core {
-            self.shards.answer(now, answer, payload);
+            self.shards.answer(now, from, answer, payload);
         } else if core < self.config.cores {
-            self.mail.send(core, IoMessage::ToSequencer { answer, payload });
+            self.mail.send(core, IoMessage::ToSequencer { from, answer, payload });
         }
     }
 
@@ -428,7 +427,7 @@ impl Context {
             let control = &mut self.control;
             self.peers.answer(peer, Message::Answer(answer), payload, control);
         } else {
-            self.shards.answer(now, answer, payload);
+            self.shards.answer(now, self.config.node, answer, payload);
         }
     }
 

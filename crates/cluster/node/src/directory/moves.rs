@@ -117,17 +117,29 @@ impl Directory {
                 self.moves.note_handed_over(now, volume);
                 ReleaseOutcome::Released
             }
-            // The record may name this node already: it would be deposed of what its hosts have just begun to use.
-            None if self.is_about_to_serve(volume, view) => ReleaseOutcome::Busy { clients: 0 },
+            None if self.is_about_to_serve(volume, view) || self.is_leaving(volume) => {
+                ReleaseOutcome::Busy { clients: 0 }
+            }
             None => ReleaseOutcome::NotOwner,
         };
         self.reply(asker, outcome);
     }
 
-    /// Is this node about to serve the volume?
+    /// Is this node about to serve the volume to somebody? The record may name it already: it would be deposed of what its hosts have
+    /// just begun to use. Where nobody waits (a store is to be brought up to date, say), whoever asks has it: most askers take a
+    /// refusal for the end.
     fn is_about_to_serve(&self, volume: VolumeId, view: &View) -> bool {
         let state = view.volume_of(volume).and_then(|record| self.volumes.get(&record.name));
-        matches!(state, Some(State::Opening { .. } | State::Making { .. }))
+        match state {
+            Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.is_anybody(),
+            _ => false,
+        }
+    }
+
+    /// Is the volume on its way to another gateway? What hosts have under way is still carried out here.
+    fn is_leaving(&self, volume: VolumeId) -> bool {
+        let mut states = self.volumes.values();
+        states.any(|state| matches!(state, State::Leaving { info, .. } if info.id == volume))
     }
 
     /// Begins to hand a volume over: every core ends what it has under way.

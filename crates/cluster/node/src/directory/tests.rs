@@ -8,7 +8,7 @@ use amita_frontend::{FrontId, HostKey};
 use amita_metadata::Call;
 use amita_metadata::model::State as Metadata;
 use amita_reactor::driver::Time;
-use amita_sequencer::OpenerConfig;
+use amita_sequencer::{Consent, OpenerConfig};
 use amita_types::map;
 use amita_types::{Generation, NodeId, TraceId, VolumeId};
 use std::time::Duration;
@@ -311,15 +311,8 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
     assert!(turn(&mut rig, &mut asked) > before, "the generation is raised");
 }
 
-/// The record names this node as soon as the generation is raised, and the groups are still to be read: whoever asks then, and is told
-/// that nobody has the volume, deposes this node of what its hosts have just begun to use.
-#[test]
-fn a_volume_that_is_being_opened_is_in_use() {
-    let mut rig = Rig::new();
-    rig.ask();
-    for core in 0..CORES {
-        rig.left(rig.leaves[0], core);
-    }
+/// Another gateway asks for the volume, which this node's record names.
+fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
     let mut view = View::default();
     let record = map::Volume {
         id: VOLUME,
@@ -340,23 +333,62 @@ fn a_volume_that_is_being_opened_is_in_use() {
         link: Link(1),
         tag: 1,
     };
-    let ask = |rig: &mut Rig| {
-        rig.directory
-            .release(rig.now, asker, VOLUME, rig.generation, false, &view);
-        let mut said = None;
-        while let Some(effect) = rig.directory.next() {
-            if let Effect::Reply {
-                message: Message::Released { outcome, .. },
-                ..
-            } = effect
-            {
-                said = Some(outcome);
-            }
+    rig.directory
+        .release(rig.now, asker, VOLUME, rig.generation, false, &view);
+    let mut said = None;
+    while let Some(effect) = rig.directory.next() {
+        if let Effect::Reply {
+            message: Message::Released { outcome, .. },
+            ..
+        } = effect
+        {
+            said = Some(outcome);
         }
-        said
-    };
-    assert_eq!(ask(&mut rig), Some(ReleaseOutcome::NotOwner), "nobody has it");
+    }
+    said
+}
+
+/// The record names this node as soon as the generation is raised, and the groups are still to be read: whoever asks then, and is told
+/// that nobody has the volume, deposes this node of what its hosts have just begun to use.
+#[test]
+fn a_volume_that_is_being_opened_for_somebody_is_in_use() {
+    let mut rig = Rig::new();
+    rig.ask();
+    for core in 0..CORES {
+        rig.left(rig.leaves[0], core);
+    }
+    assert_eq!(
+        asked_by_another(&mut rig),
+        Some(ReleaseOutcome::NotOwner),
+        "nobody has it"
+    );
+    // For a member that is to be brought up to date, and no host.
+    let (name, nobody) = ("v", super::Waiting::default());
+    rig.directory.begin(rig.now, name, nobody, Consent::Asked);
+    assert_eq!(
+        asked_by_another(&mut rig),
+        Some(ReleaseOutcome::NotOwner),
+        "no host waits here"
+    );
     let origin = rig.origin;
     rig.directory.open(rig.now, origin, "v");
-    assert_eq!(ask(&mut rig), Some(ReleaseOutcome::Busy { clients: 0 }));
+    assert_eq!(asked_by_another(&mut rig), Some(ReleaseOutcome::Busy { clients: 0 }));
+}
+
+/// Node 2 is to have the volume, and this node's cores have I/O of hosts under way. A third node that is told that nobody has the
+/// volume takes it away from both.
+#[test]
+fn a_volume_that_is_handed_over_is_in_use_until_then() {
+    let mut rig = Rig::new();
+    rig.ask();
+    assert_eq!(asked_by_another(&mut rig), Some(ReleaseOutcome::Busy { clients: 0 }));
+    for core in 0..CORES {
+        rig.left(rig.leaves[0], core);
+    }
+    assert_eq!(
+        rig.replies,
+        [ReleaseOutcome::Released],
+        "as if the other one had not asked"
+    );
+    assert_eq!(asked_by_another(&mut rig), Some(ReleaseOutcome::NotOwner));
 }

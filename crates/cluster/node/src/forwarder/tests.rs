@@ -57,7 +57,11 @@ fn what_an_owner_may_never_answer_is_sent_again_in_order() {
     }
     assert_ne!(forwarder.next_tag(), first);
     assert_eq!(forwarder.counts(), (3, 1));
-    let answered = forwarder.answered(first).expect("it was asked");
+    assert!(
+        forwarder.answered(NodeId(9), first).is_none(),
+        "it was not asked, and the request stays with its owner"
+    );
+    let answered = forwarder.answered(OWNER, first).expect("it was asked");
     assert_eq!((answered.volume, answered.pending.origin.tag), (VOLUME, 1));
     assert!(!answered.again && answered.dated);
     forwarder.link_broke(OWNER);
@@ -72,7 +76,7 @@ fn what_an_owner_may_never_answer_is_sent_again_in_order() {
     }
     assert_eq!(asked, [(first + 1, 2), (first + 2, 3)], "under their own tags");
     assert_eq!(tags(&mut forwarder), [4]);
-    assert!(forwarder.answered(first + 1).expect("it was asked again").again);
+    assert!(forwarder.answered(OWNER, first + 1).expect("it was asked again").again);
     assert!(!forwarder.is_stalled() && forwarder.with_lost_copies().is_empty());
 }
 

@@ -51,7 +51,12 @@ pub enum IoMessage {
         payload: Slice,
     },
     /// A peer's answer that belongs to a sequencer of the receiving core.
-    ToSequencer { answer: Answer, payload: Slice },
+    ToSequencer {
+        /// Who has sent it.
+        from: NodeId,
+        answer: Answer,
+        payload: Slice,
+    },
     /// A piece of a front end's I/O, for the core that sequences its chunk.
     Piece {
         /// Where the I/O came in.

@@ -131,6 +131,9 @@ impl Fabric {
     }
 
     fn message(&mut self, driver: &mut dyn Driver, link: Link, message: Message, payload: Slice) {
+        let Some(from) = self.connection(link).map(|connection| connection.peer) else {
+            return;
+        };
         let verdict = match &message {
             Message::Request(request) => self.admit(link, request.id.0, charge(request, payload.len())),
             Message::Answer(answer) => self.settle(link, answer.id.0, payload.len()),
@@ -143,7 +146,12 @@ impl Fabric {
             return self.violation(driver, link, what);
         }
         self.counters.messages_received += 1;
-        self.events.push_back(Event::Message { link, message, payload });
+        self.events.push_back(Event::Message {
+            link,
+            from,
+            message,
+            payload,
+        });
     }
 
     /// A request came: does the window that this end has granted allow it?

@@ -4,6 +4,7 @@ use super::{Fabric, Operation, Slot, token};
 use crate::codec::{encode, encode_ping};
 use crate::connection::{Connection, Phase, Waiting};
 use crate::event::{DownReason, Link, SendError};
+use crate::faults;
 use crate::limits::{RECEIVE_CLASSES, STARVED_RETRY};
 use crate::message::Message;
 use crate::window::{charge, forward_charge};
@@ -13,7 +14,8 @@ use std::io;
 impl Fabric {
     /// Queues a message with its payload; it goes out at [`Fabric::flush`], or, a request beyond the window, when
     /// answers have made room. The order of a link's messages is kept.
-    pub fn send(&mut self, link: Link, message: Message, payload: Slice) -> Result<(), SendError> {
+    pub fn send(&mut self, link: Link, mut message: Message, mut payload: Slice) -> Result<(), SendError> {
+        faults::speak(&self.config, &mut message, &mut payload);
         let limits = (self.config.limits.queue_requests, self.config.limits.queue_bytes);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();

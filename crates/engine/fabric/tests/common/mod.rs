@@ -288,7 +288,9 @@ impl Node {
         let mut messages = Vec::new();
         for event in self.fabric.events() {
             match event {
-                Event::Message { link, message, payload } => messages.push((link, message, payload)),
+                Event::Message {
+                    link, message, payload, ..
+                } => messages.push((link, message, payload)),
                 other => self.events.push((now, other)),
             }
         }

@@ -1,6 +1,6 @@
 //! Gateways: they open the volume, run its sequencers, are asked to release it, and die.
 
-use super::world::{Event, GATEWAYS, GROUPS, MS, STORES, VOLUMES, World, store_id, volume_id};
+use super::world::{Event, GATEWAYS, GROUPS, MS, STORES, VOLUMES, World, node_of, store_id, volume_id};
 use crate::io::{Effect, Opened, StopReason};
 use crate::{Config, Counters, OpenError, Opener, OpenerConfig, OpenerEffect, OwnerReply, Sequencer};
 use amita_reactor::Time;
@@ -133,7 +133,7 @@ impl World {
             let mut sequencer = Sequencer::new(config, opened.clone(), base, Time(self.now));
             for store in 0..STORES {
                 if self.gateways[gateway].links[store].seen != 0 {
-                    sequencer.store_up(Time(self.now), store_id(store));
+                    sequencer.store_up(Time(self.now), store_id(store), node_of(store));
                 }
             }
             self.gateways[gateway].cores.push((sequencer, base));
@@ -287,6 +287,7 @@ pub fn add(total: &mut Counters, more: &Counters) {
         hedged,
         stale_epochs,
         not_fenced,
+        foreign_answers,
         unknown,
         lost_races,
         damaged,
@@ -319,6 +320,7 @@ pub fn add(total: &mut Counters, more: &Counters) {
     total.hedged += hedged;
     total.stale_epochs += stale_epochs;
     total.not_fenced += not_fenced;
+    total.foreign_answers += foreign_answers;
     total.unknown += unknown;
     total.lost_races += lost_races;
     total.damaged += damaged;

@@ -1,6 +1,6 @@
 //! Stores that crash and start, links that carry, cut and come back.
 
-use super::world::{Event, GATEWAYS, MS, STORES, World, store_id};
+use super::world::{Event, GATEWAYS, MS, STORES, World, node_of, store_id};
 use amita_reactor::Time;
 
 impl World {
@@ -94,7 +94,7 @@ impl World {
         state.to_store_at = self.now;
         state.to_gateway_at = self.now;
         for (sequencer, _) in &mut self.gateways[gateway].cores {
-            sequencer.store_up(Time(self.now), store_id(store));
+            sequencer.store_up(Time(self.now), store_id(store), node_of(store));
         }
     }
 

@@ -233,6 +233,11 @@ pub fn store_id(index: usize) -> StoreId {
     StoreId(0x1000 + index as u128)
 }
 
+/// The node that serves it.
+pub fn node_of(index: usize) -> NodeId {
+    NodeId(1 + index as u32)
+}
+
 impl World {
     pub fn new(seed: u64, profile: Profile, planted: Faults) -> World {
         let mut random = Random::new(seed);
@@ -496,7 +501,7 @@ impl World {
                     let base = answer.id.0 >> 40 << 40;
                     for (sequencer, of) in &mut self.gateways[gateway].cores {
                         if *of == base {
-                            sequencer.answer(now, answer, payload);
+                            sequencer.answer(now, node_of(store), answer, payload);
                             break;
                         }
                     }

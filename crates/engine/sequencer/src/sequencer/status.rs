@@ -44,6 +44,8 @@ pub struct Counters {
     pub stale_epochs: u64,
     /// Refusals by a member that did not know our fence (any more).
     pub not_fenced: u64,
+    /// Answers in a store's name by another node than the one that serves it: dropped (R14).
+    pub foreign_answers: u64,
     /// Compare-and-sets whose outcome was unknown and read back (R6).
     pub unknown: u64,
     /// Compare-and-sets that another one had overtaken.
@@ -86,12 +88,12 @@ impl Counters {
 
     /// Each with its name, in their order.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 31] {
+    pub fn each(&self) -> [(&'static str, u64); 32] {
         let mut copy = *self;
         copy.each_mut().map(|(name, value)| (name, *value))
     }
 
-    fn each_mut(&mut self) -> [(&'static str, &mut u64); 31] {
+    fn each_mut(&mut self) -> [(&'static str, &mut u64); 32] {
         let Counters {
             writes,
             reads,
@@ -109,6 +111,7 @@ impl Counters {
             hedged,
             stale_epochs,
             not_fenced,
+            foreign_answers,
             unknown,
             lost_races,
             damaged,
@@ -142,6 +145,7 @@ impl Counters {
             ("hedged", hedged),
             ("stale_epochs", stale_epochs),
             ("not_fenced", not_fenced),
+            ("foreign_answers", foreign_answers),
             ("unknown", unknown),
             ("lost_races", lost_races),
             ("damaged", damaged),

@@ -8,6 +8,7 @@ use crate::members::Members;
 use crate::table::StoreSlot;
 use crate::task::Kind;
 use amita_reactor::Time;
+use amita_types::NodeId;
 
 /// What an answer says of the store that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +22,12 @@ pub(super) enum News {
 }
 
 /// There is an ordered link to the store, on which nothing was sent yet.
-pub(super) fn link_up(cx: &mut Context, resync: &mut Resync, now: Time, number: StoreSlot) {
+pub(super) fn link_up(cx: &mut Context, resync: &mut Resync, now: Time, number: StoreSlot, node: NodeId) {
     if cx.stores[number].link.up {
         // A new link without word of the old one's end: what was under way there is gone.
         link_ended(cx, resync, now, number);
     }
-    cx.stores[number].link_up(now);
+    cx.stores[number].link_up(now, node);
     let due = now.plus(cx.config.store_timeout);
     cx.agenda.arm(due);
     // First on the link: the fences (R6). Writes are resent when they are answered.

@@ -1,5 +1,6 @@
 //! One concern after the other, with stores and metadata played by hand.
 
+mod answers;
 mod compare;
 mod evict;
 mod fence;

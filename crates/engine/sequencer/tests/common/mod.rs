@@ -9,6 +9,8 @@ use amita_types::message::{
 use amita_types::{Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId};
 
 const CHUNK_BYTES: u32 = 4 << 20;
+/// Who serves all stores.
+pub const SERVER: NodeId = NodeId(2);
 
 /// A volume of so many chunks, in a pool of three stores.
 pub fn opened(chunks: u64, groups: u32) -> Opened {
@@ -127,7 +129,7 @@ impl Stores {
                     credit_blocks: self.credit_blocks,
                     result: Ok(body),
                 };
-                sequencer.answer(self.now, answer, payload);
+                sequencer.answer(self.now, SERVER, answer, payload);
             }
         }
     }

@@ -17,6 +17,8 @@ use amita_types::{ChunkId, ChunkIndex, NodeId, SnapshotId};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub asker: Requester,
+    /// The node that the link leads to, where it is not vouched for otherwise.
+    pub node: Option<NodeId>,
     pub scope: Scope,
     pub right: Right,
 }
@@ -78,7 +80,13 @@ pub(super) fn take(store: &mut Store, from: Option<NodeId>, link: LinkId, reques
     let account = AccountId::new(link, request.id);
     let ended = store.space.credits.open(account, scope.volume, scope.generation);
     space::linger(store, ended);
-    dispatch(store, &Caller { asker, scope, right }, body, payload);
+    let caller = Caller {
+        asker,
+        node: from,
+        scope,
+        right,
+    };
+    dispatch(store, &caller, body, payload);
 }
 
 fn has_room(store: &Store, body: &RequestBody) -> bool {

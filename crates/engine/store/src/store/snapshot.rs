@@ -6,10 +6,11 @@ use super::op::{Op, Ops};
 use super::request::Caller;
 use super::space::Claim;
 use super::{Requester, Store, answer, leaves, queue, space, sweep};
+use crate::faults::Fault;
 use crate::format::record::RollEntry;
 use crate::index::{ChunkKey, Index, Leaf, Location, OpSlot, PARTS, Seen, WORST_BYTES_PER_CLEAR};
 use amita_types::message::{AnswerBody, CloneRequest, MAX_SNAPSHOTS, Problem, Refusal, RetainSnapshotsRequest};
-use amita_types::{BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
+use amita_types::{BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId};
 
 /// What is to be left of a chunk.
 #[derive(Clone, Debug)]
@@ -234,6 +235,13 @@ pub(super) fn forget_if_nothing(checkpoint: &mut Writer, index: &mut Index, key:
     }
 }
 
+/// Rule R14: what a chunk is cloned from is read by it. So whoever asks owns both volumes, as the store was told by their fences.
+fn owns_origin(store: &Store, caller: &Caller, origin: VolumeId) -> bool {
+    let owner_of = |volume| Some(store.fences.volume(store.fences.find(volume)?).owner);
+    let Some(node) = caller.node else { return true };
+    owner_of(origin) == Some(node) || store.config.faults.has(Fault::AnyAsker)
+}
+
 pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneRequest) {
     let (asker, chunk, at) = (caller.asker, caller.chunk(request.chunk), request.at);
     let from = ChunkId {
@@ -242,6 +250,9 @@ pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneReq
     };
     if at == SnapshotId::HEAD || from.volume == chunk.volume {
         return store.env.invalid(asker, Problem::Snapshot);
+    }
+    if !owns_origin(store, caller, from.volume) {
+        return store.env.refuse(asker, Refusal::NotFenced);
     }
     if let Some(key) = store.index.find(chunk) {
         let known = store.index.chunk(key);

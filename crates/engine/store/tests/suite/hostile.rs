@@ -5,8 +5,8 @@ use amita_reactor::Slice;
 use amita_store::{LinkId, State};
 use amita_types::message::{
     AllocationRequest, AnswerBody, Change, ChangesRequest, ChunksRequest, ClearRequest, CloneRequest, Expect,
-    FenceRequest, JoinRequest, Mend, MendRequest, OpenRequest, Problem, ReadRequest, Refusal, Request, RequestBody,
-    RetainSnapshotsRequest, RollRequest, SettleRequest, VerifyRequest, WholeRequest, WriteRequest,
+    FenceRequest, JoinRequest, Mend, MendRequest, OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request,
+    RequestBody, RetainSnapshotsRequest, RollRequest, SettleRequest, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::{
     BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupIndex, MAX_AHEAD, NodeId, SnapshotId, StoreId, TraceId,
@@ -377,6 +377,44 @@ fn a_generation_has_one_owner_and_a_node_fences_for_itself() {
     (play.owner.generation, play.owner.epoch) = (Generation(2), Epoch(2));
     assert_eq!(fence(&mut play, LIAR, LIAR), Ok(AnswerBody::Fenced));
     assert_eq!(fence(&mut play, OWNER, OWNER), members);
+}
+
+/// A clone shows what its origin held. Whoever owns some volume would read every other one by it.
+#[test]
+fn a_chunk_is_cloned_by_whoever_owns_both_volumes() {
+    let mut play = Play::new(1);
+    let bytes = Play::bytes(0, 2);
+    let mut snapped = play.owner.write_request(0, 0, &bytes, version(1, 2), version(1, 1));
+    snapped.scope.snapshot = SnapshotId(1);
+    assert_eq!(play.ask(OWNER, snapped, &bytes), Ok(AnswerBody::Done));
+    let clone = |play: &mut Play, node: NodeId, volume: u64, origin: VolumeId| {
+        let mut asker = Requester::new(u64::from(node.0));
+        asker.volume = VolumeId(volume);
+        let fence = asker.fence_request();
+        assert_eq!(play.ask(node, fence, &[]), Ok(AnswerBody::Fenced));
+        let body = RequestBody::Clone(CloneRequest {
+            chunk: ChunkIndex(0),
+            origin,
+            at: SnapshotId(1),
+        });
+        let request = asker.request(body);
+        let told = play.ask(node, request, &[]);
+        let open = asker.request(RequestBody::Open(OpenRequest { chunk: ChunkIndex(0) }));
+        (told, play.ask(node, open, &[]))
+    };
+    let opened = |version| {
+        Ok(AnswerBody::Opened(OpenedAnswer {
+            version,
+            incomplete: None,
+        }))
+    };
+    let origin = play.owner.volume;
+    let (told, open) = clone(&mut play, LIAR, 8, origin);
+    assert_eq!((told, open), (Err(Refusal::NotFenced), opened(Version::NONE)));
+    let (told, _) = clone(&mut play, LIAR, 8, VolumeId(99));
+    assert_eq!(told, Err(Refusal::NotFenced), "nor is it told which volumes there are");
+    let (told, open) = clone(&mut play, OWNER, 9, origin);
+    assert_eq!((told, open), (Ok(AnswerBody::Done), opened(version(1, 1))));
 }
 
 /// The owner itself lies, or has lost its memory: no message takes a chunk to the end of its counters (R1).

@@ -37,7 +37,9 @@ struct Counts {
     moved: u64,
     evicted_by_coordinator: u64,
     evicted_slow: u64,
+    /// Those that may not leave.
     in_sync_lost: u64,
+    evicted: bool,
     listed: u64,
     dropped: u64,
     promoted: u64,
@@ -84,7 +86,7 @@ impl Cluster {
             ("metadata.groups_changed", counts.moved),
             ("metadata.volume_changed", counts.volumes),
             ("run.taken_over", u64::from(counts.taken_over)),
-            ("run.evicted", u64::from(counts.in_sync_lost > 0)),
+            ("run.evicted", u64::from(counts.evicted)),
         ] {
             self.coverage.add(path, times);
         }
@@ -127,7 +129,9 @@ impl Cluster {
             _ => return Err(wrong("neither an owner nor the coordinator moved the epoch")),
         }
         counts.moved += 1;
-        counts.in_sync_lost += changed.left().count() as u64;
+        let may_leave = |store: StoreId| self.setup.may_be_evicted == Some(home(store).0);
+        counts.in_sync_lost += changed.left().filter(|store| !may_leave(*store)).count() as u64;
+        counts.evicted |= changed.left().next().is_some();
         counts.promoted += changed.promoted().count() as u64;
         counts.listed += changed.listed().count() as u64;
         counts.dropped += changed.dropped().count() as u64;

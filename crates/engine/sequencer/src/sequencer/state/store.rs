@@ -7,7 +7,7 @@ use crate::sequencer::store::News;
 use crate::table::{GroupSlot, TaskSlot, WatchSlot};
 use amita_reactor::Time;
 use amita_types::message::MAX_PIECES;
-use amita_types::{RequestId, StoreId};
+use amita_types::{NodeId, RequestId, StoreId};
 use std::time::Duration;
 
 /// Credits that were not used for so long are given back, but for [`KEPT_BLOCKS`].
@@ -16,6 +16,8 @@ pub(in crate::sequencer) const IDLE: Duration = Duration::from_millis(200);
 const LONG_IDLE: Duration = Duration::from_secs(10);
 /// One write's worth: the first write after a pause need not ask.
 const KEPT_BLOCKS: u64 = MAX_PIECES as u64;
+/// No node has this number: they are given out from 1 on.
+const NOBODY: NodeId = NodeId(0);
 
 /// One of the volume's stores.
 #[derive(Debug)]
@@ -41,9 +43,11 @@ pub(in crate::sequencer) struct Store {
 }
 
 /// How it does on the link to it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::sequencer) struct Link {
     pub up: bool,
+    /// Who is at its other end, or was at that of the last one.
+    pub node: NodeId,
     /// It refuses everything until it is mounted anew; then it knows nothing of what was granted on this link.
     pub poisoned: bool,
     /// Its last answer was `Busy`.
@@ -134,7 +138,7 @@ impl Store {
             lost: false,
             lost_at: now,
             unfit: false,
-            link: Link::default(),
+            link: Link::to(NOBODY),
             owed: Owed {
                 awaited: 0,
                 writes: 0,
@@ -162,10 +166,10 @@ impl Store {
     }
 
     /// There is a link, on which nothing was sent yet.
-    pub fn link_up(&mut self, now: Time) {
+    pub fn link_up(&mut self, now: Time, node: NodeId) {
         self.link = Link {
             up: true,
-            ..Link::default()
+            ..Link::to(node)
         };
         self.lost = false;
         self.owed.stuck = false;
@@ -267,6 +271,19 @@ impl Store {
         // Its link ends again and again before it has done anything.
         let idle = owed.idle_since != NEVER && now.since(owed.idle_since) >= self.idle_patience(config);
         quiet || idle || owed.stuck
+    }
+}
+
+impl Link {
+    /// One that is not up.
+    fn to(node: NodeId) -> Link {
+        Link {
+            up: false,
+            node,
+            poisoned: false,
+            refusing: false,
+            worked: false,
+        }
     }
 }
 

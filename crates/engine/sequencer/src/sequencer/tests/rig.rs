@@ -42,6 +42,11 @@ pub fn store(number: u128) -> StoreId {
     StoreId(number)
 }
 
+/// The node that serves a store.
+pub fn server(store: StoreId) -> NodeId {
+    NodeId(100 + store.0 as u32)
+}
+
 pub fn version(counter: u64) -> Version {
     Version::new(GENERATION, counter).unwrap()
 }
@@ -201,7 +206,7 @@ impl Rig {
     }
 
     pub fn up(&mut self, number: u128) {
-        self.sequencer.store_up(self.now, store(number));
+        self.sequencer.store_up(self.now, store(number), server(store(number)));
         self.collect();
     }
 
@@ -305,7 +310,7 @@ impl Rig {
             credit_blocks: self.credit,
             result,
         };
-        self.sequencer.answer(self.now, answer, payload);
+        self.sequencer.answer(self.now, server(request.store), answer, payload);
         self.collect();
     }
 
