@@ -30,6 +30,8 @@ const PAGE: u64 = 1000;
 const MAX_EMPTY_PAGES: u32 = 64;
 /// Records that one transaction takes away.
 const TRIM_BATCH: usize = 100;
+/// Fewer than these too many are left: each transaction that trims adds a record itself.
+const TRIM_LEAST: u64 = 10;
 /// How often a lost race is tried again. Each time somebody else has written a record.
 const RACES: u32 = 256;
 
@@ -327,6 +329,7 @@ fn trim_batch(meta: &dyn Transact, who: &Who, most: u64, limit_ms: u64) -> Resul
     };
     let first = begin.map_or(1, |begin| begin.seq + 1);
     let surplus = (head.seq + 1).saturating_sub(first).saturating_sub(most);
+    let surplus = if surplus < TRIM_LEAST { 0 } else { surplus };
     let mut doomed: Vec<Head> = Vec::new();
     let mut verifier = Verifier::new(begin.as_ref());
     'pages: while doomed.len() < TRIM_BATCH {

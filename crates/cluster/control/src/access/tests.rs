@@ -165,10 +165,10 @@ fn what_is_refused_is_not_done_and_is_in_the_log() {
     let server = server();
     let session = Session::open(server.client.clone(), operator(Viewer)).unwrap();
     let done = session.act(Action::PoolThresholds, "", |meta| {
-        admin::set_thresholds(meta, |own| own.full_percent = 50)
+        admin::set_thresholds(meta, |own| own.near_full_percent = 80)
     });
     assert!(matches!(done, Err(AdminError::Denied(_))), "{done:?}");
-    assert_eq!(admin::thresholds(&server.client).unwrap().full_percent, 95);
+    assert_eq!(admin::thresholds(&server.client).unwrap().near_full_percent, 85);
     assert!(Session::open(server.client.clone(), operator(Role::Tenant)).is_err());
     let found = records(&server.client);
     let told: Vec<_> = found
@@ -188,9 +188,9 @@ fn what_is_refused_is_not_done_and_is_in_the_log() {
 fn who_only_reads_changes_nothing() {
     let server = server();
     let session = Session::open(server.client.clone(), operator(Admin)).unwrap();
-    let wrong = admin::set_thresholds(&session.reader(), |own| own.full_percent = 50).unwrap_err();
+    let wrong = admin::set_thresholds(&session.reader(), |own| own.near_full_percent = 80).unwrap_err();
     assert!(wrong.to_string().contains("a fault of the program"), "{wrong}");
-    assert_eq!(admin::thresholds(&session.reader()).unwrap().full_percent, 95);
+    assert_eq!(admin::thresholds(&session.reader()).unwrap().near_full_percent, 85);
     assert!(records(&server.client).is_empty());
 }
 
