@@ -1,31 +1,62 @@
-//! The operator's commands and the metadata: a connection, and errors as people read them.
+//! The operator's commands and the metadata: a session of who runs the command, and errors as people read them.
 
 use crate::cli::Endpoints;
+use amita_control::access::{Action, Denied, Reader, Session};
 use amita_control::admin::{self, AdminError, Status};
-use amita_metadata::client::Client;
+use amita_metadata::Transact;
+use amita_metadata::client::{Client, Watch};
 use amita_terminal::error::{Failure, Kind, Result};
+use std::fmt;
 
-/// A connection to the metadata.
+/// The way of a command to the metadata: what it changes, it changes by [`Admin::act`], which says what the action is.
 #[derive(Debug)]
 pub struct Admin {
-    client: Client,
+    session: Session<Client>,
 }
 
 impl Admin {
-    /// To the endpoints of the command line.
+    /// To the endpoints of the command line, as who their identity says.
     ///
     /// # Errors
-    /// When none are given, the identity cannot be read, or they may not be spoken to like that.
+    /// When none are given, the identity cannot be read or may not look at the cluster, or they may not be spoken to like
+    /// that.
     pub fn connect(endpoints: &Endpoints) -> Result<Admin> {
-        Ok(Admin {
-            client: endpoints.connect()?,
-        })
+        let (client, caller) = endpoints.connect_as()?;
+        let session = Session::open(client, caller).map_err(|why| denied(&why))?;
+        Ok(Admin { session })
     }
 
-    /// For the operations of [`amita_control::admin`].
+    /// For reading.
     #[must_use]
-    pub fn client(&self) -> &Client {
-        &self.client
+    pub fn reader(&self) -> Reader<'_> {
+        self.session.reader()
+    }
+
+    /// Does something that changes the metadata, if they may; it is in the audit log.
+    ///
+    /// # Errors
+    /// They may not; the metadata is away; or what `work` says.
+    pub fn act<T, E: From<AdminError> + fmt::Display>(
+        &self,
+        action: Action,
+        object: &str,
+        work: impl FnOnce(&dyn Transact) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        self.session.act(action, object, work)
+    }
+
+    /// May they? For what changes nothing.
+    ///
+    /// # Errors
+    /// They may not.
+    pub fn permit(&self, action: Action) -> Result<()> {
+        self.session.permit(action, "").map_err(|why| denied(&why))
+    }
+
+    /// The changes of keys with a prefix.
+    #[must_use]
+    pub fn watch(&self, prefix: &str, from_revision: u64) -> Watch {
+        self.session.connection().watch(prefix, from_revision)
     }
 
     /// The state of the cluster.
@@ -33,7 +64,7 @@ impl Admin {
     /// # Errors
     /// When the metadata is away, or holds no cluster.
     pub fn status(&self) -> Result<Status> {
-        admin::status(&self.client).described()
+        admin::status(&self.reader()).described()
     }
 }
 
@@ -51,6 +82,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
         self.map_err(|error| {
             let kind = match &error {
                 AdminError::Metadata(inner) => return metadata_failure(inner),
+                AdminError::Denied(why) => return denied(why),
                 AdminError::BadName { .. } | AdminError::BadSetting { .. } => Kind::Usage,
                 AdminError::NoCluster | AdminError::NoSuch { .. } | AdminError::NotAllowed { .. } => Kind::NotFound,
                 AdminError::Exists { .. }
@@ -87,4 +119,13 @@ pub fn metadata_failure(error: &amita_metadata::Error) -> Failure {
         _ => Kind::Failed,
     };
     Failure::new(error.to_string()).kind(kind)
+}
+
+/// Somebody may not do it.
+#[must_use]
+pub fn denied(why: &Denied) -> Failure {
+    Failure::new(why.to_string()).advice(
+        "`amita cert show` says who you are here (--identity, AMITA_IDENTITY). An admin gives roles: `amita operator create \
+         --role`.",
+    )
 }

@@ -3,11 +3,12 @@
 use crate::admin::metadata_failure;
 use crate::commands::join::Described;
 use crate::commands::{
-    ca, cert, client, cluster, disk, events, host, meta, namespace, node, operator, pool, recover, recovery, serve,
-    status, store, subsystem, top, trace, volume,
+    audit, ca, cert, client, cluster, disk, events, host, meta, namespace, node, operator, pool, recover, recovery,
+    serve, status, store, subsystem, top, trace, volume,
 };
 use crate::demo;
-use amita_identity::{Clock, Live};
+use amita_control::access::Caller;
+use amita_identity::{Actor, Clock, Live};
 use amita_metadata::Client;
 use amita_metadata::client::{Options, Tls, User};
 use amita_terminal::error::{Failure, Kind, Result};
@@ -117,6 +118,9 @@ pub enum Command {
     Trace(trace::Arguments),
     /// What happened, and why
     Events(events::Arguments),
+    /// Who did what: the audit log, whether it is whole, and shipping it elsewhere
+    #[command(subcommand)]
+    Audit(audit::Command),
     /// Show everything on this machine: a cluster, a volume, a killed node, all data intact
     Demo(demo::Arguments),
 }
@@ -180,6 +184,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Top(arguments) => top::run(&arguments, &metadata),
         Command::Trace(arguments) => trace::run(&arguments, &metadata),
         Command::Events(arguments) => events::run(&arguments, &metadata),
+        Command::Audit(command) => audit::run(&command, &metadata),
         Command::Demo(arguments) => demo::run(&arguments, cli.insecure_network),
     }
 }
@@ -264,6 +269,14 @@ impl Endpoints {
     /// # Errors
     /// When no address is given, the identity cannot be read, or may not speak like that.
     pub fn connect(&self) -> Result<Client> {
+        self.connect_as().map(|(client, _)| client)
+    }
+
+    /// The same, and who we are to it.
+    ///
+    /// # Errors
+    /// As [`Endpoints::connect`].
+    pub fn connect_as(&self) -> Result<(Client, Caller)> {
         let live = match &self.identity {
             Some(folder) => Some(Live::open(folder, Clock::system()).described()?),
             None => None,
@@ -274,7 +287,14 @@ impl Endpoints {
             insecure_network: self.insecure_network,
             ..Options::default()
         };
-        Client::connect_with(&self.list()?, options).map_err(|error| metadata_failure(&error))
+        let client = Client::connect_with(&self.list()?, options).map_err(|error| metadata_failure(&error))?;
+        let whence = Actor::here().whence;
+        let caller = match (&live, &self.user) {
+            (Some(live), _) => Caller::of(&live.name(), whence),
+            (None, Some(user)) => Caller::user(user, whence),
+            (None, None) => Caller::unproved(whence),
+        };
+        Ok((client, caller))
     }
 }
 

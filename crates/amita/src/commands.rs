@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub mod audit;
 pub mod ca;
 pub mod cert;
 pub mod client;

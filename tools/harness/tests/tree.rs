@@ -47,6 +47,7 @@ const ORDER: &[&str] = &[
     "amita-fabric",
     "amita-store",
     "amita-keys",
+    "amita-audit",
     "amita-identity",
     "amita-metadata",
     "amita-sequencer",
@@ -63,7 +64,14 @@ const ORDER: &[&str] = &[
 const PROTOCOLS: &[&str] = &["amita-nbd", "amita-nvme"];
 
 /// Crates that depend on nothing of the product's, so that they can be wrong in other ways than it.
-const ALONE: &[&str] = &["amita-model", "amita-nvme-host", "amita-keys", "amita-reactor", TESTKIT];
+const ALONE: &[&str] = &[
+    "amita-audit",
+    "amita-model",
+    "amita-nvme-host",
+    "amita-keys",
+    "amita-reactor",
+    TESTKIT,
+];
 
 /// What tests and tools share: nothing that ships is built from it.
 const TESTKIT: &str = "amita-testkit";

@@ -108,6 +108,27 @@ fn the_reference_of_the_facts_is_up_to_date() {
     }
 }
 
+/// And the table of who may what.
+#[test]
+fn the_reference_of_the_actions_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating/audit.md");
+    let written = std::fs::read_to_string(path).expect("the page is there");
+    let (before, rest) = written
+        .split_once("<!-- actions -->\n")
+        .expect("where the actions begin");
+    let (_, after) = rest.split_once("<!-- end -->\n").expect("where they end");
+    let table = crate::commands::audit::actions().markdown();
+    let text = format!("{before}<!-- actions -->\n{table}<!-- end -->\n{after}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &text).expect("written");
+    } else {
+        assert!(
+            written == text,
+            "docs/operating/audit.md is not what the program says: run this with UPDATE_DOCS=1"
+        );
+    }
+}
+
 fn describe(command: &mut clap::Command, name: &str, text: &mut String) {
     // Values of this machine's environment are no part of a reference.
     let mut shown = command.clone().mut_args(|argument| argument.hide_env_values(true));

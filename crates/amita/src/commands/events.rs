@@ -74,9 +74,8 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         object: arguments.object.clone(),
     };
     let admin = Admin::connect(metadata)?;
-    let client = admin.client();
-    let reply =
-        amita_metadata::Transact::txn(client, &Call::prefix(events::prefix())).map_err(|why| metadata_failure(&why))?;
+    let reply = amita_metadata::Transact::txn(&admin.reader(), &Call::prefix(events::prefix()))
+        .map_err(|why| metadata_failure(&why))?;
     for event in reply.values(0).iter().filter_map(events::parse) {
         show(&event, &query, arguments.json)?;
     }
@@ -84,7 +83,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         return Ok(());
     }
     interrupt::catch();
-    let mut watch = client.watch(&events::prefix(), reply.revision + 1);
+    let mut watch = admin.watch(&events::prefix(), reply.revision + 1);
     while !interrupt::caught() {
         match watch.wait(LOOK) {
             Waited::Item(Ok(batch)) => {

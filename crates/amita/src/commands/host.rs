@@ -4,14 +4,17 @@ mod keys;
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
+use amita_control::access::{Action, Reader};
 use amita_control::admin::{self, HostKeys, Secret};
 use amita_keys::SealKey;
+use amita_metadata::Transact;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::say_line;
 use amita_terminal::table::{Table, print};
 use amita_types::map::{Host, Subsystem};
 use keys::{Generated, KeyArguments};
 use serde::Serialize;
+use std::fmt;
 use std::path::PathBuf;
 
 /// What to do with hosts.
@@ -151,18 +154,20 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         return make_seal_key(file);
     }
     let metadata = Admin::connect(metadata)?;
-    let client = metadata.client();
+    let reader = metadata.reader();
     match command {
         Command::Add(arguments) => {
             // Said before a key is read or made.
             admin::check_nqn("host", &arguments.nqn).described()?;
             let (keys, generated) = arguments.keys.sealed(&arguments.nqn, false)?;
-            let made = admin::add_host(client, &arguments.nqn, &keys).described()?;
-            show(client, &made, arguments.json, &generated)
+            let nqn = &arguments.nqn;
+            let made = metadata.act(Action::HostAdd, nqn, |meta| admin::add_host(meta, nqn, &keys));
+            let made = made.described()?;
+            show(&reader, &made, arguments.json, &generated)
         }
         Command::Key(arguments) => {
             // A name that is not known is said before a key is read or made.
-            admin::host(client, &arguments.nqn).described()?;
+            admin::host(&reader, &arguments.nqn).described()?;
             let (mut keys, generated) = arguments
                 .keys
                 .sealed(&arguments.nqn, arguments.remove_dhchap_controller)?;
@@ -180,16 +185,24 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                     *secret = Secret::Remove;
                 }
             }
-            let changed = admin::set_host_keys(client, &arguments.nqn, &keys).described()?;
-            show(client, &changed, arguments.json, &generated)
+            let nqn = &arguments.nqn;
+            let changed = metadata.act(Action::HostKey, nqn, |meta| admin::set_host_keys(meta, nqn, &keys));
+            let changed = changed.described()?;
+            show(&reader, &changed, arguments.json, &generated)
         }
         Command::Allow { subsystem, nqn } => {
-            let found = admin::allow_host(client, subsystem, nqn).described()?;
+            let object = format!("{nqn} in {subsystem}");
+            let allowed = metadata.act(Action::HostAllow, &object, |meta| {
+                admin::allow_host(meta, subsystem, nqn)
+            });
+            let found = allowed.described()?;
             say_line!("Host {nqn} may connect to {}.", found.nqn);
             Ok(())
         }
         Command::Deny { subsystem, nqn } => {
-            let found = admin::deny_host(client, subsystem, nqn).described()?;
+            let object = format!("{nqn} in {subsystem}");
+            let denied = metadata.act(Action::HostDeny, &object, |meta| admin::deny_host(meta, subsystem, nqn));
+            let found = denied.described()?;
             let yet = if found.any_host {
                 " by name; but any host may: see `amita subsystem set --listed-hosts`"
             } else {
@@ -199,8 +212,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             Ok(())
         }
         Command::List { json } => {
-            let subsystems = admin::subsystems(client).described()?;
-            let hosts = admin::hosts(client).described()?;
+            let subsystems = admin::subsystems(&reader).described()?;
+            let hosts = admin::hosts(&reader).described()?;
             let shown: Vec<Shown> = hosts.iter().map(|host| Shown::of(host, &subsystems)).collect();
             print(*json, &shown, || {
                 let mut table = Table::new(&["host", "has to prove", "allowed in"]);
@@ -211,17 +224,19 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::Remove { nqn, force } => {
-            admin::remove_host(client, nqn, *force).described()?;
+            metadata
+                .act(Action::HostRemove, nqn, |meta| admin::remove_host(meta, nqn, *force))
+                .described()?;
             say_line!("Host {nqn} is forgotten, and its keys.");
             Ok(())
         }
-        Command::Reseal { seal_key } => reseal(client, seal_key),
+        Command::Reseal { seal_key } => reseal(&metadata, seal_key),
         Command::SealKey { .. } => Ok(()),
     }
 }
 
-fn show(client: &amita_metadata::Client, host: &Host, as_json: bool, generated: &[Generated]) -> Result<()> {
-    let shown = Shown::of(host, &admin::subsystems(client).described()?);
+fn show(reader: &Reader<'_>, host: &Host, as_json: bool, generated: &[Generated]) -> Result<()> {
+    let shown = Shown::of(host, &admin::subsystems(reader).described()?);
     print(as_json, &shown, || {
         let mut text = format!("Host {} is known; it has to prove: {}.\n", shown.nqn, shown.proofs());
         if !generated.is_empty() {
@@ -234,37 +249,52 @@ fn show(client: &amita_metadata::Client, host: &Host, as_json: bool, generated: 
     })
 }
 
-fn reseal(client: &amita_metadata::Client, file: &std::path::Path) -> Result<()> {
+fn reseal(metadata: &Admin, file: &std::path::Path) -> Result<()> {
     let key = SealKey::load(file).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
+    let sealed = metadata.act(Action::HostReseal, &format!("with {}", key.id()), |meta| {
+        reseal_all(meta, &key)
+    });
+    match sealed {
+        Ok(count) => {
+            say_line!("{count} keys are sealed with {} now.", key.id());
+            Ok(())
+        }
+        Err(Resealing::Admin(why)) => Err(why).described(),
+        Err(Resealing::Seal(why)) => Err(Failure::new(why.to_string()).advice(
+            "Those before it are sealed anew, and both keys open them: put the right line into the file, and run this again.",
+        )),
+    }
+}
+
+/// How many keys were sealed anew.
+fn reseal_all(meta: &dyn Transact, key: &SealKey) -> std::result::Result<usize, Resealing> {
     let mut count = 0;
-    for host in admin::hosts(client).described()? {
+    for host in admin::hosts(meta)? {
         let again = |field: &'static str, sealed: &str| -> std::result::Result<String, Resealing> {
             let text = key.unseal(&host.nqn, field, sealed).map_err(Resealing::Seal)?;
             key.seal(&host.nqn, field, &text).map_err(Resealing::Seal)
         };
-        match admin::reseal_host(client, &host.nqn, again) {
-            Ok(Some(found)) => {
-                let secrets = [found.dhchap, found.dhchap_controller, found.tls];
-                count += secrets.iter().flatten().count();
-            }
-            Ok(None) => {}
-            Err(Resealing::Admin(why)) => return Err(why).described(),
-            Err(Resealing::Seal(why)) => {
-                return Err(Failure::new(why.to_string()).advice(
-                    "Those before it are sealed anew, and both keys open them: put the right line into the file, and run this \
-                     again.",
-                ));
-            }
+        if let Some(found) = admin::reseal_host(meta, &host.nqn, again)? {
+            let secrets = [found.dhchap, found.dhchap_controller, found.tls];
+            count += secrets.iter().flatten().count();
         }
     }
-    say_line!("{count} keys are sealed with {} now.", key.id());
-    Ok(())
+    Ok(count)
 }
 
 /// What can go wrong when a host's keys are sealed anew.
 enum Resealing {
     Admin(admin::AdminError),
     Seal(amita_keys::SealError),
+}
+
+impl fmt::Display for Resealing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Resealing::Admin(why) => why.fmt(f),
+            Resealing::Seal(why) => why.fmt(f),
+        }
+    }
 }
 
 impl From<admin::AdminError> for Resealing {

@@ -2,7 +2,8 @@
 
 use crate::cli::Folder;
 use amita_identity::{
-    Authority, AuthorityClient, Clock, Identity, IdentityError, Name, Role, TOKEN_LIFE, Token, Zeroizing,
+    Authority, AuthorityClient, BadUri, Clock, Identity, IdentityError, Name, OperatorRole, Role, TOKEN_LIFE, Token,
+    Zeroizing,
 };
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::say_line;
@@ -101,14 +102,17 @@ pub struct CreateArguments {
 
 /// Makes a token, and prints it.
 pub(crate) fn token(arguments: &TokenArguments, role: Role) -> Result<()> {
-    print_token(&arguments.ca.open()?, role, &arguments.name, arguments.json)
+    let authority = arguments.ca.open()?;
+    let name = checked(Name::new(authority.cluster(), role, &arguments.name))?;
+    print_token(&authority, &name, arguments.json)
 }
 
-fn print_token(authority: &Authority, role: Role, name: &str, as_json: bool) -> Result<()> {
-    let name = Name::new(authority.cluster(), role, name)
-        .map_err(IdentityError::from)
-        .described()?;
-    let token = authority.token(&name).described()?;
+fn checked(name: std::result::Result<Name, BadUri>) -> Result<Name> {
+    name.map_err(IdentityError::from).described()
+}
+
+fn print_token(authority: &Authority, name: &Name, as_json: bool) -> Result<()> {
+    let token = authority.token(name).described()?;
     let text = token.to_text();
     if as_json {
         let seconds = TOKEN_LIFE.as_secs();
@@ -120,7 +124,7 @@ fn print_token(authority: &Authority, role: Role, name: &str, as_json: bool) -> 
     }
     // Alone on standard output, for a pipe or a file; what it is for is said beside it.
     say_line!("{}", *text);
-    let (verb, gateway) = match role {
+    let (verb, gateway) = match name.role() {
         Role::Gateway => ("node", " --gateway"),
         Role::Node => ("node", ""),
         role => (role.text(), ""),
@@ -152,14 +156,23 @@ pub(crate) fn join(arguments: &JoinArguments, role: Role, identity: &Folder) -> 
 /// Makes an identity on the authority's machine, or a token for another one.
 pub(crate) fn create(arguments: &CreateArguments, role: Role, identity: &Folder) -> Result<()> {
     let authority = arguments.ca.open()?;
+    let name = checked(Name::new(authority.cluster(), role, &arguments.name))?;
+    create_named(arguments, &authority, &name, identity)
+}
+
+/// The same for an operator of that role.
+pub(crate) fn create_operator(arguments: &CreateArguments, role: OperatorRole, identity: &Folder) -> Result<()> {
+    let authority = arguments.ca.open()?;
+    let name = checked(Name::operator(authority.cluster(), role, &arguments.name))?;
+    create_named(arguments, &authority, &name, identity)
+}
+
+fn create_named(arguments: &CreateArguments, authority: &Authority, name: &Name, identity: &Folder) -> Result<()> {
     if arguments.token {
-        return print_token(&authority, role, &arguments.name, arguments.json);
+        return print_token(authority, name, arguments.json);
     }
     let folder = identity.wanted()?;
-    let name = Name::new(authority.cluster(), role, &arguments.name)
-        .map_err(IdentityError::from)
-        .described()?;
-    let made = authority.make_identity(folder, &name).described()?;
+    let made = authority.make_identity(folder, name).described()?;
     print_identity(&made, folder, arguments.json)
 }
 

@@ -1,10 +1,12 @@
 //! `amita meta`: the embedded metadata server as a process of its own.
 
+mod auditor;
+
 use super::core_dumps::CoreDumps;
 use crate::commands::join::Described as _;
 use amita_identity::{Clock, Live, Role, Upkeep};
 use amita_metadata::client::SERVER_NAME;
-use amita_metadata::server::{self, StartError};
+use amita_metadata::server::{self, Refusals, StartError};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -72,10 +74,13 @@ pub fn run(arguments: &Arguments, identity: Option<&Path>, insecure_network: boo
         Some(live) => Some(Upkeep::start(live.clone(), arguments.ca_server.as_deref()).described()?),
         None => None,
     };
+    let (refusals, heard) = Refusals::channel();
+    let missed = refusals.clone();
     let config = server::Config {
         quota_bytes: arguments.quota_bytes,
         tls: live.as_ref().map(server::Tls::of),
         insecure_network,
+        refusals: live.is_some().then_some(refusals),
         ..server::Config::new(arguments.listen, &arguments.data)
     };
     let handle = server::start(config).map_err(|error| {
@@ -91,6 +96,9 @@ pub fn run(arguments: &Arguments, identity: Option<&Path>, insecure_network: boo
         handle.address(),
         arguments.data.display()
     );
+    if let Some(live) = &live {
+        auditor::start(live, handle.address(), missed, heard)?;
+    }
     interrupt::wait()?;
     handle.stop();
     log::info!("the metadata server has ended");

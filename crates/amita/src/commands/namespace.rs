@@ -3,6 +3,7 @@
 use super::subsystem::table_of;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
+use amita_control::access::Action;
 use amita_control::admin;
 use amita_terminal::error::Result;
 use amita_terminal::say_line;
@@ -54,7 +55,6 @@ pub struct AddArguments {
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     let metadata = Admin::connect(metadata)?;
-    let client = metadata.client();
     match command {
         Command::Add(arguments) => {
             let AddArguments {
@@ -64,7 +64,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 block_size,
                 json,
             } = arguments;
-            let made = admin::add_namespace(client, subsystem, volume, *nsid, *block_size).described()?;
+            let object = format!("{volume} in {subsystem}");
+            let made = metadata.act(Action::NamespaceAdd, &object, |meta| {
+                admin::add_namespace(meta, subsystem, volume, *nsid, *block_size)
+            });
+            let made = made.described()?;
             print(*json, &made, || {
                 format!(
                     "Volume {volume} is namespace {} of subsystem {subsystem}, with blocks of {} bytes: {}.\n",
@@ -73,12 +77,16 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::Remove { subsystem, nsid } => {
-            admin::remove_namespace(client, subsystem, *nsid).described()?;
+            metadata
+                .act(Action::NamespaceRemove, &format!("{nsid} of {subsystem}"), |meta| {
+                    admin::remove_namespace(meta, subsystem, *nsid)
+                })
+                .described()?;
             say_line!("Subsystem {subsystem} has no namespace {nsid} any more; its volume stays.");
             Ok(())
         }
         Command::List { subsystem, json } => {
-            let found = admin::namespaces(client, subsystem.as_deref()).described()?;
+            let found = admin::namespaces(&metadata.reader(), subsystem.as_deref()).described()?;
             print(*json, &found, || table_of(&found, true).text())
         }
     }

@@ -3,6 +3,7 @@
 use crate::admin::{Admin, Described};
 use crate::cli::{Endpoints, Folder};
 use crate::commands::{join, outlook};
+use amita_control::access::Action;
 use amita_control::admin;
 use amita_identity::Role;
 use amita_terminal::error::Result;
@@ -101,7 +102,12 @@ pub fn run(command: &Command, metadata: &Endpoints, identity: &Folder) -> Result
 
 fn maintain(state: State, node: &str, force: bool, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    admin::maintain_node(admin.client(), node, state == State::On, force).described()?;
+    let on = state == State::On;
+    admin
+        .act(Action::NodeMaintenance, node, |meta| {
+            admin::maintain_node(meta, node, on, force)
+        })
+        .described()?;
     match state {
         State::On => {
             say_line!("Node {node} is in maintenance: it may be stopped, and its stores are not replaced meanwhile.")
@@ -113,7 +119,8 @@ fn maintain(state: State, node: &str, force: bool, metadata: &Endpoints) -> Resu
 
 fn remove(name: &str, as_json: bool, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    let node = admin::remove_node(admin.client(), name).described()?;
+    let removed = admin.act(Action::NodeRemove, name, |meta| admin::remove_node(meta, name));
+    let node = removed.described()?;
     print(as_json, &node, || {
         format!("The cluster knows node {name} (number {}) no more.\n", node.id)
     })
@@ -121,7 +128,10 @@ fn remove(name: &str, as_json: bool, metadata: &Endpoints) -> Result<()> {
 
 fn place(node: &str, site: Option<&str>, rack: Option<&str>, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    let (record, found) = admin::place_node(admin.client(), node, site, rack).described()?;
+    let placed = admin.act(Action::NodePlace, node, |meta| {
+        admin::place_node(meta, node, site, rack)
+    });
+    let (record, found) = placed.described()?;
     say!("Node {node} stands in {}.\n{}", stands(&record), outlook(found));
     Ok(())
 }

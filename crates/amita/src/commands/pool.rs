@@ -3,6 +3,7 @@
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::outlook;
+use amita_control::access::Action;
 use amita_control::admin::{self, DEFAULT_CHUNK_BYTES, PoolChange, PoolSpec};
 use amita_terminal::error::Result;
 use amita_terminal::size;
@@ -137,12 +138,14 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
 fn thresholds(arguments: &ThresholdsArguments, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
     let found = if arguments.near_full.is_some() || arguments.full.is_some() {
-        admin::set_thresholds(admin.client(), |own| {
-            own.near_full_percent = arguments.near_full.unwrap_or(own.near_full_percent);
-            own.full_percent = arguments.full.unwrap_or(own.full_percent);
+        admin.act(Action::PoolThresholds, "", |meta| {
+            admin::set_thresholds(meta, |own| {
+                own.near_full_percent = arguments.near_full.unwrap_or(own.near_full_percent);
+                own.full_percent = arguments.full.unwrap_or(own.full_percent);
+            })
         })
     } else {
-        admin::thresholds(admin.client())
+        admin::thresholds(&admin.reader())
     };
     let found = found.described()?;
     print(arguments.json, &found, || {
@@ -163,7 +166,9 @@ fn create(arguments: &CreateArguments, metadata: &Endpoints) -> Result<()> {
         level: arguments.failure_domain.into(),
         class: arguments.class.clone(),
     };
-    let pool = admin::create_pool(Admin::connect(metadata)?.client(), &spec).described()?;
+    let admin = Admin::connect(metadata)?;
+    let made = admin.act(Action::PoolCreate, &spec.name, |meta| admin::create_pool(meta, &spec));
+    let pool = made.described()?;
     print(arguments.json, &pool, || {
         format!(
             "Pool {} has {} groups of {} copies; writes need {}.\n",
@@ -183,7 +188,11 @@ fn set(arguments: &SetArguments, metadata: &Endpoints) -> Result<()> {
             .or(arguments.any_class.then_some(None)),
     };
     let admin = Admin::connect(metadata)?;
-    let (pool, found) = admin::change_pool(admin.client(), &arguments.name, &change, arguments.force).described()?;
+    let name = &arguments.name;
+    let changed = admin.act(Action::PoolSet, name, |meta| {
+        admin::change_pool(meta, name, &change, arguments.force)
+    });
+    let (pool, found) = changed.described()?;
     print(
         arguments.json,
         &serde_json::json!({ "pool": pool, "outlook": found }),

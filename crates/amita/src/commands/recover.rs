@@ -2,8 +2,9 @@
 
 mod read;
 
-use crate::admin::{Admin, metadata_failure};
+use crate::admin::{Admin, denied, metadata_failure};
 use crate::cli::Endpoints;
+use amita_control::access::Action;
 use amita_control::recover::{Bundle, RecoverError, Report, Source, WriteError, rebuild, write};
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::say_line;
@@ -102,7 +103,16 @@ fn recover(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         sources.extend(read::bundle(path)?);
     }
     let rebuilt = rebuild(&sources, &arguments.accept_loss).map_err(cannot_rebuild)?;
-    write(metadata.client(), &rebuilt, arguments.replace, arguments.dry_run).map_err(cannot_write)?;
+    if arguments.dry_run {
+        write(&metadata.reader(), &rebuilt, arguments.replace, true).map_err(cannot_write)?;
+    } else {
+        let cluster = rebuilt.report.cluster.to_string();
+        metadata
+            .act(Action::MetadataRecover, &cluster, |meta| {
+                write(meta, &rebuilt, arguments.replace, false)
+            })
+            .map_err(cannot_write)?;
+    }
     print(arguments.json, &rebuilt.report, || {
         text(&rebuilt.report, arguments.dry_run)
     })
@@ -125,6 +135,7 @@ fn cannot_rebuild(error: RecoverError) -> Failure {
 fn cannot_write(error: WriteError) -> Failure {
     match error {
         WriteError::Metadata(error) => metadata_failure(&error),
+        WriteError::Denied(why) => denied(&why),
         other => Failure::new(other.to_string()).kind(Kind::Conflict),
     }
 }

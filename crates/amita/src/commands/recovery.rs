@@ -2,6 +2,7 @@
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
+use amita_control::access::Action;
 use amita_control::admin;
 use amita_terminal::error::Result;
 use amita_terminal::size;
@@ -132,10 +133,12 @@ impl Set {
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
     let (settings, json) = match command {
-        Command::Show { json } => (admin::recovery(admin.client()).described()?, *json),
+        Command::Show { json } => (admin::recovery(&admin.reader()).described()?, *json),
         Command::Set(set) => {
-            let settings = admin::set_recovery(admin.client(), |settings| set.apply(settings)).described()?;
-            (settings, false)
+            let settings = admin.act(Action::RecoverySet, "", |meta| {
+                admin::set_recovery(meta, |settings| set.apply(settings))
+            });
+            (settings.described()?, false)
         }
     };
     print(json, &settings, || text(&settings))

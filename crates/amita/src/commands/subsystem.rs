@@ -2,6 +2,7 @@
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
+use amita_control::access::Action;
 use amita_control::admin::{self, NamespaceStatus, SubsystemChange, SubsystemSpec};
 use amita_terminal::error::Result;
 use amita_terminal::say_line;
@@ -186,7 +187,7 @@ pub(super) fn table_of(namespaces: &[NamespaceStatus], with_subsystem: bool) -> 
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     let metadata = Admin::connect(metadata)?;
-    let client = metadata.client();
+    let reader = metadata.reader();
     match command {
         Command::Create(arguments) => {
             let spec = SubsystemSpec {
@@ -196,7 +197,10 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 any_host: arguments.any_host,
                 tls_required: arguments.require_tls,
             };
-            let made = admin::create_subsystem(client, &spec).described()?;
+            let made = metadata.act(Action::SubsystemCreate, &spec.name, |meta| {
+                admin::create_subsystem(meta, &spec)
+            });
+            let made = made.described()?;
             print(arguments.json, &made, || {
                 let open = if made.any_host {
                     "Any host may connect."
@@ -209,8 +213,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::List { json } => list(*json, &metadata),
         Command::Show { name, json } => {
             let shown = Shown::of(
-                admin::subsystem(client, name).described()?,
-                admin::namespaces(client, Some(name)).described()?,
+                admin::subsystem(&reader, name).described()?,
+                admin::namespaces(&reader, Some(name)).described()?,
             );
             print(*json, &shown, || shown.text())
         }
@@ -221,13 +225,21 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 any_host: (arguments.any_host || arguments.listed_hosts).then_some(arguments.any_host),
                 tls_required: (arguments.require_tls || arguments.allow_plain).then_some(arguments.require_tls),
             };
-            let changed = admin::set_subsystem(client, &arguments.name, &change).described()?;
-            let namespaces = admin::namespaces(client, Some(&arguments.name)).described()?;
+            let name = &arguments.name;
+            let changed = metadata.act(Action::SubsystemSet, name, |meta| {
+                admin::set_subsystem(meta, name, &change)
+            });
+            let changed = changed.described()?;
+            let namespaces = admin::namespaces(&reader, Some(name)).described()?;
             let shown = Shown::of(changed, namespaces);
             print(arguments.json, &shown, || shown.text())
         }
         Command::Delete { name, force } => {
-            admin::delete_subsystem(client, name, *force).described()?;
+            metadata
+                .act(Action::SubsystemDelete, name, |meta| {
+                    admin::delete_subsystem(meta, name, *force)
+                })
+                .described()?;
             say_line!("Subsystem {name} is deleted.");
             Ok(())
         }
@@ -235,8 +247,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
 }
 
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
-    let namespaces = admin::namespaces(metadata.client(), None).described()?;
-    let subsystems = admin::subsystems(metadata.client()).described()?;
+    let namespaces = admin::namespaces(&metadata.reader(), None).described()?;
+    let subsystems = admin::subsystems(&metadata.reader()).described()?;
     let shown: Vec<Shown> = subsystems
         .into_iter()
         .map(|subsystem| {

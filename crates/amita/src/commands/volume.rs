@@ -8,6 +8,7 @@ mod reservation;
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
+use amita_control::access::Action;
 use amita_control::admin;
 use amita_terminal::error::Result;
 use amita_terminal::say_line;
@@ -121,7 +122,10 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     let metadata = Admin::connect(metadata)?;
     match command {
         Command::Create(arguments) => {
-            let made = admin::create_volume(metadata.client(), &arguments.name, &arguments.pool, arguments.size);
+            let CreateArguments { name, pool, size, .. } = arguments;
+            let made = metadata.act(Action::VolumeCreate, name, |meta| {
+                admin::create_volume(meta, name, pool, *size)
+            });
             let volume = made.described()?;
             print(arguments.json, &volume, || {
                 format!(
@@ -138,7 +142,10 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Export(arguments) => export::export(arguments, &metadata),
         Command::Unexport(arguments) => export::unexport(arguments, &metadata),
         Command::Resize(arguments) => {
-            let resized = admin::resize_volume(metadata.client(), &arguments.name, arguments.size);
+            let ResizeArguments { name, size, .. } = arguments;
+            let resized = metadata.act(Action::VolumeResize, name, |meta| {
+                admin::resize_volume(meta, name, *size)
+            });
             let volume = resized.described()?;
             print(arguments.json, &volume, || {
                 format!("Volume {} has {}.\n", volume.name, size::show(volume.size_bytes))
@@ -153,8 +160,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 std::thread::sleep(CLOSE_LOOK);
                 Instant::now() < until
             };
-            let client = metadata.client();
-            let deleted = admin::delete_volume(client, &arguments.name, arguments.force, &mut pause).described()?;
+            let DeleteArguments { name, force } = arguments;
+            let deleted = metadata.act(Action::VolumeDelete, name, |meta| {
+                admin::delete_volume(meta, name, *force, &mut pause)
+            });
+            let deleted = deleted.described()?;
             say_line!("Volume {} is deleted; its space comes back by and by.", arguments.name);
             if let Some(node) = deleted.unheard {
                 eprintln!(
@@ -173,11 +183,13 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
 }
 
 fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
-    let client = metadata.client();
-    let state = || admin::scrub_state(client, &arguments.name).described();
+    let name = &arguments.name;
+    let state = || admin::scrub_state(&metadata.reader(), name).described();
     if !arguments.last {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let number = admin::scrub_volume(client, &arguments.name, now).described()?;
+        let number = metadata
+            .act(Action::VolumeScrub, name, |meta| admin::scrub_volume(meta, name, now))
+            .described()?;
         if arguments.no_wait {
             say_line!("All copies of volume {} will be looked at.", arguments.name);
             return Ok(());

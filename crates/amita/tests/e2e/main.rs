@@ -1,6 +1,7 @@
 //! End to end: the real binary, real processes on loopback, stock clients. Each test has a cluster of its own, on free
 //! ports, in folders that are removed, and reads all logs at its end.
 
+mod audit;
 mod bad_input;
 mod client;
 mod commands;

@@ -1,5 +1,7 @@
 //! The coordinator: liveness, eviction, placement of pools; and what an operator asks of a cluster.
 //!
+//! * [`access`]: who may what, and the way of commands to the metadata.
+//! * [`audit`]: who did what: a log whose changes are found.
 //! * [`admin`]: the operator's changes of the metadata, each one transaction, with errors that say what to do.
 //! * [`coordinator`]: a pure state machine that sees liveness and groups and says what to change.
 //! * [`candidates`]: which stores may hold a pool's groups.
@@ -14,8 +16,10 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+pub mod access;
 pub mod admin;
 pub mod agent;
+pub mod audit;
 pub mod candidates;
 pub mod coordinator;
 pub mod events;

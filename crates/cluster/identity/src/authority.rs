@@ -8,6 +8,7 @@
 //!   issued              a line for each certificate that was made: a certificate that is not in here was never given out
 //!   revoked             a line for each certificate that was revoked
 //!   tokens              a line for each token that is open, with a hash of its secret
+//!   audit               a line for each use of the keys, chained by hashes (`authority/log.rs`); `audit.head` names the last one
 //!   lock                held while any of these is changed
 //! ```
 //!
@@ -23,10 +24,12 @@
 //! left who needs it.
 
 mod ledger;
+mod log;
 mod roots;
 mod signing;
 
 pub use ledger::{Issued, Revoked};
+pub use log::{Actor, AuthorityLog};
 
 use crate::certificate::{Facts, authority_hash};
 use crate::clock::{Clock, UnixSeconds};
@@ -39,6 +42,7 @@ use crate::name::{Name, Role};
 use crate::pem;
 use crate::token::{AuthorityHash, BadToken, TOKEN_LIFE, Token};
 use crate::trust::Trust;
+use amita_audit::{Outcome, Proof};
 use amita_types::ClusterId;
 use ledger::{Ledger, OpenToken};
 use rcgen::PublicKeyData;
@@ -96,6 +100,8 @@ pub struct Authority {
     cluster: ClusterId,
     clock: Clock,
     leaf_life: Duration,
+    /// Who uses it, where nobody else is said to.
+    actor: Actor,
 }
 
 /// What is in the folder, while it is locked.
@@ -104,7 +110,7 @@ struct State {
     ledger: Ledger,
     /// Of the list that everybody got last.
     number: u64,
-    _lock: Lock,
+    lock: Lock,
 }
 
 impl Authority {
@@ -123,6 +129,7 @@ impl Authority {
             cluster,
             clock,
             leaf_life: LEAF_LIFE,
+            actor: Actor::here(),
         };
         let now = authority.clock.now();
         let first = Root::generate(cluster, 1, now, now)?;
@@ -130,13 +137,39 @@ impl Authority {
             roots: Roots::new(vec![first]),
             ledger: Ledger::default(),
             number: 0,
-            _lock: lock,
+            lock,
         };
         // The roots' file is what makes the folder an authority: it comes last.
         state.roots.write_keys(folder)?;
         authority.publish(&mut state)?;
         state.roots.write(folder)?;
+        authority.tell(&state, &authority.actor, "ca.create", &cluster.to_string(), "")?;
         Ok(authority)
+    }
+
+    /// Says in the log what was done.
+    fn tell(&self, state: &State, actor: &Actor, action: &str, object: &str, text: &str) -> Result<(), IdentityError> {
+        let draft = actor.draft(action, object, Outcome::Done).saying(text);
+        log::append(&self.folder, draft, &state.lock)
+    }
+
+    /// Says in the log what somebody was refused.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn tell_refused(&self, actor: &Actor, action: &str, object: &str, why: &str) -> Result<(), IdentityError> {
+        let lock = files::lock(&self.folder)?;
+        let draft = actor.draft(action, object, Outcome::Refused).saying(why);
+        log::append(&self.folder, draft, &lock)
+    }
+
+    /// The log of all uses of the authority's keys.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn log(&self) -> Result<AuthorityLog, IdentityError> {
+        let _lock = files::lock(&self.folder)?;
+        log::read(&self.folder)
     }
 
     /// The one in a folder.
@@ -159,6 +192,7 @@ impl Authority {
             cluster,
             clock,
             leaf_life: LEAF_LIFE,
+            actor: Actor::here(),
         })
     }
 
@@ -197,7 +231,7 @@ impl Authority {
             roots,
             ledger: Ledger::read(&self.folder)?,
             number,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -239,7 +273,7 @@ impl Authority {
     pub fn issue(&self, request: &str, name: &Name) -> Result<Answer, IdentityError> {
         self.may_have(name)?;
         let key = public_key(request)?;
-        self.answer(&mut self.state()?, &key, name)
+        self.answer(&mut self.state()?, &key, name, ("cert.issue", &self.actor))
     }
 
     /// Makes a new certificate for who has shown this one in a handshake that the authority's server has checked.
@@ -247,6 +281,15 @@ impl Authority {
     /// # Errors
     /// It was revoked meanwhile, or the request is none.
     pub fn renew(&self, shown: &CertificateDer<'_>, request: &str) -> Result<Answer, IdentityError> {
+        self.renew_from(shown, request, None)
+    }
+
+    pub(crate) fn renew_from(
+        &self,
+        shown: &CertificateDer<'_>,
+        request: &str,
+        address: Option<String>,
+    ) -> Result<Answer, IdentityError> {
         let refused = |why| IdentityError::Refused {
             whose: "the certificate that was shown".to_owned(),
             why,
@@ -265,7 +308,9 @@ impl Authority {
         if !state.ledger.issued.iter().any(|issued| issued.serial == facts.serial) {
             return Err(not_renewed("its certificate is not in this authority's log"));
         }
-        self.answer(&mut state, &key, &facts.name)
+        let (name, role) = (facts.name.to_string(), facts.name.role().text());
+        let actor = Actor::reached(&name, role, Proof::Certificate, address);
+        self.answer(&mut state, &key, &facts.name, ("cert.renew", &actor))
     }
 
     fn may_have(&self, name: &Name) -> Result<(), IdentityError> {
@@ -281,8 +326,22 @@ impl Authority {
         Ok(())
     }
 
-    fn answer(&self, state: &mut State, key: &impl PublicKeyData, name: &Name) -> Result<Answer, IdentityError> {
-        let certificate = self.leaf(&mut state.ledger, key, name, state.roots.signer(self.clock.now()))?;
+    fn answer(
+        &self,
+        state: &mut State,
+        key: &impl PublicKeyData,
+        name: &Name,
+        (action, actor): (&str, &Actor),
+    ) -> Result<Answer, IdentityError> {
+        let (certificate, serial) = self.leaf(&mut state.ledger, key, name, state.roots.signer(self.clock.now()))?;
+        // Before anybody gets it.
+        self.tell(
+            state,
+            actor,
+            action,
+            &name.to_string(),
+            &format!("certificate {serial}"),
+        )?;
         Ok(Answer {
             certificate: pem::encode(pem::CERTIFICATE, &certificate).to_string(),
             trust: self.trust()?,
@@ -325,7 +384,9 @@ impl Authority {
         let mut state = self.state()?;
         let name = Name::new(self.cluster, Role::Authority, "server")?;
         let key = PrivateKey::generate()?;
-        let leaf = self.leaf(&mut state.ledger, &*key.pair()?, &name, state.roots.oldest())?;
+        let (leaf, serial) = self.leaf(&mut state.ledger, &*key.pair()?, &name, state.roots.oldest())?;
+        let told = format!("certificate {serial}");
+        self.tell(&state, &self.actor, "cert.issue", &name.to_string(), &told)?;
         let trust = Trust::signed(&self.trust()?, &state.roots.certificates())?;
         let mut chain = vec![leaf];
         // Who comes with a token knows the root by its hash only: it is shown.
@@ -355,6 +416,8 @@ impl Authority {
             name: name.clone(),
         });
         state.ledger.write_tokens(&self.folder)?;
+        let told = format!("token {}", token.id());
+        self.tell(&state, &self.actor, "token.create", &name.to_string(), &told)?;
         Ok(token)
     }
 
@@ -363,6 +426,15 @@ impl Authority {
     /// # Errors
     /// The token is not taken; the request is none (then the token stays good).
     pub fn redeem(&self, token: &Token, request: &str) -> Result<Answer, IdentityError> {
+        self.redeem_from(token, request, None)
+    }
+
+    pub(crate) fn redeem_from(
+        &self,
+        token: &Token,
+        request: &str,
+        address: Option<String>,
+    ) -> Result<Answer, IdentityError> {
         let key = public_key(request)?;
         let mut state = self.state()?;
         let now = self.clock.now();
@@ -377,7 +449,9 @@ impl Authority {
         // It has ended before there is a certificate: a crash in between costs a token.
         state.ledger.tokens.retain(|open| open.until > now);
         state.ledger.write_tokens(&self.folder)?;
-        self.answer(&mut state, &key, &open.name)
+        let name = format!("holder of token {}", token.id());
+        let actor = Actor::reached(&name, open.name.role().text(), Proof::Token, address);
+        self.answer(&mut state, &key, &open.name, ("cert.issue", &actor))
     }
 
     /// All certificates that were made and have not ended long ago.
@@ -414,6 +488,8 @@ impl Authority {
             state.ledger.forget(now.before(MEMORY));
             state.ledger.write(&self.folder)?;
             self.publish(&mut state)?;
+            let serials: Vec<String> = wanted.iter().map(|revoked| revoked.serial.to_string()).collect();
+            self.tell(&state, &self.actor, "cert.revoke", which, &serials.join(", "))?;
         }
         Ok(wanted)
     }
@@ -438,6 +514,8 @@ impl Authority {
         state.roots.write_keys(&self.folder)?;
         self.publish(&mut state)?;
         state.roots.write(&self.folder)?;
+        let hash = state.roots.newest().hash()?.to_string();
+        self.tell(&state, &self.actor, "ca.rotate", &hash, "")?;
         self.rotation_of(&state)?
             .ok_or_else(|| IdentityError::Rotation("the exchange has not begun".to_owned()))
     }
@@ -492,6 +570,11 @@ impl Authority {
         self.publish_by(&mut state, old.as_ref())?;
         state.roots.write(&self.folder)?;
         state.roots.write_keys(&self.folder)?;
+        let told = format!(
+            "{} certificates by the old one had not been renewed",
+            rotation.waiting.len()
+        );
+        self.tell(&state, &self.actor, "ca.finish", &rotation.to.to_string(), &told)?;
         Ok(rotation)
     }
 }

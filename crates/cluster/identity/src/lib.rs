@@ -1,6 +1,7 @@
 //! Who is who in a cluster.
 //!
-//! An *identity* is an X.509 certificate whose one URI names its holder: `amita://CLUSTER/ROLE/NAME` ([`Name`]). The
+//! An *identity* is an X.509 certificate whose one URI names its holder: `amita://CLUSTER/ROLE/NAME` ([`Name`]), with what an
+//! operator may behind it ([`OperatorRole`]). The
 //! cluster's own certificate authority makes it ([`Authority`], a folder that one machine keeps); a machine makes its key
 //! itself, sends a signing request and gets the certificate back, so that no key ever travels. What a machine has lies in
 //! an *identity folder* ([`Identity`]): its key, its certificate, and what it trusts ([`Trust`]): one or two roots and the
@@ -43,14 +44,14 @@ mod tls;
 mod token;
 mod trust;
 
-pub use authority::{Answer, Authority, Issued, LEAF_LIFE, Revoked, Rotation};
+pub use authority::{Actor, Answer, Authority, AuthorityLog, Issued, LEAF_LIFE, Revoked, Rotation};
 pub use certificate::{Facts, Serial, peer_name};
 pub use clock::{Clock, UnixSeconds};
 pub use error::IdentityError;
 pub use exchange::{AuthorityClient, AuthorityServer, Upkeep};
 pub use folder::{Identity, PendingKey};
 pub use live::Live;
-pub use name::{BadRole, BadUri, Name, Role};
+pub use name::{BadOperatorRole, BadRole, BadUri, Name, OperatorRole, Role};
 pub use tls::{Expected, explain, server_name};
 pub use token::{AuthorityHash, BadToken, TOKEN_LIFE, Token};
 pub use trust::{Refusal, Trust, Usage};

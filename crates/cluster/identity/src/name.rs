@@ -1,4 +1,4 @@
-//! Names: `amita://CLUSTER/ROLE/NAME`.
+//! Names: `amita://CLUSTER/ROLE/NAME`, and for operators who are no admins `amita://CLUSTER/operator/NAME/ROLE`.
 
 use amita_types::ClusterId;
 use std::fmt;
@@ -59,12 +59,75 @@ impl FromStr for Role {
     }
 }
 
+/// What an operator may do. `amita-control` has the table of who may what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OperatorRole {
+    /// Everything.
+    Admin,
+    /// The daily work: disks, pools, volumes, hosts.
+    Operator,
+    /// Their own objects, by the API; nothing else.
+    Tenant,
+    /// Look, and change nothing.
+    Viewer,
+    /// The same, and read the audit log.
+    Auditor,
+}
+
+impl OperatorRole {
+    /// All of them.
+    pub const ALL: [OperatorRole; 5] = [
+        OperatorRole::Admin,
+        OperatorRole::Operator,
+        OperatorRole::Tenant,
+        OperatorRole::Viewer,
+        OperatorRole::Auditor,
+    ];
+
+    /// As it stands in names.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            OperatorRole::Admin => "admin",
+            OperatorRole::Operator => "operator",
+            OperatorRole::Tenant => "tenant",
+            OperatorRole::Viewer => "viewer",
+            OperatorRole::Auditor => "auditor",
+        }
+    }
+}
+
+impl fmt::Display for OperatorRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// A text that is no role of an operator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no role of an operator: admin, operator, tenant, viewer and auditor are")]
+pub struct BadOperatorRole(pub String);
+
+impl FromStr for OperatorRole {
+    type Err = BadOperatorRole;
+
+    fn from_str(text: &str) -> Result<OperatorRole, BadOperatorRole> {
+        let found = OperatorRole::ALL.into_iter().find(|role| role.text() == text);
+        found.ok_or_else(|| BadOperatorRole(text.to_owned()))
+    }
+}
+
 /// Who somebody is: `amita://CLUSTER/ROLE/NAME`.
+///
+/// The role of an operator who is no admin stands behind the name, so that whoever does not know of such roles takes the
+/// whole for no name, and lets nobody in by it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     cluster: ClusterId,
     role: Role,
     name: String,
+    /// Of an operator, and of nobody else.
+    operator_role: Option<OperatorRole>,
 }
 
 /// Why a text is no [`Name`].
@@ -87,16 +150,39 @@ impl BadUri {
 }
 
 impl Name {
-    /// A name; `name` is as a node's may be ([`amita_types::name`]).
+    /// A name; `name` is as a node's may be ([`amita_types::name`]). An operator by it is an admin.
     ///
     /// # Errors
     /// Says what is wrong with `name`.
     pub fn new(cluster: ClusterId, role: Role, name: impl Into<String>) -> Result<Name, BadUri> {
         let name = name.into();
         match amita_types::name::fault(&name) {
-            None => Ok(Name { cluster, role, name }),
+            None => Ok(Name {
+                cluster,
+                role,
+                name,
+                operator_role: (role == Role::Operator).then_some(OperatorRole::Admin),
+            }),
             Some(why) => Err(BadUri::new(&name, why)),
         }
+    }
+
+    /// An operator of that role.
+    ///
+    /// # Errors
+    /// As [`Name::new`].
+    pub fn operator(cluster: ClusterId, role: OperatorRole, name: impl Into<String>) -> Result<Name, BadUri> {
+        let name = Name::new(cluster, Role::Operator, name)?;
+        Ok(Name {
+            operator_role: Some(role),
+            ..name
+        })
+    }
+
+    /// What an operator may; `None`: this is none.
+    #[must_use]
+    pub fn operator_role(&self) -> Option<OperatorRole> {
+        self.operator_role
     }
 
     /// The cluster.
@@ -120,7 +206,11 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}/{}/{}", self.cluster, self.role, self.name)
+        write!(f, "{SCHEME}{}/{}/{}", self.cluster, self.role, self.name)?;
+        match self.operator_role {
+            None | Some(OperatorRole::Admin) => Ok(()),
+            Some(role) => write!(f, "/{role}"),
+        }
     }
 }
 
@@ -150,6 +240,20 @@ impl FromStr for Name {
             return Err(bad("the cluster's digits are not in lower case".to_owned()));
         }
         let role = role.parse().map_err(|why: BadRole| bad(why.to_string()))?;
-        Name::new(id, role, name).map_err(|why| bad(why.why))
+        let named = match name.split_once('/').filter(|_| role == Role::Operator) {
+            None => Name::new(id, role, name),
+            Some((_, "admin")) => {
+                return Err(bad(
+                    "an admin's name ends with the name: no role stands behind it".to_owned()
+                ));
+            }
+            Some((name, operator_role)) => {
+                let operator_role = operator_role
+                    .parse()
+                    .map_err(|why: BadOperatorRole| bad(why.to_string()))?;
+                Name::operator(id, operator_role, name)
+            }
+        };
+        named.map_err(|why| bad(why.why))
     }
 }

@@ -32,15 +32,17 @@ mod engine;
 mod grpc;
 mod owners;
 mod quota;
+mod refusals;
 mod scan;
 mod service;
 mod shares;
 mod space;
 
 pub use access::Peer;
-pub use amita_identity::Role;
+pub use amita_identity::{OperatorRole, Role};
 pub use door::{HANDSHAKE_BYTES, HANDSHAKE_TIMEOUT, Judge, MAX_HANDSHAKES, Tls};
 pub use quota::DEFAULT_QUOTA_BYTES;
+pub use refusals::{Refusals, Refused};
 
 /// The most connections of who has been let in; more are closed at once.
 pub const MAX_CONNECTIONS: usize = 1024;
@@ -82,6 +84,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Without TLS, serve also where others than this machine can reach it.
     pub insecure_network: bool,
+    /// Where it is told who was refused what.
+    pub refusals: Option<Refusals>,
 }
 
 impl Config {
@@ -95,6 +99,7 @@ impl Config {
             quota_bytes: DEFAULT_QUOTA_BYTES,
             tls: None,
             insecure_network: false,
+            refusals: None,
         }
     }
 }
@@ -210,10 +215,10 @@ pub fn start(config: Config) -> Result<Handle, StartError> {
     let address = listener.local_addr().map_err(listen_error)?;
     let engine = engine::Engine::start(&config)?;
     let (inside, guests) = mpsc::channel(QUEUE);
-    let (tls, requests) = (config.tls, engine.requests());
+    let (tls, requests, refusals) = (config.tls, engine.requests(), config.refusals);
     let network = thread("amita-meta-net", {
         let tls = tls.clone();
-        |_| Ok(take_in(guests, requests, tls))
+        |_| Ok(take_in(guests, requests, tls, refusals))
     })?;
     let door = thread("amita-meta-door", |runtime| {
         let _inside = runtime.enter();
@@ -258,6 +263,7 @@ async fn take_in(
     mut guests: mpsc::Receiver<Admitted>,
     requests: std::sync::mpsc::SyncSender<engine::EngineRequest>,
     tls: Option<Tls>,
+    refusals: Option<Refusals>,
 ) {
     let (shares, complaints) = (Shares::new(), Arc::new(Complaints::default()));
     let (judged, generation) = watch::channel(0);
@@ -285,7 +291,7 @@ async fn take_in(
             ));
             continue;
         };
-        let service = service::Service::new(requests.clone(), holder, guest.peer.clone());
+        let service = service::Service::new(requests.clone(), holder, &guest, refusals.clone());
         let (tls, generation, complaints) = (tls.clone(), generation.clone(), Arc::clone(&complaints));
         tokio::spawn(async move {
             let _place = place;

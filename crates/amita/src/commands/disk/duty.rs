@@ -4,6 +4,7 @@ use super::{ClassArguments, DrainArguments, ReplaceArguments, StoreArguments, We
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::outlook;
+use amita_control::access::Action;
 use amita_control::admin::{self, Outlook};
 use amita_terminal::error::Result;
 use amita_terminal::say_line;
@@ -19,8 +20,11 @@ fn report(as_json: bool, done: &str, store: &Store, found: Outlook) -> Result<()
 
 pub(super) fn drain(arguments: &DrainArguments, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
-    let (record, found) = admin::drain_store(admin.client(), store, arguments.undo).described()?;
+    let store = admin::find_store(&admin.reader(), &arguments.store).described()?.id;
+    let drained = admin.act(Action::DiskDrain, &store.to_string(), |meta| {
+        admin::drain_store(meta, store, arguments.undo)
+    });
+    let (record, found) = drained.described()?;
     let done = if arguments.undo {
         format!("Store {store} is used again.")
     } else {
@@ -31,9 +35,13 @@ pub(super) fn drain(arguments: &DrainArguments, metadata: &Endpoints) -> Result<
 
 pub(super) fn replace(arguments: &ReplaceArguments, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    let find = |name: &str| admin::find_store(admin.client(), name).described();
+    let find = |name: &str| admin::find_store(&admin.reader(), name).described();
     let (old, new) = (find(&arguments.old)?.id, find(&arguments.new)?.id);
-    let done = admin::replace_store(admin.client(), old, new).described()?;
+    let object = format!("{old} by {new}");
+    let replaced = admin.act(Action::DiskReplace, &object, |meta| {
+        admin::replace_store(meta, old, new)
+    });
+    let done = replaced.described()?;
     print(arguments.json, &done, || {
         let mut text = format!(
             "Store {new} takes over {} groups of store {old}, which is drained.\n",
@@ -51,17 +59,23 @@ pub(super) fn replace(arguments: &ReplaceArguments, metadata: &Endpoints) -> Res
 
 pub(super) fn weigh(arguments: &WeightArguments, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
-    let (record, found) = admin::weigh_store(admin.client(), store, arguments.weight).described()?;
+    let store = admin::find_store(&admin.reader(), &arguments.store).described()?.id;
+    let weighed = admin.act(Action::DiskWeight, &store.to_string(), |meta| {
+        admin::weigh_store(meta, store, arguments.weight)
+    });
+    let (record, found) = weighed.described()?;
     let done = format!("Store {store} has the weight {}.", record.weight);
     report(arguments.json, &done, &record, found)
 }
 
 pub(super) fn classify(arguments: &ClassArguments, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
+    let store = admin::find_store(&admin.reader(), &arguments.store).described()?.id;
     let class = arguments.class.as_deref().unwrap_or("");
-    let (record, found) = admin::classify_store(admin.client(), store, class).described()?;
+    let classified = admin.act(Action::DiskClass, &store.to_string(), |meta| {
+        admin::classify_store(meta, store, class)
+    });
+    let (record, found) = classified.described()?;
     let done = match class {
         "" => format!("Store {store} is of no class."),
         class => format!("Store {store} is of class {class}."),
@@ -71,16 +85,24 @@ pub(super) fn classify(arguments: &ClassArguments, metadata: &Endpoints) -> Resu
 
 pub(super) fn forget(arguments: &StoreArguments, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
-    admin::forget_store(admin.client(), store).described()?;
+    let store = admin::find_store(&admin.reader(), &arguments.store).described()?.id;
+    admin
+        .act(Action::DiskForget, &store.to_string(), |meta| {
+            admin::forget_store(meta, store)
+        })
+        .described()?;
     say_line!("The cluster knows store {store} no more.");
     Ok(())
 }
 
 pub(super) fn adopt(arguments: &StoreArguments, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    let store = admin::find_store(admin.client(), &arguments.store).described()?.id;
-    admin::adopt_store(admin.client(), store).described()?;
+    let store = admin::find_store(&admin.reader(), &arguments.store).described()?.id;
+    admin
+        .act(Action::DiskAdopt, &store.to_string(), |meta| {
+            admin::adopt_store(meta, store)
+        })
+        .described()?;
     say_line!("Store {store} may be served from whatever copy of it a node is started with next.");
     Ok(())
 }

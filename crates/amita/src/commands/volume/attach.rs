@@ -2,11 +2,13 @@
 
 use super::guide::{Gateway, Guide, Proofs};
 use crate::admin::{Admin, Described};
+use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, HostKeys, NodeStatus, SubsystemSpec};
+use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::say_line;
 use amita_terminal::table::print;
-use amita_types::map::Subsystem;
+use amita_types::map::{Namespace, Subsystem};
 use serde::Serialize;
 use std::net::SocketAddr;
 
@@ -56,11 +58,9 @@ struct Attached {
 
 /// Makes what is missing, and says what the host has to do.
 pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()> {
-    let client = metadata.client();
     let AttachArguments { name, host: nqn, .. } = arguments;
     admin::check_nqn("host", nqn).described()?;
-    let (_, used) = admin::namespace_of(client, name).described()?;
-    let mut made = Vec::new();
+    let (_, used) = admin::namespace_of(&metadata.reader(), name).described()?;
     let subsystem = match (&arguments.subsystem, &used) {
         (Some(wanted), Some(used)) if *wanted != used.subsystem => {
             return Err(AdminError::Attached {
@@ -73,30 +73,13 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
         (_, Some(used)) => used.subsystem.clone(),
         (wanted, None) => wanted.as_ref().unwrap_or(name).clone(),
     };
-    let spec = SubsystemSpec {
-        name: subsystem.clone(),
-        ..SubsystemSpec::default()
-    };
-    made.extend(new(admin::create_subsystem(client, &spec), || {
-        format!("subsystem {subsystem}")
-    })?);
-    let namespace = match used {
-        Some(used) => used.namespace,
-        None => {
-            let namespace = admin::add_namespace(client, &subsystem, name, None, arguments.block_size).described()?;
-            made.push(format!("namespace {} of it, volume {name}", namespace.nsid));
-            namespace
-        }
-    };
-    made.extend(new(admin::add_host(client, nqn, &HostKeys::default()), || {
-        format!("host {nqn}, which has nothing to prove (see `amita host key`)")
-    })?);
-    let before = admin::subsystem(client, &subsystem).described()?;
-    let found = admin::allow_host(client, &subsystem, nqn).described()?;
-    if before.hosts != found.hosts {
-        made.push(format!("the right of the host to connect to subsystem {subsystem}"));
-    }
-    let host = admin::host(client, nqn).described()?;
+    let present = used.map(|used| used.namespace);
+    let Made { namespace, found, made } = metadata
+        .act(Action::VolumeAttach, &format!("{name} to {nqn}"), |meta| {
+            make(meta, arguments, &subsystem, present)
+        })
+        .described()?;
+    let host = admin::host(&metadata.reader(), nqn).described()?;
     let proofs = Proofs {
         dhchap: host.dhchap.is_some(),
         dhchap_controller: host.dhchap_controller.is_some(),
@@ -116,12 +99,57 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
     print(arguments.json, &attached, || text(&attached))
 }
 
+/// What a host needs, and what of it was missing.
+struct Made {
+    namespace: Namespace,
+    found: Subsystem,
+    made: Vec<String>,
+}
+
+/// Makes what is missing. `present`: the namespace, where the volume is one.
+fn make(
+    meta: &dyn Transact,
+    arguments: &AttachArguments,
+    subsystem: &str,
+    present: Option<Namespace>,
+) -> std::result::Result<Made, AdminError> {
+    let AttachArguments { name, host: nqn, .. } = arguments;
+    let mut made = Vec::new();
+    let spec = SubsystemSpec {
+        name: subsystem.to_owned(),
+        ..SubsystemSpec::default()
+    };
+    made.extend(new(admin::create_subsystem(meta, &spec), || {
+        format!("subsystem {subsystem}")
+    })?);
+    let namespace = match present {
+        Some(namespace) => namespace,
+        None => {
+            let namespace = admin::add_namespace(meta, subsystem, name, None, arguments.block_size)?;
+            made.push(format!("namespace {} of it, volume {name}", namespace.nsid));
+            namespace
+        }
+    };
+    made.extend(new(admin::add_host(meta, nqn, &HostKeys::default()), || {
+        format!("host {nqn}, which has nothing to prove (see `amita host key`)")
+    })?);
+    let before = admin::subsystem(meta, subsystem)?;
+    let found = admin::allow_host(meta, subsystem, nqn)?;
+    if before.hosts != found.hosts {
+        made.push(format!("the right of the host to connect to subsystem {subsystem}"));
+    }
+    Ok(Made { namespace, found, made })
+}
+
 /// What was made now; nothing, where it was there.
-fn new<T>(result: std::result::Result<T, AdminError>, what: impl FnOnce() -> String) -> Result<Option<String>> {
+fn new<T>(
+    result: std::result::Result<T, AdminError>,
+    what: impl FnOnce() -> String,
+) -> std::result::Result<Option<String>, AdminError> {
     match result {
         Ok(_) => Ok(Some(what())),
         Err(AdminError::Exists { .. }) => Ok(None),
-        Err(why) => Err(why).described(),
+        Err(why) => Err(why),
     }
 }
 
@@ -175,9 +203,8 @@ fn text(attached: &Attached) -> String {
 
 /// Takes the namespace out, or denies one host.
 pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()> {
-    let client = metadata.client();
     let name = &arguments.name;
-    let (_, used) = admin::namespace_of(client, name).described()?;
+    let (_, used) = admin::namespace_of(&metadata.reader(), name).described()?;
     let Some(used) = used else {
         return Err(Failure::new(format!("volume {name} is no namespace of any subsystem"))
             .kind(Kind::NotFound)
@@ -185,13 +212,25 @@ pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()
     };
     let subsystem = &used.subsystem;
     if let Some(nqn) = &arguments.host {
-        let found = admin::deny_host(client, subsystem, nqn).described()?;
+        let object = format!("{name} from {nqn}");
+        let denied = metadata.act(Action::VolumeDetach, &object, |meta| {
+            admin::deny_host(meta, subsystem, nqn)
+        });
+        let found = denied.described()?;
         say_line!("Host {nqn} may not connect to {} any more.", found.nqn);
         return Ok(());
     }
-    admin::remove_namespace(client, subsystem, used.namespace.nsid).described()?;
+    metadata
+        .act(Action::VolumeDetach, name, |meta| {
+            admin::remove_namespace(meta, subsystem, used.namespace.nsid)
+        })
+        .described()?;
     say_line!("Volume {name} is no namespace of subsystem {subsystem} any more; its data stays.");
-    if admin::subsystem(client, subsystem).described()?.namespaces.is_empty() {
+    if admin::subsystem(&metadata.reader(), subsystem)
+        .described()?
+        .namespaces
+        .is_empty()
+    {
         say_line!("The subsystem has none left; `amita subsystem delete {subsystem}` removes it.");
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! `amita volume export` and `unexport`.
 
 use crate::admin::{Admin, Described};
+use amita_control::access::Action;
 use amita_control::admin::{self, ExportSpec};
 use amita_terminal::error::Result;
 use amita_terminal::say_line;
@@ -55,7 +56,10 @@ pub(super) fn export(arguments: &ExportArguments, metadata: &Admin) -> Result<()
         read_only: arguments.read_only,
         shared: arguments.shared,
     };
-    let export = admin::export_volume(metadata.client(), name, &spec).described()?;
+    let exported = metadata.act(Action::VolumeExport, name, |meta| {
+        admin::export_volume(meta, name, &spec)
+    });
+    let export = exported.described()?;
     let shown = Shown { name, export: &export };
     print(arguments.json, &shown, || {
         format!("Volume {name} is exported by NBD: {}.\n", for_whom(&export))
@@ -65,7 +69,8 @@ pub(super) fn export(arguments: &ExportArguments, metadata: &Admin) -> Result<()
 /// Serves a volume by NBD no longer.
 pub(super) fn unexport(arguments: &UnexportArguments, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
-    if admin::unexport_volume(metadata.client(), name).described()? {
+    let was_exported = metadata.act(Action::VolumeUnexport, name, |meta| admin::unexport_volume(meta, name));
+    if was_exported.described()? {
         say_line!("Volume {name} is exported no more; clients that had it open are cut off.");
     } else {
         say_line!("Volume {name} was not exported.");

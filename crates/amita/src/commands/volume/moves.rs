@@ -1,6 +1,7 @@
 //! `amita volume move`.
 
 use crate::admin::{Admin, Described};
+use amita_control::access::Action;
 use amita_control::admin::{self, MoveState};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
@@ -31,11 +32,12 @@ pub struct Arguments {
 
 /// Wishes it, and waits.
 pub(super) fn run(arguments: &Arguments, metadata: &Admin) -> Result<()> {
-    let client = metadata.client();
     let Arguments { name, to, .. } = arguments;
     interrupt::catch();
     let began = Instant::now();
-    let wish = admin::move_volume(client, name, to).described()?;
+    let asked = metadata.act(Action::VolumeMove, name, |meta| admin::move_volume(meta, name, to));
+    let wish = asked.described()?;
+    let take_back = || metadata.act(Action::VolumeMove, name, |meta| admin::drop_move(meta, &wish));
     let say = |moved: bool| {
         let value = serde_json::json!({
             "volume": name, "to": to, "number": wish.number, "moved": moved,
@@ -54,11 +56,11 @@ pub(super) fn run(arguments: &Arguments, metadata: &Admin) -> Result<()> {
     }
     let give_up = |what: String, advice: &str| {
         // Where that fails the wish stays: the first error is the one to tell.
-        let _ = admin::drop_move(client, &wish);
+        let _ = take_back();
         Err(Failure::new(what).advice(advice))
     };
     loop {
-        match admin::move_state(client, &wish).described()? {
+        match admin::move_state(&metadata.reader(), &wish).described()? {
             MoveState::Done => return say(true),
             MoveState::Refused(why) => {
                 return Err(Failure::new(format!("node {to} cannot take volume {name} over: {why}")));
@@ -72,7 +74,7 @@ pub(super) fn run(arguments: &Arguments, metadata: &Admin) -> Result<()> {
                 .advice("`amita volume list` shows who owns it; `amita events` may say why."));
             }
             _ if interrupt::caught() => {
-                let _ = admin::drop_move(client, &wish);
+                let _ = take_back();
                 return Err(Failure::interrupted());
             }
             _ if began.elapsed() > PATIENCE => {

@@ -1,6 +1,7 @@
 //! `amita volume reservation`.
 
 use crate::admin::{Admin, Described};
+use amita_control::access::Action;
 use amita_control::admin;
 use amita_frontend::reservation::{Kind, State};
 use amita_terminal::error::Result;
@@ -26,9 +27,12 @@ pub struct Arguments {
 
 /// Shows it, or removes it.
 pub(super) fn run(arguments: &Arguments, metadata: &Admin) -> Result<()> {
-    let (client, name) = (metadata.client(), &arguments.name);
+    let name = &arguments.name;
     if arguments.clear {
-        let was_there = admin::clear_reservation(client, name, arguments.force).described()?;
+        let cleared = metadata.act(Action::ReservationClear, name, |meta| {
+            admin::clear_reservation(meta, name, arguments.force)
+        });
+        let was_there = cleared.described()?;
         return print(
             arguments.json,
             &serde_json::json!({ "volume": name, "cleared": was_there }),
@@ -41,7 +45,9 @@ pub(super) fn run(arguments: &Arguments, metadata: &Admin) -> Result<()> {
             },
         );
     }
-    let found: State = admin::reservation(client, name).described()?.unwrap_or_default();
+    let found: State = admin::reservation(&metadata.reader(), name)
+        .described()?
+        .unwrap_or_default();
     let shown = Shown::of(name, &found);
     print(arguments.json, &shown, || text(&shown))
 }

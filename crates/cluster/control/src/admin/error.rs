@@ -10,6 +10,9 @@ pub enum AdminError {
     /// The metadata service.
     #[error(transparent)]
     Metadata(#[from] amita_metadata::Error),
+    /// Who asks may not.
+    #[error(transparent)]
+    Denied(#[from] crate::access::Denied),
     /// Nobody has made the cluster yet.
     #[error("the metadata holds no cluster yet; start a node with `amita serve`, which makes it")]
     NoCluster,

@@ -1,17 +1,19 @@
-//! The thread that writes events, and trims them where this node is the coordinator.
+//! The thread that writes events, and trims them and the audit log where this node is the coordinator.
 //!
 //! Nothing waits for it. While the metadata is away events are kept, the newest of them, and written when it is back; each
 //! has the time at which it happened.
 
 use super::{Config, Stop};
+use crate::audit;
 use crate::events::{self, Draft, MAX_AGE, MAX_EVENTS, Writer};
+use amita_audit::{Proof, Who};
 use amita_metadata::{Client, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// How often the coordinator looks whether there are too many events.
+/// How often the coordinator looks whether there are too many events, and records of the audit log.
 const TRIM_PAUSE: Duration = Duration::from_secs(600);
 /// Until events that could not be written are tried again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -88,6 +90,12 @@ pub(super) fn run(client: &Client, config: &Config, inputs: &Receiver<Input>, jo
             if journal.leads.load(Ordering::Relaxed) {
                 // Next time, if it fails.
                 let _ = events::trim(client, MAX_EVENTS, MAX_AGE);
+                let who = Who {
+                    name: format!("node {}", config.node),
+                    role: "coordinator".to_owned(),
+                    proof: Proof::None,
+                };
+                let _ = audit::trim(client, &who, audit::MAX_RECORDS, audit::MAX_AGE);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! All records at the start, and every change after.
 
 use super::{Notice, Patience, Sink, Stop, lead};
-use crate::events;
+use crate::{audit, events};
 use amita_metadata::{Call, Client, Error, Event, KeyValue, Op, Waited, WatchStop};
 use amita_types::map::PREFIX;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub(super) fn run(
     current: &Mutex<Option<WatchStop>>,
     events: &Sender<lead::Input>,
 ) {
-    let log = events::prefix();
+    let logs = [events::prefix(), audit::prefix()];
     let mut patience = Patience::new();
     let mut known: BTreeSet<String> = BTreeSet::new();
     while !stop.is_set() {
@@ -63,7 +63,7 @@ pub(super) fn run(
                 Waited::Item(Ok(batch)) => {
                     for event in batch.events {
                         // Nothing is decided by what is only told.
-                        if event.key().starts_with(&log) {
+                        if logs.iter().any(|log| event.key().starts_with(log)) {
                             continue;
                         }
                         match event {
@@ -92,7 +92,7 @@ pub(super) fn run(
     }
 }
 
-/// All records but the events, as of one revision: there may be many events, and nobody here wants them.
+/// All records but the events and the audit log, as of one revision: those may be many, and nobody here wants them.
 fn read(client: &Client) -> Result<(u64, Vec<KeyValue>), Error> {
     let call = Call {
         then: beginnings().map(|key| Op::Prefix { key }).collect(),
@@ -103,26 +103,31 @@ fn read(client: &Client) -> Result<(u64, Vec<KeyValue>), Error> {
     Ok((reply.revision, found.collect()))
 }
 
-/// What the keys of all records but the events begin with. The events are the only ones below the prefix that begin with
-/// `ev`.
+/// What the keys of all records but those begin with. The events are the only ones below the prefix that begin with `ev`, the
+/// audit log's the only ones that begin with `au`.
 fn beginnings() -> impl Iterator<Item = String> {
-    let others = ('a'..='z').filter(|letter| *letter != 'e').map(String::from);
-    let beside_events = ('a'..='z')
-        .filter(|letter| *letter != 'v')
-        .map(|letter| format!("e{letter}"));
+    let beside = |first: char, second: char| {
+        ('a'..='z')
+            .filter(move |letter| *letter != second)
+            .map(move |letter| format!("{first}{letter}"))
+    };
+    let others = ('a'..='z')
+        .filter(|letter| !['a', 'e'].contains(letter))
+        .map(String::from);
     others
-        .chain(beside_events)
+        .chain(beside('a', 'u'))
+        .chain(beside('e', 'v'))
         .map(|beginning| format!("{PREFIX}{beginning}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::beginnings;
-    use crate::events;
+    use crate::{audit, events};
     use amita_types::map;
 
     #[test]
-    fn all_records_are_read_once_and_the_events_never() {
+    fn all_records_are_read_once_and_the_logs_never() {
         let read = |key: &str| beginnings().filter(|beginning| key.starts_with(beginning)).count();
         let keys = [
             map::cluster_key(),
@@ -137,5 +142,6 @@ mod tests {
             assert_eq!(read(&key), 1, "{key}");
         }
         assert_eq!(read(&events::prefix()), 0);
+        assert_eq!(read(&audit::prefix()), 0);
     }
 }

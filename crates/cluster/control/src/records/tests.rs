@@ -39,6 +39,8 @@ fn what_is_kept_and_what_is_not() {
         assert!(is_kept(key), "{key}");
     }
     for key in [
+        "/amita/audit/head",
+        "/amita/audit/records/000000000001",
         "/amita/live/1",
         "/amita/coordinator",
         "/amita/whole/1/2",

@@ -4,7 +4,9 @@
 //! that was cut short. It goes last.
 
 use super::Rebuilt;
+use crate::admin::AdminError;
 use crate::agent::STOPPED;
+use crate::audit;
 use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
 use amita_types::map::{self, Cluster, Live, PREFIX, Suspect};
 use std::collections::BTreeSet;
@@ -50,6 +52,22 @@ pub enum WriteError {
     /// The metadata did not do it.
     #[error("{0}")]
     Metadata(amita_metadata::Error),
+    /// Who asks may not.
+    #[error("{0}")]
+    Denied(crate::access::Denied),
+    /// Anything else that stands before it.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<AdminError> for WriteError {
+    fn from(error: AdminError) -> WriteError {
+        match error {
+            AdminError::Metadata(why) => WriteError::Metadata(why),
+            AdminError::Denied(why) => WriteError::Denied(why),
+            other => WriteError::Other(other.to_string()),
+        }
+    }
 }
 
 impl From<amita_metadata::Error> for WriteError {
@@ -65,7 +83,11 @@ impl From<amita_metadata::Error> for WriteError {
 /// and the same command with `replace` does it again.
 pub fn write(meta: &dyn Transact, rebuilt: &Rebuilt, replace: bool, dry_run: bool) -> Result<(), WriteError> {
     let reply = meta.txn(&Call::prefix(PREFIX))?;
-    let there = reply.values(0);
+    // The audit log is no part of what is rebuilt: it stays, and tells of this as well.
+    let log = audit::prefix();
+    let there = reply.values(0).iter().filter(|found| !found.key.starts_with(&log));
+    let there: Vec<KeyValue> = there.cloned().collect();
+    let there = &there[..];
     let revision = check(there, rebuilt, replace)?;
     if dry_run {
         return Ok(());

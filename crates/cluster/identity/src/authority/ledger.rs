@@ -202,7 +202,9 @@ impl Ledger {
         };
         let valid = self.issued.iter().filter(|issued| issued.until > now);
         let named: Vec<&Issued> = valid.filter(names).collect();
-        if let Some(other) = named.iter().find(|issued| issued.name != named[0].name) {
+        // One operator may have had several roles: that is one holder.
+        let holder = |issued: &Issued| (issued.name.role(), issued.name.name().to_owned());
+        if let Some(other) = named.iter().find(|issued| holder(issued) != holder(named[0])) {
             return Err(IdentityError::Request(format!(
                 "{which} stands for {} and for {}: name it with its role, as ROLE/NAME",
                 named[0].name, other.name

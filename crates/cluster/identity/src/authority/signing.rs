@@ -24,7 +24,7 @@ impl Authority {
         key: &impl PublicKeyData,
         name: &Name,
         signer: &Root,
-    ) -> Result<CertificateDer<'static>, IdentityError> {
+    ) -> Result<(CertificateDer<'static>, Serial), IdentityError> {
         let now = self.clock.now();
         let serial = Serial::generate();
         let until = now.after(self.leaf_life).min(signer.not_after()?);
@@ -48,7 +48,7 @@ impl Authority {
         let made = signer.with_issuer(|issuer| leaf.signed_by(key, issuer))?;
         let made = made.map_err(IdentityError::make("a certificate"))?;
         let issued = Issued {
-            serial,
+            serial: serial.clone(),
             at: now,
             until,
             by: signer.hash()?,
@@ -59,7 +59,7 @@ impl Authority {
             ledger.write(&self.folder)?;
         }
         files::append(&self.folder.join(ISSUED), &issued.line())?;
-        Ok(made.der().clone())
+        Ok((made.der().clone(), serial))
     }
 
     pub(super) fn publish(&self, state: &mut State) -> Result<(), IdentityError> {

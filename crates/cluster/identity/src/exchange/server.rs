@@ -6,11 +6,12 @@
 
 use super::http::{self, BadHttp, Request};
 use super::{JOIN, RENEW, TRUST, Timed};
-use crate::authority::Authority;
+use crate::authority::{Actor, Authority};
 use crate::error::IdentityError;
 use crate::live::Live;
 use crate::name::Role;
 use crate::token::{BadToken, Token};
+use amita_audit::{Allowance, Proof};
 use rustls::pki_types::CertificateDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::collections::HashMap;
@@ -31,6 +32,9 @@ const PARTING: Duration = Duration::from_secs(1);
 const MAX_CONNECTIONS: usize = 64;
 /// Of one address: machines behind address translation share theirs.
 const MAX_FROM_ONE: usize = 16;
+/// So many refusals of strangers are told in the log at once, and one more after each pause.
+const MAX_REFUSALS: u32 = 32;
+const REFUSAL_PAUSE: Duration = Duration::from_secs(60);
 /// Parsing a request takes a few KiB, a signature some more.
 const STACK_BYTES: usize = 256 << 10;
 /// A pause when the system has no connection for us.
@@ -53,6 +57,7 @@ struct Shared {
     open: Mutex<HashMap<IpAddr, usize>>,
     /// One thread makes the server's next certificate.
     refreshing: Mutex<()>,
+    refusals: Mutex<Allowance>,
     stop: AtomicBool,
 }
 
@@ -77,6 +82,7 @@ impl AuthorityServer {
             config,
             open: Mutex::default(),
             refreshing: Mutex::default(),
+            refusals: Mutex::new(Allowance::new(MAX_REFUSALS, REFUSAL_PAUSE, Instant::now())),
             stop: AtomicBool::new(false),
         });
         let serving = shared.clone();
@@ -248,7 +254,7 @@ impl Shared {
         let token: Result<Token, BadToken> = request.token.as_ref().map_or(Err(BadToken::Form), |text| text.parse());
         let answered = token.map_err(IdentityError::from).and_then(|token| {
             self.authority
-                .redeem(&token, &request.body)
+                .redeem_from(&token, &request.body, Some(from.to_string()))
                 .map(|answer| (token, answer))
         });
         match answered {
@@ -258,9 +264,28 @@ impl Shared {
             }
             Err(why @ (IdentityError::Token(_) | IdentityError::Request(_))) => {
                 log::warn!(target: "authority", "{from} wanted to join: {why}");
+                let actor = Actor::reached("nobody known", "none", Proof::None, Some(from.to_string()));
+                self.tell_refused(&actor, "cert.issue", &why);
                 (403, format!("{why}\n"))
             }
             Err(why) => failed(&why),
+        }
+    }
+
+    /// Strangers can be refused as often as they like: the log is not filled by them.
+    fn tell_refused(&self, actor: &Actor, action: &str, why: &IdentityError) {
+        let allowed = self
+            .refusals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(Instant::now());
+        let Some(missed) = allowed else { return };
+        let mut told = why.to_string();
+        if missed > 0 {
+            told.push_str(&format!(" ({missed} more were refused since the last record)"));
+        }
+        if let Err(why) = self.authority.tell_refused(actor, action, "", &told) {
+            log::error!(target: "authority", "the audit log cannot be written: {why}");
         }
     }
 
@@ -268,7 +293,7 @@ impl Shared {
         let Some(shown) = shown else {
             return (401, "a renewal is for who shows a certificate\n".to_owned());
         };
-        match self.authority.renew(shown, &request.body) {
+        match self.authority.renew_from(shown, &request.body, Some(from.to_string())) {
             Ok(answer) => {
                 let name = crate::peer_name(shown).map(|name| name.to_string()).unwrap_or_default();
                 log::info!(target: "authority", "{from}: {name} is renewed");
@@ -278,6 +303,9 @@ impl Shared {
                 why @ (IdentityError::NotRenewed { .. } | IdentityError::Request(_) | IdentityError::ReservedRole(_)),
             ) => {
                 log::warn!(target: "authority", "{from}: {why}");
+                let name = crate::peer_name(shown).map_or_else(|why| why.to_string(), |name| name.to_string());
+                let actor = Actor::reached(&name, "none", Proof::Certificate, Some(from.to_string()));
+                self.tell_refused(&actor, "cert.renew", &why);
                 (403, format!("{why}\n"))
             }
             Err(why) => failed(&why),

@@ -390,3 +390,93 @@ fn the_root_is_narrow() {
         assert!(matches!(judged, Err(Refusal::Path(_))), "{name}: {judged:?}");
     }
 }
+
+fn verified(log: &AuthorityLog) -> Result<amita_audit::Summary, amita_audit::Fault> {
+    let mut verifier = amita_audit::Verifier::new(log.trimmed().as_ref());
+    if let Some(head) = log.head {
+        verifier = verifier.known(head);
+    }
+    for text in &log.lines {
+        let place = amita_audit::Line::parse(text).map_or(verifier.next(), |line| line.record().seq);
+        verifier.take(place, text)?;
+    }
+    verifier.end(None)
+}
+
+fn actions(log: &AuthorityLog) -> Vec<String> {
+    let record = |text: &String| amita_audit::Line::parse(text).unwrap().record().clone();
+    log.lines.iter().map(record).map(|record| record.action).collect()
+}
+
+#[test]
+fn each_use_of_the_authoritys_keys_is_in_its_log() {
+    let world = World::new();
+    let authority = &world.authority;
+    let name = world.name(Role::Node, "n1");
+    authority.make_identity(&world.folder("n1"), &name).unwrap();
+    authority.renew_identity(&world.folder("n1")).unwrap();
+    let token = authority.token(&world.name(Role::Node, "n2")).unwrap();
+    authority
+        .redeem(&token, request(&world.folder("n2")).request())
+        .unwrap();
+    authority.revoke("n1").unwrap();
+    authority.rotate(Duration::ZERO).unwrap();
+    authority.finish(true).unwrap();
+    let stranger = Actor::reached(
+        "nobody",
+        "none",
+        amita_audit::Proof::None,
+        Some("192.0.2.1:5".to_owned()),
+    );
+    authority.tell_refused(&stranger, "cert.issue", "", "no token").unwrap();
+    let log = authority.log().unwrap();
+    assert_eq!(
+        actions(&log),
+        [
+            "ca.create",
+            "cert.issue",
+            "cert.renew",
+            "token.create",
+            "cert.issue",
+            "cert.revoke",
+            "ca.rotate",
+            "ca.finish",
+            "cert.issue"
+        ]
+    );
+    let all = log.lines.join("\n");
+    let secret = token.to_text();
+    let secret = secret.rsplit('.').next().unwrap();
+    assert!(all.contains(&token.id()) && !all.contains(secret), "{all}");
+    assert!(all.contains("\"refused\"") && all.contains("192.0.2.1"), "{all}");
+    assert_eq!(verified(&log).unwrap().records, 9);
+    // One opened anew goes on where it was.
+    let again = Authority::open(authority.folder(), world.clock.clone()).unwrap();
+    again.token(&world.name(Role::Node, "n3")).unwrap();
+    assert_eq!(verified(&again.log().unwrap()).unwrap().records, 10);
+}
+
+#[test]
+fn an_authoritys_log_that_was_changed_or_cut_off_is_found() {
+    let world = World::new();
+    for name in ["n1", "n2", "n3"] {
+        world.authority.token(&world.name(Role::Node, name)).unwrap();
+    }
+    let path = world.authority.folder().join("audit");
+    let sound = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, sound.replace("/node/n2", "/node/n9")).unwrap();
+    let found = verified(&world.authority.log().unwrap()).unwrap_err();
+    assert_eq!(found, amita_audit::Fault::Changed { seq: 3 });
+    let cut: String = sound.lines().take(3).map(|line| format!("{line}\n")).collect();
+    std::fs::write(&path, cut).unwrap();
+    let found = verified(&world.authority.log().unwrap()).unwrap_err();
+    assert_eq!(found, amita_audit::Fault::CutOff { last: 3, head: 4 });
+    // A damaged log does not stop the authority, and stays a damaged log.
+    world.authority.token(&world.name(Role::Node, "n4")).unwrap();
+    assert!(verified(&world.authority.log().unwrap()).is_err());
+    // A crash has cut off a line and the note beside it: what is there goes on.
+    std::fs::write(&path, format!("{sound}0123456789abc")).unwrap();
+    std::fs::remove_file(world.authority.folder().join("audit.head")).unwrap();
+    world.authority.token(&world.name(Role::Node, "n5")).unwrap();
+    assert_eq!(verified(&world.authority.log().unwrap()).unwrap().records, 5);
+}

@@ -27,12 +27,43 @@ fn what_is_no_name_is_told_why() {
         (&format!("amita://{id}/Node/n"), "no role"),
         (&format!("amita://{id}/node/"), "empty"),
         (&format!("amita://{id}/node/a/b"), "contains"),
+        (&format!("amita://{id}/node/a/viewer"), "contains"),
+        (&format!("amita://{id}/operator/eve/root"), "no role of an operator"),
+        (&format!("amita://{id}/operator/eve/Viewer"), "no role of an operator"),
+        (&format!("amita://{id}/operator/eve/"), "no role of an operator"),
+        (&format!("amita://{id}/operator/eve/viewer/x"), "no role of an operator"),
+        (&format!("amita://{id}/operator//viewer"), "empty"),
+        // One name has one text.
+        (&format!("amita://{id}/operator/eve/admin"), "no role stands behind"),
         (&format!("amita://{id}/node/a%20b"), "contains"),
         (&format!("amita://{id}/node/.."), "starts with"),
         (&format!("amita://{id}/node/{}", "x".repeat(201)), "more than 200"),
     ] {
         let error = text.parse::<Name>().unwrap_err().to_string();
         assert!(error.contains(why), "{text}: {error}");
+    }
+}
+
+#[test]
+fn an_operators_role_stands_behind_the_name_unless_it_is_all() {
+    for role in OperatorRole::ALL {
+        let name = Name::operator(CLUSTER, role, "eve").unwrap();
+        let text = name.to_string();
+        assert_eq!(text.parse::<Name>().unwrap(), name);
+        assert_eq!(
+            text.ends_with(&format!("/operator/eve/{role}")),
+            role != OperatorRole::Admin,
+            "{text}"
+        );
+        assert_eq!((name.name(), name.operator_role()), ("eve", Some(role)));
+        assert_eq!(role.text().parse::<OperatorRole>().unwrap(), role);
+    }
+    assert_eq!(
+        Name::new(CLUSTER, Role::Operator, "eve").unwrap().operator_role(),
+        Some(OperatorRole::Admin)
+    );
+    for role in Role::ALL.into_iter().filter(|role| *role != Role::Operator) {
+        assert_eq!(Name::new(CLUSTER, role, "x").unwrap().operator_role(), None, "{role}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Op};
 use crate::wire::convert::Span;
-use amita_identity::{Name, Role};
+use amita_identity::{Name, OperatorRole, Role};
 use std::fmt;
 
 /// The other end of a connection, as its certificate names it.
@@ -11,6 +11,8 @@ pub struct Peer {
     /// The whole name: what is counted by.
     pub name: String,
     pub role: Role,
+    /// Of an operator.
+    pub operator_role: Option<OperatorRole>,
 }
 
 impl From<Name> for Peer {
@@ -18,6 +20,7 @@ impl From<Name> for Peer {
         Peer {
             name: name.to_string(),
             role: name.role(),
+            operator_role: name.operator_role(),
         }
     }
 }
@@ -60,7 +63,10 @@ struct Keys {
 /// What a role may.
 struct Rights {
     role: Role,
+    /// Of operators: of these roles.
+    operators: &'static [OperatorRole],
     keys: &'static [Keys],
+    leases: bool,
     foreign_leases: bool,
     upkeep: bool,
 }
@@ -71,41 +77,68 @@ const ALL_KEYS: &[Keys] = &[Keys {
     write: true,
 }];
 
-/// Who is not in it may nothing, not even stay connected.
+const READ_KEYS: &[Keys] = &[Keys {
+    prefix: "",
+    read: true,
+    write: false,
+}];
+
+/// Who is not in it may nothing, not even stay connected: so may tenants, whose way in is the API.
 const RIGHTS: &[Rights] = &[
     Rights {
         role: Role::Node,
+        operators: &[],
         keys: ALL_KEYS,
+        leases: true,
         foreign_leases: false,
         upkeep: true,
     },
     Rights {
         role: Role::Gateway,
+        operators: &[],
         keys: ALL_KEYS,
+        leases: true,
         foreign_leases: false,
         upkeep: true,
     },
     Rights {
         role: Role::Operator,
+        operators: &[OperatorRole::Admin, OperatorRole::Operator],
         keys: ALL_KEYS,
+        leases: true,
         foreign_leases: true,
         upkeep: true,
+    },
+    Rights {
+        role: Role::Operator,
+        operators: &[OperatorRole::Viewer, OperatorRole::Auditor],
+        keys: READ_KEYS,
+        leases: false,
+        foreign_leases: false,
+        upkeep: false,
     },
 ];
 
 /// The roles that may do something.
 pub(super) fn roles() -> Vec<Role> {
-    RIGHTS.iter().map(|rights| rights.role).collect()
+    let mut roles: Vec<Role> = RIGHTS.iter().map(|rights| rights.role).collect();
+    roles.dedup();
+    roles
 }
 
 /// May a peer do that? `None`: the network is open, and whoever is on it is not asked who they are.
 pub(super) fn may(peer: Option<&Peer>, touch: Touch<'_>) -> bool {
     let Some(peer) = peer else { return true };
-    let Some(rights) = RIGHTS.iter().find(|rights| rights.role == peer.role) else {
+    let is_of = |rights: &&Rights| match peer.operator_role {
+        None => rights.role == peer.role && rights.operators.is_empty(),
+        Some(role) => rights.role == peer.role && rights.operators.contains(&role),
+    };
+    let Some(rights) = RIGHTS.iter().find(is_of) else {
         return false;
     };
     match touch {
-        Touch::Connect | Touch::Leases => true,
+        Touch::Connect => true,
+        Touch::Leases => rights.leases,
         Touch::ForeignLeases => rights.foreign_leases,
         Touch::Upkeep => rights.upkeep,
         // All keys with a prefix lie in those with a shorter one.
@@ -142,37 +175,67 @@ mod tests {
     use super::*;
 
     fn peer(role: Role) -> Peer {
-        Peer {
-            name: format!("amita://c/{role:?}/x"),
-            role,
-        }
+        Peer::from(Name::new(amita_types::ClusterId(1), role, "x").unwrap())
     }
+
+    fn operator(role: OperatorRole) -> Peer {
+        Peer::from(Name::operator(amita_types::ClusterId(1), role, "x").unwrap())
+    }
+
+    const EVERY: [Touch<'_>; 6] = [
+        Touch::Connect,
+        Touch::Keys(Access::Read, "/amita/"),
+        Touch::Keys(Access::Write, "/amita/"),
+        Touch::Leases,
+        Touch::ForeignLeases,
+        Touch::Upkeep,
+    ];
 
     #[test]
     fn nodes_gateways_and_operators_may_use_it_and_others_nothing() {
-        let every = [
-            Touch::Connect,
-            Touch::Keys(Access::Read, "/amita/"),
-            Touch::Keys(Access::Write, "/amita/"),
-            Touch::Leases,
-            Touch::ForeignLeases,
-            Touch::Upkeep,
-        ];
-        for role in [Role::Node, Role::Gateway, Role::Operator] {
-            let peer = peer(role);
-            for touch in every {
+        for peer in [
+            peer(Role::Node),
+            peer(Role::Gateway),
+            peer(Role::Operator),
+            operator(OperatorRole::Operator),
+        ] {
+            for touch in EVERY {
                 let foreign = matches!(touch, Touch::ForeignLeases);
                 assert_eq!(
                     may(Some(&peer), touch),
-                    !foreign || role == Role::Operator,
-                    "{role:?} {touch:?}"
+                    !foreign || peer.role == Role::Operator,
+                    "{peer} {touch:?}"
                 );
             }
         }
-        for role in [Role::Client, Role::Authority] {
-            assert!(every.iter().all(|touch| !may(Some(&peer(role)), *touch)), "{role:?}");
+        for peer in [
+            peer(Role::Client),
+            peer(Role::Authority),
+            operator(OperatorRole::Tenant),
+        ] {
+            assert!(EVERY.iter().all(|touch| !may(Some(&peer), *touch)), "{peer}");
         }
-        assert!(every.iter().all(|touch| may(None, *touch)), "an open network");
+        assert!(EVERY.iter().all(|touch| may(None, *touch)), "an open network");
+        // Who says to be an operator of no role is none.
+        let roleless = Peer {
+            operator_role: None,
+            ..peer(Role::Operator)
+        };
+        assert!(EVERY.iter().all(|touch| !may(Some(&roleless), *touch)));
+    }
+
+    #[test]
+    fn viewers_and_auditors_read_and_change_nothing() {
+        for peer in [operator(OperatorRole::Viewer), operator(OperatorRole::Auditor)] {
+            for touch in EVERY {
+                let reads = matches!(touch, Touch::Connect | Touch::Keys(Access::Read, _));
+                assert_eq!(may(Some(&peer), touch), reads, "{peer} {touch:?}");
+            }
+            assert!(may_call(Some(&peer), &Call::prefix("/amita/")));
+            for call in [Call::put("/amita/a", "v"), Call::put_if("/amita/a", 0, "v")] {
+                assert!(!may_call(Some(&peer), &call), "{call:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! gRPC: which method does what. Whatever a peer sends is checked and answered with etcd's words.
 
 use super::access::{self, Peer, Touch};
+use super::door::Guest;
 use super::engine::{EngineRequest, Failure, LeaseFacts, Told, WatchEvent, Whose};
 use super::grpc::{Answers, holding, status_of, streaming, unary};
+use super::refusals::Refusals;
 use super::shares::{Holder, Share};
 use crate::call::{Batch, Call, LeaseId, OpReply, Reply};
 use crate::wire::convert::{self, Span, header, signed};
@@ -12,6 +14,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -36,6 +39,8 @@ pub(super) struct Service {
     engine: SyncSender<EngineRequest>,
     holder: Arc<Holder>,
     peer: Arc<Option<Peer>>,
+    source: IpAddr,
+    refusals: Option<Refusals>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
@@ -50,16 +55,34 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 }
 
 impl Service {
-    pub(super) fn new(engine: SyncSender<EngineRequest>, holder: Arc<Holder>, peer: Option<Peer>) -> Service {
+    pub(super) fn new(
+        engine: SyncSender<EngineRequest>,
+        holder: Arc<Holder>,
+        guest: &Guest,
+        refusals: Option<Refusals>,
+    ) -> Service {
         Service {
             engine,
             holder,
-            peer: Arc::new(peer),
+            peer: Arc::new(guest.peer.clone()),
+            source: guest.source,
+            refusals,
         }
     }
 
-    fn check(&self, touch: Touch<'_>) -> Result<(), Status> {
-        permitted(access::may((*self.peer).as_ref(), touch))
+    fn check(&self, touch: Touch<'_>, asked: &'static str) -> Result<(), Status> {
+        self.permitted(access::may((*self.peer).as_ref(), touch), None, asked)
+    }
+
+    /// Who may not is refused, and told of.
+    fn permitted(&self, may: bool, call: Option<&Call>, asked: &'static str) -> Result<(), Status> {
+        if may {
+            return Ok(());
+        }
+        if let (Some(refusals), Some(peer)) = (&self.refusals, &*self.peer) {
+            refusals.tell(peer, self.source, call, asked);
+        }
+        Err(Status::permission_denied(words::PERMISSION_DENIED))
     }
 
     fn whose(&self) -> Whose {
@@ -124,7 +147,8 @@ impl Service {
     }
 
     async fn carry_out(&self, call: Call) -> Result<(Reply, Share), Status> {
-        permitted(access::may_call((*self.peer).as_ref(), &call))?;
+        let asked = if call.is_read_only() { "a read" } else { "a change" };
+        self.permitted(access::may_call((*self.peer).as_ref(), &call), Some(&call), asked)?;
         let holder = Arc::clone(&self.holder);
         // The reply carries the revision of its own moment: the newest may be a later one of the same commit.
         self.ask(|answer| EngineRequest::Txn { call, holder, answer })
@@ -218,7 +242,7 @@ impl Service {
     }
 
     async fn compact(self, request: wire::CompactionRequest) -> Result<wire::CompactionResponse, Status> {
-        self.check(Touch::Upkeep)?;
+        self.check(Touch::Upkeep, "a compaction of the history")?;
         let revision = convert::unsigned(request.revision, "revision").map_err(Status::invalid_argument)?;
         let (revision, ()) = self.ask(|answer| EngineRequest::Compact(revision, answer)).await?;
         Ok(wire::CompactionResponse {
@@ -227,7 +251,7 @@ impl Service {
     }
 
     async fn lease_grant(self, request: wire::LeaseGrantRequest) -> Result<wire::LeaseGrantResponse, Status> {
-        self.check(Touch::Leases)?;
+        self.check(Touch::Leases, "a lease")?;
         let ttl_s = convert::unsigned(request.ttl, "TTL").map_err(Status::invalid_argument)?;
         let id = convert::lease(request.id);
         let holder = Arc::clone(&self.holder);
@@ -247,6 +271,7 @@ impl Service {
     }
 
     async fn lease_revoke(self, request: wire::LeaseRevokeRequest) -> Result<wire::LeaseRevokeResponse, Status> {
+        self.check(Touch::Leases, "a lease's end")?;
         let (revision, ()) = self
             .ask(|answer| EngineRequest::Revoke(LeaseId(request.id), self.whose(), answer))
             .await?;
@@ -315,7 +340,7 @@ impl Service {
     /// Lists the alarm, if there is one. It ends by itself when there is room, so that there is nothing to lift.
     async fn alarm(self, request: wire::AlarmRequest) -> Result<wire::AlarmResponse, Status> {
         const RAISE: i32 = 1;
-        self.check(Touch::Upkeep)?;
+        self.check(Touch::Upkeep, "the alarms")?;
         if request.action == RAISE {
             return Err(Status::unimplemented("alarms are raised by the server alone"));
         }
@@ -432,7 +457,7 @@ impl Service {
             return Err(Status::unimplemented("prev_kv and filters of watches are not served"));
         }
         let span = Span::parse(&create.key, &create.range_end).map_err(Status::invalid_argument)?;
-        permitted(access::may_watch((*self.peer).as_ref(), &span))?;
+        self.permitted(access::may_watch((*self.peer).as_ref(), &span), None, "a watch")?;
         let holder = Arc::clone(&self.holder);
         let from_revision =
             convert::unsigned(create.start_revision, "start_revision").map_err(Status::invalid_argument)?;
@@ -444,13 +469,6 @@ impl Service {
         })
         .await
     }
-}
-
-fn permitted(may: bool) -> Result<(), Status> {
-    if may {
-        return Ok(());
-    }
-    Err(Status::permission_denied(words::PERMISSION_DENIED))
 }
 
 async fn pass_on(

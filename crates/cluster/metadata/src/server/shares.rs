@@ -222,6 +222,7 @@ mod tests {
         Peer {
             name: name.to_owned(),
             role: Role::Node,
+            operator_role: None,
         }
     }
 

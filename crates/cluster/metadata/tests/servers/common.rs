@@ -91,7 +91,14 @@ impl Secure {
         secure
     }
 
-    /// The certificate of somebody who is known.
+    /// The certificate of an operator who is known.
+    pub fn operator(&self, role: OperatorRole, name: &str) -> Leaf {
+        let leaf = self.authority.leaf(name);
+        self.known.add_operator(&leaf, role, name);
+        leaf
+    }
+
+    /// The same of another role.
     pub fn leaf(&self, role: Role, name: &str) -> Leaf {
         let leaf = self.authority.leaf(name);
         self.known.add(&leaf, role, name);

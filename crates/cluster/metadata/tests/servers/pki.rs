@@ -1,6 +1,6 @@
 //! Authorities and certificates of a moment, and the configurations that are made of them.
 
-use amita_metadata::server::{Judge, Peer, Role, Tls};
+use amita_metadata::server::{Judge, OperatorRole, Peer, Role, Tls};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     SanType,
@@ -126,9 +126,26 @@ pub struct Known {
 
 impl Known {
     pub fn add(&self, leaf: &Leaf, role: Role, name: &str) {
-        let name = format!("amita://test/{role:?}/{name}");
+        self.insert(
+            leaf,
+            role,
+            name,
+            (role == Role::Operator).then_some(OperatorRole::Admin),
+        );
+    }
+
+    pub fn add_operator(&self, leaf: &Leaf, role: OperatorRole, name: &str) {
+        self.insert(leaf, Role::Operator, name, Some(role));
+    }
+
+    fn insert(&self, leaf: &Leaf, role: Role, name: &str, operator_role: Option<OperatorRole>) {
+        let peer = Peer {
+            name: format!("amita://test/{role:?}/{name}"),
+            role,
+            operator_role,
+        };
         let der = leaf.chain()[0].to_vec();
-        self.peers.lock().unwrap().insert(der, Peer { name, role });
+        self.peers.lock().unwrap().insert(der, peer);
     }
 
     pub fn revoke(&self, leaf: &Leaf) {

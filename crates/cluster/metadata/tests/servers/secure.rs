@@ -4,7 +4,7 @@ use crate::common::{Kind, SHORT, Server, by_tls};
 use crate::pki::Authority;
 use amita_identity::{Clock, Live, Name};
 use amita_metadata::client::{SERVER_NAME, Tls};
-use amita_metadata::server::{self, Config, MAX_HANDSHAKES, Role, StartError};
+use amita_metadata::server::{self, Config, MAX_HANDSHAKES, OperatorRole, Refusals, Role, StartError};
 use amita_metadata::{Call, Client, Error, Op, Options, Refusal, Waited};
 use amita_types::ClusterId;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -52,6 +52,52 @@ fn who_proves_nothing_is_not_let_in_and_knows_which_side_to_mend() {
         client.txn(&Call::get("/bad")).unwrap().value(0).is_none(),
         "nothing was done"
     );
+}
+
+#[test]
+fn viewers_read_and_watch_and_whatever_else_they_ask_for_is_refused_and_told() {
+    let mut server = Server::start(Kind::Secure);
+    let (refusals, heard) = Refusals::channel();
+    server.stop();
+    let config = Config {
+        refusals: Some(refusals),
+        ..server.config()
+    };
+    let _running = server::start(config).unwrap();
+    let (ours, tenant) = (server.client(), server.secure().operator(OperatorRole::Tenant, "t"));
+    let from = put(&ours, "/k").unwrap();
+    refused(&server.client_of(&tenant), "its log says why");
+    for role in [OperatorRole::Viewer, OperatorRole::Auditor] {
+        let client = server.client_of(&server.secure().operator(role, "eve"));
+        assert!(client.txn(&Call::get("/k")).unwrap().value(0).is_some());
+        let mut watch = client.watch("/k", from);
+        assert!(matches!(watch.wait(Duration::from_secs(20)), Waited::Item(Ok(_))));
+        let denied = |result: Result<(), Error>| match result {
+            Err(Error::Refused {
+                reason: Refusal::Server { code, .. },
+            }) => assert_eq!(code, "PermissionDenied"),
+            other => panic!("{other:?}"),
+        };
+        denied(put(&client, "/k").map(drop));
+        denied(client.txn(&Call::put_if("/new", 0, "v")).map(drop));
+        denied(client.lease_grant(60).map(drop));
+        denied(client.compact(from));
+        for asked in ["a change", "a change", "a lease", "a compaction of the history"] {
+            let told = heard.recv_timeout(Duration::from_secs(20)).unwrap();
+            assert_eq!((told.asked, told.peer.operator_role), (asked, Some(role)));
+            assert_eq!(
+                (told.source, told.call.is_some()),
+                (server.address.ip(), asked == "a change")
+            );
+        }
+    }
+    put(
+        &server.client_of(&server.secure().operator(OperatorRole::Operator, "op")),
+        "/k",
+    )
+    .unwrap();
+    assert!(heard.try_recv().is_err());
+    assert!(ours.txn(&Call::get("/new")).unwrap().value(0).is_none());
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! What a record of the metadata was before, and is after.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The most changes of one record of the log; what is above is counted.
+pub const MAX_CHANGES: usize = 16;
+/// The most bytes of one value. Larger ones are told by their length.
+const MAX_VALUE_BYTES: usize = 1024;
+/// The most bytes of all values of one record: with the rest of it, syslog's usual 8 KiB are enough.
+const MAX_ALL_BYTES: usize = 5 * 1024;
+/// Fields whose texts are keys, sealed or not. That there is one is told, and whether it is another one, never what it is.
+const SECRETS: [&str; 3] = ["dhchap", "dhchap_controller", "tls"];
+
+/// One changed key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The key.
+    pub key: String,
+    /// What it was; none: it was not there, or was not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    /// What it is; none: it is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+}
+
+/// What an action has changed so far.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    told: Vec<Change>,
+    bytes: usize,
+    more: usize,
+}
+
+impl Changes {
+    /// A key has another value now.
+    pub fn add(&mut self, key: &str, before: Option<&[u8]>, after: Option<&[u8]>) {
+        if let Some(known) = self.told.iter_mut().find(|known| known.key == key) {
+            // Changed twice: what it was first, and what it is last.
+            let (told, _) = tell(None, after);
+            known.after = told.1;
+            return;
+        }
+        let ((before, after), bytes) = tell(before, after);
+        if self.told.len() == MAX_CHANGES || self.bytes + bytes > MAX_ALL_BYTES {
+            self.more += 1;
+            return;
+        }
+        self.bytes += bytes;
+        let key = key.to_owned();
+        self.told.push(Change { key, before, after });
+    }
+
+    /// All of them, and how many are left out.
+    #[must_use]
+    pub fn finish(self) -> (Vec<Change>, usize) {
+        (self.told, self.more)
+    }
+}
+
+type Told = (Option<Value>, Option<Value>);
+
+/// Both values as they may be told, and how long that is.
+fn tell(before: Option<&[u8]>, after: Option<&[u8]>) -> (Told, usize) {
+    let read = |bytes: Option<&[u8]>| bytes.map(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+    let (mut old, mut new) = (read(before), read(after));
+    hide(
+        old.as_mut().and_then(Option::as_mut),
+        new.as_mut().and_then(Option::as_mut),
+    );
+    let small = |value: Option<Option<Value>>, bytes: Option<&[u8]>| {
+        value.map(|value| {
+            let length = bytes.map_or(0, <[u8]>::len);
+            value
+                .filter(|value| value.to_string().len() <= MAX_VALUE_BYTES)
+                .unwrap_or_else(|| json!({ "bytes": length }))
+        })
+    };
+    let told = (small(old, before), small(new, after));
+    let length = |value: &Option<Value>| value.as_ref().map_or(0, |value| value.to_string().len());
+    let bytes = length(&told.0) + length(&told.1);
+    (told, bytes)
+}
+
+/// Takes the texts of keys out of both values.
+fn hide(mut old: Option<&mut Value>, mut new: Option<&mut Value>) {
+    for field in SECRETS {
+        let text = |value: &Option<&mut Value>| {
+            let value = value.as_ref()?.get(field)?;
+            value.as_str().map(str::to_owned)
+        };
+        let (was, is) = (text(&old), text(&new));
+        let put = |value: &mut Option<&mut Value>, told: &str| {
+            if let Some(place) = value.as_mut().and_then(|value| value.get_mut(field)) {
+                *place = Value::from(told);
+            }
+        };
+        if was.is_some() {
+            put(&mut old, "(a key)");
+        }
+        if is.is_some() {
+            put(
+                &mut new,
+                if was.is_some() && was != is {
+                    "(another key)"
+                } else {
+                    "(a key)"
+                },
+            );
+        }
+    }
+}

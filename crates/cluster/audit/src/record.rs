@@ -1,0 +1,301 @@
+//! One record: who did what, from where, and how it ended.
+
+use crate::change::Change;
+use crate::hash::{BadHash, Hash};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The most characters of a name, an object or a reason: the rest is cut off.
+pub const MAX_TEXT: usize = 512;
+
+/// The action that takes the oldest records away. Its object is the [`trimmed`] place where the log begins then.
+pub const TRIM: &str = "audit.trim";
+
+/// How somebody has proved who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Proof {
+    /// By a certificate of the cluster.
+    Certificate,
+    /// By the password of a user of etcd.
+    Password,
+    /// By a token to join.
+    Token,
+    /// Not at all: whoever is on the machine or on the network is believed there.
+    None,
+}
+
+/// Who did it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Who {
+    /// The whole name of the certificate; where there is none, what is known instead.
+    pub name: String,
+    /// The role in which it was done.
+    pub role: String,
+    /// How they have proved it.
+    pub proof: Proof,
+}
+
+/// From where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whence {
+    /// The machine's name, as the machine says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    /// The number of the user who ran the command there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The network address, as a server has seen it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+}
+
+/// How far it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It is about to be done. The record of its end names this one.
+    Begun,
+    /// It is done.
+    Done,
+    /// It was not done, or not all of it.
+    Failed,
+    /// Who asked may not.
+    Refused,
+}
+
+impl Outcome {
+    /// As it stands in records.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Outcome::Begun => "begun",
+            Outcome::Done => "done",
+            Outcome::Failed => "failed",
+            Outcome::Refused => "refused",
+        }
+    }
+}
+
+/// What is told, before it has its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// When: milliseconds since 1970, by the clock of who tells.
+    pub unix_ms: u64,
+    /// Who did it.
+    pub who: Who,
+    /// From where.
+    pub whence: Whence,
+    /// What: `volume.create`.
+    pub action: String,
+    /// To what: a name, an id, a key.
+    pub object: String,
+    /// How far it came.
+    pub outcome: Outcome,
+    /// The record with which it began.
+    pub of: Option<u64>,
+    /// What it changed.
+    pub changes: Vec<Change>,
+    /// Why it failed or was refused, or what else is to be said.
+    pub text: String,
+}
+
+impl Draft {
+    /// An action of now, without an end yet.
+    #[must_use]
+    pub fn new(who: Who, whence: Whence, action: &str, object: &str, outcome: Outcome) -> Draft {
+        Draft {
+            unix_ms: now_ms(),
+            who,
+            whence,
+            action: action.to_owned(),
+            object: object.to_owned(),
+            outcome,
+            of: None,
+            changes: Vec::new(),
+            text: String::new(),
+        }
+    }
+
+    /// The same, with what is to be said of it.
+    #[must_use]
+    pub fn saying(mut self, text: impl fmt::Display) -> Draft {
+        self.text = text.to_string();
+        self
+    }
+
+    /// What it becomes behind that record; `None`: it is the first.
+    #[must_use]
+    pub fn after(self, head: Option<&Head>) -> Line {
+        let (seq, prev) = head.map_or((1, Hash::NOTHING), |head| (head.seq + 1, head.hash));
+        Line::of(Record {
+            seq,
+            prev,
+            unix_ms: self.unix_ms,
+            who: Who {
+                name: short(self.who.name),
+                role: short(self.who.role),
+                proof: self.who.proof,
+            },
+            whence: Whence {
+                host: short(self.whence.host),
+                ..self.whence
+            },
+            action: short(self.action),
+            object: short(self.object),
+            outcome: self.outcome,
+            of: self.of,
+            changes: self.changes,
+            text: short(self.text),
+        })
+    }
+}
+
+fn short(text: String) -> String {
+    match text.char_indices().nth(MAX_TEXT) {
+        None => text,
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}
+
+/// A record in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its number; they follow each other.
+    pub seq: u64,
+    /// The hash of the record before.
+    pub prev: Hash,
+    /// When: milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Who did it.
+    pub who: Who,
+    /// From where.
+    pub whence: Whence,
+    /// What.
+    pub action: String,
+    /// To what.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub object: String,
+    /// How far it came.
+    pub outcome: Outcome,
+    /// The record with which it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u64>,
+    /// What it changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Why it failed or was refused, or what else is to be said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+}
+
+/// A line that is no record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(pub String);
+
+/// A record as it is kept: its hash and its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    hash: Hash,
+    body: String,
+    record: Record,
+}
+
+impl Line {
+    fn of(record: Record) -> Line {
+        let body = serde_json::to_string(&record).expect("plain data");
+        Line {
+            hash: Hash::of(&body),
+            body,
+            record,
+        }
+    }
+
+    /// From what is kept. The hash is the one that stands there, right or not: see [`Line::is_sound`].
+    ///
+    /// # Errors
+    /// What is wrong with its form.
+    pub fn parse(text: &str) -> Result<Line, Unreadable> {
+        let (hash, body) = text
+            .split_once(' ')
+            .ok_or_else(|| Unreadable("it has not a hash and a record".to_owned()))?;
+        let hash = hash.parse().map_err(|why: BadHash| Unreadable(why.to_string()))?;
+        let record = serde_json::from_str(body).map_err(|why| Unreadable(why.to_string()))?;
+        Ok(Line {
+            hash,
+            body: body.to_owned(),
+            record,
+        })
+    }
+
+    /// Is the hash that of the text?
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        Hash::of(&self.body) == self.hash
+    }
+
+    /// The record.
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Its number and hash: what the next one is put behind.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        Head {
+            seq: self.record.seq,
+            hash: self.hash,
+        }
+    }
+
+    /// As it is kept and shipped.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{} {}", self.hash, self.body)
+    }
+}
+
+/// A record's number and hash, `12:4f1c…`. Who knows one from elsewhere can tell whether the log was changed up to there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The record's number.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: Hash,
+}
+
+impl fmt::Display for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.seq, self.hash)
+    }
+}
+
+impl FromStr for Head {
+    type Err = Unreadable;
+
+    fn from_str(text: &str) -> Result<Head, Unreadable> {
+        let wrong = || Unreadable(format!("{text:?} is no record's number and hash (NUMBER:HASH)"));
+        let (seq, hash) = text.split_once(':').ok_or_else(wrong)?;
+        Ok(Head {
+            seq: seq.parse().map_err(|_| wrong())?,
+            hash: hash.parse().map_err(|_| wrong())?,
+        })
+    }
+}
+
+/// How a record of [`TRIM`] says where the log begins then: behind `head`.
+#[must_use]
+pub fn trimmed(head: &Head) -> String {
+    head.to_string()
+}
+
+/// Milliseconds since 1970.
+#[must_use]
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis().try_into().unwrap_or(u64::MAX)
+}

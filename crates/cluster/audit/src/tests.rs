@@ -1,0 +1,256 @@
+//! Whatever is done to a log is found, and named.
+
+use super::*;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+fn draft(action: &str) -> Draft {
+    let who = Who {
+        name: "amita://c/operator/eve".to_owned(),
+        role: "admin".to_owned(),
+        proof: Proof::Certificate,
+    };
+    Draft::new(who, Whence::default(), action, "disk0", Outcome::Done)
+}
+
+/// A log of so many records.
+fn log(records: u64) -> Vec<(u64, String)> {
+    let mut head: Option<Head> = None;
+    let mut lines = Vec::new();
+    for _ in 0..records {
+        let line = draft("volume.create").after(head.as_ref());
+        head = Some(line.head());
+        lines.push((line.head().seq, line.text()));
+    }
+    lines
+}
+
+fn head_of(log: &[(u64, String)]) -> Option<Head> {
+    log.last().map(|(_, text)| Line::parse(text).unwrap().head())
+}
+
+fn check(verifier: Verifier, log: &[(u64, String)], head: Option<Head>) -> Result<Summary, Fault> {
+    let mut verifier = verifier;
+    for (place, text) in log {
+        verifier.take(*place, text)?;
+    }
+    verifier.end(head.as_ref())
+}
+
+fn verify(log: &[(u64, String)], head: Option<Head>) -> Result<Summary, Fault> {
+    check(Verifier::new(None), log, head)
+}
+
+/// The record with another text and a hash of its own again.
+fn forged(text: &str, change: impl FnOnce(&mut Value)) -> String {
+    let (_, body) = text.split_once(' ').unwrap();
+    let mut value: Value = serde_json::from_str(body).unwrap();
+    change(&mut value);
+    let body = value.to_string();
+    format!("{} {body}", Hash::of(&body))
+}
+
+#[test]
+fn a_sound_log_is_sound_and_its_head_is_told() {
+    let log = log(5);
+    let head = head_of(&log);
+    let found = verify(&log, head).unwrap();
+    assert_eq!((found.records, found.first, found.head), (5, 1, head));
+    assert_eq!(verify(&[], None).unwrap().records, 0);
+    let head = head.unwrap();
+    assert_eq!(head.to_string().parse(), Ok(head));
+    assert!("5".parse::<Head>().is_err() && "5:xy".parse::<Head>().is_err());
+}
+
+#[test]
+fn a_changed_record_is_named() {
+    let sound = log(5);
+    let head = head_of(&sound);
+    let mut log = sound.clone();
+    log[2].1 = log[2].1.replace("disk0", "disk9");
+    assert_eq!(verify(&log, head), Err(Fault::Changed { seq: 3 }));
+    // With its hash computed anew, the next one gives it away; the last one, the head.
+    log[2].1 = forged(&sound[2].1, |record| record["object"] = json!("disk9"));
+    assert_eq!(verify(&log, head), Err(Fault::Exchanged { seq: 3 }));
+    let mut log = sound.clone();
+    log[4].1 = forged(&sound[4].1, |record| record["who"]["name"] = json!("x"));
+    assert_eq!(verify(&log, head), Err(Fault::HeadDiffers { seq: 5 }));
+    let mut log = sound;
+    log[0].1 = "nothing".to_owned();
+    assert_eq!(verify(&log, head).unwrap_err().seq(), 1);
+}
+
+#[test]
+fn what_is_left_out_moved_or_cut_off_is_named() {
+    let sound = log(6);
+    let head = head_of(&sound);
+    let without = |range: std::ops::Range<usize>| {
+        let mut log = sound.clone();
+        log.drain(range);
+        log
+    };
+    assert_eq!(verify(&without(2..4), head), Err(Fault::LeftOut { from: 3, to: 4 }));
+    assert_eq!(verify(&without(0..1), head), Err(Fault::LeftOut { from: 1, to: 1 }));
+    assert_eq!(verify(&without(4..6), head), Err(Fault::CutOff { last: 4, head: 6 }));
+    assert_eq!(verify(&[], head), Err(Fault::CutOff { last: 0, head: 6 }));
+    let set_back = head_of(&without(4..6));
+    assert_eq!(verify(&sound, set_back), Err(Fault::SetBack { head: 4 }));
+    // Two texts have changed places.
+    let mut log = sound.clone();
+    (log[1].1, log[2].1) = (log[2].1.clone(), log[1].1.clone());
+    assert_eq!(verify(&log, head), Err(Fault::Moved { place: 2, says: 3 }));
+    assert_eq!(
+        Fault::LeftOut { from: 3, to: 4 }.to_string(),
+        "records 3 to 4 are left out: the next one that is there is record 5"
+    );
+}
+
+#[test]
+fn a_log_that_was_computed_anew_or_cut_off_with_its_head_is_found_by_who_knows_a_later_head() {
+    let sound = log(6);
+    let known = head_of(&sound).unwrap();
+    // From record 3 on everything is another story, and fits.
+    let mut other = sound[..2].to_vec();
+    let mut head = head_of(&other);
+    for seq in 3..=8 {
+        let line = draft("volume.delete").after(head.as_ref());
+        head = Some(line.head());
+        other.push((seq, line.text()));
+    }
+    assert!(verify(&other, head).is_ok(), "by itself it is sound");
+    let knowing = Verifier::new(None).known(known);
+    assert_eq!(
+        check(knowing.clone(), &other, head),
+        Err(Fault::Forged {
+            seq: 6,
+            known: known.hash
+        })
+    );
+    let short = &sound[..4];
+    assert!(verify(short, head_of(short)).is_ok());
+    assert_eq!(
+        check(knowing, short, head_of(short)),
+        Err(Fault::CutOff { last: 4, head: 6 })
+    );
+    // Who goes on from what is known sees it at once.
+    assert_eq!(
+        check(Verifier::behind(head_of(&sound[..4]).unwrap()), &other[4..], None),
+        Err(Fault::Exchanged { seq: 4 })
+    );
+}
+
+#[test]
+fn a_trimmed_log_is_sound_when_a_record_says_so() {
+    let mut log = log(6);
+    let gone = head_of(&log[..4]).unwrap();
+    assert_eq!(
+        check(Verifier::new(Some(&gone)), &log[4..], head_of(&log)),
+        Err(Fault::Trimmed { first: 5 })
+    );
+    let mut trim = draft(TRIM);
+    trim.object = trimmed(&gone);
+    let line = trim.after(head_of(&log).as_ref());
+    log.push((7, line.text()));
+    let found = check(Verifier::new(Some(&gone)), &log[4..], head_of(&log)).unwrap();
+    assert_eq!((found.records, found.first), (3, 5));
+    // An anchor that somebody has moved.
+    let moved = head_of(&log[..5]).unwrap();
+    assert_eq!(
+        check(Verifier::new(Some(&moved)), &log[5..], head_of(&log)),
+        Err(Fault::Trimmed { first: 6 })
+    );
+    let other = Head {
+        seq: 4,
+        hash: Hash::of("x"),
+    };
+    assert_eq!(
+        check(Verifier::new(Some(&other)), &log[4..], head_of(&log)),
+        Err(Fault::Begin { seq: 5 })
+    );
+}
+
+#[test]
+fn actions_without_an_end_are_told() {
+    let mut begun = draft("pool.create");
+    begun.outcome = Outcome::Begun;
+    let first = begun.clone().after(None);
+    let second = begun.after(Some(&first.head()));
+    let mut done = draft("pool.create");
+    done.of = Some(1);
+    let third = done.after(Some(&second.head()));
+    let log: Vec<_> = [first, second, third]
+        .iter()
+        .map(|line| (line.head().seq, line.text()))
+        .collect();
+    assert_eq!(verify(&log, head_of(&log)).unwrap().unended, [2]);
+}
+
+#[test]
+fn keys_are_in_no_record() {
+    let mut changes = Changes::default();
+    let host = |dhchap: &str| json!({ "nqn": "n", "dhchap": dhchap, "tls": null }).to_string();
+    let (old, new) = (host("seal-1:SECRET-A"), host("seal-1:SECRET-B"));
+    changes.add("/amita/nvme/hosts/n", Some(old.as_bytes()), Some(new.as_bytes()));
+    changes.add("/amita/nvme/hosts/m", None, Some(old.as_bytes()));
+    let (told, more) = changes.finish();
+    let text = serde_json::to_string(&told).unwrap();
+    assert!(!text.contains("SECRET") && !text.contains("seal-1"), "{text}");
+    assert_eq!(told[0].before.as_ref().unwrap()["dhchap"], "(a key)");
+    assert_eq!(told[0].after.as_ref().unwrap()["dhchap"], "(another key)");
+    assert_eq!(told[1].after.as_ref().unwrap()["tls"], Value::Null);
+    assert_eq!(more, 0);
+}
+
+#[test]
+fn what_is_large_is_told_by_its_length() {
+    let mut changes = Changes::default();
+    let long = json!({ "text": "x".repeat(2000) }).to_string();
+    changes.add("/a", None, Some(long.as_bytes()));
+    changes.add("/b", Some(b"not json"), None);
+    for key in 0..100 {
+        changes.add(&format!("/k{key}"), None, Some(b"{}"));
+    }
+    let (told, more) = changes.finish();
+    assert_eq!(told[0].after, Some(json!({ "bytes": long.len() })));
+    assert_eq!(told[1].before, Some(json!({ "bytes": 8 })));
+    assert_eq!((told.len(), more), (MAX_CHANGES, 102 - MAX_CHANGES));
+    // The longest record fits what receivers of syslog take by default.
+    let mut draft = draft("x").saying("y".repeat(10_000));
+    draft.changes = told;
+    assert!(draft.after(None).text().len() < 8 << 10);
+}
+
+#[test]
+fn what_strangers_cause_is_told_of_now_and_then() {
+    let start = Instant::now();
+    let mut allowance = Allowance::new(2, Duration::from_secs(10), start);
+    assert_eq!((allowance.take(start), allowance.take(start)), (Some(0), Some(0)));
+    assert_eq!((allowance.take(start), allowance.take(start)), (None, None));
+    allowance.miss(3);
+    let later = start + Duration::from_secs(11);
+    assert_eq!((allowance.take(later), allowance.take(later)), (Some(5), None));
+    let much_later = start + Duration::from_secs(1000);
+    assert_eq!((0..9).filter(|_| allowance.take(much_later).is_some()).count(), 2);
+}
+
+proptest! {
+    /// One byte of one record is another one: the log is not sound any more, and nothing panics.
+    #[test]
+    fn any_changed_byte_is_found(record in 0..4usize, at in any::<prop::sample::Index>(), with in 0x20..0x7fu8) {
+        let mut log = log(4);
+        let head = head_of(&log);
+        let mut bytes = log[record].1.clone().into_bytes();
+        let at = at.index(bytes.len());
+        prop_assume!(bytes[at] != with);
+        bytes[at] = with;
+        log[record].1 = String::from_utf8(bytes).unwrap();
+        prop_assert!(verify(&log, head).is_err());
+    }
+
+    #[test]
+    fn no_text_panics(text in "([0-9a-f]{64} )?[ -~]{0,80}") {
+        let _ = Line::parse(&text);
+        let _ = text.parse::<Head>();
+    }
+}

@@ -1,0 +1,285 @@
+//! Goes through a log and says what is wrong first.
+//!
+//! What can be found without knowing anything from elsewhere: a record that was changed, taken out, put in or moved, and an end
+//! that was cut off without the head being set back. Who can write the whole log can also compute all hashes anew from some
+//! record on, or cut off the end and set the head back: that is found by who knows a later head ([`Verifier::known`]), as
+//! the cursor of a shipper and the last `verify` do.
+
+use crate::hash::Hash;
+use crate::record::{Head, Line, Outcome, Record, TRIM};
+use std::collections::BTreeSet;
+
+/// What is wrong with a log: the first thing that is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A record's text is not what its hash is of.
+    #[error("record {seq} was changed: its hash is not that of what it says")]
+    Changed {
+        /// Its number.
+        seq: u64,
+    },
+    /// A record cannot be read.
+    #[error("record {seq} cannot be read: {why}")]
+    Unreadable {
+        /// Its number.
+        seq: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Records are not there.
+    #[error("{} left out: the next one that is there is record {}", records(*from, *to), to + 1)]
+    LeftOut {
+        /// The first of them.
+        from: u64,
+        /// The last of them.
+        to: u64,
+    },
+    /// A record stands in another's place.
+    #[error("in the place of record {place} stands record {says}: records were moved")]
+    Moved {
+        /// Where.
+        place: u64,
+        /// What number it has.
+        says: u64,
+    },
+    /// A record was exchanged for one that is sound by itself.
+    #[error("record {seq} was exchanged for another: record {} follows one with another hash", seq + 1)]
+    Exchanged {
+        /// Its number.
+        seq: u64,
+    },
+    /// The log does not begin where it is said to.
+    #[error("record {seq} is the first that is there, and it follows another than the one that was trimmed last")]
+    Begin {
+        /// Its number.
+        seq: u64,
+    },
+    /// What was trimmed was trimmed by nobody.
+    #[error("{} gone, and no record of the log says that they were trimmed", records(1, first - 1))]
+    Trimmed {
+        /// The first that is there.
+        first: u64,
+    },
+    /// The end is missing.
+    #[error("the log was cut off: it ends with record {last}, and had {head}")]
+    CutOff {
+        /// The last that is there.
+        last: u64,
+        /// How many there were.
+        head: u64,
+    },
+    /// There is more than there should be.
+    #[error("the log's head names record {head}, and there are later ones: it was set back")]
+    SetBack {
+        /// What the head names.
+        head: u64,
+    },
+    /// The head names another record than the last.
+    #[error("record {seq} is not the one that the log's head names: one of them was changed")]
+    HeadDiffers {
+        /// Its number.
+        seq: u64,
+    },
+    /// A record is another than the one that was known.
+    #[error(
+        "record {seq} is not the one that was known ({known}): it, or one before it, was forged, and what follows computed anew"
+    )]
+    Forged {
+        /// Its number.
+        seq: u64,
+        /// The hash that was known.
+        known: Hash,
+    },
+}
+
+fn records(from: u64, to: u64) -> String {
+    if from == to {
+        format!("record {from} is")
+    } else {
+        format!("records {from} to {to} are")
+    }
+}
+
+impl Fault {
+    /// The number of the first record with which something is wrong.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        match *self {
+            Fault::Changed { seq }
+            | Fault::Unreadable { seq, .. }
+            | Fault::Exchanged { seq }
+            | Fault::Begin { seq }
+            | Fault::HeadDiffers { seq }
+            | Fault::Forged { seq, .. } => seq,
+            Fault::LeftOut { from, .. } => from,
+            Fault::Moved { place, .. } => place,
+            Fault::Trimmed { .. } => 1,
+            Fault::CutOff { last, .. } => last + 1,
+            Fault::SetBack { head } => head + 1,
+        }
+    }
+}
+
+/// What a sound log holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// How many records.
+    pub records: u64,
+    /// The first that is there: those before were trimmed.
+    pub first: u64,
+    /// The last: whoever keeps this elsewhere can tell later whether anything up to here was changed.
+    pub head: Option<Head>,
+    /// Actions that began and did not end: their command was killed, or is still at work.
+    pub unended: Vec<u64>,
+}
+
+/// Takes the records of a log in their order.
+#[derive(Clone, Debug)]
+pub struct Verifier {
+    first: u64,
+    begin: Option<Hash>,
+    last: Option<Head>,
+    known: Vec<Head>,
+    open: BTreeSet<u64>,
+    trims: Vec<Head>,
+    count: u64,
+}
+
+impl Verifier {
+    /// Of a log whose records up to `trimmed` (that one included) were trimmed; `None`: it begins with the first.
+    #[must_use]
+    pub fn new(trimmed: Option<&Head>) -> Verifier {
+        Verifier {
+            first: trimmed.map_or(1, |head| head.seq + 1),
+            begin: Some(trimmed.map_or(Hash::NOTHING, |head| head.hash)),
+            last: None,
+            known: Vec::new(),
+            open: BTreeSet::new(),
+            trims: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// Of the part of a log behind a record that is known; what was trimmed is not asked for.
+    #[must_use]
+    pub fn behind(head: Head) -> Verifier {
+        Verifier {
+            first: 1,
+            last: Some(head),
+            ..Verifier::new(None)
+        }
+    }
+
+    /// The same, where this record is known from elsewhere.
+    #[must_use]
+    pub fn known(mut self, head: Head) -> Verifier {
+        self.known.push(head);
+        self
+    }
+
+    /// The number of the next record.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.last.map_or(self.first, |last| last.seq + 1)
+    }
+
+    /// Takes the next record, which was found in that place.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with the one before.
+    pub fn take(&mut self, place: u64, text: &str) -> Result<Line, Fault> {
+        let wanted = self.next();
+        if place > wanted {
+            return Err(Fault::LeftOut {
+                from: wanted,
+                to: place - 1,
+            });
+        }
+        if place < wanted {
+            return Err(Fault::Moved {
+                place: wanted,
+                says: place,
+            });
+        }
+        let line = Line::parse(text).map_err(|why| Fault::Unreadable {
+            seq: place,
+            why: why.to_string(),
+        })?;
+        if !line.is_sound() {
+            return Err(Fault::Changed { seq: place });
+        }
+        let record = line.record();
+        if record.seq != place {
+            return Err(Fault::Moved {
+                place,
+                says: record.seq,
+            });
+        }
+        match (&self.last, self.begin) {
+            (Some(last), _) if record.prev != last.hash => return Err(Fault::Exchanged { seq: last.seq }),
+            (None, Some(begin)) if record.prev != begin => return Err(Fault::Begin { seq: place }),
+            _ => {}
+        }
+        let head = line.head();
+        if let Some(known) = self
+            .known
+            .iter()
+            .find(|known| known.seq == head.seq && known.hash != head.hash)
+        {
+            return Err(Fault::Forged {
+                seq: head.seq,
+                known: known.hash,
+            });
+        }
+        self.note(record);
+        self.last = Some(head);
+        self.count += 1;
+        Ok(line)
+    }
+
+    fn note(&mut self, record: &Record) {
+        if record.outcome == Outcome::Begun {
+            self.open.insert(record.seq);
+        }
+        if let Some(begun) = record.of {
+            self.open.remove(&begun);
+        }
+        if record.action == TRIM
+            && let Ok(head) = record.object.parse()
+        {
+            self.trims.push(head);
+        }
+    }
+
+    /// Nothing follows. `head`: what the log says its last record is.
+    ///
+    /// # Errors
+    /// What is wrong with the end, or with the beginning.
+    pub fn end(self, head: Option<&Head>) -> Result<Summary, Fault> {
+        let last = self.last.map_or(self.first - 1, |last| last.seq);
+        let named = head.map_or(last, |head| head.seq);
+        let latest = self.known.iter().map(|known| known.seq).max().unwrap_or(0).max(named);
+        if latest > last {
+            return Err(Fault::CutOff { last, head: latest });
+        }
+        if named < last {
+            return Err(Fault::SetBack { head: named });
+        }
+        if let (Some(head), Some(found)) = (head, &self.last)
+            && head.hash != found.hash
+        {
+            return Err(Fault::HeadDiffers { seq: last });
+        }
+        let trimmed = |head: &Head| head.seq + 1 == self.first && Some(head.hash) == self.begin;
+        if self.first > 1 && !self.trims.iter().any(trimmed) {
+            return Err(Fault::Trimmed { first: self.first });
+        }
+        Ok(Summary {
+            records: self.count,
+            first: self.first,
+            head: self.last,
+            unended: self.open.into_iter().collect(),
+        })
+    }
+}

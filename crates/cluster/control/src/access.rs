@@ -1,0 +1,459 @@
+//! Who may what: one table of actions and roles, one function that is asked, and one way to the metadata that asks it.
+//!
+//! A command gets at the metadata by a [`Session`] and not otherwise: what reads it by [`Session::reader`], through which nothing
+//! can be changed, and what changes it by [`Session::act`], which wants an [`Action`]. So no change can be added without
+//! naming its right, and none is made that is not in the audit log ([`crate::audit`]): each is told of before, so that
+//! whatever happens then is known to have been wanted, and after, with what was changed. (The two are not one transaction with the
+//! change: most actions are several transactions, each based on what it has read, and an action that was cut short must be
+//! seen as well.)
+//!
+//! # What enforces it
+//! A command is a program on somebody's machine, and holds a certificate that the metadata lets in: whoever writes another
+//! program is bound by what the *metadata's server* checks. The embedded server lets viewers and auditors read only, and
+//! tenants nothing (`amita-metadata`, `server/access.rs`). Between admins and operators only the command decides: both
+//! certificates may write every key. A stock etcd knows nothing of these roles; give the users of etcd what they shall have.
+
+use crate::admin::AdminError;
+use crate::audit;
+use amita_audit::{Changes, Draft, Outcome, Proof, Whence, Who};
+use amita_identity::Name;
+pub use amita_identity::OperatorRole as Role;
+use amita_metadata::{Call, Error, KeyValue, Op, Reply, Transact};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use Role::{Admin, Auditor, Operator, Viewer};
+
+/// Who looks.
+const LOOK: &[Role] = &[Admin, Operator, Viewer, Auditor];
+/// Who does the daily work.
+const WORK: &[Role] = &[Admin, Operator];
+/// What can undo what protects others' data, or everything.
+const ADMIN: &[Role] = &[Admin];
+/// Who reads what others did.
+const EVIDENCE: &[Role] = &[Admin, Auditor];
+
+macro_rules! actions {
+    ($($(#[doc = $doc:literal])+ $action:ident $name:literal $roles:ident,)+) => {
+        /// Something that somebody may or may not.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Action {
+            $($(#[doc = $doc])+ $action,)+
+        }
+
+        impl Action {
+            /// All of them.
+            pub const ALL: &[Action] = &[$(Action::$action,)+];
+
+            /// Its name in the audit log: stable.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Action::$action => $name,)+ }
+            }
+
+            /// What it is, in a sentence.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Action::$action => concat!($($doc),+),)+ }
+                .trim()
+            }
+        }
+
+        /// Which roles may do what: the one place where that is said.
+        const TABLE: &[(Action, &[Role])] = &[$((Action::$action, $roles),)+];
+    };
+}
+
+actions! {
+    /// See the cluster: every list, `status`, `top`, `trace`, `events`.
+    View "cluster.view" LOOK,
+    /// Read the audit log.
+    AuditRead "audit.read" EVIDENCE,
+    /// Make a pool.
+    PoolCreate "pool.create" WORK,
+    /// Change a pool's rule.
+    PoolSet "pool.set" WORK,
+    /// Say when stores count as full.
+    PoolThresholds "pool.thresholds" WORK,
+    /// Make a volume.
+    VolumeCreate "volume.create" WORK,
+    /// Make a volume larger.
+    VolumeResize "volume.resize" WORK,
+    /// Have another gateway own a volume.
+    VolumeMove "volume.move" WORK,
+    /// Have all copies of a volume looked at.
+    VolumeScrub "volume.scrub" WORK,
+    /// Delete a volume.
+    VolumeDelete "volume.delete" WORK,
+    /// Serve a volume by NBD.
+    VolumeExport "volume.export" WORK,
+    /// Serve a volume by NBD no longer.
+    VolumeUnexport "volume.unexport" WORK,
+    /// Hand a volume to a host by NVMe.
+    VolumeAttach "volume.attach" WORK,
+    /// Take a volume away from hosts.
+    VolumeDetach "volume.detach" WORK,
+    /// Take a volume's reservation away.
+    ReservationClear "reservation.clear" WORK,
+    /// Make a subsystem.
+    SubsystemCreate "subsystem.create" WORK,
+    /// Change who may connect to a subsystem, and how.
+    SubsystemSet "subsystem.set" WORK,
+    /// Delete a subsystem.
+    SubsystemDelete "subsystem.delete" WORK,
+    /// Put a volume into a subsystem.
+    NamespaceAdd "namespace.add" WORK,
+    /// Take a volume out of a subsystem.
+    NamespaceRemove "namespace.remove" WORK,
+    /// Make a host known, with its keys for DH-HMAC-CHAP and TLS.
+    HostAdd "host.add" WORK,
+    /// Set or remove a host's keys for DH-HMAC-CHAP and TLS.
+    HostKey "host.key" WORK,
+    /// Let a host connect to a subsystem.
+    HostAllow "host.allow" WORK,
+    /// Let a host connect to a subsystem no longer.
+    HostDeny "host.deny" WORK,
+    /// Forget a host and its keys.
+    HostRemove "host.remove" WORK,
+    /// Seal all keys of hosts anew.
+    HostReseal "host.reseal" ADMIN,
+    /// Drain a store, or use it again.
+    DiskDrain "disk.drain" WORK,
+    /// Have one store take over from another.
+    DiskReplace "disk.replace" WORK,
+    /// Say how much a store gets.
+    DiskWeight "disk.weight" WORK,
+    /// Say of which class a store is.
+    DiskClass "disk.class" WORK,
+    /// Take a store out of the records.
+    DiskForget "disk.forget" WORK,
+    /// Let an older copy of a store serve.
+    DiskAdopt "disk.adopt" ADMIN,
+    /// Begin or end a node's maintenance.
+    NodeMaintenance "node.maintenance" WORK,
+    /// Take a node out of the records.
+    NodeRemove "node.remove" WORK,
+    /// Say where a node stands.
+    NodePlace "node.place" WORK,
+    /// Say how hard recovery works.
+    RecoverySet "recovery.set" WORK,
+    /// Rebuild the metadata from the stores.
+    MetadataRecover "metadata.recover" ADMIN,
+}
+
+impl Action {
+    /// The roles that may.
+    #[must_use]
+    pub fn roles(self) -> &'static [Role] {
+        TABLE
+            .iter()
+            .find(|(action, _)| *action == self)
+            .map_or(&[], |(_, roles)| roles)
+    }
+
+    /// Does it change nothing?
+    #[must_use]
+    pub fn only_reads(self) -> bool {
+        matches!(self, Action::View | Action::AuditRead)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Somebody may not do something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{who} may not do {action}{}: that is for {}, and this is {}", of(.object), list(.action.roles()), article(*.role))]
+pub struct Denied {
+    /// Who.
+    pub who: String,
+    /// As what; none: as no operator.
+    pub role: Option<Role>,
+    /// What.
+    pub action: Action,
+    /// To what.
+    pub object: String,
+}
+
+fn of(object: &str) -> String {
+    match object {
+        "" => String::new(),
+        object => format!(" ({object})"),
+    }
+}
+
+fn article(role: Option<Role>) -> String {
+    match role {
+        None => "no operator".to_owned(),
+        Some(role @ (Role::Admin | Role::Operator | Role::Auditor)) => format!("an {role}"),
+        Some(role) => format!("a {role}"),
+    }
+}
+
+fn list(roles: &[Role]) -> String {
+    let names: Vec<&str> = roles.iter().map(|role| role.text()).collect();
+    match &names[..] {
+        [] => "nobody".to_owned(),
+        [only] => format!("only {only}"),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// Who asks, and from where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    who: Who,
+    whence: Whence,
+    role: Option<Role>,
+}
+
+impl Caller {
+    /// The holder of a certificate. Nodes and gateways count as admins: their certificates are the cluster's own, and
+    /// may write every key anyway.
+    #[must_use]
+    pub fn of(name: &Name, whence: Whence) -> Caller {
+        let role = match name.role() {
+            amita_identity::Role::Operator => name.operator_role(),
+            amita_identity::Role::Node | amita_identity::Role::Gateway => Some(Role::Admin),
+            amita_identity::Role::Client | amita_identity::Role::Authority => None,
+        };
+        let who = Who {
+            name: name.to_string(),
+            role: name
+                .operator_role()
+                .map_or_else(|| name.role().text(), Role::text)
+                .to_owned(),
+            proof: Proof::Certificate,
+        };
+        Caller { who, whence, role }
+    }
+
+    /// A user of etcd: what they may is etcd's to say.
+    #[must_use]
+    pub fn user(name: &str, whence: Whence) -> Caller {
+        Caller::admin(format!("user {name} of etcd"), Proof::Password, whence)
+    }
+
+    /// Whoever is there, where nobody proves anything: an admin.
+    #[must_use]
+    pub fn unproved(whence: Whence) -> Caller {
+        let name = match whence.uid {
+            Some(uid) => format!("user {uid} of {}", whence.host),
+            None => format!("somebody at {}", whence.host),
+        };
+        Caller::admin(name, Proof::None, whence)
+    }
+
+    fn admin(name: String, proof: Proof, whence: Whence) -> Caller {
+        let who = Who {
+            name,
+            role: Role::Admin.text().to_owned(),
+            proof,
+        };
+        Caller {
+            who,
+            whence,
+            role: Some(Role::Admin),
+        }
+    }
+
+    /// As the audit log has it.
+    #[must_use]
+    pub fn who(&self) -> &Who {
+        &self.who
+    }
+}
+
+/// May they?
+///
+/// # Errors
+/// They may not.
+pub fn authorise(caller: &Caller, action: Action, object: &str) -> Result<(), Denied> {
+    if caller.role.is_some_and(|role| action.roles().contains(&role)) {
+        return Ok(());
+    }
+    Err(Denied {
+        who: caller.who.name.clone(),
+        role: caller.role,
+        action,
+        object: object.to_owned(),
+    })
+}
+
+/// The way of a command to the metadata.
+#[derive(Debug)]
+pub struct Session<M> {
+    meta: M,
+    caller: Caller,
+}
+
+impl<M: Transact> Session<M> {
+    /// For somebody who may look at the cluster.
+    ///
+    /// # Errors
+    /// They may not; that is in the audit log then, as far as they may write there.
+    pub fn open(meta: M, caller: Caller) -> Result<Session<M>, Denied> {
+        let session = Session { meta, caller };
+        session.permit(Action::View, "")?;
+        Ok(session)
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// For reading: nothing can be changed through it.
+    #[must_use]
+    pub fn reader(&self) -> Reader<'_> {
+        Reader(&self.meta)
+    }
+
+    /// The connection itself, for what is no transaction: a watch.
+    #[must_use]
+    pub fn connection(&self) -> &M {
+        &self.meta
+    }
+
+    /// May they? If not, the audit log says so.
+    ///
+    /// # Errors
+    /// They may not.
+    pub fn permit(&self, action: Action, object: &str) -> Result<(), Denied> {
+        let denied = match authorise(&self.caller, action, object) {
+            Ok(()) => return Ok(()),
+            Err(denied) => denied,
+        };
+        let draft = self.draft(action, object, Outcome::Refused).saying(&denied);
+        match audit::append(&self.meta, &draft) {
+            Ok(_) => {}
+            // Who may not write has the server's refusal written in this one's place.
+            Err(why) if audit::is_denied(&why) => {}
+            Err(why) => log::warn!("the refusal is not in the audit log: {why}"),
+        }
+        Err(denied)
+    }
+
+    /// Does something that changes the metadata, if they may. It is told in the audit log before and after: where that is not
+    /// possible before, it is not done.
+    ///
+    /// # Errors
+    /// They may not; the log cannot be written; or what `work` says.
+    pub fn act<T, E>(
+        &self,
+        action: Action,
+        object: &str,
+        work: impl FnOnce(&dyn Transact) -> Result<T, E>,
+    ) -> Result<T, E>
+    where
+        E: From<AdminError> + fmt::Display,
+    {
+        self.permit(action, object).map_err(AdminError::from)?;
+        let begun = self.draft(action, object, Outcome::Begun);
+        let begun = audit::append(&self.meta, &begun).map_err(AdminError::from)?;
+        let recording = Recording::of(&self.meta);
+        let result = work(&recording);
+        let (changes, more) = recording.changes.into_inner().finish();
+        let mut ended = match &result {
+            Ok(_) => self.draft(action, object, Outcome::Done),
+            Err(why) => self.draft(action, object, Outcome::Failed).saying(why),
+        };
+        ended.of = Some(begun.seq);
+        ended.changes = changes;
+        if more > 0 {
+            ended.text.push_str(&format!("({more} more keys were changed)"));
+        }
+        if let Err(why) = audit::append(&self.meta, &ended) {
+            // It is done: that it began is in the log, and that its end is not told is seen there.
+            log::warn!("the end of {action} is not in the audit log: {why}");
+        }
+        result
+    }
+
+    fn draft(&self, action: Action, object: &str, outcome: Outcome) -> Draft {
+        let Caller { who, whence, .. } = &self.caller;
+        Draft::new(who.clone(), whence.clone(), action.name(), object, outcome)
+    }
+}
+
+/// Reads the metadata, and changes nothing.
+#[derive(Clone, Copy)]
+pub struct Reader<'a>(&'a dyn Transact);
+
+impl Transact for Reader<'_> {
+    fn txn(&self, call: &Call) -> Result<Reply, Error> {
+        if !call.is_read_only() {
+            return Err(Error::Setting {
+                why: "this command was to look only, and wanted to change something: that is a fault of the program"
+                    .to_owned(),
+            });
+        }
+        self.0.txn(call)
+    }
+}
+
+/// Passes transactions on, and notes what they change.
+struct Recording<'a> {
+    meta: &'a dyn Transact,
+    /// What keys held when they were read last.
+    read: RefCell<BTreeMap<String, Vec<u8>>>,
+    changes: RefCell<Changes>,
+}
+
+/// Values above this are not remembered: they are told by their length anyway.
+const MAX_REMEMBERED_BYTES: usize = 16 * 1024;
+/// So many values are remembered.
+const MAX_REMEMBERED: usize = 1024;
+
+impl<'a> Recording<'a> {
+    fn of(meta: &'a dyn Transact) -> Recording<'a> {
+        Recording {
+            meta,
+            read: RefCell::default(),
+            changes: RefCell::default(),
+        }
+    }
+
+    fn remember(&self, found: &KeyValue) {
+        let mut read = self.read.borrow_mut();
+        let has_room = read.len() < MAX_REMEMBERED || read.contains_key(&found.key);
+        if has_room && found.value.len() <= MAX_REMEMBERED_BYTES {
+            read.insert(found.key.clone(), found.value.clone());
+        }
+    }
+
+    fn note(&self, op: &Op) {
+        let mut read = self.read.borrow_mut();
+        let mut changes = self.changes.borrow_mut();
+        match op {
+            Op::Put { key, value, .. } => {
+                changes.add(key, read.get(key).map(Vec::as_slice), Some(value));
+                read.insert(key.clone(), value.clone());
+            }
+            Op::Delete { key } | Op::DeletePrefix { key } => {
+                changes.add(key, read.remove(key).as_deref(), None);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Transact for Recording<'_> {
+    fn txn(&self, call: &Call) -> Result<Reply, Error> {
+        let reply = self.meta.txn(call)?;
+        let branch = if reply.succeeded { &call.then } else { &call.otherwise };
+        for (index, op) in branch.iter().enumerate() {
+            reply.values(index).iter().for_each(|found| self.remember(found));
+            self.note(op);
+        }
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! Who may what, and that nothing is changed without a right and a record.
+
+use super::*;
+use crate::admin;
+use crate::audit::tests::{records, server};
+use amita_identity::Role as Holder;
+use amita_types::ClusterId;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+fn whence() -> Whence {
+    Whence {
+        host: "h1".to_owned(),
+        uid: Some(1000),
+        address: None,
+    }
+}
+
+fn operator(role: Role) -> Caller {
+    Caller::of(&Name::operator(ClusterId(7), role, "eve").unwrap(), whence())
+}
+
+/// Every action has its line in the table, and every role what its name says.
+#[test]
+fn every_action_is_in_the_table_and_every_role_is_what_it_is_called() {
+    let names: BTreeSet<&str> = Action::ALL.iter().map(|action| action.name()).collect();
+    assert_eq!(names.len(), Action::ALL.len(), "two actions have one name");
+    for &action in Action::ALL {
+        let lines = TABLE.iter().filter(|(listed, _)| *listed == action).count();
+        assert_eq!(lines, 1, "{action} has {lines} lines in the table");
+        assert!(!action.meaning().is_empty(), "{action}");
+        let may = |role| authorise(&operator(role), action, "x").is_ok();
+        assert!(may(Admin), "{action}: an admin may everything");
+        assert!(!may(Role::Tenant), "{action}: tenants have no business here");
+        assert_eq!(may(Viewer), action == Action::View, "{action}");
+        assert_eq!(may(Auditor), action.only_reads(), "{action}");
+        if may(Operator) && !action.only_reads() {
+            assert!(
+                action.roles().len() == 2,
+                "{action}: nobody but admins and operators changes anything"
+            );
+        }
+    }
+    for action in [
+        Action::MetadataRecover,
+        Action::HostReseal,
+        Action::DiskAdopt,
+        Action::AuditRead,
+    ] {
+        assert!(authorise(&operator(Operator), action, "").is_err(), "{action}");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_for_whom_and_who_may() {
+    let denied = authorise(&operator(Viewer), Action::VolumeCreate, "disk0").unwrap_err();
+    let text = denied.to_string();
+    for word in [
+        "/operator/eve/viewer",
+        "volume.create (disk0)",
+        "admin and operator",
+        "a viewer",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let denied = authorise(&operator(Operator), Action::MetadataRecover, "").unwrap_err();
+    assert!(
+        denied.to_string().contains("only admin") && denied.to_string().contains("an operator"),
+        "{denied}"
+    );
+}
+
+#[test]
+fn machines_may_what_their_certificates_may_and_clients_nothing() {
+    let holder = |role| Caller::of(&Name::new(ClusterId(7), role, "n1").unwrap(), whence());
+    for role in [Holder::Node, Holder::Gateway] {
+        assert!(authorise(&holder(role), Action::MetadataRecover, "").is_ok());
+        assert_eq!(holder(role).who().role, role.text());
+    }
+    for role in [Holder::Client, Holder::Authority] {
+        let denied = authorise(&holder(role), Action::View, "").unwrap_err();
+        assert!(denied.to_string().contains("no operator"), "{denied}");
+    }
+    let unproved = Caller::unproved(whence());
+    assert!(authorise(&unproved, Action::MetadataRecover, "").is_ok());
+    assert_eq!(
+        (unproved.who().proof, unproved.who().name.as_str()),
+        (Proof::None, "user 1000 of h1")
+    );
+    assert_eq!(Caller::user("ada", whence()).who().proof, Proof::Password);
+}
+
+#[test]
+fn what_is_done_is_told_before_and_after_with_what_it_changed() {
+    let server = server();
+    let session = Session::open(server.client.clone(), operator(Admin)).unwrap();
+    let spec = admin::SubsystemSpec {
+        name: "db".to_owned(),
+        ..admin::SubsystemSpec::default()
+    };
+    admin::init_cluster(&server.client, ClusterId(7)).unwrap();
+    session
+        .act(Action::SubsystemCreate, "db", |meta| {
+            admin::create_subsystem(meta, &spec)
+        })
+        .unwrap();
+    let change = admin::SubsystemChange {
+        any_host: Some(true),
+        ..admin::SubsystemChange::default()
+    };
+    session
+        .act(Action::SubsystemSet, "db", |meta| {
+            admin::set_subsystem(meta, "db", &change)
+        })
+        .unwrap();
+    let again = session.act(Action::SubsystemCreate, "db", |meta| {
+        admin::create_subsystem(meta, &spec)
+    });
+    assert!(matches!(again, Err(AdminError::Exists { .. })), "{again:?}");
+    let found = records(&server.client);
+    let told: Vec<_> = found
+        .iter()
+        .map(|record| (record.action.as_str(), record.outcome, record.of))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("subsystem.create", Outcome::Begun, None),
+            ("subsystem.create", Outcome::Done, Some(1)),
+            ("subsystem.set", Outcome::Begun, None),
+            ("subsystem.set", Outcome::Done, Some(3)),
+            ("subsystem.create", Outcome::Begun, None),
+            ("subsystem.create", Outcome::Failed, Some(5)),
+        ]
+    );
+    assert!(
+        found
+            .iter()
+            .all(|record| record.object == "db" && record.who.name.ends_with("/operator/eve"))
+    );
+    let change = |index: usize| {
+        found[index]
+            .changes
+            .iter()
+            .find(|change| change.key.ends_with("subsystems/db"))
+    };
+    let made = change(1).expect("the record that was made");
+    assert_eq!(
+        (made.before.as_ref(), &made.after.as_ref().unwrap()["name"]),
+        (None, &Value::from("db"))
+    );
+    let set = change(3).expect("the record that was changed");
+    assert_ne!(set.before.as_ref().unwrap()["any_host"], true);
+    assert_eq!(set.after.as_ref().unwrap()["any_host"], true);
+    assert!(
+        found[5].changes.is_empty() && found[5].text.contains("exists already"),
+        "{:?}",
+        found[5]
+    );
+    audit::verify(&server.client, &[]).unwrap();
+}
+
+#[test]
+fn what_is_refused_is_not_done_and_is_in_the_log() {
+    let server = server();
+    let session = Session::open(server.client.clone(), operator(Viewer)).unwrap();
+    let done = session.act(Action::PoolThresholds, "", |meta| {
+        admin::set_thresholds(meta, |own| own.near_full_percent = 80)
+    });
+    assert!(matches!(done, Err(AdminError::Denied(_))), "{done:?}");
+    assert_eq!(admin::thresholds(&server.client).unwrap().near_full_percent, 85);
+    assert!(Session::open(server.client.clone(), operator(Role::Tenant)).is_err());
+    let found = records(&server.client);
+    let told: Vec<_> = found
+        .iter()
+        .map(|record| (record.action.as_str(), record.outcome, record.who.role.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("pool.thresholds", Outcome::Refused, "viewer"),
+            ("cluster.view", Outcome::Refused, "tenant")
+        ]
+    );
+}
+
+#[test]
+fn who_only_reads_changes_nothing() {
+    let server = server();
+    let session = Session::open(server.client.clone(), operator(Admin)).unwrap();
+    let wrong = admin::set_thresholds(&session.reader(), |own| own.near_full_percent = 80).unwrap_err();
+    assert!(wrong.to_string().contains("a fault of the program"), "{wrong}");
+    assert_eq!(admin::thresholds(&session.reader()).unwrap().near_full_percent, 85);
+    assert!(records(&server.client).is_empty());
+}
+
+#[test]
+fn keys_of_hosts_are_not_in_the_log_and_that_they_were_set_is() {
+    let server = server();
+    let session = Session::open(server.client.clone(), operator(Operator)).unwrap();
+    let nqn = "nqn.2014-08.org.nvmexpress:uuid:6d2a6b5e-2f0c-4ad5-9d0b-3a7f1f3f0c11";
+    let keys = |text: &str| admin::HostKeys {
+        dhchap: admin::Secret::Sealed(format!("seal-1:{text}")),
+        ..admin::HostKeys::default()
+    };
+    let _ = session.act(Action::HostAdd, nqn, |meta| admin::add_host(meta, nqn, &keys("FIRST")));
+    let _ = session.act(Action::HostKey, nqn, |meta| {
+        admin::set_host_keys(meta, nqn, &keys("SECOND"))
+    });
+    let found = records(&server.client);
+    let all = serde_json::to_string(&found).unwrap();
+    assert!(!all.contains("FIRST") && !all.contains("SECOND"), "{all}");
+    assert!(all.contains("host.key"), "{all}");
+}

@@ -1,0 +1,361 @@
+//! The log in the metadata, with the embedded server.
+
+use super::*;
+use amita_audit::{Proof, Record};
+use amita_identity::{Name, OperatorRole};
+use amita_metadata::server::{self, Config, Handle};
+use amita_metadata::{Client, OpReply};
+use amita_types::ClusterId;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The embedded server with a file of its own, and a client. They end in this order.
+pub(crate) struct Server {
+    pub(crate) client: Client,
+    _handle: Handle,
+    _folder: tempfile::TempDir,
+}
+
+pub(crate) fn server() -> Server {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config::new("127.0.0.1:0".parse().unwrap(), folder.path().join("meta"));
+    let handle = server::start(config).unwrap();
+    Server {
+        client: Client::connect(&[handle.address().to_string()]).unwrap(),
+        _handle: handle,
+        _folder: folder,
+    }
+}
+
+pub(crate) fn records(meta: &dyn Transact) -> Vec<Record> {
+    let mut found = Vec::new();
+    for_each::<Error>(meta, 0, |_, text| {
+        found.push(Line::parse(text).unwrap().record().clone());
+        Ok(())
+    })
+    .unwrap();
+    found
+}
+
+fn who(name: &str) -> Who {
+    Who {
+        name: name.to_owned(),
+        role: "admin".to_owned(),
+        proof: Proof::None,
+    }
+}
+
+fn draft(object: &str) -> Draft {
+    Draft::new(who("eve"), Whence::default(), "volume.create", object, Outcome::Done)
+}
+
+/// A log of so many records.
+fn filled(records: u64) -> Server {
+    let server = server();
+    for number in 1..=records {
+        let head = append(&server.client, &draft(&format!("v{number}"))).unwrap();
+        assert_eq!(head.seq, number);
+    }
+    server
+}
+
+fn write(meta: &dyn Transact, op: Op) {
+    let then = vec![op];
+    meta.txn(&Call {
+        then,
+        ..Call::default()
+    })
+    .unwrap();
+}
+
+fn text_of(meta: &dyn Transact, seq: u64) -> String {
+    let reply = meta.txn(&Call::get(record_key(seq))).unwrap();
+    String::from_utf8(reply.value(0).unwrap().value.clone()).unwrap()
+}
+
+/// As whoever has read how the chain is made would do it.
+fn forge(meta: &dyn Transact, seq: u64, object: &str) {
+    let line = Line::parse(&text_of(meta, seq)).unwrap();
+    let record = line.record().clone();
+    let mut draft = draft(object);
+    (draft.unix_ms, draft.who) = (record.unix_ms, record.who);
+    let before = (seq > 1).then_some(Head {
+        seq: seq - 1,
+        hash: record.prev,
+    });
+    let forged = draft.after(before.as_ref());
+    write(meta, put(record_key(seq), forged.text().into_bytes()));
+}
+
+fn fault(meta: &dyn Transact, known: &[Head]) -> Fault {
+    match verify(meta, known) {
+        Err(Unsound::Fault(fault)) => fault,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn records_follow_each_other_and_the_log_is_sound() {
+    let server = filled(3);
+    let found = verify(&server.client, &[]).unwrap();
+    assert_eq!((found.records, found.first, found.head.unwrap().seq), (3, 1, 3));
+    assert_eq!(bounds(&server.client).unwrap().head, found.head);
+    let objects: Vec<_> = records(&server.client)
+        .into_iter()
+        .map(|record| record.object)
+        .collect();
+    assert_eq!(objects, ["v1", "v2", "v3"]);
+    let empty = super::tests::server();
+    assert_eq!(verify(&empty.client, &[]).unwrap().records, 0);
+}
+
+#[test]
+fn two_at_once_do_not_fork_the_log() {
+    let server = server();
+    std::thread::scope(|scope| {
+        for name in ["a", "b", "c", "d"] {
+            let client = server.client.clone();
+            scope.spawn(move || {
+                for number in 0..25 {
+                    append(&client, &draft(&format!("{name}{number}"))).unwrap();
+                }
+            });
+        }
+    });
+    let found = verify(&server.client, &[]).unwrap();
+    assert_eq!(found.records, 100);
+    let mut objects: Vec<_> = records(&server.client)
+        .into_iter()
+        .map(|record| record.object)
+        .collect();
+    objects.sort();
+    objects.dedup();
+    assert_eq!(objects.len(), 100, "each record is there once");
+}
+
+#[test]
+fn what_was_done_to_the_log_is_found_and_named() {
+    let server = filled(6);
+    let meta = &server.client;
+    let sound = verify(meta, &[]).unwrap().head.unwrap();
+    let texts: Vec<String> = (1..=6).map(|seq| text_of(meta, seq)).collect();
+    let restore = || {
+        for (seq, text) in (1..).zip(&texts) {
+            write(meta, put(record_key(seq), text.clone().into_bytes()));
+        }
+        write(meta, put(head_key(), json(&sound)));
+        verify(meta, &[sound]).unwrap();
+    };
+    // A field.
+    write(meta, put(record_key(3), texts[2].replace("v3", "v9").into_bytes()));
+    assert_eq!(fault(meta, &[]), Fault::Changed { seq: 3 });
+    restore();
+    // A field, and the hash anew.
+    forge(meta, 3, "v9");
+    assert_eq!(fault(meta, &[]), Fault::Exchanged { seq: 3 });
+    restore();
+    forge(meta, 6, "v9");
+    assert_eq!(fault(meta, &[]), Fault::HeadDiffers { seq: 6 });
+    restore();
+    // A record, in the middle and at both ends.
+    for (seq, found) in [
+        (4, Fault::LeftOut { from: 4, to: 4 }),
+        (1, Fault::LeftOut { from: 1, to: 1 }),
+        (6, Fault::CutOff { last: 5, head: 6 }),
+    ] {
+        write(meta, Op::Delete { key: record_key(seq) });
+        assert_eq!(fault(meta, &[]), found);
+        restore();
+    }
+    // The order.
+    write(meta, put(record_key(2), texts[4].clone().into_bytes()));
+    write(meta, put(record_key(5), texts[1].clone().into_bytes()));
+    assert_eq!(fault(meta, &[]), Fault::Moved { place: 2, says: 5 });
+    restore();
+    // The end, with the head: only who knows a later record sees it.
+    write(meta, Op::Delete { key: record_key(6) });
+    let five = Line::parse(&texts[4]).unwrap().head();
+    write(meta, put(head_key(), json(&five)));
+    assert_eq!(verify(meta, &[]).unwrap().records, 5);
+    assert_eq!(fault(meta, &[sound]), Fault::CutOff { last: 5, head: 6 });
+    restore();
+    // Everything from a record on, computed anew.
+    write(meta, put(head_key(), json(&Line::parse(&texts[3]).unwrap().head())));
+    for seq in [5, 6] {
+        write(meta, Op::Delete { key: record_key(seq) });
+    }
+    for object in ["x5", "x6", "x7"] {
+        append(meta, &draft(object)).unwrap();
+    }
+    assert_eq!(verify(meta, &[]).unwrap().records, 7);
+    assert_eq!(fault(meta, &[sound]).seq(), 6);
+    // The head alone.
+    write(meta, put(head_key(), json(&sound)));
+    assert!(
+        matches!(fault(meta, &[]), Fault::SetBack { head: 6 }),
+        "there is a seventh"
+    );
+}
+
+#[test]
+fn who_takes_the_head_away_does_not_stop_anybody_and_is_seen() {
+    let server = filled(4);
+    let meta = &server.client;
+    write(meta, Op::Delete { key: head_key() });
+    assert_eq!(append(meta, &draft("v5")).unwrap().seq, 5);
+    let last = records(meta).pop().unwrap();
+    assert!(last.text.contains("head was missing"), "{last:?}");
+    // Set back, and damaged.
+    let first = Line::parse(&text_of(meta, 1)).unwrap().head();
+    write(meta, put(head_key(), json(&first)));
+    assert_eq!(append(meta, &draft("v6")).unwrap().seq, 6);
+    write(meta, put(head_key(), b"?".to_vec()));
+    assert_eq!(append(meta, &draft("v7")).unwrap().seq, 7);
+    assert_eq!(verify(meta, &[]).unwrap().records, 7);
+}
+
+#[test]
+fn old_records_are_trimmed_and_the_rest_is_sound() {
+    let server = filled(260);
+    let meta = &server.client;
+    let all = verify(meta, &[]).unwrap().head.unwrap();
+    assert_eq!(trim(meta, &who("node 1"), 1000, Duration::from_secs(3600)).unwrap(), 0);
+    let gone = trim(meta, &who("node 1"), 50, Duration::from_secs(3600)).unwrap();
+    let found = verify(meta, &[all]).unwrap();
+    assert!((50..=53).contains(&found.records), "{found:?}");
+    assert_eq!(found.first, gone + 1);
+    let kept = records(meta);
+    assert_eq!(kept[0].seq, found.first);
+    assert_eq!(kept.last().unwrap().action, TRIM);
+    append(meta, &draft("later")).unwrap();
+    verify(meta, &[all]).unwrap();
+    // Who moves the mark to hide some more is seen.
+    let ten = Line::parse(&text_of(meta, found.first + 10)).unwrap().head();
+    for seq in found.first..=ten.seq {
+        write(meta, Op::Delete { key: record_key(seq) });
+    }
+    write(meta, put(trimmed_key(), json(&ten)));
+    assert_eq!(fault(meta, &[]), Fault::Trimmed { first: ten.seq + 1 });
+    // What is wrong is not trimmed: it is evidence.
+    forge(meta, ten.seq + 1, "x");
+    assert!(trim(meta, &who("node 1"), 10, Duration::ZERO).unwrap() <= 1);
+    assert!(verify(meta, &[]).is_err());
+}
+
+#[test]
+fn by_age_everything_goes_but_the_newest() {
+    let server = filled(5);
+    std::thread::sleep(Duration::from_millis(3));
+    let gone = trim(&server.client, &who("node 1"), 1000, Duration::ZERO).unwrap();
+    assert!(gone >= 4, "{gone}");
+    assert!(verify(&server.client, &[]).unwrap().records >= 1);
+}
+
+/// Loses the answer to one change, after it was made.
+struct Forgetful<'a> {
+    meta: &'a dyn Transact,
+    armed: AtomicBool,
+    /// Is the change made at all?
+    makes: bool,
+}
+
+impl Transact for Forgetful<'_> {
+    fn txn(&self, call: &Call) -> Result<amita_metadata::Reply, Error> {
+        if call.is_read_only() || !self.armed.swap(false, Ordering::Relaxed) {
+            return self.meta.txn(call);
+        }
+        if self.makes {
+            self.meta.txn(call)?;
+        }
+        Err(Error::Unknown {
+            what: "the answer was lost".to_owned(),
+            endpoint: String::new(),
+        })
+    }
+}
+
+#[test]
+fn a_record_whose_answer_was_lost_is_there_once() {
+    for makes in [true, false] {
+        let server = filled(1);
+        let meta = Forgetful {
+            meta: &server.client,
+            armed: AtomicBool::new(true),
+            makes,
+        };
+        assert_eq!(append(&meta, &draft("v2")).unwrap().seq, 2);
+        assert_eq!(verify(&server.client, &[]).unwrap().records, 2, "made: {makes}");
+    }
+}
+
+#[test]
+fn a_refusal_by_the_server_is_told_in_the_name_of_who_was_refused() {
+    let peer = |name: &str| Peer::from(Name::operator(ClusterId(1), OperatorRole::Viewer, name).unwrap());
+    let source: IpAddr = [192, 0, 2, 1].into();
+    let call = Call::put("/amita/volumes/v", "{}");
+    let told = refused(&peer("eve"), source, Some(&call), "a change");
+    assert_eq!(
+        (told.action.as_str(), told.object.as_str()),
+        ("metadata.access", "/amita/volumes/v")
+    );
+    assert_eq!((told.who.role.as_str(), told.outcome), ("viewer", Outcome::Refused));
+    assert_eq!(told.whence.address.as_deref(), Some("192.0.2.1"));
+    // What their own command wanted to write of its refusal is taken over: it knows the action.
+    let own = |name: &str, outcome| {
+        let mut own = draft("disk0");
+        (own.who.name, own.outcome) = (peer(name).name, outcome);
+        Place {
+            head: None,
+            revision: 0,
+            found: false,
+        }
+        .call(&own.after(None), Vec::new(), None)
+    };
+    let told = refused(&peer("eve"), source, Some(&own("eve", Outcome::Refused)), "a change");
+    assert_eq!((told.action.as_str(), told.object.as_str()), ("volume.create", "disk0"));
+    // Not what is in another's name, nor what would be no refusal.
+    for call in [own("ada", Outcome::Refused), own("eve", Outcome::Done)] {
+        let told = refused(&peer("eve"), source, Some(&call), "a change");
+        assert_eq!(
+            (told.action.as_str(), told.who.name.as_str()),
+            ("metadata.access", peer("eve").name.as_str())
+        );
+    }
+}
+
+#[test]
+fn a_large_log_is_read_in_pages() {
+    let server = server();
+    let meta = &server.client;
+    let mut head: Option<Head> = None;
+    for batch in 0..25 {
+        let mut then = Vec::new();
+        for number in 0..100 {
+            let line = draft(&format!("v{}", batch * 100 + number)).after(head.as_ref());
+            head = Some(line.head());
+            then.push(put(record_key(line.head().seq), line.text().into_bytes()));
+        }
+        then.push(put(head_key(), json(&head.unwrap())));
+        let reply = meta
+            .txn(&Call {
+                then,
+                ..Call::default()
+            })
+            .unwrap();
+        assert!(reply.results.iter().all(|result| *result == OpReply::Put));
+    }
+    assert_eq!(verify(meta, &[]).unwrap().records, 2500);
+    let mut places = Vec::new();
+    for_each::<Error>(meta, 1990, |place, _| {
+        places.push(place);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!((places[0], places.len()), (1990, 511));
+    // A head that says anything does not have us look for ever.
+    let far = Head {
+        seq: u64::MAX / 2,
+        ..head.unwrap()
+    };
+    write(meta, put(head_key(), json(&far)));
+    assert!(matches!(fault(meta, &[]), Fault::CutOff { last: 2500, .. }));
+}
