@@ -2,7 +2,7 @@
 
 use crate::pki::{Authority, Known, Leaf};
 use amita_metadata::client::Tls;
-use amita_metadata::server::{self, Config, Role};
+use amita_metadata::server::{self, Config, OperatorRole, Role};
 use amita_metadata::{Call, Client, Options};
 use amita_testkit::loopback;
 use rustls::ClientConfig;
