@@ -16,10 +16,13 @@ amita_reactor::fault_switches! {
     Reorder,
 }
 
+#[cfg(any(test, feature = "planted"))]
+type Speak = dyn Fn(&mut Message, &mut Slice) + Send + Sync;
+
 /// What an end says in place of what it was given to send, with its payload: a simulated node that lies.
 #[cfg(any(test, feature = "planted"))]
 #[derive(Clone)]
-pub struct Tongue(Arc<dyn Fn(&mut Message, &mut Slice) + Send + Sync>);
+pub struct Tongue(Arc<Speak>);
 
 #[cfg(any(test, feature = "planted"))]
 impl Tongue {
