@@ -1,6 +1,7 @@
 //! What a core knows of the cluster: nodes, stores and volumes, as last seen in the metadata.
 //!
-//! A hint for routing and listing. Ownership and membership are never decided from it.
+//! For routing and listing it is a hint. What peers say of owners, generations and members is compared with it
+//! ([`crate::authority`]); this node's own sequencers read what they go by themselves.
 
 use crate::control::Record;
 use amita_frontend::reservation;

@@ -174,7 +174,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("any-fence", "R14", of_gateway!(AnyFence), &[13]),
         cluster("any-release", "R14", of_gateway!(AnyRelease), &[13]),
         cluster("any-asker", "R14", of_store!(AnyAsker), &[13]),
-        cluster("any-answer", "R14", of_volume!(AnyAnswer), &[37]),
+        cluster("any-answer", "R14", of_volume!(AnyAnswer), &[117]),
         cluster("acknowledge-early", "I1", of_volume!(AcknowledgeEarly), &[1]),
         cluster(
             "acknowledge-by-majority",
