@@ -57,19 +57,19 @@ fn nobody_grants_what_is_another_stores() {
     // Nothing is left of what the stores have granted, and they grant no more.
     rig.credit = 0;
     rig.takes_back = false;
-    let mut at = 0;
-    let short = loop {
+    let (mut at, mut asked) = (0, Vec::new());
+    let io = loop {
         let io = rig.write(at % 32 * 4096, &[1; 4096]);
         at += 1;
         assert!(at < 5000, "it runs out");
-        let asked = rig.settles();
-        if !asked.is_empty() {
-            break (io, asked);
-        }
+        // They are asked for more before nothing is left.
+        asked.extend(rig.settles());
         let written: Vec<Request> = (1..=2).flat_map(|number| rig.writes(number)).collect();
+        if written.is_empty() {
+            break io;
+        }
         rig.done(&written);
     };
-    let (io, asked) = short;
     assert!(asked.iter().all(|request| matches!(
         request.body,
         amita_types::message::RequestBody::Settle(SettleRequest { want: 1.., .. })
