@@ -121,10 +121,12 @@ mod tests {
     #[test]
     fn runs_are_appended_and_found_by_their_line() {
         let folder = tempfile::tempdir().expect("a folder");
+        // It has the time in it.
+        let last = run(2.0);
         let path = run(1.0).append(folder.path()).expect("appended");
-        run(2.0).append(folder.path()).expect("appended");
+        last.append(folder.path()).expect("appended");
         let path = path.display().to_string();
-        assert_eq!(Run::read(&path).expect("the last"), run(2.0));
+        assert_eq!(Run::read(&path).expect("the last"), last);
         assert_eq!(Run::read(&format!("{path}#1")).expect("the first").p_us, 1.0);
         assert!(
             Run::read(&format!("{path}#3"))

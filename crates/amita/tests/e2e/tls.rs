@@ -1,53 +1,10 @@
 //! NBD over TLS with a stock client.
 
-use crate::world::{VOLUME, VOLUME_BYTES, World, scratch};
-use amita_harness::tool;
+use crate::world::{VOLUME, VOLUME_BYTES, World, certificates, certtool, scratch};
 use std::path::Path;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-fn certtool(folder: &Path, arguments: &[&str]) {
-    tool::run(folder, "certtool", arguments, PATIENCE)
-        .expect("certtool runs")
-        .success()
-        .expect("certtool works");
-}
-
-/// An authority, and a certificate by it for 127.0.0.1, as files of a folder.
-fn certificates(folder: &Path) {
-    let certtool = |arguments: &[&str]| certtool(folder, arguments);
-    std::fs::write(
-        folder.join("ca.info"),
-        "cn = test\nca\ncert_signing_key\nexpiration_days = 2\n",
-    )
-    .expect("written");
-    let server = "cn = 127.0.0.1\nip_address = 127.0.0.1\ntls_www_server\nsigning_key\nexpiration_days = 2\n";
-    std::fs::write(folder.join("server.info"), server).expect("written");
-    for name in ["ca", "server"] {
-        certtool(&[
-            "--generate-privkey",
-            "--key-type=rsa",
-            "--bits=2048",
-            "--outfile",
-            &format!("{name}-key.pem"),
-        ]);
-    }
-    certtool(&[
-        "--generate-self-signed",
-        "--load-privkey=ca-key.pem",
-        "--template=ca.info",
-        "--outfile=ca-cert.pem",
-    ]);
-    certtool(&[
-        "--generate-certificate",
-        "--load-privkey=server-key.pem",
-        "--load-ca-certificate=ca-cert.pem",
-        "--load-ca-privkey=ca-key.pem",
-        "--template=server.info",
-        "--outfile=server-cert.pem",
-    ]);
-}
 
 #[test]
 fn a_gateway_that_requires_tls_serves_it_and_nothing_else() {

@@ -313,3 +313,46 @@ pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
 pub fn stamped(offset: u64, round: u64) -> Vec<u8> {
     pattern(offset.wrapping_mul(1_000_003).wrapping_add(round + 1), 4096)
 }
+
+/// Runs GnuTLS's maker of certificates.
+pub fn certtool(folder: &Path, arguments: &[&str]) {
+    tool::run(folder, "certtool", arguments, PATIENCE)
+        .expect("certtool runs")
+        .success()
+        .expect("certtool works");
+}
+
+/// An authority, and a certificate by it for 127.0.0.1, as files of a folder.
+pub fn certificates(folder: &Path) {
+    let certtool = |arguments: &[&str]| certtool(folder, arguments);
+    std::fs::write(
+        folder.join("ca.info"),
+        "cn = test\nca\ncert_signing_key\nexpiration_days = 2\n",
+    )
+    .expect("written");
+    let server = "cn = 127.0.0.1\nip_address = 127.0.0.1\ntls_www_server\nsigning_key\nexpiration_days = 2\n";
+    std::fs::write(folder.join("server.info"), server).expect("written");
+    for name in ["ca", "server"] {
+        certtool(&[
+            "--generate-privkey",
+            "--key-type=rsa",
+            "--bits=2048",
+            "--outfile",
+            &format!("{name}-key.pem"),
+        ]);
+    }
+    certtool(&[
+        "--generate-self-signed",
+        "--load-privkey=ca-key.pem",
+        "--template=ca.info",
+        "--outfile=ca-cert.pem",
+    ]);
+    certtool(&[
+        "--generate-certificate",
+        "--load-privkey=server-key.pem",
+        "--load-ca-certificate=ca-cert.pem",
+        "--load-ca-privkey=ca-key.pem",
+        "--template=server.info",
+        "--outfile=server-cert.pem",
+    ]);
+}

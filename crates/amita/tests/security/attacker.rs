@@ -111,7 +111,7 @@ pub struct Told {
 impl Told {
     /// It was told nothing, and turned away: by an alert, or so fast that the alert was lost with what it had still to say.
     pub fn is_refused(&self) -> bool {
-        let turned_away = ["alert", "reset", "Broken pipe"];
+        let turned_away = ["alert", "reset", "Broken pipe", "unexpected end of file"];
         self.inside.is_empty() && turned_away.iter().any(|how| self.end.contains(how))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::attacker::{FABRIC, HTTP2_PREFACE, METADATA, PLAIN_HELLO, Tls};
 use crate::bystander::Bystander;
-use crate::world::{STORE_BYTES, VOLUME, VOLUME_BYTES, World, config, eventually, scratch};
+use crate::world::{STORE_BYTES, VOLUME, VOLUME_BYTES, World, certificates, config, eventually, scratch};
 use amita_harness::cluster::{Cluster, Metadata, authority, identity};
 use amita_identity::{Authority, Clock, Name, Role};
 use amita_types::ClusterId;
@@ -10,10 +10,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The folder of the certificate that gateways show to clients of NBD.
+const SERVER: &str = "nbd-server";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const HOUR: Duration = Duration::from_secs(3600);
 /// What nodes say of who could not prove who it is, and of clients of NBD that could not.
 const REFUSED: &[&str] = &["could not prove who it is", "the connection of a host at"];
+/// What they and the metadata say of a certificate that was revoked.
+const REVOKED: &[&str] = &["could not prove who it is", "the certificate was revoked", "(Revoked)"];
 
 /// An identity that an authority makes: in this role, at this time, for so long.
 fn made(authority: &Authority, folder: PathBuf, role: Role, name: &str) -> PathBuf {
@@ -27,14 +31,18 @@ fn world() -> World {
     let scratch = scratch(3 * STORE_BYTES);
     let mut config = config(&scratch, 3, Metadata::Embedded);
     let own = authority(scratch.folder()).expect("an authority");
-    let server = identity(&own, scratch.folder(), Role::Gateway, "server").expect("an identity");
+    let trusted = identity(&own, scratch.folder(), Role::Gateway, "server").expect("an identity");
+    // Stock clients want a certificate that names the address.
+    let server = scratch.folder().join(SERVER);
+    std::fs::create_dir(&server).expect("a folder");
+    certificates(&server);
     for (option, file) in [
-        ("--tls-certificate", "cert.pem"),
-        ("--tls-key", "key.pem"),
-        ("--tls-client-authorities", "ca.pem"),
+        ("--tls-certificate", server.join("server-cert.pem")),
+        ("--tls-key", server.join("server-key.pem")),
+        ("--tls-client-authorities", trusted.join("ca.pem")),
     ] {
         config.serve_arguments.push(option.to_owned());
-        config.serve_arguments.push(server.join(file).display().to_string());
+        config.serve_arguments.push(file.display().to_string());
     }
     // The network is for who has a certificate; who may open the socket needs none.
     let cluster = Cluster::start_with(config, Cluster::give_sockets).expect("a cluster");
@@ -43,21 +51,18 @@ fn world() -> World {
 }
 
 /// An identity's files under the names by which clients of NBD look for them, and its URI at a node.
-fn nbd_uri(world: &World, identity: &Path, roots: &Path) -> String {
+fn nbd_uri(world: &World, identity: &Path) -> String {
     let folder = identity.with_extension("nbd");
     std::fs::create_dir(&folder).expect("a folder");
     for (from, to) in [
         (identity.join("cert.pem"), "client-cert.pem"),
         (identity.join("key.pem"), "client-key.pem"),
-        (roots.join("ca.pem"), "ca-cert.pem"),
+        (world.file(SERVER).join("ca-cert.pem"), "ca-cert.pem"),
     ] {
         std::fs::copy(from, folder.join(to)).expect("copied");
     }
     let address = world.cluster.nodes()[0].nbd;
-    format!(
-        "nbds://{address}/{VOLUME}?tls-certificates={}&tls-verify-peer=false",
-        folder.display()
-    )
+    format!("nbds://{address}/{VOLUME}?tls-certificates={}", folder.display())
 }
 
 #[test]
@@ -147,13 +152,12 @@ fn a_certificate_of_another_time_authority_or_role_opens_nothing() {
 
 /// S6: clients of NBD are held to the same.
 fn clients(world: &World, authorities: &[&Authority; 5], operator: &Path) {
-    let roots = world.file("server.identity");
     let plain = world.tool("nbdinfo", &["--size", &world.uri(0)]);
     assert!(!plain.status.success(), "without a certificate: {}", plain.text);
     for (number, authority) in authorities.iter().enumerate() {
         let folder = world.file(&format!("client{number}"));
         let made = made(authority, folder, Role::Client, "ann");
-        let found = world.tool("nbdinfo", &["--size", &nbd_uri(world, &made, &roots)]);
+        let found = world.tool("nbdinfo", &["--size", &nbd_uri(world, &made)]);
         assert_eq!(
             found.status.success(),
             number == 0,
@@ -163,7 +167,7 @@ fn clients(world: &World, authorities: &[&Authority; 5], operator: &Path) {
         let told = found.text.contains(&VOLUME_BYTES.to_string());
         assert_eq!(told, number == 0, "authority {number}: {}", found.text);
     }
-    let found = world.tool("nbdinfo", &["--size", &nbd_uri(world, operator, &roots)]);
+    let found = world.tool("nbdinfo", &["--size", &nbd_uri(world, operator)]);
     assert!(!found.status.success(), "an operator is no client: {}", found.text);
 }
 
@@ -207,5 +211,5 @@ fn a_stolen_certificate_opens_nothing_once_it_was_revoked() {
     }
     bystander.goes_on();
     bystander.unharmed(&world, 1);
-    world.end(REFUSED);
+    world.end(REVOKED);
 }

@@ -69,6 +69,7 @@ fn place_of(key: &str) -> Option<u64> {
 /// The metadata is away, or refuses.
 pub fn append(meta: &dyn Transact, draft: &Draft) -> Result<Head, Error> {
     let mut place = Place::read(meta)?;
+    let mut is_tried = false;
     for _ in 0..RACES {
         let line = place.line(draft);
         let call = place.call(&line, Vec::new(), None);
@@ -80,10 +81,14 @@ pub fn append(meta: &dyn Transact, draft: &Draft) -> Result<Head, Error> {
                 let is_there = reply.value(1).is_some();
                 place = Place::of(meta, reply.value(0), is_there && place.is_at(reply.value(0)))?;
             }
-            Err(Error::Unknown { .. }) => {
+            Err(why @ Error::Unknown { .. }) => {
                 let key = record_key(line.head().seq);
                 if is_it(meta.txn(&Call::get(key))?.value(0), &line) {
                     return Ok(line.head());
+                }
+                // It was not written. A disk that is full says so each time.
+                if std::mem::replace(&mut is_tried, true) {
+                    return Err(why);
                 }
                 place = Place::read(meta)?;
             }

@@ -75,25 +75,23 @@ fn nobody_grants_what_is_another_stores() {
         amita_types::message::RequestBody::Settle(SettleRequest { want: 1.., .. })
     )));
     let settled = || Ok(AnswerBody::Settled(SettledAnswer { full: false }));
-    let of_two = asked
-        .iter()
-        .find(|request| request.store == store(2))
-        .expect("it is asked");
-    rig.pretend(1, 2, of_two, settled());
-    rig.credit = 1000;
-    rig.answer(of_two, settled(), Slice::default());
-    rig.credit = 0;
-    assert!(
-        rig.writes(1).is_empty() && rig.writes(2).is_empty(),
-        "the first store has granted nothing"
+    let of = |number| {
+        asked
+            .iter()
+            .find(|request| request.store == store(number))
+            .expect("it is asked")
+    };
+    rig.pretend(1, 2, of(1), settled());
+    rig.pretend(2, 1, of(2), settled());
+    assert_eq!(
+        (rig.writes(1).len(), rig.writes(2).len()),
+        (0, 0),
+        "no store has granted anything"
     );
-    assert_eq!((rig.result(io), rig.foreign()), (None, 1));
-    let of_one = asked
-        .iter()
-        .find(|request| request.store == store(1))
-        .expect("it is asked");
+    assert_eq!((rig.result(io), rig.foreign()), (None, 2));
     rig.credit = 1000;
-    rig.answer(of_one, settled(), Slice::default());
+    rig.answer(of(1), settled(), Slice::default());
+    rig.answer(of(2), settled(), Slice::default());
     assert_eq!((rig.writes(1).len(), rig.writes(2).len()), (1, 1));
 }
 
