@@ -15,7 +15,11 @@ const SERVER: &str = "nbd-server";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const HOUR: Duration = Duration::from_secs(3600);
 /// What nodes say of who could not prove who it is, and of clients of NBD that could not.
-const REFUSED: &[&str] = &["could not prove who it is", "the connection of a host at"];
+const REFUSED: &[&str] = &[
+    "could not prove who it is",
+    "the connection of a host at",
+    "was not let in",
+];
 /// What they and the metadata say of a certificate that was revoked.
 const REVOKED: &[&str] = &["could not prove who it is", "the certificate was revoked", "(Revoked)"];
 

@@ -77,7 +77,7 @@ fn who_has_nothing_to_show_gets_nothing_at_any_port() {
         let log = std::fs::read_to_string(world.cluster.node_log(0)).expect("a log");
         OF_STRANGERS.iter().all(|words| log.contains(words))
     });
-    world.end(OF_STRANGERS);
+    world.end(&[OF_STRANGERS, &["was not let in"]].concat());
 }
 
 /// S1, S2: no frame, no hello, no name, whatever is said.

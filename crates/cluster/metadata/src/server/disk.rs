@@ -19,7 +19,7 @@ use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -90,11 +90,14 @@ impl Disk {
             compacted: state.compacted(),
         };
         // A new file gets its tables, so that a restart knows it as ours.
-        disk.commit(&state, &Changed::default())
-            .map_err(|what| StartError::File {
+        disk.write(&state, &Changed::default()).map_err(|error| match error {
+            redb::Error::Io(error) if error.kind() == ErrorKind::UnexpectedEof => beyond_the_end(path.to_owned()),
+            redb::Error::Corrupted(what) => damaged(what),
+            error => StartError::File {
                 path: path.to_owned(),
-                what,
-            })?;
+                what: error.to_string(),
+            },
+        })?;
         Ok((disk, state, owners))
     }
 
@@ -214,6 +217,9 @@ fn open_error(path: &Path, error: DatabaseError) -> StartError {
             }
         }
         DatabaseError::Storage(StorageError::Corrupted(what)) => StartError::Damaged { path, what },
+        DatabaseError::Storage(StorageError::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+            beyond_the_end(path)
+        }
         DatabaseError::UpgradeRequired(version) => StartError::NotOurs {
             path,
             what: format!("it is a redb database of version {version}"),
@@ -222,6 +228,14 @@ fn open_error(path: &Path, error: DatabaseError) -> StartError {
             path,
             what: error.to_string(),
         },
+    }
+}
+
+/// What is rotten may name a page that the file does not have.
+fn beyond_the_end(path: PathBuf) -> StartError {
+    StartError::Damaged {
+        path,
+        what: "a page of it lies beyond its end".to_owned(),
     }
 }
 
