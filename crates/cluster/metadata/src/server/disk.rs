@@ -84,7 +84,7 @@ impl Disk {
             Some((saved, owners)) => (State::restore(saved, now).map_err(damaged)?, owners),
             None => (State::new(), Owners::default()),
         };
-        let mut disk = Disk {
+        let disk = Disk {
             database: Some(database),
             revision: state.revision(),
             compacted: state.compacted(),
