@@ -8,6 +8,7 @@ use crate::steps::Steps;
 const MIB: u64 = 1 << 20;
 
 #[test]
+#[ignore = "a boot that tries the scenarios and not the product: for a soak"]
 fn a_disk() {
     let host = Host::boot("alpha", 4);
     let mut target = Nvmet::start(&host, 320 * MIB).expect("the kernel's target");
