@@ -13,7 +13,6 @@ use crate::site::Site;
 use crate::testbed::{Product, Testbed};
 use crate::usage::Watched;
 use amita_fabric::secure::{Handshakes, Protection};
-use amita_harness::cluster::Links;
 use amita_identity::{Clock, Live};
 use amita_node::proof::TlsHandshakes;
 use amita_terminal::error::{Context, Failure, Result};
@@ -49,21 +48,14 @@ pub fn measure(
     figures: &mut Figures,
 ) -> Result<()> {
     // Where nobody proves anything there are no strangers.
-    let closed = Product {
-        links: match product.links {
-            Links::Insecure => Links::Auth,
-            closed => closed,
-        },
-        ..product.clone()
-    };
-    let testbed = steps.step("three nodes that a stranger reaches", || start(&closed))?;
+    let testbed = steps.step("three nodes that a stranger reaches", || start(&product.closed()))?;
     let [_, other, ..] = *testbed.cpus() else {
         eprintln!("  what strangers cost is not measured: he needs a processor of his own");
         return Ok(());
     };
     let folder = testbed.cluster.folder().to_owned();
     let hello = client_hello(&testbed)?;
-    let targets = Targets::of(&testbed)?;
+    let targets = Targets::of(&testbed);
     let mut site = Besieged {
         site: Site::new(testbed, Clients::default(), size_bytes),
         stranger: None,
@@ -125,15 +117,13 @@ struct Targets {
 }
 
 impl Targets {
-    fn of(testbed: &Testbed) -> Result<Targets> {
-        let endpoint = testbed.cluster.endpoint();
-        let metadata = endpoint.split("://").last().unwrap_or_default();
-        let metadata = metadata.parse().context(|| format!("no address in {endpoint}"))?;
+    fn of(testbed: &Testbed) -> Targets {
         let nodes = testbed.cluster.nodes();
-        Ok(Targets {
-            tls: nodes.iter().map(|node| node.fabric).chain([metadata]).collect(),
+        let fabric = nodes.iter().map(|node| node.fabric);
+        Targets {
+            tls: fabric.chain(testbed.cluster.metadata_address()).collect(),
             hosts: nodes.iter().flat_map(|node| [node.nbd, node.nvme]).collect(),
-        })
+        }
     }
 }
 

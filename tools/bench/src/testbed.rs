@@ -54,6 +54,18 @@ impl Product {
             links,
         })
     }
+
+    /// The same, with links that are protected in any case.
+    #[must_use]
+    pub fn closed(&self) -> Product {
+        Product {
+            links: match self.links {
+                Links::Insecure => Links::Auth,
+                closed => closed,
+            },
+            ..self.clone()
+        }
+    }
 }
 
 /// A cluster of three nodes on files, one core each, whose processes end with this thread.

@@ -427,6 +427,12 @@ impl Cluster {
         Client::connect_with(&[&self.endpoint], options).context(failed)
     }
 
+    /// Where the embedded metadata server listens; none of ours runs where the metadata is somebody else's.
+    #[must_use]
+    pub fn metadata_address(&self) -> Option<SocketAddr> {
+        self.metadata_address
+    }
+
     /// How nodes, their links and the metadata are protected.
     #[must_use]
     pub fn links(&self) -> Links {

@@ -6,7 +6,6 @@ use crate::world::{STORE_BYTES, VOLUME, VOLUME_BYTES, World, certificates, confi
 use amita_harness::cluster::{Cluster, Metadata, authority, identity};
 use amita_identity::{Authority, Clock, Name, Role};
 use amita_types::ClusterId;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -95,12 +94,7 @@ fn a_certificate_of_another_time_authority_or_role_opens_nothing() {
         ("of a client", made(&current, file("app"), Role::Client, "app")),
     ];
     let operator = made(&current, file("eve"), Role::Operator, "eve");
-    let address: SocketAddr = world
-        .cluster
-        .endpoint()
-        .replace("https://", "")
-        .parse()
-        .expect("an address");
+    let address = world.cluster.metadata_address().expect("it is ours");
     for (what, folder) in &nodes {
         for (port, protocol, said) in [
             (address, METADATA, HTTP2_PREFACE),
@@ -179,12 +173,7 @@ fn a_stolen_certificate_opens_nothing_once_it_was_revoked() {
     let mut bystander = Bystander::start(&world, 0);
     let authority = world.cluster.authority().expect("a secure cluster");
     let stolen = made(authority, world.file("stolen"), Role::Gateway, "lost");
-    let address: SocketAddr = world
-        .cluster
-        .endpoint()
-        .replace("https://", "")
-        .parse()
-        .expect("an address");
+    let address = world.cluster.metadata_address().expect("it is ours");
     let thief = Tls {
         shows: Some(&stolen),
         protocol: METADATA,

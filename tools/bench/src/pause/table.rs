@@ -3,7 +3,6 @@
 use super::testbed::{Testbed, Wants};
 use crate::report::Figures;
 use crate::testbed::Product;
-use amita_harness::cluster::Links;
 use amita_harness::faulty_disk::DiskFaults;
 use amita_harness::rotation::exchange_authority;
 use amita_terminal::error::{Failure, Result};
@@ -67,13 +66,7 @@ pub fn table(steps: &mut Steps, product: &Product, figures: &mut Figures) -> Res
     row("the metadata restarts", etcd, &metadata)?;
     row("the coordinator's node crashes", plain, &coordinator)?;
     // Nobody proves anything where links are insecure, and there is nothing to exchange.
-    let closed = Product {
-        links: match product.links {
-            Links::Insecure => Links::Auth,
-            closed => closed,
-        },
-        ..product.clone()
-    };
+    let closed = product.closed();
     steps.step("the authority and every certificate are exchanged", || {
         rotation(Testbed::start(plain, &closed)?, figures)
     })
