@@ -163,7 +163,7 @@ impl Connection {
                 .initial_connection_window_size(WINDOW_BYTES)
                 .handshake(TokioIo::new(stream))
                 .await
-                .map_err(|error| error.to_string())?;
+                .map_err(|error| first.refusal().unwrap_or_else(|| error.to_string()))?;
             // Its end is seen by `is_closed` and by the calls that are under way.
             if endpoint.secure {
                 let told = first.clone();

@@ -22,6 +22,8 @@ use tokio_rustls::client::TlsStream;
 const ALPN: &[u8] = b"h2";
 /// The first bytes of an alert (RFC 8446, section 5.1): what a server of TLS answers to who speaks plainly.
 const ALERT: [u8; 2] = [21, 3];
+/// An alert in the clear takes seven bytes.
+const LAST_WORDS_BYTES: usize = 64;
 
 /// Servers of the metadata are nodes of this name.
 pub const SERVER_NAME: &str = "metadata";
@@ -173,6 +175,21 @@ impl Stream {
         self.heard = !fresh.is_empty();
         None
     }
+
+    /// A server that refuses us says why and closes; who is about to write meanwhile learns of the close first, and would never
+    /// look at what was said.
+    fn or_last_words<T>(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if !self.heard && matches!(written, Poll::Ready(Err(_))) {
+            let mut words = [0; LAST_WORDS_BYTES];
+            // What they mean is kept by `hear`; the writer's error is the connection's end either way.
+            let _ = self.as_mut().poll_read(cx, &mut ReadBuf::new(&mut words));
+        }
+        written
+    }
 }
 
 impl AsyncRead for Stream {
@@ -196,17 +213,19 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.bytes {
+        let written = match &mut self.bytes {
             Bytes::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Bytes::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
+        };
+        self.or_last_words(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.bytes {
+        let flushed = match &mut self.bytes {
             Bytes::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Bytes::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        };
+        self.or_last_words(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -269,3 +288,6 @@ fn tls_words(error: &rustls::Error) -> String {
         error => format!("TLS: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

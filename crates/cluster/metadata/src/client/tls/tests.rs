@@ -1,0 +1,69 @@
+//! A server that has refused us and is gone before we have looked: what it said is heard all the same.
+
+use super::*;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use tokio::io::AsyncWriteExt;
+
+/// Writes until the peer's reset has arrived, and never reads; then what is known of the peer.
+async fn refusal(stream: &mut Stream) -> Option<String> {
+    let first = stream.first_words();
+    while stream.write_all(b"PRI * HTTP/2.0").await.is_ok() && stream.flush().await.is_ok() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    first.refusal()
+}
+
+#[tokio::test]
+async fn an_alert_to_who_speaks_plainly_is_heard_by_who_writes_only() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.read_exact(&mut [0]).unwrap();
+        socket.write_all(&[21, 3, 3, 0, 2, 2, 70]).unwrap();
+    });
+    let mut stream = Stream::plain(TcpStream::connect(address).await.unwrap());
+    let told = refusal(&mut stream).await.unwrap();
+    assert!(told.contains("write https://"), "{told}");
+    server.join().unwrap();
+}
+
+#[tokio::test]
+async fn an_alert_after_our_handshake_is_heard_by_who_writes_only() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let name = vec!["127.0.0.1".to_owned()];
+    let certificate = rcgen::CertificateParams::new(name).unwrap().self_signed(&key).unwrap();
+    let leaf: CertificateDer<'static> = certificate.der().clone();
+    let mut roots = RootCertStore::empty();
+    roots.add(leaf.clone()).unwrap();
+    let config = ServerConfig::builder()
+        .with_client_cert_verifier(WebPkiClientVerifier::builder(Arc::new(roots.clone())).build().unwrap())
+        .with_single_cert(
+            vec![leaf],
+            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+        )
+        .unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
+        tls.complete_io(&mut socket).expect_err("it has shown no certificate");
+        while tls.wants_write() {
+            tls.write_tls(&mut socket).unwrap();
+        }
+    });
+    let ours = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let tls = Tls::from(Arc::new(ours));
+    let socket = TcpStream::connect(address).await.unwrap();
+    let mut stream = Stream::secure(socket, "127.0.0.1", &tls).await.unwrap();
+    let told = refusal(&mut stream).await.unwrap();
+    assert!(told.contains("we showed none"), "{told}");
+    server.join().unwrap();
+}
