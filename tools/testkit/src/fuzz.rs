@@ -17,7 +17,18 @@ const MOST_BYTES: u64 = 600;
 /// The most changes of a seed.
 const MOST_CHANGES: u64 = 6;
 /// Numbers on which length checks and additions break.
-const EDGES: [u64; 9] = [0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
+const EDGES: [u64; 10] = [
+    0,
+    1,
+    0x7f,
+    0x80,
+    0xff,
+    0xffff,
+    0x7fff_ffff,
+    0xffff_ffff,
+    i64::MAX as u64,
+    u64::MAX,
+];
 
 /// Where a target takes its decisions from; zeros when there is nothing left.
 #[derive(Clone, Copy, Debug)]

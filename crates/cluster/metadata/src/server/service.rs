@@ -361,9 +361,13 @@ impl Service {
         answers: Answers<wire::LeaseKeepAliveResponse>,
     ) {
         while let Ok(Some(request)) = messages.message().await {
-            let asked = self
-                .ask(|answer| EngineRequest::KeepAlive(LeaseId(request.id), self.whose(), answer))
-                .await;
+            let asked = match self.check(Touch::Leases, "a lease's renewal") {
+                Ok(()) => {
+                    self.ask(|answer| EngineRequest::KeepAlive(LeaseId(request.id), self.whose(), answer))
+                        .await
+                }
+                Err(status) => Err(status),
+            };
             let response = match asked {
                 Ok((revision, ttl_s)) => Ok((revision, signed(ttl_s))),
                 Err(status) if status.message() == words::LEASE_NOT_FOUND => Ok((1, 0)),
@@ -394,10 +398,10 @@ impl Service {
             watches.retain(|(_, cancel)| !cancel.is_closed());
             match request.request_union {
                 Some(wire::WatchUnion::Create(create)) => {
-                    let id = if create.watch_id > 0 { create.watch_id } else { next_id };
-                    next_id = next_id.max(id) + 1;
                     let full = watches.len() >= MAX_WATCHES_PER_STREAM;
-                    let taken = watches.iter().any(|(own, _)| *own == id);
+                    let is_taken = |id| watches.iter().any(|(own, _)| *own == id);
+                    let id = watch_id(create.watch_id, &mut next_id, is_taken);
+                    let taken = is_taken(id);
                     match if full || taken {
                         Err(Status::resource_exhausted("no place for that watch"))
                     } else {
@@ -520,3 +524,19 @@ async fn pass_on(
         }
     }
 }
+
+/// The number of a watch: the one that the peer wishes, or the next that none has.
+fn watch_id(wished: i64, next: &mut i64, is_taken: impl Fn(i64) -> bool) -> i64 {
+    if wished > 0 {
+        return wished;
+    }
+    while is_taken(*next) {
+        *next += 1;
+    }
+    let id = *next;
+    *next += 1;
+    id
+}
+
+#[cfg(test)]
+mod tests;

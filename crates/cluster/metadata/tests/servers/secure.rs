@@ -66,6 +66,7 @@ fn viewers_read_and_watch_and_whatever_else_they_ask_for_is_refused_and_told() {
     let _running = server::start(config).unwrap();
     let (ours, tenant) = (server.client(), server.secure().operator(OperatorRole::Tenant, "t"));
     let from = put(&ours, "/k").unwrap();
+    let lease = ours.lease_grant(60).unwrap();
     refused(&server.client_of(&tenant), "its log says why");
     for role in [OperatorRole::Viewer, OperatorRole::Auditor] {
         let client = server.client_of(&server.secure().operator(role, "eve"));
@@ -81,8 +82,15 @@ fn viewers_read_and_watch_and_whatever_else_they_ask_for_is_refused_and_told() {
         denied(put(&client, "/k").map(drop));
         denied(client.txn(&Call::put_if("/new", 0, "v")).map(drop));
         denied(client.lease_grant(60).map(drop));
+        denied(client.lease_keepalive(lease.id).map(drop));
         denied(client.compact(from));
-        for asked in ["a change", "a change", "a lease", "a compaction of the history"] {
+        for asked in [
+            "a change",
+            "a change",
+            "a lease",
+            "a lease's renewal",
+            "a compaction of the history",
+        ] {
             let told = heard.recv_timeout(Duration::from_secs(20)).unwrap();
             assert_eq!((told.asked, told.peer.operator_role), (asked, Some(role)));
             assert_eq!(
