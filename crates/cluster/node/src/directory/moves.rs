@@ -120,9 +120,39 @@ impl Directory {
             None if self.is_about_to_serve(volume, view) || self.is_leaving(volume) => {
                 ReleaseOutcome::Busy { clients: 0 }
             }
-            None => ReleaseOutcome::NotOwner,
+            None => {
+                self.give_up_opening(volume, view);
+                ReleaseOutcome::NotOwner
+            }
         };
         self.reply(asker, outcome);
+    }
+
+    /// Whoever was told that nobody has the volume takes it, and this node's opening for nobody would be deposed. So it ends now: a host
+    /// that comes meanwhile would be served by it for a moment, and then lose the volume.
+    fn give_up_opening(&mut self, volume: VolumeId, view: &View) {
+        if self.faults.has(Fault::KeepOpening) {
+            return;
+        }
+        let Some(name) = view.volume_of(volume).map(|record| record.name.clone()) else {
+            return;
+        };
+        match self.volumes.remove(&name) {
+            Some(State::Opening { .. }) => self.openers.end(&name),
+            Some(State::Making { opened, .. }) => {
+                let generation = opened.generation;
+                self.upkeep.claims.lost(volume, generation);
+                self.effects.push_back(Effect::DropShards {
+                    volume,
+                    generation,
+                    why: "another gateway asked for it while it was being opened for nobody".to_owned(),
+                    handed_over: false,
+                });
+            }
+            // Open under another generation than the asker means: its sequencers learn that they are deposed, if they are.
+            Some(other) => drop(self.volumes.insert(name, other)),
+            None => {}
+        }
     }
 
     /// Is this node about to serve the volume to somebody? The record may name it already: it would be deposed of what its hosts have

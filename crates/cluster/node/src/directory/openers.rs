@@ -32,6 +32,11 @@ impl Openers {
         number
     }
 
+    /// Ends the one of this volume: what it has asked for finds nobody.
+    pub fn end(&mut self, name: &str) {
+        self.running.retain(|_, (running, _)| running != name);
+    }
+
     pub fn deadline(&self) -> Option<Time> {
         self.running.values().filter_map(|(_, opener)| opener.deadline()).min()
     }

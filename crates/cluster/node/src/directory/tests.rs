@@ -28,6 +28,8 @@ struct Rig {
     replies: Vec<ReleaseOutcome>,
     origin: Origin,
     pool: map::Pool,
+    /// As it was after the first opening.
+    metadata: Metadata,
 }
 
 impl Rig {
@@ -82,6 +84,7 @@ impl Rig {
         let mut rig = Rig {
             origin,
             pool,
+            metadata: Metadata::default(),
             directory: Directory::new(node, CORES, OpenerConfig::new(node, "")),
             generation: Generation(0),
             now: Time(1_000_000_000),
@@ -95,6 +98,7 @@ impl Rig {
         assert!(rig.directory.is_open(VOLUME));
         // Whoever has opened it goes again: a volume that nobody uses is handed over.
         rig.directory.close(VOLUME);
+        rig.metadata = metadata;
         rig
     }
 
@@ -337,12 +341,13 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         .release(rig.now, asker, VOLUME, rig.generation, false, &view);
     let mut said = None;
     while let Some(effect) = rig.directory.next() {
-        if let Effect::Reply {
-            message: Message::Released { outcome, .. },
-            ..
-        } = effect
-        {
-            said = Some(outcome);
+        match effect {
+            Effect::Reply {
+                message: Message::Released { outcome, .. },
+                ..
+            } => said = Some(outcome),
+            Effect::DropShards { .. } => rig.dropped += 1,
+            _ => {}
         }
     }
     said
@@ -373,6 +378,54 @@ fn a_volume_that_is_being_opened_for_somebody_is_in_use() {
     let origin = rig.origin;
     rig.directory.open(rig.now, origin, "v");
     assert_eq!(asked_by_another(&mut rig), Some(ReleaseOutcome::Busy { clients: 0 }));
+}
+
+/// The other gateway takes the volume after it was told that nobody has it here. A host that comes between its question and its raise
+/// must not be served by what is about to be deposed.
+#[test]
+fn who_said_that_he_does_not_have_a_volume_opens_it_anew_for_a_host() {
+    for made in [false, true] {
+        let mut rig = Rig::new();
+        rig.ask();
+        for core in 0..CORES {
+            rig.left(rig.leaves[0], core);
+        }
+        let mut metadata = std::mem::take(&mut rig.metadata);
+        rig.directory
+            .begin(rig.now, "v", super::Waiting::default(), Consent::Asked);
+        let mut generation = None;
+        while let Some(effect) = rig.directory.next() {
+            match effect {
+                Effect::Call { call, request } if made => {
+                    let reply = metadata.txn(&request).unwrap();
+                    rig.directory.metadata(rig.now, call, Ok(reply));
+                }
+                Effect::MakeShards { opened } => generation = Some(opened.generation),
+                _ => {}
+            }
+        }
+        assert_eq!(generation.is_some(), made);
+        let origin = rig.origin;
+        let dropped = rig.dropped;
+        let said = asked_by_another(&mut rig);
+        assert_eq!(said, Some(ReleaseOutcome::NotOwner));
+        assert_eq!(
+            rig.dropped - dropped,
+            usize::from(made),
+            "what the cores have made goes"
+        );
+        rig.directory.open(rig.now, origin, "v");
+        let begun: Vec<Effect> = std::iter::from_fn(|| rig.directory.next()).collect();
+        assert!(
+            matches!(begun[..], [Effect::Call { .. }]),
+            "the record is read again: {begun:?}"
+        );
+        // What the cores say of the generation that was given up comes late, and opens nothing.
+        for _ in 0..CORES {
+            rig.directory.shard_made(VOLUME, generation.unwrap_or(Generation(0)));
+        }
+        assert!(!rig.directory.is_open(VOLUME));
+    }
 }
 
 /// Node 2 is to have the volume, and this node's cores have I/O of hosts under way. A third node that is told that nobody has the
