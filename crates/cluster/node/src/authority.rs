@@ -24,6 +24,30 @@ struct Known<'a> {
     syncing: &'a [map::Syncing],
 }
 
+impl<'a> Known<'a> {
+    /// Nothing of a group yet. What a pool is never changes, so that the view's word on it is as good as a fresh one; `None`: it has none.
+    fn of_volume(view: &View, volume: &map::Volume) -> Option<Known<'a>> {
+        Some(Known {
+            generation: volume.generation,
+            owner: volume.owner,
+            pool: view.pool_of(&volume.pool)?,
+            chunk_bytes: view.chunk_bytes(&volume.pool)?,
+            epoch: Epoch(0),
+            in_sync: &[],
+            syncing: &[],
+        })
+    }
+
+    fn with_group(self, epoch: Epoch, in_sync: &'a [StoreId], syncing: &'a [map::Syncing]) -> Known<'a> {
+        Known {
+            epoch,
+            in_sync,
+            syncing,
+            ..self
+        }
+    }
+}
+
 /// Is a fence that comes from this node what the metadata says, as the watch has told?
 ///
 /// # Errors
@@ -34,28 +58,10 @@ pub fn judge(view: &View, from: NodeId, scope: &Scope, fence: &FenceRequest) -> 
     let Some(volume) = view.volume_of(scope.volume) else {
         return Err(Refusal::Busy);
     };
-    let (Some(pool), Some(chunk_bytes)) = (view.pool_of(&volume.pool), view.chunk_bytes(&volume.pool)) else {
-        return Err(Refusal::Busy);
-    };
-    let known = Known {
-        generation: volume.generation,
-        owner: volume.owner,
-        pool,
-        chunk_bytes,
-        epoch: Epoch(0),
-        in_sync: &[],
-        syncing: &[],
-    };
+    let known = Known::of_volume(view, volume).ok_or(Refusal::Busy)?;
     judge_volume(&known, from, scope, fence)?;
-    let Some(group) = view.group(pool, scope.group.index) else {
-        return Err(Refusal::Busy);
-    };
-    let known = Known {
-        epoch: group.epoch,
-        in_sync: &group.in_sync,
-        syncing: &group.syncing,
-        ..known
-    };
+    let group = view.group(known.pool, scope.group.index).ok_or(Refusal::Busy)?;
+    let known = known.with_group(group.epoch, &group.in_sync, &group.syncing);
     judge_group(&known, scope, fence)
 }
 

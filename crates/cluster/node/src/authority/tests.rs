@@ -255,8 +255,11 @@ fn what_the_watch_has_not_told_is_read() {
     assert_eq!(late.judge(NEXT_OWNER), Err(Refusal::Busy));
     late.answer(call);
     assert_eq!(late.judge(NEXT_OWNER), Ok(()));
+    assert_eq!(late.judge(OWNER), Err(Refusal::Busy), "it was read for node 5");
+    let call = late.ask(OWNER).unwrap();
+    late.answer(call);
     let members = Err(Refusal::Invalid { what: Problem::Members });
-    assert_eq!(late.judge(OWNER), members, "it was node 5 that the record names");
+    assert_eq!(late.judge(OWNER), members, "it is node 5 that the record names");
     // What goes beyond is read anew, and what is behind is told so.
     let (mut scope, fence) = late.fence();
     let judge = |late: &Late, scope: &Scope| late.inquiry.judge(late.now, &late.rig.view, NEXT_OWNER, scope, &fence);
@@ -293,6 +296,52 @@ fn a_node_has_one_read_at_a_time_and_a_few_in_a_second() {
         }
     }
     assert_eq!(reads, 50);
+}
+
+/// A node takes over what another one had, and the watch tells nothing: its fences come at once, and again until they are answered.
+#[test]
+fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
+    const VOLUMES: u64 = 500;
+    const FIRST: u64 = 100;
+    let mut late = Late::new();
+    for number in 0..VOLUMES {
+        let mut volume = map::Volume {
+            id: VolumeId(FIRST + number),
+            name: format!("v{number}"),
+            pool: "p".to_owned(),
+            size_bytes: 1 << 30,
+            generation: Generation(7),
+            owner: Some(OWNER),
+        };
+        let key = map::volume_key(&volume.name);
+        late.rig.view.apply(&Record {
+            key: key.clone(),
+            value: Some(serde_json::to_vec(&volume).unwrap()),
+            revision: 1,
+        });
+        (volume.generation, volume.owner) = (Generation(8), Some(NEXT_OWNER));
+        let value = serde_json::to_vec(&volume).unwrap();
+        late.metadata.txn(&Call::put(key, value)).unwrap();
+    }
+    let (mut waiting, mut transactions): (Vec<u64>, _) = ((0..VOLUMES).collect(), 0);
+    while !waiting.is_empty() && transactions <= VOLUMES {
+        waiting.retain(|number| {
+            let (mut scope, fence) = late.fence();
+            scope.volume = VolumeId(FIRST + number);
+            let judged = late.inquiry.judge(late.now, &late.rig.view, NEXT_OWNER, &scope, &fence);
+            if judged == Err(Refusal::Busy)
+                && let Some(call) = late.inquiry.ask(late.now, &late.rig.view, NEXT_OWNER, &scope)
+            {
+                transactions += 1;
+                assert!(call.1.then.len() <= 128, "more than etcd takes");
+                late.answer(call);
+            }
+            judged.is_err()
+        });
+        late.pass(Duration::from_millis(20));
+    }
+    assert_eq!(waiting, Vec::<u64>::new());
+    assert!((9..=12).contains(&transactions), "{transactions}");
 }
 
 #[test]
