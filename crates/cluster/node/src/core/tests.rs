@@ -220,6 +220,45 @@ fn a_sequencer_that_was_dropped_before_it_was_made_is_not_made() {
     assert_eq!(rig.core.cx.shards.generation(VOLUME), Some(Generation(4)));
 }
 
+/// Each new beginning of its tags would have 8 KiB kept of a gateway for as long as it lives.
+#[test]
+fn what_is_kept_of_a_gateway_is_kept_of_each_of_its_cores_and_of_nothing_else() {
+    let mut rig = Rig::new();
+    let (link, node, session) = (amita_fabric::Link(1), NodeId(2), 9);
+    let live = map::Live {
+        session,
+        pid: 1,
+        stores: None,
+    };
+    rig.core.cx.view.apply(&crate::control::Record {
+        key: map::live_key(node),
+        value: Some(serde_json::to_vec(&live).unwrap()),
+        revision: 1,
+    });
+    rig.core.forwarding.receiving.link_opened(link, node);
+    let now = rig.driver.now();
+    for top in 0..1 << 16 {
+        let clear = amita_fabric::Forward {
+            // A core and a part of it in the upper bits; the count is below.
+            tag: top << 40 | 1,
+            session,
+            host: [0; 16],
+            volume: VOLUME,
+            generation: Generation(1),
+            op: amita_fabric::ForwardOp::Clear,
+            offset: 0,
+            length: 4096,
+            crc: 0,
+            as_of: now.0,
+        };
+        let nothing = amita_reactor::Slice::default();
+        rig.core
+            .forwarding
+            .on_forward(&mut rig.core.cx, now, link, clear, nothing);
+    }
+    assert_eq!(rig.core.forwarding.receiving.windows(), 1, "core 0's");
+}
+
 /// Nothing of a host waits any more when the next message is looked at.
 #[test]
 fn hosts_are_dropped_before_mail_is_taken_in() {

@@ -6,8 +6,9 @@ use crate::core::context::Context;
 use crate::core::forward::Forwarding;
 use crate::core::{CoreConfig, route};
 use crate::faults::Fault;
-use crate::forwarder::{FORWARDED, Work, is_host};
+use crate::forwarder::{FORWARDED, FORWARDS, Work, is_host};
 use crate::mail::Origin;
+use crate::token;
 use amita_fabric::{Forward, ForwardOp, Forwarded, Link, Message};
 use amita_frontend::HostKey;
 use amita_frontend::reservation::{self, Refusal};
@@ -92,6 +93,10 @@ impl Receiving {
         let known = sender.is_some_and(|(node, _)| cx.view.session(*node) == Some(request.session));
         if !known && !faults.has(Fault::AnySession) {
             return Err(Refused::With(code::NOT_LIVING));
+        }
+        // What is kept of a process is kept for each of its cores: tags of anything else would have it kept without end.
+        if token::id_shard(request.tag) != FORWARDS {
+            return Err(Refused::With(code::INVALID));
         }
         let writes = matches!(
             request.op,

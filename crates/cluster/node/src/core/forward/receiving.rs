@@ -109,6 +109,12 @@ impl Receiving {
         Some(sender)
     }
 
+    /// Cores of gateways of which something is kept.
+    #[cfg(test)]
+    pub(in crate::core) fn windows(&self) -> usize {
+        self.windows.len()
+    }
+
     /// What is known of a write that comes in by a link?
     pub(super) fn look_up(&mut self, link: Link, session: u64, tag: u64, lives: impl Fn(u64) -> bool) -> Known {
         let base = tag & !COUNT_BITS;
