@@ -56,7 +56,7 @@ pub struct Arguments {
     /// exported with --any-client. Its folder must be closed to others (mode 0700)
     #[arg(long, env = "AMITA_NBD_SOCKET", value_name = "PATH")]
     pub nbd_socket: Option<PathBuf>,
-    /// The rights of --nbd-socket: 0660 lets in the group of its folder as well, which may then have mode 0750
+    /// The rights of --nbd-socket: 0660 lets in the group of its folder as well, which may then have mode 0710
     #[arg(long, env = "AMITA_NBD_SOCKET_MODE", value_name = "0600|0660", default_value = "0600", value_parser = parse_socket_mode, requires = "nbd_socket")]
     pub nbd_socket_mode: u32,
     /// Where hosts connect by NVMe/TCP [default: nowhere]. 4420 is the usual port; discovery is at the same one

@@ -1,7 +1,8 @@
 //! The Unix socket of a gateway: whoever may open the file is let in, so that its rights are the proof.
 //!
-//! Nobody else may put a socket of his own in its place, so that it lies in a folder of this process's user alone; where it is for
-//! a group as well, that group may pass through. The folder is locked while a socket in it is looked at, made or removed: of two
+//! Nobody else may put a socket of his own in its place, so that it lies in a folder of this process's user alone, beneath folders
+//! in which nobody else may rename that one; where it is for a group as well, that group may pass through, and not open it: whoever can
+//! open the folder can lock it. The folder is locked while a socket in it is looked at, made or removed: of two
 //! processes that find the socket of a dead one, one takes its place, and the other finds the first.
 
 use super::{Level, Log, ServeConfig, ServeError};
@@ -131,7 +132,7 @@ fn folder_of(path: &Path) -> Result<&Path, ServeError> {
 /// May nobody but this process's user, and with `mode` the folder's group, come to a socket in there? Returns that group.
 fn check_folder(folder: &Path, mode: u32) -> Result<u32, ServeError> {
     let shown = folder.display();
-    let wanted = if mode == OWNER_AND_GROUP { 0o750 } else { 0o700 };
+    let wanted = if mode == OWNER_AND_GROUP { 0o710 } else { 0o700 };
     let of_its_own =
         format!("`install -d -m {wanted:o} {shown}/amita` makes a folder of its own: name a path in there");
     let facts = match std::fs::metadata(folder) {
@@ -152,6 +153,7 @@ fn check_folder(folder: &Path, mode: u32) -> Result<u32, ServeError> {
     }
     let open = facts.mode() & 0o777;
     if open & !wanted == 0 {
+        check_above(folder)?;
         return Ok(facts.gid());
     }
     let advice = match facts.mode() & 0o1000 {
@@ -162,6 +164,34 @@ fn check_folder(folder: &Path, mode: u32) -> Result<u32, ServeError> {
     bad(format!(
         "others can get into the folder {shown} (mode {open:04o}), and a socket's rights are the proof of its clients. {advice}"
     ))
+}
+
+/// May nobody else rename the folder, by the folders above it? As it is written, and as links in that lead.
+fn check_above(folder: &Path) -> Result<(), ServeError> {
+    let ours = rustix::process::geteuid().as_raw();
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    for above in folder.ancestors().skip(1).chain(real.ancestors().skip(1)) {
+        let shown = above.display();
+        let facts = match std::fs::metadata(above) {
+            Ok(facts) => facts,
+            Err(why) => return bad(format!("the folder {shown} cannot be looked at: {why}")),
+        };
+        let sticky = facts.mode() & 0o1000 != 0;
+        let whose = match facts.uid() {
+            0 => None,
+            other => (other != ours).then(|| format!("it belongs to user {other}")),
+        };
+        let is_open = facts.mode() & 0o022 != 0 && !sticky;
+        let why = whose.or_else(|| is_open.then(|| format!("it has mode {:04o}", facts.mode() & 0o7777)));
+        if let Some(why) = why {
+            return bad(format!(
+                "others could put another folder in the place of {}, by {shown}: {why}. Name a path beneath folders that only \
+                 root or this process's user can change, such as /run/amita",
+                folder.display()
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn set_rights(path: &Path, mode: u32, group: u32) -> io::Result<()> {

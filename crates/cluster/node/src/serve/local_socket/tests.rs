@@ -36,7 +36,7 @@ fn refused(config: &ServeConfig) -> String {
 
 #[test]
 fn it_has_the_rights_that_were_asked_for_and_goes_with_its_process() {
-    for (mode, of_folder) in [(OWNER_ALONE, 0o700), (OWNER_AND_GROUP, 0o750), (OWNER_AND_GROUP, 0o700)] {
+    for (mode, of_folder) in [(OWNER_ALONE, 0o700), (OWNER_AND_GROUP, 0o710), (OWNER_AND_GROUP, 0o700)] {
         let folder = folder(of_folder);
         let path = folder.path().join("nbd");
         let (socket, _listener) = bind(&config(path.clone(), mode)).unwrap();
@@ -55,8 +55,10 @@ fn a_folder_that_lets_others_in_is_refused_with_what_mends_it() {
         (0o755, OWNER_ALONE, "chmod 700 "),
         (0o750, OWNER_ALONE, "chmod 700 "),
         (0o711, OWNER_ALONE, "chmod 700 "),
-        (0o770, OWNER_AND_GROUP, "chmod 750 "),
-        (0o755, OWNER_AND_GROUP, "chmod 750 "),
+        (0o770, OWNER_AND_GROUP, "chmod 710 "),
+        (0o755, OWNER_AND_GROUP, "chmod 710 "),
+        // Whoever can open the folder can hold a lock on it, and no gateway starts.
+        (0o750, OWNER_AND_GROUP, "chmod 710 "),
         (0o1777, OWNER_ALONE, "install -d -m 700 "),
     ] {
         let folder = folder(of_folder);
@@ -83,6 +85,31 @@ fn a_folder_that_lets_others_in_is_refused_with_what_mends_it() {
     ] {
         let said = refused(&config(path, mode));
         assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn a_folder_above_that_others_can_change_is_refused() {
+    let above = folder(0o700);
+    let own = above.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    permit(&own, 0o700);
+    let by_link = above.path().join("link");
+    std::os::unix::fs::symlink(&own, &by_link).unwrap();
+    for path in [own.join("nbd"), by_link.join("nbd")] {
+        let config = config(path, OWNER_ALONE);
+        for (mode, is_refused) in [(0o770, true), (0o702, true), (0o1777, false), (0o755, false)] {
+            permit(above.path(), mode);
+            let bound = bind(&config);
+            assert_eq!(bound.is_err(), is_refused, "{mode:o}");
+            if let Err(why) = bound {
+                let why = why.to_string();
+                assert!(
+                    why.contains(&above.path().display().to_string()) && why.contains(&format!("{mode:04o}")),
+                    "{why}"
+                );
+            }
+        }
     }
 }
 
