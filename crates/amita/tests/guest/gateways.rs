@@ -6,8 +6,6 @@ use crate::scenarios::{access, database, disk, paths, reservations};
 use crate::steps::Steps;
 
 const MIB: u64 = 1 << 20;
-/// How long the database works in `make test`; in a soak it is a minute.
-const DATABASE_SECONDS: u64 = 20;
 
 #[test]
 fn a_disk() {
@@ -42,9 +40,6 @@ fn paths_go_and_come() {
     });
     steps.step("a frozen gateway", || {
         target.play(|target| paths::frozen_gateway(&host, target))
-    });
-    steps.step("MariaDB", || {
-        target.play(|target| database::mariadb(&host, target, DATABASE_SECONDS))
     });
     steps.finish();
     target.end();

@@ -5,7 +5,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, Stream, version};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, Stream, StreamOwned, version,
+};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -170,5 +172,72 @@ impl Tls<'_> {
         let mut first = vec![0; 9];
         inside.read_exact(&mut first).expect("an answer");
         first
+    }
+
+    /// A client of NBD that has the volume open by TLS (the NBD protocol: fixed newstyle, `NBD_OPT_STARTTLS`, `NBD_OPT_GO`).
+    pub fn nbd(&self, address: SocketAddr, volume: &str) -> Nbd {
+        const START_TLS: u32 = 5;
+        const GO: u32 = 7;
+        let mut stream = connect(address);
+        stream.read_exact(&mut [0; 18]).expect("a greeting");
+        stream.write_all(&3u32.to_be_bytes()).expect("flags");
+        assert_eq!(nbd_option(&mut stream, START_TLS, &[]), NBD_ACK);
+        let name = ServerName::try_from("amita.invalid").expect("a name");
+        let tls = ClientConnection::new(Arc::new(self.config()), name).expect("a connection");
+        let mut inside = StreamOwned::new(tls, stream);
+        let mut data = (volume.len() as u32).to_be_bytes().to_vec();
+        data.extend_from_slice(volume.as_bytes());
+        data.extend_from_slice(&[0; 2]);
+        assert_eq!(nbd_option(&mut inside, GO, &data), NBD_ACK);
+        Nbd(inside)
+    }
+}
+
+const NBD_ACK: u32 = 1;
+const NBD_INFO: u32 = 3;
+
+/// Asks for an option; the kind of the last reply.
+fn nbd_option(stream: &mut (impl Read + Write), option: u32, data: &[u8]) -> u32 {
+    let mut said = b"IHAVEOPT".to_vec();
+    said.extend(option.to_be_bytes());
+    said.extend((data.len() as u32).to_be_bytes());
+    said.extend(data);
+    stream.write_all(&said).expect("said");
+    stream.flush().expect("sent");
+    loop {
+        let mut reply = [0; 20];
+        stream.read_exact(&mut reply).expect("an answer");
+        let word = |at: usize| u32::from_be_bytes(reply[at..at + 4].try_into().expect("four bytes"));
+        stream.read_exact(&mut vec![0; word(16) as usize]).expect("its data");
+        if word(12) != NBD_INFO {
+            return word(12);
+        }
+    }
+}
+
+/// An open volume.
+pub struct Nbd(StreamOwned<ClientConnection, TcpStream>);
+
+impl Nbd {
+    /// It is served: a flush is carried out.
+    pub fn flush(&mut self) {
+        const FLUSH: u16 = 3;
+        let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
+        request.extend([0; 2]);
+        request.extend(FLUSH.to_be_bytes());
+        request.extend([7; 8]);
+        request.extend([0; 12]);
+        self.0.write_all(&request).expect("said");
+        self.0.flush().expect("sent");
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply).expect("an answer");
+        assert_eq!(reply[4..8], [0; 4], "an error");
+        assert_eq!(reply[8..], [7; 8], "to another request");
+    }
+
+    /// Hears nothing more, until the connection ends.
+    pub fn is_cut_off(mut self) {
+        let (heard, _) = read_all(&mut self.0);
+        assert!(heard.is_empty(), "{heard:?}");
     }
 }

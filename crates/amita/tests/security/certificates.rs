@@ -203,3 +203,37 @@ fn a_stolen_certificate_opens_nothing_once_it_was_revoked() {
     bystander.unharmed(&world, 1);
     world.end(REVOKED);
 }
+
+/// A client of NBD whose certificate was revoked has no disk any more, wherever it is; who was not revoked keeps his.
+#[test]
+fn a_client_of_nbd_that_was_revoked_is_cut_off() {
+    let world = world();
+    let authority = world.cluster.authority().expect("a secure cluster");
+    let [ann, bob] = ["ann", "bob"].map(|name| made(authority, world.file(name), Role::Client, name));
+    let address = world.cluster.nodes()[0].nbd;
+    let open = |folder: &Path| {
+        let tls = Tls {
+            shows: Some(folder),
+            protocol: &[],
+            is_old: false,
+        };
+        tls.nbd(address, VOLUME)
+    };
+    let (mut lost, mut kept) = (open(&ann), open(&bob));
+    lost.flush();
+    kept.flush();
+    authority.revoke("ann").expect("revoked");
+    for node in ["n1", "n2", "n3", "metadata"] {
+        authority
+            .renew_identity(&world.file(&format!("{node}.identity")))
+            .expect("renewed");
+    }
+    lost.is_cut_off();
+    kept.flush();
+    let found = world.tool("nbdinfo", &["--size", &nbd_uri(&world, &ann)]);
+    assert!(!found.status.success(), "{}", found.text);
+    let found = world.tool("nbdinfo", &["--size", &nbd_uri(&world, &bob)]);
+    assert!(found.status.success(), "{}", found.text);
+    kept.flush();
+    world.end(&["the certificate was revoked"]);
+}

@@ -300,7 +300,8 @@ impl Session {
             | Event::Reserved { .. }
             | Event::Register { .. }
             | Event::Computed { .. }
-            | Event::Settings => {}
+            | Event::Settings
+            | Event::Trust => {}
             Event::Lost { volume, why } => {
                 for open in self.volumes.iter_mut().flatten().filter(|open| open.info.id == volume) {
                     open.lost.get_or_insert_with(|| why.clone());

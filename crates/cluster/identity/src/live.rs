@@ -101,6 +101,23 @@ impl Live {
             .judge(chain, usage, current.name().cluster(), self.clock.now())
     }
 
+    /// Is the holder of this chain, who was believed when his connection was made, to keep it? That his certificate has ended since ends
+    /// no connection: a client that reads its certificate once may have a disk on it for months. That it was revoked does, and that
+    /// its authority was exchanged.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn judge_established(&self, chain: &[CertificateDer<'_>], usage: Usage) -> Result<Name, Refusal> {
+        let current = self.current();
+        let judge = |now| current.trust().judge(chain, usage, current.name().cluster(), now);
+        match judge(self.clock.now()) {
+            // What ends a certificate is looked at before what revokes it.
+            Err(Refusal::Expired { since, .. }) => judge(since),
+            Err(Refusal::NotYet { from, .. }) => judge(from),
+            judged => judged,
+        }
+    }
+
     /// Takes a newer trust list, from wherever it comes: into the folder, and into use. `false`: it is known.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod look;
 pub(crate) mod plane;
 mod recheck;
 mod settings;
+mod vouching;
 mod watch;
 
 pub use amita_fabric::secure::Protection;

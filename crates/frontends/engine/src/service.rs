@@ -189,6 +189,8 @@ pub enum Event {
     },
     /// The settings of the cluster that concern hosts have changed.
     Settings,
+    /// Whom the cluster's authority vouches for may have changed.
+    Trust,
 }
 
 /// Why a volume was not opened (or the volumes not listed).

@@ -14,9 +14,17 @@ const SCHEME: &str = "amita:";
 /// The longest name, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
+/// Whom a certificate names.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Named {
+    pub name: String,
+    /// The cluster's own authority has named it.
+    pub by_cluster: bool,
+}
+
 /// The client that the certificate names. One that names somebody of a cluster is held to that: of another cluster, or in
 /// another role, it names no client here.
-pub fn client_name(certificate: &CertificateDer<'_>, cluster: Option<ClusterId>) -> Result<String, &'static str> {
+pub fn client_name(certificate: &CertificateDer<'_>, cluster: Option<ClusterId>) -> Result<Named, &'static str> {
     let Ok((rest, parsed)) = X509Certificate::from_der(certificate) else {
         return Err("its certificate cannot be read");
     };
@@ -30,21 +38,25 @@ pub fn client_name(certificate: &CertificateDer<'_>, cluster: Option<ClusterId>)
         GeneralName::URI(uri) if uri.starts_with(SCHEME) => Some(*uri),
         _ => None,
     });
-    let name = match (ours.next(), ours.next()) {
+    let (name, by_cluster) = match (ours.next(), ours.next()) {
         (None, _) => {
             let mut names = parsed.subject().iter_common_name();
             match (names.next().and_then(|name| name.as_str().ok()), names.next()) {
-                (Some(name), None) => name,
+                (Some(name), None) => (name, false),
                 _ => return Err("its certificate has no common name, or several"),
             }
         }
-        (Some(uri), None) => of_cluster(uri, cluster).ok_or("its certificate names no client of this cluster")?,
+        (Some(uri), None) => {
+            let name = of_cluster(uri, cluster).ok_or("its certificate names no client of this cluster")?;
+            (name, true)
+        }
         (Some(_), Some(_)) => return Err("its certificate has several names of a cluster"),
     };
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
         return Err("the name in its certificate is none");
     }
-    Ok(name.to_owned())
+    let name = name.to_owned();
+    Ok(Named { name, by_cluster })
 }
 
 /// The NAME of `amita://CLUSTER/client/NAME`, of this cluster.

@@ -15,6 +15,10 @@ use std::time::Duration;
 /// How long a client may take to fetch what it should still get before its connection is closed.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What the service needs to answer is not the client's time; of a client that has proved nothing no more than this, for all that it
+/// asks: a node that starts takes so long to know whether there is an export.
+const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
+
 /// The blocks that a client's handshake is received into, in bytes: a thousand half-open connections hold 4 MiB.
 const HANDSHAKE_RECEIVE_BYTES: usize = 4 << 10;
 /// The blocks that requests are received into, in bytes: two pieces of the longest kind.
@@ -31,10 +35,14 @@ pub struct NbdFront {
     config: Arc<Config>,
     phase: Phase,
     tls: Option<Box<TlsStream>>,
+    /// The cluster's authority vouches for it: until it does not.
+    is_vouched_for: bool,
     /// The handshake must be over by then.
     handshake_by: Time,
     /// Since when the service is being asked.
     asking_since: Option<Time>,
+    /// For how long it was asked, as far as that counts for nobody.
+    asked: Duration,
     /// When everything is sent: close, for this reason; at the latest at this time.
     closing: Option<(CloseReason, Time)>,
     /// [`Flow::Close`] was said: nothing is done any more.
@@ -55,8 +63,10 @@ impl NbdFront {
             id,
             phase: Phase::Handshake(Handshake::new(id, who, mode)),
             tls: None,
+            is_vouched_for: false,
             handshake_by: now.plus(config.handshake_timeout),
             asking_since: None,
+            asked: Duration::ZERO,
             closing: None,
             closed: None,
             config,
@@ -194,12 +204,28 @@ impl NbdFront {
     fn name_client(&mut self, tls: &TlsStream) -> Result<(), CloseReason> {
         if let Phase::Handshake(handshake) = &mut self.phase
             && !handshake.is_proved()
-            && let Some(certificate) = tls.certificate()
+            && let Some(chain) = tls.chain()
+            && let Some(certificate) = chain.first()
         {
-            let name = client_name(certificate, self.config.cluster).map_err(|why| CloseReason::Tls(why.into()))?;
-            handshake.proved(Who::Client(name.into()));
+            let named = client_name(certificate, self.config.cluster).map_err(|why| CloseReason::Tls(why.into()))?;
+            if named.by_cluster
+                && let Some(judge) = &self.config.judge
+            {
+                judge.admits(chain).map_err(CloseReason::Tls)?;
+                self.is_vouched_for = true;
+            }
+            handshake.proved(Who::Client(named.name.into()));
         }
         Ok(())
+    }
+
+    /// Is the client still who may be here?
+    fn judge_again(&self) -> Result<(), CloseReason> {
+        let chain = self.tls.as_ref().and_then(|tls| tls.chain());
+        match (&self.config.judge, chain) {
+            (Some(judge), Some(chain)) if self.is_vouched_for => judge.keeps(chain).map_err(CloseReason::Tls),
+            _ => Ok(()),
+        }
     }
 
     fn takes_input(&self) -> bool {
@@ -225,7 +251,12 @@ impl NbdFront {
                 if !handshake.is_asking()
                     && let Some(since) = self.asking_since.take()
                 {
-                    self.handshake_by = self.handshake_by.plus(cx.now.since(since));
+                    let mut waited = cx.now.since(since);
+                    if handshake.is_of_stranger() {
+                        waited = waited.min(STRANGERS_PATIENCE.saturating_sub(self.asked));
+                    }
+                    self.asked += waited;
+                    self.handshake_by = self.handshake_by.plus(waited);
                 }
                 self.stepped(step, cx).map(|_| ())
             }
@@ -314,6 +345,12 @@ impl Front for NbdFront {
     ) -> Flow {
         if let Some(reason) = self.closed.clone() {
             return Flow::Close { reason };
+        }
+        if matches!(event, Event::Trust) {
+            return match self.judge_again() {
+                Ok(()) => Flow::Go,
+                Err(reason) => self.close(reason),
+            };
         }
         let result = match &mut self.tls {
             // The common case: what a pass answers is encrypted together, by `end_pass`.

@@ -34,6 +34,9 @@ pub use tls::{TlsAcceptor, TlsError, TlsFiles};
 
 use amita_frontend::Cx;
 use amita_frontend::slots::MAX_SLOTS;
+use rustls::pki_types::CertificateDer;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use wire::transmission_flag as flag;
 
@@ -105,18 +108,35 @@ impl Limits {
     }
 }
 
+/// Knows the certificates of the cluster's own authority: which it vouches for, and which it has revoked.
+pub trait Judge: fmt::Debug + Send + Sync {
+    /// Is the client with this chain (the leaf first) let in?
+    ///
+    /// # Errors
+    /// Why not.
+    fn admits(&self, chain: &[CertificateDer<'_>]) -> Result<(), String>;
+
+    /// Does one who was let in with this chain keep his connection? Asked at each [`Event::Trust`](amita_frontend::Event::Trust).
+    ///
+    /// # Errors
+    /// Why not.
+    fn keeps(&self, chain: &[CertificateDer<'_>]) -> Result<(), String>;
+}
+
 /// The settings of an NBD server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// What one connection may hold.
     pub limits: Limits,
     /// How long a client may take from its connection to the transmission phase. What the service needs to open a
-    /// volume does not count.
+    /// volume does not count; of a client that has proved nothing, up to 10 s of it do not.
     pub handshake_timeout: Duration,
     /// For TLS, if it is allowed or required.
     pub tls: Option<TlsAcceptor>,
     /// Whose clients the certificates of the cluster's own authority name.
     pub cluster: Option<amita_types::ClusterId>,
+    /// Knows what has become of those certificates since.
+    pub judge: Option<Arc<dyn Judge>>,
 }
 
 impl Default for Config {
@@ -126,6 +146,7 @@ impl Default for Config {
             handshake_timeout: Duration::from_secs(10),
             tls: None,
             cluster: None,
+            judge: None,
         }
     }
 }

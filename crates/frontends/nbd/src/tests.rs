@@ -107,11 +107,15 @@ fn pattern(offset: u64, length: usize) -> Vec<u8> {
 
 impl Client {
     fn with(config: Config, size_bytes: u64, chunk_bytes: u32) -> Client {
+        Client::of(Who::Stranger, config, size_bytes, chunk_bytes)
+    }
+
+    fn of(who: Who, config: Config, size_bytes: u64, chunk_bytes: u32) -> Client {
         let pool = Pool::heap();
         let volumes = Volumes::new();
         let volume = volumes.add("vol", size_bytes, chunk_bytes, false);
         let mut outbox = Outbox::new();
-        let front = NbdFront::accept(Arc::new(config), FRONT, Who::Stranger, Time(0), &mut outbox);
+        let front = NbdFront::accept(Arc::new(config), FRONT, who, Time(0), &mut outbox);
         Client {
             front,
             inbox: Inbox::new(),
@@ -134,7 +138,11 @@ impl Client {
 
     /// Behind the greeting and the client's flags.
     fn greeted() -> Client {
-        let mut client = Client::new();
+        Client::greeted_as(Who::Stranger)
+    }
+
+    fn greeted_as(who: Who) -> Client {
+        let mut client = Client::of(who, Config::default(), 16 * MIB, 1 << 20);
         client.settle();
         assert_eq!(
             client.take(18),

@@ -7,7 +7,7 @@ use super::TlsMode;
 use amita_reactor::{Inbox, Outbox, Pool};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, ServerConnection, version};
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -144,7 +144,10 @@ impl TlsAcceptor {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let config = builder.with_single_cert(chain, key).map_err(pair)?;
+        let mut config = builder.with_single_cert(chain, key).map_err(pair)?;
+        // A session that is taken up again shows no certificate: one that has ended, or was revoked, would be good for ever.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
         Ok(TlsAcceptor {
             mode,
             config: Arc::new(config),
@@ -296,12 +299,12 @@ impl TlsStream {
         self.outbox.trim();
     }
 
-    /// Once the handshake is over: the client's certificate, if it has shown one.
-    pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
+    /// Once the handshake is over: the client's certificate and those between it and an authority, if it has shown one.
+    pub fn chain(&self) -> Option<&[CertificateDer<'static>]> {
         if self.connection.is_handshaking() {
             return None;
         }
-        self.connection.peer_certificates()?.first()
+        self.connection.peer_certificates()
     }
 
     /// Tells the client that nothing follows.

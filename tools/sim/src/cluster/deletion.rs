@@ -357,7 +357,8 @@ impl Cluster {
                 | Event::Reserved { .. }
                 | Event::Register { .. }
                 | Event::Computed { .. }
-                | Event::Settings => {}
+                | Event::Settings
+                | Event::Trust => {}
             }
         }
         let guest = &mut self.passing.guests[index];

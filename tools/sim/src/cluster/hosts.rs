@@ -418,7 +418,8 @@ impl Hosts {
                 | Event::Reserved { .. }
                 | Event::Register { .. }
                 | Event::Computed { .. }
-                | Event::Settings => {}
+                | Event::Settings
+                | Event::Trust => {}
             }
         }
     }

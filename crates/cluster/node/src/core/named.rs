@@ -10,6 +10,7 @@ use crate::exports::{Grant, Usage, judge};
 use crate::mail::{DirectoryMessage, Origin};
 use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who};
 use amita_reactor::driver::{Driver, Time};
+use amita_types::name::MAX_NAME_BYTES;
 use std::time::Duration;
 
 /// How long a record may be on its way.
@@ -28,7 +29,8 @@ struct Waiting {
 /// What a core knows of clients that ask by name.
 #[derive(Default)]
 pub(super) struct Named {
-    /// Each session asks for one volume at a time, so that there are never more than sessions.
+    /// In order of time. Each session asks for one volume at a time; those that have gone meanwhile are removed before there are more
+    /// than sessions.
     waiting: Vec<Waiting>,
     /// All records of the metadata are known, as they were at the start.
     settled: bool,
@@ -54,8 +56,8 @@ impl Named {
 
     /// When [`look`] is wanted.
     pub(super) fn deadline(&self) -> Option<Time> {
-        let since = self.waiting.iter().map(|waiting| waiting.since).min();
-        since.map(|since| since.plus(self.patience()))
+        let first = self.waiting.first()?;
+        Some(first.since.plus(self.patience()))
     }
 
     /// Is [`look`] to be called?
@@ -65,7 +67,11 @@ impl Named {
 }
 
 /// A client asks for a volume.
-pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, name: String, who: Who) {
+pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, who: Who) {
+    if name.len() > MAX_NAME_BYTES {
+        // No volume has it, nor this one, and that is told as late.
+        name = String::new();
+    }
     let waiting = Waiting {
         origin,
         name,
@@ -73,6 +79,11 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, name: String, who:
         since: now,
     };
     if let Err(waiting) = begin(core, waiting) {
+        if core.named.waiting.len() >= core.fronts.sessions() {
+            let fronts = &mut core.fronts;
+            let is_there = |waiting: &Waiting| fronts.usage(waiting.origin.front).is_some();
+            core.named.waiting.retain(is_there);
+        }
         core.named.waiting.push(waiting);
     }
 }

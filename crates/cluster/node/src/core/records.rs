@@ -52,7 +52,10 @@ fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
         ToCore::Hold { holdings, stores } => core.cx.stores.hold(now, holdings.as_ref(), &stores),
         ToCore::Admit { store, path, mount } => core.cx.stores.admit(store, &path, mount),
         ToCore::Retire { path, why } => core.cx.stores.retire(&path, why),
-        ToCore::Recheck => core.cx.peers.fabric.recheck(driver, now),
+        ToCore::Recheck => {
+            core.cx.peers.fabric.recheck(driver, now);
+            core.fronts.event_to_all(driver, || Event::Trust);
+        }
         ToCore::Computed { front, tag, result } => {
             core.fronts.event(driver, front, Event::Computed { tag, result });
         }

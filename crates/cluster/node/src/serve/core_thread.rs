@@ -1,6 +1,7 @@
 //! The threads of the cores.
 
 use super::plane::{Control, Joined};
+use super::vouching::Vouching;
 use super::{ServeConfig, ServeError};
 use crate::catalog::Cataloguer;
 use crate::control::{FromCore, ToCore};
@@ -12,8 +13,9 @@ use crate::proof::TlsHandshakes;
 use crate::worker::Orders;
 use amita_fabric::secure::Security;
 use amita_frontend::Who;
+use amita_identity::Live;
 use amita_keys::SealKey;
-use amita_nbd::{NbdFront, TlsAcceptor};
+use amita_nbd::{Judge, NbdFront, TlsAcceptor};
 use amita_nvme::NvmeFront;
 use amita_reactor::core::{Core as CoreThread, CoreConfig as ThreadConfig, Service, Stop, placement, spawn};
 use amita_reactor::driver::{Completion, Driver, Wait};
@@ -329,8 +331,10 @@ impl CoreSetup {
 
     /// One core has the sessions of all clients, and hands their I/O to the cores that the chunks belong to.
     fn listen_nbd(&self, core: &mut Core, driver: &mut UringDriver) -> Result<(), ServeError> {
+        let judge = |live: &Arc<Live>| Arc::new(Vouching(Arc::clone(live))) as Arc<dyn Judge>;
         let settings = amita_nbd::Config {
             cluster: Some(self.cluster),
+            judge: self.config.identity.as_ref().map(judge),
             ..self.config.nbd_config.clone()
         };
         if let (Some(listener), Some(path)) = (&self.local, &self.config.nbd_socket) {

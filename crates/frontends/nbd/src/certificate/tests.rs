@@ -20,22 +20,36 @@ fn uri(cluster: ClusterId, rest: &str) -> String {
     format!("amita://{cluster}/{rest}")
 }
 
+fn by_outsider(name: &str) -> Result<Named, &'static str> {
+    let name = name.to_owned();
+    Ok(Named {
+        name,
+        by_cluster: false,
+    })
+}
+
 #[test]
 fn an_outside_authority_names_clients_by_the_common_name() {
     let found = |common: &[&str]| client_name(&certificate(common, &[]), Some(CLUSTER));
-    assert_eq!(found(&["backup host 7"]), Ok("backup host 7".to_owned()));
+    assert_eq!(found(&["backup host 7"]), by_outsider("backup host 7"));
     for none in [&[][..], &[""], &["a\u{7}b"], &["x".repeat(256).as_str()]] {
         assert!(found(none).is_err(), "{none:?}");
     }
     // Another kind of URI says nothing of a cluster.
     let other = certificate(&["web"], &["spiffe://example.org/web".to_owned()]);
-    assert_eq!(client_name(&other, Some(CLUSTER)), Ok("web".to_owned()));
+    assert_eq!(client_name(&other, Some(CLUSTER)), by_outsider("web"));
 }
 
 #[test]
 fn the_clusters_authority_names_them_by_the_uri() {
     let named = certificate(&["somebody else"], &[uri(CLUSTER, "client/db1")]);
-    assert_eq!(client_name(&named, Some(CLUSTER)), Ok("db1".to_owned()));
+    assert_eq!(
+        client_name(&named, Some(CLUSTER)),
+        Ok(Named {
+            name: "db1".to_owned(),
+            by_cluster: true
+        })
+    );
 }
 
 #[test]

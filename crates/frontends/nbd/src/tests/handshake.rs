@@ -413,7 +413,7 @@ fn refusals_of_the_service_are_told() {
 
 #[test]
 fn the_handshake_has_a_time_limit_that_the_service_does_not_use_up() {
-    let mut client = Client::greeted();
+    let mut client = Client::greeted_as(Who::Local);
     let limit = Config::default().handshake_timeout;
     assert_eq!(client.front.deadline(), Some(Time(0).plus(limit)));
     // The service takes a minute to open the volume.
@@ -449,6 +449,33 @@ fn the_handshake_has_a_time_limit_that_the_service_does_not_use_up() {
     );
     // In the transmission phase there is none: a quiet client is a good client.
     assert_eq!(Client::started(true).front.deadline(), None);
+}
+
+/// Whatever a stranger asks for, it takes the service a moment to say that there is no such thing.
+#[test]
+fn a_stranger_who_asks_again_and_again_is_not_there_for_ever() {
+    let mut client = Client::greeted();
+    client.runs = false;
+    let question = option(opt::GO, &info("nothing", &[]));
+    let mut asked = 0;
+    while client.closed.is_none() {
+        asked += 1;
+        assert!(asked <= 60, "half a second each, and it is still there");
+        client.receive(&question);
+        client.now = client.now.plus(Duration::from_millis(500));
+        client.service.events.clear();
+        let result = Err(OpenError::NotFound);
+        let answer = amita_frontend::service::Event::Opened { tag: asked, result };
+        client.service.events.push_back((FRONT, answer));
+        client.settle();
+        client.output.clear();
+        let flow = client
+            .front
+            .tick(client.now, &mut client.outbox, &client.pool, &mut client.service);
+        client.note(flow);
+    }
+    assert_eq!(client.closed, Some(CloseReason::Timeout));
+    assert!(asked > 20, "what a node that starts needs is not the client's");
 }
 
 #[test]

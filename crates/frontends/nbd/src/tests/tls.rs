@@ -1,13 +1,16 @@
 //! TLS, by a client of rustls in the same thread.
 
 use super::*;
-use crate::{TlsAcceptor, TlsError, TlsFiles, TlsMode};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use crate::{Judge, TlsAcceptor, TlsError, TlsFiles, TlsMode};
+use amita_frontend::service::Event;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, SupportedProtocolVersion, version};
 use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// An authority, a server and a client, as files.
 struct Pki {
@@ -16,6 +19,11 @@ struct Pki {
 
 impl Pki {
     fn new() -> Pki {
+        Pki::named(None)
+    }
+
+    /// With a client whose certificate has this URI.
+    fn named(uri: Option<String>) -> Pki {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki { folder };
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -24,7 +32,14 @@ impl Pki {
         std::fs::write(pki.path("ca.pem"), authority.pem()).unwrap();
         for name in ["server", "client"] {
             let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+            let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+            if name == "client"
+                && let Some(uri) = &uri
+            {
+                params
+                    .subject_alt_names
+                    .push(SanType::URI(uri.as_str().try_into().unwrap()));
+            }
             let certificate = params.signed_by(&key, &authority).unwrap();
             std::fs::write(pki.path(&format!("{name}.pem")), certificate.pem()).unwrap();
             std::fs::write(pki.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
@@ -45,15 +60,18 @@ impl Pki {
     }
 
     fn server(&self, mode: TlsMode, verify: bool) -> Client {
-        let tls = Some(TlsAcceptor::load(mode, &self.files(verify)).unwrap());
-        let mut client = Client::with(
-            Config {
-                tls,
-                ..Config::default()
-            },
-            16 * MIB,
-            1 << 20,
-        );
+        Pki::greeted(self.config(mode, verify))
+    }
+
+    fn config(&self, mode: TlsMode, verify: bool) -> Config {
+        Config {
+            tls: Some(TlsAcceptor::load(mode, &self.files(verify)).unwrap()),
+            ..Config::default()
+        }
+    }
+
+    fn greeted(config: Config) -> Client {
+        let mut client = Client::with(config, 16 * MIB, 1 << 20);
         client.settle();
         client.take(18);
         client.send(&3u32.to_be_bytes());
@@ -61,13 +79,21 @@ impl Pki {
     }
 
     fn client(&self, identity: bool) -> ClientConnection {
+        Pki::connection(self.client_config(identity, rustls::ALL_VERSIONS))
+    }
+
+    fn connection(config: Arc<ClientConfig>) -> ClientConnection {
+        ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap()
+    }
+
+    fn client_config(&self, identity: bool, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots
             .add(CertificateDer::from_pem_file(self.path("ca.pem")).unwrap())
             .unwrap();
-        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap();
         let builder = builder.with_root_certificates(roots);
         let config = if identity {
@@ -78,7 +104,7 @@ impl Pki {
         } else {
             builder.with_no_client_auth()
         };
-        ClientConnection::new(std::sync::Arc::new(config), "localhost".try_into().unwrap()).unwrap()
+        Arc::new(config)
     }
 }
 
@@ -177,6 +203,86 @@ fn the_service_is_told_who_asks() {
         let expected = if identity { named } else { Who::Stranger };
         assert_eq!(client.service.asked_by, Some(expected), "TLS alone proves nothing");
     }
+}
+
+/// Whom the cluster's authority vouches for, in a test.
+#[derive(Debug, Default)]
+struct Vouching {
+    admits: AtomicBool,
+    keeps: AtomicBool,
+}
+
+impl Judge for Vouching {
+    fn admits(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
+        assert_eq!(chain.len(), 1);
+        self.admits.load(SeqCst).then_some(()).ok_or("not let in".to_owned())
+    }
+
+    fn keeps(&self, _: &[CertificateDer<'_>]) -> Result<(), String> {
+        self.keeps.load(SeqCst).then_some(()).ok_or("revoked".to_owned())
+    }
+}
+
+/// One that is taken up again is believed by what it has shown before, however long ago.
+#[test]
+fn no_session_is_taken_up_again() {
+    let pki = Pki::new();
+    for version in [&version::TLS12, &version::TLS13] {
+        let config = pki.client_config(true, &[version]);
+        for _ in 0..3 {
+            let mut client = pki.server(TlsMode::Require, true);
+            let mut tls = Pki::connection(config.clone());
+            upgrade(&mut client, &mut tls).unwrap();
+            say(&mut client, &mut tls, &option(opt::GO, &info("vol", &[])));
+            assert_eq!(tls.handshake_kind(), Some(HandshakeKind::Full), "{version:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_not_vouched_for_any_more_is_cut_off() {
+    const CLUSTER: amita_types::ClusterId = amita_types::ClusterId(7);
+    let pki = Pki::named(Some(format!("amita://{CLUSTER}/client/db1")));
+    let judge = Arc::new(Vouching::default());
+    let open = |judge: &Arc<Vouching>| {
+        let config = Config {
+            cluster: Some(CLUSTER),
+            judge: Some(judge.clone()),
+            ..pki.config(TlsMode::Require, true)
+        };
+        let mut client = Pki::greeted(config);
+        let mut tls = pki.client(true);
+        let upgraded = upgrade(&mut client, &mut tls);
+        (client, tls, upgraded)
+    };
+    let (client, ..) = open(&judge);
+    assert_eq!(client.closed, Some(CloseReason::Tls("not let in".to_owned())));
+    judge.admits.store(true, SeqCst);
+    judge.keeps.store(true, SeqCst);
+    let (mut client, mut tls, upgraded) = open(&judge);
+    upgraded.unwrap();
+    client.service.events.push_back((FRONT, Event::Trust));
+    client.settle();
+    say(&mut client, &mut tls, &option(opt::GO, &info("vol", &[])));
+    assert_eq!(client.service.asked_by, Some(Who::Client("db1".into())));
+    client.service.events.push_back((FRONT, Event::Trust));
+    client.settle();
+    assert_eq!(client.closed, None);
+    judge.keeps.store(false, SeqCst);
+    client.service.events.push_back((FRONT, Event::Trust));
+    client.settle();
+    assert_eq!(client.closed, Some(CloseReason::Tls("revoked".to_owned())));
+    // What another authority has signed is not the judge's.
+    let other = Pki::new();
+    let mut client = Pki::greeted(Config {
+        cluster: Some(CLUSTER),
+        judge: Some(judge),
+        ..other.config(TlsMode::Require, true)
+    });
+    upgrade(&mut client, &mut other.client(true)).unwrap();
+    client.service.events.push_back((FRONT, Event::Trust));
+    client.settle();
+    assert_eq!(client.closed, None);
 }
 
 #[test]
