@@ -25,6 +25,7 @@
 
 mod ledger;
 mod log;
+mod revocation;
 mod roots;
 mod signing;
 
@@ -468,30 +469,6 @@ impl Authority {
     /// The file cannot be read.
     pub fn revoked(&self) -> Result<Vec<Revoked>, IdentityError> {
         Ok(self.state()?.ledger.revoked)
-    }
-
-    /// Revokes certificates: by a name (`amita://...`, `ROLE/NAME` or `NAME`) all that are valid, or one by its serial number.
-    ///
-    /// # Errors
-    /// There is none; the name is of several roles.
-    pub fn revoke(&self, which: &str) -> Result<Vec<Revoked>, IdentityError> {
-        let mut state = self.state()?;
-        let now = self.clock.now();
-        let wanted = state.ledger.find(which, self.cluster, now, now.after(MAX_LEAF_LIFE))?;
-        let new: Vec<Revoked> = wanted
-            .iter()
-            .filter(|revoked| !state.ledger.is_revoked(&revoked.serial))
-            .cloned()
-            .collect();
-        if !new.is_empty() {
-            state.ledger.revoked.extend(new);
-            state.ledger.forget(now.before(MEMORY));
-            state.ledger.write(&self.folder)?;
-            self.publish(&mut state)?;
-            let serials: Vec<String> = wanted.iter().map(|revoked| revoked.serial.to_string()).collect();
-            self.tell(&state, &self.actor, "cert.revoke", which, &serials.join(", "))?;
-        }
-        Ok(wanted)
     }
 
     /// Begins to exchange the authority. The new one signs from `lead` on from now: everybody must have got the new list by

@@ -289,8 +289,11 @@ impl Trust {
     /// Was a certificate of that number revoked, by any of the authorities?
     #[must_use]
     pub fn revokes(&self, serial: &Serial) -> bool {
-        let found = |list: &CertRevocationList<'_>| matches!(list.find_serial(serial.bytes()), Ok(Some(_)));
-        self.lists.iter().any(found)
+        // A list has numbers as DER has them: with an octet for the sign where the first bit is set.
+        let signed = [&[0], serial.bytes()].concat();
+        let is_on = |list: &CertRevocationList<'_>, number: &[u8]| matches!(list.find_serial(number), Ok(Some(_)));
+        let mut lists = self.lists.iter();
+        lists.any(|list| is_on(list, serial.bytes()) || is_on(list, &signed))
     }
 
     /// Who shows this chain (the leaf first), if an authority that is believed made it, it is valid now and not revoked, it

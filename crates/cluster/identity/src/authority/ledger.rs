@@ -163,8 +163,12 @@ impl Ledger {
     }
 
     pub(super) fn write(&self, folder: &Path) -> Result<(), IdentityError> {
-        write(folder, REVOKED, self.revoked.iter().map(Revoked::line))?;
+        self.write_revoked(folder)?;
         write(folder, ISSUED, self.issued.iter().map(Issued::line))
+    }
+
+    pub(super) fn write_revoked(&self, folder: &Path) -> Result<(), IdentityError> {
+        write(folder, REVOKED, self.revoked.iter().map(Revoked::line))
     }
 
     pub(super) fn write_tokens(&self, folder: &Path) -> Result<(), IdentityError> {

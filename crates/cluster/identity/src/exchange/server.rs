@@ -73,6 +73,7 @@ impl AuthorityServer {
         };
         let listener = TcpListener::bind(listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
+        authority.mend_list()?;
         let live = authority.server()?;
         // Certificates of nodes and of all others are renewed here; who has none brings a token.
         let config = live.open_server_config(&[Role::Node, Role::Gateway, Role::Client, Role::Operator]);

@@ -224,6 +224,58 @@ fn what_is_revoked_is_refused_and_not_renewed() {
         .unwrap();
 }
 
+/// What a full disk or a crash has kept off the list gets onto it when the command is given again, and when the authority is
+/// served: no revocation is said to be done that nobody hears of.
+#[test]
+fn a_revocation_that_was_cut_short_gets_onto_the_list() {
+    let world = World::new();
+    world.made(Role::Node, "n1");
+    world.made(Role::Node, "n2");
+    let others = world.live(&world.made(Role::Node, "n3"));
+    let serial = |name: &str| {
+        let folder = world.folder(name);
+        Identity::open(&folder, NOW).unwrap().serial().clone()
+    };
+    let is_revoked = |name: &str| {
+        others.install_trust(&world.authority.trust().unwrap()).unwrap();
+        others.current().trust().revokes(&serial(name))
+    };
+    // Nothing can be written over a folder that is not empty: the list stays as it was.
+    let in_the_way = world.folder("ca").join("trust.new");
+    let cut_short = |name: &str| {
+        std::fs::create_dir_all(in_the_way.join("x")).unwrap();
+        let error = world.authority.revoke(name).unwrap_err();
+        assert!(matches!(error, IdentityError::File { .. }), "{error}");
+        std::fs::remove_dir_all(&in_the_way).unwrap();
+        assert!(!is_revoked(name));
+    };
+    cut_short("n1");
+    assert_eq!(world.authority.revoke("n1").unwrap().len(), 1);
+    assert!(is_revoked("n1"));
+    let log = world.authority.log().unwrap();
+    assert_eq!(actions(&log).last().unwrap(), "cert.revoke");
+    cut_short("n2");
+    let _server = AuthorityServer::start(world.authority.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
+    assert!(is_revoked("n2"));
+    let log = world.authority.log().unwrap();
+    assert!(
+        log.lines.join("\n").contains(&serial("n2").to_string()),
+        "it is told of"
+    );
+}
+
+/// Numbers whose first bit is set have one octet more in a list.
+#[test]
+fn every_number_that_was_revoked_is_found_on_the_list() {
+    let world = World::new();
+    for number in ["ff11223344556677889900aabbccddee", "7f11223344556677889900aabbccddee"] {
+        world.authority.revoke(number).unwrap();
+        let list = world.authority.trust().unwrap();
+        world.authority.revoke(number).unwrap();
+        assert_eq!(world.authority.trust().unwrap(), list, "{number} is on it");
+    }
+}
+
 #[test]
 fn certificates_are_revoked_by_name_and_by_number() {
     let world = World::new();
