@@ -21,6 +21,7 @@ pub use upkeep::Upkeep;
 use crate::authority::Answer;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const JOIN: &str = "/v1/join";
@@ -46,14 +47,14 @@ impl Answer {
 
 /// A socket all of whose reads and writes together end at some time.
 struct Timed {
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     until: Instant,
 }
 
 impl Timed {
-    fn new(socket: TcpStream, patience: Duration) -> Timed {
+    fn new(socket: impl Into<Arc<TcpStream>>, patience: Duration) -> Timed {
         Timed {
-            socket,
+            socket: socket.into(),
             until: Instant::now() + patience,
         }
     }
@@ -64,6 +65,12 @@ impl Timed {
             return Err(ErrorKind::TimedOut.into());
         }
         Ok(Some(left))
+    }
+
+    /// Waits for the first byte, and leaves it there. 0: there is none.
+    fn peek(&self) -> io::Result<usize> {
+        self.socket.set_read_timeout(self.left()?)?;
+        self.socket.peek(&mut [0]).map_err(late)
     }
 }
 
@@ -78,18 +85,18 @@ fn late(why: io::Error) -> io::Error {
 impl Read for Timed {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.socket.set_read_timeout(self.left()?)?;
-        self.socket.read(into).map_err(late)
+        (&*self.socket).read(into).map_err(late)
     }
 }
 
 impl Write for Timed {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         self.socket.set_write_timeout(self.left()?)?;
-        self.socket.write(from).map_err(late)
+        (&*self.socket).write(from).map_err(late)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.socket.flush()
+        (&*self.socket).flush()
     }
 }
 

@@ -1,8 +1,10 @@
 //! The authority's server: certificates for who has a token or a certificate, the trust list for everybody.
 //!
-//! A thread takes connections, each is served by a thread of its own. What a stranger costs is bounded: so many connections,
-//! few from one address, a small stack and the buffers of one handshake each, five seconds for the handshake and as many for
-//! the request. Whoever comes when all places are taken is sent away at once, and comes again.
+//! A thread takes connections, each is served by a thread of its own. What a stranger costs is bounded: so many connections, a
+//! small stack and the buffers of one handshake each, five seconds for the handshake and as many for the request. When all
+//! places are taken somebody leaves ([`places`]); who is honest and has to leave all the same comes again.
+
+mod places;
 
 use super::http::{self, BadHttp, Request};
 use super::{JOIN, RENEW, TRUST, Timed};
@@ -12,11 +14,11 @@ use crate::live::Live;
 use crate::name::Role;
 use crate::token::{BadToken, Token};
 use amita_audit::{Allowance, Proof};
+use places::{Place, Places};
 use rustls::pki_types::CertificateDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -28,10 +30,6 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const EXCHANGE: Duration = Duration::from_secs(5);
 /// How long it may take to read the answer.
 const PARTING: Duration = Duration::from_secs(1);
-/// Connections at a time.
-const MAX_CONNECTIONS: usize = 64;
-/// Of one address: machines behind address translation share theirs.
-const MAX_FROM_ONE: usize = 16;
 /// So many refusals of strangers are told in the log at once, and one more after each pause.
 const MAX_REFUSALS: u32 = 32;
 const REFUSAL_PAUSE: Duration = Duration::from_secs(60);
@@ -53,8 +51,7 @@ struct Shared {
     authority: Authority,
     live: Arc<Live>,
     config: Arc<ServerConfig>,
-    /// Connections by address.
-    open: Mutex<HashMap<IpAddr, usize>>,
+    places: Arc<Places>,
     /// One thread makes the server's next certificate.
     refreshing: Mutex<()>,
     refusals: Mutex<Allowance>,
@@ -81,7 +78,7 @@ impl AuthorityServer {
             authority,
             live,
             config,
-            open: Mutex::default(),
+            places: Arc::default(),
             refreshing: Mutex::default(),
             refusals: Mutex::new(Allowance::new(MAX_REFUSALS, REFUSAL_PAUSE, Instant::now())),
             stop: AtomicBool::new(false),
@@ -127,68 +124,48 @@ fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
             std::thread::sleep(PAUSE);
             continue;
         };
-        let Some(place) = Place::take(shared, from.ip()) else {
-            continue;
-        };
+        // Those who were sent away are on their way out: who comes next waits for that, as others wait in the system's queue.
+        while !shared.places.wait(PAUSE) {
+            if shared.stop.load(Ordering::Acquire) {
+                return;
+            }
+        }
+        let socket = Arc::new(socket);
+        let place = shared.places.stand(from, &socket);
+        let serving = Arc::clone(shared);
         let spawned = std::thread::Builder::new()
             .name("amita-authority-connection".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || serve(&place, socket, from));
+            .spawn(move || serve(&serving, &place, socket, from));
         if let Err(why) = spawned {
             log::warn!(target: "authority", "{from} is sent away, for there is no thread: {why}");
         }
     }
 }
 
-/// One of the connections that there may be.
-struct Place {
-    shared: Arc<Shared>,
-    from: IpAddr,
-}
-
-impl Place {
-    fn take(shared: &Arc<Shared>, from: IpAddr) -> Option<Place> {
-        let mut open = shared.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = open.values().sum();
-        let of_it = open.get(&from).copied().unwrap_or(0);
-        if all >= MAX_CONNECTIONS || of_it >= MAX_FROM_ONE {
-            return None;
-        }
-        open.insert(from, of_it + 1);
-        Some(Place {
-            shared: shared.clone(),
-            from,
-        })
+fn serve(shared: &Shared, place: &Place, socket: Arc<TcpStream>, from: SocketAddr) {
+    let socket = Timed::new(socket, HANDSHAKE);
+    // Who says nothing costs a thread, and nothing else.
+    if !matches!(socket.peek(), Ok(1..)) {
+        return;
     }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.from) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.from);
-            }
-        }
-    }
-}
-
-fn serve(place: &Place, socket: TcpStream, from: SocketAddr) {
-    let shared = &place.shared;
     if let Err(why) = shared.refresh() {
         log::error!(target: "authority", "{why}");
     }
     let Ok(connection) = ServerConnection::new(shared.config.clone()) else {
         return;
     };
-    let mut stream = StreamOwned::new(connection, Timed::new(socket, HANDSHAKE));
+    let mut stream = StreamOwned::new(connection, socket);
     while stream.conn.is_handshaking() {
         if let Err(why) = stream.conn.complete_io(&mut stream.sock) {
             log::debug!(target: "authority", "{from}: no handshake: {why}");
             part(&mut stream.sock);
             return;
         }
+    }
+    let shown = stream.conn.peer_certificates().and_then(|chain| chain.first());
+    if let Some(Ok(name)) = shown.map(crate::peer_name) {
+        place.show(name.to_string());
     }
     stream.sock.until = Instant::now() + EXCHANGE;
     let (status, body) = match http::read_request(&mut stream) {

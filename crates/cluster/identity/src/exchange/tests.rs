@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
+mod hostile;
+
 const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const CLUSTER: ClusterId = ClusterId(9);
@@ -203,7 +205,6 @@ fn silent_connections_are_bounded() {
     let silent: Vec<TcpStream> = (0..40)
         .map(|_| TcpStream::connect(world.server.address()).unwrap())
         .collect();
-    // Those beyond the places of one address are sent away at once: they read the end.
     let mut ended = 0;
     for socket in &silent {
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -1,0 +1,67 @@
+//! Strangers at the authority's server who do their worst.
+
+use super::*;
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Addresses from which the crowd comes: each has room for more connections than the server has for all.
+const SOURCES: u8 = 40;
+const OF_EACH: usize = 4;
+
+fn connect_from(source: u8, to: SocketAddr) -> TcpStream {
+    let SocketAddr::V4(to) = to else {
+        panic!("the server is on 127.0.0.1")
+    };
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, source), 0)).unwrap();
+    connect(&socket, &to).unwrap();
+    TcpStream::from(socket)
+}
+
+/// More connections than there are places, from many addresses, each opened anew as soon as it has ended, say nothing or
+/// begin a handshake and leave it at that. Machines hear what was revoked all the same, renew and join.
+#[test]
+fn a_crowd_of_strangers_keeps_nobody_from_the_list() {
+    let world = World::new();
+    let live = world.joined("n1");
+    let address = world.server.address();
+    let come = move |source: u8, index: usize| {
+        let mut socket = connect_from(source, address);
+        if index.is_multiple_of(2) {
+            // The head of a TLS record that does not follow.
+            let _ = socket.write_all(&[22, 3, 1, 2, 0]);
+        }
+        socket.set_nonblocking(true).unwrap();
+        socket
+    };
+    let mut crowd: Vec<(u8, TcpStream)> = Vec::new();
+    for index in 0..OF_EACH {
+        crowd.extend((2..2 + SOURCES).map(|source| (source, come(source, index))));
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&over);
+    let crowd = std::thread::spawn(move || {
+        let mut index = 0;
+        while !is_over.load(Ordering::Acquire) {
+            for (source, socket) in &mut crowd {
+                let waits = |why: &std::io::Error| why.kind() == ErrorKind::WouldBlock;
+                if !socket.read(&mut [0; 1]).as_ref().is_err_and(waits) {
+                    index += 1;
+                    *socket = come(*source, index);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    for number in 0..5 {
+        let name = format!("m{number}");
+        let one = world.joined(&name);
+        world.client.renew(&one).unwrap();
+        world.authority.revoke(&name).unwrap();
+        assert!(world.client.refresh_trust(&live).unwrap());
+        assert!(live.current().trust().revokes(one.current().serial()), "{name}");
+    }
+    over.store(true, Ordering::Release);
+    crowd.join().unwrap();
+}
