@@ -8,7 +8,7 @@ use crate::live::Live;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the folder is looked at, and whether something is due.
 const LOOK: Duration = Duration::from_secs(5);
@@ -17,6 +17,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const TRUST_EVERY: Duration = Duration::from_secs(30);
 /// How long a renewal that has failed waits for the next attempt.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(60);
+/// What goes on to fail is told again after so long: above all that nobody hears here what was revoked.
+const AGAIN: Duration = Duration::from_secs(10 * 60);
 /// Renewals of machines that were set up together are spread over so much of a certificate's life.
 const SPREAD_PART: u64 = 10;
 
@@ -41,7 +43,7 @@ impl Upkeep {
             .spawn(move || {
                 let mut duties = Duties::new(live, server);
                 loop {
-                    duties.look();
+                    duties.look(Instant::now());
                     if stopped.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
                         return;
                     }
@@ -67,15 +69,17 @@ impl Drop for Upkeep {
     }
 }
 
-/// What is due, and when.
+/// What is due, and when: by the time that has passed, not by the clock, which can be set back, and would have nobody hear of
+/// anything for as long. A certificate's own times are the clock's.
 #[derive(Debug)]
 pub(super) struct Duties {
     live: Arc<Live>,
     server: Option<AuthorityClient>,
-    trust_at: UnixSeconds,
-    renewal_at: UnixSeconds,
-    /// What was said last of each duty: a fault that stays is said once.
-    said: [String; 3],
+    /// `None`: at once.
+    trust_at: Option<Instant>,
+    renewal_at: Option<Instant>,
+    /// What is wrong with each duty.
+    faults: [Option<Fault>; 3],
 }
 
 #[derive(Clone, Copy)]
@@ -85,41 +89,49 @@ enum Duty {
     Renewal,
 }
 
+/// A fault that stays is told again only after [`AGAIN`].
+#[derive(Debug)]
+struct Fault {
+    text: String,
+    since: Instant,
+    told: Instant,
+}
+
 impl Duties {
     pub(super) fn new(live: Arc<Live>, server: Option<AuthorityClient>) -> Duties {
         Duties {
             live,
             server,
-            trust_at: UnixSeconds(0),
-            renewal_at: UnixSeconds(0),
-            said: Default::default(),
+            trust_at: None,
+            renewal_at: None,
+            faults: Default::default(),
         }
     }
 
     /// Does what is due now.
-    pub(super) fn look(&mut self) {
-        let now = self.live.clock().now();
+    pub(super) fn look(&mut self, now: Instant) {
         let reloaded = self.live.reload();
         if let Ok(true) = reloaded {
             self.tell("the folder has changed");
         }
-        self.say(Duty::Folder, reloaded.map(drop));
+        self.say(Duty::Folder, reloaded.map(drop), now);
         let Some(server) = self.server.clone() else { return };
-        if now >= self.trust_at {
-            self.trust_at = now.after(TRUST_EVERY);
+        let is_time = |at: Option<Instant>| at.is_none_or(|at| now >= at);
+        if is_time(self.trust_at) {
+            self.trust_at = Some(now + TRUST_EVERY);
             let taken = server.refresh_trust(&self.live);
             if let Ok(true) = taken {
                 self.tell("a new trust list");
             }
-            self.say(Duty::Trust, taken.map(drop));
+            self.say(Duty::Trust, taken.map(drop), now);
         }
-        if now >= self.renewal_at && now >= self.due() {
-            self.renewal_at = now.after(RENEWAL_PAUSE);
+        if is_time(self.renewal_at) && self.live.clock().now() >= self.due() {
+            self.renewal_at = Some(now + RENEWAL_PAUSE);
             let renewed = server.renew(&self.live);
             if renewed.is_ok() {
                 self.tell("renewed");
             }
-            self.say(Duty::Renewal, renewed);
+            self.say(Duty::Renewal, renewed, now);
         }
     }
 
@@ -146,22 +158,29 @@ impl Duties {
         );
     }
 
-    fn say(&mut self, duty: Duty, result: Result<(), IdentityError>) {
-        let text = result.err().map(|why| why.to_string()).unwrap_or_default();
-        let said = &mut self.said[duty as usize];
-        if *said == text {
-            return;
-        }
+    fn say(&mut self, duty: Duty, result: Result<(), IdentityError>, now: Instant) {
         let what = match duty {
             Duty::Folder => "the identity's folder cannot be used",
-            Duty::Trust => "the trust list is not refreshed",
+            Duty::Trust => "the trust list is not refreshed, and nobody hears here what was revoked",
             Duty::Renewal => "the certificate is not renewed",
         };
-        if text.is_empty() {
-            log::info!(target: "identity", "{what}: this is over");
-        } else {
-            log::warn!(target: "identity", "{what}: {text}");
+        let fault = &mut self.faults[duty as usize];
+        let Err(why) = result else {
+            if fault.take().is_some() {
+                log::info!(target: "identity", "{what}: this is over");
+            }
+            return;
+        };
+        let text = why.to_string();
+        let since = match fault {
+            Some(old) if old.text == text && now.saturating_duration_since(old.told) < AGAIN => return,
+            Some(old) => old.since,
+            None => now,
+        };
+        match now.saturating_duration_since(since).as_secs() / 60 {
+            0 => log::warn!(target: "identity", "{what}: {text}"),
+            minutes => log::warn!(target: "identity", "{what}, for {minutes} minutes now: {text}"),
         }
-        *said = text;
+        *fault = Some(Fault { text, since, told: now });
     }
 }

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SOURCES: u8 = 40;
 const OF_EACH: usize = 4;
 
-fn connect_from(source: u8, to: SocketAddr) -> TcpStream {
+/// From 127.0.0.`source`.
+pub(super) fn connect_from(source: u8, to: SocketAddr) -> TcpStream {
     let SocketAddr::V4(to) = to else {
         panic!("the server is on 127.0.0.1")
     };
