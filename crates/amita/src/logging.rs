@@ -2,7 +2,7 @@
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 struct Stderr;
 
@@ -16,30 +16,50 @@ impl Log for Stderr {
             return;
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let level = match record.level() {
-            Level::Error => "ERROR",
-            Level::Warn => "WARN ",
-            Level::Info => "INFO ",
-            Level::Debug => "DEBUG",
-            Level::Trace => "TRACE",
-        };
-        let source = record
-            .target()
-            .trim_start_matches("amita_")
-            .split("::")
-            .next()
-            .unwrap_or_default();
-        let line = format!(
-            "{} {level} {source}: {}\n",
-            timestamp(since.as_secs(), since.subsec_millis()),
-            record.args()
-        );
+        let line = line(record, since);
         // One write a line, so that lines of several processes in one file stay whole. Nobody is left to tell when
         // standard error is gone.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
     fn flush(&self) {}
+}
+
+/// A record as it is written, at that time since 1970.
+fn line(record: &Record<'_>, since: Duration) -> String {
+    let level = match record.level() {
+        Level::Error => "ERROR",
+        Level::Warn => "WARN ",
+        Level::Info => "INFO ",
+        Level::Debug => "DEBUG",
+        Level::Trace => "TRACE",
+    };
+    let source = record
+        .target()
+        .trim_start_matches("amita_")
+        .split("::")
+        .next()
+        .unwrap_or_default();
+    let mut line = format!(
+        "{} {level} {source}: ",
+        timestamp(since.as_secs(), since.subsec_millis())
+    );
+    for c in record.args().to_string().chars() {
+        if is_obeyed(c) {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// Would a terminal do something, instead of showing a letter? Texts of strangers are in the records: no such text begins
+/// a line of its own, takes one back, or turns one around.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// `2026-11-20T09:55:11.123Z`.

@@ -436,9 +436,13 @@ impl Authority {
         request: &str,
         address: Option<String>,
     ) -> Result<Answer, IdentityError> {
+        let now = self.clock.now();
+        // Who has no token has nothing parsed, and takes no lock that others wait for.
+        if !ledger::is_open(&self.folder, token, now)? {
+            return Err(BadToken::NotTaken.into());
+        }
         let key = public_key(request)?;
         let mut state = self.state()?;
-        let now = self.clock.now();
         let found = state.ledger.tokens.iter().position(|open| open.id == token.id());
         let open = match found {
             Some(at) if token.is(&state.ledger.tokens[at].kept) => state.ledger.tokens.remove(at),

@@ -10,6 +10,8 @@ pub(crate) const PRIVATE_KEY: &str = "PRIVATE KEY";
 pub(crate) const REQUEST: &str = "CERTIFICATE REQUEST";
 
 const LINE: usize = 64;
+/// So much of a label is said; the longest of RFC 7468 have half of that.
+const MAX_SHOWN: usize = 40;
 
 /// One block.
 pub(crate) struct Block {
@@ -52,13 +54,13 @@ pub(crate) fn decode(text: &str) -> Result<Vec<Block>, String> {
             open = Some((at, label, Zeroizing::new(String::with_capacity(text.len()))));
         } else if let Some(label) = marked("-----END ") {
             let Some((_, _, encoded)) = open.take().filter(|(_, begun, _)| *begun == label) else {
-                return Err(format!("line {at}: the end of a {label} that has not begun"));
+                return Err(format!("line {at}: the end of a {} that has not begun", shown(label)));
             };
             // Decoded into memory of its full size, so that no copy is left behind by growing.
             let mut der = Zeroizing::new(vec![0; encoded.len()]);
             let length = STANDARD
                 .decode_slice(encoded.as_bytes(), &mut der)
-                .map_err(|_| format!("line {at}: the {label} that ends here is not base64"))?;
+                .map_err(|_| format!("line {at}: the {} that ends here is not base64", shown(label)))?;
             der.truncate(length);
             blocks.push(Block {
                 label: label.to_owned(),
@@ -70,8 +72,17 @@ pub(crate) fn decode(text: &str) -> Result<Vec<Block>, String> {
     }
     match open {
         None => Ok(blocks),
-        Some((since, label, _)) => Err(format!("line {since}: this {label} does not end: is the file whole?")),
+        Some((since, label, _)) => Err(format!(
+            "line {since}: this {} does not end: is the file whole?",
+            shown(label)
+        )),
     }
+}
+
+/// A label as it may be said: it may come from a stranger, and the words go into logs and onto terminals.
+fn shown(label: &str) -> String {
+    let begin: String = label.chars().take(MAX_SHOWN).collect();
+    format!("{begin:?}")
 }
 
 /// The blocks of one label, in their order.

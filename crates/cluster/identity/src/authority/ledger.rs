@@ -5,7 +5,7 @@ use crate::clock::UnixSeconds;
 use crate::error::IdentityError;
 use crate::files::{self, Privacy};
 use crate::name::{Name, Role};
-use crate::token::AuthorityHash;
+use crate::token::{AuthorityHash, Token};
 use amita_types::ClusterId;
 use std::path::Path;
 
@@ -146,6 +146,15 @@ fn read<T>(folder: &Path, name: &str, parse: impl Fn(&str) -> Option<T>) -> Resu
         }
     }
     Ok(found)
+}
+
+/// Is that token open? Seen without the lock, since the file is only ever written whole: what is decided by it is looked at
+/// again.
+pub(super) fn is_open(folder: &Path, token: &Token, now: UnixSeconds) -> Result<bool, IdentityError> {
+    let text = files::read(&folder.join(TOKENS), Privacy::Secret, MAX_LEDGER_BYTES)?;
+    let lines = text.iter().flat_map(|text| text.lines());
+    let is_it = |open: OpenToken| open.id == token.id() && open.until > now && token.is(&open.kept);
+    Ok(lines.filter_map(OpenToken::parse).any(is_it))
 }
 
 fn write(folder: &Path, name: &str, lines: impl Iterator<Item = String>) -> Result<(), IdentityError> {

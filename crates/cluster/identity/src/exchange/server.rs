@@ -241,7 +241,6 @@ impl Shared {
                 (200, answer.to_text())
             }
             Err(why @ (IdentityError::Token(_) | IdentityError::Request(_))) => {
-                log::warn!(target: "authority", "{from} wanted to join: {why}");
                 let actor = Actor::reached("nobody known", "none", Proof::None, Some(from.to_string()));
                 self.tell_refused(&actor, "cert.issue", &why);
                 (403, format!("{why}\n"))
@@ -250,7 +249,7 @@ impl Shared {
         }
     }
 
-    /// Strangers can be refused as often as they like: the log is not filled by them.
+    /// Strangers can be refused as often as they like: neither log is filled by them.
     fn tell_refused(&self, actor: &Actor, action: &str, why: &IdentityError) {
         let allowed = self
             .refusals
@@ -262,6 +261,8 @@ impl Shared {
         if missed > 0 {
             told.push_str(&format!(" ({missed} more were refused since the last record)"));
         }
+        let from = actor.whence.address.as_deref().unwrap_or_default();
+        log::warn!(target: "authority", "{from}: {action} is refused: {told}");
         if let Err(why) = self.authority.tell_refused(actor, action, "", &told) {
             log::error!(target: "authority", "the audit log cannot be written: {why}");
         }
@@ -280,7 +281,6 @@ impl Shared {
             Err(
                 why @ (IdentityError::NotRenewed { .. } | IdentityError::Request(_) | IdentityError::ReservedRole(_)),
             ) => {
-                log::warn!(target: "authority", "{from}: {why}");
                 let name = crate::peer_name(shown).map_or_else(|why| why.to_string(), |name| name.to_string());
                 let actor = Actor::reached(&name, "none", Proof::Certificate, Some(from.to_string()));
                 self.tell_refused(&actor, "cert.renew", &why);

@@ -66,3 +66,49 @@ fn a_crowd_of_strangers_keeps_nobody_from_the_list() {
     over.store(true, Ordering::Release);
     crowd.join().unwrap();
 }
+
+/// What a stranger sends is nowhere said as it is, so that no terminal obeys it, and is not even read of who has no token.
+#[test]
+fn what_strangers_say_reaches_no_terminal() {
+    const SOURCE: u8 = 78;
+    let world = World::new();
+    let said = Said::listen();
+    let forged = "\r\u{1b}[2K2026-11-22T00:00:00.000Z INFO  authority: 10.0.0.1 has joined";
+    let body = format!("-----END {forged}-----\n");
+    let ask = |token: &Token| {
+        let request = http::request("POST", JOIN, Some(&token.to_text()), &body);
+        world.ask(SOURCE, &request)
+    };
+    let unknown = World::new().token("n1");
+    let (status, text) = ask(&unknown);
+    assert_eq!(status, 403);
+    assert!(text.contains("the token is not taken"), "{text}");
+    let (status, text) = ask(&world.token("n1"));
+    assert_eq!(status, 403);
+    assert!(text.contains("\\r\\u{1b}[2K2026") && text.len() < 200, "{text}");
+    let mut told = said.with(&format!("127.0.0.{SOURCE}:"));
+    assert_eq!(told.len(), 2);
+    told.push(text.trim_end().to_owned());
+    told.extend(world.authority.log().unwrap().lines);
+    for line in told {
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+}
+
+/// Nobody fills the logs by being refused: what is in the one is in the other.
+#[test]
+fn refusals_fill_neither_log() {
+    const SOURCE: u8 = 79;
+    let world = World::new();
+    let said = Said::listen();
+    let unknown = World::new().token("n1");
+    let request = http::request("POST", JOIN, Some(&unknown.to_text()), "");
+    for _ in 0..50 {
+        assert_eq!(world.ask(SOURCE, &request).0, 403);
+    }
+    let from = format!("127.0.0.{SOURCE}:");
+    let records = world.authority.log().unwrap().lines;
+    let records = records.iter().filter(|line| line.contains(&from)).count();
+    assert!((1..50).contains(&records), "{records} records");
+    assert_eq!(said.with(&from).len(), records);
+}
