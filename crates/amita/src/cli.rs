@@ -1,6 +1,7 @@
 //! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
 
 use crate::admin::metadata_failure;
+use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
     audit, ca, cert, client, cluster, disk, events, host, meta, namespace, node, operator, pool, recover, recovery,
@@ -149,11 +150,26 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
+impl Command {
+    /// What a crash of it may leave behind. Keys are in all of them: the caller's own, tokens, the authority's.
+    fn core_dumps(&self) -> CoreDumps {
+        match self {
+            Command::Serve(arguments) => arguments.core_dumps,
+            Command::Meta(arguments) => arguments.core_dumps,
+            Command::Ca(ca::Command::Serve { core_dumps, .. }) => *core_dumps,
+            // Its keys are thrown away with it, and what it starts settles this for itself.
+            Command::Demo(_) => CoreDumps { core_dumps: true },
+            _ => CoreDumps::default(),
+        }
+    }
+}
+
 /// Does what the command line says.
 ///
 /// # Errors
 /// Says what happened, where, and what to do.
 pub fn run(cli: Cli) -> Result<()> {
+    cli.command.core_dumps().settle();
     let metadata = Endpoints {
         given: cli.metadata,
         identity: cli.identity.clone(),

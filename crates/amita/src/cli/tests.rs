@@ -51,6 +51,37 @@ fn keep_and_stop_need_a_folder() {
     assert!(Cli::try_parse_from(["amita", "demo", "--keep", "--dir", "x", "--nodes", "4", "--size", "1G"]).is_ok());
 }
 
+/// Keys are in every process of ours: only those that serve can be asked for a dump, and the demo throws its keys away.
+#[test]
+fn commands_leave_no_core_dump_unless_asked_for() {
+    let dumps = |line: &str| {
+        let cli = Cli::try_parse_from(line.split(' ')).expect("a command");
+        cli.command.core_dumps().core_dumps
+    };
+    for command in [
+        "amita serve",
+        "amita meta",
+        "amita ca serve --ca x --listen 127.0.0.1:1",
+    ] {
+        assert!(!dumps(command), "{command}");
+        assert!(dumps(&format!("{command} --core-dumps")), "{command}");
+    }
+    for command in [
+        "amita cluster init --ca x --identity y",
+        "amita ca show --ca x",
+        "amita ca rotate --ca x",
+        "amita cert revoke n1 --ca x",
+        "amita cert renew --ca x",
+        "amita node token n1 --ca x",
+        "amita node join n1 --ca-server a:1 --token-file x",
+        "amita operator create eve --ca x",
+        "amita audit list --ca x",
+        "amita status",
+    ] {
+        assert!(!dumps(command), "{command}");
+    }
+}
+
 /// The reference of all commands is made from their definitions; this test keeps the file and the program together.
 #[test]
 fn the_reference_of_the_commands_is_up_to_date() {

@@ -1,5 +1,6 @@
 //! `amita ca`: the certificate authority.
 
+use crate::commands::core_dumps::CoreDumps;
 use crate::commands::events::parse_age;
 use crate::commands::join::{CaArguments, Described};
 use amita_identity::{AuthorityServer, Issued, Rotation};
@@ -29,6 +30,8 @@ pub enum Command {
         /// How long the certificates are valid that it makes: 60s to 397d
         #[arg(long, env = "AMITA_CA_LEAF_LIFE", value_name = "AGE", default_value = "7d", value_parser = parse_age)]
         leaf_life: Duration,
+        #[command(flatten)]
+        core_dumps: CoreDumps,
     },
     /// Show the authority: its cluster, what its key is known by, and where an exchange of it stands
     Show {
@@ -66,7 +69,9 @@ pub enum Command {
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Serve { ca, listen, leaf_life } => serve(ca, *listen, *leaf_life),
+        Command::Serve {
+            ca, listen, leaf_life, ..
+        } => serve(ca, *listen, *leaf_life),
         Command::Show { ca, json } => show(ca, *json),
         Command::Rotate {
             ca,

@@ -2,8 +2,8 @@
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
-/// The setting of `serve` and `meta`.
-#[derive(Clone, Copy, Debug, clap::Args)]
+/// The setting of `serve`, `meta` and `ca serve`; other commands have none, and leave nothing.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct CoreDumps {
     /// Let the system write a core dump when this process crashes, and let debuggers in: keys are in it (buffers with data are
     /// not). For whoever looks for a fault

@@ -57,7 +57,6 @@ pub struct Arguments {
 /// When it cannot start.
 pub fn run(arguments: &Arguments, identity: Option<&Path>, insecure_network: bool) -> Result<()> {
     interrupt::catch();
-    arguments.core_dumps.settle();
     refuse_loose_mode(&arguments.data)?;
     raise_open_files();
     let live = match identity {

@@ -295,7 +295,6 @@ impl Arguments {
 /// When the node cannot start, or a core of it has failed.
 pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Result<()> {
     interrupt::catch();
-    arguments.core_dumps.settle();
     let config = arguments.config(metadata, identity)?;
     // It ends with the node.
     let _upkeep = match &config.identity {

@@ -208,48 +208,67 @@ fn dumps(folder: &Path) -> Vec<PathBuf> {
     entries.filter(is_core).collect()
 }
 
-/// S18: with all that the system allows for core dumps, a node and the metadata that abort leave none. Beside them one that was
-/// told to leave one, so that it is seen that this machine would have written them.
+/// Starts a command in a folder of its own, with all that the system allows for core dumps, and has it abort. The folder, and the
+/// limits that the process had.
+fn abort(world: &World, name: &str, command: &str) -> (PathBuf, String) {
+    let own = world.file("crash").join(name);
+    std::fs::create_dir_all(&own).expect("a folder");
+    let command = format!(
+        "cd '{}' && ulimit -c unlimited && exec '{}' {command}",
+        own.display(),
+        binary()
+    );
+    let mut process = tool::start(world.folder(), "bash", ["-c", &command]).expect("it starts");
+    eventually("it serves", || {
+        let said = std::fs::read_to_string(process.log()).unwrap_or_default();
+        said.contains(" serves") || said.contains("listens on")
+    });
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", process.pid())).expect("its limits");
+    process.signal(Signal::ABORT).expect("signalled");
+    let status = process.wait(PATIENCE).expect("it ends");
+    assert!(!status.success(), "{status}");
+    (own, limits)
+}
+
+/// S18: with all that the system allows for core dumps, a node, the metadata and the authority that abort leave none. Beside
+/// them one that was told to leave one, so that it is seen that this machine would have written them.
 #[test]
 fn a_process_that_aborts_leaves_no_core_dump_and_no_key() {
     let world = World::with_volume();
     let mut bystander = Bystander::start(&world, 0);
-    let folder = world.file("crash");
-    std::fs::create_dir(&folder).expect("a folder");
     let endpoint = world.cluster.endpoint();
-    let abort = |name: &str, more: &str| {
+    let port = || format!("127.0.0.1:{}", amita_harness::ports::free());
+    let node = |name: &str| {
         let identity = world
             .identity(amita_identity::Role::Gateway, name)
             .expect("an identity");
-        let fabric = format!("127.0.0.1:{}", amita_harness::ports::free());
-        let own = folder.join(name);
-        std::fs::create_dir(&own).expect("a folder");
-        let command = format!(
-            "cd '{}' && ulimit -c unlimited && exec '{}' serve --metadata {endpoint} --identity '{identity}' --fabric {fabric} {more}",
-            own.display(),
-            binary()
-        );
-        let mut process = tool::start(world.folder(), "bash", ["-c", &command]).expect("it starts");
-        eventually("it serves", || {
-            let said = std::fs::read_to_string(process.log()).unwrap_or_default();
-            said.contains(" serves")
-        });
-        let limits = std::fs::read_to_string(format!("/proc/{}/limits", process.pid())).expect("its limits");
-        process.signal(Signal::ABORT).expect("signalled");
-        let status = process.wait(PATIENCE).expect("it ends");
-        assert!(!status.success(), "{status}");
-        (own, limits)
+        format!(
+            "serve --metadata {endpoint} --identity '{identity}' --fabric {}",
+            port()
+        )
     };
-    let (own, limits) = abort("silent", "");
-    assert_eq!(dumps(&own), Vec::<PathBuf>::new(), "a core dump was left");
-    let line = limits
-        .lines()
-        .find(|line| line.starts_with("Max core file size"))
-        .expect("a limit");
-    assert_eq!(line.split_whitespace().nth(4), Some("0"), "{line}");
-    bystander.goes_on();
+    let metadata = format!(
+        "meta --listen {} --data metadata.redb --identity '{}'",
+        port(),
+        text(&world.file("metadata.identity"))
+    );
+    let authority = format!("ca serve --ca '{}' --listen {}", text(&world.file("ca")), port());
+    for (name, command) in [
+        ("node", node("silent")),
+        ("metadata", metadata),
+        ("authority", authority),
+    ] {
+        let (own, limits) = abort(&world, name, &command);
+        assert_eq!(dumps(&own), Vec::<PathBuf>::new(), "a core dump of the {name} was left");
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file size"))
+            .expect("a limit");
+        assert_eq!(line.split_whitespace().nth(4), Some("0"), "{name}: {line}");
+        bystander.goes_on();
+    }
 
-    let (own, _) = abort("telling", "--core-dumps");
+    let (own, _) = abort(&world, "telling", &format!("{} --core-dumps", node("telling")));
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     if pattern.trim().starts_with("core") {
         assert_eq!(dumps(&own).len(), 1, "this machine writes core dumps as {pattern:?}");
