@@ -52,7 +52,8 @@ pub enum Command {
     /// Revoke certificates: on the authority's machine
     ///
     /// Machines hear of it with their next look at the authority, half a minute later at most, and close what links they have
-    /// with the holder. The name can be given again: a new token makes a new certificate.
+    /// with the holder. Tokens that are open for the name are taken no more. It can be given again: a new token makes a new
+    /// certificate.
     Revoke {
         /// A name (NAME, ROLE/NAME or amita://...) whose certificates end, all of them; or one serial number
         which: String,
@@ -188,12 +189,20 @@ fn revoke(which: &str, ca: &CaArguments, as_json: bool) -> Result<()> {
             .map_or_else(|| "nobody known".to_owned(), ToString::to_string)
     };
     let shown: Vec<_> = revoked
+        .certificates
         .iter()
         .map(|revoked| json!({ "name": revoked.name.as_ref().map(ToString::to_string), "serial": revoked.serial.to_string() }))
         .collect();
-    print(as_json, &json!({ "revoked": shown, "trust_number": number }), || {
+    let all = json!({ "revoked": shown, "tokens": revoked.tokens, "trust_number": number });
+    print(as_json, &all, || {
         let line = |revoked: &Revoked| format!("Certificate {} of {} is revoked.\n", revoked.serial, whose(revoked));
-        let mut text: String = revoked.iter().map(line).collect();
+        let mut text: String = revoked.certificates.iter().map(line).collect();
+        text.extend(
+            revoked
+                .tokens
+                .iter()
+                .map(|token| format!("Token {token} is taken no more.\n")),
+        );
         text.push_str(&format!("The list of what is trusted has number {number} now.\n"));
         text
     })

@@ -29,7 +29,7 @@ mod revocation;
 mod roots;
 mod signing;
 
-pub use ledger::{Issued, Revoked};
+pub use ledger::{Issued, Revocation, Revoked};
 pub use log::{Actor, AuthorityLog};
 
 use crate::certificate::{Facts, authority_hash};

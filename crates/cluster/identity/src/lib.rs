@@ -44,7 +44,7 @@ mod tls;
 mod token;
 mod trust;
 
-pub use authority::{Actor, Answer, Authority, AuthorityLog, Issued, LEAF_LIFE, Revoked, Rotation};
+pub use authority::{Actor, Answer, Authority, AuthorityLog, Issued, LEAF_LIFE, Revocation, Revoked, Rotation};
 pub use certificate::{Facts, Serial, peer_name};
 pub use clock::{Clock, UnixSeconds};
 pub use error::IdentityError;

@@ -87,6 +87,15 @@ impl Revoked {
     }
 }
 
+/// What was revoked by a name or a serial number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revocation {
+    /// The certificates; those among them that were revoked before included.
+    pub certificates: Vec<Revoked>,
+    /// What the tokens are called that were open for that name, and are taken no more.
+    pub tokens: Vec<String>,
+}
+
 /// A token that was given out and not used.
 pub(super) struct OpenToken {
     pub(super) id: String,
@@ -199,28 +208,35 @@ impl Ledger {
         self.revoked.iter().any(|revoked| revoked.serial == *serial)
     }
 
-    /// The certificates that a name or a serial number stands for. `latest`: until then one may be valid that the log does
-    /// not know.
+    /// The certificates and open tokens that a name or a serial number stands for. `latest`: until then one may be valid that
+    /// the log does not know.
     pub(super) fn find(
         &self,
         which: &str,
         cluster: ClusterId,
         now: UnixSeconds,
         latest: UnixSeconds,
-    ) -> Result<Vec<Revoked>, IdentityError> {
-        let names = |issued: &&Issued| {
-            let full = issued.name.to_string();
-            let short = format!("{}/{}", issued.name.role(), issued.name.name());
-            [full.as_str(), short.as_str(), issued.name.name()].contains(&which)
+    ) -> Result<Revocation, IdentityError> {
+        let is_meant = |name: &Name| {
+            let full = name.to_string();
+            let short = format!("{}/{}", name.role(), name.name());
+            [full.as_str(), short.as_str(), name.name()].contains(&which)
         };
         let valid = self.issued.iter().filter(|issued| issued.until > now);
-        let named: Vec<&Issued> = valid.filter(names).collect();
+        let named: Vec<&Issued> = valid.filter(|issued| is_meant(&issued.name)).collect();
+        let open = self.tokens.iter().filter(|open| open.until > now);
+        let open: Vec<&OpenToken> = open.filter(|open| is_meant(&open.name)).collect();
         // One operator may have had several roles: that is one holder.
-        let holder = |issued: &Issued| (issued.name.role(), issued.name.name().to_owned());
-        if let Some(other) = named.iter().find(|issued| holder(issued) != holder(named[0])) {
+        let holder = |name: &Name| (name.role(), name.name().to_owned());
+        let mut names = named
+            .iter()
+            .map(|issued| &issued.name)
+            .chain(open.iter().map(|open| &open.name));
+        if let Some(first) = names.next()
+            && let Some(other) = names.find(|name| holder(name) != holder(first))
+        {
             return Err(IdentityError::Request(format!(
-                "{which} stands for {} and for {}: name it with its role, as ROLE/NAME",
-                named[0].name, other.name
+                "{which} stands for {first} and for {other}: name it with its role, as ROLE/NAME"
             )));
         }
         let revoked = |issued: &Issued| Revoked {
@@ -229,25 +245,32 @@ impl Ledger {
             until: issued.until,
             name: Some(issued.name.clone()),
         };
-        if !named.is_empty() {
-            return Ok(named.into_iter().map(revoked).collect());
+        if !named.is_empty() || !open.is_empty() {
+            return Ok(Revocation {
+                certificates: named.into_iter().map(revoked).collect(),
+                tokens: open.into_iter().map(|open| open.id.clone()).collect(),
+            });
         }
+        let one = |revoked| Revocation {
+            certificates: vec![revoked],
+            tokens: Vec::new(),
+        };
         let serial: Option<Serial> = which.parse().ok();
         if let Some(issued) = self
             .issued
             .iter()
             .find(|issued| Some(&issued.serial) == serial.as_ref())
         {
-            return Ok(vec![revoked(issued)]);
+            return Ok(one(revoked(issued)));
         }
         match serial {
             // The log may be an older copy: a number of full length is believed.
-            Some(serial) if serial.bytes().len() == Serial::BYTES => Ok(vec![Revoked {
+            Some(serial) if serial.bytes().len() == Serial::BYTES => Ok(one(Revoked {
                 serial,
                 at: now,
                 until: latest,
                 name: None,
-            }]),
+            })),
             _ => Err(IdentityError::NotIssued(format!("{which} in cluster {cluster}"))),
         }
     }

@@ -4,23 +4,28 @@
 //! knew more than the ledger would forget it when it is next made; what a crash or a full disk has kept off the list is put on it
 //! by whoever revokes next, the same command given again included, and by the server when it starts.
 
-use super::ledger::Revoked;
+use super::ledger::{Revocation, Revoked};
 use super::{Authority, MAX_LEAF_LIFE, MEMORY, State, read_trust};
 use crate::certificate::Serial;
 use crate::error::IdentityError;
 
 impl Authority {
-    /// Revokes certificates: by a name (`amita://...`, `ROLE/NAME` or `NAME`) all that are valid, or one by its serial number.
-    /// When this returns they are on the list; given again it changes nothing.
+    /// Revokes certificates: by a name (`amita://...`, `ROLE/NAME` or `NAME`) all that are valid, with the tokens that are open
+    /// for it, or one by its serial number. When this returns they are on the list; given again it changes nothing.
     ///
     /// # Errors
     /// There is none; the name is of several roles. The folder cannot be written: then it has to be given again.
-    pub fn revoke(&self, which: &str) -> Result<Vec<Revoked>, IdentityError> {
+    pub fn revoke(&self, which: &str) -> Result<Revocation, IdentityError> {
         let mut state = self.state()?;
         let now = self.clock.now();
         let wanted = state.ledger.find(which, self.cluster, now, now.after(MAX_LEAF_LIFE))?;
+        if !wanted.tokens.is_empty() {
+            // Whoever has stolen one would have a new certificate by it, which is on no list.
+            state.ledger.tokens.retain(|open| !wanted.tokens.contains(&open.id));
+            state.ledger.write_tokens(&self.folder)?;
+        }
         let is_new = |revoked: &&Revoked| !state.ledger.is_revoked(&revoked.serial);
-        let new: Vec<Revoked> = wanted.iter().filter(is_new).cloned().collect();
+        let new: Vec<Revoked> = wanted.certificates.iter().filter(is_new).cloned().collect();
         let is_changed = !new.is_empty();
         if is_changed {
             state.ledger.revoked.extend(new);
@@ -29,7 +34,11 @@ impl Authority {
         }
         self.publish_missing(&mut state)?;
         // Each time: an earlier attempt may have ended before its record.
-        let told = joined(wanted.iter().map(|revoked| &revoked.serial));
+        let mut told = joined(wanted.certificates.iter().map(|revoked| &revoked.serial));
+        if !wanted.tokens.is_empty() {
+            let between = if told.is_empty() { "" } else { "; " };
+            told.push_str(&format!("{between}tokens {}", wanted.tokens.join(", ")));
+        }
         self.tell(&state, &self.actor, "cert.revoke", which, &told)?;
         if is_changed {
             // It is large, and nobody's trust depends on it: last.

@@ -193,7 +193,7 @@ fn what_is_revoked_is_refused_and_not_renewed() {
     let shown = Identity::open(&stolen, NOW).unwrap();
     live.judge(shown.chain(), Usage::Client).unwrap();
     let before = live.generation();
-    let revoked = world.authority.revoke("n1").unwrap();
+    let revoked = world.authority.revoke("n1").unwrap().certificates;
     assert_eq!(revoked.len(), 1);
     assert_eq!(revoked[0].serial, *shown.serial());
     // At the same second a newer list has a higher number all the same.
@@ -250,7 +250,7 @@ fn a_revocation_that_was_cut_short_gets_onto_the_list() {
         assert!(!is_revoked(name));
     };
     cut_short("n1");
-    assert_eq!(world.authority.revoke("n1").unwrap().len(), 1);
+    assert_eq!(world.authority.revoke("n1").unwrap().certificates.len(), 1);
     assert!(is_revoked("n1"));
     let log = world.authority.log().unwrap();
     assert_eq!(actions(&log).last().unwrap(), "cert.revoke");
@@ -262,6 +262,40 @@ fn a_revocation_that_was_cut_short_gets_onto_the_list() {
         log.lines.join("\n").contains(&serial("n2").to_string()),
         "it is told of"
     );
+}
+
+/// A token that was stolen with the rest gives no new certificate behind a revocation; those of others stay good.
+#[test]
+fn tokens_of_a_name_that_is_revoked_are_taken_no_more() {
+    let world = World::new();
+    let authority = &world.authority;
+    let operator = |role| Name::operator(CLUSTER, role, "eve").unwrap();
+    authority
+        .make_identity(&world.folder("eve"), &operator(OperatorRole::Viewer))
+        .unwrap();
+    // Of every role of that name.
+    let stolen = [OperatorRole::Viewer, OperatorRole::Admin].map(|role| authority.token(&operator(role)).unwrap());
+    let other = authority.token(&world.name(Role::Node, "eve")).unwrap();
+    let redeem = |token: &Token| authority.redeem(token, request(&world.folder("x")).request());
+    let ambiguous = authority.revoke("eve").unwrap_err().to_string();
+    assert!(ambiguous.contains("ROLE/NAME"), "{ambiguous}");
+    let revoked = authority.revoke("operator/eve").unwrap();
+    assert_eq!(revoked.certificates.len(), 1);
+    assert_eq!(revoked.tokens, stolen.each_ref().map(Token::id));
+    for token in &stolen {
+        let error = redeem(token).unwrap_err();
+        assert!(matches!(error, IdentityError::Token(BadToken::NotTaken)), "{error}");
+        let log = authority.log().unwrap().lines.pop().unwrap();
+        assert!(log.contains(&token.id()), "{log}");
+    }
+    redeem(&other).unwrap();
+    // Who was given nothing but a token is found by it, while it is good.
+    let only = authority.token(&world.name(Role::Client, "app")).unwrap();
+    let revoked = authority.revoke("app").unwrap();
+    assert_eq!((revoked.certificates.len(), revoked.tokens), (0, vec![only.id()]));
+    assert!(redeem(&only).is_err());
+    let again = authority.revoke("app").unwrap_err();
+    assert!(matches!(again, IdentityError::NotIssued(_)), "{again}");
 }
 
 /// Numbers whose first bit is set have one octet more in a list.
@@ -286,9 +320,9 @@ fn certificates_are_revoked_by_name_and_by_number() {
         .unwrap();
     let ambiguous = world.authority.revoke("n1").unwrap_err().to_string();
     assert!(ambiguous.contains("ROLE/NAME"), "{ambiguous}");
-    assert_eq!(world.authority.revoke("client/n1").unwrap().len(), 1);
+    assert_eq!(world.authority.revoke("client/n1").unwrap().certificates.len(), 1);
     let full = world.name(Role::Node, "n1").to_string();
-    assert_eq!(world.authority.revoke(&full).unwrap().len(), 1);
+    assert_eq!(world.authority.revoke(&full).unwrap().certificates.len(), 1);
     for nobody in ["n9", "", "abcd", "node/n9"] {
         let error = world.authority.revoke(nobody).unwrap_err();
         assert!(matches!(error, IdentityError::NotIssued(_)), "{nobody}: {error}");
@@ -296,12 +330,12 @@ fn certificates_are_revoked_by_name_and_by_number() {
     let folder = world.made(Role::Operator, "o");
     let serial = Identity::open(&folder, NOW).unwrap().serial().to_string();
     assert_eq!(
-        world.authority.revoke(&serial).unwrap()[0].name,
+        world.authority.revoke(&serial).unwrap().certificates[0].name,
         Some(world.name(Role::Operator, "o"))
     );
     // One that the log does not know, for it may be an older copy.
     let unknown = "40:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff";
-    assert_eq!(world.authority.revoke(unknown).unwrap()[0].name, None);
+    assert_eq!(world.authority.revoke(unknown).unwrap().certificates[0].name, None);
     assert_eq!(world.authority.revoked().unwrap().len(), 4);
     // What has ended long ago is forgotten at the next change.
     world.pass(60 * DAY);
