@@ -9,8 +9,9 @@ use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::say_line;
 use amita_terminal::table::print;
 use serde_json::json;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A file with a token is at most this long.
@@ -77,7 +78,7 @@ pub struct JoinArguments {
     /// Where the authority serves (`amita ca serve`)
     #[arg(long, env = "AMITA_CA_SERVER", value_name = "HOST:PORT")]
     pub ca_server: String,
-    /// A file with the token, or - for standard input
+    /// A file with the token (mode 0600), or - for standard input
     #[arg(long, value_name = "FILE|-")]
     pub token_file: PathBuf,
     /// Say what was made as JSON
@@ -208,13 +209,17 @@ fn read_token(path: &Path) -> Result<Token> {
     } else {
         path.display().to_string()
     };
+    let unreadable =
+        |why: std::io::Error| Failure::new(format!("cannot read the token from {place}: {why}")).kind(Kind::Unreadable);
     let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
     let read = if is_stdin {
         std::io::stdin().take(MAX_FILE_BYTES).read_to_string(&mut text)
     } else {
-        File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text))
+        let file = File::open(path).map_err(unreadable)?;
+        refuse_loose(path, &file.metadata().map_err(unreadable)?)?;
+        file.take(MAX_FILE_BYTES).read_to_string(&mut text)
     };
-    read.map_err(|why| Failure::new(format!("cannot read the token from {place}: {why}")).kind(Kind::Unreadable))?;
+    read.map_err(unreadable)?;
     let line = text
         .lines()
         .map(str::trim)
@@ -223,3 +228,20 @@ fn read_token(path: &Path) -> Result<Token> {
     line.parse()
         .map_err(|why| Failure::new(format!("{place}: {why}")).kind(Kind::Usage))
 }
+
+/// Refuses a file that other users may read: they could join before us. A pipe ends with its reader.
+fn refuse_loose(path: &Path, found: &Metadata) -> Result<()> {
+    let mode = found.mode() & 0o7777;
+    if !found.is_file() || mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(IdentityError::Loose {
+        path: path.to_owned(),
+        mode,
+        wanted: 0o600,
+    })
+    .described()
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use amita_harness::probe::Probe;
 use amita_harness::process::Process;
 use amita_harness::rotation::exchange_authority;
 use amita_harness::{ports, tool};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -71,6 +72,7 @@ impl<'a> Authority<'a> {
         let made = self.done(arguments);
         let file = self.world.file("token");
         std::fs::write(&file, format!("{}\n", made["token"].as_str().expect("a token"))).expect("written");
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its rights");
         file
     }
 
