@@ -1,15 +1,14 @@
 use super::http::{BadHttp, read_answer, read_request};
-use super::upkeep::Duties;
 use super::*;
 use crate::*;
 use amita_types::ClusterId;
 use proptest::prelude::*;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 mod hostile;
-use hostile::connect_from;
+mod keeping;
 
 const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -57,51 +56,21 @@ impl World {
         Live::open(&folder, self.clock.clone()).unwrap()
     }
 
-    /// What somebody without a certificate is answered, who comes from 127.0.0.`source`.
-    fn ask(&self, source: u8, request: &str) -> (u16, String) {
-        let config = rustls::ClientConfig::builder_with_provider(crate::tls::provider())
+    /// As somebody without a certificate.
+    fn ask(&self, request: &str) -> (u16, String) {
+        let socket = TcpStream::connect(self.server.address()).unwrap();
+        let provider = crate::tls::provider();
+        let config = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .unwrap()
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(crate::tests::Anything))
             .with_no_client_auth();
         let connection = rustls::ClientConnection::new(Arc::new(config), server_name()).unwrap();
-        let socket = connect_from(source, self.server.address());
         let mut stream = rustls::StreamOwned::new(connection, Timed::new(socket, PATIENCE));
         stream.write_all(request.as_bytes()).unwrap();
         read_answer(&mut stream).unwrap()
     }
-}
-
-/// What is logged, by all tests of this process.
-struct Said(Mutex<Vec<String>>);
-
-impl Said {
-    fn listen() -> &'static Said {
-        static SAID: Said = Said(Mutex::new(Vec::new()));
-        // A second time it is refused, and goes on.
-        let _ = log::set_logger(&SAID);
-        log::set_max_level(log::LevelFilter::Warn);
-        &SAID
-    }
-
-    /// The lines with these words in them.
-    fn with(&self, words: &str) -> Vec<String> {
-        let lines = self.0.lock().unwrap();
-        lines.iter().filter(|line| line.contains(words)).cloned().collect()
-    }
-}
-
-impl log::Log for Said {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        self.0.lock().unwrap().push(record.args().to_string());
-    }
-
-    fn flush(&self) {}
 }
 
 #[test]
@@ -203,7 +172,7 @@ fn what_cannot_be_reached_is_named() {
 fn a_stranger_gets_the_list_and_nothing_else() {
     let world = World::new();
     let live = world.joined("n1");
-    let ask = |request: &str| world.ask(2, request);
+    let ask = |request: &str| world.ask(request);
     let (status, list) = ask(&http::request("GET", TRUST, None, ""));
     assert_eq!((status, list), (200, world.authority.trust().unwrap()));
     let pending = PendingKey::make(&world.folder("x")).unwrap();
@@ -254,97 +223,6 @@ fn silent_connections_are_bounded() {
         std::thread::sleep(Duration::from_millis(50));
         false
     }));
-}
-
-#[test]
-fn a_process_keeps_its_identity() {
-    let world = World::new();
-    let live = world.joined("n1");
-    let mut duties = Duties::new(live.clone(), Some(world.client.clone()));
-    let begun = Instant::now();
-    let serial = || live.current().serial().clone();
-    let first = serial();
-    duties.look(begun);
-    world.clock.set(NOW.after(2 * DAY));
-    duties.look(begun + 2 * DAY);
-    assert_eq!(serial(), first, "not due");
-    // Half of its life, and the spread.
-    world.clock.set(NOW.after(4 * DAY));
-    duties.look(begun + 4 * DAY);
-    assert_ne!(serial(), first);
-    assert_eq!(live.current().not_after(), NOW.after(4 * DAY + LEAF_LIFE));
-    // The list comes with the next look, half a minute later.
-    world.authority.rotate(Duration::ZERO).unwrap();
-    duties.look(begun + 4 * DAY);
-    assert_eq!(live.current().trust().roots().len(), 1);
-    duties.look(begun + 4 * DAY + Duration::from_secs(30));
-    assert_eq!(live.current().trust().roots().len(), 2);
-    world.clock.set(NOW.after(8 * DAY));
-    duties.look(begun + 8 * DAY);
-    world.authority.finish(false).unwrap();
-    duties.look(begun + 8 * DAY + Duration::from_secs(30));
-    assert_eq!(live.current().trust().roots().len(), 1);
-    live.judge(live.current().chain(), Usage::Client).unwrap();
-}
-
-/// While the authority is away everything goes on, and the renewal follows when it is back.
-#[test]
-fn a_renewal_waits_for_the_authority() {
-    let world = World::new();
-    let live = world.joined("n1");
-    let address = world.server.address();
-    let mut duties = Duties::new(live.clone(), Some(world.client.clone()));
-    let begun = Instant::now();
-    drop(world.server);
-    let first = live.current().serial().clone();
-    world.clock.set(NOW.after(5 * DAY));
-    duties.look(begun);
-    assert_eq!(*live.current().serial(), first);
-    let back = AuthorityServer::start(world.authority.clone(), address).unwrap();
-    duties.look(begun);
-    assert_eq!(*live.current().serial(), first, "it has just tried");
-    duties.look(begun + Duration::from_secs(60));
-    assert_ne!(*live.current().serial(), first);
-    drop(back);
-}
-
-/// The clock was a day ahead for a moment: what is revoked then is heard of half a minute later all the same, and not a day.
-#[test]
-fn a_clock_that_is_set_back_keeps_nobody_from_the_list() {
-    let world = World::new();
-    let (one, two) = (world.joined("n1"), world.joined("n2"));
-    let mut duties = Duties::new(one.clone(), Some(world.client.clone()));
-    let begun = Instant::now();
-    world.clock.set(NOW.after(DAY));
-    duties.look(begun);
-    world.clock.set(NOW);
-    world.authority.revoke("n2").unwrap();
-    duties.look(begun + Duration::from_secs(30));
-    assert_eq!(one.judge(two.current().chain(), Usage::Client), Err(Refusal::Revoked));
-}
-
-/// Who hears nothing of the authority for long says so more than once.
-#[test]
-fn a_fault_that_stays_is_told_again() {
-    let world = World::new();
-    let live = world.joined("n1");
-    let said = Said::listen();
-    let address = world.server.address();
-    drop(world.server);
-    let mut duties = Duties::new(live, Some(world.client));
-    let begun = Instant::now();
-    let of_it = || said.with(&format!("the authority at {address} cannot be reached"));
-    for half_minutes in 0..20 {
-        duties.look(begun + half_minutes * Duration::from_secs(30));
-    }
-    assert_eq!(of_it().len(), 1, "{:?}", of_it());
-    duties.look(begun + Duration::from_secs(600));
-    assert_eq!(of_it().len(), 2, "{:?}", of_it());
-    assert!(
-        of_it()[1].contains("nobody hears here what was revoked, for 10 minutes now"),
-        "{:?}",
-        of_it()
-    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Addresses from which the crowd comes: each has room for more connections than the server has for all.
@@ -10,7 +11,7 @@ const SOURCES: u8 = 40;
 const OF_EACH: usize = 4;
 
 /// From 127.0.0.`source`.
-pub(super) fn connect_from(source: u8, to: SocketAddr) -> TcpStream {
+fn connect_from(source: u8, to: SocketAddr) -> TcpStream {
     let SocketAddr::V4(to) = to else {
         panic!("the server is on 127.0.0.1")
     };
@@ -18,6 +19,37 @@ pub(super) fn connect_from(source: u8, to: SocketAddr) -> TcpStream {
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, source), 0)).unwrap();
     connect(&socket, &to).unwrap();
     TcpStream::from(socket)
+}
+
+/// What is logged, by all tests of this process.
+pub(super) struct Said(Mutex<Vec<String>>);
+
+impl Said {
+    pub(super) fn listen() -> &'static Said {
+        static SAID: Said = Said(Mutex::new(Vec::new()));
+        // A second time it is refused, and goes on.
+        let _ = log::set_logger(&SAID);
+        log::set_max_level(log::LevelFilter::Warn);
+        &SAID
+    }
+
+    /// The lines with these words in them.
+    pub(super) fn with(&self, words: &str) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        lines.iter().filter(|line| line.contains(words)).cloned().collect()
+    }
+}
+
+impl log::Log for Said {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        self.0.lock().unwrap().push(record.args().to_string());
+    }
+
+    fn flush(&self) {}
 }
 
 /// More connections than there are places, from many addresses, each opened anew as soon as it has ended, say nothing or
@@ -67,6 +99,21 @@ fn a_crowd_of_strangers_keeps_nobody_from_the_list() {
     crowd.join().unwrap();
 }
 
+/// What somebody without a certificate is answered, who comes from 127.0.0.`source`.
+fn ask_from(source: u8, world: &World, request: &str) -> (u16, String) {
+    let config = rustls::ClientConfig::builder_with_provider(crate::tls::provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(crate::tests::Anything))
+        .with_no_client_auth();
+    let connection = rustls::ClientConnection::new(Arc::new(config), server_name()).unwrap();
+    let socket = connect_from(source, world.server.address());
+    let mut stream = rustls::StreamOwned::new(connection, Timed::new(socket, PATIENCE));
+    stream.write_all(request.as_bytes()).unwrap();
+    read_answer(&mut stream).unwrap()
+}
+
 /// What a stranger sends is nowhere said as it is, so that no terminal obeys it, and is not even read of who has no token.
 #[test]
 fn what_strangers_say_reaches_no_terminal() {
@@ -77,7 +124,7 @@ fn what_strangers_say_reaches_no_terminal() {
     let body = format!("-----END {forged}-----\n");
     let ask = |token: &Token| {
         let request = http::request("POST", JOIN, Some(&token.to_text()), &body);
-        world.ask(SOURCE, &request)
+        ask_from(SOURCE, &world, &request)
     };
     let unknown = World::new().token("n1");
     let (status, text) = ask(&unknown);
@@ -104,11 +151,10 @@ fn refusals_fill_neither_log() {
     let unknown = World::new().token("n1");
     let request = http::request("POST", JOIN, Some(&unknown.to_text()), "");
     for _ in 0..50 {
-        assert_eq!(world.ask(SOURCE, &request).0, 403);
+        assert_eq!(ask_from(SOURCE, &world, &request).0, 403);
     }
-    let from = format!("127.0.0.{SOURCE}:");
-    let records = world.authority.log().unwrap().lines;
-    let records = records.iter().filter(|line| line.contains(&from)).count();
+    let lines = world.authority.log().unwrap().lines;
+    let records = lines.iter().filter(|line| line.contains("\"refused\"")).count();
     assert!((1..50).contains(&records), "{records} records");
-    assert_eq!(said.with(&from).len(), records);
+    assert_eq!(said.with(&format!("127.0.0.{SOURCE}:")).len(), records);
 }
