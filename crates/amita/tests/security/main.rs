@@ -10,6 +10,7 @@ mod fabric;
 mod files;
 mod findings;
 mod hosts;
+mod older;
 mod relay;
 mod strangers;
 mod tampering;
@@ -74,6 +75,10 @@ pub const FINDINGS: &[Finding] = &[
             (
                 METADATA,
                 "who_proves_nothing_is_not_let_in_and_knows_which_side_to_mend",
+            ),
+            (
+                "crates/amita/tests/security/older.rs",
+                "a_right_that_was_taken_away_does_not_come_back_with_older_metadata",
             ),
             (
                 "crates/amita/tests/e2e/recover.rs",

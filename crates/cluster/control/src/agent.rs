@@ -8,24 +8,29 @@
 //! * one writes events.
 //!
 //! While the metadata is away they try again, slower and slower, and say so once. Idle, they renew the lease three times
-//! in its life and otherwise sleep.
+//! in its life and otherwise sleep. Metadata that does not go on from what was seen of it ([`crate::past`]) is as good as away: nobody
+//! hears what it says, and nothing is asked of it.
 
 mod journal;
 mod lead;
 mod lease;
 mod schedule;
+mod standing;
 mod watcher;
 
 pub use journal::Journal;
 
+use crate::past::{Past, PastFile};
 use amita_metadata::{Call, Client, Error, Reply, WatchStop};
 use amita_types::{NodeId, StoreId};
+use standing::Standing;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use watcher::Watcher;
 
 /// Threads that carry out the cores' calls: enough that one slow call does not hold up an eviction.
 const WORKERS: usize = 4;
@@ -54,6 +59,10 @@ pub struct Config {
     pub scrub_every: Option<Duration>,
     /// The lease is given back at the end: nobody waits for this process to come again.
     pub leave: bool,
+    /// What the node knows of the metadata's past.
+    pub past: Past,
+    /// Where that is kept for the next start; none: nowhere.
+    pub past_file: Option<PastFile>,
 }
 
 /// How often all copies are looked at, unless set otherwise.
@@ -71,6 +80,8 @@ impl Config {
             coordinator: crate::coordinator::Config::default(),
             scrub_every: Some(SCRUB_EVERY),
             leave: false,
+            past: Past::default(),
+            past_file: None,
         }
     }
 }
@@ -86,6 +97,15 @@ pub enum Notice {
         /// Its modification revision.
         revision: u64,
     },
+    /// What the metadata says now does not go on from what was told of it: it is as good as away until [`Notice::Believed`].
+    Doubted {
+        /// What was found, and what to do.
+        why: String,
+        /// It is an older copy of itself; nothing else is known to be wrong with it.
+        is_older: bool,
+    },
+    /// It does again: all records are told anew.
+    Believed,
     /// All records were told, as they were at this revision.
     Settled {
         /// The metadata's.
@@ -212,6 +232,7 @@ pub struct Agent {
     threads: Vec<JoinHandle<()>>,
     /// Calls that wait or are under way.
     waiting: Arc<AtomicUsize>,
+    standing: Standing,
     endpoints: String,
     services: Services,
     journal: Journal,
@@ -251,6 +272,7 @@ impl Agent {
         let (told, drafts) = channel();
         let journal = Journal::new(told);
         let watch = Arc::new(Mutex::new(None));
+        let standing = Standing::new(client.endpoints());
         let mut threads = Vec::new();
         let queue = Arc::new(Mutex::new(queue));
         for _ in 0..WORKERS {
@@ -260,23 +282,33 @@ impl Agent {
         let shared = lease::Shared::new(config, held);
         {
             let (client, config, sink, stop) = (client.clone(), config.clone(), sink.clone(), stop.clone());
-            let shared = shared.clone();
+            let (shared, standing) = (shared.clone(), standing.clone());
             let journal = journal.clone();
             threads.push(thread("amita-lease", move || {
-                lease::keep(&client, &config, &sink, &stop, &shared, &journal)
+                lease::keep(&client, &config, &sink, &stop, &shared, &standing, &journal)
             }));
         }
         {
             let (client, sink, stop, watch) = (client.clone(), sink.clone(), stop.clone(), watch.clone());
-            let events = events.clone();
+            let (events, standing) = (events.clone(), standing.clone());
+            let (past, file) = (config.past.clone(), config.past_file.clone());
             threads.push(thread("amita-watch", move || {
-                watcher::run(&client, &sink, &stop, &watch, &events)
+                let watcher = Watcher {
+                    client: &client,
+                    sink: &sink,
+                    stop: &stop,
+                    current: &watch,
+                    events: &events,
+                    standing: &standing,
+                };
+                watcher.run(past, file);
             }));
         }
         {
             let (client, config, sink, stop) = (client.clone(), config.clone(), sink.clone(), stop.clone());
+            let standing = standing.clone();
             threads.push(thread("amita-schedule", move || {
-                schedule::run(&client, &config, &sink, &stop)
+                schedule::run(&client, &config, &sink, &stop, &standing)
             }));
         }
         {
@@ -301,6 +333,7 @@ impl Agent {
             events,
             threads,
             waiting: Arc::new(AtomicUsize::new(0)),
+            standing,
             endpoints: client.endpoints(),
             services: Services(shared),
             journal,
@@ -321,8 +354,9 @@ impl Agent {
             sink(Notice::Reply { call: number, result });
             return;
         }
+        let standing = self.standing.clone();
         self.run(move |client| {
-            let result = client.txn(&call);
+            let result = standing.allow().and_then(|()| client.txn(&call));
             waiting.fetch_sub(1, Ordering::Relaxed);
             sink(Notice::Reply { call: number, result });
         });

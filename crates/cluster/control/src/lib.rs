@@ -10,6 +10,7 @@
 //! * [`agent`]: the threads of a node that keep its lease, watch the metadata, carry out its cores' metadata calls and
 //!   run the coordinator while this node is elected.
 //! * [`ledger`]: what stores may hold, so that they drop what nothing needs any more.
+//! * [`past`]: does the metadata that is read go on from what was seen of it?
 //! * [`records`]: a copy of the metadata, as every store keeps one.
 //! * [`regress`]: is the metadata older than what a store knows?
 //! * [`recover`]: the metadata is rebuilt from what stores know.
@@ -26,6 +27,7 @@ pub mod events;
 pub mod health;
 mod kinds;
 pub mod ledger;
+pub mod past;
 pub mod records;
 pub mod recover;
 pub mod regress;

@@ -4,6 +4,7 @@ use amita_control::admin::{self, PoolSpec};
 use amita_control::agent::{Agent, Config, Notice, STOPPED, Sink};
 use amita_control::coordinator::{self, election_key};
 use amita_control::events;
+use amita_control::past::PastFile;
 use amita_metadata::server::{self, Handle};
 use amita_metadata::{Call, Client, Error, Op, Options};
 use amita_types::map::{self, Group, Live, Store};
@@ -83,6 +84,9 @@ struct Heard {
     replies: Vec<(u64, Result<amita_metadata::Reply, Error>)>,
     warnings: Vec<String>,
     infos: Vec<String>,
+    /// What was said of metadata that is not believed, and whether it is again.
+    doubts: Vec<String>,
+    believed: bool,
 }
 
 struct Running {
@@ -100,6 +104,11 @@ fn sink() -> (Sink, Arc<Mutex<Heard>>) {
             Notice::Record { key, value, .. } => drop(heard.records.insert(key, value)),
             Notice::Reply { call, result } => heard.replies.push((call, result)),
             // Nobody has hosts to drop.
+            Notice::Doubted { why, .. } => {
+                heard.doubts.push(why);
+                heard.believed = false;
+            }
+            Notice::Believed => heard.believed = true,
             Notice::Settled { .. } | Notice::Seen | Notice::Lapsed { .. } => {}
             Notice::Warn(text) => heard.warnings.push(text),
             Notice::Info(text) => heard.infos.push(text),
@@ -494,4 +503,128 @@ fn a_store_that_fails_is_evicted_and_taken_back_when_it_serves_again() {
         late.heard.lock().unwrap().records.contains_key(&map::cluster_key())
             == there(&client, &map::cluster_key()).is_some()
     );
+}
+
+/// Gives a file back that lies aside, under a server that stands still meanwhile; the present one goes there.
+fn exchange(scene: &mut Scene, aside: &str) {
+    scene.server.take().unwrap().stop();
+    let (file, aside) = (scene.folder.path().join("meta"), scene.folder.path().join(aside));
+    let third = scene.folder.path().join("third");
+    std::fs::rename(&file, &third).unwrap();
+    std::fs::rename(&aside, &file).unwrap();
+    std::fs::rename(&third, &aside).unwrap();
+    scene.serve();
+}
+
+#[test]
+fn nothing_of_an_older_copy_is_told_and_nothing_asked_of_it() {
+    const RIGHT: &str = "/amita/exports/1";
+    let mut scene = Scene::new();
+    let client = scene.client();
+    admin::init_cluster(&client, ClusterId(1)).unwrap();
+    let node = scene.node("a", 11);
+    let told = |key: &str| node.heard.lock().unwrap().records.get(key).cloned();
+    client.txn(&Call::put(RIGHT, "{}")).unwrap();
+    eventually("the right", || told(RIGHT) == Some(Some(b"{}".to_vec())));
+    eventually("it leads", || node.leads());
+    scene.server.take().unwrap().stop();
+    std::fs::copy(scene.folder.path().join("meta"), scene.folder.path().join("older")).unwrap();
+    scene.serve();
+    let delete = Call {
+        then: vec![Op::Delete { key: RIGHT.into() }],
+        ..Call::default()
+    };
+    client.txn(&delete).unwrap();
+    eventually("the right is gone", || told(RIGHT) == Some(None));
+    assert!(node.leads(), "it is the same metadata, and the election goes on");
+
+    exchange(&mut scene, "older");
+    eventually("it is noticed", || !node.heard.lock().unwrap().doubts.is_empty());
+    eventually("nobody leads by it", || !node.leads());
+    // However much is written to it.
+    for step in 0..100 {
+        client.txn(&Call::put("/amita/test", step.to_string())).unwrap();
+    }
+    let calls = |number: u64| {
+        node.agent.call(number, Call::get(RIGHT));
+        eventually("an answer", || {
+            let heard = node.heard.lock().unwrap();
+            heard.replies.iter().any(|(of, _)| *of == number)
+        });
+        let heard = node.heard.lock().unwrap();
+        heard.replies.iter().find(|(of, _)| *of == number).unwrap().1.clone()
+    };
+    // Longer than a lease, and several reads.
+    for number in 0..TTL_S + 2 {
+        std::thread::sleep(Duration::from_secs(1));
+        match calls(number) {
+            Err(Error::Unavailable { what, .. }) => assert!(what.contains("older copy"), "{what}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(told(RIGHT), Some(None));
+        assert_eq!(told("/amita/test"), None);
+    }
+    let doubts = node.heard.lock().unwrap().doubts.clone();
+    assert_eq!(doubts.len(), 1, "said once: {doubts:?}");
+
+    exchange(&mut scene, "older");
+    eventually("it is believed", || node.heard.lock().unwrap().believed);
+    eventually("it leads", || node.leads() && there(&client, &election_key()).is_some());
+    assert!(calls(1000).is_ok());
+    assert_eq!(told(RIGHT), Some(None));
+    assert_eq!(told("/amita/test"), None);
+    client.txn(&Call::put(RIGHT, "{}")).unwrap();
+    eventually("a right that was given again", || {
+        told(RIGHT) == Some(Some(b"{}".to_vec()))
+    });
+}
+
+#[test]
+fn what_was_seen_outlives_the_process() {
+    const RIGHT: &str = "/amita/exports/1";
+    let mut scene = Scene::new();
+    let client = scene.client();
+    admin::init_cluster(&client, ClusterId(1)).unwrap();
+    let id = admin::node_number(&client, "a").unwrap();
+    let file = PastFile::in_folder(scene.folder.path(), "a");
+    let start = |session: u64| {
+        let (sink, heard) = sink();
+        let mut config = config(id, session);
+        config.past = file.load().unwrap().unwrap_or_default();
+        config.past_file = Some(file.clone());
+        let agent = Agent::start(&client, &config, sink).unwrap();
+        Running { id, agent, heard }
+    };
+    client.txn(&Call::put(RIGHT, "{}")).unwrap();
+    scene.server.take().unwrap().stop();
+    std::fs::copy(scene.folder.path().join("meta"), scene.folder.path().join("older")).unwrap();
+    scene.serve();
+    let node = start(1);
+    let told = |node: &Running| node.heard.lock().unwrap().records.get(RIGHT).cloned();
+    eventually("the right", || told(&node) == Some(Some(b"{}".to_vec())));
+    let kept = || std::fs::read_to_string(file.path()).unwrap();
+    assert!(kept().contains(RIGHT), "it was kept before it was told: {}", kept());
+    // The next one is kept soon, also where nothing else happens.
+    let delete = Call {
+        then: vec![Op::Delete { key: RIGHT.into() }],
+        ..Call::default()
+    };
+    client.txn(&delete).unwrap();
+    eventually("that it is gone is kept", || !kept().contains(RIGHT));
+    drop(node);
+
+    exchange(&mut scene, "older");
+    let node = start(2);
+    eventually("it is noticed", || !node.heard.lock().unwrap().doubts.is_empty());
+    for step in 0..100 {
+        client.txn(&Call::put("/amita/test", step.to_string())).unwrap();
+    }
+    drop(node);
+    let node = start(3);
+    eventually("it is noticed again", || !node.heard.lock().unwrap().doubts.is_empty());
+    assert!(node.heard.lock().unwrap().records.is_empty(), "nothing of it is told");
+    exchange(&mut scene, "older");
+    eventually("it is believed", || node.heard.lock().unwrap().believed);
+    eventually("the records", || !node.heard.lock().unwrap().records.is_empty());
+    assert_eq!(told(&node), None);
 }

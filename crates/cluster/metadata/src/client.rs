@@ -300,7 +300,14 @@ impl Client {
     /// on where it was, and nothing is left out or told twice.
     #[must_use]
     pub fn watch(&self, prefix: &str, from_revision: u64) -> Watch {
-        Watch::start(self.clone(), prefix, from_revision)
+        Watch::start(self.clone(), prefix, from_revision, true)
+    }
+
+    /// The same, which ends with [`Error::Unavailable`] when its stream breaks: who has to know whether what answers then is
+    /// what answered before reads it anew.
+    #[must_use]
+    pub fn watch_unbroken(&self, prefix: &str, from_revision: u64) -> Watch {
+        Watch::start(self.clone(), prefix, from_revision, false)
     }
 }
 

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// How long until a campaign that the metadata did not answer, or refused, is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Stands among the suspicions while the metadata that answers is not believed. No key is like it.
+const DOUBT: &str = "doubt";
+
 pub(super) enum Input {
     /// A record is there or was written.
     Record(KeyValue),
@@ -29,6 +32,10 @@ pub(super) enum Input {
     Settled,
     /// A batch of changes has been told.
     Seen,
+    /// What the metadata says now is not believed.
+    Doubted,
+    /// It is again, and all records follow.
+    Believed,
     Stop,
 }
 
@@ -94,6 +101,8 @@ pub(super) fn run(
             Ok(Input::Gone { key, revision }) => lead.gone(key, revision),
             Ok(Input::Settled) => lead.settle(),
             Ok(Input::Seen) => lead.apply(Event::Seen),
+            Ok(Input::Doubted) => lead.doubt(),
+            Ok(Input::Believed) => drop(lead.suspects.remove(DOUBT)),
             Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return lead.resign(),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -154,6 +163,15 @@ impl Lead<'_> {
         self.apply(Event::Settled);
         if !self.held {
             self.stand();
+        }
+    }
+
+    /// What is there now is not what is known: nothing is changed by it, not even the election's key.
+    fn doubt(&mut self) {
+        self.suspects.insert(DOUBT.to_owned());
+        self.campaign_at = None;
+        if self.leading {
+            self.depose();
         }
     }
 

@@ -1,5 +1,6 @@
 //! The node's lease, and the key that shows it alive.
 
+use super::standing::Standing;
 use super::{Config, Journal, NameTaken, Notice, Patience, STOPPED, Sink, Stop};
 use crate::events::{Draft, Kind};
 use amita_metadata::{Call, Client, Compare, Error, KeyValue, LeaseId, Op, Refusal};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// For how long all cores together may take to drop their hosts.
 const DROP_PATIENCE: Duration = Duration::from_secs(2);
+/// For how long a node whose lease is gone waits to hear whether the metadata is the one that it knows.
+const BELIEF_PATIENCE: Duration = Duration::from_secs(1);
 /// How often a rewriting of the node's key that lost a race is tried again at once.
 const SHOWS: u32 = 8;
 
@@ -215,7 +218,15 @@ pub(super) fn take(client: &Client, config: &Config, sink: &Sink, stop: &Stop) -
 }
 
 /// Renews the lease three times in its life; takes a new one when it was lost.
-pub(super) fn keep(client: &Client, config: &Config, sink: &Sink, stop: &Stop, shared: &Shared, journal: &Journal) {
+pub(super) fn keep(
+    client: &Client,
+    config: &Config,
+    sink: &Sink,
+    stop: &Stop,
+    shared: &Shared,
+    standing: &Standing,
+    journal: &Journal,
+) {
     let mut away = false;
     let mut patience = Patience::new();
     let pause = Duration::from_secs(config.lease_ttl_s).max(Duration::from_secs(1)) / 3;
@@ -232,6 +243,11 @@ pub(super) fn keep(client: &Client, config: &Config, sink: &Sink, stop: &Stop, s
             Err(Error::Refused {
                 reason: Refusal::LeaseNotFound(_),
             }) => {
+                // An older copy does not know it either.
+                if let Err(why) = standing.await_belief(BELIEF_PATIENCE) {
+                    patience.failed(stop, sink, "the node's lease cannot be renewed", &why);
+                    continue;
+                }
                 sink(Notice::Warn(
                     "the node's lease had ended (it was renewed too late); taking a new one".to_owned(),
                 ));

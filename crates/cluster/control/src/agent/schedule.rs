@@ -1,6 +1,7 @@
 //! What is done from time to time: the node that is coordinator asks for a look at the copies of volumes that nobody has
 //! looked at for long.
 
+use super::standing::Standing;
 use super::{Config, Notice, Sink, Stop};
 use crate::admin;
 use crate::coordinator::election_key;
@@ -14,10 +15,10 @@ const LOOK: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 1;
 
 /// Runs until stopped.
-pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop) {
+pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop, standing: &Standing) {
     let Some(every) = config.scrub_every else { return };
     while !stop.wait(LOOK.min(every)) {
-        if !is_coordinator(client, config.node) {
+        if standing.allow().is_err() || !is_coordinator(client, config.node) {
             continue;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

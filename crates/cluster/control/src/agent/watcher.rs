@@ -1,108 +1,271 @@
-//! All records at the start, and every change after.
+//! All records at the start, and every change after, of metadata that is believed ([`crate::past`]).
+//!
+//! Whenever the stream of the watch breaks everything is read anew and judged before anybody hears of it: who answers then may
+//! be an older copy. What has not changed is not told again.
 
-use super::{Notice, Patience, Sink, Stop, lead};
+use super::standing::Standing;
+use super::{Notice, PAUSES, Patience, Sink, Stop, lead};
+use crate::past::{Doubt, List, Past, PastFile};
 use crate::{audit, events};
-use amita_metadata::{Call, Client, Error, Event, KeyValue, Op, Waited, WatchStop};
+use amita_metadata::{Batch, Call, Client, Error, Event, KeyValue, Op, Waited, Watch, WatchStop};
 use amita_types::map::PREFIX;
-use std::collections::BTreeSet;
+use std::mem::Discriminant;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long one wait lasts: only so that the thread sees a stop that came before its watch was known.
 const LOOK: Duration = Duration::from_secs(60);
+/// How often metadata that is not believed is read again.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+/// What is known is kept at once where it concerns rights, but not more often than this,
+const BETWEEN_SAVES: Duration = Duration::from_millis(500);
+/// and soon where only the revision has grown.
+const SAVE_AFTER: Duration = Duration::from_secs(10);
 
-pub(super) fn run(
-    client: &Client,
-    sink: &Sink,
-    stop: &Stop,
-    current: &Mutex<Option<WatchStop>>,
-    events: &Sender<lead::Input>,
-) {
-    let logs = [events::prefix(), audit::prefix()];
-    let mut patience = Patience::new();
-    let mut known: BTreeSet<String> = BTreeSet::new();
-    while !stop.is_set() {
-        let (revision, found) = match read(client) {
-            Ok(read) => read,
-            Err(why) => {
-                patience.failed(stop, sink, "the metadata cannot be read", &why);
+/// What the thread is given.
+pub(super) struct Watcher<'a> {
+    pub(super) client: &'a Client,
+    pub(super) sink: &'a Sink,
+    pub(super) stop: &'a Stop,
+    /// The watch that runs, for who stops it.
+    pub(super) current: &'a Mutex<Option<WatchStop>>,
+    pub(super) events: &'a Sender<lead::Input>,
+    pub(super) standing: &'a Standing,
+}
+
+/// What is known, and what of it is durable.
+struct Known {
+    past: Past,
+    file: Option<PastFile>,
+    /// When it was saved last, and when it is to be again.
+    saved: Option<Instant>,
+    due: Option<Instant>,
+    /// It was said that it cannot be.
+    said: bool,
+    /// Why what was read last was not believed.
+    refused: Option<Discriminant<Doubt>>,
+    /// All records were told.
+    is_told: bool,
+}
+
+impl Watcher<'_> {
+    /// Runs until it is stopped. `past`: what an earlier process has known.
+    pub(super) fn run(&self, past: Past, file: Option<PastFile>) {
+        let mut known = Known {
+            past,
+            file,
+            saved: None,
+            due: None,
+            said: false,
+            refused: None,
+            is_told: false,
+        };
+        let (mut patience, mut pause) = (Patience::new(), PAUSES.0);
+        while !self.stop.is_set() {
+            let Some(list) = self.believed(&mut known, &mut patience, &mut pause) else {
                 continue;
+            };
+            let revision = self.take_over(&mut known, list);
+            let mut watch = self.client.watch_unbroken(PREFIX, revision + 1);
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.stopper());
+            let began = Instant::now();
+            let ended = self.listen(&mut watch, &mut known);
+            self.standing.unsure();
+            if began.elapsed() >= PAUSES.1 {
+                pause = PAUSES.0;
             }
-        };
-        patience.worked(sink, "the watch");
-        let there = |found: KeyValue| {
-            let (key, value, revision) = (found.key.clone(), Some(found.value.clone()), found.mod_revision);
-            let _ = events.send(lead::Input::Record(found));
-            sink(Notice::Record { key, value, revision });
-        };
-        let gone = |key: String, revision: u64| {
-            let _ = events.send(lead::Input::Gone {
-                key: key.clone(),
-                revision,
-            });
-            sink(Notice::Record {
-                key,
-                value: None,
-                revision,
-            });
-        };
-        // What was there before and is not any more was deleted while nobody watched.
-        let keys: BTreeSet<String> = found.iter().map(|found| found.key.clone()).collect();
-        for key in known.difference(&keys) {
-            gone(key.clone(), revision);
+            match ended {
+                // The history was compacted away, or somebody refuses.
+                Some(why) if !is_away(&why) => patience.failed(self.stop, self.sink, "the watch broke", &why),
+                // One that ends at once is not asked for again and again.
+                _ => self.rest(&mut pause),
+            }
         }
-        known = keys;
-        found.into_iter().for_each(there);
-        let _ = events.send(lead::Input::Settled);
-        sink(Notice::Settled { revision });
-        let mut watch = client.watch(PREFIX, revision + 1);
-        *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.stopper());
-        while !stop.is_set() {
-            match watch.wait(LOOK) {
-                Waited::Item(Ok(batch)) => {
-                    for event in batch.events {
-                        // Nothing is decided by what is only told.
-                        if logs.iter().any(|log| event.key().starts_with(log)) {
-                            continue;
-                        }
-                        match event {
-                            Event::Put(found) => {
-                                known.insert(found.key.clone());
-                                there(found);
-                            }
-                            Event::Delete { key, mod_revision } => {
-                                known.remove(&key);
-                                gone(key, mod_revision);
-                            }
-                        }
-                    }
-                    let _ = events.send(lead::Input::Seen);
-                    sink(Notice::Seen);
-                }
-                // The history was compacted away, or the service is another: read everything anew.
-                Waited::Item(Err(why)) => {
-                    patience.failed(stop, sink, "the watch broke", &why);
-                    break;
-                }
-                Waited::Nothing => {}
-                Waited::Ended => break,
+        known.save(self.sink);
+    }
+
+    fn rest(&self, pause: &mut Duration) {
+        self.stop.wait(*pause);
+        *pause = (*pause * 2).min(PAUSES.1);
+    }
+
+    /// All records, if they can be read, and are to be believed.
+    fn believed(&self, known: &mut Known, patience: &mut Patience, pause: &mut Duration) -> Option<List> {
+        let list = match read(self.client) {
+            Ok(list) => list,
+            // Who keeps the lease says so.
+            Err(why) if known.is_told && is_away(&why) => {
+                self.rest(pause);
+                return None;
             }
+            Err(why) => {
+                patience.failed(self.stop, self.sink, "the metadata cannot be read", &why);
+                return None;
+            }
+        };
+        patience.worked(self.sink, "the watch");
+        let Err(doubt) = known.past.judge(&list) else {
+            return Some(list);
+        };
+        let kind = std::mem::discriminant(&doubt);
+        if known.refused.replace(kind) != Some(kind) {
+            self.refuse(&doubt);
+        }
+        self.stop.wait(REFUSED_PAUSE);
+        None
+    }
+
+    /// Tells what is new; the revision as of which it is.
+    fn take_over(&self, known: &mut Known, list: List) -> u64 {
+        let (revision, anew) = (list.revision, known.refused.take().is_some());
+        let news = known.past.adopt(list, anew);
+        // Before anybody acts by it: who begins again must not know less.
+        known.save(self.sink);
+        self.standing.believe();
+        if anew {
+            let _ = self.events.send(lead::Input::Believed);
+            (self.sink)(Notice::Believed);
+        }
+        news.gone.into_iter().for_each(|key| self.gone(key, revision));
+        news.there.into_iter().for_each(|record| self.there(record));
+        if std::mem::replace(&mut known.is_told, true) && !anew {
+            self.seen();
+        } else {
+            let _ = self.events.send(lead::Input::Settled);
+            (self.sink)(Notice::Settled { revision });
+        }
+        revision
+    }
+
+    /// Tells every change, until the watch ends: by what, unless it was stopped.
+    fn listen(&self, watch: &mut Watch, known: &mut Known) -> Option<Error> {
+        while !self.stop.is_set() {
+            match watch.wait(known.pause(LOOK)) {
+                Waited::Item(Ok(batch)) => self.tell(batch, known),
+                Waited::Item(Err(why)) => return Some(why),
+                Waited::Nothing => {}
+                Waited::Ended => return None,
+            }
+            if known.is_due() {
+                known.save(self.sink);
+            }
+        }
+        None
+    }
+
+    fn tell(&self, batch: Batch, known: &mut Known) {
+        // Nothing is decided by what is only told.
+        let logs = [events::prefix(), audit::prefix()];
+        let is_wanted = |event: &Event| !logs.iter().any(|log| event.key().starts_with(log));
+        let changes: Vec<Event> = batch.events.into_iter().filter(is_wanted).collect();
+        let mut rights = false;
+        for event in &changes {
+            rights |= known.past.note(event);
+        }
+        known.past.pass(batch.revision);
+        known.soon(if rights { BETWEEN_SAVES } else { SAVE_AFTER });
+        if changes.is_empty() {
+            return;
+        }
+        if rights && known.is_rested() {
+            known.save(self.sink);
+        }
+        for event in changes {
+            match event {
+                Event::Put(record) => self.there(record),
+                Event::Delete { key, mod_revision } => self.gone(key, mod_revision),
+            }
+        }
+        self.seen();
+    }
+
+    fn there(&self, record: KeyValue) {
+        let (key, value, revision) = (record.key.clone(), Some(record.value.clone()), record.mod_revision);
+        let _ = self.events.send(lead::Input::Record(record));
+        (self.sink)(Notice::Record { key, value, revision });
+    }
+
+    fn gone(&self, key: String, revision: u64) {
+        let _ = self.events.send(lead::Input::Gone {
+            key: key.clone(),
+            revision,
+        });
+        (self.sink)(Notice::Record {
+            key,
+            value: None,
+            revision,
+        });
+    }
+
+    fn seen(&self) {
+        let _ = self.events.send(lead::Input::Seen);
+        (self.sink)(Notice::Seen);
+    }
+
+    fn refuse(&self, doubt: &Doubt) {
+        let why = doubt.to_string();
+        self.standing.refuse(why.clone());
+        let _ = self.events.send(lead::Input::Doubted);
+        let is_older = matches!(doubt, Doubt::Older { .. });
+        (self.sink)(Notice::Doubted { why, is_older });
+    }
+}
+
+impl Known {
+    /// How long to wait for changes, at most.
+    fn pause(&self, longest: Duration) -> Duration {
+        let until = self.due.map(|at| at.saturating_duration_since(Instant::now()));
+        until.map_or(longest, |until| until.min(longest))
+    }
+
+    fn is_due(&self) -> bool {
+        self.due.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Was it saved long enough ago?
+    fn is_rested(&self) -> bool {
+        self.saved.is_none_or(|at| at.elapsed() >= BETWEEN_SAVES)
+    }
+
+    fn soon(&mut self, pause: Duration) {
+        if self.file.is_some() {
+            let at = Instant::now() + pause;
+            self.due = Some(self.due.map_or(at, |due| due.min(at)));
+        }
+    }
+
+    fn save(&mut self, sink: &Sink) {
+        self.due = None;
+        let Some(file) = self.file.as_ref().filter(|_| self.past.revision() > 0) else {
+            return;
+        };
+        self.saved = Some(Instant::now());
+        match file.save(&self.past) {
+            Ok(()) => self.said = false,
+            Err(why) if !std::mem::replace(&mut self.said, true) => sink(Notice::Warn(format!(
+                "what this node knows of the metadata cannot be kept in {}: {why}. Once it is started anew, it takes an older copy \
+                 of the metadata for what it was",
+                file.path().display()
+            ))),
+            Err(_) => {}
         }
     }
 }
 
+/// Does nobody answer?
+fn is_away(why: &Error) -> bool {
+    matches!(why, Error::Unavailable { .. } | Error::Unknown { .. })
+}
+
 /// All records but the events and the audit log, as of one revision: those may be many, and nobody here wants them.
-fn read(client: &Client) -> Result<(u64, Vec<KeyValue>), Error> {
+fn read(client: &Client) -> Result<List, Error> {
     let call = Call {
         then: beginnings().map(|key| Op::Prefix { key }).collect(),
         ..Call::default()
     };
-    let reply = client.txn(&call)?;
-    let found = (0..call.then.len()).flat_map(|index| reply.values(index).iter().cloned());
-    Ok((reply.revision, found.collect()))
+    Ok(List::of(&call, &client.txn(&call)?))
 }
-
 /// What the keys of all records but those begin with. The events are the only ones below the prefix that begin with `ev`, the
 /// audit log's the only ones that begin with `au`.
 fn beginnings() -> impl Iterator<Item = String> {

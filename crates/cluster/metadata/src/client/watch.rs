@@ -1,4 +1,6 @@
-//! A watch that outlives outages: whenever its stream breaks it asks anew from the revision that it has not seen.
+//! A watch that outlives outages: whenever its stream breaks it asks anew from the revision that it has not seen. One for who
+//! has to know whether it is still the same metadata ends instead: what answers after a break may be an older copy, which others
+//! have written to since.
 
 use super::Client;
 use super::exchange::{MAX_ANSWER_BYTES, Shared, Untold, is_stale, is_stale_text, words_of};
@@ -56,7 +58,8 @@ pub enum Waited {
 }
 
 impl Watch {
-    pub(super) fn start(client: Client, prefix: &str, from_revision: u64) -> Watch {
+    /// `resumes`: it outlives its stream.
+    pub(super) fn start(client: Client, prefix: &str, from_revision: u64, resumes: bool) -> Watch {
         let (sender, batches) = mpsc::channel(QUEUE);
         let stop = WatchStop(Arc::new(Notify::new()));
         let task = Task {
@@ -64,6 +67,7 @@ impl Watch {
             prefix: prefix.to_owned(),
             next: from_revision,
             sender,
+            resumes,
             pause: FIRST_PAUSE,
             behind: 0,
             denied: false,
@@ -115,6 +119,7 @@ struct Task {
     /// The first revision that was not handed over. Zero: whatever comes first.
     next: u64,
     sender: mpsc::Sender<Result<Batch, Error>>,
+    resumes: bool,
     pause: Duration,
     /// How often in a row the server was behind.
     behind: u32,
@@ -142,6 +147,14 @@ impl Task {
                     End::Failed(error) => {
                         // A reader that is gone needs no error.
                         let _ = self.sender.send(Err(error)).await;
+                        return;
+                    }
+                    End::Broken if !self.resumes => {
+                        let broken = Error::Unavailable {
+                            what: "the stream of a watch has ended".to_owned(),
+                            endpoints: self.shared.endpoints(),
+                        };
+                        let _ = self.sender.send(Err(broken)).await;
                         return;
                     }
                     End::Broken => {

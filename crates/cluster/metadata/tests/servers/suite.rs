@@ -20,6 +20,7 @@ both!(
     keepalive_holds_a_lease,
     a_watch_sees_every_change_in_order_and_resumes,
     a_watch_outlives_a_restart,
+    an_unbroken_watch_ends_with_its_stream,
     restart_keeps_keys_revisions_and_leases,
     an_outage_is_told_and_passes,
     compacted_history_is_a_clear_error,
@@ -422,6 +423,22 @@ fn a_watch_outlives_a_restart(kind: Kind) {
         ("/w/1", revision),
         "nothing is told twice"
     );
+}
+
+fn an_unbroken_watch_ends_with_its_stream(kind: Kind) {
+    let mut server = Server::start(kind);
+    let client = server.client();
+    let from = put(&client, "/w/0", "first");
+    let mut watch = client.watch_unbroken("/w/", from);
+    events(&mut watch, 1);
+    server.stop();
+    server.resume();
+    put(&client, "/w/1", "second");
+    match watch.wait(Duration::from_secs(20)) {
+        Waited::Item(Err(Error::Unavailable { .. })) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(watch.wait(Duration::from_secs(20)), Waited::Ended);
 }
 
 fn restart_keeps_keys_revisions_and_leases(kind: Kind) {

@@ -2,6 +2,7 @@
 
 use amita_control::admin::AdminError;
 use amita_control::agent::NameTaken;
+use amita_control::past::Doubt;
 use amita_reactor::core::Panicked;
 use amita_types::ClusterId;
 use std::io;
@@ -82,6 +83,15 @@ pub enum ServeError {
         /// The identity's.
         wanted: ClusterId,
     },
+    /// What answers is not the metadata that the node has known.
+    #[error("{0}")]
+    NotBelieved(Doubt),
+    /// What the node has known of the metadata cannot be read.
+    #[error(
+        "{} cannot be read: {why}. It says up to which revision this node has known the metadata, so that an older copy is told; \
+         without it, any copy is believed. If the metadata is the newest, remove the file", path.display()
+    )]
+    PastUnreadable { path: PathBuf, why: io::Error },
     /// It was told to end before it served.
     #[error("the node was told to end before it served")]
     Interrupted,

@@ -5,17 +5,18 @@
 //!
 //! **The look.** A store that begins to serve is asked what it knows; then the metadata is read; then both are compared
 //! ([`regress`]). Metadata that is older than a store was restored from an older copy: no copy is written any more (it
-//! would cost the newer one), by no node, and a record says to all nodes that no volume is to be opened. The same where the
-//! metadata's revision goes back while the node runs.
+//! would cost the newer one), by no node, and a record says to all nodes that no volume is to be opened. The same where what
+//! answers is an older copy of what the node knows ([`amita_control::past`]), until it does not any more.
 //!
 //! **Space.** Stores that may be written are told what they may hold, and drop the rest (R13): soon after a volume was deleted, and
 //! some time after groups have moved. Nobody is told anything while anybody suspects the metadata.
+
+mod doubt;
 
 use super::core_thread::ToCores;
 use super::{Level, Log};
 use crate::control::ToCore;
 use amita_control::agent::Journal;
-use amita_control::events::{Draft, Kind};
 use amita_control::ledger::{Ledger, News};
 use amita_control::records::{Records, is_kept};
 use amita_control::recover::{KnownGroup, KnownVolume, Source};
@@ -23,8 +24,9 @@ use amita_control::regress::{self, Verdict};
 use amita_metadata::{Call, Client, Op};
 use amita_store::memo::{Content, Head};
 use amita_store::offline::{GroupLook, VolumeLook};
-use amita_types::map::{self, Suspect};
+use amita_types::map;
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
+use doubt::Doubt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -59,6 +61,14 @@ pub(super) enum Input {
     },
     /// All that has changed together was told.
     Seen,
+    /// What the metadata says now is not believed, and no record of it is told.
+    Doubted {
+        why: String,
+        /// It is an older copy: other nodes may not know.
+        is_older: bool,
+    },
+    /// It is again.
+    Believed,
     /// A store serves.
     Serves { store: StoreId, path: String },
     /// What a store knows.
@@ -87,22 +97,6 @@ pub(super) struct Keeper {
     pub(super) cores: ToCores,
     pub(super) journal: Journal,
     pub(super) log: Log,
-}
-
-/// What speaks against the metadata.
-#[derive(Default)]
-struct Doubt {
-    /// The records of what any node has found.
-    keys: BTreeSet<String>,
-    /// The metadata is older than what was seen here; what there is to say of it, and whether it was said.
-    own: Option<String>,
-    said: bool,
-}
-
-impl Doubt {
-    fn stands(&self) -> bool {
-        self.own.is_some() || !self.keys.is_empty()
-    }
 }
 
 #[derive(Default)]
@@ -187,22 +181,13 @@ impl Keeper {
                 }
             }
             Input::Settled { revision } => {
-                let seen = state.records.revision;
-                if state.settled && revision < seen {
-                    self.suspect(
-                        state,
-                        format!(
-                            "the metadata went back from revision {seen} to {revision} while this node ran. Was it restored \
-                             from an older copy? No volume is opened. Put the newer metadata back, or stop all nodes and \
-                             run `amita recover --from-stores` with --replace"
-                        ),
-                    );
-                }
                 state.settled = true;
-                state.records.revision = seen.max(revision);
+                state.records.revision = state.records.revision.max(revision);
                 state.changed();
                 self.seen(state);
             }
+            Input::Doubted { why, is_older } => self.doubt(state, why, is_older),
+            Input::Believed => self.believe(state),
             Input::Seen => self.seen(state),
             Input::Serves { store, path } => {
                 state.paths.insert(store, path);
@@ -269,7 +254,8 @@ impl Keeper {
 
     /// Compares what stores said with the metadata, read now.
     fn check(&self, state: &mut State) {
-        if state.unchecked.is_empty() {
+        // What answers while it is not believed says nothing of what is held against the stores.
+        if state.unchecked.is_empty() || state.doubt.away {
             return;
         }
         let Ok(reply) = self.client.txn(&Call::prefix(map::PREFIX)) else {
@@ -314,27 +300,6 @@ impl Keeper {
         }
     }
 
-    fn suspect(&self, state: &mut State, why: String) {
-        (self.log)(Level::Error, &why);
-        if state.doubt.own.is_none() {
-            self.journal.tell(Draft::new(Kind::MetadataOlder, [self.node], &why));
-        }
-        state.doubt.own.get_or_insert(why);
-        self.say(state);
-    }
-
-    /// Tells all nodes.
-    fn say(&self, state: &mut State) {
-        let Some(why) = state.doubt.own.clone().filter(|_| !state.doubt.said) else {
-            return;
-        };
-        let value = serde_json::to_vec(&Suspect { why }).expect("plain data");
-        match self.client.txn(&Call::put(map::suspect_key(self.node), value)) {
-            Ok(_) => state.doubt.said = true,
-            Err(_) => state.again = Some(Instant::now() + AGAIN),
-        }
-    }
-
     /// All that has changed together was told: is there something for the stores?
     fn seen(&self, state: &mut State) {
         let Some(ledger) = &mut state.ledger else { return };
@@ -355,6 +320,10 @@ impl Keeper {
                 ),
             );
         }
+        self.stop_holding(state);
+    }
+
+    fn stop_holding(&self, state: &mut State) {
         if state.holding && state.is_suspected() {
             // At once: nothing more goes.
             state.holding = false;
@@ -373,7 +342,10 @@ impl Keeper {
         let Some(ledger) = state.ledger.as_mut().filter(|_| !state.checked.is_empty()) else {
             return;
         };
-        let Some(holdings) = ledger.holdings().filter(|_| state.settled && state.doubt.own.is_none()) else {
+        let Some(holdings) = ledger
+            .holdings()
+            .filter(|_| state.settled && !state.doubt.away && state.doubt.own.is_none())
+        else {
             // While all is not told, or something cannot be read, they keep what they have.
             return state.hold_after(AGAIN);
         };

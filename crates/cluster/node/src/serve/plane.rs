@@ -15,6 +15,7 @@ use crate::token;
 use amita_control::admin::{self, AdminError};
 use amita_control::agent::{self, Agent, Notice};
 use amita_control::events::{Draft, Kind};
+use amita_control::past::{Past, PastFile};
 use amita_metadata::Client;
 use amita_types::map::{self, Mount, Node};
 use amita_types::{ClusterId, NodeId, StoreId};
@@ -55,6 +56,9 @@ pub(crate) struct Joined {
     pub(crate) session: u64,
     /// Connections to each peer, over all cores.
     pub(crate) links: usize,
+    /// What is known of the metadata's past, and where that is kept.
+    past: Past,
+    past_file: Option<PastFile>,
     /// The cluster did not know the node before.
     fresh: bool,
 }
@@ -70,7 +74,8 @@ impl Joined {
             check_free(config, address)?;
         }
         local_socket::check(config)?;
-        let cluster = reach(&client, config, &stores, log)?;
+        let (past, past_file) = past(config)?;
+        let cluster = reach(&client, config, &stores, &past, log)?;
         stores.refuse_others(cluster)?;
         let known = admin::nodes(&client)?;
         let known = known.iter().find(|known| known.name == config.name);
@@ -94,6 +99,8 @@ impl Joined {
             cluster,
             node,
             session,
+            past: past.with_cluster(cluster),
+            past_file,
             fresh: own.is_none() && !config.client,
         })
     }
@@ -124,8 +131,30 @@ fn check_free(config: &ServeConfig, address: SocketAddr) -> Result<(), ServeErro
     }
 }
 
-/// The cluster's record, waiting for the metadata if it is away.
-fn reach(client: &Client, config: &ServeConfig, stores: &look::Looked, log: &Log) -> Result<ClusterId, ServeError> {
+/// What an earlier process of this node has known of the metadata, and where that is kept. It lies in the folder of the node's
+/// identity; without one nobody on this machine proves anything. A program has as many processes as it likes, without a place
+/// of their own.
+fn past(config: &ServeConfig) -> Result<(Past, Option<PastFile>), ServeError> {
+    let folder = config.identity.as_ref().and_then(|live| live.folder());
+    let Some(folder) = folder.filter(|_| !config.client) else {
+        return Ok((Past::default(), None));
+    };
+    let file = PastFile::in_folder(folder, &config.name);
+    let past = file.load().map_err(|why| ServeError::PastUnreadable {
+        path: file.path().to_owned(),
+        why,
+    })?;
+    Ok((past.unwrap_or_default(), Some(file)))
+}
+
+/// The cluster's record, waiting for the metadata if it is away, or is not what the node has known: nothing is asked of that.
+fn reach(
+    client: &Client,
+    config: &ServeConfig,
+    stores: &look::Looked,
+    past: &Past,
+    log: &Log,
+) -> Result<ClusterId, ServeError> {
     let until = Instant::now() + config.metadata_patience;
     let hasher = RandomState::new();
     let wanted = config.identity.as_ref().map(|live| live.name().cluster());
@@ -135,6 +164,21 @@ fn reach(client: &Client, config: &ServeConfig, stores: &look::Looked, log: &Log
     let mut said = false;
     loop {
         config.check_interrupted()?;
+        if let Ok(Err(doubt)) = past.look(client) {
+            if Instant::now() >= until {
+                return Err(ServeError::NotBelieved(doubt));
+            }
+            if !said {
+                let patience = config.metadata_patience;
+                log(
+                    Level::Error,
+                    &format!("{doubt}; waiting for another one for {patience:?}"),
+                );
+                said = true;
+            }
+            std::thread::sleep(METADATA_PAUSE);
+            continue;
+        }
         // A store that belongs to a cluster is no reason to make another one.
         let found = match stores.belongs() {
             None => admin::init_cluster(client, fresh),
@@ -234,6 +278,8 @@ impl Plane {
         agent_config.coordinate = config.coordinate;
         agent_config.scrub_every = config.scrub_every;
         agent_config.leave = config.client;
+        agent_config.past = joined.past.clone();
+        agent_config.past_file = joined.past_file.clone();
         let agent = Agent::start(client, &agent_config, Arc::new(move |notice| sink.tell(notice)))
             .map_err(ServeError::NameTaken)?;
         let metrics = watch::start(config, joined, &cores.senders)?;
@@ -483,6 +529,17 @@ impl Sink {
                 self.settled.store(true, Ordering::Release);
                 self.cores.send(0, ToCore::Settled);
                 self.tell_keeper(|| keeper::Input::Settled { revision });
+            }
+            Notice::Doubted { why, is_older } => {
+                (self.log)(Level::Error, &why);
+                self.tell_keeper(|| keeper::Input::Doubted { why, is_older });
+            }
+            Notice::Believed => {
+                (self.log)(
+                    Level::Info,
+                    "the metadata is again the one that this node knows: it goes on by it",
+                );
+                self.tell_keeper(|| keeper::Input::Believed);
             }
             Notice::Seen => self.tell_keeper(|| keeper::Input::Seen),
             Notice::Reply { call, result } => {
