@@ -27,7 +27,9 @@ mod verify;
 pub use allowance::Allowance;
 pub use change::{Change, Changes, MAX_CHANGES};
 pub use hash::{BadHash, Hash};
-pub use record::{Draft, Head, Line, MAX_TEXT, Outcome, Proof, Record, TRIM, Unreadable, Whence, Who, now_ms, trimmed};
+pub use record::{
+    Draft, Head, Line, MAX_SEQ, MAX_TEXT, Outcome, Proof, Record, TRIM, Unreadable, Whence, Who, now_ms, trimmed,
+};
 pub use verify::{Fault, Summary, Verifier};
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The most characters of a name, an object or a reason: the rest is cut off.
 pub const MAX_TEXT: usize = 512;
 
+/// The highest number of a record: the keys of records have twelve digits, and any reader of JSON holds it exactly.
+pub const MAX_SEQ: u64 = 999_999_999_999;
+
 /// The action that takes the oldest records away. Its object is the [`trimmed`] place where the log begins then.
 pub const TRIM: &str = "audit.trim";
 
@@ -129,7 +132,7 @@ impl Draft {
     /// What it becomes behind that record; `None`: it is the first.
     #[must_use]
     pub fn after(self, head: Option<&Head>) -> Line {
-        let (seq, prev) = head.map_or((1, Hash::NOTHING), |head| (head.seq + 1, head.hash));
+        let (seq, prev) = head.map_or((1, Hash::NOTHING), |head| (head.next(), head.hash));
         Line::of(Record {
             seq,
             prev,
@@ -223,7 +226,10 @@ impl Line {
             .split_once(' ')
             .ok_or_else(|| Unreadable("it has not a hash and a record".to_owned()))?;
         let hash = hash.parse().map_err(|why: BadHash| Unreadable(why.to_string()))?;
-        let record = serde_json::from_str(body).map_err(|why| Unreadable(why.to_string()))?;
+        let record: Record = serde_json::from_str(body).map_err(|why| Unreadable(why.to_string()))?;
+        if !is_seq(record.seq) {
+            return Err(Unreadable(format!("{} is no record's number", record.seq)));
+        }
         Ok(Line {
             hash,
             body: body.to_owned(),
@@ -262,10 +268,32 @@ impl Line {
 /// A record's number and hash, `12:4f1c…`. Who knows one from elsewhere can tell whether the log was changed up to there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The record's number.
+    /// The record's number, from 1 to [`MAX_SEQ`]; no other is read.
+    #[serde(deserialize_with = "read_seq")]
     pub seq: u64,
     /// Its hash.
     pub hash: Hash,
+}
+
+impl Head {
+    /// The number of the record behind it.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.seq.saturating_add(1)
+    }
+}
+
+fn is_seq(seq: u64) -> bool {
+    (1..=MAX_SEQ).contains(&seq)
+}
+
+/// Whoever writes the log's keys chooses the number: nothing is counted on from one that no log reaches.
+fn read_seq<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let seq = u64::deserialize(from)?;
+    if is_seq(seq) {
+        return Ok(seq);
+    }
+    Err(serde::de::Error::custom(format!("{seq} is no record's number")))
 }
 
 impl fmt::Display for Head {
@@ -280,8 +308,9 @@ impl FromStr for Head {
     fn from_str(text: &str) -> Result<Head, Unreadable> {
         let wrong = || Unreadable(format!("{text:?} is no record's number and hash (NUMBER:HASH)"));
         let (seq, hash) = text.split_once(':').ok_or_else(wrong)?;
+        let seq = seq.parse().ok().filter(|seq| is_seq(*seq)).ok_or_else(wrong)?;
         Ok(Head {
-            seq: seq.parse().map_err(|_| wrong())?,
+            seq,
             hash: hash.parse().map_err(|_| wrong())?,
         })
     }

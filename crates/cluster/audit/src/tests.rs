@@ -170,6 +170,44 @@ fn a_trimmed_log_is_sound_when_a_record_says_so() {
     );
 }
 
+/// What a viewer has the server write, or a hand that writes keys: a number on which additions break.
+#[test]
+fn no_number_that_somebody_chose_ends_a_verifier_or_whoever_appends() {
+    let edge = Head {
+        seq: u64::MAX,
+        hash: Hash::of("x"),
+    };
+    for beyond in [0, MAX_SEQ + 1, u64::MAX] {
+        assert!(format!("{beyond}:{}", edge.hash).parse::<Head>().is_err(), "{beyond}");
+        let json = json!({ "seq": beyond, "hash": edge.hash });
+        assert!(serde_json::from_value::<Head>(json).is_err(), "{beyond}");
+        let line = forged(&draft("x").after(None).text(), |record| record["seq"] = json!(beyond));
+        assert!(Line::parse(&line).is_err(), "{beyond}");
+    }
+    let last = format!("{MAX_SEQ}:{}", edge.hash).parse::<Head>().unwrap();
+    assert_eq!(last.next(), MAX_SEQ + 1);
+    // Heads made in another way are counted on from as well.
+    assert_eq!(draft("x").after(Some(&edge)).head().seq, u64::MAX);
+    let mut verifier = Verifier::new(Some(&edge)).known(edge);
+    let _ = verifier.take(u64::MAX, &log(1)[0].1);
+    assert!(verifier.end(None).is_err());
+    assert!(Verifier::behind(edge).take(3, "").is_err());
+    // A refused trim, of whatever: after a real one it is neither the one that is looked for nor counted on from.
+    let mut log = log(6);
+    let gone = head_of(&log[..4]).unwrap();
+    for (place, outcome, object) in [
+        (7, Outcome::Refused, edge.to_string()),
+        (8, Outcome::Refused, trimmed(&gone)),
+        (9, Outcome::Done, edge.to_string()),
+    ] {
+        let mut trim = draft(TRIM);
+        (trim.object, trim.outcome) = (object, outcome);
+        log.push((place, trim.after(head_of(&log).as_ref()).text()));
+        let found = check(Verifier::new(Some(&gone)), &log[4..], head_of(&log));
+        assert_eq!(found, Err(Fault::Trimmed { first: 5 }), "{place}");
+    }
+}
+
 #[test]
 fn actions_without_an_end_are_told() {
     let mut begun = draft("pool.create");

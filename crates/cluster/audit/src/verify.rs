@@ -28,7 +28,7 @@ pub enum Fault {
         why: String,
     },
     /// Records are not there.
-    #[error("{} left out: the next one that is there is record {}", records(*from, *to), to + 1)]
+    #[error("{} left out: the next one that is there is record {}", records(*from, *to), to.saturating_add(1))]
     LeftOut {
         /// The first of them.
         from: u64,
@@ -44,7 +44,7 @@ pub enum Fault {
         says: u64,
     },
     /// A record was exchanged for one that is sound by itself.
-    #[error("record {seq} was exchanged for another: record {} follows one with another hash", seq + 1)]
+    #[error("record {seq} was exchanged for another: record {} follows one with another hash", seq.saturating_add(1))]
     Exchanged {
         /// Its number.
         seq: u64,
@@ -115,8 +115,8 @@ impl Fault {
             Fault::LeftOut { from, .. } => from,
             Fault::Moved { place, .. } => place,
             Fault::Trimmed { .. } => 1,
-            Fault::CutOff { last, .. } => last + 1,
-            Fault::SetBack { head } => head + 1,
+            Fault::CutOff { last, .. } => last.saturating_add(1),
+            Fault::SetBack { head } => head.saturating_add(1),
         }
     }
 }
@@ -151,7 +151,7 @@ impl Verifier {
     #[must_use]
     pub fn new(trimmed: Option<&Head>) -> Verifier {
         Verifier {
-            first: trimmed.map_or(1, |head| head.seq + 1),
+            first: trimmed.map_or(1, Head::next),
             begin: Some(trimmed.map_or(Hash::NOTHING, |head| head.hash)),
             last: None,
             known: Vec::new(),
@@ -181,7 +181,7 @@ impl Verifier {
     /// The number of the next record.
     #[must_use]
     pub fn next(&self) -> u64 {
-        self.last.map_or(self.first, |last| last.seq + 1)
+        self.last.map_or(self.first, |last| last.next())
     }
 
     /// Takes the next record, which was found in that place.
@@ -245,7 +245,9 @@ impl Verifier {
         if let Some(begun) = record.of {
             self.open.remove(&begun);
         }
+        // One that was refused has trimmed nothing: what it says is chosen by who was refused.
         if record.action == TRIM
+            && record.outcome == Outcome::Done
             && let Ok(head) = record.object.parse()
         {
             self.trims.push(head);
@@ -271,7 +273,7 @@ impl Verifier {
         {
             return Err(Fault::HeadDiffers { seq: last });
         }
-        let trimmed = |head: &Head| head.seq + 1 == self.first && Some(head.hash) == self.begin;
+        let trimmed = |head: &Head| head.next() == self.first && Some(head.hash) == self.begin;
         if self.first > 1 && !self.trims.iter().any(trimmed) {
             return Err(Fault::Trimmed { first: self.first });
         }

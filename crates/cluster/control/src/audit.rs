@@ -13,7 +13,10 @@
 //! either, and a watch of everything passes it over. It is not among the records that stores keep a copy of: what must
 //! outlive the metadata is shipped (`amita audit ship`).
 
-use amita_audit::{Draft, Fault, Head, Line, Outcome, Proof, Summary, TRIM, Verifier, Whence, Who, now_ms, trimmed};
+use crate::access::Action;
+use amita_audit::{
+    Draft, Fault, Head, Line, MAX_SEQ, Outcome, Proof, Summary, TRIM, Verifier, Whence, Who, now_ms, trimmed,
+};
 use amita_metadata::server::Peer;
 use amita_metadata::{Call, Compare, Error, KeyValue, Op, Refusal, Transact};
 use amita_types::map::PREFIX;
@@ -59,8 +62,10 @@ fn trimmed_key() -> String {
     prefix() + "trimmed"
 }
 
+/// The number of a key as [`record_key`] makes them: other keys are no part of the log.
 fn place_of(key: &str) -> Option<u64> {
-    key.strip_prefix(&records())?.parse().ok()
+    let seq = key.strip_prefix(&records())?.parse().ok()?;
+    (seq <= MAX_SEQ && record_key(seq) == key).then_some(seq)
 }
 
 /// Adds a record, and returns its number and hash.
@@ -105,6 +110,26 @@ fn is_it(found: Option<&KeyValue>, line: &Line) -> bool {
     found.is_some_and(|found| found.value == line.text().as_bytes())
 }
 
+/// The last record behind which there is room for another, where no head can be believed. The hash is that of the last that can
+/// be read up to there.
+fn end_of(found: &[KeyValue]) -> Option<Head> {
+    let places: Vec<(u64, &KeyValue)> = found
+        .iter()
+        .filter_map(|record| Some((place_of(&record.key)?, record)))
+        .collect();
+    let has_room = |at: usize| {
+        let next = places[at].0 + 1;
+        next <= MAX_SEQ && places.get(at + 1).is_none_or(|(place, _)| *place != next)
+    };
+    let at = (0..places.len()).rev().find(|at| has_room(*at))?;
+    let read = |record: &KeyValue| Line::parse(std::str::from_utf8(&record.value).ok()?).ok();
+    let line = places[..=at].iter().rev().find_map(|(_, record)| read(record))?;
+    Some(Head {
+        seq: places[at].0,
+        hash: line.head().hash,
+    })
+}
+
 /// Where the next record goes.
 struct Place {
     head: Option<Head>,
@@ -122,8 +147,9 @@ impl Place {
     /// `behind`: there is a record where the head says that the next one goes.
     fn of(meta: &dyn Transact, found: Option<&KeyValue>, behind: bool) -> Result<Place, Error> {
         let revision = found.map_or(0, |found| found.mod_revision);
-        let head = found.and_then(|found| found.json().ok());
-        if head.is_some() && !behind {
+        let head: Option<Head> = found.and_then(|found| found.json().ok());
+        // Behind the highest number is no room.
+        if head.is_some_and(|head| head.seq < MAX_SEQ) && !behind {
             return Ok(Place {
                 head,
                 revision,
@@ -132,14 +158,7 @@ impl Place {
         }
         // Administration goes on: who damages the log must not stop it by that, and the records say what was found.
         let reply = meta.txn(&Call::prefix(records()))?;
-        let last = reply.values(0).iter().rev().find_map(|record| {
-            let seq = place_of(&record.key)?;
-            let line = Line::parse(std::str::from_utf8(&record.value).ok()?).ok()?;
-            Some(Head {
-                seq,
-                hash: line.head().hash,
-            })
-        });
+        let last = end_of(reply.values(0));
         let found = last.is_some();
         Ok(Place {
             head: last,
@@ -332,8 +351,8 @@ fn trim_batch(meta: &dyn Transact, who: &Who, most: u64, limit_ms: u64) -> Resul
     let Some(head) = reply.value(1).and_then(|found| found.json::<Head>().ok()) else {
         return Ok(None);
     };
-    let first = begin.map_or(1, |begin| begin.seq + 1);
-    let surplus = (head.seq + 1).saturating_sub(first).saturating_sub(most);
+    let first = begin.map_or(1, |begin| begin.next());
+    let surplus = head.next().saturating_sub(first).saturating_sub(most);
     let surplus = if surplus < TRIM_LEAST { 0 } else { surplus };
     let mut doomed: Vec<Head> = Vec::new();
     let mut verifier = Verifier::new(begin.as_ref());
@@ -390,8 +409,10 @@ pub fn refused(peer: &Peer, source: IpAddr, call: Option<&Call>, asked: &str) ->
         Op::Put { key, value, .. } if key.starts_with(&records()) => {
             let line = Line::parse(std::str::from_utf8(value).ok()?).ok()?;
             let record = line.record();
+            // Only what a command of ours could have wanted: not the log's own upkeep.
+            let is_ours = Action::ALL.iter().any(|action| action.name() == record.action);
             let theirs = record.outcome == Outcome::Refused && record.who.name == peer.name;
-            theirs.then(|| record.clone())
+            (theirs && is_ours).then(|| record.clone())
         }
         _ => None,
     });

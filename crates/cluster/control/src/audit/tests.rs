@@ -213,6 +213,39 @@ fn who_takes_the_head_away_does_not_stop_anybody_and_is_seen() {
     assert_eq!(verify(meta, &[]).unwrap().records, 7);
 }
 
+/// Whoever writes keys chooses numbers on which additions break, and puts something where the next record goes.
+#[test]
+fn who_writes_any_number_into_the_log_stops_nobody() {
+    let server = filled(3);
+    let meta = &server.client;
+    let hash = bounds(meta).unwrap().head.unwrap().hash;
+    for (round, seq) in [u64::MAX, u64::MAX - 1, MAX_SEQ + 1, MAX_SEQ, 0]
+        .into_iter()
+        .enumerate()
+    {
+        let far = serde_json::json!({ "seq": seq, "hash": hash }).to_string().into_bytes();
+        write(meta, put(head_key(), far.clone()));
+        assert_eq!(append(meta, &draft("on")).unwrap().seq, 4 + round as u64, "{seq}");
+        assert_eq!(verify(meta, &[]).unwrap().records, 4 + round as u64);
+        write(meta, put(trimmed_key(), far));
+        assert_eq!(trim(meta, &who("node 1"), 1000, Duration::from_secs(3600)).unwrap(), 0);
+        let _ = verify(meta, &[]);
+        write(meta, Op::Delete { key: trimmed_key() });
+    }
+    let last = append(meta, &draft("on")).unwrap().seq;
+    for place in [last + 1, MAX_SEQ - 1, MAX_SEQ] {
+        write(meta, put(record_key(place), b"?".to_vec()));
+    }
+    for key in [
+        format!("{}{}", super::records(), u64::MAX),
+        format!("{}7", super::records()),
+    ] {
+        write(meta, put(key, b"?".to_vec()));
+    }
+    assert_eq!(append(meta, &draft("on")).unwrap().seq, last + 2);
+    assert_eq!(fault(meta, &[]).seq(), last + 1);
+}
+
 #[test]
 fn old_records_are_trimmed_and_the_rest_is_sound() {
     let server = filled(260);
@@ -312,6 +345,15 @@ fn a_refusal_by_the_server_is_told_in_the_name_of_who_was_refused() {
     };
     let told = refused(&peer("eve"), source, Some(&own("eve", Outcome::Refused)), "a change");
     assert_eq!((told.action.as_str(), told.object.as_str()), ("volume.create", "disk0"));
+    let mut upkeep = own("eve", Outcome::Refused);
+    let mut trim = draft(&format!("{}:{}", u64::MAX, "00".repeat(32)));
+    (trim.action, trim.who.name, trim.outcome) = (TRIM.to_owned(), peer("eve").name, Outcome::Refused);
+    upkeep.then[0] = put(record_key(1), trim.after(None).text().into_bytes());
+    let told = refused(&peer("eve"), source, Some(&upkeep), "a change");
+    assert_eq!(
+        told.action, "metadata.access",
+        "the log's own upkeep is nobody's command"
+    );
     // Not what is in another's name, nor what would be no refusal.
     for call in [own("ada", Outcome::Refused), own("eve", Outcome::Done)] {
         let told = refused(&peer("eve"), source, Some(&call), "a change");
