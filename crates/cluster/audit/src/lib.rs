@@ -30,7 +30,7 @@ pub use hash::{BadHash, Hash};
 pub use record::{
     Draft, Head, Line, MAX_SEQ, MAX_TEXT, Outcome, Proof, Record, TRIM, Unreadable, Whence, Who, now_ms, trimmed,
 };
-pub use verify::{Fault, Summary, Verifier};
+pub use verify::{Fault, Retention, Summary, Verifier};
 
 #[cfg(test)]
 mod tests;

@@ -170,6 +170,75 @@ fn a_trimmed_log_is_sound_when_a_record_says_so() {
     );
 }
 
+/// A log of which the first `gone` were trimmed `days` after the first that stays was made: the mark, and what is left.
+fn trimmed_log(records: u64, gone: usize, days: u64) -> (Head, Vec<(u64, String)>) {
+    let mut log = log(records);
+    let last = head_of(&log[..gone]).unwrap();
+    let mut trim = draft(TRIM);
+    trim.object = trimmed(&last);
+    // The past, for nothing of tomorrow is believed.
+    let first = Line::parse(&log[gone].1).unwrap().record().unix_ms;
+    let mut head = Some(last);
+    for (_, text) in &mut log[gone..] {
+        let mut again = draft("volume.create");
+        again.unix_ms = first - days * 24 * 3600 * 1000;
+        let line = again.after(head.as_ref());
+        head = Some(line.head());
+        *text = line.text();
+    }
+    let line = trim.after(head.as_ref());
+    log.push((line.head().seq, line.text()));
+    (last, log.split_off(gone))
+}
+
+/// Whoever writes keys deletes the beginning of the log, moves its mark, and tells that as a trim.
+#[test]
+fn a_trim_that_came_too_early_is_named() {
+    let retention = |records, days| Retention {
+        records,
+        age: Duration::from_secs(days * 24 * 3600),
+    };
+    let verify = |(gone, left): &(Head, Vec<(u64, String)>), retention: Retention| {
+        check(Verifier::new(Some(gone)).keeping(retention), left, head_of(left))
+    };
+    let early = Err(Fault::TrimmedEarly { first: 5, trim: 9 });
+    let young = trimmed_log(8, 4, 30);
+    assert_eq!(verify(&young, retention(20_000, 400)), early);
+    assert_eq!(verify(&young, retention(6, 400)), early);
+    assert!(verify(&young, retention(5, 400)).is_ok(), "as many were left");
+    assert!(verify(&young, retention(20_000, 30)).is_ok(), "it was old enough");
+    assert!(verify(&trimmed_log(8, 4, 400), retention(20_000, 400)).is_ok());
+    // Told in the name of a time that has not come.
+    let (gone, mut left) = trimmed_log(8, 4, 0);
+    left.pop();
+    let mut trim = draft(TRIM);
+    trim.object = trimmed(&gone);
+    trim.unix_ms += 500 * 24 * 3600 * 1000;
+    left.push((9, trim.after(head_of(&left).as_ref()).text()));
+    assert_eq!(verify(&(gone, left), retention(20_000, 400)), early);
+}
+
+#[test]
+fn a_known_record_that_was_trimmed_shows_nothing_and_that_is_said() {
+    let all = log(8);
+    let (gone, left) = trimmed_log(8, 4, 400);
+    let knowing = |known| check(Verifier::new(Some(&gone)).known(known), &left, head_of(&left));
+    let third = head_of(&all[..3]).unwrap();
+    assert_eq!(knowing(third), Err(Fault::KnownGone { seq: 3, first: 5 }));
+    assert!(knowing(gone).is_ok(), "the mark itself is known by its hash");
+    let other = Head {
+        hash: Hash::of("x"),
+        ..gone
+    };
+    assert_eq!(
+        knowing(other),
+        Err(Fault::Forged {
+            seq: 4,
+            known: other.hash
+        })
+    );
+}
+
 /// What a viewer has the server write, or a hand that writes keys: a number on which additions break.
 #[test]
 fn no_number_that_somebody_chose_ends_a_verifier_or_whoever_appends() {

@@ -4,10 +4,14 @@
 //! that was cut off without the head being set back. Who can write the whole log can also compute all hashes anew from some
 //! record on, or cut off the end and set the head back: that is found by who knows a later head ([`Verifier::known`]), as
 //! the cursor of a shipper and the last `verify` do.
+//!
+//! A log is trimmed at its beginning, and a record says so. Whoever can write could trim it early, to hide what they did, and write
+//! that record too: so it is looked at what was left at that time ([`Retention`]), by the records that are still there.
 
 use crate::hash::Hash;
-use crate::record::{Head, Line, Outcome, Record, TRIM};
+use crate::record::{Head, Line, Outcome, Record, TRIM, now_ms};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// What is wrong with a log: the first thing that is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +65,27 @@ pub enum Fault {
         /// The first that is there.
         first: u64,
     },
+    /// What was trimmed should have been kept.
+    #[error(
+        "{} gone, and record {trim}, which says that they were trimmed, came too early for that: neither so many records nor such \
+         old ones were there", records(1, first - 1)
+    )]
+    TrimmedEarly {
+        /// The first that is there.
+        first: u64,
+        /// The record that says so.
+        trim: u64,
+    },
+    /// A record that was known is gone, and with it what it could show.
+    #[error(
+        "record {seq} was known, and was trimmed: the log begins with record {first}, and nothing was compared with it"
+    )]
+    KnownGone {
+        /// Its number.
+        seq: u64,
+        /// The first that is there.
+        first: u64,
+    },
     /// The end is missing.
     #[error("the log was cut off: it ends with record {last}, and had {head}")]
     CutOff {
@@ -108,17 +133,51 @@ impl Fault {
         match *self {
             Fault::Changed { seq }
             | Fault::Unreadable { seq, .. }
+            | Fault::KnownGone { seq, .. }
             | Fault::Exchanged { seq }
             | Fault::Begin { seq }
             | Fault::HeadDiffers { seq }
             | Fault::Forged { seq, .. } => seq,
             Fault::LeftOut { from, .. } => from,
             Fault::Moved { place, .. } => place,
-            Fault::Trimmed { .. } => 1,
+            Fault::Trimmed { .. } | Fault::TrimmedEarly { .. } => 1,
             Fault::CutOff { last, .. } => last.saturating_add(1),
             Fault::SetBack { head } => head.saturating_add(1),
         }
     }
+}
+
+/// What a log keeps at least. A record goes only while there are more than so many behind it, or when the one behind it is
+/// older than that: so the first that is there shows, for as long as it is there, that the others were old enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// The newest so many stay, however old they are not.
+    pub records: u64,
+    /// So long.
+    pub age: Duration,
+}
+
+/// Clocks of those who write records differ, by not more than that.
+const CLOCKS_MS: u64 = 24 * 3600 * 1000;
+
+impl Retention {
+    /// Could records have been trimmed when this record said so, up to the one before `first_seq`? `first_ms`: when that was made.
+    fn allows(&self, trim: &Trim, first_ms: u64, now_ms: u64) -> bool {
+        let left = trim.seq.saturating_sub(trim.last.seq);
+        let age_ms = u64::try_from(self.age.as_millis()).unwrap_or(u64::MAX);
+        // A record of tomorrow would make the others as old as it likes.
+        let when = trim.unix_ms.min(now_ms.saturating_add(CLOCKS_MS));
+        left >= self.records || when.saturating_add(CLOCKS_MS) >= first_ms.saturating_add(age_ms)
+    }
+}
+
+/// A record that says that others were trimmed.
+#[derive(Clone, Copy, Debug)]
+struct Trim {
+    seq: u64,
+    unix_ms: u64,
+    /// The last of the others.
+    last: Head,
 }
 
 /// What a sound log holds.
@@ -142,7 +201,11 @@ pub struct Verifier {
     last: Option<Head>,
     known: Vec<Head>,
     open: BTreeSet<u64>,
-    trims: Vec<Head>,
+    /// The one that says where this log begins, in the end.
+    trims: Vec<Trim>,
+    retention: Option<Retention>,
+    /// When the first record was made.
+    first_ms: u64,
     count: u64,
 }
 
@@ -157,6 +220,8 @@ impl Verifier {
             known: Vec::new(),
             open: BTreeSet::new(),
             trims: Vec::new(),
+            retention: None,
+            first_ms: 0,
             count: 0,
         }
     }
@@ -169,6 +234,13 @@ impl Verifier {
             last: Some(head),
             ..Verifier::new(None)
         }
+    }
+
+    /// The same, of a log that keeps so much: what was trimmed earlier is a fault.
+    #[must_use]
+    pub fn keeping(mut self, retention: Retention) -> Verifier {
+        self.retention = Some(retention);
+        self
     }
 
     /// The same, where this record is known from elsewhere.
@@ -232,6 +304,9 @@ impl Verifier {
                 known: known.hash,
             });
         }
+        if self.count == 0 {
+            self.first_ms = record.unix_ms;
+        }
         self.note(record);
         self.last = Some(head);
         self.count += 1;
@@ -248,10 +323,40 @@ impl Verifier {
         // One that was refused has trimmed nothing: what it says is chosen by who was refused.
         if record.action == TRIM
             && record.outcome == Outcome::Done
-            && let Ok(head) = record.object.parse()
+            && let Ok(last) = record.object.parse::<Head>()
+            && last.next() == self.first
+            && Some(last.hash) == self.begin
         {
-            self.trims.push(head);
+            let (seq, unix_ms) = (record.seq, record.unix_ms);
+            self.trims.push(Trim { seq, unix_ms, last });
         }
+    }
+
+    /// Is what was trimmed, if anything, rightly gone?
+    fn check_begin(&self) -> Result<(), Fault> {
+        let first = self.first;
+        if first <= 1 {
+            return Ok(());
+        }
+        let Some(told) = self.trims.last() else {
+            return Err(Fault::Trimmed { first });
+        };
+        let now = now_ms();
+        let early = |retention: Retention| !self.trims.iter().any(|trim| retention.allows(trim, self.first_ms, now));
+        if self.retention.is_some_and(early) {
+            return Err(Fault::TrimmedEarly { first, trim: told.seq });
+        }
+        // The one that was trimmed last is known by its hash still.
+        for known in self.known.iter().filter(|known| known.seq < first) {
+            let (seq, hash) = (known.seq, known.hash);
+            if known.next() < first {
+                return Err(Fault::KnownGone { seq, first });
+            }
+            if Some(hash) != self.begin {
+                return Err(Fault::Forged { seq, known: hash });
+            }
+        }
+        Ok(())
     }
 
     /// Nothing follows. `head`: what the log says its last record is.
@@ -259,7 +364,7 @@ impl Verifier {
     /// # Errors
     /// What is wrong with the end, or with the beginning.
     pub fn end(self, head: Option<&Head>) -> Result<Summary, Fault> {
-        let last = self.last.map_or(self.first - 1, |last| last.seq);
+        let last = self.last.map_or(self.first.saturating_sub(1), |last| last.seq);
         let named = head.map_or(last, |head| head.seq);
         let latest = self.known.iter().map(|known| known.seq).max().unwrap_or(0).max(named);
         if latest > last {
@@ -273,10 +378,7 @@ impl Verifier {
         {
             return Err(Fault::HeadDiffers { seq: last });
         }
-        let trimmed = |head: &Head| head.next() == self.first && Some(head.hash) == self.begin;
-        if self.first > 1 && !self.trims.iter().any(trimmed) {
-            return Err(Fault::Trimmed { first: self.first });
-        }
+        self.check_begin()?;
         Ok(Summary {
             records: self.count,
             first: self.first,

@@ -15,7 +15,7 @@
 
 use crate::access::Action;
 use amita_audit::{
-    Draft, Fault, Head, Line, MAX_SEQ, Outcome, Proof, Summary, TRIM, Verifier, Whence, Who, now_ms, trimmed,
+    Draft, Fault, Head, Line, MAX_SEQ, Outcome, Proof, Retention, Summary, TRIM, Verifier, Whence, Who, now_ms, trimmed,
 };
 use amita_metadata::server::Peer;
 use amita_metadata::{Call, Compare, Error, KeyValue, Op, Refusal, Transact};
@@ -23,10 +23,11 @@ use amita_types::map::PREFIX;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The most records that are kept.
-pub const MAX_RECORDS: u64 = 20_000;
-/// How long records are kept.
-pub const MAX_AGE: Duration = Duration::from_secs(400 * 24 * 3600);
+/// What is kept: the coordinator trims what is beyond both, and a log that was trimmed earlier is broken.
+pub const RETENTION: Retention = Retention {
+    records: 20_000,
+    age: Duration::from_secs(400 * 24 * 3600),
+};
 /// Records of one page: the keys of a page have all but the last digits in common.
 const PAGE: u64 = 1000;
 /// Where so many pages are missing, nothing is looked for behind them.
@@ -35,6 +36,8 @@ const MAX_EMPTY_PAGES: u32 = 64;
 const TRIM_BATCH: usize = 100;
 /// Fewer than these too many are left: each transaction that trims adds a record itself.
 const TRIM_LEAST: u64 = 10;
+/// How often a log is gone through anew that was trimmed meanwhile.
+const ROUNDS: u32 = 8;
 /// How often a lost race is tried again. Each time somebody else has written a record.
 const RACES: u32 = 256;
 
@@ -294,17 +297,26 @@ pub enum Unsound {
     Metadata(#[from] Error),
 }
 
-/// Goes through the whole log. `known`: records that are known from elsewhere.
+/// Goes through the whole log. `known`: records that are known from elsewhere; `retention`: what it keeps at least.
 ///
 /// # Errors
 /// What is wrong first, or the metadata is away.
-pub fn verify(meta: &dyn Transact, known: &[Head]) -> Result<Summary, Unsound> {
-    let begin = bounds(meta)?;
-    let mut verifier = known
-        .iter()
-        .fold(Verifier::new(begin.trimmed.as_ref()), |verifier, head| {
-            verifier.known(*head)
-        });
+pub fn verify(meta: &dyn Transact, known: &[Head], retention: Retention) -> Result<Summary, Unsound> {
+    for _ in 1..ROUNDS {
+        let begin = bounds(meta)?;
+        match verify_from(meta, &begin, known, retention) {
+            // The coordinator may have trimmed it after we have asked where it begins. Whoever moves the mark all the time gets
+            // the fault.
+            Err(Unsound::Fault(_)) if bounds(meta)?.trimmed != begin.trimmed => {}
+            found => return found,
+        }
+    }
+    verify_from(meta, &bounds(meta)?, known, retention)
+}
+
+fn verify_from(meta: &dyn Transact, begin: &Bounds, known: &[Head], retention: Retention) -> Result<Summary, Unsound> {
+    let verifier = Verifier::new(begin.trimmed.as_ref()).keeping(retention);
+    let mut verifier = known.iter().fold(verifier, |verifier, head| verifier.known(*head));
     let first = verifier.next();
     for_each(meta, first, |place, text| {
         verifier.take(place, text).map(drop).map_err(Unsound::from)
@@ -327,15 +339,16 @@ pub fn verify(meta: &dyn Transact, known: &[Head]) -> Result<Summary, Unsound> {
     Ok(verifier.end(end.as_ref())?)
 }
 
-/// Takes the oldest records away, of more than `most` and of those that are older than `oldest`; returns how many. For the
-/// coordinator, now and then.
+/// Takes the oldest records away, those that are more than are kept and those whose follower is older than is kept (so that it
+/// shows their age); returns how many. For the coordinator, now and then.
 ///
 /// # Errors
 /// The metadata is away.
-pub fn trim(meta: &dyn Transact, who: &Who, most: u64, oldest: Duration) -> Result<u64, Error> {
-    let limit = now_ms().saturating_sub(oldest.as_millis().try_into().unwrap_or(u64::MAX));
+pub fn trim(meta: &dyn Transact, who: &Who, retention: Retention) -> Result<u64, Error> {
+    let age_ms = retention.age.as_millis().try_into().unwrap_or(u64::MAX);
+    let limit = now_ms().saturating_sub(age_ms);
     let mut gone = 0;
-    while let Some(count) = trim_batch(meta, who, most, limit)? {
+    while let Some(count) = trim_batch(meta, who, retention.records, limit)? {
         gone += count;
     }
     Ok(gone)
@@ -354,27 +367,7 @@ fn trim_batch(meta: &dyn Transact, who: &Who, most: u64, limit_ms: u64) -> Resul
     let first = begin.map_or(1, |begin| begin.next());
     let surplus = head.next().saturating_sub(first).saturating_sub(most);
     let surplus = if surplus < TRIM_LEAST { 0 } else { surplus };
-    let mut doomed: Vec<Head> = Vec::new();
-    let mut verifier = Verifier::new(begin.as_ref());
-    'pages: while doomed.len() < TRIM_BATCH {
-        let page = page(meta, verifier.next())?;
-        if page.is_empty() {
-            break;
-        }
-        for (place, text) in page {
-            // Where something is wrong, nothing is taken away: it is evidence.
-            let Ok(line) = verifier.take(place, &text) else {
-                break 'pages;
-            };
-            let is_old = line.record().unix_ms < limit_ms;
-            // The newest one stays: the next one follows it.
-            let goes = (doomed.len() as u64) < surplus || is_old;
-            if doomed.len() == TRIM_BATCH || !goes || place == head.seq {
-                break 'pages;
-            }
-            doomed.push(line.head());
-        }
-    }
+    let doomed = doomed(meta, begin.as_ref(), surplus, limit_ms)?;
     let Some(last) = doomed.last() else { return Ok(None) };
     let mut draft = Draft::new(who.clone(), Whence::default(), TRIM, &trimmed(last), Outcome::Done);
     draft.text = format!("{} records were dropped", doomed.len());
@@ -390,6 +383,33 @@ fn trim_batch(meta: &dyn Transact, who: &Who, most: u64, limit_ms: u64) -> Resul
     let line = place.line(&draft);
     let trimmed = meta.txn(&place.call(&line, more, Some(same)))?.succeeded;
     Ok(trimmed.then_some(doomed.len() as u64))
+}
+
+/// The oldest records that go, as many as one batch takes: `surplus` of them, and those whose follower is older than the limit.
+fn doomed(meta: &dyn Transact, begin: Option<&Head>, surplus: u64, limit_ms: u64) -> Result<Vec<Head>, Error> {
+    let mut doomed: Vec<Head> = Vec::new();
+    // The newest one stays: the next one follows it.
+    let mut before: Option<Head> = None;
+    let mut verifier = Verifier::new(begin);
+    loop {
+        let page = page(meta, verifier.next())?;
+        if page.is_empty() {
+            return Ok(doomed);
+        }
+        for (place, text) in page {
+            // Where something is wrong, nothing is taken away: it is evidence.
+            let Ok(line) = verifier.take(place, &text) else {
+                return Ok(doomed);
+            };
+            if let Some(before) = before.replace(line.head()) {
+                let goes = (doomed.len() as u64) < surplus || line.record().unix_ms < limit_ms;
+                if !goes || doomed.len() == TRIM_BATCH {
+                    return Ok(doomed);
+                }
+                doomed.push(before);
+            }
+        }
+    }
 }
 
 /// What the log says of who was refused by the metadata's server: what their own command wanted to write of it where it is a

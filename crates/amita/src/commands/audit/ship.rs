@@ -3,7 +3,7 @@
 //! The cursor is the number and hash of the last record that was handed over. It is written after that, so that what comes
 //! in between is sent again; and since syslog acknowledges nothing, some records before it are sent again after a
 //! connection broke. As a record that is known from before, the cursor also shows when the log was changed: then nothing more is shipped, and
-//! the command fails.
+//! the command fails. So it does when records were trimmed that it had not shipped: they are nowhere then.
 
 use super::source::Source;
 use super::syslog::{Receiver, Way, message};
@@ -53,6 +53,7 @@ pub(super) fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         file: &arguments.cursor,
         receiver: &arguments.syslog,
         way: None,
+        is_new: false,
         recent: VecDeque::new(),
         host: Actor::here().whence.host,
         shipped: 0,
@@ -90,6 +91,8 @@ struct Shipper<'a> {
     file: &'a Path,
     receiver: &'a Receiver,
     way: Option<Way>,
+    /// There was no cursor, and nothing was shipped yet.
+    is_new: bool,
     /// What was sent last on this way.
     recent: VecDeque<String>,
     host: String,
@@ -97,50 +100,42 @@ struct Shipper<'a> {
 }
 
 impl Shipper<'_> {
-    /// Is the record that was shipped last the one that is there?
+    /// Is the log whole, and the record that was shipped last the one that is there?
     fn check(&mut self, source: &Source) -> Result<()> {
-        let bounds = source.bounds()?;
-        let Some(cursor) = self.cursor else {
-            self.cursor = bounds.trimmed;
-            return Ok(());
-        };
-        if let Some(trimmed) = bounds.trimmed.filter(|trimmed| trimmed.seq > cursor.seq) {
-            log::warn!(
-                "records {} to {} were trimmed before they were shipped from here",
-                cursor.seq + 1,
-                trimmed.seq
-            );
-            self.cursor = Some(trimmed);
-            return Ok(());
+        let known = self.cursor;
+        if let Err(fault) = source.verify(known.as_slice())? {
+            return Err(wrong(source, known, &fault)?);
         }
-        if bounds
-            .trimmed
-            .is_some_and(|trimmed| trimmed.seq == cursor.seq && trimmed != cursor)
-        {
-            return Err(broken(&Fault::Forged {
-                seq: cursor.seq,
-                known: cursor.hash,
-            }));
-        }
-        if let Err(fault) = source.verify(&[cursor])? {
-            return Err(broken(&fault));
+        self.is_new = known.is_none();
+        if self.is_new {
+            self.cursor = source.bounds()?.trimmed;
         }
         Ok(())
     }
 
     /// Ships what is there.
     fn round(&mut self, source: &Source) -> Result<()> {
-        let mut verifier = match self.cursor {
+        let before = self.cursor;
+        let mut verifier = match before {
             Some(cursor) => Verifier::behind(cursor),
             None => Verifier::new(None),
         };
+        let mut found = None;
         let outcome = source.for_each(verifier.next(), |place, text| {
             if interrupt::caught() {
                 return Err(Failure::interrupted());
             }
-            let line = verifier.take(place, text).map_err(|fault| broken(&fault))?;
+            let line = match verifier.take(place, text) {
+                Ok(line) => line,
+                Err(fault) => {
+                    let failure = broken(&fault);
+                    found = Some(fault);
+                    return Err(failure);
+                }
+            };
             self.ship(&line)?;
             self.cursor = Some(line.head());
+            self.is_new = false;
             self.shipped += 1;
             if self.shipped.is_multiple_of(BATCH) {
                 self.write_cursor()?;
@@ -148,9 +143,12 @@ impl Shipper<'_> {
             Ok(())
         });
         self.write_cursor()?;
-        match outcome {
-            Err(why) if why.kind == Kind::Interrupted => Ok(()),
-            outcome => outcome,
+        match (outcome, found) {
+            // Trimmed between the look at where it begins and the first record: it begins later now.
+            (_, Some(_)) if self.is_new && source.bounds()?.trimmed != before => self.check(source),
+            (_, Some(fault)) => Err(wrong(source, self.cursor, &fault)?),
+            (Err(why), None) if why.kind == Kind::Interrupted => Ok(()),
+            (outcome, None) => outcome,
         }
     }
 
@@ -197,6 +195,24 @@ impl Shipper<'_> {
         file.sync_all().context(failed)?;
         std::fs::rename(&new, self.file).context(failed)
     }
+}
+
+/// What is wrong with the log behind what was shipped: it was changed, or rightly trimmed before it was shipped.
+fn wrong(source: &Source, cursor: Option<Head>, fault: &Fault) -> Result<Failure> {
+    let shipped = cursor.map_or(0, |cursor| cursor.seq);
+    let trimmed = source.bounds()?.trimmed.map_or(0, |trimmed| trimmed.seq);
+    if trimmed <= shipped || !matches!(fault, Fault::KnownGone { .. } | Fault::LeftOut { .. }) {
+        return Ok(broken(fault));
+    }
+    if let Err(fault) = source.verify(&[])? {
+        return Ok(broken(&fault));
+    }
+    Ok(Failure::new(format!(
+        "records {} to {trimmed} were trimmed before they were shipped from here, and cannot be shipped any more",
+        shipped + 1
+    ))
+    .kind(Kind::Failed)
+    .advice("Find out why it was not shipped for so long. Move the cursor away to go on with the first record that is there."))
 }
 
 fn read_cursor(path: &Path) -> Result<Option<Head>> {

@@ -63,7 +63,7 @@ impl Source {
             }
             Source::Authority(authority) => {
                 let log = authority.log().described()?;
-                let mut next = log.trimmed().map_or(1, |head| head.seq + 1);
+                let mut next = log.trimmed().map_or(1, |head| head.next());
                 for text in &log.lines {
                     // A file has no places but those that its lines say they are in.
                     let place = Line::parse(text).map_or(next, |line| line.record().seq);
@@ -80,7 +80,7 @@ impl Source {
     /// What is wrong with it first, or what it holds.
     pub(super) fn verify(&self, known: &[Head]) -> Result<std::result::Result<Summary, Fault>> {
         match self {
-            Source::Metadata(admin) => match audit::verify(&admin.reader(), known) {
+            Source::Metadata(admin) => match audit::verify(&admin.reader(), known, audit::RETENTION) {
                 Ok(found) => Ok(Ok(found)),
                 Err(Unsound::Fault(fault)) => Ok(Err(fault)),
                 Err(Unsound::Metadata(why)) => Err(metadata_failure(&why)),

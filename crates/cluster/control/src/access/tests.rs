@@ -157,7 +157,7 @@ fn what_is_done_is_told_before_and_after_with_what_it_changed() {
         "{:?}",
         found[5]
     );
-    audit::verify(&server.client, &[]).unwrap();
+    audit::verify(&server.client, &[], audit::RETENTION).unwrap();
 }
 
 #[test]

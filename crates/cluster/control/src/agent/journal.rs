@@ -95,7 +95,7 @@ pub(super) fn run(client: &Client, config: &Config, inputs: &Receiver<Input>, jo
                     role: "coordinator".to_owned(),
                     proof: Proof::None,
                 };
-                let _ = audit::trim(client, &who, audit::MAX_RECORDS, audit::MAX_AGE);
+                let _ = audit::trim(client, &who, audit::RETENTION);
             }
         }
     }

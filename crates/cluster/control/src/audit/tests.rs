@@ -6,7 +6,7 @@ use amita_identity::{Name, OperatorRole};
 use amita_metadata::server::{self, Config, Handle};
 use amita_metadata::{Client, OpReply};
 use amita_types::ClusterId;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The embedded server with a file of its own, and a client. They end in this order.
 pub(crate) struct Server {
@@ -84,6 +84,18 @@ fn forge(meta: &dyn Transact, seq: u64, object: &str) {
     });
     let forged = draft.after(before.as_ref());
     write(meta, put(record_key(seq), forged.text().into_bytes()));
+}
+
+/// Of a log that keeps so little as the one of these tests.
+fn verify(meta: &dyn Transact, known: &[Head]) -> Result<Summary, Unsound> {
+    super::verify(meta, known, keeping(0, 0))
+}
+
+fn keeping(records: u64, seconds: u64) -> Retention {
+    Retention {
+        records,
+        age: Duration::from_secs(seconds),
+    }
 }
 
 fn fault(meta: &dyn Transact, known: &[Head]) -> Fault {
@@ -228,7 +240,7 @@ fn who_writes_any_number_into_the_log_stops_nobody() {
         assert_eq!(append(meta, &draft("on")).unwrap().seq, 4 + round as u64, "{seq}");
         assert_eq!(verify(meta, &[]).unwrap().records, 4 + round as u64);
         write(meta, put(trimmed_key(), far));
-        assert_eq!(trim(meta, &who("node 1"), 1000, Duration::from_secs(3600)).unwrap(), 0);
+        assert_eq!(trim(meta, &who("node 1"), keeping(1000, 3600)).unwrap(), 0);
         let _ = verify(meta, &[]);
         write(meta, Op::Delete { key: trimmed_key() });
     }
@@ -251,9 +263,9 @@ fn old_records_are_trimmed_and_the_rest_is_sound() {
     let server = filled(260);
     let meta = &server.client;
     let all = verify(meta, &[]).unwrap().head.unwrap();
-    assert_eq!(trim(meta, &who("node 1"), 1000, Duration::from_secs(3600)).unwrap(), 0);
-    let gone = trim(meta, &who("node 1"), 50, Duration::from_secs(3600)).unwrap();
-    let found = verify(meta, &[all]).unwrap();
+    assert_eq!(trim(meta, &who("node 1"), keeping(1000, 3600)).unwrap(), 0);
+    let gone = trim(meta, &who("node 1"), keeping(50, 3600)).unwrap();
+    let found = super::verify(meta, &[all], keeping(50, 3600)).unwrap();
     assert!((50..=53).contains(&found.records), "{found:?}");
     assert_eq!(found.first, gone + 1);
     let kept = records(meta);
@@ -268,9 +280,19 @@ fn old_records_are_trimmed_and_the_rest_is_sound() {
     }
     write(meta, put(trimmed_key(), json(&ten)));
     assert_eq!(fault(meta, &[]), Fault::Trimmed { first: ten.seq + 1 });
+    // Who tells that as a trim as well is seen by what was left of the log.
+    let mut told = draft(&trimmed(&ten));
+    told.action = TRIM.to_owned();
+    let told = append(meta, &told).unwrap().seq;
+    verify(meta, &[]).unwrap();
+    let first = ten.seq + 1;
+    match super::verify(meta, &[], RETENTION) {
+        Err(Unsound::Fault(fault)) => assert_eq!(fault, Fault::TrimmedEarly { first, trim: told }),
+        other => panic!("{other:?}"),
+    }
     // What is wrong is not trimmed: it is evidence.
     forge(meta, ten.seq + 1, "x");
-    assert!(trim(meta, &who("node 1"), 10, Duration::ZERO).unwrap() <= 1);
+    assert!(trim(meta, &who("node 1"), keeping(10, 0)).unwrap() <= 1);
     assert!(verify(meta, &[]).is_err());
 }
 
@@ -278,9 +300,36 @@ fn old_records_are_trimmed_and_the_rest_is_sound() {
 fn by_age_everything_goes_but_the_newest() {
     let server = filled(5);
     std::thread::sleep(Duration::from_millis(3));
-    let gone = trim(&server.client, &who("node 1"), 1000, Duration::ZERO).unwrap();
-    assert!(gone >= 4, "{gone}");
+    let gone = trim(&server.client, &who("node 1"), keeping(1000, 0)).unwrap();
+    // The first that stays shows that those before it were old enough.
+    assert!(gone >= 3, "{gone}");
     assert!(verify(&server.client, &[]).unwrap().records >= 1);
+}
+
+/// Trims the log between two questions.
+struct Trimming<'a> {
+    meta: &'a dyn Transact,
+    questions: AtomicU64,
+}
+
+impl Transact for Trimming<'_> {
+    fn txn(&self, call: &Call) -> Result<amita_metadata::Reply, Error> {
+        if self.questions.fetch_add(1, Ordering::Relaxed) == 1 {
+            trim(self.meta, &who("node 1"), keeping(20, 3600))?;
+        }
+        self.meta.txn(call)
+    }
+}
+
+#[test]
+fn a_trim_while_it_is_gone_through_is_no_fault() {
+    let server = filled(60);
+    let meta = Trimming {
+        meta: &server.client,
+        questions: AtomicU64::new(0),
+    };
+    let found = super::verify(&meta, &[], keeping(20, 3600)).unwrap();
+    assert!(found.first > 1 && found.records >= 20, "{found:?}");
 }
 
 /// Loses the answer to one change, after it was made.
