@@ -74,7 +74,6 @@ pub fn run(arguments: &Arguments, identity: Option<&Path>, insecure_network: boo
         None => None,
     };
     let (refusals, heard) = Refusals::channel();
-    let missed = refusals.clone();
     let config = server::Config {
         quota_bytes: arguments.quota_bytes,
         tls: live.as_ref().map(server::Tls::of),
@@ -96,7 +95,7 @@ pub fn run(arguments: &Arguments, identity: Option<&Path>, insecure_network: boo
         arguments.data.display()
     );
     if let Some(live) = &live {
-        auditor::start(live, handle.address(), missed, heard)?;
+        auditor::start(live, handle.address(), heard)?;
     }
     interrupt::wait()?;
     handle.stop();

@@ -13,7 +13,7 @@
 //! * [`Draft`], [`Record`], [`Line`]: what is told, what it becomes in its place, and its text.
 //! * [`Verifier`]: goes through a log and says what is wrong first.
 //! * [`Change`]: what a record of the metadata was before and is after, without secrets.
-//! * [`Allowance`]: how often strangers may be told of.
+//! * [`Allowances`]: how often strangers may be told of.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
@@ -24,7 +24,7 @@ mod hash;
 mod record;
 mod verify;
 
-pub use allowance::Allowance;
+pub use allowance::{Allowances, Limit, network};
 pub use change::{Change, Changes, MAX_CHANGES};
 pub use hash::{BadHash, Hash};
 pub use record::{

@@ -129,6 +129,18 @@ impl Draft {
         self
     }
 
+    /// The same, with more to be said: what was said before is cut off where there is no room for that.
+    #[must_use]
+    pub fn adding(mut self, more: &str) -> Draft {
+        let room = MAX_TEXT.saturating_sub(more.chars().count() + 1);
+        if let Some((at, _)) = self.text.char_indices().nth(room) {
+            self.text.truncate(at);
+            self.text.push('…');
+        }
+        self.text.push_str(more);
+        self
+    }
+
     /// What it becomes behind that record; `None`: it is the first.
     #[must_use]
     pub fn after(self, head: Option<&Head>) -> Line {

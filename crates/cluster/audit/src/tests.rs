@@ -331,14 +331,73 @@ fn what_is_large_is_told_by_its_length() {
 #[test]
 fn what_strangers_cause_is_told_of_now_and_then() {
     let start = Instant::now();
-    let mut allowance = Allowance::new(2, Duration::from_secs(10), start);
-    assert_eq!((allowance.take(start), allowance.take(start)), (Some(0), Some(0)));
-    assert_eq!((allowance.take(start), allowance.take(start)), (None, None));
-    allowance.miss(3);
+    let limit = |most, pause_s| Limit {
+        most,
+        pause: Duration::from_secs(pause_s),
+    };
+    let mut allowances = Allowances::new(limit(2, 10), limit(100, 1), start);
+    let mut take = |now| allowances.take("eve", now);
+    assert_eq!((take(start), take(start)), (Some(0), Some(0)));
+    assert_eq!((take(start), take(start)), (None, None));
+    allowances.miss("eve", 3, start);
+    let mut take = |now| allowances.take("eve", now);
     let later = start + Duration::from_secs(11);
-    assert_eq!((allowance.take(later), allowance.take(later)), (Some(5), None));
+    assert_eq!((take(later), take(later)), (Some(5), None));
     let much_later = start + Duration::from_secs(1000);
-    assert_eq!((0..9).filter(|_| allowance.take(much_later).is_some()).count(), 2);
+    assert_eq!((0..9).filter(|_| take(much_later).is_some()).count(), 2);
+    assert_eq!(limit(2, 10).within(Duration::from_secs(95)), 11);
+}
+
+#[test]
+fn who_makes_noise_hides_nobody_and_all_of_them_stay_within_bounds() {
+    let start = Instant::now();
+    let limit = |most, pause_s| Limit {
+        most,
+        pause: Duration::from_secs(pause_s),
+    };
+    let (each, all) = (limit(4, 600), limit(16, 60));
+    let mut allowances = Allowances::new(each, all, start);
+    let told = |allowances: &mut Allowances, source: &str, now, times| {
+        (0..times).filter(|_| allowances.take(source, now).is_some()).count()
+    };
+    assert_eq!(told(&mut allowances, "noisy", start, 1000), 4);
+    assert_eq!(allowances.take("quiet", start), Some(0), "another has none the less");
+    assert_eq!(
+        allowances.take("noisy", start + each.pause),
+        Some(996),
+        "what was left out is its own"
+    );
+    // As many sources as there can be, for a long time.
+    let mut allowances = Allowances::new(each, all, start);
+    let mut count = 0;
+    for second in (0..7200).step_by(10) {
+        let now = start + Duration::from_secs(second);
+        for source in 0..8 {
+            count += told(&mut allowances, &format!("s{}", second * 8 + source), now, 2);
+        }
+    }
+    let most = usize::try_from(all.within(Duration::from_secs(7200))).unwrap();
+    assert!(count <= most && count > most / 2, "{count} of {most}");
+    let addresses = [
+        "192.0.2.1",
+        "192.0.2.2",
+        "2001:db8::1",
+        "2001:db8::2:0:0:9",
+        "2001:db8:0:1::1",
+        "::ffff:192.0.2.1",
+    ];
+    let networks = addresses.map(|address| network(address.parse().unwrap()).to_string());
+    assert_eq!(
+        networks,
+        [
+            "192.0.2.1",
+            "192.0.2.2",
+            "2001:db8::",
+            "2001:db8::",
+            "2001:db8:0:1::",
+            "192.0.2.1"
+        ]
+    );
 }
 
 proptest! {

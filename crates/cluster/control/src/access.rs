@@ -366,7 +366,7 @@ impl<M: Transact> Session<M> {
         ended.of = Some(begun.seq);
         ended.changes = changes;
         if more > 0 {
-            ended.text.push_str(&format!("({more} more keys were changed)"));
+            ended = ended.adding(&format!(" ({more} more keys were changed)"));
         }
         if let Err(why) = audit::append(&self.meta, &ended) {
             // It is done: that it began is in the log, and that its end is not told is seen there.

@@ -42,7 +42,7 @@ pub use access::Peer;
 pub use amita_identity::{OperatorRole, Role};
 pub use door::{HANDSHAKE_BYTES, HANDSHAKE_TIMEOUT, Judge, MAX_HANDSHAKES, Tls};
 pub use quota::DEFAULT_QUOTA_BYTES;
-pub use refusals::{Refusals, Refused};
+pub use refusals::{Heard, Refusals, Refused};
 
 /// The most connections of who has been let in; more are closed at once.
 pub const MAX_CONNECTIONS: usize = 1024;

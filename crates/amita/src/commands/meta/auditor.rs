@@ -1,26 +1,36 @@
 //! What the metadata's server refuses is in the audit log: nobody else can know of it.
 //!
 //! A thread of its own writes the records, as the server's own identity, by the server's own door: nothing of the server waits for it.
-//! Who is refused all the time does not fill the log: what comes too fast is counted.
+//! Who is refused all the time does not fill the log, nor hide who else is refused: what comes too fast is counted. What is kept of
+//! the log holds refusals of the server for a quarter at most, however long it lasts.
 
-use amita_audit::Allowance;
+use amita_audit::{Allowances, Limit};
 use amita_control::audit;
 use amita_identity::Live;
 use amita_metadata::Client;
 use amita_metadata::client::{Options, Tls};
-use amita_metadata::server::{Refusals, Refused};
+use amita_metadata::server::Heard;
 use amita_terminal::error::{Context, Result};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// So many refusals at once are told, and one more after each pause.
-const MAX_REFUSALS: u32 = 128;
-const PAUSE: Duration = Duration::from_secs(10);
+/// Refusals of one name that are told.
+const EACH: Limit = Limit {
+    most: 16,
+    pause: Duration::from_secs(6 * 3600),
+};
+/// Of all of them: three who are refused all the time leave the burst to the others.
+const ALL: Limit = Limit {
+    most: 128,
+    pause: Duration::from_secs(2 * 3600),
+};
+/// How long the thread sleeps when nobody is refused.
+const LOOK: Duration = Duration::from_secs(3600);
 
 /// Starts the thread. It ends with the server, which holds the other end.
-pub(super) fn start(live: &Arc<Live>, server: SocketAddr, refusals: Refusals, heard: Receiver<Refused>) -> Result<()> {
+pub(super) fn start(live: &Arc<Live>, server: SocketAddr, heard: Heard) -> Result<()> {
     let options = Options {
         tls: Some(Tls::of(live)),
         ..Options::default()
@@ -30,7 +40,7 @@ pub(super) fn start(live: &Arc<Live>, server: SocketAddr, refusals: Refusals, he
     let client = Client::connect_with(&[endpoint], options).context(failed)?;
     std::thread::Builder::new()
         .name("amita-meta-audit".to_owned())
-        .spawn(move || run(&client, &refusals, &heard))
+        .spawn(move || run(&client, &heard))
         .context(failed)?;
     Ok(())
 }
@@ -45,18 +55,25 @@ fn reachable(listens: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listens.port())
 }
 
-fn run(client: &Client, refusals: &Refusals, heard: &Receiver<Refused>) {
-    let mut allowance = Allowance::new(MAX_REFUSALS, PAUSE, Instant::now());
-    while let Ok(refused) = heard.recv() {
-        allowance.miss(refusals.missed());
-        let Some(missed) = allowance.take(Instant::now()) else {
+fn run(client: &Client, heard: &Heard) {
+    let mut allowances = Allowances::new(EACH, ALL, Instant::now());
+    loop {
+        let (refused, missed) = match heard.next(LOOK) {
+            Ok(heard) => heard,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let now = Instant::now();
+        let name = &refused.peer.name;
+        allowances.miss(name, missed, now);
+        let Some(missed) = allowances.take(name, now) else {
             continue;
         };
         let mut draft = audit::refused(&refused.peer, refused.source, refused.call.as_ref(), refused.asked);
         if missed > 0 {
-            draft
-                .text
-                .push_str(&format!(" ({missed} more were refused since the last such record)"));
+            draft = draft.adding(&format!(
+                " ({missed} more of theirs were refused since the last such record)"
+            ));
         }
         if let Err(why) = audit::append(client, &draft) {
             log::warn!(
@@ -70,7 +87,14 @@ fn run(client: &Client, refusals: &Refusals, heard: &Receiver<Refused>) {
 
 #[cfg(test)]
 mod tests {
-    use super::reachable;
+    use super::{ALL, EACH, reachable};
+    use amita_control::audit::RETENTION;
+
+    #[test]
+    fn refusals_take_a_quarter_of_what_is_kept_at_most_and_no_name_takes_all_of_it() {
+        assert!(ALL.within(RETENTION.age) <= RETENTION.records / 4);
+        assert!(3 * EACH.within(RETENTION.age) <= ALL.within(RETENTION.age));
+    }
 
     #[test]
     fn the_server_reaches_itself_where_it_listens() {

@@ -13,7 +13,7 @@ use crate::error::IdentityError;
 use crate::live::Live;
 use crate::name::Role;
 use crate::token::{BadToken, Token};
-use amita_audit::{Allowance, Proof};
+use amita_audit::{Allowances, Limit, Proof, network};
 use places::{Place, Places};
 use rustls::pki_types::CertificateDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -30,9 +30,17 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const EXCHANGE: Duration = Duration::from_secs(5);
 /// How long it may take to read the answer.
 const PARTING: Duration = Duration::from_secs(1);
-/// So many refusals of strangers are told in the log at once, and one more after each pause.
-const MAX_REFUSALS: u32 = 32;
-const REFUSAL_PAUSE: Duration = Duration::from_secs(60);
+/// Refusals that are told in the log, of one address of strangers and of one name: at once, and later.
+const REFUSALS_OF_ONE: Limit = Limit {
+    most: 8,
+    pause: Duration::from_secs(6 * 3600),
+};
+/// Of all strangers, and of all names, apart. The log keeps 16 MiB at least, which are more than a year of both and of 500 nodes'
+/// renewals.
+const REFUSALS: Limit = Limit {
+    most: 32,
+    pause: Duration::from_secs(2 * 3600),
+};
 /// Parsing a request takes a few KiB, a signature some more.
 const STACK_BYTES: usize = 256 << 10;
 /// A pause when the system has no connection for us.
@@ -54,7 +62,9 @@ struct Shared {
     places: Arc<Places>,
     /// One thread makes the server's next certificate.
     refreshing: Mutex<()>,
-    refusals: Mutex<Allowance>,
+    /// What may be told of those who show no certificate, and of those who do.
+    strangers: Mutex<Allowances>,
+    holders: Mutex<Allowances>,
     stop: AtomicBool,
 }
 
@@ -80,7 +90,8 @@ impl AuthorityServer {
             config,
             places: Arc::default(),
             refreshing: Mutex::default(),
-            refusals: Mutex::new(Allowance::new(MAX_REFUSALS, REFUSAL_PAUSE, Instant::now())),
+            strangers: Mutex::new(Allowances::new(REFUSALS_OF_ONE, REFUSALS, Instant::now())),
+            holders: Mutex::new(Allowances::new(REFUSALS_OF_ONE, REFUSALS, Instant::now())),
             stop: AtomicBool::new(false),
         });
         let serving = shared.clone();
@@ -242,24 +253,39 @@ impl Shared {
             }
             Err(why @ (IdentityError::Token(_) | IdentityError::Request(_))) => {
                 let actor = Actor::reached("nobody known", "none", Proof::None, Some(from.to_string()));
-                self.tell_refused(&actor, "cert.issue", &why);
+                self.tell_refused(
+                    &self.strangers,
+                    &network(from.ip()).to_string(),
+                    &actor,
+                    "cert.issue",
+                    &why,
+                );
                 (403, format!("{why}\n"))
             }
             Err(why) => failed(&why),
         }
     }
 
-    /// Strangers can be refused as often as they like: neither log is filled by them.
-    fn tell_refused(&self, actor: &Actor, action: &str, why: &IdentityError) {
-        let allowed = self
-            .refusals
+    /// Strangers can be refused as often as they like: the log is not filled by them, nor does one of them hide the others.
+    fn tell_refused(
+        &self,
+        allowances: &Mutex<Allowances>,
+        source: &str,
+        actor: &Actor,
+        action: &str,
+        why: &IdentityError,
+    ) {
+        let allowed = allowances
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .take(Instant::now());
+            .take(source, Instant::now());
         let Some(missed) = allowed else { return };
         let mut told = why.to_string();
         if missed > 0 {
-            told.push_str(&format!(" ({missed} more were refused since the last record)"));
+            told.insert_str(
+                0,
+                &format!("({missed} more of the same source were refused since the last record) "),
+            );
         }
         let from = actor.whence.address.as_deref().unwrap_or_default();
         log::warn!(target: "authority", "{from}: {action} is refused: {told}");
@@ -283,7 +309,7 @@ impl Shared {
             ) => {
                 let name = crate::peer_name(shown).map_or_else(|why| why.to_string(), |name| name.to_string());
                 let actor = Actor::reached(&name, "none", Proof::Certificate, Some(from.to_string()));
-                self.tell_refused(&actor, "cert.renew", &why);
+                self.tell_refused(&self.holders, &name, &actor, "cert.renew", &why);
                 (403, format!("{why}\n"))
             }
             Err(why) => failed(&why),

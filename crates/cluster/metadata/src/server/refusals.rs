@@ -1,16 +1,22 @@
 //! Who was refused what: for an audit log, which is kept by whoever started the server.
 //!
-//! Nothing waits for who listens: what comes too fast is counted.
+//! Nothing waits for who listens: what comes too fast is counted, for each who is refused: who is refused all the time leaves room
+//! for others.
 
 use super::access::Peer;
 use crate::call::{Call, Op};
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The most refusals that wait to be heard of.
 const MAX_WAITING: usize = 64;
+/// Of one who is refused.
+const MAX_WAITING_OF_ONE: usize = 8;
+/// Of so many names it is counted how many refusals were not told.
+const MAX_COUNTED: usize = 256;
 /// Of a call with more bytes the keys are told, not the values.
 const MAX_BYTES: usize = 64 * 1024;
 
@@ -27,37 +33,90 @@ pub struct Refused {
     pub asked: &'static str,
 }
 
+/// What waits, and what does not any more, by the name of who was refused.
+#[derive(Debug, Default)]
+struct Counts {
+    waiting: HashMap<String, usize>,
+    missed: HashMap<String, u64>,
+}
+
+impl Counts {
+    fn miss(&mut self, name: &str) {
+        if self.missed.contains_key(name) || self.missed.len() < MAX_COUNTED {
+            *self.missed.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+}
+
 /// Where refusals are told.
 #[derive(Clone, Debug)]
 pub struct Refusals {
     sender: SyncSender<Refused>,
-    missed: Arc<AtomicU64>,
+    counts: Arc<Mutex<Counts>>,
+}
+
+/// Where refusals are heard.
+#[derive(Debug)]
+pub struct Heard {
+    receiver: Receiver<Refused>,
+    counts: Arc<Mutex<Counts>>,
+}
+
+impl Heard {
+    /// The next one, and how many of the same name were not told before it, because too many waited; waits no longer than that.
+    ///
+    /// # Errors
+    /// There was none in that time, or the server has ended.
+    pub fn next(&self, patience: Duration) -> Result<(Refused, u64), RecvTimeoutError> {
+        let refused = self.receiver.recv_timeout(patience)?;
+        let mut counts = lock(&self.counts);
+        let name = &refused.peer.name;
+        if let Some(waiting) = counts.waiting.get_mut(name) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                counts.waiting.remove(name);
+            }
+        }
+        let missed = counts.missed.remove(name).unwrap_or(0);
+        drop(counts);
+        Ok((refused, missed))
+    }
+}
+
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Refusals {
     /// And where they are heard.
     #[must_use]
-    pub fn channel() -> (Refusals, Receiver<Refused>) {
-        let (sender, heard) = sync_channel(MAX_WAITING);
-        let missed = Arc::default();
-        (Refusals { sender, missed }, heard)
-    }
-
-    /// How many were not told since this was asked last, because too many waited.
-    #[must_use]
-    pub fn missed(&self) -> u64 {
-        self.missed.swap(0, Ordering::Relaxed)
+    pub fn channel() -> (Refusals, Heard) {
+        let (sender, receiver) = sync_channel(MAX_WAITING);
+        let counts: Arc<Mutex<Counts>> = Arc::default();
+        let heard = Heard {
+            receiver,
+            counts: Arc::clone(&counts),
+        };
+        (Refusals { sender, counts }, heard)
     }
 
     pub(super) fn tell(&self, peer: &Peer, source: IpAddr, call: Option<&Call>, asked: &'static str) {
+        let mut counts = lock(&self.counts);
+        let waiting = counts.waiting.get(&peer.name).copied().unwrap_or(0);
+        if waiting >= MAX_WAITING_OF_ONE {
+            counts.miss(&peer.name);
+            return;
+        }
         let refused = Refused {
             peer: peer.clone(),
             source,
             call: call.map(bounded),
             asked,
         };
-        if self.sender.try_send(refused).is_err() {
-            self.missed.fetch_add(1, Ordering::Relaxed);
+        if self.sender.try_send(refused).is_ok() {
+            counts.waiting.insert(peer.name.clone(), waiting + 1);
+        } else {
+            counts.miss(&peer.name);
         }
     }
 }
@@ -90,17 +149,43 @@ mod tests {
     use super::*;
     use amita_identity::{Name, Role};
 
+    const SOON: Duration = Duration::ZERO;
+
+    fn viewer(name: &str) -> Peer {
+        Peer::from(Name::new(amita_types::ClusterId(1), Role::Operator, name).unwrap())
+    }
+
     #[test]
     fn what_nobody_hears_in_time_is_counted_and_large_calls_are_told_by_their_keys() {
-        let peer = Peer::from(Name::new(amita_types::ClusterId(1), Role::Operator, "x").unwrap());
         let (refusals, heard) = Refusals::channel();
         let call = Call::put("/amita/a", vec![7; MAX_BYTES + 1]);
-        for _ in 0..MAX_WAITING + 3 {
-            refusals.tell(&peer, [192, 0, 2, 1].into(), Some(&call), "a change");
+        let noisy = viewer("noisy");
+        for _ in 0..1000 {
+            refusals.tell(&noisy, [192, 0, 2, 1].into(), Some(&call), "a change");
         }
-        assert_eq!((refusals.missed(), refusals.missed()), (3, 0));
-        let first = heard.recv().unwrap().call.unwrap();
+        let quiet = viewer("quiet");
+        refusals.tell(&quiet, [192, 0, 2, 2].into(), None, "a lease");
+        let (first, missed) = heard.next(SOON).unwrap();
+        assert_eq!(missed, 1000 - MAX_WAITING_OF_ONE as u64);
+        let first = first.call.unwrap();
         assert!(first.size_bytes() < 100 && first.then[0].key() == "/amita/a");
-        assert_eq!(heard.try_iter().count(), MAX_WAITING - 1);
+        let rest: Vec<_> = std::iter::from_fn(|| heard.next(SOON).ok()).collect();
+        assert_eq!(rest.len(), MAX_WAITING_OF_ONE);
+        assert!(rest.iter().all(|(_, missed)| *missed == 0), "they were told once");
+        assert_eq!(rest.last().unwrap().0.peer, quiet, "who is quiet is heard");
+        refusals.tell(&noisy, [192, 0, 2, 1].into(), None, "a lease");
+        assert_eq!(heard.next(SOON).unwrap().1, 0);
+    }
+
+    #[test]
+    fn however_many_are_refused_no_more_than_so_many_wait() {
+        let (refusals, heard) = Refusals::channel();
+        for number in 0..1000 {
+            refusals.tell(&viewer(&format!("v{number}")), [192, 0, 2, 1].into(), None, "a lease");
+        }
+        let waited = std::iter::from_fn(|| heard.next(SOON).ok()).count();
+        assert_eq!(waited, MAX_WAITING);
+        let counts = lock(&heard.counts);
+        assert!(counts.waiting.is_empty() && counts.missed.len() == MAX_COUNTED);
     }
 }
