@@ -76,6 +76,7 @@ pub fn run(arguments: &Arguments, identity: Option<&Path>, insecure_network: boo
     let (refusals, heard) = Refusals::channel();
     let config = server::Config {
         quota_bytes: arguments.quota_bytes,
+        reserved: amita_control::access::making_room(),
         tls: live.as_ref().map(server::Tls::of),
         insecure_network,
         refusals: live.is_some().then_some(refusals),

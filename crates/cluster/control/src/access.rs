@@ -19,6 +19,7 @@ use amita_audit::{Changes, Draft, Outcome, Proof, Whence, Who};
 use amita_identity::Name;
 pub use amita_identity::OperatorRole as Role;
 use amita_metadata::{Call, Error, KeyValue, Op, Reply, Transact};
+use amita_types::map;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -201,6 +202,13 @@ fn list(roles: &[Role]) -> String {
         [only] => format!("only {only}"),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
+}
+
+/// Prefixes of what commands write before they make room in the metadata: that they are about to, and to whoever has a volume open
+/// that is to be deleted. A server whose quota is used up must take that (`amita_metadata::server::Config::reserved`).
+#[must_use]
+pub fn making_room() -> Vec<String> {
+    vec![audit::prefix(), map::closing_prefix()]
 }
 
 /// Who asks, and from where.

@@ -259,18 +259,41 @@ impl State {
         bytes
     }
 
-    /// By how many bytes a call would make the keys larger at most, what it deletes not counted.
+    /// By how many bytes a call would make the keys larger in the end, what it deletes counted. Zero: not at all.
     #[must_use]
     pub fn growth_bytes(&self, call: &Call) -> usize {
         let (_, ops) = self.branch(call);
-        let grown = ops.iter().map(|op| match op {
-            Op::Put { key, value, .. } => {
-                let now = self.get(key).map_or(0, KeyValue::size_bytes);
-                (RECORD_BYTES + key.len() + value.len()).saturating_sub(now)
+        let (mut more, mut less) = (0_usize, 0_usize);
+        // No branch puts what it deletes; but a key may be deleted twice.
+        let mut deleted = BTreeSet::new();
+        for op in ops {
+            match op {
+                Op::Put { key, value, .. } => {
+                    more += RECORD_BYTES + key.len() + value.len();
+                    less += self.get(key).map_or(0, KeyValue::size_bytes);
+                }
+                Op::Delete { key } => {
+                    let found = self.get(key).filter(|found| deleted.insert(found.key.as_str()));
+                    less += found.map_or(0, KeyValue::size_bytes);
+                }
+                Op::DeletePrefix { key } => {
+                    let found = self.prefix(key).filter(|found| deleted.insert(found.key.as_str()));
+                    less += found.map(KeyValue::size_bytes).sum::<usize>();
+                }
+                Op::Get { .. } | Op::Prefix { .. } => {}
             }
-            _ => 0,
-        });
-        grown.sum()
+        }
+        more.saturating_sub(less)
+    }
+
+    /// Does a call put keys with these prefixes only?
+    #[must_use]
+    pub fn puts_only(&self, call: &Call, prefixes: &[String]) -> bool {
+        let (_, ops) = self.branch(call);
+        ops.iter().all(|op| match op {
+            Op::Put { key, .. } => prefixes.iter().any(|prefix| key.starts_with(prefix)),
+            _ => true,
+        })
     }
 
     /// Bytes of all keys and their values, and what they take beside.

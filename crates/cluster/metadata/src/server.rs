@@ -41,7 +41,7 @@ mod space;
 pub use access::Peer;
 pub use amita_identity::{OperatorRole, Role};
 pub use door::{HANDSHAKE_BYTES, HANDSHAKE_TIMEOUT, Judge, MAX_HANDSHAKES, Tls};
-pub use quota::DEFAULT_QUOTA_BYTES;
+pub use quota::{DEFAULT_QUOTA_BYTES, RESERVE_BYTES};
 pub use refusals::{Heard, Refusals, Refused};
 
 /// The most connections of who has been let in; more are closed at once.
@@ -80,6 +80,8 @@ pub struct Config {
     pub history: usize,
     /// The most bytes of keys and values.
     pub quota_bytes: u64,
+    /// Prefixes of keys that are written to make room: they may take [`RESERVE_BYTES`] more.
+    pub reserved: Vec<String>,
     /// Whom to let in, and how to prove who we are.
     pub tls: Option<Tls>,
     /// Without TLS, serve also where others than this machine can reach it.
@@ -97,6 +99,7 @@ impl Config {
             path: path.into(),
             history: DEFAULT_HISTORY,
             quota_bytes: DEFAULT_QUOTA_BYTES,
+            reserved: Vec::new(),
             tls: None,
             insecure_network: false,
             refusals: None,

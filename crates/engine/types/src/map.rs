@@ -484,10 +484,15 @@ pub fn move_key(volume: VolumeId) -> String {
 pub fn closings_prefix() -> String {
     format!("{PREFIX}closing/")
 }
+/// The prefix of the operator's wishes that owners close volumes.
+#[must_use]
+pub fn closing_prefix() -> String {
+    format!("{PREFIX}closing/")
+}
 /// The key of the operator's wish that its owner close a volume.
 #[must_use]
 pub fn closing_key(volume: VolumeId) -> String {
-    format!("{PREFIX}closing/{volume}")
+    format!("{}{volume}", closing_prefix())
 }
 /// The key of a volume's reservation.
 #[must_use]

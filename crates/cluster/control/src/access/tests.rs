@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::admin;
-use crate::audit::tests::{records, server};
+use crate::audit::tests::{fill, records, server, server_of};
 use amita_identity::Role as Holder;
 use amita_types::ClusterId;
 use serde_json::Value;
@@ -158,6 +158,63 @@ fn what_is_done_is_told_before_and_after_with_what_it_changed() {
         found[5]
     );
     audit::verify(&server.client, &[], audit::RETENTION).unwrap();
+}
+
+/// Where the quota is used up, what makes room is done, told before and after; what takes some is not.
+#[test]
+fn room_is_made_where_there_is_none() {
+    let server = server_of(1 << 20);
+    let meta = &server.client;
+    admin::init_cluster(meta, ClusterId(7)).unwrap();
+    let session = Session::open(meta.clone(), operator(Operator)).unwrap();
+    let spec = |name: &str| admin::SubsystemSpec {
+        name: name.to_owned(),
+        ..admin::SubsystemSpec::default()
+    };
+    admin::create_subsystem(meta, &spec("db")).unwrap();
+    fill(meta);
+    let create = |name: &str| {
+        session.act(Action::SubsystemCreate, name, |meta| {
+            admin::create_subsystem(meta, &spec(name))
+        })
+    };
+    let refused = create("more").unwrap_err();
+    assert!(refused.to_string().contains("space"), "{refused}");
+    session
+        .act(Action::SubsystemDelete, "db", |meta| {
+            admin::delete_subsystem(meta, "db", false)
+        })
+        .unwrap();
+    assert!(
+        create("more").is_err(),
+        "what the log has taken of the reserve is nobody else's"
+    );
+    let key = "/fill/large/0".to_owned();
+    let then = vec![Op::Delete { key }];
+    meta.txn(&Call {
+        then,
+        ..Call::default()
+    })
+    .unwrap();
+    create("more").unwrap();
+    let found = records(meta);
+    let told: Vec<_> = found
+        .iter()
+        .map(|record| (record.action.as_str(), record.outcome))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("subsystem.create", Outcome::Begun),
+            ("subsystem.create", Outcome::Failed),
+            ("subsystem.delete", Outcome::Begun),
+            ("subsystem.delete", Outcome::Done),
+            ("subsystem.create", Outcome::Begun),
+            ("subsystem.create", Outcome::Failed),
+            ("subsystem.create", Outcome::Begun),
+            ("subsystem.create", Outcome::Done)
+        ]
+    );
 }
 
 #[test]

@@ -16,8 +16,17 @@ pub(crate) struct Server {
 }
 
 pub(crate) fn server() -> Server {
+    server_of(server::DEFAULT_QUOTA_BYTES)
+}
+
+/// One that holds so many bytes.
+pub(crate) fn server_of(quota_bytes: u64) -> Server {
     let folder = tempfile::tempdir().unwrap();
-    let config = Config::new("127.0.0.1:0".parse().unwrap(), folder.path().join("meta"));
+    let config = Config {
+        quota_bytes,
+        reserved: crate::access::making_room(),
+        ..Config::new("127.0.0.1:0".parse().unwrap(), folder.path().join("meta"))
+    };
     let handle = server::start(config).unwrap();
     Server {
         client: Client::connect(&[handle.address().to_string()]).unwrap(),
@@ -46,6 +55,14 @@ fn who(name: &str) -> Who {
 
 fn draft(object: &str) -> Draft {
     Draft::new(who("eve"), Whence::default(), "volume.create", object, Outcome::Done)
+}
+
+/// Puts what there is room for, to the last bytes.
+pub(crate) fn fill(meta: &dyn Transact) {
+    for (name, bytes) in [("large", 100 << 10), ("small", 1 << 10), ("tiny", 1)] {
+        let put = |number: &u32| meta.txn(&Call::put(format!("/fill/{name}/{number}"), vec![7; bytes]));
+        assert!((0..10_000).any(|number| put(&number).is_err()), "there is an end");
+    }
 }
 
 /// A log of so many records.
@@ -330,6 +347,18 @@ fn a_trim_while_it_is_gone_through_is_no_fault() {
     };
     let found = super::verify(&meta, &[], keeping(20, 3600)).unwrap();
     assert!(found.first > 1 && found.records >= 20, "{found:?}");
+}
+
+#[test]
+fn a_log_that_fills_the_metadata_is_trimmed_none_the_less() {
+    let server = server_of(1 << 20);
+    let meta = &server.client;
+    fill(meta);
+    for number in 0..30 {
+        append(meta, &draft(&format!("v{number}"))).unwrap();
+    }
+    assert!(trim(meta, &who("node 1"), keeping(5, 3600)).unwrap() >= 20);
+    super::verify(meta, &[], keeping(5, 3600)).unwrap();
 }
 
 /// Loses the answer to one change, after it was made.

@@ -57,6 +57,52 @@ fn revisions_count_changes_only() {
 }
 
 #[test]
+fn growth_is_what_is_put_less_what_goes() {
+    let mut state = State::default();
+    for key in ["/a/1", "/a/2", "/b"] {
+        put(&mut state, key, "0123456789");
+    }
+    let one = RECORD_BYTES + 4 + 10;
+    let write = |key: &str, bytes: usize| Op::Put {
+        key: key.to_owned(),
+        value: vec![0; bytes],
+        lease: None,
+    };
+    let delete = |key: &str| Op::Delete { key: key.to_owned() };
+    let all = |key: &str| Op::DeletePrefix { key: key.to_owned() };
+    for (then, growth) in [
+        (vec![write("/c/1", 10)], one),
+        (vec![write("/a/1", 17)], 7),
+        (vec![write("/a/1", 3)], 0),
+        (vec![write("/c/1", 10), delete("/a/1")], 0),
+        (vec![write("/c/1", 20), delete("/a/1")], 10),
+        (vec![write("/c/1", 20), delete("/a/9")], one + 10),
+        (
+            vec![write("/c/1", one + 20), delete("/a/1"), delete("/a/1"), all("/a/1")],
+            one + 10,
+        ),
+        (vec![all("/a/"), delete("/a/2"), write("/c/1", 2 * one)], one - 10),
+    ] {
+        let call = Call {
+            then,
+            ..Call::default()
+        };
+        let before = state.keys_bytes();
+        assert_eq!(state.growth_bytes(&call), growth, "{call:?}");
+        let mut after = state.clone();
+        after.txn(&call).unwrap();
+        assert_eq!(after.keys_bytes().saturating_sub(before), growth, "{call:?}");
+    }
+    let call = |then| Call {
+        then,
+        ..Call::default()
+    };
+    let prefixes = ["/a/".to_owned(), "/c/".to_owned()];
+    assert!(state.puts_only(&call(vec![write("/a/9", 1), delete("/b"), write("/c/1", 1)]), &prefixes));
+    assert!(!state.puts_only(&call(vec![write("/a/9", 1), write("/b", 1)]), &prefixes));
+}
+
+#[test]
 fn compares_decide_the_branch() {
     let mut state = State::new();
     let create = Call::put_if("k", 0, "first");

@@ -170,6 +170,7 @@ impl Engine {
             disk,
             owners,
             quota: Quota::new(config.quota_bytes),
+            reserved: config.reserved.clone(),
             requests: requests.clone(),
             watchers: Vec::new(),
             history: config.history.max(1),
@@ -216,6 +217,8 @@ struct Work {
     disk: Disk,
     owners: Owners,
     quota: Quota,
+    /// Prefixes of keys that may use the quota's reserve.
+    reserved: Vec<String>,
     /// To itself: what watches ask it to look by.
     requests: SyncSender<EngineRequest>,
     watchers: Vec<Watcher>,
@@ -444,10 +447,9 @@ impl Work {
     /// May it be carried out: is there room for what it adds, and for its answer?
     fn admit(&mut self, call: &Call, holder: &Arc<Holder>) -> Result<Share, Failure> {
         call.check()?;
-        if !self
-            .quota
-            .admits(self.state.keys_bytes(), self.state.growth_bytes(call))
-        {
+        let growth = self.state.growth_bytes(call);
+        let reserved = self.state.puts_only(call, &self.reserved);
+        if !self.quota.admits(self.state.keys_bytes(), growth, reserved) {
             return Err(Failure::NoSpace);
         }
         let bytes = self.state.answer_bytes(call, Good::Bytes.most());
