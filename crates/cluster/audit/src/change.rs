@@ -23,6 +23,9 @@ pub struct Change {
     /// What it is; none: it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
+    /// The answer to this change was lost: it was made or not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub perhaps: bool,
 }
 
 /// What an action has changed so far.
@@ -34,12 +37,13 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// A key has another value now.
-    pub fn add(&mut self, key: &str, before: Option<&[u8]>, after: Option<&[u8]>) {
+    /// A key has another value now; `perhaps`: or it has not.
+    pub fn add(&mut self, key: &str, before: Option<&[u8]>, after: Option<&[u8]>, perhaps: bool) {
         if let Some(known) = self.told.iter_mut().find(|known| known.key == key) {
             // Changed twice: what it was first, and what it is last.
             let (told, _) = tell(None, after);
             known.after = told.1;
+            known.perhaps = perhaps;
             return;
         }
         let ((before, after), bytes) = tell(before, after);
@@ -49,7 +53,12 @@ impl Changes {
         }
         self.bytes += bytes;
         let key = key.to_owned();
-        self.told.push(Change { key, before, after });
+        self.told.push(Change {
+            key,
+            before,
+            after,
+            perhaps,
+        });
     }
 
     /// All of them, and how many are left out.

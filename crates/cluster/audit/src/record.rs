@@ -65,6 +65,8 @@ pub enum Outcome {
     Done,
     /// It was not done, or not all of it.
     Failed,
+    /// The answer to a change was lost: it was done or not, or in part.
+    Unknown,
     /// Who asked may not.
     Refused,
 }
@@ -77,6 +79,7 @@ impl Outcome {
             Outcome::Begun => "begun",
             Outcome::Done => "done",
             Outcome::Failed => "failed",
+            Outcome::Unknown => "unknown",
             Outcome::Refused => "refused",
         }
     }

@@ -298,8 +298,8 @@ fn keys_are_in_no_record() {
     let mut changes = Changes::default();
     let host = |dhchap: &str| json!({ "nqn": "n", "dhchap": dhchap, "tls": null }).to_string();
     let (old, new) = (host("seal-1:SECRET-A"), host("seal-1:SECRET-B"));
-    changes.add("/amita/nvme/hosts/n", Some(old.as_bytes()), Some(new.as_bytes()));
-    changes.add("/amita/nvme/hosts/m", None, Some(old.as_bytes()));
+    changes.add("/amita/nvme/hosts/n", Some(old.as_bytes()), Some(new.as_bytes()), false);
+    changes.add("/amita/nvme/hosts/m", None, Some(old.as_bytes()), false);
     let (told, more) = changes.finish();
     let text = serde_json::to_string(&told).unwrap();
     assert!(!text.contains("SECRET") && !text.contains("seal-1"), "{text}");
@@ -310,13 +310,27 @@ fn keys_are_in_no_record() {
 }
 
 #[test]
+fn a_change_of_which_it_is_not_known_whether_it_was_made_is_told_as_such() {
+    let mut changes = Changes::default();
+    changes.add("/a", Some(b"1"), Some(b"2"), true);
+    changes.add("/b", Some(b"1"), Some(b"2"), true);
+    changes.add("/b", Some(b"1"), Some(b"3"), false);
+    let told = serde_json::to_value(changes.finish().0).unwrap();
+    let wanted = json!([
+        { "key": "/a", "before": 1, "after": 2, "perhaps": true },
+        { "key": "/b", "before": 1, "after": 3 },
+    ]);
+    assert_eq!(told, wanted);
+}
+
+#[test]
 fn what_is_large_is_told_by_its_length() {
     let mut changes = Changes::default();
     let long = json!({ "text": "x".repeat(2000) }).to_string();
-    changes.add("/a", None, Some(long.as_bytes()));
-    changes.add("/b", Some(b"not json"), None);
+    changes.add("/a", None, Some(long.as_bytes()), false);
+    changes.add("/b", Some(b"not json"), None, false);
     for key in 0..100 {
-        changes.add(&format!("/k{key}"), None, Some(b"{}"));
+        changes.add(&format!("/k{key}"), None, Some(b"{}"), false);
     }
     let (told, more) = changes.finish();
     assert_eq!(told[0].after, Some(json!({ "bytes": long.len() })));

@@ -20,7 +20,7 @@ use amita_identity::Name;
 pub use amita_identity::OperatorRole as Role;
 use amita_metadata::{Call, Error, KeyValue, Op, Reply, Transact};
 use amita_types::map;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -367,8 +367,11 @@ impl<M: Transact> Session<M> {
         let recording = Recording::of(&self.meta);
         let result = work(&recording);
         let (changes, more) = recording.changes.into_inner().finish();
+        let is_unknown = recording.is_unknown.get();
         let mut ended = match &result {
             Ok(_) => self.draft(action, object, Outcome::Done),
+            // What it has changed perhaps, the record says.
+            Err(why) if is_unknown => self.draft(action, object, Outcome::Unknown).saying(why),
             Err(why) => self.draft(action, object, Outcome::Failed).saying(why),
         };
         ended.of = Some(begun.seq);
@@ -411,6 +414,8 @@ struct Recording<'a> {
     /// What keys held when they were read last.
     read: RefCell<BTreeMap<String, Vec<u8>>>,
     changes: RefCell<Changes>,
+    /// The answer to a change was lost.
+    is_unknown: Cell<bool>,
 }
 
 /// Values above this are not remembered: they are told by their length anyway.
@@ -424,6 +429,7 @@ impl<'a> Recording<'a> {
             meta,
             read: RefCell::default(),
             changes: RefCell::default(),
+            is_unknown: Cell::new(false),
         }
     }
 
@@ -435,29 +441,42 @@ impl<'a> Recording<'a> {
         }
     }
 
-    fn note(&self, op: &Op) {
+    /// `perhaps`: the answer was lost, and what was read of the key before is what is known of it still.
+    fn note(&self, op: &Op, perhaps: bool) {
         let mut read = self.read.borrow_mut();
+        let (key, after) = match op {
+            Op::Put { key, value, .. } => (key, Some(value)),
+            Op::Delete { key } | Op::DeletePrefix { key } => (key, None),
+            _ => return,
+        };
+        let before = read.get(key).map(Vec::as_slice);
         let mut changes = self.changes.borrow_mut();
-        match op {
-            Op::Put { key, value, .. } => {
-                changes.add(key, read.get(key).map(Vec::as_slice), Some(value));
-                read.insert(key.clone(), value.clone());
-            }
-            Op::Delete { key } | Op::DeletePrefix { key } => {
-                changes.add(key, read.remove(key).as_deref(), None);
-            }
-            _ => {}
+        changes.add(key, before, after.map(Vec::as_slice), perhaps);
+        if perhaps {
+            return;
         }
+        match after {
+            Some(value) => read.insert(key.clone(), value.clone()),
+            None => read.remove(key),
+        };
     }
 }
 
 impl Transact for Recording<'_> {
     fn txn(&self, call: &Call) -> Result<Reply, Error> {
-        let reply = self.meta.txn(call)?;
+        let reply = match self.meta.txn(call) {
+            Err(why @ Error::Unknown { .. }) if !call.is_read_only() => {
+                self.is_unknown.set(true);
+                let all = call.then.iter().chain(&call.otherwise);
+                all.for_each(|op| self.note(op, true));
+                return Err(why);
+            }
+            answer => answer?,
+        };
         let branch = if reply.succeeded { &call.then } else { &call.otherwise };
         for (index, op) in branch.iter().enumerate() {
             reply.values(index).iter().for_each(|found| self.remember(found));
-            self.note(op);
+            self.note(op, false);
         }
         Ok(reply)
     }

@@ -31,7 +31,7 @@ pub(super) fn message(line: &Line, host: &str, pid: u32) -> String {
     let severity = match record.outcome {
         Outcome::Begun => 6,
         Outcome::Done => 5,
-        Outcome::Failed | Outcome::Refused => 4,
+        Outcome::Failed | Outcome::Unknown | Outcome::Refused => 4,
     };
     let seconds = (record.unix_ms / 1000).min(LAST_SECOND);
     format!(

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::admin;
-use crate::audit::tests::{fill, records, server, server_of};
+use crate::audit::tests::{Forgetful, fill, records, server, server_of};
 use amita_identity::Role as Holder;
 use amita_types::ClusterId;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn whence() -> Whence {
     Whence {
@@ -215,6 +216,44 @@ fn room_is_made_where_there_is_none() {
             ("subsystem.create", Outcome::Done)
         ]
     );
+}
+
+/// The answer to a change is lost: what the log says of it is that nobody knows.
+#[test]
+fn what_was_perhaps_done_is_told_as_such() {
+    for makes in [true, false] {
+        let server = server();
+        let meta = Forgetful {
+            meta: &server.client,
+            armed: AtomicBool::new(false),
+            makes,
+        };
+        let session = Session::open(meta, operator(Admin)).unwrap();
+        let lose = || session.connection().armed.store(true, Ordering::Relaxed);
+        let key = "/amita/some";
+        let lost = session.act(Action::PoolSet, "p", |through| -> Result<(), AdminError> {
+            through.txn(&Call::get(key))?;
+            lose();
+            through.txn(&Call::put(key, "1"))?;
+            Ok(())
+        });
+        assert!(lost.is_err());
+        let last = records(&server.client).pop().unwrap();
+        assert_eq!((last.outcome, last.of), (Outcome::Unknown, Some(1)), "made: {makes}");
+        assert_eq!((last.changes[0].key.as_str(), last.changes[0].perhaps), (key, true));
+        assert_eq!(last.changes[0].after, Some(Value::from(1)));
+        // Who looks again and goes on knows.
+        session
+            .act(Action::PoolSet, "p", |through| -> Result<(), AdminError> {
+                lose();
+                through.txn(&Call::put(key, "2")).unwrap_err();
+                through.txn(&Call::put(key, "3"))?;
+                Ok(())
+            })
+            .unwrap();
+        let last = records(&server.client).pop().unwrap();
+        assert_eq!((last.outcome, last.changes[0].perhaps), (Outcome::Done, false));
+    }
 }
 
 #[test]

@@ -362,11 +362,11 @@ fn a_log_that_fills_the_metadata_is_trimmed_none_the_less() {
 }
 
 /// Loses the answer to one change, after it was made.
-struct Forgetful<'a> {
-    meta: &'a dyn Transact,
-    armed: AtomicBool,
+pub(crate) struct Forgetful<'a> {
+    pub(crate) meta: &'a dyn Transact,
+    pub(crate) armed: AtomicBool,
     /// Is the change made at all?
-    makes: bool,
+    pub(crate) makes: bool,
 }
 
 impl Transact for Forgetful<'_> {
