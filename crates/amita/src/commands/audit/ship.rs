@@ -1,9 +1,11 @@
 //! `amita audit ship`: each record at least once to a syslog server.
 //!
-//! The cursor is the number and hash of the last record that was handed over. It is written after that, so that what comes
-//! in between is sent again; and since syslog acknowledges nothing, some records before it are sent again after a
-//! connection broke. As a record that is known from before, the cursor also shows when the log was changed: then nothing more is shipped, and
-//! the command fails. So it does when records were trimmed that it had not shipped: they are nowhere then.
+//! The cursor is the number and hash of the last record that has arrived. Syslog acknowledges nothing; but who is told that
+//! nothing more comes, and has read all of it, ends the connection in its turn. So a connection is made for what there is to ship,
+//! ended from here, and the cursor is written when the receiver has ended it as well: what it had not read before it broke is
+//! shipped again, by this process or the next. As a record that is known from before, the cursor also shows when the log was
+//! changed: then nothing more is shipped, and the command fails. So it does when records were trimmed that it had not shipped:
+//! they are nowhere then.
 
 use super::source::Source;
 use super::syslog::{Receiver, Way, message};
@@ -13,7 +15,6 @@ use amita_audit::{Fault, Head, Line, Verifier};
 use amita_identity::Actor;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::{interrupt, say_line};
-use std::collections::VecDeque;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,10 +25,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often it looks whether it is told to end.
 const LOOK: Duration = Duration::from_millis(100);
-/// After a connection broke, so many records before the last one are sent again: they may never have arrived.
-const OVERLAP: usize = 64;
-/// The cursor is written after so many records.
-const BATCH: u64 = 64;
+/// So many records go over one connection, and are shipped again when it breaks.
+const BATCH: u64 = 1000;
 
 /// `amita audit ship`.
 #[derive(Debug, clap::Args)]
@@ -54,8 +53,8 @@ pub(super) fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         receiver: &arguments.syslog,
         way: None,
         is_new: false,
-        recent: VecDeque::new(),
         host: Actor::here().whence.host,
+        under_way: 0,
         shipped: 0,
     };
     shipper.check(&source)?;
@@ -86,16 +85,16 @@ pub(super) fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
 }
 
 struct Shipper<'a> {
-    /// The last record that was handed over.
+    /// The last record that has arrived.
     cursor: Option<Head>,
     file: &'a Path,
     receiver: &'a Receiver,
     way: Option<Way>,
     /// There was no cursor, and nothing was shipped yet.
     is_new: bool,
-    /// What was sent last on this way.
-    recent: VecDeque<String>,
     host: String,
+    /// Records that were sent on this way.
+    under_way: u64,
     shipped: u64,
 }
 
@@ -115,12 +114,14 @@ impl Shipper<'_> {
 
     /// Ships what is there.
     fn round(&mut self, source: &Source) -> Result<()> {
+        // What was sent before and has not arrived is sent again.
+        (self.way, self.under_way) = (None, 0);
         let before = self.cursor;
         let mut verifier = match before {
             Some(cursor) => Verifier::behind(cursor),
             None => Verifier::new(None),
         };
-        let mut found = None;
+        let (mut found, mut sent) = (None, before);
         let outcome = source.for_each(verifier.next(), |place, text| {
             if interrupt::caught() {
                 return Err(Failure::interrupted());
@@ -133,49 +134,55 @@ impl Shipper<'_> {
                     return Err(failure);
                 }
             };
-            self.ship(&line)?;
-            self.cursor = Some(line.head());
-            self.is_new = false;
-            self.shipped += 1;
-            if self.shipped.is_multiple_of(BATCH) {
-                self.write_cursor()?;
+            self.send(&line)?;
+            sent = Some(line.head());
+            if self.under_way == BATCH {
+                self.arrive(sent)
+            } else {
+                Ok(())
             }
-            Ok(())
         });
-        self.write_cursor()?;
+        // What comes before a fault is evidence, and is shipped.
+        let arrived = match &outcome {
+            Err(why) if why.kind == Kind::Unreachable => Ok(()),
+            _ => self.arrive(sent),
+        };
         match (outcome, found) {
             // Trimmed between the look at where it begins and the first record: it begins later now.
-            (_, Some(_)) if self.is_new && source.bounds()?.trimmed != before => self.check(source),
-            (_, Some(fault)) => Err(wrong(source, self.cursor, &fault)?),
+            (_, Some(_)) if self.is_new && source.bounds()?.trimmed != before => {
+                self.cursor = None;
+                self.check(source)?;
+                self.round(source)
+            }
+            (_, Some(fault)) => Err(wrong(source, sent, &fault)?),
             (Err(why), None) if why.kind == Kind::Interrupted => Ok(()),
-            (outcome, None) => outcome,
+            (outcome, None) => outcome.and(arrived),
         }
     }
 
-    fn ship(&mut self, line: &Line) -> Result<()> {
+    fn send(&mut self, line: &Line) -> Result<()> {
+        if self.way.is_none() {
+            self.way = Some(Way::open(self.receiver).map_err(|why| self.away(&why))?);
+        }
         let message = message(line, &self.host, std::process::id());
-        let away = |why: std::io::Error, receiver: &Receiver| {
-            Failure::new(format!("{receiver} takes no records: {why}")).kind(Kind::Unreachable)
-        };
-        let is_open = self.way.as_ref().is_some_and(|way| way.check().is_ok());
-        if !is_open {
-            self.way = None;
-            let mut way = Way::open(self.receiver).map_err(|why| away(why, self.receiver))?;
-            for again in &self.recent {
-                way.send(again).map_err(|why| away(why, self.receiver))?;
-            }
-            self.way = Some(way);
-        }
-        let way = self.way.as_mut().expect("it was opened");
-        if let Err(why) = way.send(&message) {
-            self.way = None;
-            return Err(away(why, self.receiver));
-        }
-        self.recent.push_back(message);
-        if self.recent.len() > OVERLAP {
-            self.recent.pop_front();
-        }
+        let sent = self.way.as_mut().map_or(Ok(()), |way| way.send(&message));
+        sent.map_err(|why| self.away(&why))?;
+        self.under_way += 1;
         Ok(())
+    }
+
+    /// Waits until the receiver has all that was sent, up to this record, and writes the cursor.
+    fn arrive(&mut self, last: Option<Head>) -> Result<()> {
+        let Some(way) = self.way.take() else { return Ok(()) };
+        way.finish().map_err(|why| self.away(&why))?;
+        self.is_new = false;
+        self.shipped += std::mem::take(&mut self.under_way);
+        self.cursor = last;
+        self.write_cursor()
+    }
+
+    fn away(&self, why: &std::io::Error) -> Failure {
+        Failure::new(format!("{} takes no records: {why}", self.receiver)).kind(Kind::Unreachable)
     }
 
     fn write_cursor(&self) -> Result<()> {
@@ -224,5 +231,143 @@ fn read_cursor(path: &Path) -> Result<Option<Head>> {
         }),
         Err(why) if why.kind() == ErrorKind::NotFound => Ok(None),
         Err(why) => Err(Failure::new(format!("cannot read {}: {why}", path.display())).kind(Kind::Unreadable)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amita_identity::{Authority, Clock};
+    use amita_types::ClusterId;
+    use std::io::Read;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::thread::JoinHandle;
+
+    struct World {
+        scratch: tempfile::TempDir,
+        authority: Authority,
+        listener: TcpListener,
+    }
+
+    impl World {
+        fn new() -> World {
+            let scratch = tempfile::tempdir().unwrap();
+            let folder = scratch.path().join("ca");
+            let authority = Authority::create(&folder, ClusterId(7), Clock::system()).unwrap();
+            World {
+                scratch,
+                authority,
+                listener: TcpListener::bind("127.0.0.1:0").unwrap(),
+            }
+        }
+
+        fn act(&self) {
+            self.authority.rotate(Duration::ZERO).unwrap();
+            self.authority.finish(true).unwrap();
+        }
+
+        /// As a process of its own does it once; how many were shipped.
+        fn ship(&self) -> Result<u64> {
+            let file = self.scratch.path().join("cursor");
+            let address: SocketAddr = self.listener.local_addr().unwrap();
+            let mut shipper = Shipper {
+                cursor: read_cursor(&file)?,
+                file: &file,
+                receiver: &Receiver::Tcp(address.to_string()),
+                way: None,
+                is_new: false,
+                host: "h1".to_owned(),
+                under_way: 0,
+                shipped: 0,
+            };
+            let source = Source::Authority(self.authority.clone());
+            shipper.check(&source)?;
+            shipper.round(&source)?;
+            Ok(shipper.shipped)
+        }
+
+        fn serve<T: Send + 'static>(&self, each: impl FnOnce(TcpStream) -> T + Send + 'static) -> JoinHandle<T> {
+            let listener = self.listener.try_clone().unwrap();
+            std::thread::spawn(move || each(listener.accept().unwrap().0))
+        }
+    }
+
+    fn read_all(mut stream: TcpStream) -> usize {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.matches(" amita-audit ").count()
+    }
+
+    /// A receiver that takes what it is sent and dies has none of it: the next process sends it again.
+    #[test]
+    fn what_a_receiver_has_not_read_is_shipped_again_by_the_next_process() {
+        let world = World::new();
+        world.act();
+        let dying = world.serve(|stream| {
+            // Closed with something unread, it is reset.
+            stream.peek(&mut [0; 1]).unwrap();
+        });
+        let failed = world.ship().unwrap_err();
+        assert_eq!(failed.kind, Kind::Unreachable, "{failed}");
+        dying.join().unwrap();
+        let reading = world.serve(read_all);
+        assert_eq!(world.ship().unwrap(), 3);
+        assert_eq!(reading.join().unwrap(), 3);
+        // What has arrived is not sent again, and nobody is called for nothing.
+        assert_eq!(world.ship().unwrap(), 0);
+        world.act();
+        let reading = world.serve(read_all);
+        assert_eq!(world.ship().unwrap(), 2);
+        assert_eq!(reading.join().unwrap(), 2);
+    }
+
+    /// The log was trimmed before it was shipped, or changed where it was.
+    #[test]
+    fn a_cursor_before_the_beginning_or_of_another_log_ends_it() {
+        let world = World::new();
+        world.act();
+        let file = world.scratch.path().join("cursor");
+        let log = world.authority.log().unwrap();
+        let second = Line::parse(&log.lines[1]).unwrap();
+        let forged = Head {
+            seq: second.head().seq,
+            hash: second.record().prev,
+        };
+        std::fs::write(&file, format!("{forged}\n")).unwrap();
+        let failed = world.ship().unwrap_err();
+        assert!(failed.what.contains("is not the one that was known"), "{failed}");
+        // The first two are gone, and nobody says so.
+        std::fs::write(&file, format!("{}\n", Line::parse(&log.lines[0]).unwrap().head())).unwrap();
+        let text: String = log.lines[2..].iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(world.authority.folder().join("audit"), text).unwrap();
+        let failed = world.ship().unwrap_err();
+        assert_eq!(failed.kind, Kind::Failed);
+        assert!(failed.what.contains("no record of the log says"), "{failed}");
+        // The last record says so.
+        let lines = &log.lines[1..];
+        let gone = Line::parse(&log.lines[1]).unwrap().head();
+        let who = Actor::here().who;
+        let told = amita_audit::Draft::new(
+            who,
+            Actor::here().whence,
+            amita_audit::TRIM,
+            &gone.to_string(),
+            amita_audit::Outcome::Done,
+        );
+        let told = told.after(Some(&Line::parse(lines.last().unwrap()).unwrap().head()));
+        let text: String = lines[1..].iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(
+            world.authority.folder().join("audit"),
+            format!("{text}{}\n", told.text()),
+        )
+        .unwrap();
+        let failed = world.ship().unwrap_err();
+        assert_eq!(failed.kind, Kind::Failed);
+        assert!(
+            failed
+                .what
+                .contains("records 2 to 2 were trimmed before they were shipped"),
+            "{failed}"
+        );
     }
 }

@@ -3,12 +3,12 @@
 use crate::logging::timestamp;
 use amita_audit::{Line, Outcome};
 use std::fmt;
-use std::io::{self, Write};
-use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Facility 13: log audit (RFC 5424, section 6.2.1).
 const FACILITY: u32 = 13;
@@ -21,6 +21,8 @@ const MAX_MSGID: usize = 32;
 const LAST_SECOND: u64 = 253_402_300_799;
 /// How long a receiver may take to accept a connection, or a message.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// And to read all that it was sent, and to end the connection.
+const END_PATIENCE: Duration = Duration::from_secs(30);
 /// Where programs of this machine speak to syslog.
 const LOCAL: &str = "/dev/log";
 
@@ -153,25 +155,48 @@ impl Way {
         }
     }
 
-    /// Is the other side there still, as far as it can be told? A receiver says nothing, but for its end.
-    pub(super) fn check(&self) -> io::Result<()> {
-        let ended = || {
-            Err(io::Error::new(
-                io::ErrorKind::ConnectionReset,
-                "the receiver has closed the connection",
-            ))
-        };
-        let Way::Tcp(stream) = self else { return Ok(()) };
-        stream.set_nonblocking(true)?;
-        let peeked = stream.peek(&mut [0]);
-        stream.set_nonblocking(false)?;
-        match peeked {
-            Ok(0) => ended(),
-            Ok(_) => Ok(()),
-            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(why) => Err(why),
+    /// Nothing more is sent. Of a stream: waits until the receiver has read all of it, which is when it ends the connection in its
+    /// turn. What a datagram comes to is not told.
+    ///
+    /// # Errors
+    /// The connection broke, or was not ended in time: what was sent has perhaps not arrived.
+    pub(super) fn finish(self) -> io::Result<()> {
+        match self {
+            Way::Tcp(stream) => {
+                stream.shutdown(Shutdown::Write)?;
+                stream.set_read_timeout(Some(END_PATIENCE))?;
+                read_to_end(stream)
+            }
+            Way::UnixStream(stream) => {
+                stream.shutdown(Shutdown::Write)?;
+                stream.set_read_timeout(Some(END_PATIENCE))?;
+                read_to_end(stream)
+            }
+            Way::Udp(_) | Way::UnixDatagram(_) => Ok(()),
         }
     }
+}
+
+/// Reads until the other side ends, for as long as there is patience; a receiver of syslog says nothing.
+fn read_to_end(mut stream: impl Read) -> io::Result<()> {
+    let late = || {
+        let what = format!(
+            "it has not ended the connection within {} s, as it would have after the last record",
+            END_PATIENCE.as_secs()
+        );
+        io::Error::new(io::ErrorKind::TimedOut, what)
+    };
+    let until = Instant::now() + END_PATIENCE;
+    while Instant::now() < until {
+        match stream.read(&mut [0; 1024]) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) if matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => return Err(late()),
+            Err(why) => return Err(why),
+        }
+    }
+    Err(late())
 }
 
 /// The length goes before the message, in a stream (RFC 6587, section 3.4.1).
