@@ -7,8 +7,9 @@ mod syslog;
 use crate::cli::Endpoints;
 use crate::commands::events::parse_age;
 use crate::logging::timestamp;
-use amita_audit::{Fault, Head, Line, Outcome, Record, Summary, now_ms};
-use amita_terminal::error::{Failure, Kind, Result};
+use amita_audit::{Fault, Head, Line, Outcome, Record, Summary, inert, now_ms, plain};
+use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_terminal::say_line;
 use amita_terminal::table::{Table, print};
 use source::Source;
 use std::path::PathBuf;
@@ -106,7 +107,13 @@ fn list(arguments: &ListArguments, metadata: &Endpoints) -> Result<()> {
         }
         Ok(())
     })?;
-    print(arguments.json, &found, || {
+    if arguments.json {
+        let json = serde_json::to_string_pretty(&found).context(|| "cannot write JSON".to_owned())?;
+        say_line!("{}", inert(&json));
+        return Ok(());
+    }
+    print(false, &found, || {
+        // Who is refused, or writes records by hand, chooses some of these texts.
         let mut table = Table::new(&["record", "time", "who", "role", "action", "object", "outcome", "says"]);
         for record in &found {
             table.row([
@@ -122,12 +129,6 @@ fn list(arguments: &ListArguments, metadata: &Endpoints) -> Result<()> {
         }
         table.text()
     })
-}
-
-/// Nothing in it that a terminal would obey: who is refused, or writes records by hand, chooses some of these texts.
-fn plain(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-    text.chars().map(plain).collect()
 }
 
 /// Without the cluster's id, which is the same in all of them.
@@ -214,7 +215,10 @@ mod tests {
 
     #[test]
     fn nothing_in_a_record_is_obeyed_by_a_terminal() {
-        assert_eq!(plain("a\nb\u{1b}[2J\u{9b}é"), "a\u{fffd}b\u{fffd}[2J\u{fffd}é");
+        assert_eq!(
+            plain("a\nb\u{1b}[2J\u{9b}\u{202e}é"),
+            "a\u{fffd}b\u{fffd}[2J\u{fffd}\u{fffd}é"
+        );
         assert_eq!(short("amita://6d2a/operator/eve/viewer"), "operator/eve/viewer");
         assert_eq!(short("user 0 of n1"), "user 0 of n1");
     }

@@ -1,5 +1,6 @@
 //! What a record of the metadata was before, and is after.
 
+use crate::text::{cut, inert};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -7,8 +8,10 @@ use serde_json::{Value, json};
 pub const MAX_CHANGES: usize = 16;
 /// The most bytes of one value. Larger ones are told by their length.
 const MAX_VALUE_BYTES: usize = 1024;
-/// The most bytes of all values of one record: with the rest of it, syslog's usual 8 KiB are enough.
-const MAX_ALL_BYTES: usize = 5 * 1024;
+/// The most bytes of a key.
+const MAX_KEY_BYTES: usize = 512;
+/// The most bytes of all changes of one record as they stand there: with the rest of it, [`crate::MAX_BODY_BYTES`] are enough.
+const MAX_ALL_BYTES: usize = 4 * 1024;
 /// Fields whose texts are keys, sealed or not. That there is one is told, and whether it is another one, never what it is.
 const SECRETS: [&str; 3] = ["dhchap", "dhchap_controller", "tls"];
 
@@ -28,6 +31,13 @@ pub struct Change {
     pub perhaps: bool,
 }
 
+impl Change {
+    /// Bytes that it takes in a record.
+    fn bytes(&self) -> usize {
+        serde_json::to_string(self).map_or(0, |json| inert(&json).len() + 1)
+    }
+}
+
 /// What an action has changed so far.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
@@ -41,24 +51,30 @@ impl Changes {
     pub fn add(&mut self, key: &str, before: Option<&[u8]>, after: Option<&[u8]>, perhaps: bool) {
         if let Some(known) = self.told.iter_mut().find(|known| known.key == key) {
             // Changed twice: what it was first, and what it is last.
-            let (told, _) = tell(None, after);
-            known.after = told.1;
+            let others = self.bytes - known.bytes();
+            known.after = tell(None, after).1;
             known.perhaps = perhaps;
+            if others + known.bytes() > MAX_ALL_BYTES {
+                known.after = after.map(|after| json!({ "bytes": after.len() }));
+            }
+            self.bytes = others + known.bytes();
             return;
         }
-        let ((before, after), bytes) = tell(before, after);
+        let (before, after) = tell(before, after);
+        let key = cut(key, MAX_KEY_BYTES);
+        let change = Change {
+            key,
+            before,
+            after,
+            perhaps,
+        };
+        let bytes = change.bytes();
         if self.told.len() == MAX_CHANGES || self.bytes + bytes > MAX_ALL_BYTES {
             self.more += 1;
             return;
         }
         self.bytes += bytes;
-        let key = key.to_owned();
-        self.told.push(Change {
-            key,
-            before,
-            after,
-            perhaps,
-        });
+        self.told.push(change);
     }
 
     /// All of them, and how many are left out.
@@ -70,8 +86,8 @@ impl Changes {
 
 type Told = (Option<Value>, Option<Value>);
 
-/// Both values as they may be told, and how long that is.
-fn tell(before: Option<&[u8]>, after: Option<&[u8]>) -> (Told, usize) {
+/// Both values as they may be told.
+fn tell(before: Option<&[u8]>, after: Option<&[u8]>) -> Told {
     let read = |bytes: Option<&[u8]>| bytes.map(|bytes| serde_json::from_slice::<Value>(bytes).ok());
     let (mut old, mut new) = (read(before), read(after));
     hide(
@@ -82,14 +98,11 @@ fn tell(before: Option<&[u8]>, after: Option<&[u8]>) -> (Told, usize) {
         value.map(|value| {
             let length = bytes.map_or(0, <[u8]>::len);
             value
-                .filter(|value| value.to_string().len() <= MAX_VALUE_BYTES)
+                .filter(|value| inert(&value.to_string()).len() <= MAX_VALUE_BYTES)
                 .unwrap_or_else(|| json!({ "bytes": length }))
         })
     };
-    let told = (small(old, before), small(new, after));
-    let length = |value: &Option<Value>| value.as_ref().map_or(0, |value| value.to_string().len());
-    let bytes = length(&told.0) + length(&told.1);
-    (told, bytes)
+    (small(old, before), small(new, after))
 }
 
 /// Takes the texts of keys out of both values.

@@ -2,13 +2,22 @@
 
 use crate::change::Change;
 use crate::hash::{BadHash, Hash};
+use crate::text::{cut, escaped_len, inert, plain};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The most characters of a name, an object or a reason: the rest is cut off.
-pub const MAX_TEXT: usize = 512;
+/// The most bytes of a record's JSON: with its hash, and what syslog puts before it, it stays below that one's usual 8 KiB.
+pub const MAX_BODY_BYTES: usize = 7 * 1024;
+/// The most bytes of texts, as they stand in JSON: the rest is cut off. Of a name and of an object,
+const MAX_NAME_BYTES: usize = 512;
+/// of why it failed, or what else is to be said,
+const MAX_TEXT_BYTES: usize = 1024;
+/// of a machine's name (RFC 1035, section 2.3.4),
+const MAX_HOST_BYTES: usize = 256;
+/// of an action, a role and an address.
+const MAX_WORD_BYTES: usize = 64;
 
 /// The highest number of a record: the keys of records have twelve digits, and any reader of JSON holds it exactly.
 pub const MAX_SEQ: u64 = 999_999_999_999;
@@ -135,46 +144,55 @@ impl Draft {
     /// The same, with more to be said: what was said before is cut off where there is no room for that.
     #[must_use]
     pub fn adding(mut self, more: &str) -> Draft {
-        let room = MAX_TEXT.saturating_sub(more.chars().count() + 1);
-        if let Some((at, _)) = self.text.char_indices().nth(room) {
-            self.text.truncate(at);
-            self.text.push('…');
-        }
+        self.text = cut(&self.text, MAX_TEXT_BYTES.saturating_sub(escaped_len(more)));
         self.text.push_str(more);
         self
     }
 
-    /// What it becomes behind that record; `None`: it is the first.
+    /// What it becomes behind that record; `None`: it is the first. It is of [`MAX_BODY_BYTES`] at most: changes that have no place
+    /// are counted.
     #[must_use]
-    pub fn after(self, head: Option<&Head>) -> Line {
+    pub fn after(mut self, head: Option<&Head>) -> Line {
+        let mut left_out = 0;
+        let mut changes = std::mem::take(&mut self.changes);
+        loop {
+            let mut draft = self.clone();
+            if left_out > 0 {
+                draft = draft.adding(&format!(" ({left_out} changed keys are left out)"));
+            }
+            let line = Line::of(draft.placed(head, changes));
+            if line.body.len() <= MAX_BODY_BYTES || line.record.changes.is_empty() {
+                return line;
+            }
+            changes = line.record.changes;
+            changes.pop();
+            left_out += 1;
+        }
+    }
+
+    fn placed(self, head: Option<&Head>, changes: Vec<Change>) -> Record {
         let (seq, prev) = head.map_or((1, Hash::NOTHING), |head| (head.next(), head.hash));
-        Line::of(Record {
+        Record {
             seq,
             prev,
             unix_ms: self.unix_ms,
             who: Who {
-                name: short(self.who.name),
-                role: short(self.who.role),
+                name: cut(&self.who.name, MAX_NAME_BYTES),
+                role: cut(&self.who.role, MAX_WORD_BYTES),
                 proof: self.who.proof,
             },
             whence: Whence {
-                host: short(self.whence.host),
-                ..self.whence
+                host: cut(&self.whence.host, MAX_HOST_BYTES),
+                uid: self.whence.uid,
+                address: self.whence.address.map(|address| cut(&address, MAX_WORD_BYTES)),
             },
-            action: short(self.action),
-            object: short(self.object),
+            action: cut(&self.action, MAX_WORD_BYTES),
+            object: cut(&self.object, MAX_NAME_BYTES),
             outcome: self.outcome,
             of: self.of,
-            changes: self.changes,
-            text: short(self.text),
-        })
-    }
-}
-
-fn short(text: String) -> String {
-    match text.char_indices().nth(MAX_TEXT) {
-        None => text,
-        Some((at, _)) => format!("{}…", &text[..at]),
+            changes,
+            text: cut(&self.text, MAX_TEXT_BYTES),
+        }
     }
 }
 
@@ -224,7 +242,7 @@ pub struct Line {
 
 impl Line {
     fn of(record: Record) -> Line {
-        let body = serde_json::to_string(&record).expect("plain data");
+        let body = inert(&serde_json::to_string(&record).expect("plain data"));
         Line {
             hash: Hash::of(&body),
             body,
@@ -241,7 +259,7 @@ impl Line {
             .split_once(' ')
             .ok_or_else(|| Unreadable("it has not a hash and a record".to_owned()))?;
         let hash = hash.parse().map_err(|why: BadHash| Unreadable(why.to_string()))?;
-        let record: Record = serde_json::from_str(body).map_err(|why| Unreadable(why.to_string()))?;
+        let record: Record = serde_json::from_str(body).map_err(|why| Unreadable(plain(&why.to_string())))?;
         if !is_seq(record.seq) {
             return Err(Unreadable(format!("{} is no record's number", record.seq)));
         }

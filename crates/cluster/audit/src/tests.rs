@@ -342,6 +342,90 @@ fn what_is_large_is_told_by_its_length() {
     assert!(draft.after(None).text().len() < 8 << 10);
 }
 
+/// What who is refused can have written, and what a command can have changed: below syslog's 8 KiB, however it is escaped.
+#[test]
+fn no_record_is_longer_than_it_may_be() {
+    for text in ["\u{1}", "\u{202e}", "\u{e0041}", "\"", "é", "x", "\u{1f600}"] {
+        let long = text.repeat(20_000);
+        let who = Who {
+            name: long.clone(),
+            role: long.clone(),
+            proof: Proof::Certificate,
+        };
+        let whence = Whence {
+            host: long.clone(),
+            uid: Some(u32::MAX),
+            address: Some(long.clone()),
+        };
+        let mut changes = Changes::default();
+        for key in 0..3 * MAX_CHANGES {
+            let key = format!("{key}{}", if key % 2 == 0 { long.as_str() } else { "" });
+            changes.add(&key, Some(b"1"), Some(b"1"), false);
+            let large = json!(text.repeat(300)).to_string();
+            changes.add(&key, None, Some(large.as_bytes()), true);
+        }
+        let mut draft = Draft::new(who, whence, &long, &long, Outcome::Refused).saying(&long);
+        (draft.of, draft.unix_ms) = (Some(MAX_SEQ), u64::MAX);
+        let (told, more) = changes.finish();
+        assert!(more > 0 && !told.is_empty());
+        draft.changes = told;
+        let head = head_of(&log(1)).map(|head| Head {
+            seq: MAX_SEQ - 1,
+            ..head
+        });
+        let draft = draft.adding(" (7 more)");
+        let line = draft.clone().after(head.as_ref());
+        let body = line.text().len() - 65;
+        assert!(body <= MAX_BODY_BYTES && body > MAX_BODY_BYTES / 4, "{text:?}: {body}");
+        assert!(line.record().text.ends_with(" (7 more)") && line.record().text.contains('…'));
+        assert_eq!(line.record().changes, draft.changes, "they have their room");
+        assert_eq!(Line::parse(&line.text()).unwrap(), line);
+        // Changes that come in another way than by their list.
+        let mut draft = draft;
+        let key = long.clone();
+        draft.changes.push(Change {
+            key,
+            before: None,
+            after: None,
+            perhaps: false,
+        });
+        let line = draft.after(head.as_ref());
+        assert!(line.text().len() - 65 <= MAX_BODY_BYTES);
+        assert!(
+            line.record().text.ends_with("(1 changed keys are left out)"),
+            "{}",
+            line.record().text
+        );
+    }
+}
+
+/// What a terminal obeys stands in no line, and is what it was for who reads the JSON.
+#[test]
+fn nothing_in_a_line_is_obeyed() {
+    let hostile = "a\u{9b}2J\u{7f}\u{202e}b\u{2028}\u{200b}\u{feff}\u{e0041}\u{1b}[2Jé😀";
+    let mut draft = draft("volume.create").saying(hostile);
+    draft.object = hostile.to_owned();
+    let line = draft.after(None);
+    let text = line.text();
+    assert!(!text.chars().any(|c| c.is_control()), "{text:?}");
+    assert_eq!(plain(&text), text);
+    assert!(
+        text.contains("a\\u009b2J\\u007f\\u202eb\\u2028\\u200b\\ufeff\\udb40\\udc41\\u001b[2Jé😀"),
+        "{text}"
+    );
+    let read = Line::parse(&text).unwrap();
+    assert!(read.is_sound());
+    assert_eq!(
+        (read.record().object.as_str(), read.record().text.as_str()),
+        (hostile, hostile)
+    );
+    assert_eq!(inert("{\n \"a\": 1\n}"), "{\n \"a\": 1\n}");
+    // What is wrong with a line is told without it.
+    let wrong = forged(&text, |record| record["outcome"] = json!(hostile));
+    let why = Line::parse(&wrong).unwrap_err().to_string();
+    assert_eq!(plain(&why), why);
+}
+
 #[test]
 fn what_strangers_cause_is_told_of_now_and_then() {
     let start = Instant::now();

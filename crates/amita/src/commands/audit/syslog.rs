@@ -1,7 +1,7 @@
 //! Records as syslog takes them (RFC 5424), and ways to a receiver: TCP with frames (RFC 6587), UDP (RFC 5426), a Unix socket.
 
 use crate::logging::timestamp;
-use amita_audit::{Line, Outcome};
+use amita_audit::{Line, Outcome, inert};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs, UdpSocket};
@@ -27,7 +27,7 @@ const END_PATIENCE: Duration = Duration::from_secs(30);
 const LOCAL: &str = "/dev/log";
 
 /// One message. `host` is the machine that ships it. Its text is the whole line, so that whoever receives it can check the
-/// chain.
+/// chain. (A line that a hand has written may hold what a terminal obeys: that is escaped, or becomes a space between values.)
 pub(super) fn message(line: &Line, host: &str, pid: u32) -> String {
     let record = line.record();
     let severity = match record.outcome {
@@ -42,7 +42,7 @@ pub(super) fn message(line: &Line, host: &str, pid: u32) -> String {
         timestamp(seconds, (record.unix_ms % 1000) as u32),
         field(host, MAX_HOSTNAME),
         field(&record.action, MAX_MSGID),
-        line.text()
+        inert(&line.text()).replace(char::is_control, " ")
     )
 }
 
@@ -224,7 +224,34 @@ mod tests {
         assert_eq!(said, format!("{head}{}", line.text()));
         assert_eq!(Line::parse(&said[head.len()..]).unwrap(), line);
         assert_eq!(framed("äb"), "3 äb");
+        // Written by hand, with what would end a line or be obeyed.
+        let text = line.text();
+        let (_, body) = text.split_once(' ').unwrap();
+        let body = body.replacen('{', "{\r\n", 1);
+        let body = body.replace("disk0", "disk\u{202e}\u{9b}0");
+        let forged = Line::parse(&format!("{} {body}", "00".repeat(32))).unwrap();
+        let said = message(&forged, "h", 7);
+        assert!(
+            !said.chars().any(char::is_control) && said.contains("disk\\u202e\\u009b0"),
+            "{said}"
+        );
         assert_eq!(message(&line, "", 7).split(' ').nth(2), Some("-"));
+    }
+
+    /// Receivers of syslog take 8 KiB by default.
+    #[test]
+    fn the_longest_message_is_taken_by_every_receiver() {
+        let who = Who {
+            name: "e".repeat(9000),
+            role: "r".repeat(9000),
+            proof: Proof::Certificate,
+        };
+        let long = "\u{1}".repeat(9000);
+        let mut draft = Draft::new(who, Whence::default(), &"a".repeat(99), &long, Outcome::Refused).saying(&long);
+        draft.unix_ms = u64::MAX;
+        let shortest = draft.after(None);
+        let rest = message(&shortest, &"h".repeat(999), u32::MAX).len() - shortest.text().len();
+        assert!(rest + 65 + amita_audit::MAX_BODY_BYTES <= 8 << 10, "{rest}");
     }
 
     #[test]
