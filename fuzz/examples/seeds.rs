@@ -1,7 +1,7 @@
 //! Writes the seeds of all targets to `corpus`, each in a file of its own: `cargo run --example seeds` in this folder.
 
 use amita_fuzz::fuzz::{TARGETS, mutate};
-use amita_fuzz::{fabric, keys};
+use amita_fuzz::{fabric, identity, keys};
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
@@ -9,6 +9,7 @@ fn main() -> std::io::Result<()> {
     let store = TARGETS.map(|(name, _)| (name, mutate::seeds(name)));
     let others = [
         ("fabric_head", fabric::fuzz::heads()),
+        ("capability", identity::capabilities()),
         ("keys", keys::seeds()),
         ("seal_file", keys::seeds()),
     ];

@@ -5,6 +5,8 @@ pub mod common;
 pub mod fabric;
 #[path = "../../crates/engine/store/tests/suite/fuzz/mod.rs"]
 pub mod fuzz;
+#[path = "../../crates/cluster/identity/tests/fuzz/mod.rs"]
+pub mod identity;
 #[path = "../../crates/cluster/keys/tests/fuzz/mod.rs"]
 pub mod keys;
 #[path = "../../crates/cluster/metadata/tests/fuzz/mod.rs"]

@@ -5,6 +5,7 @@
 //!   ca-key.pem    0600  the key that signs; two while the authority is exchanged, the newest first
 //!   ca.pem              the roots in the same order, each behind a line that says from when on it signs
 //!   trust               the signed list that everybody gets (`trust.rs`)
+//!   clients             a line for each client's name: the numbers of its processes, and what it may; for ever
 //!   issued              a line for each certificate that was made: a certificate that is not in here was never given out
 //!   revoked             a line for each certificate that was revoked
 //!   tokens              a line for each token that is open, with a hash of its secret
@@ -23,12 +24,14 @@
 //! they are renewed, and [`Authority::finish`] takes the old root off the list, and its key off the disk, when nobody is
 //! left who needs it.
 
+mod clients;
 mod ledger;
 mod log;
 mod revocation;
 mod roots;
 mod signing;
 
+pub use clients::{CLIENT_LIFE, CLIENT_PROCESSES, ClientTerms, GrantedClient};
 pub use ledger::{Issued, Revocation, Revoked};
 pub use log::{Actor, AuthorityLog};
 

@@ -1,9 +1,11 @@
 //! What stands in a certificate.
 
+use crate::capability;
 use crate::clock::UnixSeconds;
 use crate::name::Name;
 use crate::token::AuthorityHash;
 use crate::trust::Refusal;
+use amita_types::capability::Capability;
 use rustls::pki_types::CertificateDer;
 use std::fmt;
 use std::str::FromStr;
@@ -88,22 +90,26 @@ pub struct Facts {
     pub not_after: UnixSeconds,
     /// The name of the authority that made it.
     pub issuer: String,
+    /// Of a client: what it may. One without may nothing between nodes.
+    pub capability: Option<Capability>,
 }
 
 impl Facts {
     /// Reads a certificate.
     ///
     /// # Errors
-    /// It is none, or names nobody of a cluster.
+    /// It is none, or names nobody of a cluster, or what it says of a capability is none.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Facts, Refusal> {
         let name = peer_name(certificate)?;
         let parsed = parse(certificate)?;
+        let (not_before, not_after) = validity_of(&parsed);
         Ok(Facts {
-            name,
             serial: Serial::from_bytes(parsed.raw_serial()),
-            not_before: seconds(parsed.validity().not_before),
-            not_after: seconds(parsed.validity().not_after),
+            not_before,
+            not_after,
             issuer: common_name(parsed.issuer()),
+            capability: capability::find(&parsed, name.role())?,
+            name,
         })
     }
 
@@ -129,6 +135,15 @@ pub fn peer_name(certificate: &CertificateDer<'_>) -> Result<Name, Refusal> {
         )),
         (Some(_), Some(_)) => Err(Refusal::Nameless("it has several names".to_owned())),
     }
+}
+
+/// What a client may, by its certificate; `None`: it has no capability, or is no client's. As [`peer_name`], this only reads.
+///
+/// # Errors
+/// It is no certificate that names somebody of a cluster, or what it says of a capability is none.
+pub fn peer_capability(certificate: &CertificateDer<'_>) -> Result<Option<Capability>, Refusal> {
+    let name = peer_name(certificate)?;
+    Ok(capability::find(&parse(certificate)?, name.role())?)
 }
 
 pub(crate) fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, Refusal> {
@@ -158,7 +173,10 @@ pub(crate) fn authority_hash(root: &CertificateDer<'_>) -> Result<AuthorityHash,
 
 /// From when on, and until when, a certificate is valid.
 pub(crate) fn validity(certificate: &CertificateDer<'_>) -> Result<(UnixSeconds, UnixSeconds), Refusal> {
-    let parsed = parse(certificate)?;
+    parse(certificate).map(|parsed| validity_of(&parsed))
+}
+
+pub(crate) fn validity_of(parsed: &X509Certificate<'_>) -> (UnixSeconds, UnixSeconds) {
     let validity = parsed.validity();
-    Ok((seconds(validity.not_before), seconds(validity.not_after)))
+    (seconds(validity.not_before), seconds(validity.not_after))
 }

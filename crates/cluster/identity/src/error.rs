@@ -150,6 +150,19 @@ pub enum IdentityError {
         /// Why.
         why: String,
     },
+    /// A client has been granted something else.
+    #[error(
+        "{0} has been granted something else: `amita client change` changes that, `amita client list --ca DIR` shows it"
+    )]
+    GrantedOtherwise(Name),
+    /// A client cannot be granted that.
+    #[error("{name} cannot be granted that: {why}")]
+    NotGranted {
+        /// Who.
+        name: Name,
+        /// Why.
+        why: String,
+    },
     /// Nothing known has this name or serial number.
     #[error(
         "the authority knows no certificate of {0} that is still valid: `amita cert list --ca DIR` shows what there is"

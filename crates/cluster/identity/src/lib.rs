@@ -1,7 +1,7 @@
 //! Who is who in a cluster.
 //!
 //! An *identity* is an X.509 certificate whose one URI names its holder: `amita://CLUSTER/ROLE/NAME` ([`Name`]), with what an
-//! operator may behind it ([`OperatorRole`]). The
+//! operator may behind it ([`OperatorRole`]), and beside it what a client may ([`capability`]). The
 //! cluster's own certificate authority makes it ([`Authority`], a folder that one machine keeps); a machine makes its key
 //! itself, sends a signing request and gets the certificate back, so that no key ever travels. What a machine has lies in
 //! an *identity folder* ([`Identity`]): its key, its certificate, and what it trusts ([`Trust`]): one or two roots and the
@@ -30,6 +30,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod authority;
+pub mod capability;
 mod certificate;
 mod clock;
 mod error;
@@ -44,8 +45,11 @@ mod tls;
 mod token;
 mod trust;
 
-pub use authority::{Actor, Answer, Authority, AuthorityLog, Issued, LEAF_LIFE, Revocation, Revoked, Rotation};
-pub use certificate::{Facts, Serial, peer_name};
+pub use authority::{
+    Actor, Answer, Authority, AuthorityLog, CLIENT_LIFE, CLIENT_PROCESSES, ClientTerms, GrantedClient, Issued,
+    LEAF_LIFE, Revocation, Revoked, Rotation,
+};
+pub use certificate::{Facts, Serial, peer_capability, peer_name};
 pub use clock::{Clock, UnixSeconds};
 pub use error::IdentityError;
 pub use exchange::{AuthorityClient, AuthorityServer, Upkeep};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 mod authority;
+mod clients;
 mod folders;
 mod handshakes;
 pub(crate) use handshakes::Anything;

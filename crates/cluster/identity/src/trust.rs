@@ -19,7 +19,8 @@
 //!
 //! With an outside authority there is no such text: the roots are those in `ca.pem`, revocation lists those in `crl.pem`.
 
-use crate::certificate::{self, Serial, authority_hash, common_name, peer_name};
+use crate::capability::BadCapability;
+use crate::certificate::{self, Serial, authority_hash, common_name, peer_capability, peer_name};
 use crate::clock::UnixSeconds;
 use crate::error::IdentityError;
 use crate::name::{Name, Role};
@@ -115,6 +116,9 @@ pub enum Refusal {
         /// Who was wanted.
         wanted: String,
     },
+    /// What it says that its holder may cannot be believed.
+    #[error("the capability in the certificate is refused: {0}")]
+    Capability(#[from] BadCapability),
     /// Anything else that is wrong with the path from it to an authority.
     #[error("the certificate is not believed: {0}")]
     Path(String),
@@ -297,7 +301,7 @@ impl Trust {
     }
 
     /// Who shows this chain (the leaf first), if an authority that is believed made it, it is valid now and not revoked, it
-    /// may be used so, and its holder is of the cluster.
+    /// may be used so, its holder is of the cluster, and what it says of a capability is one.
     ///
     /// # Errors
     /// Why it is not believed.
@@ -348,6 +352,7 @@ impl Trust {
         if name.cluster() != cluster {
             return Err(Refusal::OtherCluster { name, cluster });
         }
+        peer_capability(leaf)?;
         Ok(name)
     }
 }

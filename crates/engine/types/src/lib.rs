@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+pub mod capability;
 pub mod condition;
 pub mod holdings;
 pub mod id;

@@ -1,5 +1,7 @@
-//! What the authority remembers: certificates that it made, those that it revoked, tokens that are open. A line for each.
+//! What the authority remembers: certificates that it made, those that it revoked, tokens that are open, what clients were granted.
+//! A line for each.
 
+use super::clients::{self, CLIENTS, GrantedClient};
 use crate::certificate::{Serial, hex, unhex};
 use crate::clock::UnixSeconds;
 use crate::error::IdentityError;
@@ -127,6 +129,8 @@ pub(super) struct Ledger {
     pub(super) issued: Vec<Issued>,
     pub(super) revoked: Vec<Revoked>,
     pub(super) tokens: Vec<OpenToken>,
+    /// Nothing is ever taken out.
+    pub(super) clients: Vec<GrantedClient>,
 }
 
 fn read<T>(folder: &Path, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, IdentityError> {
@@ -173,11 +177,27 @@ fn write(folder: &Path, name: &str, lines: impl Iterator<Item = String>) -> Resu
 
 impl Ledger {
     pub(super) fn read(folder: &Path) -> Result<Ledger, IdentityError> {
+        let clients = read(folder, CLIENTS, GrantedClient::parse)?;
+        if let Some(wrong) = clients::overlap(&clients) {
+            let path = folder.join(CLIENTS);
+            let what = format!("{wrong}: put the file back from a copy");
+            return Err(IdentityError::content(&path, what));
+        }
         Ok(Ledger {
             issued: read(folder, ISSUED, Issued::parse)?,
             revoked: read(folder, REVOKED, Revoked::parse)?,
             tokens: read(folder, TOKENS, OpenToken::parse)?,
+            clients,
         })
+    }
+
+    /// What a client was granted; none: nothing was.
+    pub(super) fn granted(&self, name: &Name) -> Option<&GrantedClient> {
+        self.clients.iter().find(|client| client.name == *name)
+    }
+
+    pub(super) fn write_clients(&self, folder: &Path) -> Result<(), IdentityError> {
+        write(folder, CLIENTS, self.clients.iter().map(GrantedClient::line))
     }
 
     pub(super) fn write(&self, folder: &Path) -> Result<(), IdentityError> {

@@ -1,8 +1,10 @@
 //! What the authority signs: leaves, and the list that everybody gets.
 
+use super::clients::GrantedClient;
 use super::ledger::{ISSUED, Issued, Ledger, Revoked};
 use super::roots::{self, Root};
 use super::{Authority, BACKDATED_PART, LIST_LIFE, MAX_COMMON_NAME, MEMORY, State, TRUST};
+use crate::capability;
 use crate::certificate::Serial;
 use crate::error::IdentityError;
 use crate::files::{self, Privacy};
@@ -27,10 +29,13 @@ impl Authority {
     ) -> Result<(CertificateDer<'static>, Serial), IdentityError> {
         let now = self.clock.now();
         let serial = Serial::generate();
-        let until = now.after(self.leaf_life).min(signer.not_after()?);
+        // By what the ledger says now: a client's next certificate is what was granted last.
+        let granted = ledger.granted(name);
+        let life = granted.map_or(self.leaf_life, |client| client.life);
+        let until = now.after(life).min(signer.not_after()?);
         let mut leaf = CertificateParams::default();
         leaf.serial_number = Some(SerialNumber::from_slice(serial.bytes()));
-        leaf.not_before = roots::date(now.before(self.leaf_life / BACKDATED_PART))?;
+        leaf.not_before = roots::date(now.before(life / BACKDATED_PART))?;
         leaf.not_after = roots::date(until)?;
         leaf.distinguished_name = DistinguishedName::new();
         if name.name().len() <= MAX_COMMON_NAME {
@@ -45,6 +50,8 @@ impl Authority {
         leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         leaf.use_authority_key_identifier_extension = true;
+        let extension = |client: &GrantedClient| capability::extension(&client.capability(now));
+        leaf.custom_extensions = granted.map(extension).into_iter().collect();
         let made = signer.with_issuer(|issuer| leaf.signed_by(key, issuer))?;
         let made = made.map_err(IdentityError::make("a certificate"))?;
         let issued = Issued {
