@@ -1,6 +1,7 @@
 //! `amita cert`: certificates.
 
 use crate::cli::Folder;
+use crate::commands::client::{capability_text, shown_capability};
 use crate::commands::join::{CaArguments, Described, print_identity};
 use amita_identity::{Authority, AuthorityClient, Clock, Identity, Live, Revoked};
 use amita_terminal::error::{Failure, Kind, Result};
@@ -93,6 +94,7 @@ fn show(folder: &Path, as_json: bool) -> Result<()> {
         "name": facts.name.to_string(), "serial": facts.serial.to_string(), "not_before": facts.not_before.0,
         "not_after": facts.not_after.0, "renews_from": facts.renew_from().0, "issuer": facts.issuer,
         "authorities": trust.roots().len(), "trust_number": number, "ok": judged.is_ok(), "state": state,
+        "capability": facts.capability.as_ref().map(shown_capability),
     });
     print(as_json, &shown, || {
         let mut table = Table::new(&["name", "serial", "not after", "issuer", "trust list", "state"]);
@@ -104,7 +106,7 @@ fn show(folder: &Path, as_json: bool) -> Result<()> {
             number.map_or_else(|| "none".to_owned(), |number| number.to_string()),
             state.clone(),
         ]);
-        table.text()
+        table.text() + &facts.capability.as_ref().map_or_else(String::new, capability_text)
     })?;
     match judged {
         Ok(_) => Ok(()),

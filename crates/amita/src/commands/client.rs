@@ -1,17 +1,101 @@
 //! `amita client`.
 
 use crate::cli::Folder;
-use crate::commands::join::{self, CreateArguments, JoinArguments};
-use amita_identity::Role;
-use amita_terminal::error::Result;
+use crate::commands::events::parse_age;
+use crate::commands::join::{self, CaArguments, CreateArguments, Described, JoinArguments};
+use amita_identity::{CLIENT_LIFE, CLIENT_PROCESSES, ClientTerms, GrantedClient, IdentityError, Name, Role};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::table::{Table, print};
+use amita_types::VolumeId;
+use amita_types::capability::{Capability, Entry, Grant, Numbers, Rights, Scope};
+use serde_json::{Value, json};
+use std::time::Duration;
 
 /// What to do with clients.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Make a client's identity: a folder, here; or with --token what lets it join from its own machine
-    Create(CreateArguments),
+    ///
+    /// With --tenant or --volume its certificates carry a capability: which volumes its programs may own by themselves, and
+    /// by which numbers they are known, noted at the authority for ever. They are renewed by what is noted then. (Nodes let nobody
+    /// in by a capability yet.) Without either the client is known by its name only, which is what an export by NBD asks for.
+    Create {
+        #[command(flatten)]
+        create: CreateArguments,
+        #[command(flatten)]
+        grant: GrantArguments,
+    },
+    /// Change what a client was granted: its next certificate says so, at half of the life of the one that it has
+    ///
+    /// What it has already counts until it ends; `amita cert revoke client/NAME` ends it at once.
+    Change {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        ca: CaArguments,
+        #[command(flatten)]
+        grant: GrantArguments,
+        /// Say what it has now as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the clients that were granted something, by what the authority has noted: on its machine
+    List {
+        #[command(flatten)]
+        ca: CaArguments,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Get a client an identity with a token: its key is made here, and never leaves
     Join(JoinArguments),
+}
+
+/// What a client is granted.
+#[derive(Debug, clap::Args)]
+pub struct GrantArguments {
+    /// It may own the volumes of this tenant
+    #[arg(long, value_name = "TENANT", conflicts_with = "volumes")]
+    pub tenant: Option<String>,
+    /// A volume that it may own, by its number (`amita volume list`), for a name may be another volume's one day; once for
+    /// each, 64 at most
+    #[arg(long = "volume", value_name = "NUMBER")]
+    pub volumes: Vec<VolumeId>,
+    /// How many of its processes may run at a time, 1 to 64 [default: 8]
+    #[arg(long, value_name = "COUNT")]
+    pub processes: Option<u32>,
+    /// How long each of its certificates is valid, 10m to 7d [default: 24h]
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    pub life: Option<Duration>,
+}
+
+impl GrantArguments {
+    fn is_empty(&self) -> bool {
+        self.tenant.is_none() && self.volumes.is_empty() && self.processes.is_none() && self.life.is_none()
+    }
+
+    /// What was given; what was not is as in `before`.
+    fn terms(&self, before: Option<&GrantedClient>) -> Result<ClientTerms> {
+        let usage = |what: String| Failure::new(what).kind(Kind::Usage);
+        let entry = |scope| Entry {
+            scope,
+            rights: Rights::ALL,
+        };
+        let volumes = self.volumes.iter().map(|volume| entry(Scope::Volume(*volume)));
+        let grant = match (&self.tenant, before) {
+            (Some(tenant), _) => Grant::new(tenant, vec![entry(Scope::Tenant)]),
+            (None, _) if !self.volumes.is_empty() => Grant::new("", volumes.collect()),
+            (None, Some(before)) => Ok(before.grant.clone()),
+            (None, None) => return Err(usage("--processes and --life are for --tenant or --volume".to_owned())),
+        };
+        let processes = before.map_or(CLIENT_PROCESSES, |before| before.numbers.count());
+        let life = before.map_or(CLIENT_LIFE, |before| before.life);
+        Ok(ClientTerms {
+            grant: grant.map_err(|why| usage(format!("that cannot be granted: {why}")))?,
+            processes: self.processes.unwrap_or(processes),
+            life: self.life.unwrap_or(life),
+        })
+    }
 }
 
 /// Does it.
@@ -20,7 +104,123 @@ pub enum Command {
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, identity: &Folder) -> Result<()> {
     match command {
-        Command::Create(arguments) => join::create(arguments, Role::Client, identity),
+        Command::Create { create, grant } => {
+            if !grant.is_empty() {
+                let terms = grant.terms(None)?;
+                let authority = create.ca.open()?;
+                let name = named(authority.cluster(), &create.name)?;
+                authority.grant(&name, &terms).described()?;
+            }
+            join::create(create, Role::Client, identity)
+        }
+        Command::Change { name, ca, grant, json } => change(name, ca, grant, *json),
+        Command::List { ca, json } => list(ca, *json),
         Command::Join(arguments) => join::join(arguments, Role::Client, identity),
     }
+}
+
+fn named(cluster: amita_types::ClusterId, name: &str) -> Result<Name> {
+    Name::new(cluster, Role::Client, name)
+        .map_err(IdentityError::from)
+        .described()
+}
+
+fn change(name: &str, ca: &CaArguments, grant: &GrantArguments, as_json: bool) -> Result<()> {
+    if grant.is_empty() {
+        return Err(Failure::new("what is to change? Nothing was given")
+            .kind(Kind::Usage)
+            .advice("Pass --tenant, --volume, --processes or --life."));
+    }
+    let authority = ca.open()?;
+    let name = named(authority.cluster(), name)?;
+    let clients = authority.granted().described()?;
+    let before = clients.iter().find(|client| client.name == name).ok_or_else(|| {
+        Failure::new(format!("{name} was granted nothing yet"))
+            .kind(Kind::NotFound)
+            .advice("`amita client create` with --tenant or --volume does that.")
+    })?;
+    let changed = authority.change_grant(&name, &grant.terms(Some(before))?).described()?;
+    print(as_json, &shown_client(&changed), || {
+        format!(
+            "{name} has {} from its next certificate on. What it has now counts until it ends, {} s after it was made.\n",
+            entries_text(&changed.grant),
+            before.life.as_secs()
+        )
+    })
+}
+
+fn list(ca: &CaArguments, as_json: bool) -> Result<()> {
+    let clients = ca.open()?.granted().described()?;
+    let shown: Vec<Value> = clients.iter().map(shown_client).collect();
+    print(as_json, &shown, || {
+        let mut table = Table::new(&["client", "may own", "tenant", "numbers", "life", "since"]);
+        for client in &clients {
+            table.row([
+                client.name.name().to_owned(),
+                entries_text(&client.grant),
+                client.grant.tenant().to_owned(),
+                client.numbers.to_string(),
+                format!("{} s", client.life.as_secs()),
+                client.at.to_string(),
+            ]);
+        }
+        table.text()
+    })
+}
+
+fn shown_client(client: &GrantedClient) -> Value {
+    let mut shown = shown_grant(client.numbers, &client.grant);
+    shown["name"] = json!(client.name.to_string());
+    shown["life_s"] = json!(client.life.as_secs());
+    shown["since"] = json!(client.at.0);
+    shown
+}
+
+fn shown_grant(numbers: Numbers, grant: &Grant) -> Value {
+    let entry = |entry: &Entry| {
+        let (kind, number) = match entry.scope {
+            Scope::Volume(volume) => ("volume", Some(volume.0)),
+            Scope::Pool(pool) => ("pool", Some(u64::from(pool.0))),
+            Scope::Tenant => ("tenant", None),
+        };
+        json!({ "kind": kind, "number": number, "rights": entry.rights.to_string() })
+    };
+    json!({
+        "first": numbers.first(), "count": numbers.count(), "tenant": grant.tenant(),
+        "entries": grant.entries().iter().map(entry).collect::<Vec<_>>(),
+    })
+}
+
+/// What a grant is about, for people. Less than all rights are named.
+fn entries_text(grant: &Grant) -> String {
+    let entry = |entry: &Entry| match entry.rights {
+        Rights::ALL => entry.scope.to_string(),
+        less => format!("{} ({less})", entry.scope),
+    };
+    let entries: Vec<String> = grant.entries().iter().map(entry).collect();
+    if entries.is_empty() {
+        return "nothing".to_owned();
+    }
+    entries.join(", ")
+}
+
+/// The capability of a certificate, for `amita cert show`.
+pub(crate) fn shown_capability(capability: &Capability) -> Value {
+    let mut shown = shown_grant(capability.numbers, &capability.grant);
+    shown["made"] = json!(capability.made_s);
+    shown
+}
+
+/// The same for people: a line.
+pub(crate) fn capability_text(capability: &Capability) -> String {
+    let tenant = match capability.grant.tenant() {
+        "" => String::new(),
+        tenant => format!(" (tenant {tenant})"),
+    };
+    format!(
+        "It may own {}{tenant}; its processes have the numbers {}. Made {}.\n",
+        entries_text(&capability.grant),
+        capability.numbers,
+        amita_identity::UnixSeconds(capability.made_s)
+    )
 }

@@ -27,7 +27,7 @@ impl<T> Described<T> for std::result::Result<T, IdentityError> {
     fn described(self) -> Result<T> {
         self.map_err(|error| {
             let kind = match &error {
-                IdentityError::Exists { .. } => Kind::Conflict,
+                IdentityError::Exists { .. } | IdentityError::GrantedOtherwise(_) => Kind::Conflict,
                 IdentityError::Unreachable { .. } => Kind::Unreachable,
                 IdentityError::NoIdentity { .. } | IdentityError::NoAuthority { .. } | IdentityError::NotIssued(_) => {
                     Kind::NotFound
@@ -36,7 +36,10 @@ impl<T> Described<T> for std::result::Result<T, IdentityError> {
                 | IdentityError::Owner { .. }
                 | IdentityError::Content { .. }
                 | IdentityError::File { .. } => Kind::Unreadable,
-                IdentityError::BadUri(_) | IdentityError::Token(_) | IdentityError::ReservedRole(_) => Kind::Usage,
+                IdentityError::BadUri(_)
+                | IdentityError::Token(_)
+                | IdentityError::ReservedRole(_)
+                | IdentityError::NotGranted { .. } => Kind::Usage,
                 _ => Kind::Failed,
             };
             Failure::new(error.to_string()).kind(kind)

@@ -119,6 +119,28 @@ impl<'a> Authority<'a> {
     }
 }
 
+/// Its certificate says what it may, a renewed one by what was noted since.
+fn a_client_has_what_it_was_granted(world: &World, authority: &Authority<'_>) {
+    let folder = world.file("tenants");
+    let create = |tenant| ["client", "create", "tenants", "--tenant", tenant];
+    authority.done(&[&create("acme")[..], &["--identity", text(&folder)]].concat());
+    let before = authority.show("tenants")["capability"].clone();
+    assert_eq!(before["tenant"], "acme", "{before}");
+    assert_eq!(before["count"], 8, "{before}");
+    let other = authority.ca(&[&create("other")[..], &["--token"]].concat());
+    let other = world.amita(&other.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(other.status.code(), Some(5), "{}", other.text);
+    authority.done(&["client", "change", "tenants", "--volume", "3", "--volume", "12"]);
+    authority.renew("tenants").expect("renewed");
+    let after = authority.show("tenants")["capability"].clone();
+    assert_eq!(after["tenant"], "", "{after}");
+    assert_eq!(after["first"], before["first"], "{after}");
+    assert_eq!(after["entries"][1]["number"], 12, "{after}");
+    let listed = authority.done(&["client", "list"]);
+    assert_eq!(listed[0]["entries"], after["entries"], "{listed}");
+    assert_eq!(listed[0]["life_s"], 86_400, "{listed}");
+}
+
 #[test]
 fn a_cluster_gets_its_certificates_by_commands_alone() {
     let world = World::plain();
@@ -214,6 +236,7 @@ fn a_cluster_gets_its_certificates_by_commands_alone() {
     let refused = authority.renew("n1").expect_err("revoked");
     assert!(refused.contains("revoked"), "{refused}");
     authority.renew("app").expect("others go on");
+    a_client_has_what_it_was_granted(&world, &authority);
     let listed = authority.done(&["cert", "list"]);
     let valid = listed.as_array().expect("a list").iter();
     assert!(
