@@ -2,6 +2,7 @@ use super::*;
 use crate::config::VersionRange;
 use amita_reactor::Pool;
 use amita_types::ClusterId;
+use amita_types::capability::{Capability, Grant, Numbers};
 
 fn config(node: u32, versions: (u8, u8)) -> Config {
     let mut config = Config::new(ClusterId(0xc1), NodeId(node), 1, Pool::heap());
@@ -82,4 +83,52 @@ fn reasons_fit_their_frame() {
         "{} bytes",
         reason.len()
     );
+}
+
+fn peer(role: Role, numbers: Option<(u32, u32)>) -> Peer {
+    let capability = numbers.map(|(first, count)| Capability {
+        made_s: 1_800_000_000,
+        numbers: Numbers::new(NodeId(first), count).expect("a client's"),
+        grant: Grant::default(),
+    });
+    Peer {
+        role,
+        name: "app".to_owned(),
+        capability: capability.map(Box::new),
+        certificates: Vec::new(),
+    }
+}
+
+/// Whatever is recorded: a client's numbers are those of its certificate, and nobody else's.
+#[test]
+fn a_clients_numbers_are_those_of_its_certificate() {
+    const FIRST: u32 = FIRST_CLIENT_NUMBER + 640;
+    let names: Names = [7, FIRST, FIRST + 2, u32::MAX]
+        .map(|number| (NodeId(number), "app".into()))
+        .into();
+    let client = peer(Role::Client, Some((FIRST, 2)));
+    let nobody = peer(Role::Client, None);
+    for (peer, number, is_it) in [
+        (&client, FIRST, true),
+        (&client, FIRST + 1, true),
+        (&client, FIRST - 1, false),
+        (&client, FIRST + 2, false),
+        (&client, 7, false),
+        (&client, 8, false),
+        (&client, u32::MAX, false),
+        (&nobody, FIRST, false),
+        (&nobody, 7, false),
+        (&peer(Role::Node, None), 7, true),
+        (&peer(Role::Node, None), FIRST, false),
+        (&peer(Role::Gateway, None), u32::MAX, false),
+        // Nobody makes such a certificate; it makes nobody a client.
+        (&peer(Role::Gateway, Some((FIRST, 2))), FIRST, false),
+        (&peer(Role::Operator, Some((FIRST, 2))), FIRST, false),
+    ] {
+        let judged = judge_name(&names, peer, NodeId(number)).map_err(|refuse| refuse.code);
+        let wanted = if is_it { Ok(()) } else { Err(RefuseCode::Identity) };
+        assert_eq!(judged, wanted, "{peer} as {number}");
+    }
+    let unknown = judge_name(&names, &peer(Role::Node, None), NodeId(8)).unwrap_err();
+    assert_eq!(unknown.code, RefuseCode::Unknown);
 }

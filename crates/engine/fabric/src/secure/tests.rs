@@ -4,6 +4,7 @@ fn peer(role: Role, name: &str) -> Peer {
     Peer {
         role,
         name: name.to_owned(),
+        capability: None,
         certificates: vec![vec![7; 9]],
     }
 }
