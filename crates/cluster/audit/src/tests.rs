@@ -194,7 +194,7 @@ fn trimmed_log(records: u64, gone: usize, days: u64) -> (Head, Vec<(u64, String)
 /// Whoever writes keys deletes the beginning of the log, moves its mark, and tells that as a trim.
 #[test]
 fn a_trim_that_came_too_early_is_named() {
-    let retention = |records, days| Retention {
+    let retention = |records, days: u64| Retention {
         records,
         age: Duration::from_secs(days * 24 * 3600),
     };
