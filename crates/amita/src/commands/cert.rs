@@ -53,7 +53,7 @@ pub enum Command {
     /// Revoke certificates: on the authority's machine
     ///
     /// Machines hear of it with their next look at the authority, half a minute later at most, and close what links they have
-    /// with the holder. Tokens that are open for the name are taken no more. It can be given again: a new token makes a new
+    /// with the holder. Tokens that are open for that name end too. The name can be given again: a new token makes a new
     /// certificate.
     Revoke {
         /// A name (NAME, ROLE/NAME or amita://...) whose certificates end, all of them; or one serial number
