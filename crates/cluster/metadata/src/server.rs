@@ -12,6 +12,7 @@
 
 use complaints::Complaints;
 use door::{Admitted, Guest, Inside};
+use entrance::Entrance;
 use shares::{Good, Shares};
 use std::fmt;
 use std::future::Future;
@@ -29,6 +30,7 @@ mod complaints;
 mod disk;
 mod door;
 mod engine;
+mod entrance;
 mod grpc;
 mod owners;
 mod quota;
@@ -226,7 +228,8 @@ pub fn start(config: Config) -> Result<Handle, StartError> {
     let door = thread("amita-meta-door", |runtime| {
         let _inside = runtime.enter();
         let listener = TcpListener::from_std(listener).map_err(listen_error)?;
-        Ok(door::open(listener, tls, inside))
+        let entrance = Entrance::new(&listener).map_err(listen_error)?;
+        Ok(door::open(listener, entrance, tls, inside))
     })?;
     let (stop, threads) = [door, network].into_iter().unzip();
     Ok(Handle {

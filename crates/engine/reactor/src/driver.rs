@@ -6,9 +6,10 @@
 //! kernel together, at the next [`Driver::poll`]: that is where a pass ends and the next begins.
 #![warn(missing_docs)]
 
+use crate::admission::AcceptLimits;
 use crate::buf::{BufMut, Pool, Segments};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
@@ -188,6 +189,31 @@ pub struct DriverCounts {
     pub blocked_ns: u64,
     /// Processor time of the core's thread, in nanoseconds.
     pub cpu_ns: u64,
+    /// What listeners did.
+    pub accepts: AcceptCounts,
+}
+
+/// What the listeners of a driver did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcceptCounts {
+    /// Connections that were taken.
+    pub taken: u64,
+    /// Closed at once, because more came than may ([`Driver::limit_accepts`]).
+    pub refused: u64,
+    /// How often somebody was kept from connecting for a while.
+    pub pauses: u64,
+}
+
+impl AcceptCounts {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: AcceptCounts) -> AcceptCounts {
+        AcceptCounts {
+            taken: self.taken + other.taken,
+            refused: self.refused + other.refused,
+            pauses: self.pauses + other.pauses,
+        }
+    }
 }
 
 /// The operations. One driver belongs to one core; nothing here is shared or locked.
@@ -226,6 +252,17 @@ pub trait Driver {
     /// Listens; each connection completes `token` with [`Outcome::Accepted`]. Port 0 takes a free one. Blocks shortly;
     /// for the start only. Returns the bound address.
     fn listen(&mut self, address: SocketAddr, token: Token) -> io::Result<(ListenerId, SocketAddr)>;
+
+    /// Bounds how many connections a listener takes. Whoever would be above that is not let in, by the kernel where it can; what has come
+    /// in all the same is closed, and completes nothing. To be said right after [`Driver::listen`]; without it there is no bound.
+    fn limit_accepts(&mut self, listener: ListenerId, limits: AcceptLimits) {
+        let _ = (listener, limits);
+    }
+
+    /// Says that an address is known at a listener, or is not any more: connections from there have a rate of their own.
+    fn set_known(&mut self, listener: ListenerId, address: IpAddr, is_known: bool) {
+        let _ = (listener, address, is_known);
+    }
 
     /// Accepts at a Unix socket that listens already; each connection completes `token` with [`Outcome::AcceptedLocal`]. For the
     /// start only.

@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![deny(unsafe_code)]
 
+pub mod admission;
 #[allow(unsafe_code)]
 pub mod buf;
 pub mod buggify;
@@ -22,9 +23,11 @@ pub mod timer;
 pub mod uring;
 pub mod waker;
 
+pub use admission::{AcceptLimits, Rate};
 pub use buf::{BufMut, Pool, PoolConfig, Segments, Slice};
 pub use driver::{
-    Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait,
+    AcceptCounts, Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId,
+    Token, Wait,
 };
 pub use stream::{Inbox, Outbox};
 pub use uring::Doorbell;

@@ -18,6 +18,9 @@
 mod discard;
 mod doorbell;
 mod file;
+mod filter;
+mod guard;
+mod listener;
 #[allow(unsafe_code)]
 mod map;
 mod pace;
@@ -29,7 +32,9 @@ mod sys;
 mod transfer;
 
 pub use doorbell::Doorbell;
+pub use guard::Guard;
 
+use crate::admission::AcceptLimits;
 use crate::buf::{BufMut, Pool, Segments};
 use crate::driver::{
     Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait,
@@ -39,12 +44,13 @@ use crate::timer::Timers;
 use crate::waker::Kick;
 use discard::Discarder;
 use file::{Opened, Way};
+use listener::Listener;
 use pace::Pace;
 use ring::{Payload, Reaped, Ring, RingSettings, Target, Verb};
-use socket::{Listener, Sockets};
+use socket::Sockets;
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -53,11 +59,6 @@ use std::time::Duration;
 
 /// Polls in a row that may return inline completions without handing started operations over.
 const MAX_HELD_BACK: u32 = 2;
-
-/// After a failed accept (no descriptors left, say) the listener rests, so that failing does not become a loop.
-const ACCEPT_REST: Duration = Duration::from_millis(50);
-/// Connections that are turned away at one time: a bound for the work of one pass.
-const MOST_TURNED_AWAY: usize = 64;
 
 /// Settings of a driver.
 #[derive(Clone, Debug)]
@@ -182,6 +183,8 @@ pub struct UringDriver {
     ring: Ring<Meta>,
     sockets: Sockets,
     listeners: Vec<Listener>,
+    /// When one of them is next to be looked at, if any is.
+    listeners_due: Option<Time>,
     files: Vec<OpenFile>,
     discarder: Option<Discarder>,
     timers: Timers,
@@ -222,6 +225,7 @@ impl UringDriver {
             })?,
             sockets: Sockets::default(),
             listeners: Vec::new(),
+            listeners_due: None,
             files: Vec::new(),
             discarder: None,
             timers: Timers::new(),
@@ -295,26 +299,9 @@ impl UringDriver {
         }
     }
 
-    /// Accepts again where it had failed a moment ago.
-    fn rearm_listeners(&mut self) {
-        for index in 0..self.listeners.len() {
-            if self.listeners[index].rests_until.is_some_and(|until| until <= self.now) {
-                self.listeners[index].rests_until = None;
-                self.accept(index as u32);
-            }
-        }
-    }
-
-    fn accept(&mut self, listener: u32) {
-        let target = self.listeners[listener as usize].target;
-        self.ring
-            .start(Verb::Accept, target, Payload::None, Meta::Accept { listener });
-    }
-
     /// How long a block may take.
     fn limit(&self) -> Option<Duration> {
-        let rests = self.listeners.iter().filter_map(|listener| listener.rests_until);
-        let next = rests.chain(self.timers.deadline()).min()?;
+        let next = self.listeners_due.into_iter().chain(self.timers.deadline()).min()?;
         Some(next.since(self.now))
     }
 
@@ -462,6 +449,14 @@ impl Driver for UringDriver {
         Ok((ListenerId(index), bound))
     }
 
+    fn limit_accepts(&mut self, listener: ListenerId, limits: AcceptLimits) {
+        self.limit_listener(listener, limits);
+    }
+
+    fn set_known(&mut self, listener: ListenerId, address: IpAddr, is_known: bool) {
+        self.set_known_at(listener, address, is_known);
+    }
+
     fn listen_local(&mut self, listener: UnixListener, token: Token) -> io::Result<ListenerId> {
         let index = self.listeners.len() as u32;
         self.listeners.push(Listener::local(listener, token)?);
@@ -502,7 +497,7 @@ impl Driver for UringDriver {
         self.sent_at_once = 0;
         self.update_time();
         self.arm_wake();
-        self.rearm_listeners();
+        self.look_at_listeners();
         // What completed inline is handled first, unless somebody waits for what was started: it may start more, and
         // then all of it goes with one call.
         let hold_back = !self.ready.is_empty() && !self.urgent && self.held_back < MAX_HELD_BACK;
@@ -527,7 +522,7 @@ impl Driver for UringDriver {
             self.wait(completions);
             self.collect(completions);
             self.fire_timers(completions);
-            self.rearm_listeners();
+            self.look_at_listeners();
             if completions.is_empty() && (!self.wake_armed || self.ring.has_unsubmitted()) {
                 self.arm_wake();
                 self.submit();
@@ -554,6 +549,7 @@ impl Driver for UringDriver {
         DriverCounts {
             enters: self.ring.enters(),
             cpu_ns: sys::thread_cpu_ns(),
+            accepts: self.accept_counts(),
             ..self.counts
         }
     }

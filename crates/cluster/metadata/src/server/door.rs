@@ -3,10 +3,12 @@
 //! It has a thread of its own, so that strangers cost those who are inside nothing but the processor's time. Who stands in the
 //! door costs at most [`HANDSHAKE_BYTES`] and [`HANDSHAKE_TIMEOUT`], and there are [`MAX_HANDSHAKES`] places: when they are
 //! taken the one who has stood there for longest leaves, of the address that has most of them. An honest handshake takes
-//! milliseconds, so it ends long before it would be the oldest.
+//! milliseconds, so it ends long before it would be the oldest. How many come to stand there in a second is bounded before
+//! (`entrance`).
 
 use super::access::{self, Peer, Touch};
 use super::complaints::Complaints;
+use super::entrance::Entrance;
 use amita_identity::{Live, Usage};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -131,14 +133,32 @@ impl Admitted {
 }
 
 /// Takes connections for ever.
-pub(super) async fn open(listener: TcpListener, tls: Option<Tls>, inside: mpsc::Sender<Admitted>) {
+pub(super) async fn open(
+    listener: TcpListener,
+    mut entrance: Entrance,
+    tls: Option<Tls>,
+    inside: mpsc::Sender<Admitted>,
+) {
     let places = Arc::new(Places::default());
     let complaints = Arc::new(Complaints::default());
+    let (shows, mut shown) = mpsc::channel(MAX_HANDSHAKES);
     loop {
-        let Ok((stream, from)) = listener.accept().await else {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(source) = shown.recv() => {
+                entrance.has_shown(source);
+                continue;
+            }
+            () = entrance.next_look() => continue,
+        };
+        let Ok((stream, from)) = accepted else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
+        if !entrance.admits(&stream, from) {
+            continue;
+        }
+        let shows = shows.clone();
         let (tls, inside, complaints) = (tls.clone(), inside.clone(), Arc::clone(&complaints));
         places.stand(source_of(from), move |place| {
             tokio::spawn(async move {
@@ -150,6 +170,8 @@ pub(super) async fn open(listener: TcpListener, tls: Option<Tls>, inside: mpsc::
                     Ok(Err(why)) => return complaints.say(&format!("{from} was not let in: {why}")),
                     Err(_) => return complaints.say(&format!("{from} was not let in: it took too long")),
                 };
+                // Where that is full there are enough who are known.
+                let _ = shows.try_send(admitted.guest.source);
                 // The other thread takes it at once; where it has ended, so has this.
                 let _ = inside.send(admitted).await;
             })

@@ -2,10 +2,12 @@
 
 use super::Shared;
 use super::engine::Process;
+use crate::admission::AcceptLimits;
 use crate::buf::{BufMut, Pool, Segments};
 use crate::core::Service;
 use crate::driver::{
-    Completion, Driver, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait, Waker,
+    Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait,
+    Waker,
 };
 use std::cell::RefCell;
 use std::io;
@@ -133,6 +135,18 @@ impl Driver for SimDriver {
         bound.unwrap_or_else(|| Err(dead()))
     }
 
+    fn limit_accepts(&mut self, listener: ListenerId, limits: AcceptLimits) {
+        self.call(14, |shared, process| {
+            shared.net.limit_accepts(process, listener, limits)
+        });
+    }
+
+    fn set_known(&mut self, listener: ListenerId, address: IpAddr, is_known: bool) {
+        self.call(15, |shared, process| {
+            shared.net.set_known(process, listener, address, is_known);
+        });
+    }
+
     fn connect(&mut self, address: SocketAddr, token: Token) {
         self.call(6, |shared, process| {
             shared.net.connect(&mut shared.engine, process, address, token)
@@ -180,6 +194,14 @@ impl Driver for SimDriver {
         });
         if let Some(now) = polled {
             self.now = now;
+        }
+    }
+
+    /// It costs nothing; what listeners did is counted.
+    fn counts(&self) -> DriverCounts {
+        DriverCounts {
+            accepts: self.shared.borrow().net.accepts_of(self.process),
+            ..DriverCounts::default()
         }
     }
 

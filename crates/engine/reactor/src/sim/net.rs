@@ -21,17 +21,21 @@
 //!   a part of it, cut anywhere, still arrives.
 //! * **A frozen process**: its kernel goes on accepting, receiving up to the window, and acknowledging.
 //! * A connect to a host that is up and where nobody listens is refused.
+//! * **A listener that bounds what it takes** ([`crate::admission`]): a connect that its rule keeps out is not answered, and is repeated
+//!   after 1 and 2 seconds; one that is refused is made, and closed by the other end at once.
 //!
 //! Not modelled: corrupted bytes (frames carry checksums; their tests corrupt frames directly), address changes,
 //! a full backlog.
 
 mod connect;
 mod flow;
+mod listener;
 
 use super::coverage::Fault;
 use super::engine::{Engine, Event, MAX_NODES, Process};
 use crate::buf::{BufMut, Segments, Slice};
-use crate::driver::{ListenerId, Outcome, SocketId, Time, Token};
+use crate::driver::{Outcome, SocketId, Time, Token};
+use listener::Listener;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -141,12 +145,6 @@ struct Connection {
     flows: [Flow; 2],
 }
 
-struct Listener {
-    process: Process,
-    token: Token,
-    open: bool,
-}
-
 /// All links, listeners and connections of a world.
 pub(super) struct Net {
     config: NetConfig,
@@ -233,46 +231,6 @@ impl Net {
             }
         }
         self.retry_connects(engine, from, to);
-    }
-
-    pub fn listen(
-        &mut self,
-        engine: &Engine,
-        process: Process,
-        address: SocketAddr,
-        token: Token,
-    ) -> io::Result<(ListenerId, SocketAddr)> {
-        if node_at(process.node, address.ip()) != Some(process.node) {
-            let text = format!("{address} is not an address of node {}", process.node);
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
-        }
-        let mut port = address.port();
-        while port == 0 {
-            self.next_port = self.next_port.checked_add(1).unwrap_or(20_000);
-            if !self.listening.contains_key(&(process.node, self.next_port)) {
-                port = self.next_port;
-            }
-        }
-        if self
-            .listening
-            .get(&(process.node, port))
-            .is_some_and(|other| engine.is_alive(other.process))
-        {
-            return Err(io::Error::new(
-                io::ErrorKind::AddrInUse,
-                format!("port {port} is in use"),
-            ));
-        }
-        self.listening.insert(
-            (process.node, port),
-            Listener {
-                process,
-                token,
-                open: true,
-            },
-        );
-        self.listeners += 1;
-        Ok((ListenerId(self.listeners), SocketAddr::new(node_ip(process.node), port)))
     }
 
     /// The open connections, oldest first.

@@ -118,6 +118,7 @@ fn pattern(length: usize, seed: u8) -> Vec<u8> {
         .collect()
 }
 
+mod accepts;
 mod discards;
 mod disks;
 mod nets;

@@ -2,17 +2,12 @@
 //! socket is closed; the descriptor goes only after the last of them.
 
 use super::ring::{Payload, Reaped, Ring, Target, Verb};
-use super::{ACCEPT_REST, MOST_TURNED_AWAY, Meta, UringDriver, is_passing, sys};
+use super::{Meta, UringDriver, is_passing, sys};
 use crate::buf::{BufMut, Segments};
-use crate::driver::{Outcome, SocketId, Time, Token};
+use crate::driver::{Outcome, SocketId, Token};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixListener;
-use std::time::Duration;
-
-/// Connections that the kernel holds until they are accepted.
-const BACKLOG: i32 = 1024;
 
 /// A connection made from here breaks when what was sent is not taken for so long, in milliseconds: a peer that vanished
 /// is noticed though it never says so. (Not one that was accepted: the kernel counts a full window as well, and a host
@@ -27,50 +22,6 @@ const KEEPALIVE_EVERY_S: i32 = 10;
 
 /// A connect that hears nothing is repeated so many times (after 1, 2, 4 seconds) before it fails with `TimedOut`.
 const CONNECT_REPEATS: i32 = 2;
-
-/// A listening socket.
-pub(super) struct Listener {
-    /// Held open.
-    socket: OwnedFd,
-    pub target: Target,
-    token: Token,
-    /// It is a Unix socket.
-    is_local: bool,
-    /// After a failed accept.
-    pub rests_until: Option<Time>,
-}
-
-impl Listener {
-    pub fn bind(address: SocketAddr, token: Token) -> io::Result<(Listener, SocketAddr)> {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("listening on {address}: {error}"));
-        let socket = sys::stream_socket(address).map_err(named)?;
-        let bound = sys::bind_and_listen(&socket, address, BACKLOG).map_err(named)?;
-        Ok((Listener::new(socket, token, false), bound))
-    }
-
-    /// One that is bound, and may listen already: for as many as the others.
-    pub fn local(listener: UnixListener, token: Token) -> io::Result<Listener> {
-        // The ring waits by itself, and a listener that does not block would end its accepts.
-        listener.set_nonblocking(false)?;
-        let socket = OwnedFd::from(listener);
-        sys::listen(&socket, BACKLOG)?;
-        Ok(Listener::new(socket, token, true))
-    }
-
-    fn new(socket: OwnedFd, token: Token, is_local: bool) -> Listener {
-        let target = Target {
-            descriptor: socket.as_raw_fd(),
-            registered: None,
-        };
-        Listener {
-            socket,
-            target,
-            token,
-            is_local,
-            rests_until: None,
-        }
-    }
-}
 
 struct Socket {
     descriptor: OwnedFd,
@@ -112,7 +63,7 @@ impl Sockets {
         }
     }
 
-    fn add(&mut self, descriptor: OwnedFd, target: Target, connecting: bool) -> SocketId {
+    pub fn add(&mut self, descriptor: OwnedFd, target: Target, connecting: bool) -> SocketId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             (self.places.len() - 1) as u32
@@ -137,6 +88,11 @@ impl Sockets {
             return None;
         }
         place.socket.as_mut()
+    }
+
+    #[cfg(test)]
+    pub fn descriptor(&mut self, id: SocketId) -> Option<&OwnedFd> {
+        self.open(id).map(|socket| &socket.descriptor)
     }
 
     /// A socket that is not closed.
@@ -205,78 +161,6 @@ impl UringDriver {
                 result: result.map(|_| id),
             },
         );
-    }
-
-    pub(super) fn accept_ended(&mut self, event: Reaped, result: io::Result<usize>) {
-        let Some(Meta::Accept { listener }) = self.ring.meta(event.slot) else {
-            return;
-        };
-        let index = *listener;
-        let Listener { token, is_local, .. } = self.listeners[index as usize];
-        let mut rest = false;
-        match result {
-            Ok(descriptor) if is_local => {
-                let socket = sys::adopt(descriptor as i32);
-                if let Ok(peer) = sys::peer_process(&socket) {
-                    let socket = self.adopt(socket);
-                    self.complete(token, Outcome::AcceptedLocal { socket, peer });
-                }
-            }
-            Ok(descriptor) => {
-                let socket = sys::adopt(descriptor as i32);
-                // One that is gone already has no peer, and is nobody's loss.
-                if let Ok(peer) = sys::peer_address(&socket)
-                    && prepare(&socket).is_ok()
-                {
-                    let socket = self.adopt(socket);
-                    self.complete(token, Outcome::Accepted { socket, peer });
-                }
-            }
-            Err(error) if is_passing(&error) || error.raw_os_error() == Some(libc::ECONNABORTED) => {}
-            Err(error) => {
-                rest = true;
-                if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
-                    self.turn_away(index);
-                }
-                self.complete(token, Outcome::AcceptFailed { error });
-            }
-        }
-        if !event.more {
-            self.ring.take(event.slot);
-            if rest {
-                self.listeners[index as usize].rests_until = Some(self.now.plus(ACCEPT_REST));
-            } else {
-                self.accept(index);
-            }
-        }
-    }
-
-    /// A connection that was accepted.
-    fn adopt(&mut self, socket: OwnedFd) -> SocketId {
-        let registers = self.config.register_files;
-        let target = self.sockets.target(&mut self.ring, socket.as_raw_fd(), registers);
-        self.sockets.add(socket, target, false)
-    }
-
-    /// No descriptor is left for those who wait at a listener. In the kernel's queue they would wait for as long as they like,
-    /// for nobody: the spare descriptor is given up for a moment to accept each of them and close it.
-    fn turn_away(&mut self, listener: u32) {
-        let socket = &self.listeners[listener as usize].socket;
-        for _ in 0..MOST_TURNED_AWAY {
-            if !sys::wait_readable(socket, Duration::ZERO) {
-                break;
-            }
-            self.spare = None;
-            let refused = sys::accept_and_close(socket);
-            self.spare = sys::event_file().ok();
-            // Another core, or another thread, took the descriptor: it is tried again after the rest.
-            if refused.is_err() {
-                break;
-            }
-        }
-        if self.spare.is_none() {
-            self.spare = sys::event_file().ok();
-        }
     }
 
     pub(super) fn start_receive(&mut self, id: SocketId, buffer: BufMut, token: Token) {
@@ -466,7 +350,7 @@ fn is_refusal(error: &io::Error) -> bool {
 }
 
 /// What every stream of the network is set to.
-fn prepare(socket: &OwnedFd) -> io::Result<()> {
+pub(super) fn prepare(socket: &OwnedFd) -> io::Result<()> {
     let tcp = libc::IPPROTO_TCP;
     sys::set_option(socket, tcp, libc::TCP_NODELAY, 1)?;
     sys::set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;

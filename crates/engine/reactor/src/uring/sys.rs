@@ -130,7 +130,7 @@ pub(super) fn stream_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     }
 }
 
-pub(super) fn set_option(socket: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+pub(super) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     let size = mem::size_of::<i32>() as libc::socklen_t;
     // SAFETY: the value outlives the call.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
@@ -216,6 +216,52 @@ pub(super) fn accept_and_close(listener: &OwnedFd) -> io::Result<()> {
     };
     drop(socket);
     Ok(())
+}
+
+/// Has the kernel show each packet that comes to a socket to that program first, and drop it where the program says 0. What a listener
+/// accepts while it has one is given the same.
+pub(super) fn attach_filter(socket: &OwnedFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    let size = mem::size_of_val(&program) as libc::socklen_t;
+    // SAFETY: the kernel copies the program, which outlives the call and is as long as said, and checks it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// Takes the program away again. It is an error when there was none.
+pub(super) fn detach_filter(socket: &impl AsRawFd) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
+}
+
+/// Closes a connection at once: the other end is told that it is over, and the kernel keeps nothing of it.
+pub(super) fn close_at_once(socket: OwnedFd) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    let size = mem::size_of_val(&linger) as libc::socklen_t;
+    // SAFETY: the value outlives the call. Where it fails, closing goes the usual way.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size,
+        )
+    };
+    drop(socket);
 }
 
 /// Ends both directions, and with them every operation under way on the socket.

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Instant;
 
+mod accepts;
 mod discards;
 mod files;
 mod sockets;

@@ -1,6 +1,11 @@
 //! How connections come about.
 
+use super::listener::Reception;
 use super::*;
+
+/// A connect that is not answered is repeated after this, and then once more after twice as long.
+const REPEAT: Duration = Duration::from_secs(1);
+const REPEATS: u32 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -21,6 +26,8 @@ pub(super) struct Attempt {
     to: Option<u32>,
     state: State,
     held: bool,
+    /// How often it was repeated.
+    repeats: u32,
 }
 
 impl Net {
@@ -34,6 +41,7 @@ impl Net {
             to,
             state: State::Asking,
             held: false,
+            repeats: 0,
         });
         let latency = self.latency(engine, process.node, to.unwrap_or(process.node));
         engine.at(engine.now.plus(latency), Event::Connect { attempt });
@@ -56,38 +64,64 @@ impl Net {
             self.attempts[attempt as usize].held = true;
             return;
         }
-        let listener = self.listening.get(&(to, address.port()));
+        let listener = self.listening.get_mut(&(to, address.port()));
         let listener = listener.filter(|listener| listener.open && engine.is_alive(listener.process));
-        let state = match listener.map(|listener| (listener.process, listener.token)) {
+        let state = match listener {
             None => State::Refused,
-            Some((process, token)) => {
-                let index = self.connections.len();
-                let dialer = SocketAddr::new(node_ip(from.node), 32_768 + (index % 28_000) as u16);
-                let end = |process| End {
-                    process,
-                    open: true,
-                    broken: None,
-                    receive: None,
-                    send: None,
-                };
-                self.connections.push(Connection {
-                    ends: [end(from), end(process)],
-                    flows: [Flow::default(), Flow::default()],
-                });
-                engine.complete(
-                    process,
-                    token,
-                    Outcome::Accepted {
-                        socket: socket_of(index, 1),
-                        peer: dialer,
-                    },
-                );
-                State::Accepted(index as u32)
+            Some(listener) => {
+                let (process, token) = (listener.process, listener.token);
+                match listener.receive(engine.local_time(process), node_ip(from.node)) {
+                    Reception::Dropped => return self.repeat_connect(engine, attempt),
+                    Reception::Taken => State::Accepted(self.accept(engine, from, process, Some(token))),
+                    Reception::Refused => {
+                        let connection = self.accept(engine, from, process, None);
+                        self.close_end(engine, connection as usize, 1);
+                        State::Accepted(connection)
+                    }
+                }
             }
         };
         self.attempts[attempt as usize].state = state;
         let back = self.latency(engine, to, from.node);
         engine.at(engine.now.plus(back), Event::Connected { attempt });
+    }
+
+    /// Makes a connection; the acceptor is told, if by this.
+    fn accept(&mut self, engine: &mut Engine, from: Process, to: Process, token: Option<Token>) -> u32 {
+        let index = self.connections.len();
+        let dialer = SocketAddr::new(node_ip(from.node), 32_768 + (index % 28_000) as u16);
+        let end = |process| End {
+            process,
+            open: true,
+            broken: None,
+            receive: None,
+            send: None,
+        };
+        self.connections.push(Connection {
+            ends: [end(from), end(to)],
+            flows: [Flow::default(), Flow::default()],
+        });
+        if let Some(token) = token {
+            engine.complete(
+                to,
+                token,
+                Outcome::Accepted {
+                    socket: socket_of(index, 1),
+                    peer: dialer,
+                },
+            );
+        }
+        index as u32
+    }
+
+    /// Nobody answers a connect.
+    fn repeat_connect(&mut self, engine: &mut Engine, attempt: u32) {
+        let asked = &mut self.attempts[attempt as usize];
+        if asked.repeats < REPEATS {
+            let pause = REPEAT * (1 << asked.repeats);
+            asked.repeats += 1;
+            engine.at(engine.now.plus(pause), Event::Connect { attempt });
+        }
     }
 
     /// The answer to a connect is back.
