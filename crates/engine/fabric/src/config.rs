@@ -4,7 +4,7 @@ use crate::codec::{PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use crate::faults::Faults;
 use crate::limits;
 use crate::secure::Security;
-use amita_reactor::Pool;
+use amita_reactor::{AcceptLimits, Pool};
 use amita_types::{ClusterId, NodeId};
 use std::time::Duration;
 
@@ -110,6 +110,8 @@ pub struct Limits {
     pub queue_bytes: usize,
     /// Unanswered bytes over all incoming links; above it none of them is read.
     pub unanswered_bytes: u64,
+    /// Connections that the core takes, of peers and of others.
+    pub accepts: AcceptLimits,
     /// Connections without a valid hello, from addresses that are no known peer's.
     pub handshakes: usize,
     /// The same, from addresses of known peers ([`crate::Fabric::set_peer`]).
@@ -131,6 +133,7 @@ impl Default for Limits {
             queue_requests: limits::QUEUE_REQUESTS,
             queue_bytes: limits::QUEUE_BYTES,
             unanswered_bytes: limits::UNANSWERED_BYTES,
+            accepts: limits::ACCEPTS,
             handshakes: limits::MAX_HANDSHAKES,
             known_handshakes: limits::MAX_KNOWN_HANDSHAKES,
             handshakes_per_second: limits::HANDSHAKES_PER_SECOND,

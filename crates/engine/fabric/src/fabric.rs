@@ -1,5 +1,6 @@
 //! The links of one core. The story stands at the top of the crate; here is the state, and how links come and go.
 
+mod callers;
 mod gate;
 mod links;
 mod peers;
@@ -13,13 +14,12 @@ use crate::config::Config;
 use crate::connection::{Connection, Phase};
 use crate::event::{Event, Link};
 use crate::secure::Names;
-use amita_reactor::{Completion, Driver, ListenerId, Outcome, SocketId, Time, Token};
+use amita_reactor::{Completion, Driver, Outcome, SocketId, Time, Token};
 use amita_types::NodeId;
+use callers::Callers;
 use gate::Gate;
 use peers::Peer;
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
-use std::net::SocketAddr;
 
 /// The top byte of every token that the fabric starts operations with.
 pub const FABRIC_TOKENS: u64 = 1;
@@ -106,7 +106,8 @@ pub struct Fabric {
     free: Vec<Slot>,
     /// The next link's number above its slot.
     serial: u64,
-    listener: Option<ListenerId>,
+    /// Who is known to the driver.
+    callers: Callers,
 
     /// The nodes that this one keeps links to.
     peers: BTreeMap<NodeId, Peer>,
@@ -153,7 +154,7 @@ impl Fabric {
             slots: Vec::new(),
             free: Vec::new(),
             serial: 0,
-            listener: None,
+            callers: Callers::default(),
             peers: BTreeMap::new(),
             names: Names::new(),
             told: [None; 2],
@@ -172,13 +173,6 @@ impl Fabric {
             next: Time(u64::MAX),
             counters: Counters::default(),
         }
-    }
-
-    /// Lets peers connect. Returns the bound address.
-    pub fn listen(&mut self, driver: &mut dyn Driver, address: SocketAddr) -> io::Result<SocketAddr> {
-        let (listener, bound) = driver.listen(address, token(Operation::Accept, 0))?;
-        self.listener = Some(listener);
-        Ok(bound)
     }
 
     /// The end of an operation that the fabric started.

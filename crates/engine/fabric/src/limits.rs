@@ -3,6 +3,7 @@
 //! Those that an operator may want to move are settings with these as their defaults ([`crate::Limits`],
 //! [`crate::Timeouts`]); the others are part of the protocol.
 
+use amita_reactor::{AcceptLimits, Rate};
 use amita_types::layout::MAX_IO_BYTES;
 use std::time::Duration;
 
@@ -90,9 +91,28 @@ pub const MAX_HANDSHAKES: usize = 64;
 /// by all others at once, each with a link or two to a core.
 pub const MAX_KNOWN_HANDSHAKES: usize = 128;
 
+/// Connections that a core takes in a second, by default. One costs it some 40 us until it is closed again, a handshake not counted: so
+/// strangers take 0.2 % of it in the long run, and 10 ms after a pause. At once may come, after a pause, what a host of many cores that
+/// starts makes (a link for each pair of cores), and as much of several. What peers may, a node that comes back needs, which all others
+/// call at once; a peer gone mad takes 4 % of the core. Whoever would be above that is not accepted; see [`amita_reactor::admission`].
+pub const ACCEPTS: AcceptLimits = AcceptLimits {
+    strangers: Rate {
+        per_second: HANDSHAKES_PER_SECOND,
+        burst: 256,
+    },
+    source: Rate {
+        per_second: HANDSHAKES_PER_SOURCE,
+        burst: 128,
+    },
+    known: Rate {
+        per_second: 1000,
+        burst: 1024,
+    },
+};
+
 /// Handshakes of protected links that strangers may begin in a second with a core, by default: each costs it 100 to 300 us,
-/// so that they take 3 % of it at most. What comes in beyond that is closed at once.
-pub const HANDSHAKES_PER_SECOND: u32 = 100;
+/// so that they take 1.5 % of it at most. What comes in beyond that is closed at once.
+pub const HANDSHAKES_PER_SECOND: u32 = 50;
 
 /// Of those, what one address may begin: whoever uses up all that strangers have needs several.
 pub const HANDSHAKES_PER_SOURCE: u32 = 25;

@@ -7,6 +7,8 @@ mod world;
 #[cfg(feature = "planted")]
 #[path = "sim/faults.rs"]
 mod faults;
+#[path = "sim/flood.rs"]
+mod flood;
 #[path = "sim/handshake.rs"]
 mod handshake;
 #[path = "sim/hostile.rs"]

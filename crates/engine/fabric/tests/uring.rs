@@ -10,7 +10,7 @@ use amita_reactor::{Driver, Pool, PoolConfig, Wait};
 use amita_testkit::loopback;
 use amita_types::{ClusterId, NodeId};
 use common::proof::Authority;
-use common::{Node, config, read, renew_lease, secured, write};
+use common::{Node, config, read, renew_lease, secured, takes_all, write};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -150,7 +150,7 @@ fn strangers_get_nowhere() {
 
 #[test]
 fn a_thousand_half_open_connections_do_not_keep_a_peer_out() {
-    let mut one = start(config(1));
+    let mut one = start(takes_all(config(1)));
     run_till(&mut [&mut one], |nodes| nodes[0].node.passes > 2);
     let mut strangers = Vec::new();
     for round in 0..10 {

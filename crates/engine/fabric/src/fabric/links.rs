@@ -104,6 +104,7 @@ impl Fabric {
         connection.window = window;
         connection.since = now;
         self.incoming.entry(peer).or_default().push(link);
+        self.callers_changed();
         self.scratch.clear();
         encode_hello(&mut self.scratch, &ours, true);
         self.append_scratch(link);
@@ -192,6 +193,7 @@ impl Fabric {
             self.lost(peer, link, phase == Phase::Up, since);
         } else if phase == Phase::Up {
             self.unanswered -= unanswered;
+            self.callers_changed();
             if let Some(links) = self.incoming.get_mut(&peer) {
                 links.retain(|other| *other != link);
                 if links.is_empty() {

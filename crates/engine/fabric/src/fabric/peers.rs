@@ -77,6 +77,7 @@ impl Fabric {
             let lanes = lanes.collect();
             self.peers.insert(node, Peer { address, lanes });
         }
+        self.callers_changed();
         self.due_by(now);
     }
 

@@ -145,6 +145,7 @@ impl Fabric {
         if self.next <= self.now || !self.doomed.is_empty() {
             self.tick(driver);
         }
+        self.tell_callers(driver);
         let mut links = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
         for link in links.drain(..) {
             self.see_to(driver, link);

@@ -9,7 +9,9 @@ use amita_fabric::codec::{self, Frame, Hello, PROTOCOL_VERSION};
 use amita_fabric::secure::{Handshake, Handshakes, Protection, Role, Security, Step};
 use amita_fabric::{Config, Event, FABRIC_TOKENS, Fabric, Link, Message, ReleaseOutcome, SendError};
 use amita_reactor::core::Service;
-use amita_reactor::{Completion, Driver, Inbox, Outbox, Outcome, Pool, Slice, SocketId, Time, Token, Wait};
+use amita_reactor::{
+    AcceptLimits, Completion, Driver, Inbox, Outbox, Outcome, Pool, Rate, Slice, SocketId, Time, Token, Wait,
+};
 use amita_types::message::{
     Answer, AnswerBody, DataAnswer, ReadRequest, Request, RequestBody, Scope, Sums, WriteRequest,
 };
@@ -30,6 +32,20 @@ const TIMER: Token = Token(4 << 56);
 pub fn config(node: u32) -> Config {
     let mut config = Config::new(CLUSTER, NodeId(node), 1000 + u64::from(node), Pool::heap());
     config.seed = u64::from(node);
+    config
+}
+
+/// Takes whoever connects, so that what bounds connections behind that is met.
+pub fn takes_all(mut config: Config) -> Config {
+    let all = Rate {
+        per_second: 1_000_000,
+        burst: 1_000_000,
+    };
+    config.limits.accepts = AcceptLimits {
+        strangers: all,
+        source: all,
+        known: all,
+    };
     config
 }
 

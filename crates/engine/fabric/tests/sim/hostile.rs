@@ -1,6 +1,6 @@
 //! Peers that are broken or mean harm.
 
-use crate::common::{Node, Raw, answer, config, raw_hello, read, renew_lease, write};
+use crate::common::{Node, Raw, answer, config, raw_hello, read, renew_lease, takes_all, write};
 use crate::world::{Cluster, millis, seconds};
 use amita_fabric::codec::{self, Frame, PROTOCOL_VERSION, RefuseCode};
 use amita_fabric::limits::MAX_RELEASES;
@@ -10,7 +10,7 @@ use amita_types::message::Request;
 /// Node 1 serves; node 9 has so many raw connections to it.
 fn victim(seed: u64, connections: usize) -> Cluster {
     let mut cluster = Cluster::new(seed);
-    cluster.start(1, Node::new(config(1)));
+    cluster.start(1, Node::new(takes_all(config(1))));
     let address = cluster.address(1);
     cluster.start_raw(9, Raw::new(address, connections));
     cluster.run(millis(10));

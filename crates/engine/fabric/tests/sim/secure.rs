@@ -1,7 +1,7 @@
 //! Links that prove who is at their ends: who gets one, who does not, and what strangers cost.
 
 use crate::common::proof::{ALERT, Authority, Certificate, StandIn};
-use crate::common::{Node, Raw, config, holding, name, raw_hello, read, secured, secured_by, write};
+use crate::common::{Node, Raw, config, holding, name, raw_hello, read, secured, secured_by, takes_all, write};
 use crate::tampering::PROTECTIONS;
 use crate::world::{Cluster, millis, seconds};
 use amita_fabric::codec::{self, Frame, Kind, PROTOCOL_VERSION, RefuseCode};
@@ -553,7 +553,8 @@ fn a_flood_of_strangers_has_a_rate_and_keeps_no_peer_out() {
     let authority = Authority::new(7);
     let mut cluster = Cluster::new(4);
     let (address, of_two) = (cluster.address(1), cluster.address(2));
-    cluster.start(1, Node::new(secured(1, Protection::Auth, &authority)).peer(2, of_two));
+    let one = takes_all(secured(1, Protection::Auth, &authority));
+    cluster.start(1, Node::new(one).peer(2, of_two));
     cluster.start_raw(9, Raw::new(address, 500));
     cluster.run(millis(100));
     let open = |cluster: &mut Cluster| {
