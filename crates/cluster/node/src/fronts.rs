@@ -1,7 +1,10 @@
 //! Front ends: the sessions of hosts, their sockets, and what they ask of the node.
 
+mod deadlines;
+mod hosts;
 mod strangers;
 
+pub use hosts::ACCEPTS;
 pub use strangers::{MAX_STRANGERS, MAX_STRANGERS_OF_SOURCE};
 
 use crate::exports::Usage;
@@ -14,6 +17,8 @@ use amita_reactor::driver::{Completion, Driver, ListenerId, LocalPeer, Outcome, 
 use amita_reactor::{Inbox, Outbox, Pool, Slice};
 use amita_types::VolumeId;
 use amita_types::io::Op;
+use deadlines::Deadlines;
+use hosts::Hosts;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -163,6 +168,8 @@ struct Session {
     peer: Option<Peer>,
     /// It is counted among the strangers from there.
     stranger: Option<Source>,
+    /// Its host has shown that it may be here, and is known by its address.
+    is_known: bool,
     inbox: Inbox,
     outbox: Outbox,
     receiving: bool,
@@ -173,6 +180,8 @@ struct Session {
     heard: Time,
     /// It may hold more than the smallest block.
     warm: bool,
+    /// When it wants to be told the time.
+    due: Option<Time>,
     /// What it uses by the right of an export.
     usage: Option<Usage>,
 }
@@ -195,8 +204,7 @@ pub struct Fronts {
     starved: Vec<u64>,
     /// What makes the fronts of connections, for each listener.
     makes: Vec<Make>,
-    /// When some session next wants to be told the time.
-    next_tick: Option<Time>,
+    deadlines: Deadlines,
     /// What the fronts asked for.
     pub requests: FrontRequests,
     /// Fronts that are gone, of hosts that other gateways serve as well.
@@ -210,8 +218,7 @@ pub struct Fronts {
     turned_away: Option<String>,
     /// That is not said again before.
     quiet_until: Time,
-    /// Sessions with a socket.
-    sockets: usize,
+    hosts: Hosts,
     /// What sessions receive into and answer from, where that is not the core's whole memory.
     pool: Option<Pool>,
     strangers: Strangers,
@@ -225,14 +232,14 @@ impl Default for Fronts {
             dirty: Vec::new(),
             starved: Vec::new(),
             makes: Vec::new(),
-            next_tick: None,
+            deadlines: Deadlines::default(),
             requests: FrontRequests::default(),
             gone: Vec::new(),
             refused: None,
             refusals_quiet_until: Time(0),
             turned_away: None,
             quiet_until: Time(0),
-            sockets: 0,
+            hosts: Hosts::default(),
             pool: None,
             strangers: Strangers::default(),
         }
@@ -252,6 +259,7 @@ impl Fronts {
     ) -> io::Result<(ListenerId, SocketAddr)> {
         let listener = self.makes.len() as u64;
         let bound = driver.listen(address, token::token(token::FRONTS, ACCEPT, listener))?;
+        self.hosts.listens(driver, bound.0);
         self.makes.push(Make::Remote(make));
         Ok(bound)
     }
@@ -280,7 +288,7 @@ impl Fronts {
     /// Are there hosts that may go on by another connection: of NVMe another path, of NBD one here or at another gateway?
     #[must_use]
     pub fn has_hosts(&self) -> bool {
-        self.sockets > 0 || !self.requests.hosts.is_empty()
+        self.hosts.sockets > 0 || !self.requests.hosts.is_empty()
     }
 
     /// Ends the sessions of all hosts but those inside this process, and all that was read from them; how many.
@@ -407,8 +415,7 @@ impl Fronts {
                         session.heard = now;
                         if !session.warm && self.pool.is_some() {
                             session.warm = true;
-                            let at = now.plus(RECEIVE_QUIET);
-                            self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
+                            self.deadlines.want(&mut session.due, id, now.plus(RECEIVE_QUIET));
                         }
                         if bytes == buffer.len() {
                             session.class = (session.class + 1).min(RECEIVE_CLASSES.len() - 1);
@@ -467,7 +474,7 @@ impl Fronts {
             ..Session::new(front, Some(socket))
         };
         self.sessions.insert(id, session);
-        self.sockets += 1;
+        self.hosts.sockets += 1;
         // The front may have spoken first (NBD does), and wants input in any case.
         self.mark(id);
     }
@@ -550,12 +557,16 @@ impl Fronts {
         if let Some(source) = session.stranger {
             self.strangers.remove(source, id);
         }
+        if let (true, Some(Peer::Remote(address))) = (session.is_known, session.peer) {
+            self.hosts.has_left(address.ip());
+        }
+        self.deadlines.forget(&mut session.due, id);
         session.front.closed(&mut self.requests);
         if self.requests.hosts.remove(&FrontId(id)).is_some() {
             self.gone.push(FrontId(id));
         }
         if let Some(socket) = session.socket {
-            self.sockets -= 1;
+            self.hosts.sockets -= 1;
             driver.close(socket);
         }
     }
@@ -601,12 +612,19 @@ impl Fronts {
             session.stranger = None;
             self.strangers.remove(source, id);
         }
+        if !session.is_known
+            && let Some(Peer::Remote(address)) = session.peer
+            && session.front.is_known()
+        {
+            session.is_known = true;
+            self.hosts.has_shown(driver, address.ip());
+        }
         let Some(socket) = session.socket else { return };
         if let Some(data) = session.outbox.next_send() {
             driver.send(socket, data, token::token(token::FRONTS, SEND, id));
         }
         if let Some(at) = session.front.deadline() {
-            self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
+            self.deadlines.want(&mut session.due, id, at);
         }
         if !session.receiving && session.front.wants_input() {
             let wanted = session.front.receive_bytes();
@@ -628,20 +646,13 @@ impl Fronts {
     /// Lets time pass for sessions that wait for something (a handshake, say).
     pub fn tick(&mut self, driver: &mut dyn Driver) {
         let now = driver.now();
-        if self.next_tick.is_none_or(|at| at > now) {
-            return;
-        }
-        self.next_tick = None;
-        let mut ids: Vec<u64> = self.sessions.keys().copied().collect();
-        ids.sort_unstable();
-        for id in ids {
-            let Some(session) = self.sessions.get_mut(&id) else {
-                continue;
-            };
+        while let Some(id) = self.deadlines.first(now) {
+            let session = self.sessions.get_mut(&id).expect("one that ends is forgotten here");
+            self.deadlines.forget(&mut session.due, id);
             if session.warm {
                 let at = session.heard.plus(RECEIVE_QUIET);
                 if at > now {
-                    self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
+                    self.deadlines.want(&mut session.due, id, at);
                 } else {
                     session.warm = false;
                     let holds_much = std::mem::take(&mut session.class) > 0;
@@ -653,7 +664,7 @@ impl Fronts {
             }
             let Some(at) = session.front.deadline() else { continue };
             if at > now {
-                self.next_tick = Some(self.next_tick.map_or(at, |t| t.min(at)));
+                self.deadlines.want(&mut session.due, id, at);
                 continue;
             }
             let pool = self.pool.as_ref().unwrap_or_else(|| driver.pool());
@@ -665,7 +676,7 @@ impl Fronts {
     /// When [`Fronts::tick`] is next wanted.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.next_tick
+        self.deadlines.next()
     }
 
     /// Describes the sessions, for a person who looks for a fault.
@@ -706,6 +717,7 @@ impl Session {
             socket,
             peer: None,
             stranger: None,
+            is_known: false,
             inbox: Inbox::new(),
             outbox: Outbox::new(),
             receiving: false,
@@ -713,6 +725,7 @@ impl Session {
             class: 0,
             heard: Time(0),
             warm: false,
+            due: None,
             usage: None,
         }
     }

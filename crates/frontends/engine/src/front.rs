@@ -93,6 +93,12 @@ pub trait Front {
         false
     }
 
+    /// Has the host shown by more than where it comes from that it may be here? While strangers flood, others from its address are let in.
+    /// The answer changes once, to true.
+    fn is_known(&self) -> bool {
+        !self.is_stranger()
+    }
+
     /// The size of block to receive into (`Inbox::start_receive`): small while little is known of the host.
     fn receive_bytes(&self) -> usize;
 

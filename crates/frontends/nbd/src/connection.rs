@@ -427,6 +427,10 @@ impl Front for NbdFront {
         matches!(&self.phase, Phase::Handshake(handshake) if handshake.is_of_stranger())
     }
 
+    fn is_known(&self) -> bool {
+        matches!(self.phase, Phase::Transmission(_))
+    }
+
     fn receive_bytes(&self) -> usize {
         match self.phase {
             Phase::Handshake(_) => HANDSHAKE_RECEIVE_BYTES,

@@ -379,6 +379,10 @@ impl Front for NvmeFront {
         !matches!(&self.phase, Phase::Queue(queue) if queue.is_connected())
     }
 
+    fn is_known(&self) -> bool {
+        matches!(&self.phase, Phase::Queue(queue) if queue.is_io())
+    }
+
     fn receive_bytes(&self) -> usize {
         match &self.phase {
             Phase::Queue(queue) if queue.is_busy() => BUSY_RECEIVE_BYTES,

@@ -121,6 +121,11 @@ impl Queue {
         matches!(self.role, Role::Admin(_) | Role::Io(_)) && self.access.is_authenticated()
     }
 
+    /// Does it carry I/O, for a host that may? (Anybody may ask what there is.)
+    pub fn is_io(&self) -> bool {
+        matches!(self.role, Role::Io(_)) && self.access.is_authenticated()
+    }
+
     /// When [`Queue::tick`] wants to be called.
     pub fn deadline(&self) -> Option<Time> {
         [self.engine.retry_at(), self.role.deadline(&self.watch)]

@@ -11,6 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Instant;
 
+mod flood;
+
 const SESSIONS: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(60);
 

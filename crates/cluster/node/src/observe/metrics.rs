@@ -408,6 +408,25 @@ pub const METRICS: &[Metric] = &[
         read: |view, out| view.each_core(|name, core| out.value(&[name], core.sessions)),
     },
     Metric {
+        name: "amita_core_accepts_total",
+        help: "Connections that came in at the core's listeners: taken, or closed at once because too many came (refused).",
+        kind: Counter,
+        labels: &["core", "outcome"],
+        read: |view, out| {
+            view.each_core(|name, core| {
+                out.value(&[name, "taken"], core.driver.accepts.taken);
+                out.value(&[name, "refused"], core.driver.accepts.refused);
+            });
+        },
+    },
+    Metric {
+        name: "amita_core_accept_pauses_total",
+        help: "How often a listener of the core kept addresses from connecting for a quarter of a second, because too many came.",
+        kind: Counter,
+        labels: &["core"],
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.driver.accepts.pauses)),
+    },
+    Metric {
         name: "amita_background_bytes_total",
         help: "Bytes that recovery, balancing and scrubbing of this node's volumes have moved.",
         kind: Counter,
