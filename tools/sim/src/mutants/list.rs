@@ -162,6 +162,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("fail-at-once", "R9", of_gateway!(FailAtOnce), &[]),
         cluster("any-attempt", "R10", of_gateway!(AnyAttempt), &[]),
         cluster("forget-old-shard", "R10", of_gateway!(ForgetOldShard), &[]),
+        cluster("keep-opening", "R10", of_gateway!(KeepOpening), &[]),
         cluster("serve-half-fenced", "R10", of_volume!(ServeHalfFenced), &[17]),
         cluster("ignore-min-copies", "R10", of_volume!(IgnoreMinCopies), &[17]),
         cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[]),
