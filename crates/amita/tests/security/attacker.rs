@@ -236,7 +236,7 @@ impl Nbd {
     }
 
     /// Hears nothing more, until the connection ends.
-    pub fn is_cut_off(mut self) {
+    pub fn cut_off(mut self) {
         let (heard, _) = read_all(&mut self.0);
         assert!(heard.is_empty(), "{heard:?}");
     }

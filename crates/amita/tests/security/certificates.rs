@@ -228,7 +228,7 @@ fn a_client_of_nbd_that_was_revoked_is_cut_off() {
             .renew_identity(&world.file(&format!("{node}.identity")))
             .expect("renewed");
     }
-    lost.is_cut_off();
+    lost.cut_off();
     kept.flush();
     let found = world.tool("nbdinfo", &["--size", &nbd_uri(&world, &ann)]);
     assert!(!found.status.success(), "{}", found.text);
