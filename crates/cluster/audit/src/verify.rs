@@ -86,6 +86,15 @@ pub enum Fault {
         /// The first that is there.
         first: u64,
     },
+    /// Nothing says where the log ends.
+    #[error(
+        "the log's head is not there, or cannot be read: how many records there should be is not known, and {last} is the last that \
+         was found"
+    )]
+    NoHead {
+        /// The last that was found.
+        last: u64,
+    },
     /// The end is missing.
     #[error("the log was cut off: it ends with record {last}, and had {head}")]
     CutOff {

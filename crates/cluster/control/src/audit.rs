@@ -336,7 +336,13 @@ fn verify_from(meta: &dyn Transact, begin: &Bounds, known: &[Head], retention: R
         }
         end = bounds(meta)?.head;
     }
-    Ok(verifier.end(end.as_ref())?)
+    let last = verifier.next().saturating_sub(1);
+    let summary = verifier.end(end.as_ref())?;
+    // Without a head the log ends wherever somebody has cut it.
+    if end.is_none() && last > 0 {
+        return Err(Fault::NoHead { last }.into());
+    }
+    Ok(summary)
 }
 
 /// Takes the oldest records away, those that are more than are kept and those whose follower is older than is kept (so that it

@@ -473,9 +473,22 @@ fn a_large_log_is_read_in_pages() {
     assert_eq!((places[0], places.len()), (1990, 511));
     // A head that says anything does not have us look for ever.
     let far = Head {
-        seq: u64::MAX / 2,
+        seq: 999_999_999_999,
         ..head.unwrap()
     };
     write(meta, put(head_key(), json(&far)));
     assert!(matches!(fault(meta, &[]), Fault::CutOff { last: 2500, .. }));
+    // Nor does one that says nothing, or is gone, make the log end where we happen to stop.
+    let impossible = Head {
+        seq: u64::MAX / 2,
+        ..far
+    };
+    for op in [
+        put(head_key(), json(&impossible)),
+        put(head_key(), b"{".to_vec()),
+        Op::Delete { key: head_key() },
+    ] {
+        write(meta, op);
+        assert!(matches!(fault(meta, &[]), Fault::NoHead { .. }));
+    }
 }

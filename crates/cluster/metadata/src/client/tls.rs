@@ -122,6 +122,8 @@ pub(super) struct Stream {
     bytes: Bytes,
     heard: bool,
     first: FirstWords,
+    /// Why a write failed that has not been told yet.
+    unwritten: Option<io::Error>,
 }
 
 enum Bytes {
@@ -152,6 +154,7 @@ impl Stream {
             bytes,
             heard: false,
             first: FirstWords::default(),
+            unwritten: None,
         }
     }
 
@@ -177,18 +180,29 @@ impl Stream {
     }
 
     /// A server that refuses us says why and closes; who is about to write meanwhile learns of the close first, and would never
-    /// look at what was said.
+    /// look at what was said. So a write that has failed is told when there is something to read, which there is at a connection
+    /// that has ended.
     fn or_last_words<T>(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if !self.heard && matches!(written, Poll::Ready(Err(_))) {
-            let mut words = [0; LAST_WORDS_BYTES];
-            // What they mean is kept by `hear`; the writer's error is the connection's end either way.
-            let _ = self.as_mut().poll_read(cx, &mut ReadBuf::new(&mut words));
+        if self.heard {
+            return written;
         }
-        written
+        let why = match (written, self.unwritten.take()) {
+            (Poll::Ready(Err(why)), None) | (_, Some(why)) => why,
+            (written, None) => return written,
+        };
+        let mut words = [0; LAST_WORDS_BYTES];
+        match self.as_mut().poll_read(cx, &mut ReadBuf::new(&mut words)) {
+            // What they mean is kept by `hear`; the writer's error is the connection's end either way.
+            Poll::Ready(_) => Poll::Ready(Err(why)),
+            Poll::Pending => {
+                self.unwritten = Some(why);
+                Poll::Pending
+            }
+        }
     }
 }
 
