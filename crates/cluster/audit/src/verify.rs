@@ -150,7 +150,7 @@ impl Fault {
             Fault::LeftOut { from, .. } => from,
             Fault::Moved { place, .. } => place,
             Fault::Trimmed { .. } | Fault::TrimmedEarly { .. } => 1,
-            Fault::CutOff { last, .. } => last.saturating_add(1),
+            Fault::CutOff { last, .. } | Fault::NoHead { last } => last.saturating_add(1),
             Fault::SetBack { head } => head.saturating_add(1),
         }
     }
