@@ -1,6 +1,8 @@
 //! The metadata is lost, or an older copy takes its place: nothing is served by what is wrong, and every byte comes back.
 
-use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, scratch, stamped};
+use crate::world::{
+    A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, eventually, scratch, stamped,
+};
 use amita_harness::cluster::{METADATA_FILE, Metadata};
 use amita_harness::nbd::Client;
 use amita_harness::process::Process;
@@ -375,7 +377,13 @@ fn restored(etcd: bool) {
         }
         test.stop_nodes();
     }
-    test.world.amita_done(&recover);
+    // The copy says that the node which was killed lives, and its lease begins anew with the server.
+    eventually("no node is taken to run", || {
+        let done = test.world.amita(&recover);
+        let is_early = done.text.contains("nodes run on this metadata");
+        assert!(done.status.success() || is_early, "{}", done.text);
+        !is_early
+    });
     test.start_nodes();
     test.all_is_back();
     test.end();
