@@ -1,22 +1,32 @@
 //! One HTTP/2 connection to one endpoint, opened by ourselves: as long as none is open, nothing was sent.
 
 use super::Options;
-use super::tls::{FirstWords, Stream};
+use super::tls::{FirstWords, Stream, words};
 use crate::error::Error;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tonic::body::Body;
 
 /// etcd's port.
 const DEFAULT_PORT: u16 = 2379;
 /// Bytes that a server may have on its way to us unasked, per stream and per connection: a full map of a large cluster.
 const WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+
+/// A server that more try to reach than it takes has its kernel drop requests to connect, or closes at once what came in, and has
+/// places again a quarter of a second later (`amita_reactor::admission`). Our kernel would ask again after a second, which is when we
+/// have given up.
+const REDIAL_AFTER: Duration = Duration::from_millis(300);
+/// How often a server that closes at once is asked again.
+const MOST_REDIALS: u32 = 2;
 
 const NOT_A_WORD: &str = "the server closed the connection after the TLS handshake without a word: its log says why";
 
@@ -102,6 +112,55 @@ impl Endpoint {
         Ok(endpoint)
     }
 
+    /// Within the time that the options give it.
+    pub(super) async fn dial(&self, options: &Options) -> Result<TcpStream, String> {
+        let deadline = Instant::now() + options.connect_timeout;
+        let mut dials = JoinSet::new();
+        let dialled = loop {
+            dials.spawn(TcpStream::connect((self.host.clone(), self.port)));
+            let until = deadline.min(Instant::now() + REDIAL_AFTER);
+            match tokio::time::timeout_at(until, dials.join_next()).await {
+                Ok(Some(Ok(dialled))) => break dialled,
+                Ok(_) => break Err(io::Error::other("the runtime has ended")),
+                Err(_) if until == deadline => {
+                    return Err(format!("no connection within {:?}", options.connect_timeout));
+                }
+                Err(_) => {}
+            }
+        };
+        let stream = dialled.map_err(|error| error.to_string())?;
+        if !self.secure && !options.insecure_network {
+            // A name leads where this machine's tables say.
+            let peer = stream.peer_addr().map_err(|error| error.to_string())?;
+            if !peer.ip().to_canonical().is_loopback() {
+                return Err(format!(
+                    "{} is another machine ({peer}), and is not spoken to plainly without --insecure-network",
+                    self.host
+                ));
+            }
+        }
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        Ok(stream)
+    }
+
+    /// By TLS, where it is spoken there.
+    pub(super) async fn prove(&self, mut dialled: TcpStream, options: &Options) -> Result<Stream, String> {
+        let Some(tls) = options.tls.as_ref().filter(|_| self.secure) else {
+            return Ok(Stream::plain(dialled));
+        };
+        let mut redials = 0;
+        loop {
+            match Stream::secure(dialled, &self.host, tls).await {
+                Ok(stream) => return Ok(stream),
+                // Closed at once: nobody has looked at us.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset && redials < MOST_REDIALS => redials += 1,
+                Err(error) => return Err(words(&error)),
+            }
+            tokio::time::sleep(REDIAL_AFTER).await;
+            dialled = self.dial(options).await?;
+        }
+    }
+
     pub(super) fn is_loopback(&self) -> bool {
         let ip = self.host.parse::<std::net::IpAddr>();
         self.host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
@@ -132,28 +191,10 @@ impl Connection {
         options: &Options,
         patience: Duration,
     ) -> Result<Connection, String> {
-        let connecting = TcpStream::connect((endpoint.host.as_str(), endpoint.port));
-        let stream = tokio::time::timeout(options.connect_timeout, connecting)
-            .await
-            .map_err(|_| format!("no connection within {:?}", options.connect_timeout))?
-            .map_err(|error| error.to_string())?;
-        if !endpoint.secure && !options.insecure_network {
-            // A name leads where this machine's tables say.
-            let peer = stream.peer_addr().map_err(|error| error.to_string())?;
-            if !peer.ip().to_canonical().is_loopback() {
-                return Err(format!(
-                    "{} is another machine ({peer}), and is not spoken to plainly without --insecure-network",
-                    endpoint.host
-                ));
-            }
-        }
+        let dialled = endpoint.dial(options).await?;
         // What proves who is who takes a busy server longer than to accept.
         let opening = async {
-            stream.set_nodelay(true).map_err(|error| error.to_string())?;
-            let stream = match &options.tls {
-                Some(tls) if endpoint.secure => Stream::secure(stream, &endpoint.host, tls).await?,
-                _ => Stream::plain(stream),
-            };
+            let stream = endpoint.prove(dialled, options).await?;
             let first = stream.first_words();
             let (sender, driver) = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())

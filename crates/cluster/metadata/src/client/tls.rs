@@ -137,15 +137,15 @@ impl Stream {
     }
 
     /// # Errors
-    /// Says which side is to be mended.
-    pub(super) async fn secure(stream: TcpStream, host: &str, tls: &Tls) -> Result<Stream, String> {
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("{host:?} can be in no certificate"))?;
+    /// What has ended the handshake; [`words`] says which side is to be mended.
+    pub(super) async fn secure(stream: TcpStream, host: &str, tls: &Tls) -> io::Result<Stream> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| io::Error::other(format!("{host:?} can be in no certificate")))?;
         let mut config = (tls.0)();
         if config.alpn_protocols.is_empty() {
             Arc::make_mut(&mut config).alpn_protocols = vec![ALPN.to_vec()];
         }
-        let stream = TlsConnector::from(config).connect(name, stream).await;
-        let stream = stream.map_err(|error| words(&error))?;
+        let stream = TlsConnector::from(config).connect(name, stream).await?;
         Ok(Stream::new(Bytes::Tls(Box::new(stream))))
     }
 
