@@ -80,9 +80,10 @@ device() { # NQN [NSID]: the multipath device of a namespace, once it is there
 connect() { # ADDRESS PORT NQN [OPTION...]
     local address=$1 port=$2 nqn=$3
     shift 3
-    # Time-outs of a machine that is emulated, and of tests: what waits is looked for soon, and given up late.
+    # Time-outs of a machine that is emulated, and of tests: what waits is looked for soon, and given up late. Such a host is
+    # silent for seconds where the machine has something else to do, and a gateway would take it for gone.
     nvme connect --transport tcp --traddr "$address" --trsvcid "$port" --nqn "$nqn" \
-        --reconnect-delay 1 --ctrl-loss-tmo 600 --keep-alive-tmo 5 "$@" || return $?
+        --reconnect-delay 1 --ctrl-loss-tmo 600 --keep-alive-tmo 30 "$@" || return $?
 }
 
 disconnect() { # NQN: until nothing of it is left

@@ -128,7 +128,7 @@ pub trait Freezable: Target {
 pub fn frozen_gateway(host: &Host, target: &mut dyn Freezable) -> Result<String> {
     let nqn = target.nqn().to_owned();
     let count = target.portals().len();
-    host.connect_all(target, "")?;
+    host.connect_all(target, "--keep-alive-tmo 5")?;
     target.relocate(0)?;
     host.sh(&format!(
         "device=$(device {nqn}); for pattern in old new; do yes $pattern | head -c 2M >/tmp/$pattern; done
