@@ -29,7 +29,7 @@ pub const A_NODE_IS_GONE: &[&str] = &[
     "owners of volumes evicted store",
 ];
 /// And where too few are left.
-const WRITES_WAIT: &[&str] = &["does not serve, and only"];
+pub const WRITES_WAIT: &[&str] = &["does not serve, and only"];
 /// What a gateway says of a node that comes back: it is asked before its stores are mounted, or after it was evicted.
 pub const A_NODE_RETURNS: &[&str] = &["refused a request of group"];
 
