@@ -18,6 +18,8 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 /// What the service needs to answer is not the client's time; of a client that has proved nothing no more than this, for all that it
 /// asks: a node that starts takes so long to know whether there is an export.
 const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
+/// And of others: a volume that is taken over from a gateway that has died is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The blocks that a client's handshake is received into, in bytes: a thousand half-open connections hold 4 MiB.
 const HANDSHAKE_RECEIVE_BYTES: usize = 4 << 10;
@@ -251,10 +253,11 @@ impl NbdFront {
                 if !handshake.is_asking()
                     && let Some(since) = self.asking_since.take()
                 {
-                    let mut waited = cx.now.since(since);
-                    if handshake.is_of_stranger() {
-                        waited = waited.min(STRANGERS_PATIENCE.saturating_sub(self.asked));
-                    }
+                    let patience = match handshake.is_of_stranger() {
+                        true => STRANGERS_PATIENCE,
+                        false => PATIENCE,
+                    };
+                    let waited = cx.now.since(since).min(patience.saturating_sub(self.asked));
                     self.asked += waited;
                     self.handshake_by = self.handshake_by.plus(waited);
                 }

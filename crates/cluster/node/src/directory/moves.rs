@@ -121,7 +121,7 @@ impl Directory {
                 ReleaseOutcome::Busy { clients: 0 }
             }
             None => {
-                self.give_up_opening(volume, view);
+                self.give_up_opening(volume, generation, view);
                 ReleaseOutcome::NotOwner
             }
         };
@@ -129,17 +129,19 @@ impl Directory {
     }
 
     /// Whoever was told that nobody has the volume takes it, and this node's opening for nobody would be deposed. So it ends now: a host
-    /// that comes meanwhile would be served by it for a moment, and then lose the volume.
-    fn give_up_opening(&mut self, volume: VolumeId, view: &View) {
+    /// that comes meanwhile would be served by it for a moment, and then lose the volume. Who means an older generation than this
+    /// node knows of takes nothing: the record that he has read is gone.
+    fn give_up_opening(&mut self, volume: VolumeId, asked: Generation, view: &View) {
         if self.faults.has(Fault::KeepOpening) {
             return;
         }
-        let Some(name) = view.volume_of(volume).map(|record| record.name.clone()) else {
+        let Some(record) = view.volume_of(volume) else {
             return;
         };
+        let name = record.name.clone();
         match self.volumes.remove(&name) {
-            Some(State::Opening { .. }) => self.openers.end(&name),
-            Some(State::Making { opened, .. }) => {
+            Some(State::Opening { .. }) if asked >= record.generation => self.openers.end(&name),
+            Some(State::Making { opened, .. }) if asked >= opened.generation => {
                 let generation = opened.generation;
                 self.upkeep.claims.lost(volume, generation);
                 self.effects.push_back(Effect::DropShards {

@@ -405,6 +405,13 @@ fn who_said_that_he_does_not_have_a_volume_opens_it_anew_for_a_host() {
             }
         }
         assert_eq!(generation.is_some(), made);
+        if let Some(made) = generation {
+            // Who has read the record before this node raised it takes nothing.
+            let dropped = rig.dropped;
+            assert_eq!(asked_by_another(&mut rig), Some(ReleaseOutcome::NotOwner));
+            assert_eq!(rig.dropped, dropped);
+            rig.generation = made;
+        }
         let origin = rig.origin;
         let dropped = rig.dropped;
         let said = asked_by_another(&mut rig);

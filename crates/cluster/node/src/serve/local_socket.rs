@@ -6,10 +6,12 @@
 //! processes that find the socket of a dead one, one takes its place, and the other finds the first.
 
 use super::{Level, Log, ServeConfig, ServeError};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fs::{File, Permissions, TryLockError};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,8 @@ pub(crate) struct LocalSocket {
     path: PathBuf,
     /// Device and inode: what somebody else has made there since stays.
     identity: (u64, u64),
+    /// While it is open the number is given to no other file.
+    _pin: OwnedFd,
 }
 
 /// What is found at the path of a socket.
@@ -86,8 +90,11 @@ impl LocalSocket {
         }
         let listener = UnixListener::bind(path).map_err(|why| failed(&why))?;
         // Until it has its rights the folder's keep others out.
-        let made = set_rights(path, config.nbd_socket_mode, group).and_then(|()| std::fs::symlink_metadata(path));
-        let made = made.map_err(|why| {
+        let made = set_rights(path, config.nbd_socket_mode, group).and_then(|()| {
+            let pin = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+            Ok((std::fs::symlink_metadata(path)?, pin))
+        });
+        let (made, pin) = made.map_err(|why| {
             let _ = std::fs::remove_file(path);
             failed(&why)
         })?;
@@ -95,6 +102,7 @@ impl LocalSocket {
         let socket = LocalSocket {
             path: path.clone(),
             identity: (made.dev(), made.ino()),
+            _pin: pin,
         };
         Ok(Some((socket, listener)))
     }

@@ -24,13 +24,14 @@ impl Recheck {
     pub(super) fn start(live: Arc<Live>, cores: ToCores) -> std::io::Result<Recheck> {
         let (stop, stopped) = channel::<()>();
         let run = move || {
-            let (mut seen, mut last) = (live.generation(), Instant::now());
+            // Cores have listened before this: the first look is for what has changed meanwhile.
+            let (mut seen, mut last) = (None, Instant::now());
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 let generation = live.generation();
-                if generation == seen && last.elapsed() < ALL {
+                if seen == Some(generation) && last.elapsed() < ALL {
                     continue;
                 }
-                (seen, last) = (generation, Instant::now());
+                (seen, last) = (Some(generation), Instant::now());
                 for core in 0..cores.len() {
                     cores.send(core, ToCore::Recheck);
                 }
