@@ -77,7 +77,7 @@ const CRC_FROM: usize = 4;
 
 /// Whoever may own volumes, and ask stores and owners.
 const OWNERS: Roles = Roles::of(&[Role::Node, Role::Gateway]);
-/// They, and clients, which may own the volumes of their capability.
+/// They, and clients, which use the volumes of their capability through nodes and speak to no store (decision 037).
 const USERS: Roles = Roles::of(&[Role::Node, Role::Gateway, Role::Client]);
 /// Whoever serves stores.
 const STORES: Roles = Roles::of(&[Role::Node]);
@@ -147,7 +147,7 @@ kinds! {
     /// A gateway asks for a volume.
     Release = 0x06, OWNERS, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
     /// The answer to `Release`.
-    Released = 0x07, USERS, (control::RELEASED_BYTES, control::RELEASED_BYTES), 0;
+    Released = 0x07, OWNERS, (control::RELEASED_BYTES, control::RELEASED_BYTES), 0;
 
     /// A host's request, to the owner of the volume.
     Forward = 0x08, OWNERS, (forward::FORWARD_BYTES, forward::FORWARD_BYTES), MAX_PAYLOAD_BYTES;
@@ -157,41 +157,41 @@ kinds! {
     HandOver = 0x0a, OWNERS, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
 
     /// Request: adopt an epoch and a generation.
-    Fence = 0x10, USERS, request::FENCE_BYTES, 0;
+    Fence = 0x10, OWNERS, request::FENCE_BYTES, 0;
     /// Request: what version of a chunk do you hold?
-    Open = 0x11, USERS, request::OPEN_BYTES, 0;
+    Open = 0x11, OWNERS, request::OPEN_BYTES, 0;
     /// Request: write the payload.
-    Write = 0x12, USERS, request::WRITE_BYTES, MAX_PAYLOAD_BYTES;
+    Write = 0x12, OWNERS, request::WRITE_BYTES, MAX_PAYLOAD_BYTES;
     /// Request: unmap blocks.
-    Clear = 0x13, USERS, request::CLEAR_BYTES, 0;
+    Clear = 0x13, OWNERS, request::CLEAR_BYTES, 0;
     /// Request: read blocks.
-    Read = 0x14, USERS, request::READ_BYTES, 0;
+    Read = 0x14, OWNERS, request::READ_BYTES, 0;
     /// Request: list entries.
-    Changes = 0x15, USERS, request::CHANGES_BYTES, 0;
+    Changes = 0x15, OWNERS, request::CHANGES_BYTES, 0;
     /// Request: a part of a roll-forward.
-    Roll = 0x16, USERS, request::ROLL_BYTES, MAX_PAYLOAD_BYTES;
+    Roll = 0x16, OWNERS, request::ROLL_BYTES, MAX_PAYLOAD_BYTES;
     /// Request: a lease.
-    RenewLease = 0x17, USERS, request::RENEW_LEASE_BYTES, 0;
+    RenewLease = 0x17, OWNERS, request::RENEW_LEASE_BYTES, 0;
     /// Request: which blocks are allocated?
-    Allocation = 0x18, USERS, request::ALLOCATION_BYTES, 0;
+    Allocation = 0x18, OWNERS, request::ALLOCATION_BYTES, 0;
     /// Request: of a chunk's snapshots keep these.
     RetainSnapshots = 0x19, OWNERS, request::RETAIN_SNAPSHOTS_BYTES, 0;
     /// Request: make a chunk what another one was at a snapshot.
     Clone = 0x1a, OWNERS, request::CLONE_BYTES, 0;
     /// Request: list chunks.
-    Chunks = 0x1b, USERS, request::CHUNKS_BYTES, 0;
+    Chunks = 0x1b, OWNERS, request::CHUNKS_BYTES, 0;
     /// Request: a chunk's history goes on at a version.
-    Join = 0x1c, USERS, request::JOIN_BYTES, 0;
+    Join = 0x1c, OWNERS, request::JOIN_BYTES, 0;
     /// Request: replace entries.
-    Mend = 0x1d, USERS, request::MEND_BYTES, MAX_PAYLOAD_BYTES;
+    Mend = 0x1d, OWNERS, request::MEND_BYTES, MAX_PAYLOAD_BYTES;
     /// Request: a chunk is whole.
-    Whole = 0x1e, USERS, request::WHOLE_BYTES, 0;
+    Whole = 0x1e, OWNERS, request::WHOLE_BYTES, 0;
     /// Request: read blocks and check them.
-    Verify = 0x1f, USERS, request::VERIFY_BYTES, 0;
+    Verify = 0x1f, OWNERS, request::VERIFY_BYTES, 0;
     /// Request: as `Fence`, of a volume that was handed over.
     Succeed = 0x20, OWNERS, request::SUCCEED_BYTES, 0;
     /// Request: credits are given back, or wanted.
-    Settle = 0x21, USERS, request::SETTLE_BYTES, 0;
+    Settle = 0x21, OWNERS, request::SETTLE_BYTES, 0;
 
     /// Answer to `Fence`.
     Fenced = 0x40, STORES, answer::PLAIN_BYTES, 0;
