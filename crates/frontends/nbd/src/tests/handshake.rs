@@ -485,3 +485,50 @@ fn nobody_who_asks_again_and_again_is_there_for_ever() {
     let ours = asks_before_the_end(Client::greeted_as(Who::Local));
     assert!((120..=180).contains(&ours), "{ours}: who is known has a minute more");
 }
+
+#[test]
+fn a_client_from_the_network_is_a_stranger_until_it_has_an_export() {
+    assert!(Client::greeted().front.is_stranger());
+    assert!(!Client::started(true).front.is_stranger());
+    let mut outbox = Outbox::new();
+    for who in [Who::Local, Who::Program] {
+        let front = NbdFront::accept(Arc::new(Config::default()), FRONT, who, Time(0), &mut outbox);
+        assert!(!front.is_stranger());
+    }
+}
+
+#[test]
+fn a_flood_of_options_is_cut_off() {
+    let mut client = Client::greeted();
+    let flood = option(99, &[]).repeat(1000);
+    for _ in 0..20 {
+        if client.closed.is_none() {
+            client.send(&flood);
+        }
+        client.output.clear();
+    }
+    assert!(matches!(client.closed, Some(CloseReason::Protocol(_))));
+}
+
+#[test]
+fn an_option_may_come_a_byte_at_a_time() {
+    let mut client = Client::greeted();
+    for byte in option(opt::GO, &info("vol", &[])) {
+        client.send(&[byte]);
+    }
+    assert_eq!(client.option_replies().len(), 2);
+}
+
+#[test]
+fn the_open_volume_is_closed_with_the_connection() {
+    let mut client = Client::started(false);
+    assert_eq!(client.service.open_count, 1);
+    assert_eq!(client.front.volume().map(|volume| volume.name.as_str()), Some("vol"));
+    client.front.closed(&mut client.service);
+    assert_eq!(client.service.open_count, 0);
+    let mut client = Client::greeted();
+    client.front.closed(&mut client.service);
+    assert_eq!(client.service.open_count, 0);
+    assert_eq!(Config::default().tls.map(|tls| tls.mode()), None);
+    assert_eq!(TlsMode::default(), TlsMode::Off);
+}
