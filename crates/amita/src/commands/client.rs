@@ -3,7 +3,9 @@
 use crate::cli::Folder;
 use crate::commands::events::parse_age;
 use crate::commands::join::{self, CaArguments, CreateArguments, Described, JoinArguments};
-use amita_identity::{CLIENT_LIFE, CLIENT_PROCESSES, ClientTerms, GrantedClient, IdentityError, Name, Role};
+use amita_identity::{
+    CLIENT_LIFE, CLIENT_PROCESSES, ClientChange, ClientTerms, GrantedClient, IdentityError, Name, Role,
+};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
 use amita_types::VolumeId;
@@ -74,28 +76,43 @@ impl GrantArguments {
         self.tenant.is_none() && self.volumes.is_empty() && self.processes.is_none() && self.life.is_none()
     }
 
-    /// What was given; what was not is as in `before`.
-    fn terms(&self, before: Option<&GrantedClient>) -> Result<ClientTerms> {
-        let usage = |what: String| Failure::new(what).kind(Kind::Usage);
+    /// What was given.
+    fn change(&self) -> Result<ClientChange> {
         let entry = |scope| Entry {
             scope,
             rights: Rights::ALL,
         };
         let volumes = self.volumes.iter().map(|volume| entry(Scope::Volume(*volume)));
-        let grant = match (&self.tenant, before) {
-            (Some(tenant), _) => Grant::new(tenant, vec![entry(Scope::Tenant)]),
-            (None, _) if !self.volumes.is_empty() => Grant::new("", volumes.collect()),
-            (None, Some(before)) => Ok(before.grant.clone()),
-            (None, None) => return Err(usage("--processes and --life are for --tenant or --volume".to_owned())),
+        let grant = match &self.tenant {
+            Some(tenant) => Some(Grant::new(tenant, vec![entry(Scope::Tenant)])),
+            None if !self.volumes.is_empty() => Some(Grant::new("", volumes.collect())),
+            None => None,
         };
-        let processes = before.map_or(CLIENT_PROCESSES, |before| before.numbers.count());
-        let life = before.map_or(CLIENT_LIFE, |before| before.life);
-        Ok(ClientTerms {
-            grant: grant.map_err(|why| usage(format!("that cannot be granted: {why}")))?,
-            processes: self.processes.unwrap_or(processes),
-            life: self.life.unwrap_or(life),
+        Ok(ClientChange {
+            grant: grant
+                .transpose()
+                .map_err(|why| usage(format!("that cannot be granted: {why}")))?,
+            processes: self.processes,
+            life: self.life,
         })
     }
+
+    /// What was given, and what is usual.
+    fn terms(&self) -> Result<ClientTerms> {
+        let given = self.change()?;
+        let grant = given
+            .grant
+            .ok_or_else(|| usage("--processes and --life are for --tenant or --volume".to_owned()))?;
+        Ok(ClientTerms {
+            grant,
+            processes: given.processes.unwrap_or(CLIENT_PROCESSES),
+            life: given.life.unwrap_or(CLIENT_LIFE),
+        })
+    }
+}
+
+fn usage(what: String) -> Failure {
+    Failure::new(what).kind(Kind::Usage)
 }
 
 /// Does it.
@@ -106,7 +123,9 @@ pub fn run(command: &Command, identity: &Folder) -> Result<()> {
     match command {
         Command::Create { create, grant } => {
             if !grant.is_empty() {
-                let terms = grant.terms(None)?;
+                let terms = grant.terms()?;
+                // What is granted stays granted: not before it is sure that there is a place for it.
+                create.check_place(identity)?;
                 let authority = create.ca.open()?;
                 let name = named(authority.cluster(), &create.name)?;
                 authority.grant(&name, &terms).described()?;
@@ -134,17 +153,16 @@ fn change(name: &str, ca: &CaArguments, grant: &GrantArguments, as_json: bool) -
     let authority = ca.open()?;
     let name = named(authority.cluster(), name)?;
     let clients = authority.granted().described()?;
-    let before = clients.iter().find(|client| client.name == name).ok_or_else(|| {
-        Failure::new(format!("{name} was granted nothing yet"))
+    if !clients.iter().any(|client| client.name == name) {
+        return Err(Failure::new(format!("{name} was granted nothing yet"))
             .kind(Kind::NotFound)
-            .advice("`amita client create` with --tenant or --volume does that.")
-    })?;
-    let changed = authority.change_grant(&name, &grant.terms(Some(before))?).described()?;
+            .advice("`amita client create` with --tenant or --volume does that."));
+    }
+    let changed = authority.change_grant(&name, &grant.change()?).described()?;
     print(as_json, &shown_client(&changed), || {
         format!(
-            "{name} has {} from its next certificate on. What it has now counts until it ends, {} s after it was made.\n",
-            entries_text(&changed.grant),
-            before.life.as_secs()
+            "{name} has {} from its next certificate on. What it has now counts until it ends; `amita cert show` there says when.\n",
+            entries_text(&changed.grant)
         )
     })
 }

@@ -157,6 +157,19 @@ pub(crate) fn join(arguments: &JoinArguments, role: Role, identity: &Folder) -> 
     print_identity(&made, folder, arguments.json)
 }
 
+impl CreateArguments {
+    /// Is there a folder for the identity, if one is made here, and nothing in it?
+    ///
+    /// # Errors
+    /// No folder was named; it holds an identity.
+    pub(crate) fn check_place(&self, identity: &Folder) -> Result<()> {
+        if self.token {
+            return Ok(());
+        }
+        Identity::check_absent(identity.wanted()?).described()
+    }
+}
+
 /// Makes an identity on the authority's machine, or a token for another one.
 pub(crate) fn create(arguments: &CreateArguments, role: Role, identity: &Folder) -> Result<()> {
     let authority = arguments.ca.open()?;

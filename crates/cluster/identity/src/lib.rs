@@ -46,8 +46,8 @@ mod token;
 mod trust;
 
 pub use authority::{
-    Actor, Answer, Authority, AuthorityLog, CLIENT_LIFE, CLIENT_PROCESSES, ClientTerms, GrantedClient, Issued,
-    LEAF_LIFE, Revocation, Revoked, Rotation,
+    Actor, Answer, Authority, AuthorityLog, CLIENT_LIFE, CLIENT_PROCESSES, ClientChange, ClientTerms, GrantedClient,
+    Issued, LEAF_LIFE, Revocation, Revoked, Rotation,
 };
 pub use certificate::{Facts, Serial, peer_capability, peer_name};
 pub use clock::{Clock, UnixSeconds};

@@ -36,6 +36,28 @@ pub struct ClientTerms {
     pub life: Duration,
 }
 
+/// What of a client's terms changes; what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientChange {
+    /// What it may.
+    pub grant: Option<Grant>,
+    /// See [`ClientTerms::processes`].
+    pub processes: Option<u32>,
+    /// See [`ClientTerms::life`].
+    pub life: Option<Duration>,
+}
+
+/// All of them.
+impl From<ClientTerms> for ClientChange {
+    fn from(terms: ClientTerms) -> ClientChange {
+        ClientChange {
+            grant: Some(terms.grant),
+            processes: Some(terms.processes),
+            life: Some(terms.life),
+        }
+    }
+}
+
 /// What a client has, by the authority's ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantedClient {
@@ -167,7 +189,12 @@ impl Authority {
         let not_granted = self.check_terms(name, terms)?;
         let mut state = self.state()?;
         match state.ledger.granted(name) {
-            Some(known) if known.has(terms) => return Ok(known.clone()),
+            Some(known) if known.has(terms) => {
+                let known = known.clone();
+                // An earlier attempt may have ended before its record.
+                self.tell(&state, &self.actor, "client.grant", &name.to_string(), &told(&known))?;
+                return Ok(known);
+            }
             Some(_) => return Err(IdentityError::GrantedOtherwise(name.clone())),
             None => {}
         }
@@ -196,14 +223,25 @@ impl Authority {
     ///
     /// # Errors
     /// It was granted nothing yet; the terms are beyond their limits.
-    pub fn change_grant(&self, name: &Name, terms: &ClientTerms) -> Result<GrantedClient, IdentityError> {
-        let not_granted = self.check_terms(name, terms)?;
+    pub fn change_grant(&self, name: &Name, change: &ClientChange) -> Result<GrantedClient, IdentityError> {
         let mut state = self.state()?;
         let now = self.clock.now();
         let found = state.ledger.clients.iter_mut().find(|client| client.name == *name);
-        let client = found.ok_or_else(|| not_granted("it was granted nothing yet".to_owned()))?;
-        if client.has(terms) {
-            return Ok(client.clone());
+        let client = found.ok_or_else(|| IdentityError::NotGranted {
+            name: name.clone(),
+            why: "it was granted nothing yet".to_owned(),
+        })?;
+        // By what it has now: of two who change different things none takes the other's back.
+        let terms = ClientTerms {
+            grant: change.grant.clone().unwrap_or_else(|| client.grant.clone()),
+            processes: change.processes.unwrap_or(client.numbers.count()),
+            life: change.life.unwrap_or(client.life),
+        };
+        let not_granted = self.check_terms(name, &terms)?;
+        if client.has(&terms) {
+            let known = client.clone();
+            self.tell(&state, &self.actor, "client.change", &name.to_string(), &told(&known))?;
+            return Ok(known);
         }
         let numbers = Numbers::new(client.numbers.first(), terms.processes);
         *client = GrantedClient {
@@ -211,7 +249,7 @@ impl Authority {
             at: now,
             numbers: numbers.ok_or_else(|| not_granted("its numbers are used up".to_owned()))?,
             life: terms.life,
-            grant: terms.grant.clone(),
+            grant: terms.grant,
         };
         let changed = client.clone();
         state.ledger.write_clients(&self.folder)?;

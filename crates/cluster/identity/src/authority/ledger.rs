@@ -213,10 +213,11 @@ impl Ledger {
         write(folder, TOKENS, self.tokens.iter().map(OpenToken::line))
     }
 
-    /// Drops what ended before `then`.
+    /// Drops what ended before `then`; what was revoked since then stays, also when it had ended long before: connections
+    /// outlive the certificate that they were made with.
     pub(super) fn forget(&mut self, then: UnixSeconds) {
         self.issued.retain(|issued| issued.until > then);
-        self.revoked.retain(|revoked| revoked.until > then);
+        self.revoked.retain(|revoked| revoked.until > then || revoked.at > then);
     }
 
     /// Is there much in the log that ended before `then`?
@@ -228,7 +229,13 @@ impl Ledger {
         self.revoked.iter().any(|revoked| revoked.serial == *serial)
     }
 
-    /// The certificates and open tokens that a name or a serial number stands for. `latest`: until then one may be valid that
+    /// How many certificates of that name are valid?
+    pub(super) fn valid_of(&self, name: &Name, now: UnixSeconds) -> usize {
+        let of_name = self.issued.iter().filter(|issued| issued.name == *name);
+        of_name.filter(|issued| issued.until > now).count()
+    }
+
+    /// The certificates, ended ones too, and open tokens that a name or a serial number stands for. `latest`: until then one may be valid that
     /// the log does not know.
     pub(super) fn find(
         &self,
@@ -242,8 +249,8 @@ impl Ledger {
             let short = format!("{}/{}", name.role(), name.name());
             [full.as_str(), short.as_str(), name.name()].contains(&which)
         };
-        let valid = self.issued.iter().filter(|issued| issued.until > now);
-        let named: Vec<&Issued> = valid.filter(|issued| is_meant(&issued.name)).collect();
+        let named = self.issued.iter().filter(|issued| is_meant(&issued.name));
+        let named: Vec<&Issued> = named.collect();
         let open = self.tokens.iter().filter(|open| open.until > now);
         let open: Vec<&OpenToken> = open.filter(|open| is_meant(&open.name)).collect();
         // One operator may have had several roles: that is one holder.

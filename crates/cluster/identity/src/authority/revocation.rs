@@ -10,8 +10,8 @@ use crate::certificate::Serial;
 use crate::error::IdentityError;
 
 impl Authority {
-    /// Revokes certificates: by a name (`amita://...`, `ROLE/NAME` or `NAME`) all that are valid, with the tokens that are open
-    /// for it, or one by its serial number. When this returns they are on the list; given again it changes nothing.
+    /// Revokes certificates: by a name (`amita://...`, `ROLE/NAME` or `NAME`) all that the log knows, ended ones too (a
+    /// connection that was made with one goes on), with the tokens that are open for it, or one by its serial number. When this returns they are on the list; given again it changes nothing.
     ///
     /// # Errors
     /// There is none; the name is of several roles. The folder cannot be written: then it has to be given again.

@@ -94,7 +94,7 @@ fn a_renewed_certificate_and_a_token_say_what_the_ledger_says_then() {
         life: 10 * HOUR,
         ..terms(volumes(&[2]))
     };
-    let changed = world.authority.change_grant(&name, &less).unwrap();
+    let changed = world.authority.change_grant(&name, &less.into()).unwrap();
     assert_eq!(changed.numbers.first(), first.numbers.first());
     let before = capability_in(&folder, NOW).unwrap();
     assert_eq!(before.grant, volumes(&[1, 2]), "what was made stays what it is");
@@ -121,7 +121,9 @@ fn a_client_is_granted_one_thing_until_it_is_changed() {
     let world = World::new();
     let authority = &world.authority;
     let name = world.name(Role::Client, "app");
-    let unknown = authority.change_grant(&name, &terms(tenant("acme"))).unwrap_err();
+    let unknown = authority
+        .change_grant(&name, &terms(tenant("acme")).into())
+        .unwrap_err();
     assert!(matches!(unknown, IdentityError::NotGranted { .. }), "{unknown}");
     let first = authority.grant(&name, &terms(tenant("acme"))).unwrap();
     world.pass(HOUR);
@@ -129,13 +131,20 @@ fn a_client_is_granted_one_thing_until_it_is_changed() {
     let other = authority.grant(&name, &terms(tenant("other"))).unwrap_err();
     assert!(matches!(other, IdentityError::GrantedOtherwise(_)), "{other}");
     assert_eq!(authority.granted().unwrap(), std::slice::from_ref(&first));
-    let changed = authority.change_grant(&name, &terms(tenant("other"))).unwrap();
+    let changed = authority.change_grant(&name, &terms(tenant("other")).into()).unwrap();
     assert_eq!((changed.at, changed.numbers), (NOW.after(HOUR), first.numbers));
     let again = Authority::open(authority.folder(), world.clock.clone()).unwrap();
     assert_eq!(again.granted().unwrap(), [changed]);
     let told = authority.log().unwrap().lines.join("\n");
     let count = |action: &str| told.matches(&format!("\"{action}\"")).count();
-    assert_eq!((count("client.grant"), count("client.change")), (1, 1), "{told}");
+    assert_eq!((count("client.grant"), count("client.change")), (2, 1), "{told}");
+    // Who changes something else meanwhile does not give back what was taken away.
+    let longer = ClientChange {
+        life: Some(2 * HOUR),
+        ..ClientChange::default()
+    };
+    let changed = again.change_grant(&name, &longer).unwrap();
+    assert_eq!((changed.life, changed.grant), (2 * HOUR, tenant("other")));
     assert!(told.contains("acme"), "{told}");
 }
 
