@@ -15,7 +15,8 @@
 
 use crate::access::Action;
 use amita_audit::{
-    Draft, Fault, Head, Line, MAX_SEQ, Outcome, Proof, Retention, Summary, TRIM, Verifier, Whence, Who, now_ms, trimmed,
+    Draft, Fault, Hash, Head, Line, MAX_SEQ, Outcome, Proof, Retention, Summary, TRIM, Verifier, Whence, Who, now_ms,
+    trimmed,
 };
 use amita_metadata::server::Peer;
 use amita_metadata::{Call, Compare, Error, KeyValue, Op, Refusal, Transact};
@@ -113,8 +114,12 @@ fn is_it(found: Option<&KeyValue>, line: &Line) -> bool {
     found.is_some_and(|found| found.value == line.text().as_bytes())
 }
 
+fn read(record: &KeyValue) -> Option<Line> {
+    Line::parse(std::str::from_utf8(&record.value).ok()?).ok()
+}
+
 /// The last record behind which there is room for another, where no head can be believed. The hash is that of the last that can
-/// be read up to there.
+/// be read up to there, if any can.
 fn end_of(found: &[KeyValue]) -> Option<Head> {
     let places: Vec<(u64, &KeyValue)> = found
         .iter()
@@ -125,11 +130,10 @@ fn end_of(found: &[KeyValue]) -> Option<Head> {
         next <= MAX_SEQ && places.get(at + 1).is_none_or(|(place, _)| *place != next)
     };
     let at = (0..places.len()).rev().find(|at| has_room(*at))?;
-    let read = |record: &KeyValue| Line::parse(std::str::from_utf8(&record.value).ok()?).ok();
-    let line = places[..=at].iter().rev().find_map(|(_, record)| read(record))?;
+    let line = places[..=at].iter().rev().find_map(|(_, record)| read(record));
     Some(Head {
         seq: places[at].0,
-        hash: line.head().hash,
+        hash: line.map_or(Hash::NOTHING, |line| line.head().hash),
     })
 }
 
@@ -370,6 +374,12 @@ fn trim_batch(meta: &dyn Transact, who: &Who, most: u64, limit_ms: u64) -> Resul
     let Some(head) = reply.value(1).and_then(|found| found.json::<Head>().ok()) else {
         return Ok(None);
     };
+    // By a head that is not the log's, all of it would be too much.
+    let newest = meta.txn(&Call::get(record_key(head.seq)))?;
+    let newest = newest.value(0).and_then(read);
+    if newest.is_none_or(|newest| newest.head() != head) {
+        return Ok(None);
+    }
     let first = begin.map_or(1, |begin| begin.next());
     let surplus = head.next().saturating_sub(first).saturating_sub(most);
     let surplus = if surplus < TRIM_LEAST { 0 } else { surplus };

@@ -275,6 +275,36 @@ fn who_writes_any_number_into_the_log_stops_nobody() {
     assert_eq!(fault(meta, &[]).seq(), last + 1);
 }
 
+/// Nothing of the log is left but what nobody can read, where its first record was.
+#[test]
+fn a_log_of_rubbish_stops_nobody() {
+    let server = filled(3);
+    let meta = &server.client;
+    write(meta, Op::DeletePrefix { key: super::prefix() });
+    write(meta, put(record_key(1), b"x".to_vec()));
+    for seq in [2, 3] {
+        assert_eq!(append(meta, &draft("on")).unwrap().seq, seq);
+    }
+    assert_eq!(fault(meta, &[]).seq(), 1);
+}
+
+/// By a head far ahead everything would be too old: the coordinator destroys nothing for whoever has put it there.
+#[test]
+fn a_head_that_is_not_the_logs_has_nothing_trimmed() {
+    let server = filled(260);
+    let meta = &server.client;
+    let head = bounds(meta).unwrap().head.unwrap();
+    let far = Head {
+        seq: head.seq + 1_000_000,
+        ..head
+    };
+    write(meta, put(head_key(), json(&far)));
+    assert_eq!(trim(meta, &who("node 1"), keeping(50, 3600)).unwrap(), 0);
+    assert_eq!(records(meta).len(), 260);
+    write(meta, put(head_key(), json(&head)));
+    assert!(trim(meta, &who("node 1"), keeping(50, 3600)).unwrap() > 200);
+}
+
 #[test]
 fn old_records_are_trimmed_and_the_rest_is_sound() {
     let server = filled(260);
