@@ -8,11 +8,11 @@
 //! anything is made for it.
 //!
 //! Addresses that are *known* (those of nodes of the cluster, of hosts that have shown that they may be here) have a rate of their own,
-//! and come in while no stranger does.
+//! and come in while no stranger does. Each of them has a share of it ([`KNOWN_SHARES`]), so that one of them does not keep out the others.
 #![warn(missing_docs)]
 
 use crate::driver::Time;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// connect is repeated.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// So long after strangers were last above their rate the listener's backlog stays short ([`Admission::is_pressed`]).
+/// So long after anybody was last above his rate the listener's backlog stays short ([`Admission::is_pressed`]).
 const CALM: Duration = Duration::from_secs(5);
 
 /// Addresses share so many buckets: the memory that strangers can make a listener keep (2 KiB).
@@ -30,8 +30,15 @@ const SOURCE_BUCKETS: usize = 256;
 /// Addresses that are kept out by themselves; when there are more, no stranger is let in.
 const MAX_KEPT_OUT: usize = 32;
 
-/// What one holder of addresses is told from another by: an IPv4 address, or the first 64 bits of an IPv6 one, which is what a site has
-/// to itself.
+/// Each known address has this part of what all of them have.
+const KNOWN_SHARES: u32 = 4;
+
+/// While somebody is kept out so many are refused whose handshakes began before; then what would complete them is dropped too. It bounds
+/// what those cost who begin thousands of handshakes, and complete them when nobody is let in.
+const MAX_LATE: u32 = 256;
+
+/// What one stranger is told from another by: an IPv4 address, or the first 64 bits of an IPv6 one, which is what a site has to itself.
+/// Known are whole addresses: who shares a network with a node is a stranger all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// An IPv4 address, mapped into IPv6 or not.
@@ -65,7 +72,7 @@ pub struct AcceptLimits {
     pub strangers: Rate,
     /// Of those, from one address.
     pub source: Rate,
-    /// From all known addresses together.
+    /// From all known addresses together; from one of them a quarter of it.
     pub known: Rate,
 }
 
@@ -100,25 +107,80 @@ pub enum Verdict {
 }
 
 /// Whose requests to connect the kernel lets pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule<'a> {
+    door: Door,
+    known: &'a BTreeMap<IpAddr, u64>,
+    kept_known: &'a [IpAddr],
+    kept_out: &'a [Source],
+    is_strict: bool,
+}
+
+/// Whom a rule names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule<'a> {
-    /// Everybody's but these sources'.
-    AllBut(&'a [Source]),
-    /// Only those of known sources.
-    Known(&'a BTreeSet<Source>),
-    /// Nobody's.
-    Nobody,
+pub enum Named {
+    /// One address.
+    Address(IpAddr),
+    /// All of an IPv6 network.
+    Network(u64),
 }
 
 impl Rule<'_> {
-    /// Does it let that source pass?
+    /// Does it let everybody pass?
     #[must_use]
-    pub fn passes(&self, source: Source) -> bool {
-        match self {
-            Rule::AllBut(kept_out) => !kept_out.contains(&source),
-            Rule::Known(known) => known.contains(&source),
-            Rule::Nobody => false,
+    pub fn is_open(&self) -> bool {
+        self.door == Door::Open && self.kept_out.is_empty() && self.kept_known.is_empty()
+    }
+
+    /// Is even what completes a handshake dropped that began before?
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    /// Does it let a request from that address pass?
+    #[must_use]
+    pub fn passes(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        if self.kept_known.contains(&address) {
+            return false;
         }
+        let is_known = self.known.contains_key(&address);
+        match self.door {
+            Door::Open => is_known || !self.kept_out.contains(&address.into()),
+            Door::KnownOnly => is_known,
+            Door::Shut => false,
+        }
+    }
+
+    /// The rule as a list: the first that names an address says whether it passes; of an address that nobody names the rule says it
+    /// itself, which is the second value. Those who pass are in the order in which they became known.
+    #[must_use]
+    pub fn list(&self) -> (Vec<(Named, bool)>, bool) {
+        let mut passing: Vec<(u64, IpAddr)> = match self.door {
+            Door::Shut => return (Vec::new(), false),
+            Door::KnownOnly => self.known.iter().map(|(address, since)| (*since, *address)).collect(),
+            // IPv4 addresses are not kept out when they are known, or not as these.
+            Door::Open if self.kept_out.is_empty() => Vec::new(),
+            Door::Open => {
+                let known = self.known.iter().map(|(address, since)| (*since, *address));
+                known
+                    .filter(|(_, address)| self.kept_out.contains(&Source::from(*address)))
+                    .collect()
+            }
+        };
+        passing.retain(|(_, address)| !self.kept_known.contains(address));
+        passing.sort_unstable();
+        let passing = passing.into_iter().map(|(_, address)| (Named::Address(address), true));
+        if self.door == Door::KnownOnly {
+            return (passing.collect(), false);
+        }
+        let kept_known = self.kept_known.iter().map(|address| (Named::Address(*address), false));
+        let kept_out = self.kept_out.iter().map(|source| match source {
+            Source::V4(address) => (Named::Address(IpAddr::V4((*address).into())), false),
+            Source::V6(network) => (Named::Network(*network), false),
+        });
+        (kept_known.chain(passing).chain(kept_out).collect(), true)
     }
 }
 
@@ -129,24 +191,78 @@ enum Door {
     Shut,
 }
 
+/// What all have, and each of them.
+#[derive(Debug)]
+struct Budget {
+    all: Bucket,
+    each: Box<[Bucket; SOURCE_BUCKETS]>,
+}
+
+/// What has been used up of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UsedUp {
+    Nothing,
+    Own,
+    All,
+}
+
+impl Budget {
+    fn new() -> Budget {
+        Budget {
+            all: Bucket::default(),
+            each: Box::new([Bucket::default(); SOURCE_BUCKETS]),
+        }
+    }
+
+    /// For the one at that place. Whoever has used up his own takes nothing of what all share.
+    fn take(&mut self, now: Time, place: usize, (all, own): (Rate, Rate)) -> (Verdict, UsedUp) {
+        let each = &mut self.each[place];
+        let is_free = each.has(now, own) && self.all.has(now, all);
+        if is_free {
+            each.take(now, own);
+            self.all.take(now, all);
+        }
+        let used_up = match (self.all.has(now, all), each.has(now, own)) {
+            (false, _) => UsedUp::All,
+            (true, false) => UsedUp::Own,
+            (true, true) => UsedUp::Nothing,
+        };
+        let verdict = if is_free { Verdict::Admit } else { Verdict::Refuse };
+        (verdict, used_up)
+    }
+
+    /// For one who cannot be told from others; is it used up?
+    fn take_for_all(&mut self, now: Time, rate: Rate) -> bool {
+        if self.all.has(now, rate) {
+            self.all.take(now, rate);
+        }
+        !self.all.has(now, rate)
+    }
+}
+
 /// The connections of one listener.
 #[derive(Debug)]
 pub struct Admission {
     limits: AcceptLimits,
-    known: BTreeSet<Source>,
-    known_bucket: Bucket,
-    strangers: Bucket,
-    sources: Box<[Bucket; SOURCE_BUCKETS]>,
+    /// Each with a number that grows with each that becomes known.
+    known: BTreeMap<IpAddr, u64>,
+    next_known: u64,
+    known_budget: Budget,
+    strangers: Budget,
     /// So that nobody can choose addresses that share a bucket with another's.
     salt: u64,
     door: Door,
     /// Strangers that are kept out though others are let in, by address.
     kept_out: Vec<Source>,
+    /// Known addresses that are kept out though others are let in.
+    kept_known: Vec<IpAddr>,
+    /// Those who were refused since somebody is kept out.
+    late: u32,
     /// When what is not let in now is let in again, if anybody is not.
     until: Option<Time>,
-    /// When strangers will have been below their rate for a while, if they were above it.
+    /// When all will have been below their rates for a while, if they were above.
     calm_at: Option<Time>,
-    /// The rule, or whether strangers press, has changed since this was last asked.
+    /// The rule, or whether too many press, has changed since this was last asked.
     changed: bool,
 }
 
@@ -156,13 +272,15 @@ impl Admission {
     pub fn new(limits: AcceptLimits, salt: u64) -> Admission {
         Admission {
             limits,
-            known: BTreeSet::new(),
-            known_bucket: Bucket::default(),
-            strangers: Bucket::default(),
-            sources: Box::new([Bucket::default(); SOURCE_BUCKETS]),
+            known: BTreeMap::new(),
+            next_known: 0,
+            known_budget: Budget::new(),
+            strangers: Budget::new(),
             salt: salt | 1,
             door: Door::Open,
             kept_out: Vec::new(),
+            kept_known: Vec::new(),
+            late: 0,
             until: None,
             calm_at: None,
             changed: false,
@@ -171,55 +289,80 @@ impl Admission {
 
     /// From now on that address is known, or is not.
     pub fn set_known(&mut self, address: IpAddr, is_known: bool) {
-        let source = Source::from(address);
+        let address = address.to_canonical();
         let is_new = match is_known {
-            true => self.known.insert(source),
-            false => self.known.remove(&source),
+            true if self.known.contains_key(&address) => false,
+            true => {
+                self.next_known += 1;
+                self.known.insert(address, self.next_known);
+                true
+            }
+            false => self.known.remove(&address).is_some(),
         };
-        if is_known {
-            let before = self.kept_out.len();
-            self.kept_out.retain(|other| *other != source);
-            self.changed |= self.kept_out.len() != before;
-        }
-        self.changed |= is_new && self.door == Door::KnownOnly;
+        let is_named = self.door == Door::KnownOnly || self.kept_out.contains(&address.into());
+        self.changed |= is_new && is_named;
     }
 
-    /// A connection has come in from there; from nobody knows where, if it has gone already, and is of no use to anybody. (That is what a
-    /// flood of resets looks like: it costs what others cost.)
+    /// A connection has come in from there; from nobody knows where, if the kernel does not say. (One that is gone already is of no use to
+    /// anybody, but it has cost what others cost.)
     pub fn arrive(&mut self, now: Time, address: Option<IpAddr>) -> Verdict {
         self.look(now);
-        let Some(source) = address.map(Source::from) else {
-            take(&mut self.strangers, now, self.limits.strangers);
-            if !self.strangers.has(now, self.limits.strangers) {
-                self.shut(now, Door::KnownOnly);
-            }
-            return Verdict::Refuse;
+        let verdict = match address.map(|address| address.to_canonical()) {
+            None => self.arrive_from_nowhere(now),
+            Some(address) if self.known.contains_key(&address) => self.arrive_known(now, address),
+            Some(address) => self.arrive_strange(now, address.into()),
         };
-        if self.known.contains(&source) {
-            let rate = self.limits.known;
-            let verdict = take(&mut self.known_bucket, now, rate);
-            if !self.known_bucket.has(now, rate) {
-                self.shut(now, Door::Shut);
-            }
-            return verdict;
+        if verdict == Verdict::Refuse && self.until.is_some() && self.late <= MAX_LATE {
+            self.late += 1;
+            self.changed |= self.is_strict();
         }
-        let place = self.place(source);
+        verdict
+    }
+
+    /// While no stranger is let in it was none.
+    fn arrive_from_nowhere(&mut self, now: Time) -> Verdict {
+        match self.door {
+            Door::Open if self.strangers.take_for_all(now, self.limits.strangers) => self.shut(now, Door::KnownOnly),
+            Door::KnownOnly if self.known_budget.take_for_all(now, self.limits.known) => self.shut(now, Door::Shut),
+            _ => {}
+        }
+        Verdict::Refuse
+    }
+
+    fn arrive_known(&mut self, now: Time, address: IpAddr) -> Verdict {
+        let number = match address {
+            IpAddr::V4(address) => u128::from(u32::from(address)),
+            IpAddr::V6(address) => u128::from(address),
+        };
+        let place = self.place((number >> 64) as u64, number as u64);
+        let all = self.limits.known;
+        let own = Rate {
+            per_second: all.per_second / KNOWN_SHARES,
+            burst: all.burst / KNOWN_SHARES,
+        };
+        let (verdict, used_up) = self.known_budget.take(now, place, (all, own));
+        match used_up {
+            UsedUp::All => self.shut(now, Door::Shut),
+            UsedUp::Own => self.keep_known_out(now, address),
+            UsedUp::Nothing => {}
+        }
+        verdict
+    }
+
+    fn arrive_strange(&mut self, now: Time, source: Source) -> Verdict {
+        let number = match source {
+            Source::V4(number) => u64::from(number),
+            Source::V6(number) => number,
+        };
+        let place = self.place(0, number);
         let (all, own) = (self.limits.strangers, self.limits.source);
-        // Whoever has used up his own takes nothing of what all share.
-        let is_free = self.sources[place].has(now, own) && self.strangers.has(now, all);
-        if is_free {
-            self.sources[place].take(now, own);
-            self.strangers.take(now, all);
+        let (verdict, used_up) = self.strangers.take(now, place, (all, own));
+        match used_up {
+            UsedUp::All => self.shut(now, Door::KnownOnly),
+            UsedUp::Own => self.keep_out(now, source),
+            UsedUp::Nothing => {}
         }
-        if !self.strangers.has(now, all) {
-            self.shut(now, Door::KnownOnly);
-        } else if !self.sources[place].has(now, own) {
-            self.keep_out(now, source);
-        }
-        match is_free {
-            true => Verdict::Admit,
-            false => Verdict::Refuse,
-        }
+        verdict
     }
 
     /// Lets time pass; to be called at [`Admission::due`].
@@ -228,6 +371,8 @@ impl Admission {
             self.until = None;
             self.door = Door::Open;
             self.kept_out.clear();
+            self.kept_known.clear();
+            self.late = 0;
             self.changed = true;
         }
         if self.calm_at.is_some_and(|at| at <= now) {
@@ -254,30 +399,33 @@ impl Admission {
     /// Whose requests to connect the kernel is to let pass.
     #[must_use]
     pub fn rule(&self) -> Rule<'_> {
-        match self.door {
-            Door::Open => Rule::AllBut(&self.kept_out),
-            Door::KnownOnly => Rule::Known(&self.known),
-            Door::Shut => Rule::Nobody,
+        Rule {
+            door: self.door,
+            known: &self.known,
+            kept_known: &self.kept_known,
+            kept_out: &self.kept_out,
+            is_strict: self.is_strict(),
         }
     }
 
-    /// Do strangers come faster than they may? Then few may wait to be accepted: who waits there is refused when his turn comes, and keeps
-    /// out those who are known meanwhile.
+    fn is_strict(&self) -> bool {
+        self.late > MAX_LATE
+    }
+
+    /// Does anybody come faster than he may? Then few may wait to be accepted: who waits there is refused when his turn comes, and keeps
+    /// out all others meanwhile.
     #[must_use]
     pub fn is_pressed(&self) -> bool {
         self.calm_at.is_some()
     }
 
-    /// Has the rule, or whether strangers press, changed since this was last asked?
+    /// Has the rule, or whether too many press, changed since this was last asked?
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    fn place(&self, source: Source) -> usize {
-        let number = match source {
-            Source::V4(number) => u64::from(number),
-            Source::V6(number) => number,
-        };
+    fn place(&self, high: u64, low: u64) -> usize {
+        let number = high.wrapping_mul(self.salt).rotate_left(32).wrapping_add(low);
         (number.wrapping_mul(self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
     }
 
@@ -289,7 +437,20 @@ impl Admission {
             return self.shut(now, Door::KnownOnly);
         }
         self.kept_out.push(source);
+        self.pause(now);
+    }
+
+    fn keep_known_out(&mut self, now: Time, address: IpAddr) {
+        if self.door != Door::Shut && !self.kept_known.contains(&address) && self.kept_known.len() < MAX_KEPT_OUT {
+            self.kept_known.push(address);
+            self.pause(now);
+        }
+    }
+
+    /// Somebody is kept out: until then, or until the others are let in again who are.
+    fn pause(&mut self, now: Time) {
         self.until.get_or_insert(now.plus(PAUSE));
+        self.calm_at = Some(now.plus(CALM));
         self.changed = true;
     }
 
@@ -299,17 +460,8 @@ impl Admission {
         }
         self.door = door;
         self.until = Some(now.plus(PAUSE));
-        self.calm_at = Some(now.plus(CALM));
-        self.changed = true;
+        self.pause(now);
     }
-}
-
-fn take(bucket: &mut Bucket, now: Time, rate: Rate) -> Verdict {
-    if !bucket.has(now, rate) {
-        return Verdict::Refuse;
-    }
-    bucket.take(now, rate);
-    Verdict::Admit
 }
 
 const _: () = assert!(SOURCE_BUCKETS == 1 << (64 - 56), "a hash names one of them");

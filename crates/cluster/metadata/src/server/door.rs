@@ -171,7 +171,7 @@ pub(super) async fn open(
                     Err(_) => return complaints.say(&format!("{from} was not let in: it took too long")),
                 };
                 // Where that is full there are enough who are known.
-                let _ = shows.try_send(admitted.guest.source);
+                let _ = shows.try_send(from.ip().to_canonical());
                 // The other thread takes it at once; where it has ended, so has this.
                 let _ = inside.send(admitted).await;
             })

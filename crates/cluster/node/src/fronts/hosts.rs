@@ -1,6 +1,5 @@
 //! Connections of hosts: how many are taken, and whose are taken while strangers flood.
 
-use amita_frontend::compute::source_of;
 use amita_reactor::driver::{Driver, ListenerId};
 use amita_reactor::{AcceptLimits, Rate};
 use rustc_hash::FxHashMap;
@@ -60,7 +59,7 @@ impl Hosts {
 
     /// A host at that address has shown that it may be here.
     pub fn has_shown(&mut self, driver: &mut dyn Driver, address: IpAddr) {
-        let address = source_of(address);
+        let address = address.to_canonical();
         if let Some(known) = self.known.get_mut(&address) {
             known.sessions += 1;
             return;
@@ -81,7 +80,7 @@ impl Hosts {
     /// The session of such a host has ended. It stays known: it may come again.
     pub fn has_left(&mut self, address: IpAddr) {
         self.left += 1;
-        if let Some(known) = self.known.get_mut(&source_of(address)) {
+        if let Some(known) = self.known.get_mut(&address.to_canonical()) {
             known.sessions = known.sessions.saturating_sub(1);
             known.left = self.left;
         }

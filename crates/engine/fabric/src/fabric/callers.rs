@@ -41,15 +41,17 @@ impl Fabric {
         let is_link = |connection: &&Connection| connection.phase == Phase::Up && !connection.outgoing;
         let connections = self.slots.iter().filter_map(Option::as_deref).filter(is_link);
         let callers = connections.filter_map(|connection| connection.address);
-        let known: BTreeSet<IpAddr> = callers
-            .chain(self.peer_addresses())
-            .map(|address| address.ip().to_canonical())
-            .collect();
+        let of = |address: SocketAddr| address.ip().to_canonical();
+        let peers: BTreeSet<IpAddr> = self.peer_addresses().map(of).collect();
+        let known: BTreeSet<IpAddr> = callers.map(of).chain(peers.iter().copied()).collect();
         for gone in self.callers.known.difference(&known) {
             driver.set_known(listener, *gone, false);
         }
-        for new in known.difference(&self.callers.known) {
-            driver.set_known(listener, *new, true);
+        // Where there is no room for all, there is for those that were known first.
+        let new = known.difference(&self.callers.known).copied();
+        let (nodes, others): (Vec<IpAddr>, Vec<IpAddr>) = new.partition(|new| peers.contains(new));
+        for new in nodes.into_iter().chain(others) {
+            driver.set_known(listener, new, true);
         }
         self.callers.known = known;
     }

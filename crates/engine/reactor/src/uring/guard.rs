@@ -100,7 +100,8 @@ impl Guard {
             self.backlog = backlog;
         }
         let was_filtered = self.filtered;
-        self.filtered = filter::apply(listener, self.admission.rule(), self.filtered);
+        let applied = filter::apply(listener, self.admission.rule(), self.filtered);
+        self.filtered = applied.filtered;
         self.was_filtered |= self.filtered;
         self.counts.pauses += u64::from(self.filtered && !was_filtered);
     }

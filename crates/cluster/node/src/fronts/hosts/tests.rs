@@ -94,3 +94,18 @@ fn of_those_who_have_left_the_latest_are_kept() {
     rig.hosts.has_left(host(300_000));
     assert_eq!(rig.hosts.known.len(), MAX_KNOWN);
 }
+
+#[test]
+fn hosts_of_one_network_are_known_each_by_itself() {
+    let mut rig = Rig::new();
+    let host = |text: &str| text.parse::<IpAddr>().expect("an address");
+    rig.hosts.has_shown(&mut rig.gateway, host("2001:db8::1"));
+    rig.hosts.has_shown(&mut rig.gateway, host("2001:db8::2"));
+    rig.hosts.has_left(host("2001:db8::2"));
+    assert_eq!(rig.hosts.known[&host("2001:db8::1")].sessions, 1);
+    assert_eq!(rig.hosts.known[&host("2001:db8::2")].sessions, 0);
+    assert!(!rig.hosts.known.contains_key(&host("2001:db8::3")));
+    rig.hosts.has_shown(&mut rig.gateway, host("::ffff:10.0.0.9"));
+    rig.hosts.has_left(host("10.0.0.9"));
+    assert_eq!(rig.hosts.known[&host("10.0.0.9")].sessions, 0);
+}

@@ -43,7 +43,7 @@ impl Listener {
             return Reception::Taken;
         };
         admission.look(now);
-        if !admission.rule().passes(from.into()) {
+        if !admission.rule().passes(from) {
             return Reception::Dropped;
         }
         let was_open = admission.until().is_none();
