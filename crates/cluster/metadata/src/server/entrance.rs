@@ -64,7 +64,7 @@ impl Entrance {
     /// Is this one let in?
     pub(super) fn admits(&mut self, stream: &TcpStream, from: SocketAddr) -> bool {
         let now = self.now();
-        self.guard.arrive(&self.listener, now, Some(from.ip()), stream) == Verdict::Admit
+        self.guard.arrive(&self.listener, now, from.ip(), stream) == Verdict::Admit
     }
 
     /// Somebody has proven himself who came from there.

@@ -44,16 +44,9 @@ impl Guard {
         self.apply(listener);
     }
 
-    /// This connection was accepted, from there (from nobody knows where, if it has gone already). One that is refused is for the caller
-    /// to close.
-    pub fn arrive(
-        &mut self,
-        listener: &OwnedFd,
-        now: Time,
-        from: Option<IpAddr>,
-        connection: &impl AsRawFd,
-    ) -> Verdict {
-        let verdict = self.admission.arrive(now, from);
+    /// This connection was accepted, from there. One that is refused is for the caller to close.
+    pub fn arrive(&mut self, listener: &OwnedFd, now: Time, from: IpAddr, connection: &impl AsRawFd) -> Verdict {
+        let verdict = self.admission.arrive(now, Some(from));
         match verdict {
             Verdict::Refuse => self.counts.refused += 1,
             Verdict::Admit => {
@@ -66,6 +59,13 @@ impl Guard {
         }
         self.apply(listener);
         verdict
+    }
+
+    /// A connection was accepted that is gone already, from there if the kernel still says. It has cost what others cost.
+    pub fn came_and_went(&mut self, listener: &OwnedFd, now: Time, from: Option<IpAddr>) {
+        self.admission.arrive(now, from);
+        self.counts.refused += 1;
+        self.apply(listener);
     }
 
     /// Lets time pass; to be called at [`Guard::due`].
@@ -84,6 +84,12 @@ impl Guard {
     #[must_use]
     pub fn counts(&self) -> AcceptCounts {
         self.counts
+    }
+
+    /// Does the rule let a request from there pass?
+    #[cfg(test)]
+    pub(super) fn passes(&self, address: IpAddr) -> bool {
+        self.admission.rule().passes(address)
     }
 
     /// Tells the kernel what has changed.

@@ -6,6 +6,7 @@ use super::socket::prepare;
 use super::{Meta, UringDriver, is_passing, sys};
 use crate::admission::{AcceptLimits, Verdict};
 use crate::driver::{AcceptCounts, ListenerId, Outcome, SocketId, Time, Token};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -76,7 +77,7 @@ impl Listener {
 
 impl UringDriver {
     pub(super) fn limit_listener(&mut self, listener: ListenerId, limits: AcceptLimits) {
-        let salt = sys::clock_ns();
+        let salt = RandomState::new().build_hasher().finish();
         if let Some(listener) = self.listeners.get_mut(listener.0 as usize) {
             listener.guard = (!listener.is_local).then(|| Guard::new(limits, salt, BACKLOG));
         }
@@ -173,27 +174,38 @@ impl UringDriver {
             }
             return;
         }
-        let peer = sys::peer_address(&socket);
-        let verdict = match &mut listener.guard {
-            // One that is gone already has no peer, and is nobody's loss.
-            None => {
-                self.counts.accepts.taken += u64::from(peer.is_ok());
-                Verdict::Admit
+        let admitted = match (sys::peer_address(&socket), &mut listener.guard) {
+            (Ok(peer), None) => {
+                self.counts.accepts.taken += 1;
+                Some(peer)
             }
-            // But it has cost what others have.
-            Some(guard) => {
-                let from = peer.as_ref().ok().map(SocketAddr::ip);
-                guard.arrive(&listener.socket, self.now, from, &socket)
+            (Ok(peer), Some(guard)) => {
+                let verdict = guard.arrive(&listener.socket, self.now, peer.ip(), &socket);
+                (verdict == Verdict::Admit).then_some(peer)
+            }
+            // It is gone already.
+            (Err(_), guard) => {
+                if let Some(guard) = guard {
+                    let from = sys::former_peer(&socket).ok();
+                    guard.came_and_went(&listener.socket, self.now, from.map(|peer| peer.ip()));
+                }
+                None
             }
         };
         self.find_next_look();
-        match (verdict, peer) {
-            (Verdict::Admit, Ok(peer)) => {
+        match admitted {
+            Some(peer) => {
                 let socket = self.adopt(socket);
                 self.complete(token, Outcome::Accepted { socket, peer });
             }
-            _ => sys::close_at_once(socket),
+            None => sys::close_at_once(socket),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn passes(&self, listener: ListenerId, address: IpAddr) -> bool {
+        let guard = self.listeners[listener.0 as usize].guard.as_ref();
+        guard.is_none_or(|guard| guard.passes(address))
     }
 
     /// A connection that was accepted.

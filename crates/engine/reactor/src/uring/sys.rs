@@ -202,6 +202,34 @@ pub(super) fn peer_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
     }
 }
 
+/// Who was at the other end of a connection, also when it has been reset since.
+pub(super) fn former_peer(socket: &OwnedFd) -> io::Result<SocketAddr> {
+    // The kernel gives as much as is asked for, and fails when its address is shorter than that.
+    let forms = [
+        mem::size_of::<libc::sockaddr_in6>(),
+        mem::size_of::<libc::sockaddr_in>(),
+    ];
+    let mut failed = io::Error::from_raw_os_error(libc::ENOTCONN);
+    for size in forms {
+        // SAFETY: a plain structure for which zero is a value, and which is longer than said.
+        unsafe {
+            let mut storage: libc::sockaddr_storage = mem::zeroed();
+            let mut length = size as libc::socklen_t;
+            match check(libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERNAME,
+                (&raw mut storage).cast(),
+                &raw mut length,
+            )) {
+                Ok(_) => return read_address(&storage),
+                Err(error) => failed = error,
+            }
+        }
+    }
+    Err(failed)
+}
+
 /// Takes a connection that waits, and closes it at once. It is called where one waits (it would block otherwise).
 pub(super) fn accept_and_close(listener: &OwnedFd) -> io::Result<()> {
     // SAFETY: no memory involved; the new descriptor is nobody else's.

@@ -48,9 +48,13 @@ struct Flooded {
 
 impl Flooded {
     fn new(config: UringConfig) -> Flooded {
+        Flooded::with(config, LIMITS)
+    }
+
+    fn with(config: UringConfig, limits: AcceptLimits) -> Flooded {
         let mut bench = Bench::new(config);
         let (listener, address) = bench.driver.listen("127.0.0.1:0".parse().unwrap(), Token(1)).unwrap();
-        bench.driver.limit_accepts(listener, LIMITS);
+        bench.driver.limit_accepts(listener, limits);
         bench.driver.set_known(listener, KNOWN.into(), true);
         bench.driver.poll(Wait::No, &mut bench.done);
         Flooded {
@@ -60,6 +64,14 @@ impl Flooded {
             number: 0,
             taken: Vec::new(),
         }
+    }
+
+    /// So many connect from there and are reset at once, before anybody has accepted them.
+    fn resets(&mut self, from: Ipv4Addr, count: u32) {
+        for _ in 0..count {
+            sys::close_at_once(call(from, self.address));
+        }
+        self.pass();
     }
 
     /// So many strangers connect, each from another address, and go away.
@@ -172,6 +184,77 @@ fn who_becomes_known_during_a_flood_comes_in_then() {
         flooded.flood(20);
         flooded.taken.iter().any(|(_, peer)| *peer == IpAddr::from(late))
     });
+}
+
+#[test]
+fn connections_that_are_reset_at_once_cost_whoever_makes_them() {
+    each_way(|config| {
+        let source = Rate {
+            per_second: 5,
+            burst: 5,
+        };
+        let mut flooded = Flooded::with(config, AcceptLimits { source, ..LIMITS });
+        let (one, begun) = (stranger(1), flooded.bench.driver.now());
+        let mut clients = Vec::new();
+        for round in 0..40 {
+            flooded.resets(one, 50);
+            let other = stranger(1000 + round);
+            assert!(flooded.bench.driver.passes(flooded.listener, other.into()));
+            if round % 4 == 0 {
+                clients.push(call(other, flooded.address));
+                clients.push(call(KNOWN, flooded.address));
+            }
+        }
+        // Nobody else is kept out, be he known or not; but for one or two, perhaps, that share a bucket with the one.
+        flooded.until("others come in", |flooded| flooded.taken.len() >= 18);
+        let seconds = flooded.bench.driver.now().since(begun).as_secs_f64();
+        let counts = flooded.bench.driver.counts().accepts;
+        assert!(counts.pauses > 0);
+        // As many as came before the rule, whenever there was none: not 2000.
+        let most = (2 + (4.0 * seconds) as u64) * 50 + 10;
+        assert!(counts.refused <= most, "{counts:?} in {seconds} s");
+    });
+}
+
+#[test]
+fn from_a_known_address_connections_that_are_reset_at_once_have_a_bound_too() {
+    let mut flooded = Flooded::new(UringConfig::default());
+    let second = Ipv4Addr::new(127, 9, 0, 2);
+    flooded.bench.driver.set_known(flooded.listener, second.into(), true);
+    let begun = flooded.bench.driver.now();
+    flooded.until("strangers are kept out", |flooded| {
+        flooded.flood(100);
+        flooded.bench.driver.counts().accepts.pauses > 0
+    });
+    let before = flooded.bench.driver.counts().accepts.refused;
+    for _ in 0..100 {
+        flooded.resets(KNOWN, 50);
+    }
+    let _client = call(second, flooded.address);
+    flooded.until("others who are known come in", |flooded| {
+        flooded.taken.iter().any(|(_, peer)| *peer == IpAddr::from(second))
+    });
+    let seconds = flooded.bench.driver.now().since(begun).as_secs_f64();
+    let refused = flooded.bench.driver.counts().accepts.refused - before;
+    // A quarter of what all who are known have.
+    let most = 250 + (2.0 + 4.0 * seconds) as u64 * 50 + (250.0 * seconds) as u64;
+    assert!(refused >= 200 && refused <= most, "{refused} of {most}, in {seconds} s");
+}
+
+#[test]
+fn the_kernel_says_whence_one_came_who_is_gone() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let Ok(listener) = std::net::TcpListener::bind(address) else {
+            eprintln!("{address} is not here: not tested");
+            continue;
+        };
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let from = client.local_addr().unwrap();
+        sys::close_at_once(client.into());
+        let gone = OwnedFd::from(listener.accept().unwrap().0);
+        assert!(sys::peer_address(&gone).is_err(), "it has been reset");
+        assert_eq!(sys::former_peer(&gone).unwrap(), from);
+    }
 }
 
 #[test]
