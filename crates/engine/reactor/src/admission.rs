@@ -13,6 +13,7 @@
 
 use crate::driver::Time;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -276,7 +277,7 @@ impl Admission {
             next_known: 0,
             known_budget: Budget::new(),
             strangers: Budget::new(),
-            salt: salt | 1,
+            salt,
             door: Door::Open,
             kept_out: Vec::new(),
             kept_known: Vec::new(),
@@ -334,7 +335,7 @@ impl Admission {
             IpAddr::V4(address) => u128::from(u32::from(address)),
             IpAddr::V6(address) => u128::from(address),
         };
-        let place = self.place((number >> 64) as u64, number as u64);
+        let place = self.place(number);
         let all = self.limits.known;
         let own = Rate {
             per_second: all.per_second / KNOWN_SHARES,
@@ -351,10 +352,10 @@ impl Admission {
 
     fn arrive_strange(&mut self, now: Time, source: Source) -> Verdict {
         let number = match source {
-            Source::V4(number) => u64::from(number),
-            Source::V6(number) => number,
+            Source::V4(number) => u128::from(number),
+            Source::V6(number) => u128::from(number) << 64,
         };
-        let place = self.place(0, number);
+        let place = self.place(number);
         let (all, own) = (self.limits.strangers, self.limits.source);
         let (verdict, used_up) = self.strangers.take(now, place, (all, own));
         match used_up {
@@ -424,9 +425,12 @@ impl Admission {
         std::mem::take(&mut self.changed)
     }
 
-    fn place(&self, high: u64, low: u64) -> usize {
-        let number = high.wrapping_mul(self.salt).rotate_left(32).wrapping_add(low);
-        (number.wrapping_mul(self.salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
+    /// Neighbours have places of their own, whatever the salt.
+    fn place(&self, number: u128) -> usize {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.salt);
+        hasher.write_u128(number);
+        (hasher.finish() >> 56) as usize
     }
 
     fn keep_out(&mut self, now: Time, source: Source) {

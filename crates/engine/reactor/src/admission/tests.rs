@@ -289,3 +289,12 @@ fn addresses_of_one_site_are_one_source() {
     assert_eq!(source("10.0.0.1"), source("::ffff:10.0.0.1"));
     assert_ne!(source("0.0.0.1"), source("0:0:0:1::"));
 }
+
+#[test]
+fn neighbours_are_in_places_of_their_own() {
+    for salt in [0, 1, 7, 1 << 40, 1 << 56, u64::MAX] {
+        let admission = Admission::new(LIMITS, salt);
+        let places: std::collections::BTreeSet<usize> = (0..256).map(|number| admission.place(number << 64)).collect();
+        assert!(places.len() > 128, "{} of 256", places.len());
+    }
+}
