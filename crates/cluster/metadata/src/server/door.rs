@@ -8,7 +8,7 @@
 
 use super::access::{self, Peer, Touch};
 use super::complaints::Complaints;
-use super::entrance::Entrance;
+use super::entrance::{Entrance, Stay};
 use amita_identity::{Live, Usage};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -109,6 +109,8 @@ pub(super) struct Guest {
     /// `None`: nobody is asked.
     pub(super) peer: Option<Peer>,
     pub(super) chain: Vec<CertificateDer<'static>>,
+    /// Of one who has proven it: while this is kept his address stays known.
+    stay: Option<Stay>,
 }
 
 /// The bytes of an admitted connection.
@@ -142,11 +144,12 @@ pub(super) async fn open(
     let places = Arc::new(Places::default());
     let complaints = Arc::new(Complaints::default());
     let (shows, mut shown) = mpsc::channel(MAX_HANDSHAKES);
+    let stays = entrance.stays();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            Some(source) = shown.recv() => {
-                entrance.has_shown(source);
+            Some(address) = shown.recv() => {
+                entrance.has_shown(address);
                 continue;
             }
             () = entrance.next_look() => continue,
@@ -158,20 +161,26 @@ pub(super) async fn open(
         if !entrance.admits(&stream, from) {
             continue;
         }
-        let shows = shows.clone();
+        let (shows, stays) = (shows.clone(), stays.clone());
         let (tls, inside, complaints) = (tls.clone(), inside.clone(), Arc::clone(&complaints));
         places.stand(source_of(from), move |place| {
             tokio::spawn(async move {
                 let _place = place;
-                let admitted = match tokio::time::timeout(HANDSHAKE_TIMEOUT, admit(stream, from, tls.as_ref())).await {
-                    Ok(Ok(admitted)) => admitted,
-                    // Whoever looks whether the port is open is nobody to be told of.
-                    Ok(Err(why)) if why == SAID_NOTHING => return,
-                    Ok(Err(why)) => return complaints.say(&format!("{from} was not let in: {why}")),
-                    Err(_) => return complaints.say(&format!("{from} was not let in: it took too long")),
-                };
-                // Where that is full there are enough who are known.
-                let _ = shows.try_send(from.ip().to_canonical());
+                let mut admitted =
+                    match tokio::time::timeout(HANDSHAKE_TIMEOUT, admit(stream, from, tls.as_ref())).await {
+                        Ok(Ok(admitted)) => admitted,
+                        // Whoever looks whether the port is open is nobody to be told of.
+                        Ok(Err(why)) if why == SAID_NOTHING => return,
+                        Ok(Err(why)) => return complaints.say(&format!("{from} was not let in: {why}")),
+                        Err(_) => return complaints.say(&format!("{from} was not let in: it took too long")),
+                    };
+                // Without TLS nobody has proven anything.
+                if admitted.tls.is_some() {
+                    let address = from.ip().to_canonical();
+                    admitted.guest.stay = Some(stays.begin(address));
+                    // Where that is full there are enough who are known.
+                    let _ = shows.try_send(address);
+                }
                 // The other thread takes it at once; where it has ended, so has this.
                 let _ = inside.send(admitted).await;
             })
@@ -199,6 +208,7 @@ async fn admit(stream: TcpStream, from: SocketAddr, tls: Option<&Tls>) -> Result
                 source,
                 peer: None,
                 chain: Vec::new(),
+                stay: None,
             },
         });
     };
@@ -226,6 +236,7 @@ async fn admit(stream: TcpStream, from: SocketAddr, tls: Option<&Tls>) -> Result
             source,
             peer: Some(peer),
             chain,
+            stay: None,
         },
     })
 }

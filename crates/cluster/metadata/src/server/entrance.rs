@@ -5,11 +5,12 @@ use super::door::MAX_HANDSHAKES;
 use amita_reactor::admission::Verdict;
 use amita_reactor::uring::Guard;
 use amita_reactor::{AcceptLimits, Rate, Time};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -31,7 +32,7 @@ const ACCEPTS: AcceptLimits = AcceptLimits {
     },
 };
 
-/// Addresses that are kept of those from which somebody has proven himself: the latest.
+/// Addresses that are kept of those from which somebody has proven himself: those that have connections, and the latest.
 const MAX_KNOWN: usize = 256;
 
 /// Connections that the kernel holds until they are accepted, while nobody floods.
@@ -43,7 +44,45 @@ pub(super) struct Entrance {
     guard: Guard,
     /// The latest is the last.
     known: VecDeque<IpAddr>,
+    stays: Stays,
     began: Instant,
+}
+
+/// How many are inside who have proven themselves, by address.
+#[derive(Clone, Default)]
+pub(super) struct Stays(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// One of them, until it is dropped.
+pub(super) struct Stay {
+    stays: Stays,
+    address: IpAddr,
+}
+
+impl Stays {
+    /// Somebody comes in from there.
+    pub(super) fn begin(&self, address: IpAddr) -> Stay {
+        *self.lock().entry(address).or_default() += 1;
+        Stay {
+            stays: self.clone(),
+            address,
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        let mut stays = self.stays.lock();
+        if let Some(count) = stays.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                stays.remove(&self.address);
+            }
+        }
+    }
 }
 
 impl Entrance {
@@ -53,6 +92,7 @@ impl Entrance {
             listener: listener.as_fd().try_clone_to_owned()?,
             guard: Guard::new(ACCEPTS, RandomState::new().build_hasher().finish(), BACKLOG),
             known: VecDeque::new(),
+            stays: Stays::default(),
             began: Instant::now(),
         })
     }
@@ -61,25 +101,41 @@ impl Entrance {
         Time(self.began.elapsed().as_nanos() as u64)
     }
 
-    /// Is this one let in?
+    /// Is this one let in? Who is not is told so: the connection is reset when it is dropped.
     pub(super) fn admits(&mut self, stream: &TcpStream, from: SocketAddr) -> bool {
         let now = self.now();
-        self.guard.arrive(&self.listener, now, from.ip(), stream) == Verdict::Admit
+        let is_in = self.guard.arrive(&self.listener, now, from.ip(), stream) == Verdict::Admit;
+        if !is_in {
+            // Where it fails, closing goes the usual way.
+            let _ = stream.set_zero_linger();
+        }
+        is_in
+    }
+
+    /// Of those who have proven themselves.
+    pub(super) fn stays(&self) -> Stays {
+        self.stays.clone()
     }
 
     /// Somebody has proven himself who came from there.
-    pub(super) fn has_shown(&mut self, source: IpAddr) {
-        if let Some(index) = self.known.iter().position(|known| *known == source) {
+    pub(super) fn has_shown(&mut self, address: IpAddr) {
+        if let Some(index) = self.known.iter().position(|known| *known == address) {
             self.known.remove(index);
-            return self.known.push_back(source);
+            return self.known.push_back(address);
         }
-        if self.known.len() == MAX_KNOWN
-            && let Some(oldest) = self.known.pop_front()
-        {
-            self.guard.set_known(&self.listener, oldest, false);
+        if self.known.len() == MAX_KNOWN {
+            // Whoever has been away for longest makes room; where all are here, one more is not known.
+            let stays = self.stays.lock();
+            let Some(index) = self.known.iter().position(|known| !stays.contains_key(known)) else {
+                return;
+            };
+            drop(stays);
+            if let Some(longest) = self.known.remove(index) {
+                self.guard.set_known(&self.listener, longest, false);
+            }
         }
-        self.known.push_back(source);
-        self.guard.set_known(&self.listener, source, true);
+        self.known.push_back(address);
+        self.guard.set_known(&self.listener, address, true);
     }
 
     /// Returns when whoever is kept out may be let in again, and lets him; never, while nobody is kept out.

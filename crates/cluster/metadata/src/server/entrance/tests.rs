@@ -3,6 +3,7 @@
 use super::*;
 use std::net::Ipv4Addr;
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 
@@ -97,5 +98,49 @@ fn of_those_who_have_shown_themselves_the_latest_are_kept() {
         assert_eq!(entrance.known.len(), MAX_KNOWN);
         assert!(entrance.known.contains(&host(0)) && entrance.known.contains(&host(1000)));
         assert!(!entrance.known.contains(&host(1)));
+        // Whoever has a connection stays, and each of his counts.
+        let stays = entrance.stays();
+        let (first, second) = (stays.begin(host(2)), stays.begin(host(2)));
+        drop(first);
+        for number in 0..2 * MAX_KNOWN {
+            entrance.has_shown(host(2000 + number));
+        }
+        assert!(entrance.known.contains(&host(2)) && entrance.known.len() == MAX_KNOWN);
+        drop(second);
+        entrance.has_shown(host(5000));
+        assert!(!entrance.known.contains(&host(2)) && stays.lock().is_empty());
+        // Where all are here one more is not known.
+        let all: Vec<Stay> = entrance.known.iter().map(|known| stays.begin(*known)).collect();
+        entrance.has_shown(host(6000));
+        assert!(!entrance.known.contains(&host(6000)) && entrance.known.len() == all.len());
+    });
+}
+
+#[test]
+fn who_is_refused_is_told_so_by_a_reset() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let mut entrance = Entrance::new(&listener).expect("a descriptor");
+        // They are there before anybody is kept out.
+        let mut calls = Vec::new();
+        for _ in 0..ACCEPTS.source.burst + 20 {
+            let client = call(KNOWN, address).await.expect("connected");
+            calls.push((client, listener.accept().await.expect("accepted")));
+        }
+        let mut refused = 0;
+        for (mut client, (stream, from)) in calls {
+            let is_in = entrance.admits(&stream, from);
+            drop(stream);
+            let end = client.read(&mut [0]).await;
+            if is_in {
+                assert_eq!(end.expect("closed"), 0);
+            } else {
+                assert_eq!(end.expect_err("reset").kind(), io::ErrorKind::ConnectionReset);
+                refused += 1;
+            }
+        }
+        assert!((10..=20).contains(&refused), "{refused}");
     });
 }
