@@ -308,6 +308,9 @@ impl Core {
         self.cx.peers.flush(driver);
         self.cx.trace_left(driver);
         self.fronts.flush(driver);
+        for address in self.fronts.take_learned() {
+            self.cx.tell_others(|| NodeMessage::HostShown { address });
+        }
         self.cx.trace_acknowledged(driver);
         self.cx.say_left();
         self.cx.say_adopted();

@@ -291,6 +291,16 @@ impl Fronts {
         self.hosts.sockets > 0 || !self.requests.hosts.is_empty()
     }
 
+    /// Addresses of hosts that have shown since this was last asked that they may be here: other cores are to be told.
+    pub fn take_learned(&mut self) -> Vec<std::net::IpAddr> {
+        self.hosts.take_learned()
+    }
+
+    /// A host at that address has shown at another core that it may be here.
+    pub fn has_shown_elsewhere(&mut self, driver: &mut dyn Driver, address: std::net::IpAddr) {
+        self.hosts.has_shown_elsewhere(driver, address);
+    }
+
     /// Ends the sessions of all hosts but those inside this process, and all that was read from them; how many.
     pub fn drop_hosts(&mut self, driver: &mut dyn Driver) -> usize {
         let with_socket = self.sessions.iter().filter(|(_, session)| session.socket.is_some());

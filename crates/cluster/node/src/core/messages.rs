@@ -203,6 +203,7 @@ impl Core {
         let now = driver.now();
         match message {
             Node::HostGone { core, front } => self.forwarding.forwarder.forget(core, Some(front)),
+            Node::HostShown { address } => self.fronts.has_shown_elsewhere(driver, address),
             Node::DropHosts => {
                 hosts::drop_all(&mut self.cx, &mut self.fronts, &mut self.forwarding.forwarder, driver);
             }

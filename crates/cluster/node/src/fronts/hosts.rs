@@ -38,6 +38,8 @@ pub(super) struct Hosts {
     known: FxHashMap<IpAddr, Known>,
     /// Grows with each that leaves.
     left: u64,
+    /// Addresses that are known here since, of which other cores are to be told: they have the same port.
+    learned: Vec<IpAddr>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -64,6 +66,26 @@ impl Hosts {
             known.sessions += 1;
             return;
         }
+        self.learned.push(address);
+        self.add(driver, address, Known { sessions: 1, left: 0 });
+    }
+
+    /// It has shown that at another core.
+    pub fn has_shown_elsewhere(&mut self, driver: &mut dyn Driver, address: IpAddr) {
+        self.left += 1;
+        let left = self.left;
+        match self.known.get_mut(&address) {
+            Some(known) => known.left = left,
+            None => self.add(driver, address, Known { sessions: 0, left }),
+        }
+    }
+
+    /// What other cores are to be told.
+    pub fn take_learned(&mut self) -> Vec<IpAddr> {
+        std::mem::take(&mut self.learned)
+    }
+
+    fn add(&mut self, driver: &mut dyn Driver, address: IpAddr, host: Known) {
         if self.known.len() >= MAX_KNOWN {
             // Whoever has been away for longest makes room; where all are here, one more is no stranger, and not known.
             let away = self.known.iter().filter(|(_, known)| known.sessions == 0);
@@ -73,7 +95,7 @@ impl Hosts {
             self.known.remove(&longest);
             self.tell(driver, longest, false);
         }
-        self.known.insert(address, Known { sessions: 1, left: 0 });
+        self.known.insert(address, host);
         self.tell(driver, address, true);
     }
 

@@ -287,6 +287,8 @@ pub enum NodeMessage {
         core: u16,
         front: amita_frontend::FrontId,
     },
+    /// A host at that address has shown to the sender that it may be here.
+    HostShown { address: std::net::IpAddr },
     /// The cluster does not know this node as living: all hosts are dropped.
     DropHosts,
     /// To the register of NVMe controllers: a queue asks.
