@@ -293,6 +293,10 @@ pub trait Driver {
     /// Closes: what is under way ends with an error completion; the id is dead at once.
     fn close(&mut self, socket: SocketId);
 
+    /// Closes, and has nothing of what was sent and has not reached the other end reach it any more: for a connection that is
+    /// given up, when what it carried goes by another one.
+    fn abort(&mut self, socket: SocketId);
+
     /// Fires once at `at` (or at the next poll, if that has passed).
     fn timer(&mut self, at: Time, token: Token) -> TimerId;
 

@@ -484,6 +484,10 @@ impl Driver for UringDriver {
         self.close_socket(socket);
     }
 
+    fn abort(&mut self, socket: SocketId) {
+        self.abort_socket(socket);
+    }
+
     fn timer(&mut self, at: Time, token: Token) -> TimerId {
         self.timers.arm(at, token)
     }

@@ -225,6 +225,10 @@ impl Driver for MemoryDriver {
         panic!("nothing closes {socket:?} here");
     }
 
+    fn abort(&mut self, socket: SocketId) {
+        self.close(socket);
+    }
+
     fn timer(&mut self, at: Time, token: Token) -> TimerId {
         self.timers.arm(at, token)
     }

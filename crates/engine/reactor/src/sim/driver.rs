@@ -174,6 +174,12 @@ impl Driver for SimDriver {
         });
     }
 
+    fn abort(&mut self, socket: SocketId) {
+        self.call(16, |shared, process| {
+            shared.net.abort(&mut shared.engine, process, socket)
+        });
+    }
+
     fn timer(&mut self, at: Time, token: Token) -> TimerId {
         self.call(10, |shared, process| shared.engine.arm(process, at, token))
             .unwrap_or_default()

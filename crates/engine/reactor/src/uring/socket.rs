@@ -325,6 +325,13 @@ impl UringDriver {
         self.complete(token, Outcome::Sent { data, result });
     }
 
+    pub(super) fn abort_socket(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.open(id) {
+            sys::reset_on_close(&socket.descriptor);
+        }
+        self.close_socket(id);
+    }
+
     pub(super) fn close_socket(&mut self, id: SocketId) {
         if let Some(socket) = self.sockets.open(id) {
             socket.closed = true;

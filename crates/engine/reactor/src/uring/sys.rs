@@ -274,6 +274,13 @@ pub(super) fn detach_filter(socket: &impl AsRawFd) -> io::Result<()> {
 
 /// Closes a connection at once: the other end is told that it is over, and the kernel keeps nothing of it.
 pub(super) fn close_at_once(socket: OwnedFd) {
+    reset_on_close(&socket);
+    drop(socket);
+}
+
+/// Once it is closed, the other end is told that it is over, and the kernel keeps nothing of what it has not sent (socket(7),
+/// `SO_LINGER` with a time of zero).
+pub(super) fn reset_on_close(socket: &OwnedFd) {
     let linger = libc::linger {
         l_onoff: 1,
         l_linger: 0,
@@ -289,7 +296,6 @@ pub(super) fn close_at_once(socket: OwnedFd) {
             size,
         )
     };
-    drop(socket);
 }
 
 /// Ends both directions, and with them every operation under way on the socket.

@@ -49,6 +49,20 @@ impl Net {
         }
     }
 
+    /// As [`Net::close`], but this kernel repeats nothing any more: what a cut link holds never arrives.
+    pub fn abort(&mut self, engine: &mut Engine, process: Process, socket: SocketId) {
+        let Some((index, end)) = self.end_of(process, socket) else {
+            return;
+        };
+        let [from, to] = [end, 1 - end].map(|end| self.connections[index].ends[end].process.node);
+        if self.is_cut(engine, from, to) {
+            self.connections[index].flows[end].transit.clear();
+        }
+        self.close_end(engine, index, end);
+        // What the end was for, where bytes were left unread, is said already; twice does no harm.
+        self.put(engine, index, end, Piece::Reset, true);
+    }
+
     /// Closes from this end: its operations are aborted, its peer hears of it in order.
     pub(super) fn close_end(&mut self, engine: &mut Engine, index: usize, end: usize) {
         self.fail(engine, index, end, io::ErrorKind::ConnectionAborted);
