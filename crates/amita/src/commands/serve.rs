@@ -5,7 +5,7 @@ use crate::admin::{Described, metadata_failure};
 use crate::cli::{Endpoints, Folder};
 use crate::commands::join::Described as _;
 use amita_control::admin::AdminError;
-use amita_identity::{Clock, Live, Upkeep};
+use amita_identity::{Clock, Live, Role, Upkeep};
 use amita_keys::SealKey;
 use amita_nbd::{TlsAcceptor, TlsFiles, TlsMode};
 use amita_node::serve::{
@@ -128,7 +128,7 @@ pub struct Arguments {
     /// How often a core gives way to others before it sleeps, at most, while that pays [0: it sleeps at once]
     #[arg(long, env = "AMITA_YIELDS", value_name = "N", default_value_t = 1000)]
     pub yields: u32,
-    /// The server's certificate chain (PEM); with it and --tls-key NBD clients may use TLS
+    /// The certificate chain (PEM) that NBD clients are shown by TLS, with --tls-key, in place of the node's own identity
     #[arg(long, env = "AMITA_TLS_CERTIFICATE", value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
     /// The key of the certificate (PEM)
@@ -143,7 +143,7 @@ pub struct Arguments {
     )]
     pub tls_client_authorities: Option<PathBuf>,
     /// Refuse NBD clients that do not use TLS
-    #[arg(long, env = "AMITA_TLS_REQUIRED", requires = "tls_certificate")]
+    #[arg(long, env = "AMITA_TLS_REQUIRED")]
     pub tls_required: bool,
     #[command(flatten)]
     pub core_dumps: CoreDumps,
@@ -271,12 +271,12 @@ impl Arguments {
         config.interrupted = interrupt::caught;
         config.scrub_every = (self.scrub_days > 0).then(|| Duration::from_secs(u64::from(self.scrub_days) * 24 * 3600));
         config.driver.yields = self.yields;
+        let mode = if self.tls_required {
+            TlsMode::Require
+        } else {
+            TlsMode::Allow
+        };
         if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {
-            let mode = if self.tls_required {
-                TlsMode::Require
-            } else {
-                TlsMode::Allow
-            };
             let files = TlsFiles {
                 certificate: certificate.clone(),
                 key: key.clone(),
@@ -284,6 +284,12 @@ impl Arguments {
             };
             let acceptor = TlsAcceptor::load(mode, &files).map_err(|error| Failure::new(error.to_string()))?;
             config.nbd_config.tls = Some(acceptor);
+        } else if let Some(live) = &config.identity {
+            config.nbd_config.tls = Some(TlsAcceptor::of(mode, live.open_server_config(&[Role::Client])));
+        } else if self.tls_required {
+            return Err(Failure::new("--tls-required needs a certificate to show")
+                .kind(Kind::Usage)
+                .advice("Give the node an identity (--identity), or pass --tls-certificate and --tls-key."));
         }
         Ok(config)
     }

@@ -85,8 +85,9 @@ impl Live {
         tls::server_config(self, roles, true)
     }
 
-    /// For connections that are accepted also from who shows no certificate: the authority's server.
-    pub(crate) fn open_server_config(self: &Arc<Self>, roles: &[Role]) -> Arc<ServerConfig> {
+    /// For connections that are accepted from holders of these roles, and from who shows no certificate.
+    #[must_use]
+    pub fn open_server_config(self: &Arc<Self>, roles: &[Role]) -> Arc<ServerConfig> {
         tls::server_config(self, roles, false)
     }
 

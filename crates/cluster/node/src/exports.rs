@@ -1,11 +1,13 @@
 //! Who may use which volume by its name: the judgement, by what the metadata says.
 //!
-//! A volume is served under its name when it was exported, to the clients that the export names. Whoever may not use it is
-//! told the same as whoever asks for a volume that does not exist.
+//! A volume is served under its name when it was exported, to the clients that the export names; and to clients whose
+//! certificates grant it, whether it was exported or not (decision 038). Whoever may not use it is told the same as whoever asks
+//! for a volume that does not exist.
 
 use crate::view::View;
 use amita_frontend::{Export, Who};
 use amita_types::VolumeId;
+use amita_types::capability::{self, Rights, Scope};
 use amita_types::map::Volume;
 
 /// What a session uses by the right of an export.
@@ -29,17 +31,51 @@ pub fn judge(view: &View, volume: VolumeId, who: &Who) -> Option<Grant> {
     if *who == Who::Program {
         return Some(Grant { read_only: false });
     }
+    // Looked for last: for whoever is not let in nothing is.
+    let is_served = || !view.is_namespace(volume) || view.export(volume).is_some_and(|export| export.shared);
+    let grants = [by_export(view, volume, who), by_certificate(view, volume, who)];
+    // The wider right counts.
+    let widest = grants.into_iter().flatten().min_by_key(|grant| grant.read_only);
+    widest.filter(|_| is_served())
+}
+
+fn by_export(view: &View, volume: VolumeId, who: &Who) -> Option<Grant> {
     let export = view.export(volume)?;
-    let is_let_in = match who {
-        Who::Program => true,
-        Who::Client(name) => export.any_client || export.clients.iter().any(|known| **known == **name),
-        Who::Local => export.any_client,
-        Who::Stranger => false,
+    let client = match who {
+        Who::Client(client) => Some(client),
+        Who::Program | Who::Local => None,
+        Who::Stranger => return None,
     };
-    let read_only = export.read_only;
-    // Last: for whoever is not let in nothing is looked for.
-    let is_served = is_let_in && (export.shared || !view.is_namespace(volume));
-    is_served.then_some(Grant { read_only })
+    if export.any_client || client.is_some_and(|client| export.clients.iter().any(|known| **known == *client.name)) {
+        let read_only = export.read_only;
+        return Some(Grant { read_only });
+    }
+    let grant = client?.grant.as_deref()?;
+    let is_tenants = export.tenants.iter().any(|tenant| tenant == grant.tenant());
+    let rights = rights_in(grant, |scope| scope == Scope::Tenant).filter(|_| is_tenants)?;
+    Some(Grant {
+        read_only: export.read_only || !rights.writes(),
+    })
+}
+
+fn by_certificate(view: &View, volume: VolumeId, who: &Who) -> Option<Grant> {
+    let Who::Client(client) = who else { return None };
+    let record = view.volume_of(volume)?;
+    let rights = rights_in(client.grant.as_deref()?, |scope| match scope {
+        Scope::Volume(id) => id == volume,
+        Scope::Pool(id) => view.pool_of(&record.pool) == Some(id),
+        Scope::Tenant => false,
+    })?;
+    Some(Grant {
+        read_only: !rights.writes(),
+    })
+}
+
+/// What a certificate lets its holder do, by all of its entries that are about the matter; `None`: not even read.
+fn rights_in(grant: &capability::Grant, is_about: impl Fn(Scope) -> bool) -> Option<Rights> {
+    let entries = grant.entries().iter().filter(|entry| is_about(entry.scope));
+    let rights = entries.map(|entry| entry.rights).reduce(Rights::and)?;
+    rights.reads().then_some(rights)
 }
 
 /// The volumes that `who` may use, as they are listed.

@@ -68,7 +68,7 @@ impl fmt::Display for Numbers {
 pub struct Rights(u8);
 
 impl Rights {
-    /// To read, to write and to own. Nothing less opens a volume: who orders its writes can write.
+    /// To read, to write and to own. To own means nothing yet: nodes own volumes, clients use them there (decision 038).
     pub const ALL: Rights = Rights(7);
     const WORDS: [(u8, &'static str); 3] = [(1, "read"), (2, "write"), (4, "own")];
 
@@ -78,10 +78,31 @@ impl Rights {
         (1..=Rights::ALL.0).contains(&bits).then_some(Rights(bits))
     }
 
+    /// To read, and nothing else.
+    pub const READ: Rights = Rights(1);
+
     /// The sum.
     #[must_use]
     pub fn bits(self) -> u8 {
         self.0
+    }
+
+    /// These and those.
+    #[must_use]
+    pub fn and(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+
+    /// May it be read?
+    #[must_use]
+    pub fn reads(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// May it be written?
+    #[must_use]
+    pub fn writes(self) -> bool {
+        self.0 & 2 != 0
     }
 }
 
@@ -213,7 +234,9 @@ impl Grant {
     }
 }
 
-fn tenant_fault(tenant: &str) -> Option<String> {
+/// Why no tenant can be called so; empty is none, and no fault.
+#[must_use]
+pub fn tenant_fault(tenant: &str) -> Option<String> {
     if tenant.len() > MAX_TENANT_BYTES {
         return Some(format!("it has {} bytes, more than {MAX_TENANT_BYTES}", tenant.len()));
     }

@@ -301,6 +301,9 @@ pub struct Export {
     /// The names of the clients that may use it: what they have proved to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
+    /// The tenants whose clients may use it: those whose certificates say that they are the tenant's, and for all that it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<String>,
     /// May those use it that prove nothing, and come from the gateway's own machine? And any client that proves who it is.
     #[serde(default, skip_serializing_if = "is_false")]
     pub any_client: bool,

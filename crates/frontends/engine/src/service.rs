@@ -8,6 +8,7 @@ use crate::register::RegisterMessage;
 use crate::reservation;
 use amita_reactor::Slice;
 use amita_types::VolumeId;
+use amita_types::capability::Grant;
 use amita_types::io::{IoError, Op, Payload};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -41,13 +42,32 @@ impl HostKey {
     pub const NONE: HostKey = HostKey(0);
 }
 
+/// A client that has proved who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What its certificate grants, beside what is exported to its name.
+    pub grant: Option<Arc<Grant>>,
+}
+
+impl From<&str> for Client {
+    /// One whose certificate grants nothing.
+    fn from(name: &str) -> Client {
+        Client {
+            name: name.into(),
+            grant: None,
+        }
+    }
+}
+
 /// Who asks for volumes by their names, as far as its protocol has found out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// A part of this program: it may use every volume.
     Program,
-    /// It has proved to be the client of that name.
-    Client(Arc<str>),
+    /// It has proved to be that client.
+    Client(Client),
     /// It has proved nothing, and is on this machine: its address is, or it may open the socket's file.
     Local,
     /// It has proved nothing, and came over a network.

@@ -7,7 +7,7 @@ use super::tls::TlsStream;
 use super::{Config, Cx, TlsAcceptor, TlsMode};
 use amita_frontend::Protocol as _;
 use amita_frontend::front::{CloseReason, Flow, Front};
-use amita_frontend::service::{Event, FrontId, StorageService, Who};
+use amita_frontend::service::{Client, Event, FrontId, StorageService, Who};
 use amita_reactor::{Inbox, Outbox, Pool, Slice, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub struct NbdFront {
     tls: Option<Box<TlsStream>>,
     /// The cluster's authority vouches for it: until it does not.
     is_vouched_for: bool,
+    /// What its certificate grants ends with that.
+    granted_until: Option<Time>,
     /// The handshake must be over by then.
     handshake_by: Time,
     /// Since when the service is being asked.
@@ -66,6 +68,7 @@ impl NbdFront {
             phase: Phase::Handshake(Handshake::new(id, who, mode)),
             tls: None,
             is_vouched_for: false,
+            granted_until: None,
             handshake_by: now.plus(config.handshake_timeout),
             asking_since: None,
             asked: Duration::ZERO,
@@ -181,7 +184,7 @@ impl NbdFront {
         service: &mut dyn StorageService,
     ) -> Result<(), CloseReason> {
         loop {
-            self.name_client(tls)?;
+            self.name_client(now, tls)?;
             {
                 let backlog = outbox.queued_bytes();
                 let mut cx = Cx {
@@ -203,20 +206,24 @@ impl NbdFront {
 
     /// Who has shown a certificate is the client that it names. What the client says comes after its certificate, so that
     /// nothing is asked for in its name before.
-    fn name_client(&mut self, tls: &TlsStream) -> Result<(), CloseReason> {
+    fn name_client(&mut self, now: Time, tls: &TlsStream) -> Result<(), CloseReason> {
         if let Phase::Handshake(handshake) = &mut self.phase
             && !handshake.is_proved()
             && let Some(chain) = tls.chain()
             && let Some(certificate) = chain.first()
         {
             let named = client_name(certificate, self.config.cluster).map_err(|why| CloseReason::Tls(why.into()))?;
+            let mut grant = None;
             if named.by_cluster
                 && let Some(judge) = &self.config.judge
             {
-                judge.admits(chain).map_err(CloseReason::Tls)?;
+                let admitted = judge.admits(chain).map_err(CloseReason::Tls)?;
                 self.is_vouched_for = true;
+                self.granted_until = admitted.grant.is_some().then(|| now.plus(admitted.left));
+                grant = admitted.grant;
             }
-            handshake.proved(Who::Client(named.name.into()));
+            let name = named.name.into();
+            handshake.proved(Who::Client(Client { name, grant }));
         }
         Ok(())
     }
@@ -397,6 +404,11 @@ impl Front for NbdFront {
             let reason = reason.clone();
             return self.close(reason);
         }
+        if self.granted_until.is_some_and(|until| now >= until) {
+            return self.close(CloseReason::Tls(
+                "the client's certificate, and what it grants, has ended".into(),
+            ));
+        }
         let result = self.with_plain_outbox(now, outbox, pool, service, |front, cx| match &mut front.phase {
             Phase::Handshake(handshake) if !handshake.is_asking() && now >= front.handshake_by => {
                 Err(CloseReason::Timeout)
@@ -419,7 +431,7 @@ impl Front for NbdFront {
             Phase::Transmission(session) => session.deadline(),
         };
         let closing = self.closing.as_ref().map(|(_, by)| *by);
-        [phase, closing].into_iter().flatten().min()
+        [phase, closing, self.granted_until].into_iter().flatten().min()
     }
 
     fn wants_input(&self) -> bool {

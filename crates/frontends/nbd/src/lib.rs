@@ -1,4 +1,4 @@
-//! NBD, the network block device protocol: the server's side, by its specification (`doc/proto.md` of
+//! NBD, the network block device protocol, by its specification (`doc/proto.md` of
 //! NetworkBlockDevice/nbd, whose sections are cited where they are obeyed).
 //!
 //! Spoken are: the fixed newstyle handshake with every option that the specification's main text has, TLS (1.2 and 1.3)
@@ -13,12 +13,13 @@
 //! * The *preferred* block is 4096 bytes, the store's.
 //! * The *maximum* is 32 MiB, which clients assume without being told.
 //!
-//! A [`NbdFront`] is one connection: a handshake, then a session; between it and the network, if the client
-//! asked for it, TLS.
+//! A [`NbdFront`] is one connection at the server: a handshake, then a session; between it and the network, if the client
+//! asked for it, TLS. [`client`] is the other end of one, for programs that use volumes through nodes (decision 038).
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 #![deny(unsafe_code)]
 
 mod certificate;
+pub mod client;
 mod connection;
 mod handshake;
 #[cfg(feature = "memory")]
@@ -34,6 +35,7 @@ pub use tls::{TlsAcceptor, TlsError, TlsFiles};
 
 use amita_frontend::Cx;
 use amita_frontend::slots::MAX_SLOTS;
+use amita_types::capability::Grant;
 use rustls::pki_types::CertificateDer;
 use std::fmt;
 use std::sync::Arc;
@@ -108,13 +110,22 @@ impl Limits {
     }
 }
 
+/// What is known of a client that is let in with a certificate of the cluster's own authority.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// What the certificate grants, beside what is exported to the client's name; its connection ends with it then.
+    pub grant: Option<Arc<Grant>>,
+    /// For how long the certificate is still valid.
+    pub left: Duration,
+}
+
 /// Knows the certificates of the cluster's own authority: which it vouches for, and which it has revoked.
 pub trait Judge: fmt::Debug + Send + Sync {
     /// Is the client with this chain (the leaf first) let in?
     ///
     /// # Errors
     /// Why not.
-    fn admits(&self, chain: &[CertificateDer<'_>]) -> Result<(), String>;
+    fn admits(&self, chain: &[CertificateDer<'_>]) -> Result<Admitted, String>;
 
     /// Does one who was let in with this chain keep his connection? Asked at each [`Event::Trust`](amita_frontend::Event::Trust).
     ///

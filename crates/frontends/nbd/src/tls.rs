@@ -6,9 +6,9 @@
 use super::TlsMode;
 use amita_reactor::{Inbox, Outbox, Pool};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, ServerConnection, version};
+use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection, version};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -154,6 +154,13 @@ impl TlsAcceptor {
         })
     }
 
+    /// Of what makes connections by an identity that is in use: `config` is to show its certificate as it is now, to ask
+    /// clients for theirs, and to take up no session again.
+    #[must_use]
+    pub fn of(mode: TlsMode, config: Arc<ServerConfig>) -> TlsAcceptor {
+        TlsAcceptor { mode, config }
+    }
+
     /// The same for clients that may do without: the operating system has said who they are.
     #[must_use]
     pub fn optional(&self) -> TlsAcceptor {
@@ -171,19 +178,14 @@ impl TlsAcceptor {
 
     pub(super) fn accept(&self) -> Result<TlsStream, String> {
         let connection = ServerConnection::new(self.config.clone()).map_err(|error| error.to_string())?;
-        Ok(TlsStream {
-            connection,
-            inbox: Inbox::new(),
-            outbox: Outbox::new(),
-            closed: false,
-        })
+        Ok(TlsStream::new(connection.into()))
     }
 }
 
 /// One encrypted connection, with its two ends in plain text.
 pub(super) struct TlsStream {
-    connection: ServerConnection,
-    /// What the client said.
+    connection: Connection,
+    /// What the other end said.
     pub inbox: Inbox,
     /// What it is told.
     pub outbox: Outbox,
@@ -208,6 +210,21 @@ impl Write for Sink<'_> {
 }
 
 impl TlsStream {
+    fn new(connection: Connection) -> TlsStream {
+        TlsStream {
+            connection,
+            inbox: Inbox::new(),
+            outbox: Outbox::new(),
+            closed: false,
+        }
+    }
+
+    /// The end that connects.
+    pub fn dial(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<TlsStream, String> {
+        let connection = ClientConnection::new(config, name).map_err(|error| error.to_string())?;
+        Ok(TlsStream::new(connection.into()))
+    }
+
     /// Decrypts some of what came in; false when nothing is left that can be, or memory is short.
     pub fn decrypt(&mut self, encrypted: &mut Inbox, pool: &Pool) -> Result<bool, String> {
         if self.closed {
@@ -299,7 +316,7 @@ impl TlsStream {
         self.outbox.trim();
     }
 
-    /// Once the handshake is over: the client's certificate and those between it and an authority, if it has shown one.
+    /// Once the handshake is over: the other end's certificate and those between it and an authority, if it has shown one.
     pub fn chain(&self) -> Option<&[CertificateDer<'static>]> {
         if self.connection.is_handshaking() {
             return None;
@@ -307,7 +324,7 @@ impl TlsStream {
         self.connection.peer_certificates()
     }
 
-    /// Tells the client that nothing follows.
+    /// Tells the other end that nothing follows.
     pub fn close(&mut self) {
         if !std::mem::replace(&mut self.closed, true) {
             self.connection.send_close_notify();

@@ -18,6 +18,9 @@ pub struct ExportArguments {
     /// A client that may use it, by the name in its certificate; once for each
     #[arg(long = "client", value_name = "NAME", group = "who")]
     pub clients: Vec<String>,
+    /// A tenant whose clients may use it: those that were made with `amita client create --tenant`; once for each
+    #[arg(long = "tenant", value_name = "NAME", group = "who")]
+    pub tenants: Vec<String>,
     /// Every program on the gateway's own machine may use it without proving anything, and every client that proves who
     /// it is. Whoever comes over the network and proves nothing is not served
     #[arg(long, group = "who")]
@@ -52,6 +55,7 @@ pub(super) fn export(arguments: &ExportArguments, metadata: &Admin) -> Result<()
     let name = &arguments.name;
     let spec = ExportSpec {
         clients: arguments.clients.clone(),
+        tenants: arguments.tenants.clone(),
         any_client: arguments.any_client,
         read_only: arguments.read_only,
         shared: arguments.shared,
@@ -84,7 +88,9 @@ pub(super) fn for_whom(export: &Export) -> String {
     if export.any_client {
         words.push("any client".to_owned());
     }
-    match &export.clients[..] {
+    let tenants = export.tenants.iter().map(|tenant| format!("tenant {tenant}"));
+    let named: Vec<String> = tenants.chain(export.clients.iter().cloned()).collect();
+    match &named[..] {
         [] => {}
         few @ ([_] | [_, _] | [_, _, _]) => words.push(few.join(", ")),
         [first, rest @ ..] => words.push(format!("{first} and {} more", rest.len())),

@@ -8,6 +8,7 @@ use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, list, remove};
 use amita_metadata::{Call, Transact};
+use amita_types::capability;
 use amita_types::map::{self, Export};
 
 /// Clients of one export, at most: each gateway holds all of them in memory.
@@ -20,6 +21,8 @@ pub const MAX_CLIENT_NAME_BYTES: usize = 255;
 pub struct ExportSpec {
     /// The names of the clients that may use it.
     pub clients: Vec<String>,
+    /// The tenants whose clients may use it.
+    pub tenants: Vec<String>,
     /// May those use it that prove nothing, and come from the gateway's own machine?
     pub any_client: bool,
     pub read_only: bool,
@@ -42,10 +45,16 @@ pub fn exports(meta: &dyn Transact) -> Result<Vec<Export>> {
 /// No such volume, nobody who may use it, a name that cannot be one; a volume that is a namespace (unless it is to be
 /// shared); the metadata is suspected, away or refuses.
 pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Result<Export> {
-    let mut clients = spec.clients.clone();
-    clients.sort();
-    clients.dedup();
-    check_clients(name, &clients, spec.any_client)?;
+    let sorted = |names: &[String]| {
+        let mut names = names.to_vec();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let (clients, tenants) = (sorted(&spec.clients), sorted(&spec.tenants));
+    check_anybody(name, spec)?;
+    check_clients(name, &clients)?;
+    check_tenants(name, &tenants)?;
     believable(meta)?;
     let guard_key = map::counter_key("namespaces");
     for _ in 0..RACES {
@@ -61,6 +70,7 @@ pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Resu
         let export = Export {
             volume: volume.id,
             clients: clients.clone(),
+            tenants: tenants.clone(),
             any_client: spec.any_client,
             read_only: spec.read_only,
             shared: spec.shared,
@@ -92,16 +102,38 @@ pub fn unexport_volume(meta: &dyn Transact, name: &str) -> Result<bool> {
     remove(meta, &map::export_key(volume.id))
 }
 
-fn check_clients(volume: &str, clients: &[String], any_client: bool) -> Result<()> {
-    if clients.is_empty() && !any_client {
-        return Err(AdminError::BadSetting {
+fn check_anybody(volume: &str, spec: &ExportSpec) -> Result<()> {
+    if !spec.clients.is_empty() || !spec.tenants.is_empty() || spec.any_client {
+        return Ok(());
+    }
+    Err(AdminError::BadSetting {
+        what: "the export of volume",
+        name: volume.to_owned(),
+        why: "nobody could use it; name who may (--client NAME, --tenant NAME), or let everybody on the gateway's own \
+              machine (--any-client)"
+            .to_owned(),
+    })
+}
+
+fn check_tenants(volume: &str, tenants: &[String]) -> Result<()> {
+    if tenants.len() > MAX_EXPORT_CLIENTS {
+        return Err(AdminError::Full {
             what: "the export of volume",
             name: volume.to_owned(),
-            why: "nobody could use it; name who may (--client NAME), or let everybody on the gateway's own machine \
-                  (--any-client)"
-                .to_owned(),
+            of: "tenants",
+            most: MAX_EXPORT_CLIENTS,
         });
     }
+    let bad = |tenant: &String| AdminError::BadName {
+        what: "tenant",
+        name: tenant.clone(),
+        why: capability::tenant_fault(tenant).unwrap_or_else(|| "it is empty".to_owned()),
+    };
+    let is_bad = |tenant: &&String| tenant.is_empty() || capability::tenant_fault(tenant).is_some();
+    tenants.iter().find(is_bad).map_or(Ok(()), |tenant| Err(bad(tenant)))
+}
+
+fn check_clients(volume: &str, clients: &[String]) -> Result<()> {
     if clients.len() > MAX_EXPORT_CLIENTS {
         return Err(AdminError::Full {
             what: "the export of volume",

@@ -392,6 +392,7 @@ mod named {
         map::Export {
             volume: VOLUME,
             clients: vec!["db1".to_owned()],
+            tenants: Vec::new(),
             any_client: false,
             read_only: false,
             shared: false,

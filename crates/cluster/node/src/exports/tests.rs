@@ -32,6 +32,7 @@ fn export() -> ExportRecord {
     ExportRecord {
         volume: VOLUME,
         clients: vec!["db1".to_owned()],
+        tenants: Vec::new(),
         any_client: false,
         read_only: false,
         shared: false,

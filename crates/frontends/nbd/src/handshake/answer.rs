@@ -119,9 +119,11 @@ impl Handshake {
             ));
             return fail(option, &why, &request.name, &mut cx.replies());
         }
+        // A client that connects again sees whether it is the volume that it was.
+        let description = format!("volume {}", volume.id);
         let about = About {
             name: &volume.name,
-            description: "",
+            description: &description,
             size_bytes: volume.size_bytes,
             read_only: volume.read_only,
         };

@@ -1,7 +1,7 @@
 //! TLS, by a client of rustls in the same thread.
 
 use super::*;
-use crate::{Judge, TlsAcceptor, TlsError, TlsFiles, TlsMode};
+use crate::{Admitted, Judge, TlsAcceptor, TlsError, TlsFiles, TlsMode};
 use amita_frontend::service::Event;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use rustls::pki_types::pem::PemObject;
@@ -210,12 +210,14 @@ fn the_service_is_told_who_asks() {
 struct Vouching {
     admits: AtomicBool,
     keeps: AtomicBool,
+    admitted: Admitted,
 }
 
 impl Judge for Vouching {
-    fn admits(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
+    fn admits(&self, chain: &[CertificateDer<'_>]) -> Result<Admitted, String> {
         assert_eq!(chain.len(), 1);
-        self.admits.load(SeqCst).then_some(()).ok_or("not let in".to_owned())
+        let admitted = self.admits.load(SeqCst).then(|| self.admitted.clone());
+        admitted.ok_or("not let in".to_owned())
     }
 
     fn keeps(&self, _: &[CertificateDer<'_>]) -> Result<(), String> {
