@@ -1,7 +1,7 @@
 //! The settings of a client.
 
 use crate::error::Error;
-use amita_identity::{Clock, Live};
+use amita_identity::Live;
 use amita_node::serve::{Level, Log, Protection, ServeConfig};
 use amita_reactor::uring::UringConfig;
 use std::fmt::Write as _;
@@ -24,9 +24,13 @@ pub struct Config {
     /// The node's name, unique in the cluster; none: one that says host and process. A client with stores needs one that
     /// stays.
     pub name: Option<String>,
-    /// The folder of its identity, a gateway's; none: it proves nothing, and works on this machine only, or with
-    /// `insecure_network`.
+    /// The folder of its identity; none: it proves nothing, and works on this machine only, or with `insecure_network`. With a
+    /// gateway's it is a gateway itself; with a client's it uses the volumes that its certificate grants, through nodes.
     pub identity: Option<PathBuf>,
+    /// Of a client: where nodes serve NBD, as `HOST:PORT`; none: those that the file `nodes` of its identity names, a line each.
+    pub nodes: Vec<String>,
+    /// Of a client: how long a volume may be without a node that serves it, before it is lost.
+    pub node_patience: Duration,
     /// Where the authority serves (`HOST:PORT`): the identity is renewed from there; none: its folder is looked at only.
     pub ca_server: Option<String>,
     /// What protects its links, with an identity: as all nodes of the cluster have it.
@@ -64,6 +68,8 @@ impl Config {
             metadata_patience: Duration::from_secs(15),
             name: None,
             identity: None,
+            nodes: Vec::new(),
+            node_patience: Duration::from_secs(60),
             ca_server: None,
             links: Protection::default(),
             insecure_network: false,
@@ -90,15 +96,8 @@ impl Config {
         })
     }
 
-    /// As the settings of a node with one core.
-    pub(crate) fn node(&self) -> Result<ServeConfig, Error> {
-        if self.metadata.is_empty() {
-            let why = "no endpoint; name at least one, as HOST:PORT".to_owned();
-            return Err(Error::Setting {
-                setting: "metadata",
-                why,
-            });
-        }
+    /// Is there memory enough?
+    pub(crate) fn check_buffers(&self) -> Result<(), Error> {
         if self.buffer_bytes < LEAST_BUFFER_BYTES {
             let why = format!("{} bytes; {LEAST_BUFFER_BYTES} is the least", self.buffer_bytes);
             return Err(Error::Setting {
@@ -106,13 +105,19 @@ impl Config {
                 why,
             });
         }
-        let identity = match &self.identity {
-            None => None,
-            Some(folder) => Some(Live::open(folder, Clock::system()).map_err(|why| Error::Setting {
-                setting: "identity",
-                why: why.to_string(),
-            })?),
-        };
+        Ok(())
+    }
+
+    /// As the settings of a node with one core.
+    pub(crate) fn node(&self, identity: Option<Arc<Live>>) -> Result<ServeConfig, Error> {
+        if self.metadata.is_empty() {
+            let why = "no endpoint; name at least one, as HOST:PORT".to_owned();
+            return Err(Error::Setting {
+                setting: "metadata",
+                why,
+            });
+        }
+        self.check_buffers()?;
         let name = match &self.name {
             Some(name) => name.clone(),
             None if self.stores.is_empty() => match &identity {
@@ -182,11 +187,12 @@ fn own_address(metadata: &[String]) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remote::identity;
 
     #[test]
     fn names_and_addresses_are_made_where_none_are_given() {
         let config = Config::new(vec!["http://127.0.0.1:2379".to_owned()]);
-        let (one, two) = (config.node().unwrap(), config.node().unwrap());
+        let (one, two) = (config.node(None).unwrap(), config.node(None).unwrap());
         assert_ne!(one.name, two.name);
         assert!(one.name.starts_with("amita-client-"), "{}", one.name);
         assert_eq!(one.fabric, "127.0.0.1:0".parse().unwrap());
@@ -204,13 +210,15 @@ mod tests {
         nameless.stores = vec!["/dev/x".into()];
         let mut homeless = good.clone();
         homeless.identity = Some("/nowhere/at/all".into());
-        for (config, what) in [
-            (nowhere, "metadata"),
-            (narrow, "buffer_bytes"),
-            (nameless, "name"),
-            (homeless, "identity"),
-        ] {
-            match config.node() {
+        assert!(matches!(
+            identity(&homeless),
+            Err(Error::Setting {
+                setting: "identity",
+                ..
+            })
+        ));
+        for (config, what) in [(nowhere, "metadata"), (narrow, "buffer_bytes"), (nameless, "name")] {
+            match config.node(None) {
                 Err(Error::Setting { setting, .. }) => assert_eq!(setting, what),
                 other => panic!("{what}: {:?}", other.map(|node| node.name)),
             }

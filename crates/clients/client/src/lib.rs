@@ -20,6 +20,7 @@ mod error;
 mod local;
 mod payload;
 mod queue;
+pub mod remote;
 mod session;
 
 pub use amita_frontend::OpenError;

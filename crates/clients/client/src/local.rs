@@ -3,8 +3,9 @@
 use crate::config::Config;
 use crate::error::Error;
 use crate::payload::{Done, Payload};
+use crate::remote::{self, Remote};
 use crate::session::{Session, Volume};
-use amita_frontend::{Event, Flow, Front, StorageService};
+use amita_frontend::{Event, Flow, Front, OpenError, StorageService};
 use amita_node::embed::Embedded;
 use amita_reactor::driver::Time;
 use amita_reactor::{BufMut, Inbox, Outbox, Pool, Slice, Waker, core};
@@ -33,8 +34,67 @@ static SERIALS: AtomicU64 = AtomicU64::new(1);
 /// Where a request is started, an error says that it was not. Once started it ends in exactly one [`Done`].
 pub struct Local {
     session: Rc<RefCell<Session>>,
-    embedded: Embedded,
+    core: Core,
     open_patience: Duration,
+}
+
+/// What carries out what is asked for.
+enum Core {
+    /// A gateway, in here.
+    Gateway(Box<Embedded>),
+    /// Nodes.
+    Nodes(Box<Remote>),
+}
+
+impl Core {
+    fn service(&mut self) -> &mut dyn StorageService {
+        match self {
+            Core::Gateway(embedded) => &mut embedded.fronts().requests,
+            Core::Nodes(remote) => remote.service(),
+        }
+    }
+
+    fn pool(&self) -> &Pool {
+        match self {
+            Core::Gateway(embedded) => embedded.pool(),
+            Core::Nodes(remote) => remote.pool(),
+        }
+    }
+
+    fn now(&self) -> Time {
+        match self {
+            Core::Gateway(embedded) => embedded.now(),
+            Core::Nodes(remote) => remote.now(),
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        match self {
+            Core::Gateway(embedded) => embedded.waker(),
+            Core::Nodes(remote) => remote.waker(),
+        }
+    }
+
+    fn poll(&mut self) {
+        match self {
+            Core::Gateway(embedded) => embedded.poll(),
+            Core::Nodes(remote) => remote.poll(),
+        }
+    }
+
+    fn start_asked(&mut self) {
+        match self {
+            Core::Gateway(embedded) => embedded.start_asked(),
+            Core::Nodes(remote) => remote.start_asked(),
+        }
+    }
+
+    fn wait(&mut self, until: Time) {
+        match self {
+            Core::Gateway(embedded) => embedded.wait(until),
+            Core::Nodes(remote) => remote.wait(until),
+        }
+    }
 }
 
 /// A volume that was asked for.
@@ -81,35 +141,47 @@ impl Front for Shared {
 }
 
 impl Local {
-    /// Joins the cluster. Blocks until the lease is held, and the stores, if there are any, serve.
+    /// Joins the cluster. Blocks until the lease is held, and the stores, if there are any, serve. With a client's identity it
+    /// joins nothing, and asks nobody yet.
     ///
     /// # Errors
     /// A setting that cannot be; the metadata is away; the name is taken; an address cannot be bound.
     pub fn connect(config: &Config) -> Result<Local, Error> {
-        let node = config.node()?;
-        let mut embedded = Embedded::start(&node, &config.log())?;
-        // Only now: the threads of the control plane are to stay out of its way.
-        if let Some(cpu) = config.cpu {
-            core::pin(cpu).map_err(|why| Error::Setting {
-                setting: "cpu",
-                why: format!("processor {cpu}: {why}"),
-            })?;
+        let identity = remote::identity(config)?;
+        let pin = || {
+            config.cpu.map_or(Ok(()), |cpu| {
+                core::pin(cpu).map_err(|why| Error::Setting {
+                    setting: "cpu",
+                    why: format!("processor {cpu}: {why}"),
+                })
+            })
+        };
+        let reading = config.buffer_bytes / READING_SHARE;
+        let open_patience = config.open_patience;
+        if Remote::is_wanted(config, identity.as_ref()) {
+            config.check_buffers()?;
+            let remote = Remote::start(config, identity, |pool| Session::new(remote::FRONT, pool, reading))?;
+            pin()?;
+            return Ok(Local {
+                session: remote.session(),
+                core: Core::Nodes(Box::new(remote)),
+                open_patience,
+            });
         }
+        let mut embedded = Embedded::start(&config.node(identity)?, &config.log())?;
+        // Only now: the threads of the control plane are to stay out of its way.
+        pin()?;
         let pool = embedded.pool().clone();
         let mut session = None;
         embedded.fronts().attach(|front| {
-            let shared = Rc::new(RefCell::new(Session::new(
-                front,
-                pool,
-                config.buffer_bytes / READING_SHARE,
-            )));
+            let shared = Rc::new(RefCell::new(Session::new(front, pool, reading)));
             session = Some(shared.clone());
             Box::new(Shared(shared))
         });
         Ok(Local {
             session: session.expect("attach makes the front at once"),
-            embedded,
-            open_patience: config.open_patience,
+            core: Core::Gateway(Box::new(embedded)),
+            open_patience,
         })
     }
 
@@ -123,21 +195,21 @@ impl Local {
             if let Some(opened) = self.opened(&opening) {
                 return opened;
             }
-            self.embedded.wait(opening.until);
+            self.core.wait(opening.until);
         }
     }
 
     /// Asks for a volume; one at a time.
     pub(crate) fn begin_open(&mut self, volume: &str) -> Opening {
         // Brings the time up to date, and what came since the last pass.
-        self.embedded.poll();
-        let requests = &mut self.embedded.fronts().requests;
+        self.core.poll();
+        let requests = self.core.service();
         self.session.borrow_mut().open(requests, volume);
         let opening = Opening {
             volume: volume.to_owned(),
-            until: self.embedded.now().plus(self.open_patience),
+            until: self.core.now().plus(self.open_patience),
         };
-        self.embedded.start_asked();
+        self.core.start_asked();
         opening
     }
 
@@ -148,11 +220,21 @@ impl Local {
         match session.opened.take() {
             Some(Ok(info)) => Some(Ok(session.add(info, SERIALS.fetch_add(1, Ordering::Relaxed)))),
             Some(Err(why)) => Some(Err(Error::Open { volume: volume(), why })),
-            None if self.embedded.now() >= opening.until => {
+            None if self.core.now() >= opening.until => {
                 session.give_up_opening();
-                Some(Err(Error::OpenTimeout {
-                    volume: volume(),
-                    waited: self.open_patience,
+                let trouble = match &self.core {
+                    Core::Gateway(_) => None,
+                    Core::Nodes(remote) => remote.trouble(),
+                };
+                Some(Err(match trouble {
+                    Some(why) => Error::Open {
+                        volume: volume(),
+                        why: OpenError::Unavailable(why),
+                    },
+                    None => Error::OpenTimeout {
+                        volume: volume(),
+                        waited: self.open_patience,
+                    },
                 }))
             }
             None => None,
@@ -164,21 +246,19 @@ impl Local {
     /// # Errors
     /// It is not open here.
     pub fn close_volume(&mut self, volume: &Volume) -> Result<(), Error> {
-        self.session
-            .borrow_mut()
-            .close(&mut self.embedded.fronts().requests, volume)
+        self.session.borrow_mut().close(self.core.service(), volume)
     }
 
     /// Memory for a write, of the core's pool: exactly `bytes` long, at a multiple of 4 KiB; what it holds is what was
     /// there before. Fill it and freeze it. None when nothing that large is free: let requests end, and payloads go.
     pub fn buffer(&mut self, bytes: usize) -> Option<BufMut> {
-        self.embedded.pool().take(bytes)
+        self.core.pool().take(bytes)
     }
 
     /// The memory that buffers and payloads are of.
     #[must_use]
     pub fn pool(&self) -> &Pool {
-        self.embedded.pool()
+        self.core.pool()
     }
 
     /// Starts a write of 1 to [`MAX_READ_WRITE_BYTES`](crate::MAX_READ_WRITE_BYTES) bytes, at any offset. What is not
@@ -187,7 +267,7 @@ impl Local {
     /// # Errors
     /// It is not begun: a bad range or length, a volume that is not open, or too much under way.
     pub fn write(&mut self, volume: &Volume, offset: u64, data: Slice, tag: u64) -> Result<(), Error> {
-        let requests = &mut self.embedded.fronts().requests;
+        let requests = self.core.service();
         self.session.borrow_mut().write(requests, volume, offset, data, tag)
     }
 
@@ -196,7 +276,7 @@ impl Local {
     /// # Errors
     /// As [`Local::write`].
     pub fn read(&mut self, volume: &Volume, offset: u64, bytes: u32, tag: u64) -> Result<(), Error> {
-        let requests = &mut self.embedded.fronts().requests;
+        let requests = self.core.service();
         self.session.borrow_mut().read(requests, volume, offset, bytes, tag)
     }
 
@@ -214,7 +294,7 @@ impl Local {
     /// # Errors
     /// As [`Local::write`].
     pub fn discard(&mut self, volume: &Volume, offset: u64, bytes: u64, tag: u64) -> Result<(), Error> {
-        let requests = &mut self.embedded.fronts().requests;
+        let requests = self.core.service();
         self.session.borrow_mut().discard(requests, volume, offset, bytes, tag)
     }
 
@@ -223,7 +303,7 @@ impl Local {
     /// # Errors
     /// As [`Local::write`].
     pub fn write_zeroes(&mut self, volume: &Volume, offset: u64, bytes: u64, tag: u64) -> Result<(), Error> {
-        let requests = &mut self.embedded.fronts().requests;
+        let requests = self.core.service();
         self.session
             .borrow_mut()
             .write_zeroes(requests, volume, offset, bytes, tag)
@@ -233,24 +313,24 @@ impl Local {
     /// call leave with the next one at the latest: who polls without pause has one system call for all that a pass
     /// starts.
     pub fn poll(&mut self, done: &mut Vec<Done>) {
-        self.embedded.poll();
+        self.core.poll();
         self.hand_out(done);
     }
 
     /// Passes until something has ended, which is appended to `done`, or until the limit. All that was started is under
     /// way afterwards. Before it blocks, it gives way to others for as long as that pays.
     pub fn wait(&mut self, limit: Duration, done: &mut Vec<Done>) {
-        self.embedded.start_asked();
+        self.core.start_asked();
         if self.hand_out(done) {
             return;
         }
         if limit.is_zero() {
             return self.poll(done);
         }
-        let until = self.embedded.now().plus(limit);
+        let until = self.core.now().plus(limit);
         loop {
-            self.embedded.wait(until);
-            if self.hand_out(done) || self.embedded.now() >= until {
+            self.core.wait(until);
+            if self.hand_out(done) || self.core.now() >= until {
                 return;
             }
         }
@@ -258,10 +338,10 @@ impl Local {
 
     /// What was asked for, and one pass that may block: until something completes, but no longer than the limit.
     pub(crate) fn turn(&mut self, limit: Duration, done: &mut Vec<Done>) {
-        self.embedded.start_asked();
+        self.core.start_asked();
         if !self.hand_out(done) {
-            let until = self.embedded.now().plus(limit);
-            self.embedded.wait(until);
+            let until = self.core.now().plus(limit);
+            self.core.wait(until);
             self.hand_out(done);
         }
     }
@@ -288,25 +368,31 @@ impl Local {
     /// Has the core run a pass while it waits, from another thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        self.embedded.waker()
+        self.core.waker()
     }
 
     /// How many of its stores serve.
     #[must_use]
     pub fn stores(&self) -> usize {
-        self.embedded.stores
+        match &self.core {
+            Core::Gateway(embedded) => embedded.stores,
+            Core::Nodes(_) => 0,
+        }
     }
 
     /// Lets what is under way end (for some seconds at most), and leaves the cluster. Dropped, it leaves at once.
     pub fn close(mut self) {
         let mut ended = Vec::new();
-        self.embedded.poll();
-        let until = self.embedded.now().plus(CLOSE_PATIENCE);
-        self.embedded.start_asked();
-        while self.hand_out(&mut ended) || (self.under_way() > 0 && self.embedded.now() < until) {
+        self.core.poll();
+        let until = self.core.now().plus(CLOSE_PATIENCE);
+        self.core.start_asked();
+        while self.hand_out(&mut ended) || (self.under_way() > 0 && self.core.now() < until) {
             ended.clear();
-            self.embedded.wait(until);
+            self.core.wait(until);
         }
-        self.embedded.stop();
+        match self.core {
+            Core::Gateway(embedded) => embedded.stop(),
+            Core::Nodes(mut remote) => remote.stop(),
+        }
     }
 }

@@ -70,15 +70,21 @@ impl Options {
             )));
         }
         let metadata = texts.metadata.or_else(|| std::env::var("AMITA_METADATA").ok());
-        let metadata = metadata
-            .ok_or_else(|| bad("metadata: name it as HOST:PORT, here or by the variable AMITA_METADATA".to_owned()))?;
+        let identity = std::env::var_os("AMITA_IDENTITY").map(PathBuf::from);
+        let nodes = std::env::var("AMITA_NODES").ok();
+        // A client's identity needs none.
+        if metadata.is_none() && identity.is_none() && nodes.is_none() {
+            let why = "metadata: name it as HOST:PORT, here or by the variable AMITA_METADATA";
+            return Err(bad(why.to_owned()));
+        }
         let divided = |list: &str| -> Vec<String> {
             let parts = list.split(',').map(str::trim).filter(|part| !part.is_empty());
             parts.map(str::to_owned).collect()
         };
-        let mut config = Config::new(divided(&metadata));
+        let mut config = Config::new(divided(metadata.as_deref().unwrap_or_default()));
         config.name = texts.name;
-        config.identity = std::env::var_os("AMITA_IDENTITY").map(PathBuf::from);
+        config.identity = identity;
+        config.nodes = divided(nodes.as_deref().unwrap_or_default());
         config.ca_server = std::env::var("AMITA_CA_SERVER").ok();
         if let Ok(links) = std::env::var("AMITA_LINKS") {
             if config.identity.is_none() {

@@ -1,0 +1,266 @@
+//! The volumes of one program that it uses through nodes: a storage service like the one inside a gateway, whose other end is a
+//! node's (decision 038).
+
+use super::Faults;
+use super::attachment::{Attachment, Step};
+use super::link::{Ended, Link};
+use amita_frontend::compute::Computation;
+use amita_frontend::reservation::{Command, Refusal};
+use amita_frontend::{Event, FrontId, HostKey, OpenError, RegisterMessage, StorageService, Who};
+use amita_nbd::client::Dial;
+use amita_reactor::driver::{Completion, Driver, Outcome, Time};
+use amita_reactor::{Pool, Slice};
+use amita_types::VolumeId;
+use amita_types::io::{IoError, Op, Payload};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How nodes are reached.
+pub struct Settings {
+    /// Where they serve NBD.
+    pub nodes: Vec<SocketAddr>,
+    /// How long a volume may be without a node before it is lost.
+    pub patience: Duration,
+    /// Rules that are switched off, by the simulator only.
+    pub faults: Faults,
+}
+
+/// What a program shows of itself, and believes.
+pub trait Proof {
+    /// How a connection for the volume of that name begins.
+    fn dial(&self, volume: &str) -> Dial;
+
+    /// The certificate that is shown now, by a number that grows with each one.
+    fn certificate(&self) -> u64 {
+        0
+    }
+
+    /// Is a node that has shown these certificates still believed?
+    fn trusts(&self, _chain: &[rustls::pki_types::CertificateDer<'static>]) -> bool {
+        true
+    }
+
+    /// Grows whenever what the others say may have changed.
+    fn generation(&self) -> u64 {
+        0
+    }
+}
+
+/// Proves nothing, in plain text: for a network of one's own, and for the simulator.
+pub struct Nothing;
+
+impl Proof for Nothing {
+    fn dial(&self, volume: &str) -> Dial {
+        Dial {
+            export: volume.to_owned(),
+            tls: None,
+        }
+    }
+}
+
+/// The volumes.
+pub struct Attachments {
+    settings: Settings,
+    proof: Box<dyn Proof>,
+    generation: u64,
+    pool: Pool,
+    now: Time,
+    volumes: BTreeMap<VolumeId, Attachment>,
+    last: u64,
+    links: u64,
+    /// Which volume a connection is for.
+    owners: BTreeMap<u64, VolumeId>,
+    events: VecDeque<Event>,
+    complaints: Vec<String>,
+}
+
+impl Attachments {
+    /// None yet.
+    #[must_use]
+    pub fn new(settings: Settings, proof: Box<dyn Proof>, pool: Pool) -> Attachments {
+        Attachments {
+            generation: proof.generation(),
+            settings,
+            proof,
+            pool,
+            now: Time::default(),
+            volumes: BTreeMap::new(),
+            last: 0,
+            links: 0,
+            owners: BTreeMap::new(),
+            events: VecDeque::new(),
+            complaints: Vec::new(),
+        }
+    }
+
+    /// The oldest of what happened and was not taken yet.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Why nodes were of no use, since this was last asked; a line each.
+    pub fn complaints(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.complaints)
+    }
+
+    /// Why a volume that was asked for is not open yet.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let newest = self.volumes.values().next_back()?;
+        newest.trouble().map(str::to_owned)
+    }
+
+    /// When [`Attachments::pass`] is wanted.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let volumes = self.volumes.values();
+        volumes.filter_map(|volume| volume.deadline(self.now)).min()
+    }
+
+    /// Takes in what has ended, and starts what follows.
+    pub fn pass(&mut self, driver: &mut dyn Driver, completions: &mut Vec<Completion>) {
+        self.now = driver.now();
+        for completion in completions.drain(..) {
+            self.completion(driver, completion);
+        }
+        let generation = self.proof.generation();
+        let judged_anew = self.generation != generation;
+        self.generation = generation;
+        let numbers: Vec<VolumeId> = self.volumes.keys().copied().collect();
+        for number in numbers {
+            self.with(driver, number, |volume, step, proof| {
+                if judged_anew {
+                    let is_trusted = |link: &Link| link.chain().is_none_or(|chain| proof.trusts(chain));
+                    volume.judge(step, &is_trusted);
+                }
+                volume.run(step);
+            });
+        }
+        self.volumes.retain(|_, volume| !volume.is_over());
+        let volumes = &self.volumes;
+        self.owners.retain(|_, volume| volumes.contains_key(volume));
+    }
+
+    /// Ends all connections.
+    pub fn end(&mut self, driver: &mut dyn Driver) {
+        for volume in self.volumes.values_mut() {
+            volume.end_links(driver);
+        }
+        self.volumes.clear();
+    }
+
+    fn with(
+        &mut self,
+        driver: &mut dyn Driver,
+        number: VolumeId,
+        act: impl FnOnce(&mut Attachment, &mut Step<'_>, &dyn Proof),
+    ) {
+        let Some(volume) = self.volumes.get_mut(&number) else {
+            return;
+        };
+        let (proof, before) = (&*self.proof, self.links);
+        let mut step = Step {
+            driver,
+            pool: &self.pool,
+            nodes: &self.settings.nodes,
+            dial: &|name| proof.dial(name),
+            certificate: proof.certificate(),
+            patience: self.settings.patience,
+            links: &mut self.links,
+            events: &mut self.events,
+            complaints: &mut self.complaints,
+            faults: self.settings.faults,
+        };
+        act(volume, &mut step, proof);
+        self.owners.extend((before + 1..=self.links).map(|link| (link, number)));
+    }
+
+    fn completion(&mut self, driver: &mut dyn Driver, completion: Completion) {
+        let number = completion.token.0 >> 8;
+        let volume = self.owners.get(&number).copied();
+        let pool = self.pool.clone();
+        match completion.outcome {
+            Outcome::Connected { result } => {
+                let socket = result.as_ref().ok().copied();
+                let mut is_taken = false;
+                if let Some(volume) = volume {
+                    self.with(driver, volume, |volume, step, _| {
+                        volume.with_link(step, number, |link, _| {
+                            let socket = result.map_err(|why| why.to_string())?;
+                            is_taken = true;
+                            link.connected(socket);
+                            Ok(())
+                        });
+                    });
+                }
+                if let Some(socket) = socket.filter(|_| !is_taken) {
+                    driver.abort(socket);
+                }
+            }
+            Outcome::Received { buffer, result } => {
+                let Some(volume) = volume else { return };
+                let now = self.now;
+                self.with(driver, volume, |volume, step, _| {
+                    volume.with_link(step, number, |link, words| {
+                        link.received(now, buffer, result, &pool, words)
+                    });
+                });
+            }
+            Outcome::Sent { data, result } => {
+                let Some(volume) = volume else { return };
+                self.with(driver, volume, |volume, step, _| {
+                    volume.with_link(step, number, |link, _| link.sent(data, result));
+                });
+            }
+            _ => debug_assert!(completion.token.0 & 0xff > Ended::Send as u64),
+        }
+    }
+}
+
+impl StorageService for Attachments {
+    fn list(&mut self, _: FrontId, tag: u64, _: &Who) {
+        let result = Err(OpenError::Refused(
+            "a program asks for volumes by their names".to_owned(),
+        ));
+        self.events.push_back(Event::Listed { tag, result });
+    }
+
+    fn open(&mut self, _: FrontId, tag: u64, name: &str, _: &Who) {
+        self.last += 1;
+        let id = VolumeId(self.last);
+        // Where the others are, as likely as not; the first one goes where chance has it.
+        let node = self.volumes.values().next_back().map_or(0, Attachment::node);
+        self.volumes.insert(id, Attachment::new(self.now, id, name, tag, node));
+    }
+
+    fn close(&mut self, _: FrontId, volume: VolumeId) {
+        if let Some(volume) = self.volumes.get_mut(&volume) {
+            volume.close(self.now);
+        }
+    }
+
+    fn submit(&mut self, _: FrontId, tag: u64, volume: VolumeId, op: Op, data: Slice) {
+        match self.volumes.get_mut(&volume) {
+            Some(volume) if !volume.is_over() => volume.submit(tag, op, data),
+            _ => self.events.push_back(Event::Done {
+                tag,
+                result: Err(IoError::Lost),
+                payload: Payload::None,
+            }),
+        }
+    }
+
+    fn identify(&mut self, _: FrontId, _: HostKey) {}
+
+    fn reserve(&mut self, _: FrontId, tag: u64, _: VolumeId, _: HostKey, _: Command) {
+        let result = Err(Refusal::Unavailable);
+        self.events.push_back(Event::Reserved { tag, result });
+    }
+
+    fn register(&mut self, _: FrontId, _: u64, _: RegisterMessage) {}
+
+    fn compute(&mut self, _: FrontId, tag: u64, _: Computation) {
+        self.events.push_back(Event::Computed { tag, result: None });
+    }
+}

@@ -1,0 +1,176 @@
+//! The volumes of a program through a server of volumes in memory, over sockets; with servers that go away.
+
+use super::*;
+use crate::payload::Done;
+use crate::{IoError, Local, OpenError, Volume};
+use amita_frontend::memory::{Server, Volumes};
+use amita_nbd::memory::Nbd;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const MIB: u64 = 1 << 20;
+
+fn serve(volumes: &Volumes, at: &str) -> Server {
+    let nbd = Nbd::from(amita_nbd::Config::default());
+    Server::tcp(at.parse().unwrap(), nbd, volumes.clone(), Pool::heap()).unwrap()
+}
+
+fn volumes() -> Volumes {
+    let volumes = Volumes::new();
+    volumes.add("disk", 16 * MIB, 4 << 20, false);
+    volumes
+}
+
+fn config(nodes: &[SocketAddr]) -> Config {
+    let mut config = Config::new(Vec::new());
+    config.nodes = nodes.iter().map(SocketAddr::to_string).collect();
+    config.buffer_bytes = 64 << 20;
+    config.node_patience = Duration::from_secs(30);
+    config
+}
+
+fn write(local: &mut Local, volume: &Volume, offset: u64, fill: u8, bytes: usize) {
+    let mut buffer = local.buffer(bytes).expect("memory");
+    buffer.fill(fill);
+    local.write(volume, offset, buffer.freeze(), offset).expect("it begins");
+}
+
+fn settle(local: &mut Local) -> Vec<Done> {
+    let (mut done, until) = (Vec::new(), Instant::now() + PATIENCE);
+    while local.under_way() > 0 {
+        assert!(Instant::now() < until, "{} requests do not end", local.under_way());
+        local.wait(Duration::from_millis(100), &mut done);
+    }
+    done
+}
+
+fn read(local: &mut Local, volume: &Volume, offset: u64, bytes: u32) -> Vec<u8> {
+    local.read(volume, offset, bytes, 7).expect("it begins");
+    let done = settle(local);
+    assert_eq!(done[0].result, Ok(()));
+    done[0].payload.to_vec()
+}
+
+#[test]
+fn a_volume_is_used_through_a_node() {
+    let server = serve(&volumes(), "127.0.0.1:0");
+    let mut local = Local::connect(&config(&[server.address().unwrap()])).unwrap();
+    let unknown = local.open("nothing").unwrap_err();
+    assert!(
+        matches!(
+            unknown,
+            Error::Open {
+                why: OpenError::NotFound,
+                ..
+            }
+        ),
+        "{unknown}"
+    );
+    let volume = local.open("disk").unwrap();
+    assert_eq!(volume.size_bytes(), 16 * MIB);
+    // Longer than is under way at one time, and not of whole blocks.
+    for at in 0..12 {
+        write(&mut local, &volume, at * MIB + 5, at as u8 + 1, 1 << 20);
+    }
+    assert!(settle(&mut local).iter().all(|done| done.result.is_ok()));
+    for at in 0..12 {
+        assert!(
+            read(&mut local, &volume, at * MIB + 5, 1 << 20)
+                .iter()
+                .all(|byte| *byte == at as u8 + 1)
+        );
+    }
+    local.discard(&volume, 0, 4 * MIB, 1).unwrap();
+    local.write_zeroes(&volume, 5 * MIB + 1, MIB, 2).unwrap();
+    local.flush(&volume, 3).unwrap();
+    assert!(settle(&mut local).iter().all(|done| done.result.is_ok()));
+    assert!(read(&mut local, &volume, 0, 1 << 20).iter().all(|byte| *byte == 0));
+    assert!(
+        read(&mut local, &volume, 5 * MIB + 1, 1 << 20)
+            .iter()
+            .all(|byte| *byte == 0)
+    );
+    assert_eq!(read(&mut local, &volume, 6 * MIB + 1, 1), [6]);
+    local.close_volume(&volume).unwrap();
+    assert!(local.read(&volume, 0, 1, 1).is_err());
+    local.close();
+}
+
+/// What was not answered is sent again to the next node; what was answered is there.
+#[test]
+fn a_node_that_goes_is_replaced_by_another() {
+    let volumes = volumes();
+    let first = serve(&volumes, "127.0.0.1:0");
+    let second = serve(&volumes, "127.0.0.1:0");
+    let nodes = [first.address().unwrap(), second.address().unwrap()];
+    let mut local = Local::connect(&config(&nodes)).unwrap();
+    let volume = local.open("disk").unwrap();
+    write(&mut local, &volume, 0, 1, 4096);
+    settle(&mut local);
+    // Whichever serves it: both go, one after the other, and one comes back.
+    drop(first);
+    write(&mut local, &volume, 4096, 2, 4096);
+    assert!(settle(&mut local).iter().all(|done| done.result.is_ok()));
+    drop(second);
+    write(&mut local, &volume, 8192, 3, 4096);
+    let mut done = Vec::new();
+    local.wait(Duration::from_millis(300), &mut done);
+    assert!(done.is_empty(), "nobody serves it");
+    let _again = serve(&volumes, &nodes[1].to_string());
+    assert!(settle(&mut local).iter().all(|done| done.result.is_ok()));
+    for block in 0..3 {
+        assert_eq!(read(&mut local, &volume, block * 4096, 1), [block as u8 + 1]);
+    }
+}
+
+#[test]
+fn a_volume_that_nobody_serves_for_long_is_lost() {
+    let server = serve(&volumes(), "127.0.0.1:0");
+    let mut config = config(&[server.address().unwrap()]);
+    config.node_patience = Duration::from_millis(500);
+    let mut local = Local::connect(&config).unwrap();
+    let volume = local.open("disk").unwrap();
+    drop(server);
+    write(&mut local, &volume, 0, 1, 4096);
+    assert_eq!(settle(&mut local)[0].result, Err(IoError::Lost));
+    assert!(matches!(local.read(&volume, 0, 1, 1), Err(Error::Lost { .. })));
+}
+
+/// Another volume of the same name is not written to.
+#[test]
+fn a_volume_that_was_made_anew_is_another_one() {
+    let server = serve(&volumes(), "127.0.0.1:0");
+    let address = server.address().unwrap();
+    let mut local = Local::connect(&config(&[address])).unwrap();
+    let volume = local.open("disk").unwrap();
+    drop(server);
+    let others = Volumes::new();
+    others.add("one before", MIB, 4 << 20, false);
+    others.add("disk", 16 * MIB, 4 << 20, false);
+    let _server = serve(&others, &address.to_string());
+    write(&mut local, &volume, 0, 1, 4096);
+    assert_eq!(settle(&mut local)[0].result, Err(IoError::Lost));
+}
+
+#[test]
+fn what_is_for_gateways_is_refused() {
+    let good = config(&["127.0.0.1:1".parse().unwrap()]);
+    let mut stores = good.clone();
+    stores.stores = vec!["/dev/x".into()];
+    let mut name = good.clone();
+    name.name = Some("n".to_owned());
+    let mut nowhere = good.clone();
+    nowhere.nodes = vec!["no such place".to_owned()];
+    for (config, what) in [(stores, "stores"), (name, "name"), (nowhere, "nodes")] {
+        match Local::connect(&config) {
+            Err(Error::Setting { setting, .. }) => assert_eq!(setting, what),
+            Err(why) => panic!("{what}: {why}"),
+            Ok(_) => panic!("{what}"),
+        }
+    }
+    // Where nobody answers, it is said who did not.
+    let mut patient = good;
+    patient.open_patience = Duration::from_millis(300);
+    let why = Local::connect(&patient).unwrap().open("disk").unwrap_err().to_string();
+    assert!(why.contains("127.0.0.1:1"), "{why}");
+}
