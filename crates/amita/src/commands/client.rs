@@ -6,11 +6,14 @@ use crate::commands::join::{self, CaArguments, CreateArguments, Described, JoinA
 use amita_identity::{
     CLIENT_LIFE, CLIENT_PROCESSES, ClientChange, ClientTerms, GrantedClient, IdentityError, Name, Role,
 };
-use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
 use amita_types::VolumeId;
 use amita_types::capability::{Capability, Entry, Grant, Numbers, Rights, Scope};
 use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 /// What to do with clients.
@@ -18,14 +21,16 @@ use std::time::Duration;
 pub enum Command {
     /// Make a client's identity: a folder, here; or with --token what lets it join from its own machine
     ///
-    /// With --tenant or --volume its certificates carry a capability: which volumes its programs may own by themselves, and
-    /// by which numbers they are known, noted at the authority for ever. They are renewed by what is noted then. (Nodes let nobody
-    /// in by a capability yet.) Without either the client is known by its name only, which is what an export by NBD asks for.
+    /// With --tenant or --volume its certificates carry a capability: which volumes its programs may use through any node, by
+    /// libamita or any client of NBD. They are renewed by what the authority has noted then. Without either the client is known by
+    /// its name only, which is what `amita volume export --client` asks for.
     Create {
         #[command(flatten)]
         create: CreateArguments,
         #[command(flatten)]
         grant: GrantArguments,
+        #[command(flatten)]
+        nodes: NodesArguments,
     },
     /// Change what a client was granted: its next certificate says so, at half of the life of the one that it has
     ///
@@ -50,19 +55,66 @@ pub enum Command {
         json: bool,
     },
     /// Get a client an identity with a token: its key is made here, and never leaves
-    Join(JoinArguments),
+    Join {
+        #[command(flatten)]
+        join: JoinArguments,
+        #[command(flatten)]
+        nodes: NodesArguments,
+    },
+}
+
+/// Where a client finds the cluster.
+#[derive(Debug, clap::Args)]
+pub struct NodesArguments {
+    /// Where nodes serve NBD (`amita node list`), for programs with libamita: once for each, or divided by commas. Written into the
+    /// identity's file `nodes`, a line each
+    #[arg(long = "nodes", value_name = "HOST:PORT", value_delimiter = ',')]
+    pub nodes: Vec<String>,
+}
+
+impl NodesArguments {
+    /// Said before anything is made.
+    fn check(&self) -> Result<()> {
+        let is_place = |text: &&String| {
+            let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+            port.is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0))
+        };
+        match self.nodes.iter().find(|text| !is_place(text)) {
+            None => Ok(()),
+            Some(wrong) => Err(usage(format!("--nodes: {wrong:?} is not HOST:PORT"))),
+        }
+    }
+
+    fn note(&self, identity: &Folder) -> Result<()> {
+        if self.nodes.is_empty() {
+            return Ok(());
+        }
+        let path = identity.wanted()?.join("nodes");
+        let text: String = self.nodes.iter().map(|node| format!("{node}\n")).collect();
+        let written = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        written.context(|| format!("{} cannot be written", path.display()))
+    }
 }
 
 /// What a client is granted.
 #[derive(Debug, clap::Args)]
 pub struct GrantArguments {
-    /// It may own the volumes of this tenant
+    /// It may use the volumes that are exported to this tenant (`amita volume export --tenant`)
     #[arg(long, value_name = "TENANT", conflicts_with = "volumes")]
     pub tenant: Option<String>,
-    /// A volume that it may own, by its number (`amita volume list`), for a name may be another volume's one day; once for
+    /// A volume that it may use, by its number (`amita volume list`), for a name may be another volume's one day; once for
     /// each, 64 at most
     #[arg(long = "volume", value_name = "NUMBER")]
     pub volumes: Vec<VolumeId>,
+    /// All of that may be read, not written
+    #[arg(long)]
+    pub read_only: bool,
     /// How many of its processes may run at a time, 1 to 64 [default: 8]
     #[arg(long, value_name = "COUNT")]
     pub processes: Option<u32>,
@@ -73,19 +125,26 @@ pub struct GrantArguments {
 
 impl GrantArguments {
     fn is_empty(&self) -> bool {
-        self.tenant.is_none() && self.volumes.is_empty() && self.processes.is_none() && self.life.is_none()
+        self.tenant.is_none()
+            && self.volumes.is_empty()
+            && !self.read_only
+            && self.processes.is_none()
+            && self.life.is_none()
     }
 
     /// What was given.
     fn change(&self) -> Result<ClientChange> {
         let entry = |scope| Entry {
             scope,
-            rights: Rights::ALL,
+            rights: if self.read_only { Rights::READ } else { Rights::ALL },
         };
         let volumes = self.volumes.iter().map(|volume| entry(Scope::Volume(*volume)));
         let grant = match &self.tenant {
             Some(tenant) => Some(Grant::new(tenant, vec![entry(Scope::Tenant)])),
             None if !self.volumes.is_empty() => Some(Grant::new("", volumes.collect())),
+            None if self.read_only => {
+                return Err(usage("--read-only is for --tenant or --volume".to_owned()));
+            }
             None => None,
         };
         Ok(ClientChange {
@@ -121,7 +180,8 @@ fn usage(what: String) -> Failure {
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, identity: &Folder) -> Result<()> {
     match command {
-        Command::Create { create, grant } => {
+        Command::Create { create, grant, nodes } => {
+            nodes.check()?;
             if !grant.is_empty() {
                 let terms = grant.terms()?;
                 // What is granted stays granted: not before it is sure that there is a place for it.
@@ -130,11 +190,16 @@ pub fn run(command: &Command, identity: &Folder) -> Result<()> {
                 let name = named(authority.cluster(), &create.name)?;
                 authority.grant(&name, &terms).described()?;
             }
-            join::create(create, Role::Client, identity)
+            join::create(create, Role::Client, identity)?;
+            if create.token { Ok(()) } else { nodes.note(identity) }
         }
         Command::Change { name, ca, grant, json } => change(name, ca, grant, *json),
         Command::List { ca, json } => list(ca, *json),
-        Command::Join(arguments) => join::join(arguments, Role::Client, identity),
+        Command::Join { join, nodes } => {
+            nodes.check()?;
+            join::join(join, Role::Client, identity)?;
+            nodes.note(identity)
+        }
     }
 }
 
@@ -171,7 +236,7 @@ fn list(ca: &CaArguments, as_json: bool) -> Result<()> {
     let clients = ca.open()?.granted().described()?;
     let shown: Vec<Value> = clients.iter().map(shown_client).collect();
     print(as_json, &shown, || {
-        let mut table = Table::new(&["client", "may own", "tenant", "numbers", "life", "since"]);
+        let mut table = Table::new(&["client", "may use", "tenant", "numbers", "life", "since"]);
         for client in &clients {
             table.row([
                 client.name.name().to_owned(),
@@ -236,7 +301,7 @@ pub(crate) fn capability_text(capability: &Capability) -> String {
         tenant => format!(" (tenant {tenant})"),
     };
     format!(
-        "It may own {}{tenant}; its processes have the numbers {}. Made {}.\n",
+        "It may use {}{tenant}; its processes have the numbers {}. Made {}.\n",
         entries_text(&capability.grant),
         capability.numbers,
         amita_identity::UnixSeconds(capability.made_s)
