@@ -21,5 +21,6 @@ mod quickstart;
 mod recover;
 mod stock_clients;
 mod store_tools;
+mod tenants;
 mod tls;
 mod world;
