@@ -174,48 +174,79 @@ impl Tls<'_> {
         first
     }
 
-    /// A client of NBD that has the volume open by TLS (the NBD protocol: fixed newstyle, `NBD_OPT_STARTTLS`, `NBD_OPT_GO`).
-    pub fn nbd(&self, address: SocketAddr, volume: &str) -> Nbd {
+    /// A client of NBD that is inside TLS and has no volume yet (the NBD protocol: fixed newstyle, `NBD_OPT_STARTTLS`).
+    pub fn nbd_begun(&self, address: SocketAddr) -> Nbd {
         const START_TLS: u32 = 5;
-        const GO: u32 = 7;
         let mut stream = connect(address);
         stream.read_exact(&mut [0; 18]).expect("a greeting");
         stream.write_all(&3u32.to_be_bytes()).expect("flags");
-        assert_eq!(nbd_option(&mut stream, START_TLS, &[]), NBD_ACK);
+        assert_eq!(
+            nbd_option(&mut stream, START_TLS, &[])
+                .expect("an answer")
+                .pop()
+                .map(|reply| reply.0),
+            Some(NBD_ACK)
+        );
         let name = ServerName::try_from("amita.invalid").expect("a name");
         let tls = ClientConnection::new(Arc::new(self.config()), name).expect("a connection");
-        let mut inside = StreamOwned::new(tls, stream);
-        let mut data = (volume.len() as u32).to_be_bytes().to_vec();
-        data.extend_from_slice(volume.as_bytes());
-        data.extend_from_slice(&[0; 2]);
-        assert_eq!(nbd_option(&mut inside, GO, &data), NBD_ACK);
-        Nbd(inside)
+        Nbd(StreamOwned::new(tls, stream))
+    }
+
+    /// One that has the volume open (`NBD_OPT_GO`).
+    pub fn nbd(&self, address: SocketAddr, volume: &str) -> Nbd {
+        let mut nbd = self.nbd_begun(address);
+        let last = nbd
+            .option(NBD_GO, &nbd_name(volume))
+            .and_then(|mut replies| replies.pop());
+        assert_eq!(last.map(|reply| reply.0), Some(NBD_ACK));
+        nbd
     }
 }
 
-const NBD_ACK: u32 = 1;
+/// Numbers of NBD.
+pub const NBD_GO: u32 = 7;
+pub const NBD_ACK: u32 = 1;
 const NBD_INFO: u32 = 3;
+const NBD_SERVER: u32 = 2;
+const NBD_CONTEXT: u32 = 4;
 
-/// Asks for an option; the kind of the last reply.
-fn nbd_option(stream: &mut (impl Read + Write), option: u32, data: &[u8]) -> u32 {
+/// The data of `NBD_OPT_INFO` and `NBD_OPT_GO`.
+pub fn nbd_name(volume: &str) -> Vec<u8> {
+    let mut data = (volume.len() as u32).to_be_bytes().to_vec();
+    data.extend_from_slice(volume.as_bytes());
+    data.extend_from_slice(&[0; 2]);
+    data
+}
+
+/// Asks for an option; all replies to it, kind and data; `None`: the connection has ended.
+fn nbd_option(stream: &mut (impl Read + Write), option: u32, data: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
     let mut said = b"IHAVEOPT".to_vec();
     said.extend(option.to_be_bytes());
     said.extend((data.len() as u32).to_be_bytes());
     said.extend(data);
-    stream.write_all(&said).expect("said");
-    stream.flush().expect("sent");
+    stream.write_all(&said).and_then(|()| stream.flush()).ok()?;
+    let mut replies = Vec::new();
     loop {
         let mut reply = [0; 20];
-        stream.read_exact(&mut reply).expect("an answer");
+        stream.read_exact(&mut reply).ok()?;
         let word = |at: usize| u32::from_be_bytes(reply[at..at + 4].try_into().expect("four bytes"));
-        stream.read_exact(&mut vec![0; word(16) as usize]).expect("its data");
-        if word(12) != NBD_INFO {
-            return word(12);
+        assert_eq!(
+            reply[..8],
+            0x0003_e889_0455_65a9u64.to_be_bytes(),
+            "no reply to an option"
+        );
+        assert_eq!(word(8), option, "a reply to another option");
+        let mut data = vec![0; word(16) as usize];
+        stream.read_exact(&mut data).ok()?;
+        let kind = word(12);
+        replies.push((kind, data));
+        if ![NBD_INFO, NBD_SERVER, NBD_CONTEXT].contains(&kind) {
+            return Some(replies);
         }
     }
 }
 
-/// An open volume.
+/// A client of NBD inside TLS, with a volume or before.
 pub struct Nbd(StreamOwned<ClientConnection, TcpStream>);
 
 impl Nbd {
@@ -233,6 +264,34 @@ impl Nbd {
         self.0.read_exact(&mut reply).expect("an answer");
         assert_eq!(reply[4..8], [0; 4], "an error");
         assert_eq!(reply[8..], [7; 8], "to another request");
+    }
+
+    /// Asks for an option; all replies to it, kind and data; `None`: the connection has ended.
+    pub fn option(&mut self, option: u32, data: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
+        nbd_option(&mut self.0, option, data)
+    }
+
+    /// Sends a request of an open volume; the error of the simple reply, and so many bytes that follow where there is none;
+    /// `None`: the connection has ended.
+    pub fn command(&mut self, request: &[u8], brings: usize) -> Option<(u32, Vec<u8>)> {
+        self.0.write_all(request).and_then(|()| self.0.flush()).ok()?;
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply).ok()?;
+        assert_eq!(reply[..4], 0x6744_6698u32.to_be_bytes(), "no simple reply");
+        let error = u32::from_be_bytes(reply[4..8].try_into().expect("four bytes"));
+        let mut data = vec![0; if error == 0 { brings } else { 0 }];
+        self.0.read_exact(&mut data).ok()?;
+        Some((error, data))
+    }
+
+    /// All bytes that come until the connection ends.
+    pub fn rest(mut self) -> Vec<u8> {
+        read_all(&mut self.0).0
+    }
+
+    /// Says bytes that are no request and no option.
+    pub fn say(&mut self, bytes: &[u8]) {
+        let _ = self.0.write_all(bytes).and_then(|()| self.0.flush());
     }
 
     /// Hears nothing more, until the connection ends.

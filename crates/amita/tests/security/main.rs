@@ -14,6 +14,7 @@ mod older;
 mod relay;
 mod strangers;
 mod tampering;
+mod tenants;
 #[allow(dead_code, reason = "what the end-to-end tests use of it is more")]
 #[path = "../e2e/world.rs"]
 mod world;
