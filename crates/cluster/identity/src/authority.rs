@@ -67,14 +67,11 @@ const MAX_LEAF_LIFE: Duration = Duration::from_secs(397 * DAY_S);
 /// certificates end soon by themselves.
 const LIST_LIFE: Duration = Duration::from_secs(30 * DAY_S);
 /// A certificate's entry is kept so long after its end: clocks differ.
-/// Certificates of one name that are valid at a time, if they were got by renewing: 64 machines that share a name have two
-/// each. What a thief could make of one would fill the list of what is revoked.
-const MAX_VALID: usize = 256;
 const MEMORY: Duration = Duration::from_secs(30 * DAY_S);
 const DAY_S: u64 = 24 * 3600;
 /// A certificate is valid from a seventh of its life before it was made on, for clocks that are behind: 24 hours with the
 /// usual life.
-const BACKDATED_PART: u32 = 7;
+pub(crate) const BACKDATED_PART: u32 = 7;
 /// A subject's common name may have so many characters (RFC 5280, appendix A.1); who has a longer name has none.
 const MAX_COMMON_NAME: usize = 64;
 /// The most tokens that are open at a time.
@@ -315,11 +312,11 @@ impl Authority {
         if !state.ledger.issued.iter().any(|issued| issued.serial == facts.serial) {
             return Err(not_renewed("its certificate is not in this authority's log"));
         }
-        if state.ledger.valid_of(&facts.name, self.clock.now()) >= MAX_VALID {
-            return Err(not_renewed(
-                "so many certificates of that name are valid already that somebody else must be renewing it: look into the \
-                 authority's log, and revoke it",
-            ));
+        if let Some(until) = state.ledger.full_until(&facts.name, self.clock.now()) {
+            return Err(not_renewed(&format!(
+                "so many certificates of that name were made already that somebody else must be renewing it: look into the \
+                 authority's log, and revoke it. It is renewed again from {until} on"
+            )));
         }
         let (name, role) = (facts.name.to_string(), facts.name.role().text());
         let actor = Actor::reached(&name, role, Proof::Certificate, address);

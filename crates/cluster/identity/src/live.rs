@@ -1,6 +1,8 @@
 //! An identity that is in use: renewed, and what it trusts exchanged, while connections are made with it.
 
 use crate::Role;
+use crate::authority::BACKDATED_PART;
+use crate::certificate::validity;
 use crate::clock::Clock;
 use crate::error::IdentityError;
 use crate::folder::{self, Identity};
@@ -12,6 +14,25 @@ use rustls::{ClientConfig, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// How long a connection may outlive the certificate that it was made with, at most: so long the authority remembers those that
+/// have ended.
+const OUTLIVES: Duration = Duration::from_secs(30 * 24 * 3600);
+/// And no more than so many times the certificate's life: who has short ones has many.
+const OUTLIVES_LIVES: u32 = 256;
+
+/// How long a connection may outlive a certificate of that life.
+pub(crate) fn outlives(life: Duration) -> Duration {
+    life.saturating_mul(OUTLIVES_LIVES).min(OUTLIVES)
+}
+
+/// How long a certificate was valid after it was made, by what stands in it.
+fn life_of(chain: &[CertificateDer<'_>]) -> Duration {
+    let validity = chain.first().and_then(|leaf| validity(leaf).ok());
+    let whole = validity.map_or(Duration::ZERO, |(from, until)| until.since(from));
+    whole * BACKDATED_PART / (BACKDATED_PART + 1)
+}
 
 /// An identity in use. TLS configurations that are made from it look here at each handshake, so that they stay right.
 #[derive(Debug)]
@@ -102,18 +123,19 @@ impl Live {
             .judge(chain, usage, current.name().cluster(), self.clock.now())
     }
 
-    /// Is the holder of this chain, who was believed when his connection was made, to keep it? That his certificate has ended since ends
-    /// no connection: a client that reads its certificate once may have a disk on it for months. That it was revoked does, and that
-    /// its authority was exchanged.
+    /// Is the holder of this chain, who was believed when his connection was made, to keep it? That his certificate has ended since
+    /// ends no connection for 30 days: a client that reads its certificate once may have a disk on it for weeks. After that the
+    /// authority has forgotten it, and could revoke it no more. That it was revoked ends it, and that its authority was exchanged.
     ///
     /// # Errors
     /// Why not.
     pub fn judge_established(&self, chain: &[CertificateDer<'_>], usage: Usage) -> Result<Name, Refusal> {
         let current = self.current();
-        let judge = |now| current.trust().judge(chain, usage, current.name().cluster(), now);
-        match judge(self.clock.now()) {
+        let judge = |at| current.trust().judge(chain, usage, current.name().cluster(), at);
+        let now = self.clock.now();
+        match judge(now) {
             // What ends a certificate is looked at before what revokes it.
-            Err(Refusal::Expired { since, .. }) => judge(since),
+            Err(Refusal::Expired { since, .. }) if now.since(since) < outlives(life_of(chain)) => judge(since),
             Err(Refusal::NotYet { from, .. }) => judge(from),
             judged => judged,
         }

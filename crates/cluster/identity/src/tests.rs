@@ -10,6 +10,7 @@ mod folders;
 mod handshakes;
 pub(crate) use handshakes::Anything;
 mod names;
+mod revocations;
 mod trusts;
 
 const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
@@ -61,6 +62,17 @@ impl World {
 
     fn pass(&self, span: Duration) {
         self.clock.set(self.clock.now().after(span));
+    }
+
+    /// So many days, in which somebody gets certificates.
+    fn pass_in_use(&self, span: Duration) {
+        let key = authority::request(&self.folder("busy"));
+        let name = self.name(Role::Node, "busy");
+        let until = self.clock.now().after(span);
+        while self.clock.now() < until {
+            self.authority.issue(key.request(), &name).unwrap();
+            self.pass(3 * DAY);
+        }
     }
 }
 

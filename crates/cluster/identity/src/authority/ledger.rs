@@ -1,14 +1,17 @@
 //! What the authority remembers: certificates that it made, those that it revoked, tokens that are open, what clients were granted.
 //! A line for each.
 
+use super::MEMORY;
 use super::clients::{self, CLIENTS, GrantedClient};
 use crate::certificate::{Serial, hex, unhex};
 use crate::clock::UnixSeconds;
 use crate::error::IdentityError;
 use crate::files::{self, Privacy};
+use crate::live::outlives;
 use crate::name::{Name, Role};
 use crate::token::{AuthorityHash, Token};
 use amita_types::ClusterId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 pub(super) const ISSUED: &str = "issued";
@@ -18,6 +21,14 @@ pub(super) const TOKENS: &str = "tokens";
 const MAX_LEDGER_BYTES: u64 = 256 << 20;
 /// So many certificates that have ended long ago are kept before the log is written anew.
 const MAX_ENDED: usize = 10_000;
+/// Certificates of one name that are valid at a time, if they were got by renewing: 64 machines that share a name have two
+/// each. What a thief could make of one would fill the list of what is revoked.
+const MAX_VALID: usize = 256;
+/// The same for those that may have made a connection that is still there; a name's revocation revokes as many.
+const MAX_OF_NAME: usize = 2048;
+/// The most that are revoked at a time. Each takes 49 octets of a list at most, and while the authority is exchanged there are
+/// two lists in one file.
+const MAX_REVOKED: usize = 8000;
 
 /// A certificate that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +51,11 @@ impl Issued {
             "{} {} {} {} {}",
             self.serial, self.at.0, self.until.0, self.by, self.name
         )
+    }
+
+    /// Until when a connection that was made with it may be there.
+    fn counts_until(&self) -> UnixSeconds {
+        self.until.after(outlives(self.until.since(self.at)))
     }
 
     fn parse(line: &str) -> Option<Issued> {
@@ -213,15 +229,17 @@ impl Ledger {
         write(folder, TOKENS, self.tokens.iter().map(OpenToken::line))
     }
 
-    /// Drops what ended before `then`; what was revoked since then stays, also when it had ended long before: connections
+    /// Drops what ended long ago; what was revoked since then stays, also when it had ended long before: connections
     /// outlive the certificate that they were made with.
-    pub(super) fn forget(&mut self, then: UnixSeconds) {
+    pub(super) fn forget(&mut self, now: UnixSeconds) {
+        let then = now.before(MEMORY);
         self.issued.retain(|issued| issued.until > then);
         self.revoked.retain(|revoked| revoked.until > then || revoked.at > then);
     }
 
-    /// Is there much in the log that ended before `then`?
-    pub(super) fn is_long(&self, then: UnixSeconds) -> bool {
+    /// Is there much in the log that ended long ago?
+    pub(super) fn is_long(&self, now: UnixSeconds) -> bool {
+        let then = now.before(MEMORY);
         self.issued.iter().filter(|issued| issued.until <= then).count() > MAX_ENDED
     }
 
@@ -229,14 +247,43 @@ impl Ledger {
         self.revoked.iter().any(|revoked| revoked.serial == *serial)
     }
 
-    /// How many certificates of that name are valid?
-    pub(super) fn valid_of(&self, name: &Name, now: UnixSeconds) -> usize {
+    /// Until when nobody renews a certificate of that name, since there are too many; none: it may be renewed.
+    pub(super) fn full_until(&self, name: &Name, now: UnixSeconds) -> Option<UnixSeconds> {
         let of_name = self.issued.iter().filter(|issued| issued.name == *name);
-        of_name.filter(|issued| issued.until > now).count()
+        // What was revoked is on the list, and does not make it longer.
+        let revoked: BTreeSet<&[u8]> = self.revoked.iter().map(|revoked| revoked.serial.bytes()).collect();
+        let open: Vec<&Issued> = of_name
+            .filter(|issued| !revoked.contains(issued.serial.bytes()))
+            .collect();
+        // The end of the one with whose end there are fewer than `most`.
+        let full = |ends: &mut Vec<UnixSeconds>, most: usize| {
+            ends.retain(|end| *end > now);
+            ends.sort_unstable();
+            ends.len().checked_sub(most).map(|more| ends[more])
+        };
+        let mut valid: Vec<UnixSeconds> = open.iter().map(|issued| issued.until).collect();
+        let mut counting: Vec<UnixSeconds> = open.iter().map(|issued| issued.counts_until()).collect();
+        full(&mut valid, MAX_VALID).max(full(&mut counting, MAX_OF_NAME))
     }
 
-    /// The certificates, ended ones too, and open tokens that a name or a serial number stands for. `latest`: until then one may be valid that
-    /// the log does not know.
+    /// Is there room for so many more that were revoked?
+    ///
+    /// # Errors
+    /// There is not: what to do.
+    pub(super) fn check_room(&self, more: usize) -> Result<(), IdentityError> {
+        let all = self.revoked.len() + more;
+        if all <= MAX_REVOKED {
+            return Ok(());
+        }
+        Err(IdentityError::Request(format!(
+            "with that, {all} certificates would be revoked, and the list of them holds {MAX_REVOKED}: none of them was \
+             revoked. Exchange the authority (`amita ca rotate`), wait until all others have renewed their certificates, and end that with \
+             --finish --force: what was not renewed is worth nothing then"
+        )))
+    }
+
+    /// The certificates, ended ones too, and open tokens that a name or a serial number stands for; of many those that end
+    /// last. `latest`: until then one may be valid that the log does not know.
     pub(super) fn find(
         &self,
         which: &str,
@@ -250,7 +297,7 @@ impl Ledger {
             [full.as_str(), short.as_str(), name.name()].contains(&which)
         };
         let named = self.issued.iter().filter(|issued| is_meant(&issued.name));
-        let named: Vec<&Issued> = named.collect();
+        let mut named: Vec<&Issued> = named.collect();
         let open = self.tokens.iter().filter(|open| open.until > now);
         let open: Vec<&OpenToken> = open.filter(|open| is_meant(&open.name)).collect();
         // One operator may have had several roles: that is one holder.
@@ -266,6 +313,9 @@ impl Ledger {
                 "{which} stands for {first} and for {other}: name it with its role, as ROLE/NAME"
             )));
         }
+        // By no clock, which may be wrong.
+        named.sort_by_key(|issued| std::cmp::Reverse(issued.counts_until()));
+        named.truncate(MAX_OF_NAME);
         let revoked = |issued: &Issued| Revoked {
             serial: issued.serial.clone(),
             at: now,
@@ -307,7 +357,7 @@ impl Ledger {
         let valid = |issued: &&Issued| {
             issued.until > now && issued.name.role() != Role::Authority && !self.is_revoked(&issued.serial)
         };
-        let mut newest: std::collections::BTreeMap<&Name, &Issued> = std::collections::BTreeMap::new();
+        let mut newest: BTreeMap<&Name, &Issued> = BTreeMap::new();
         // The log is in the order of making: the last one of a name is its newest.
         for issued in self.issued.iter().filter(valid) {
             newest.insert(&issued.name, issued);

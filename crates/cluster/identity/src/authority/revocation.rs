@@ -5,16 +5,17 @@
 //! by whoever revokes next, the same command given again included, and by the server when it starts.
 
 use super::ledger::{Revocation, Revoked};
-use super::{Authority, MAX_LEAF_LIFE, MEMORY, State, read_trust};
+use super::{Authority, MAX_LEAF_LIFE, State, read_trust};
 use crate::certificate::Serial;
 use crate::error::IdentityError;
 
 impl Authority {
-    /// Revokes certificates: by a name (`amita://...`, `ROLE/NAME` or `NAME`) all that the log knows, ended ones too (a
-    /// connection that was made with one goes on), with the tokens that are open for it, or one by its serial number. When this returns they are on the list; given again it changes nothing.
+    /// Revokes certificates: by a name (`amita://...`, `ROLE/NAME` or `NAME`) those that the log knows, ended ones too (a
+    /// connection that was made with one goes on), with the tokens that are open for it, or one by its serial number. When this
+    /// returns they are on the list; given again it changes nothing.
     ///
     /// # Errors
-    /// There is none; the name is of several roles. The folder cannot be written: then it has to be given again.
+    /// There is none; the name is of several roles; there is no room for it on the list. The folder cannot be written: then it has to be given again.
     pub fn revoke(&self, which: &str) -> Result<Revocation, IdentityError> {
         let mut state = self.state()?;
         let now = self.clock.now();
@@ -28,8 +29,10 @@ impl Authority {
         let new: Vec<Revoked> = wanted.certificates.iter().filter(is_new).cloned().collect();
         let is_changed = !new.is_empty();
         if is_changed {
+            state.ledger.forget(now);
+            // While nothing has changed: what is noted and fits on no list would hold up everybody.
+            state.ledger.check_room(new.len())?;
             state.ledger.revoked.extend(new);
-            state.ledger.forget(now.before(MEMORY));
             state.ledger.write_revoked(&self.folder)?;
         }
         self.publish_missing(&mut state)?;

@@ -3,11 +3,11 @@
 use super::clients::GrantedClient;
 use super::ledger::{ISSUED, Issued, Ledger, Revoked};
 use super::roots::{self, Root};
-use super::{Authority, BACKDATED_PART, LIST_LIFE, MAX_COMMON_NAME, MEMORY, State, TRUST};
+use super::{Authority, BACKDATED_PART, LIST_LIFE, MAX_COMMON_NAME, State, TRUST};
 use crate::capability;
 use crate::certificate::Serial;
 use crate::error::IdentityError;
-use crate::files::{self, Privacy};
+use crate::files::{self, MAX_FILE_BYTES, Privacy};
 use crate::name::Name;
 use crate::pem;
 use crate::trust;
@@ -61,8 +61,8 @@ impl Authority {
             by: signer.hash()?,
             name: name.clone(),
         };
-        if ledger.is_long(now.before(MEMORY)) {
-            ledger.forget(now.before(MEMORY));
+        if ledger.is_long(now) {
+            ledger.forget(now);
             ledger.write(&self.folder)?;
         }
         files::append(&self.folder.join(ISSUED), &issued.line())?;
@@ -83,7 +83,13 @@ impl Authority {
         }
         let signers: Vec<&dyn trust::Sign> = state.roots.all().iter().chain(and).map(|root| root as _).collect();
         let text = trust::compose(self.cluster, number, &state.roots.pem(), &lists, &signers)?;
-        files::write(&self.folder.join(TRUST), Privacy::Public, &text)?;
+        let path = self.folder.join(TRUST);
+        // What nobody can read must not take the place of what everybody can.
+        if text.len() as u64 > MAX_FILE_BYTES {
+            let what = format!("the next one would have {} octets, more than anybody reads", text.len());
+            return Err(IdentityError::content(&path, what));
+        }
+        files::write(&path, Privacy::Public, &text)?;
         state.number = number;
         Ok(())
     }

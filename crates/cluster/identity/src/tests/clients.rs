@@ -195,7 +195,7 @@ fn no_number_is_given_twice() {
     }
     world.made(Role::Client, "c0");
     world.authority.revoke("client/c0").unwrap();
-    world.pass(60 * DAY);
+    world.pass_in_use(60 * DAY);
     world.made(Role::Node, "n1");
     world.authority.revoke("n1").unwrap();
     let name = world.name(Role::Client, "c0");
