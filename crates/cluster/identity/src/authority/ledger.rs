@@ -1,8 +1,8 @@
 //! What the authority remembers: certificates that it made, those that it revoked, tokens that are open, what clients were granted.
 //! A line for each.
 
-use super::MEMORY;
 use super::clients::{self, CLIENTS, GrantedClient};
+use super::{DAY_S, MEMORY};
 use crate::certificate::{Serial, hex, unhex};
 use crate::clock::UnixSeconds;
 use crate::error::IdentityError;
@@ -13,6 +13,7 @@ use crate::token::{AuthorityHash, Token};
 use amita_types::ClusterId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 pub(super) const ISSUED: &str = "issued";
 pub(super) const REVOKED: &str = "revoked";
@@ -21,6 +22,9 @@ pub(super) const TOKENS: &str = "tokens";
 const MAX_LEDGER_BYTES: u64 = 256 << 20;
 /// So many certificates that have ended long ago are kept before the log is written anew.
 const MAX_ENDED: usize = 10_000;
+/// An authority is used more often than that: nodes renew each three and a half days. A clock that jumps by less takes nothing
+/// that is valid for long ended.
+const MAX_GAP: Duration = Duration::from_secs(9 * DAY_S);
 /// Certificates of one name that are valid at a time, if they were got by renewing: 64 machines that share a name have two
 /// each. What a thief could make of one would fill the list of what is revoked.
 const MAX_VALID: usize = 256;
@@ -230,11 +234,26 @@ impl Ledger {
     }
 
     /// Drops what ended long ago; what was revoked since then stays, also when it had ended long before: connections
-    /// outlive the certificate that they were made with.
-    pub(super) fn forget(&mut self, now: UnixSeconds) {
-        let then = now.before(MEMORY);
-        self.issued.retain(|issued| issued.until > then);
-        self.revoked.retain(|revoked| revoked.until > then || revoked.at > then);
+    /// outlive the certificate that they were made with. False: nothing is dropped, since the clock may be wrong.
+    pub(super) fn forget(&mut self, now: UnixSeconds) -> bool {
+        let is_steady = self.is_steady(now);
+        if is_steady {
+            let then = now.before(MEMORY);
+            self.issued.retain(|issued| issued.until > then);
+            self.revoked.retain(|revoked| revoked.until > then || revoked.at > then);
+        }
+        is_steady
+    }
+
+    /// Has the authority been used again and again in the time before? A clock that jumps ahead leaves a gap there.
+    fn is_steady(&self, now: UnixSeconds) -> bool {
+        let begin = now.before(MEMORY);
+        let issued = self.issued.iter().map(|issued| issued.at);
+        let used = issued.chain(self.revoked.iter().map(|revoked| revoked.at));
+        let mut used: Vec<UnixSeconds> = used.filter(|at| (begin..=now).contains(at)).collect();
+        used.extend([begin, now]);
+        used.sort_unstable();
+        used.windows(2).all(|two| two[1].since(two[0]) <= MAX_GAP)
     }
 
     /// Is there much in the log that ended long ago?

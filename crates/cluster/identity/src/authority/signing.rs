@@ -61,8 +61,7 @@ impl Authority {
             by: signer.hash()?,
             name: name.clone(),
         };
-        if ledger.is_long(now) {
-            ledger.forget(now);
+        if ledger.is_long(now) && ledger.forget(now) {
             ledger.write(&self.folder)?;
         }
         files::append(&self.folder.join(ISSUED), &issued.line())?;

@@ -133,3 +133,25 @@ fn a_list_that_nobody_could_read_is_not_made() {
     assert_eq!(world.authority.trust().unwrap(), both);
     Authority::open(world.authority.folder(), world.clock.clone()).unwrap();
 }
+
+/// What it then takes for long ended may be valid.
+#[test]
+fn an_authority_whose_clock_is_wrong_forgets_nothing() {
+    let world = World::new();
+    world.made(Role::Node, "n1");
+    world.made(Role::Node, "n2");
+    world.authority.revoke("n1").unwrap();
+    world.clock.set(NOW.after(400 * DAY));
+    for name in ["n3", "n4", "n5"] {
+        // The second one comes when the log has something of that time.
+        world.made(Role::Node, name);
+        world.authority.revoke(name).unwrap();
+    }
+    world.clock.set(NOW.after(DAY));
+    let issued = world.authority.issued().unwrap();
+    assert!(issued.iter().any(|issued| issued.name.name() == "n2"), "{issued:?}");
+    assert_eq!(world.authority.revoked().unwrap().len(), 4);
+    let still = world.authority.revoke("n2").unwrap();
+    assert_eq!(still.certificates.len(), 1);
+    assert_eq!(world.authority.revoked().unwrap().len(), 5);
+}
