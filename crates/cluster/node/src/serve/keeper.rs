@@ -94,6 +94,8 @@ pub(super) struct Keeper {
     pub(super) node: NodeId,
     /// How many stores the node was told to serve.
     pub(super) stores: usize,
+    /// Does it know by an earlier process what the metadata was?
+    pub(super) remembers: bool,
     pub(super) cores: ToCores,
     pub(super) journal: Journal,
     pub(super) log: Log,
@@ -181,7 +183,11 @@ impl Keeper {
                 }
             }
             Input::Settled { revision } => {
-                state.settled = true;
+                let is_first = !std::mem::replace(&mut state.settled, true);
+                // With stores, what they know is compared first.
+                if is_first && self.stores == 0 && self.remembers && state.doubt.disown(&map::suspect_key(self.node)) {
+                    state.again = Some(Instant::now());
+                }
                 state.records.revision = state.records.revision.max(revision);
                 state.changed();
                 self.seen(state);

@@ -292,6 +292,7 @@ impl Plane {
                     cluster: *cluster,
                     node: *node,
                     stores: config.stores.len(),
+                    remembers: joined.past.revision() > 0,
                     cores: cores.senders.clone(),
                     journal: agent.journal().clone(),
                     log: log.clone(),

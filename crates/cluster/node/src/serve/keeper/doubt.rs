@@ -28,6 +28,13 @@ impl Doubt {
         self.away || self.own.is_some() || !self.keys.is_empty()
     }
 
+    /// The metadata is believed at a start, and by that record an earlier process of this node has not believed it: that is to be
+    /// taken back. True if there is one.
+    pub(super) fn disown(&mut self, ours: &str) -> bool {
+        self.undo |= self.own.is_none() && self.keys.contains(ours);
+        self.undo
+    }
+
     /// What was said only because the metadata that answered was not believed stands no more; true if there was any.
     fn take_back(&mut self) -> bool {
         let passes = std::mem::take(&mut self.passes);
@@ -45,7 +52,13 @@ impl Keeper {
         if is_older && state.doubt.own.is_none() {
             state.doubt.passes = true;
             state.doubt.undo = false;
-            self.mark(state, why);
+            let own = self.node;
+            self.mark(
+                state,
+                format!(
+                    "{why}. If that is said of the right metadata, start node {own} anew there, or run `amita node remove` for it"
+                ),
+            );
         } else if !is_older {
             // What else may be there is not to be marked by what could not be said before.
             state.doubt.take_back();
@@ -99,5 +112,25 @@ impl Keeper {
             Ok(_) => state.doubt.said = true,
             Err(_) => state.again = Some(Instant::now() + AGAIN),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Doubt;
+
+    #[test]
+    fn what_an_earlier_process_has_said_is_taken_back_by_who_believes_now() {
+        let (ours, other) = ("/amita/suspect/1", "/amita/suspect/2");
+        let mut doubt = Doubt::default();
+        assert!(!doubt.disown(ours), "nobody has said anything");
+        doubt.keys.insert(other.to_owned());
+        assert!(!doubt.disown(ours), "what others have found is theirs");
+        doubt.keys.insert(ours.to_owned());
+        doubt.own = Some("the stores say so".to_owned());
+        assert!(!doubt.disown(ours));
+        doubt.own = None;
+        assert!(doubt.disown(ours));
+        assert!(doubt.stands(), "until it is gone");
     }
 }
