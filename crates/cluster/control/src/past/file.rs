@@ -16,6 +16,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const FORM: &str = "amita-metadata-seen 1";
+/// No name of a node makes a file that begins so.
+const NEW: &str = "new-";
 const MODE: u32 = 0o600;
 
 /// Where what is known is kept.
@@ -90,7 +92,8 @@ impl PastFile {
                 .map(|(key, written)| (key.clone(), (written.created, written.changed)))
                 .collect(),
         };
-        let new = self.path.with_added_extension("new");
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let new = self.path.with_file_name(format!("{NEW}{name}"));
         // What a crash has left: it was never used.
         match std::fs::remove_file(&new) {
             Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),

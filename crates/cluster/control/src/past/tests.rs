@@ -246,7 +246,7 @@ fn what_is_kept_is_whole_or_refused() {
     meta.put(RIGHT, "a");
     let past = knowing(&mut meta);
     // A crash has left a part of one.
-    std::fs::write(folder.path().join("metadata-seen.n1.new"), "{\"form").unwrap();
+    std::fs::write(folder.path().join("new-metadata-seen.n1"), "{\"form").unwrap();
     file.save(&past).unwrap();
     assert_eq!(file.load().unwrap().unwrap().revision(), past.revision());
     let whole = std::fs::read(file.path()).unwrap();
@@ -261,4 +261,21 @@ fn what_is_kept_is_whole_or_refused() {
     .unwrap();
     let why = file.load().unwrap_err().to_string();
     assert!(why.contains("seen 2"), "{why}");
+}
+
+#[test]
+fn nodes_in_one_folder_do_not_write_each_others_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut meta = Meta::new();
+    meta.put(RIGHT, "a");
+    let past = knowing(&mut meta);
+    let names = ["db1", "db1.new", "new-db1", "new-metadata-seen.db1"];
+    let files = names.map(|name| PastFile::in_folder(folder.path(), name));
+    for file in files.iter().chain(files.iter().rev()) {
+        file.save(&past).unwrap();
+        std::fs::write(folder.path().join("new-metadata-seen.db1"), "a part").unwrap();
+    }
+    for file in &files {
+        assert_eq!(file.load().unwrap().unwrap().revision(), past.revision());
+    }
 }
