@@ -58,6 +58,8 @@ enum Scope {
     /// Nothing is known yet.
     #[default]
     Nothing,
+    /// Of those that give rights but reservations: what an earlier release has kept.
+    Grants,
     /// Of those that give rights.
     Rights,
     All,
@@ -142,7 +144,16 @@ pub struct Past {
 /// Does the record of that key say who may use what?
 #[must_use]
 pub fn is_right(key: &str) -> bool {
+    is_grant(key) || key.starts_with(&reservations_prefix())
+}
+
+/// By an operator?
+fn is_grant(key: &str) -> bool {
     key.starts_with(&map::exports_prefix()) || key.starts_with(&nvme_prefix())
+}
+
+fn reservations_prefix() -> String {
+    format!("{}reservations/", map::PREFIX)
 }
 
 fn nvme_prefix() -> String {
@@ -196,7 +207,7 @@ impl Past {
         if life > self.life {
             return match self.scope {
                 Scope::All => Err(Doubt::Rebuilt { life }),
-                Scope::Nothing | Scope::Rights => Ok(()),
+                Scope::Nothing | Scope::Grants | Scope::Rights => Ok(()),
             };
         }
         let older = |what: String| Err(Doubt::Older { what });
@@ -222,7 +233,12 @@ impl Past {
 
     /// Is this a record of before that was something else, or gone?
     fn is_back(&self, record: &KeyValue) -> bool {
-        let is_known = self.scope == Scope::All || is_right(&record.key);
+        let is_known = match self.scope {
+            Scope::Nothing => false,
+            Scope::Grants => is_grant(&record.key),
+            Scope::Rights => is_right(&record.key),
+            Scope::All => true,
+        };
         is_known && record.mod_revision <= self.revision && self.records.get(&record.key) != Some(&Written::of(record))
     }
 
@@ -235,7 +251,13 @@ impl Past {
             return Ok(Ok(()));
         }
         let keys = [map::cluster_key(), map::life_key()].map(|key| Op::Get { key });
-        let prefixes = [map::suspect_prefix(), map::exports_prefix(), nvme_prefix()].map(|key| Op::Prefix { key });
+        let prefixes = [
+            map::suspect_prefix(),
+            map::exports_prefix(),
+            nvme_prefix(),
+            reservations_prefix(),
+        ]
+        .map(|key| Op::Prefix { key });
         let call = Call {
             then: keys.into_iter().chain(prefixes).collect(),
             ..Call::default()

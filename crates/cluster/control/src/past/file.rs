@@ -1,10 +1,11 @@
 //! What outlives a process of what it knows of the metadata's past: a small file in the node's own folder.
 //!
 //! ```text
-//! {"form":"amita-metadata-seen 1","cluster":"…","life":0,"revision":4711,"rights":{"/amita/exports/3":[40,52],…}}
+//! {"form":"amita-metadata-seen 2","cluster":"…","life":0,"revision":4711,"rights":{"/amita/exports/3":[40,52],…}}
 //! ```
 //! `rights`: of each record that gives rights the revisions of its creation and of its last change. The file is written
-//! whole, under another name, and renamed: a crash leaves the one before or the new one.
+//! whole, under another name, and renamed: a crash leaves the one before or the new one. The form 1 is the same without
+//! reservations.
 
 use super::{Past, Scope, Written, is_right};
 use amita_types::ClusterId;
@@ -15,7 +16,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-const FORM: &str = "amita-metadata-seen 1";
+const FORM: &str = "amita-metadata-seen 2";
+const FORM_1: &str = "amita-metadata-seen 1";
 /// No name of a node makes a file that begins so.
 const NEW: &str = "new-";
 const MODE: u32 = 0o600;
@@ -61,16 +63,20 @@ impl PastFile {
             Err(why) => return Err(why),
         };
         let saved: Saved = serde_json::from_slice(&text)?;
-        if saved.form != FORM {
-            let what = format!("it is of the form {:?}, not {FORM:?}", saved.form);
-            return Err(io::Error::new(ErrorKind::InvalidData, what));
-        }
+        let scope = match saved.form.as_str() {
+            FORM => Scope::Rights,
+            FORM_1 => Scope::Grants,
+            other => {
+                let what = format!("it is of the form {other:?}, not {FORM:?}");
+                return Err(io::Error::new(ErrorKind::InvalidData, what));
+            }
+        };
         let rights = saved.rights.into_iter();
         Ok(Some(Past {
             cluster: saved.cluster,
             life: saved.life,
             revision: saved.revision,
-            scope: Scope::Rights,
+            scope,
             records: rights
                 .map(|(key, (created, changed))| (key, Written { created, changed }))
                 .collect(),

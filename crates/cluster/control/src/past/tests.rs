@@ -1,8 +1,8 @@
 use super::{Doubt, List, News, Past, PastFile};
 use amita_metadata::model::State;
 use amita_metadata::{Call, Event, KeyValue, Op};
-use amita_types::ClusterId;
 use amita_types::map::{self, Cluster, Life};
+use amita_types::{ClusterId, VolumeId};
 use std::sync::Mutex;
 
 const OURS: ClusterId = ClusterId(7);
@@ -256,11 +256,53 @@ fn what_is_kept_is_whole_or_refused() {
     }
     std::fs::write(
         file.path(),
-        String::from_utf8(whole).unwrap().replace("seen 1", "seen 2"),
+        String::from_utf8(whole).unwrap().replace("seen 2", "seen 3"),
     )
     .unwrap();
     let why = file.load().unwrap_err().to_string();
     assert!(why.contains("seen 2"), "{why}");
+}
+
+/// Else a host that was preempted could come back with the copy.
+#[test]
+fn a_reservation_that_was_lost_does_not_come_back_either() {
+    let mut meta = Meta::new();
+    let key = map::reservation_key(VolumeId(3));
+    meta.put(&key, "held by one host");
+    let mut copy = meta.clone();
+    let mut past = knowing(&mut meta);
+    meta.put(&key, "held by another host");
+    assert!(past.note(&meta.event(&key)));
+    for step in 0..10 {
+        copy.put("/amita/live/1", step.to_string());
+        assert!(is_older(&restarted(&past), &mut copy));
+    }
+    assert!(!is_older(&restarted(&past), &mut meta));
+}
+
+#[test]
+fn what_an_earlier_release_has_kept_refuses_no_reservation() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = PastFile::in_folder(folder.path(), "n1");
+    let mut meta = Meta::new();
+    meta.put(RIGHT, "a");
+    let mut copy = meta.clone();
+    let mut past = knowing(&mut meta);
+    meta.put(RIGHT, "b");
+    past.note(&meta.event(RIGHT));
+    file.save(&past).unwrap();
+    let kept = std::fs::read_to_string(file.path()).unwrap();
+    std::fs::write(file.path(), kept.replace("seen 2", "seen 1")).unwrap();
+    // One was made before that, and was not kept.
+    let mut older = file.load().unwrap().unwrap();
+    let mut now = meta.clone();
+    now.put(&map::reservation_key(VolumeId(3)), "held");
+    older.pass(now.list().revision);
+    assert!(!is_older(&older, &mut now));
+    for step in 0..10 {
+        copy.put("/amita/live/1", step.to_string());
+    }
+    assert!(is_older(&older, &mut copy), "what operators have granted is looked at");
 }
 
 #[test]
