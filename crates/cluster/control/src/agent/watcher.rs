@@ -18,10 +18,14 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_secs(60);
 /// How often metadata that is not believed is read again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
-/// What is known is kept at once where it concerns rights, but not more often than this,
-const BETWEEN_SAVES: Duration = Duration::from_millis(500);
+/// What is known is kept before it is told where it concerns rights, but not more often than this: what comes meanwhile waits,
+const BETWEEN_SAVES: Duration = Duration::from_millis(100);
 /// and soon where only the revision has grown.
 const SAVE_AFTER: Duration = Duration::from_secs(10);
+/// If it cannot be kept, it is tried again so soon,
+const SAVE_AGAIN: Duration = Duration::from_secs(1);
+/// and that is said so often.
+const BETWEEN_WARNINGS: Duration = Duration::from_secs(600);
 
 /// What the thread is given.
 pub(super) struct Watcher<'a> {
@@ -41,8 +45,10 @@ struct Known {
     /// When it was saved last, and when it is to be again.
     saved: Option<Instant>,
     due: Option<Instant>,
-    /// It was said that it cannot be.
-    said: bool,
+    /// When it was said that it cannot be.
+    said: Option<Instant>,
+    /// Changes that are told when what they change is kept.
+    held: Vec<Event>,
     /// Why what was read last was not believed.
     refused: Option<Discriminant<Doubt>>,
     /// All records were told.
@@ -57,7 +63,8 @@ impl Watcher<'_> {
             file,
             saved: None,
             due: None,
-            said: false,
+            said: None,
+            held: Vec::new(),
             refused: None,
             is_told: false,
         };
@@ -71,6 +78,7 @@ impl Watcher<'_> {
             *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.stopper());
             let began = Instant::now();
             let ended = self.listen(&mut watch, &mut known);
+            self.tell(known.keep(self.sink));
             self.standing.unsure();
             if began.elapsed() >= PAUSES.1 {
                 pause = PAUSES.0;
@@ -142,34 +150,21 @@ impl Watcher<'_> {
     fn listen(&self, watch: &mut Watch, known: &mut Known) -> Option<Error> {
         while !self.stop.is_set() {
             match watch.wait(known.pause(LOOK)) {
-                Waited::Item(Ok(batch)) => self.tell(batch, known),
+                Waited::Item(Ok(batch)) => self.tell(known.hear(batch, self.sink)),
                 Waited::Item(Err(why)) => return Some(why),
                 Waited::Nothing => {}
                 Waited::Ended => return None,
             }
             if known.is_due() {
-                known.save(self.sink);
+                self.tell(known.keep(self.sink));
             }
         }
         None
     }
 
-    fn tell(&self, batch: Batch, known: &mut Known) {
-        // Nothing is decided by what is only told.
-        let logs = [events::prefix(), audit::prefix()];
-        let is_wanted = |event: &Event| !logs.iter().any(|log| event.key().starts_with(log));
-        let changes: Vec<Event> = batch.events.into_iter().filter(is_wanted).collect();
-        let mut rights = false;
-        for event in &changes {
-            rights |= known.past.note(event);
-        }
-        known.past.pass(batch.revision);
-        known.soon(if rights { BETWEEN_SAVES } else { SAVE_AFTER });
+    fn tell(&self, changes: Vec<Event>) {
         if changes.is_empty() {
             return;
-        }
-        if rights && known.is_rested() {
-            known.save(self.sink);
         }
         for event in changes {
             match event {
@@ -223,11 +218,6 @@ impl Known {
         self.due.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Was it saved long enough ago?
-    fn is_rested(&self) -> bool {
-        self.saved.is_none_or(|at| at.elapsed() >= BETWEEN_SAVES)
-    }
-
     fn soon(&mut self, pause: Duration) {
         if self.file.is_some() {
             let at = Instant::now() + pause;
@@ -235,21 +225,60 @@ impl Known {
         }
     }
 
+    /// Takes note of changes; those that may be told now.
+    fn hear(&mut self, batch: Batch, sink: &Sink) -> Vec<Event> {
+        // Nothing is decided by what is only told.
+        let logs = [events::prefix(), audit::prefix()];
+        let is_wanted = |event: &Event| !logs.iter().any(|log| event.key().starts_with(log));
+        let changes: Vec<Event> = batch.events.into_iter().filter(is_wanted).collect();
+        let mut rights = false;
+        for event in &changes {
+            rights |= self.past.note(event);
+        }
+        self.past.pass(batch.revision);
+        if !rights && self.held.is_empty() {
+            self.soon(SAVE_AFTER);
+            return changes;
+        }
+        self.held.extend(changes);
+        let since = self.saved.map_or(BETWEEN_SAVES, |at| at.elapsed());
+        match BETWEEN_SAVES.checked_sub(since).filter(|rest| !rest.is_zero()) {
+            Some(rest) => {
+                self.soon(rest);
+                Vec::new()
+            }
+            None => self.keep(sink),
+        }
+    }
+
+    /// Keeps what is known; what waited for that.
+    fn keep(&mut self, sink: &Sink) -> Vec<Event> {
+        self.save(sink);
+        // Also if it cannot be kept: a node that heard nothing more would do more harm.
+        std::mem::take(&mut self.held)
+    }
+
     fn save(&mut self, sink: &Sink) {
         self.due = None;
         let Some(file) = self.file.as_ref().filter(|_| self.past.revision() > 0) else {
             return;
         };
+        let now = Instant::now();
+        let kept = file.save(&self.past);
         self.saved = Some(Instant::now());
-        match file.save(&self.past) {
-            Ok(()) => self.said = false,
-            Err(why) if !std::mem::replace(&mut self.said, true) => sink(Notice::Warn(format!(
+        let Err(why) = kept else {
+            self.said = None;
+            return;
+        };
+        if self.said.is_none_or(|at| now.duration_since(at) >= BETWEEN_WARNINGS) {
+            self.said = Some(now);
+            sink(Notice::Warn(format!(
                 "what this node knows of the metadata cannot be kept in {}: {why}. Once it is started anew, it takes an older copy \
                  of the metadata for what it was",
                 file.path().display()
-            ))),
-            Err(_) => {}
+            )));
         }
+        self.soon(SAVE_AGAIN);
     }
 }
 
@@ -284,27 +313,4 @@ fn beginnings() -> impl Iterator<Item = String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::beginnings;
-    use crate::{audit, events};
-    use amita_types::map;
-
-    #[test]
-    fn all_records_are_read_once_and_the_logs_never() {
-        let read = |key: &str| beginnings().filter(|beginning| key.starts_with(beginning)).count();
-        let keys = [
-            map::cluster_key(),
-            map::exports_prefix(),
-            map::subsystems_prefix(),
-            map::node_key("a"),
-            map::volume_key("a"),
-            map::life_key(),
-            map::mounts_prefix(),
-        ];
-        for key in keys {
-            assert_eq!(read(&key), 1, "{key}");
-        }
-        assert_eq!(read(&events::prefix()), 0);
-        assert_eq!(read(&audit::prefix()), 0);
-    }
-}
+mod tests;
