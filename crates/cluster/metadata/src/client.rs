@@ -24,6 +24,7 @@ mod tls;
 mod user;
 mod watch;
 
+pub use connection::Line;
 pub use exchange::told_no_space;
 pub use tls::{SERVER_NAME, Tls};
 pub use user::User;
@@ -162,6 +163,21 @@ impl Client {
         M1: prost::Message + Clone + Default + 'static,
         M2: prost::Message + Default + 'static,
     {
+        let (answer, _) = self.call_on_line(path, message, effect, context)?;
+        Ok(answer)
+    }
+
+    fn call_on_line<M1, M2>(
+        &self,
+        path: &'static str,
+        message: M1,
+        effect: Effect,
+        context: Context,
+    ) -> Result<(M2, Line), Error>
+    where
+        M1: prost::Message + Clone + Default + 'static,
+        M2: prost::Message + Default + 'static,
+    {
         self.inner
             .handle
             .block_on(self.inner.shared.unary(path, message, effect, context))
@@ -180,6 +196,15 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub fn txn(&self, call: &Call) -> Result<Reply, Error> {
+        let (reply, _) = self.txn_on_line(call)?;
+        Ok(reply)
+    }
+
+    /// The same, and by which connection the answer came, for [`Client::watch_unbroken`].
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn txn_on_line(&self, call: &Call) -> Result<(Reply, Line), Error> {
         call.check()?;
         let effect = if call.is_read_only() {
             Effect::Repeatable
@@ -197,8 +222,10 @@ impl Client {
             lease,
             ..Context::default()
         };
-        let response: wire::TxnResponse = self.call(path::TXN, wire::TxnRequest::from(call), effect, context)?;
-        convert::reply(call, response).map_err(|what| self.unreadable(what))
+        let request = wire::TxnRequest::from(call);
+        let (response, line): (wire::TxnResponse, Line) = self.call_on_line(path::TXN, request, effect, context)?;
+        let reply = convert::reply(call, response).map_err(|what| self.unreadable(what))?;
+        Ok((reply, line))
     }
 
     /// Grants a lease. When the answer is lost, the lease expires by itself.
@@ -300,14 +327,14 @@ impl Client {
     /// on where it was, and nothing is left out or told twice.
     #[must_use]
     pub fn watch(&self, prefix: &str, from_revision: u64) -> Watch {
-        Watch::start(self.clone(), prefix, from_revision, true)
+        Watch::start(self.clone(), prefix, from_revision, None)
     }
 
-    /// The same, which ends with [`Error::Unavailable`] when its stream breaks: who has to know whether what answers then is
-    /// what answered before reads it anew.
+    /// The same by the connection that a read came by, which ends with [`Error::Unavailable`] when its stream breaks, or the connection
+    /// is in use no more: who has to know whether what answers then is what answered before reads it anew.
     #[must_use]
-    pub fn watch_unbroken(&self, prefix: &str, from_revision: u64) -> Watch {
-        Watch::start(self.clone(), prefix, from_revision, false)
+    pub fn watch_unbroken(&self, prefix: &str, from_revision: u64, line: Line) -> Watch {
+        Watch::start(self.clone(), prefix, from_revision, Some(line))
     }
 }
 

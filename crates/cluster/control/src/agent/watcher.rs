@@ -7,7 +7,7 @@ use super::standing::Standing;
 use super::{Notice, PAUSES, Patience, Sink, Stop, lead};
 use crate::past::{Doubt, List, Past, PastFile};
 use crate::{audit, events};
-use amita_metadata::{Batch, Call, Client, Error, Event, KeyValue, Op, Waited, Watch, WatchStop};
+use amita_metadata::{Batch, Call, Client, Error, Event, KeyValue, Line, Op, Waited, Watch, WatchStop};
 use amita_types::map::PREFIX;
 use std::mem::Discriminant;
 use std::sync::mpsc::Sender;
@@ -70,11 +70,11 @@ impl Watcher<'_> {
         };
         let (mut patience, mut pause) = (Patience::new(), PAUSES.0);
         while !self.stop.is_set() {
-            let Some(list) = self.believed(&mut known, &mut patience, &mut pause) else {
+            let Some((list, line)) = self.believed(&mut known, &mut patience, &mut pause) else {
                 continue;
             };
             let revision = self.take_over(&mut known, list);
-            let mut watch = self.client.watch_unbroken(PREFIX, revision + 1);
+            let mut watch = self.client.watch_unbroken(PREFIX, revision + 1, line);
             *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch.stopper());
             let began = Instant::now();
             let ended = self.listen(&mut watch, &mut known);
@@ -98,10 +98,10 @@ impl Watcher<'_> {
         *pause = (*pause * 2).min(PAUSES.1);
     }
 
-    /// All records, if they can be read, and are to be believed.
-    fn believed(&self, known: &mut Known, patience: &mut Patience, pause: &mut Duration) -> Option<List> {
-        let list = match read(self.client) {
-            Ok(list) => list,
+    /// All records, if they can be read, and are to be believed; and by which connection they were.
+    fn believed(&self, known: &mut Known, patience: &mut Patience, pause: &mut Duration) -> Option<(List, Line)> {
+        let (list, line) = match read(self.client) {
+            Ok(found) => found,
             // Who keeps the lease says so.
             Err(why) if known.is_told && is_away(&why) => {
                 self.rest(pause);
@@ -114,7 +114,7 @@ impl Watcher<'_> {
         };
         patience.worked(self.sink, "the watch");
         let Err(doubt) = known.past.judge(&list) else {
-            return Some(list);
+            return Some((list, line));
         };
         let kind = std::mem::discriminant(&doubt);
         if known.refused.replace(kind) != Some(kind) {
@@ -288,13 +288,15 @@ fn is_away(why: &Error) -> bool {
 }
 
 /// All records but the events and the audit log, as of one revision: those may be many, and nobody here wants them.
-fn read(client: &Client) -> Result<List, Error> {
+fn read(client: &Client) -> Result<(List, Line), Error> {
     let call = Call {
         then: beginnings().map(|key| Op::Prefix { key }).collect(),
         ..Call::default()
     };
-    Ok(List::of(&call, &client.txn(&call)?))
+    let (reply, line) = client.txn_on_line(&call)?;
+    Ok((List::of(&call, &reply), line))
 }
+
 /// What the keys of all records but those begin with. The events are the only ones below the prefix that begin with `ev`, the
 /// audit log's the only ones that begin with `au`.
 fn beginnings() -> impl Iterator<Item = String> {

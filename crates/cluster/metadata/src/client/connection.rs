@@ -173,6 +173,10 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
+/// A connection of a client, as its answers name it. Another one may lead to another server, also at the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line(u64);
+
 /// An open connection; clones share it.
 #[derive(Clone)]
 pub(super) struct Connection {
@@ -232,6 +236,10 @@ impl Connection {
     /// Why the server surely did nothing of what it was asked here, where it is known.
     pub(super) fn refusal(&self) -> Option<String> {
         self.first.refusal()
+    }
+
+    pub(super) fn line(&self) -> Line {
+        Line(self.number)
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -1,6 +1,6 @@
 //! One call and its answer: which endpoint, how often, how long, and what a failure means.
 
-use super::connection::{Connection, Endpoint};
+use super::connection::{Connection, Endpoint, Line};
 use super::user::{Token, refused};
 use super::{MAX_ENDPOINTS, Options};
 use crate::call::LeaseId;
@@ -158,14 +158,14 @@ impl Shared {
         }
     }
 
-    /// A method with one request and one answer.
+    /// A method with one request and one answer; by which connection it came.
     pub(super) async fn unary<M1, M2>(
         &self,
         path: &'static str,
         message: M1,
         effect: Effect,
         context: Context,
-    ) -> Result<M2, Error>
+    ) -> Result<(M2, Line), Error>
     where
         M1: prost::Message + Clone + Default + 'static,
         M2: prost::Message + Default + 'static,
@@ -210,7 +210,8 @@ impl Shared {
                     .ok_or_else(|| Status::unknown("the answer is missing"))
             })
         };
-        self.carry_out(send, effect, context).await
+        let (answer, _) = self.carry_out(send, effect, context).await?;
+        Ok(answer)
     }
 
     async fn carry_out<M2>(
@@ -218,7 +219,7 @@ impl Shared {
         send: impl Fn(Connection, Option<Token>) -> Answer<M2>,
         effect: Effect,
         context: Context,
-    ) -> Result<M2, Error> {
+    ) -> Result<(M2, Line), Error> {
         let deadline = Instant::now() + self.options.timeout;
         let mut last = format!("no answer within {:?}", self.options.timeout);
         let mut renewed = 0;
@@ -259,7 +260,7 @@ impl Shared {
             }
             attempts += 1;
             let (verdict, what) = match ended {
-                Some(Ok(Ok(answer))) => return Ok(answer),
+                Some(Ok(Ok(answer))) => return Ok((answer, connection.line())),
                 Some(Ok(Err(status))) => (judge(&status, context), words_of(&status)),
                 Some(Err(_)) => (Verdict::PerhapsDone, "no answer in time".to_owned()),
                 None => (Verdict::PerhapsDone, "the server does not say anything".to_owned()),

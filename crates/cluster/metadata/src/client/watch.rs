@@ -1,8 +1,9 @@
 //! A watch that outlives outages: whenever its stream breaks it asks anew from the revision that it has not seen. One for who
-//! has to know whether it is still the same metadata ends instead: what answers after a break may be an older copy, which others
-//! have written to since.
+//! has to know whether it is still the same metadata keeps to the connection that he has read by, and ends with its stream: what
+//! answers after a break may be an older copy, which others have written to since.
 
 use super::Client;
+use super::connection::Line;
 use super::exchange::{MAX_ANSWER_BYTES, Shared, Untold, is_stale, is_stale_text, words_of};
 use super::user::Token;
 use crate::call::{Batch, Event};
@@ -58,8 +59,8 @@ pub enum Waited {
 }
 
 impl Watch {
-    /// `resumes`: it outlives its stream.
-    pub(super) fn start(client: Client, prefix: &str, from_revision: u64, resumes: bool) -> Watch {
+    /// `line`: it is by that connection, and does not outlive its stream.
+    pub(super) fn start(client: Client, prefix: &str, from_revision: u64, line: Option<Line>) -> Watch {
         let (sender, batches) = mpsc::channel(QUEUE);
         let stop = WatchStop(Arc::new(Notify::new()));
         let task = Task {
@@ -67,7 +68,7 @@ impl Watch {
             prefix: prefix.to_owned(),
             next: from_revision,
             sender,
-            resumes,
+            line,
             pause: FIRST_PAUSE,
             behind: 0,
             denied: false,
@@ -119,7 +120,8 @@ struct Task {
     /// The first revision that was not handed over. Zero: whatever comes first.
     next: u64,
     sender: mpsc::Sender<Result<Batch, Error>>,
-    resumes: bool,
+    /// The connection that it keeps to.
+    line: Option<Line>,
     pause: Duration,
     /// How often in a row the server was behind.
     behind: u32,
@@ -149,7 +151,7 @@ impl Task {
                         let _ = self.sender.send(Err(error)).await;
                         return;
                     }
-                    End::Broken if !self.resumes => {
+                    End::Broken if self.line.is_some() => {
                         let broken = Error::Unavailable {
                             what: "the stream of a watch has ended".to_owned(),
                             endpoints: self.shared.endpoints(),
@@ -175,6 +177,9 @@ impl Task {
         let Ok(connection) = self.shared.connection().await else {
             return End::Broken;
         };
+        if self.line.is_some_and(|line| line != connection.line()) {
+            return End::Broken;
+        }
         let token = match self.shared.token(&connection).await {
             Ok(token) => token,
             Err(Untold::Refused(error)) => return End::Failed(error),

@@ -21,6 +21,7 @@ both!(
     a_watch_sees_every_change_in_order_and_resumes,
     a_watch_outlives_a_restart,
     an_unbroken_watch_ends_with_its_stream,
+    an_unbroken_watch_begins_by_no_other_connection,
     restart_keeps_keys_revisions_and_leases,
     an_outage_is_told_and_passes,
     compacted_history_is_a_clear_error,
@@ -429,7 +430,8 @@ fn an_unbroken_watch_ends_with_its_stream(kind: Kind) {
     let mut server = Server::start(kind);
     let client = server.client();
     let from = put(&client, "/w/0", "first");
-    let mut watch = client.watch_unbroken("/w/", from);
+    let (_, line) = client.txn_on_line(&Call::get("/w/0")).unwrap();
+    let mut watch = client.watch_unbroken("/w/", from, line);
     events(&mut watch, 1);
     server.stop();
     server.resume();
@@ -439,6 +441,24 @@ fn an_unbroken_watch_ends_with_its_stream(kind: Kind) {
         other => panic!("{other:?}"),
     }
     assert_eq!(watch.wait(Duration::from_secs(20)), Waited::Ended);
+}
+
+/// What answers there now may be other metadata than what was read.
+fn an_unbroken_watch_begins_by_no_other_connection(kind: Kind) {
+    let mut server = Server::start(kind);
+    let client = server.client();
+    let from = put(&client, "/w/0", "first");
+    let (_, line) = client.txn_on_line(&Call::get("/w/0")).unwrap();
+    server.stop();
+    server.resume();
+    put(&client, "/w/1", "second");
+    let mut watch = client.watch_unbroken("/w/", from, line);
+    match watch.wait(Duration::from_secs(20)) {
+        Waited::Item(Err(Error::Unavailable { .. })) => {}
+        other => panic!("{other:?}"),
+    }
+    let (_, line) = client.txn_on_line(&Call::get("/w/0")).unwrap();
+    events(&mut client.watch_unbroken("/w/", from, line), 2);
 }
 
 fn restart_keeps_keys_revisions_and_leases(kind: Kind) {
