@@ -8,8 +8,8 @@ use crate::admin::AdminError;
 use crate::agent::STOPPED;
 use crate::audit;
 use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
-use amita_types::map::{self, Cluster, Live, PREFIX, Suspect};
-use std::collections::BTreeSet;
+use amita_types::map::{self, Cluster, Life, Live, PREFIX, Suspect};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Operations of one call: below [`amita_metadata::MAX_OPS`].
 const BATCH_OPS: usize = 100;
@@ -117,7 +117,8 @@ pub fn write(meta: &dyn Transact, rebuilt: &Rebuilt, replace: bool, dry_run: boo
             equals: value.clone(),
         }]
     };
-    for ops in batches(clear(there, &suspect)) {
+    // The life stays until it is written over: an attempt that is cut short loses no count.
+    for ops in batches(clear(there, &[suspect.clone(), map::life_key()])) {
         let (compares, otherwise) = (guard(), Vec::new());
         must(
             meta,
@@ -129,8 +130,10 @@ pub fn write(meta: &dyn Transact, rebuilt: &Rebuilt, replace: bool, dry_run: boo
         )?;
     }
     // The cluster's record first: a node that is started now must not make another cluster.
-    let own = rebuilt.records.iter().filter(|(key, _)| **key == cluster);
-    let rest = rebuilt.records.iter().filter(|(key, _)| **key != cluster);
+    let mut records = rebuilt.records.clone();
+    begin_life(&mut records, there);
+    let own = records.iter().filter(|(key, _)| **key == cluster);
+    let rest = records.iter().filter(|(key, _)| **key != cluster);
     let puts = own.chain(rest).map(|(key, value)| Op::Put {
         key: key.clone(),
         value: value.clone(),
@@ -153,6 +156,19 @@ pub fn write(meta: &dyn Transact, rebuilt: &Rebuilt, replace: bool, dry_run: boo
         otherwise: Vec::new(),
     };
     must(meta, end)
+}
+
+/// The rebuilt metadata's life follows the one that is written over too: no store may have a copy of that yet, but who has known it
+/// must not take this for the same.
+fn begin_life(records: &mut BTreeMap<String, Vec<u8>>, there: &[KeyValue]) {
+    let key = map::life_key();
+    let replaced = there.iter().find(|found| found.key == key);
+    let replaced: Option<Life> = replaced.and_then(|found| found.json().ok());
+    if let (Some(replaced), Some(value)) = (replaced, records.get_mut(&key)) {
+        let mut life: Life = serde_json::from_slice(value).expect("it was made here");
+        life.number = life.number.max(replaced.number.saturating_add(1));
+        *value = serde_json::to_vec(&life).expect("plain data");
+    }
 }
 
 fn must(meta: &dyn Transact, call: Call) -> Result<(), WriteError> {
@@ -196,16 +212,16 @@ fn check(there: &[KeyValue], rebuilt: &Rebuilt, replace: bool) -> Result<u64, Wr
     Ok(cluster.map_or(0, |found| found.mod_revision))
 }
 
-/// What takes everything away that is there, but for one key.
-fn clear(there: &[KeyValue], but: &str) -> Vec<Op> {
+/// What takes everything away that is there, but for some keys.
+fn clear(there: &[KeyValue], but: &[String]) -> Vec<Op> {
     let suspects = map::suspect_prefix();
     let mut kinds = BTreeSet::new();
     let mut ops = Vec::new();
-    for key in there.iter().map(|found| found.key.as_str()).filter(|key| *key != but) {
+    for key in there.iter().map(|found| &found.key).filter(|key| !but.contains(key)) {
         let path = &key[PREFIX.len()..];
         match path.split_once('/') {
             Some((kind, _)) if !key.starts_with(&suspects) => drop(kinds.insert(kind)),
-            _ => ops.push(Op::Delete { key: key.to_owned() }),
+            _ => ops.push(Op::Delete { key: key.clone() }),
         }
     }
     let kinds = kinds.into_iter().map(|kind| Op::DeletePrefix {
