@@ -164,6 +164,10 @@ impl Remote {
         for complaint in self.attachments.complaints() {
             (self.log)(Level::Info, &complaint);
         }
+        match self.attachments.repeated().len() {
+            0 => {}
+            count => (self.log)(Level::Info, &format!("{count} writes are sent again")),
+        }
     }
 
     /// What has ended is told to the session, and what follows from that is started.

@@ -8,6 +8,7 @@
 mod fronted;
 mod linux;
 mod nbd;
+mod program;
 mod shared;
 mod wire;
 

@@ -387,7 +387,7 @@ fn listen(service: &mut Core, driver: &mut SimDriver, node: NodeId, core: usize,
             };
             (address, Box::new(make))
         }
-        Protocol::Nbd => {
+        Protocol::Nbd | Protocol::Client => {
             let settings = Arc::new(amita_nbd::Config::default());
             let make = move |id, now, _, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_frontend::Front> {
                 Box::new(NbdFront::accept(settings.clone(), id, Who::Program, now, outbox))

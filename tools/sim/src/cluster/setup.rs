@@ -20,6 +20,8 @@ pub struct Plants {
     pub node: amita_node::Faults,
     /// R9: NVMe fronts keep hosts that are silent while what they have sent grows old, and know of no keep alive time.
     pub keep_silent_hosts: bool,
+    /// R9: programs send again at once what may still be carried out where it was sent first.
+    pub resend_at_once: bool,
     /// Of what is asked of the metadata.
     pub metadata: Careless,
     /// R4: a host's clock does not count the time in which it is suspended.
@@ -37,6 +39,8 @@ pub enum Protocol {
     Nvme,
     /// NBD, by one connection to any gateway.
     Nbd,
+    /// The same, by the product's own client.
+    Client,
 }
 
 /// Hosts that use the product's fronts over connections of the simulated network.
@@ -238,6 +242,8 @@ impl Setup {
     pub fn hosts_notice(&self) -> Duration {
         match self.fronted {
             Some(fronted) if fronted.protocol == Protocol::Nbd => fronted.io_timeout,
+            // It asks after a second, and waits for four.
+            Some(fronted) if fronted.protocol == Protocol::Client => Duration::from_secs(5),
             _ => Duration::ZERO,
         }
     }
@@ -356,6 +362,15 @@ impl Setup {
             10..13 => Some(Fronted::draw(&mut fronts, Protocol::Nbd)),
             _ => None,
         };
+        // And of those that speak NBD half are the product's own programs.
+        let mut programs = Random::new(seed).fork(31);
+        let fronted = fronted.map(|fronted| match fronted.protocol {
+            Protocol::Nbd if programs.percent(50) => Fronted {
+                protocol: Protocol::Client,
+                ..fronted
+            },
+            _ => fronted,
+        });
         let shared_hosts = if fronted.is_some() { 0 } else { shared_hosts };
         let is_nvme = fronted.is_some_and(|fronted| fronted.protocol == Protocol::Nvme);
         // A gateway does not notice that an NBD client is gone which it never hears of again, and keeps its volume:
@@ -368,6 +383,10 @@ impl Setup {
         } else {
             0
         };
+        if fronted.is_some_and(|fronted| fronted.protocol == Protocol::Client) {
+            // It sends them again, and zeros of one time cannot be told from those of another.
+            profile.clear_percent = 0;
+        }
         let passers = Passers::draw(seed);
         let mut chores = Random::new(seed).fork(22);
         let chores = Chores::draw(&mut chores, volumes, blocks, blocks_per_chunk, profile.operations);

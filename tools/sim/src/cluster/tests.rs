@@ -21,6 +21,23 @@ fn seeds_that_found_faults_hold() {
     }
 }
 
+/// Programs with a client's identity, over all that a plan brings: what they sent to nodes that die or stand still they send again,
+/// and nothing of it comes late.
+#[test]
+fn programs_go_on_through_other_nodes() {
+    let mut repeated = 0;
+    for seed in 0..30 {
+        let mut setup = Setup::draw(seed);
+        setup.fronted = Some(setup::Fronted::usual(setup::Protocol::Client));
+        setup.shared_hosts = 0;
+        (setup.profile.compare_percent, setup.profile.clear_percent) = (0, 0);
+        let run = run_setup(setup, false);
+        assert_eq!(run.failure, None, "seed {seed}");
+        repeated += run.coverage.count("fronted.repeated_after_error");
+    }
+    assert!(repeated > 20, "{repeated} writes were sent again");
+}
+
 /// A chunk waits for ever by right, for what has rotted at the least number of copies, and so its volume is never given away. A
 /// host that waits to open the volume elsewhere, for another chunk, goes to where it is and gets its answer.
 #[cfg(feature = "planted")]

@@ -17,8 +17,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// So long after a connection was given up, nothing is carried out any more that went by it: a node's core that stands still for a
-/// second drops what it has not read, and one core carries out for another only what is younger than that.
-pub(super) const LATE: Duration = Duration::from_secs(3);
+/// second drops what it has not read, and half of one is for what stands in between (a proxy, a balancer), which sends on what it
+/// has though this end has gone.
+pub(super) const LATE: Duration = Duration::from_millis(1500);
 /// How long a node may take until it has shown who it is.
 const SETUP: Duration = Duration::from_secs(3);
 /// And to open the volume after that: it may have to take it over from a node that has died.
@@ -50,6 +51,8 @@ pub(super) struct Step<'a> {
     pub events: &'a mut VecDeque<Event>,
     /// Why a node was of no use, for a log.
     pub complaints: &'a mut Vec<String>,
+    /// The tags of what changes something and is sent again.
+    pub repeated: &'a mut Vec<u64>,
     /// Rules that are switched off, by the simulator only.
     pub faults: super::Faults,
 }
@@ -338,6 +341,7 @@ impl Attachment {
             };
             if is_write(&request.op) {
                 self.writes.push_front(cookie);
+                step.repeated.push(request.tag);
                 if !step.faults.resend_at_once {
                     self.writes_from = self.writes_from.max(step.now().plus(LATE));
                 }

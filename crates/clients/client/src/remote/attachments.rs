@@ -73,6 +73,7 @@ pub struct Attachments {
     owners: BTreeMap<u64, VolumeId>,
     events: VecDeque<Event>,
     complaints: Vec<String>,
+    repeated: Vec<u64>,
 }
 
 impl Attachments {
@@ -91,6 +92,7 @@ impl Attachments {
             owners: BTreeMap::new(),
             events: VecDeque::new(),
             complaints: Vec::new(),
+            repeated: Vec::new(),
         }
     }
 
@@ -102,6 +104,11 @@ impl Attachments {
     /// Why nodes were of no use, since this was last asked; a line each.
     pub fn complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.complaints)
+    }
+
+    /// The tags of requests that change something and were sent again, since this was last asked.
+    pub fn repeated(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.repeated)
     }
 
     /// Why a volume that was asked for is not open yet.
@@ -170,6 +177,7 @@ impl Attachments {
             links: &mut self.links,
             events: &mut self.events,
             complaints: &mut self.complaints,
+            repeated: &mut self.repeated,
             faults: self.settings.faults,
         };
         act(volume, &mut step, proof);

@@ -78,7 +78,7 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, 
         who,
         since: now,
     };
-    if let Err(waiting) = begin(core, waiting) {
+    if let Some(waiting) = begin(core, waiting) {
         if core.named.waiting.len() >= core.fronts.sessions() {
             let fronts = &mut core.fronts;
             let is_there = |waiting: &Waiting| fronts.usage(waiting.origin.front).is_some();
@@ -88,21 +88,21 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, 
     }
 }
 
-/// Opens the volume, if the client has the right to.
-fn begin(core: &mut Core, asked: Waiting) -> Result<(), Waiting> {
+/// Opens the volume, if the client has the right to; else it goes on waiting.
+fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
     let volume = core.cx.view.volume_named(&asked.name);
     if volume
         .and_then(|volume| judge(&core.cx.view, volume.id, &asked.who))
         .is_none()
     {
-        return Err(asked);
+        return Some(asked);
     }
     let Waiting { origin, name, who, .. } = asked;
     if let Some(usage) = core.fronts.usage(origin.front) {
         *usage = Some(Usage { who, open: None });
         core.cx.mail.send(0, DirectoryMessage::Open { origin, name });
     }
-    Ok(())
+    None
 }
 
 /// A volume that a client has asked for is open, or not: what the client is told.
@@ -144,7 +144,7 @@ pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
     }
     let patience = core.named.patience();
     for waiting in std::mem::take(&mut core.named.waiting) {
-        if let Err(waiting) = begin(core, waiting) {
+        if let Some(waiting) = begin(core, waiting) {
             if now < waiting.since.plus(patience) {
                 core.named.waiting.push(waiting);
                 continue;

@@ -1,9 +1,10 @@
 //! Hosts that reach gateways as real ones do: through the product's NVMe/TCP and NBD fronts, over connections of the simulated
-//! network, from a place of their own in it. What such a host does is in [`linux`](super::linux) and [`nbd`](super::nbd); here are
-//! its sockets, and what the history is told.
+//! network, from a place of their own in it. What such a host does is in [`linux`](super::linux), [`nbd`](super::nbd) and
+//! [`program`](super::program); here are its sockets, and what the history is told.
 
 use super::linux::{self, Bio, End, HostEffect, Linux};
 use super::nbd::{self, Nbd, Order};
+use super::program::Program;
 use super::{CLOSING_HOST, Hosts, Refused, request};
 use crate::cluster::node::{NBD_PORT, NVME_PORT, host_place, place};
 use crate::cluster::setup::{Fronted, Protocol};
@@ -27,10 +28,20 @@ const SEND: u64 = 3;
 const RECEIVE_BYTES: usize = 64 << 10;
 
 /// What speaks.
-#[derive(Debug)]
 enum Client {
     Nvme(Box<Linux>),
     Nbd(Box<Nbd>),
+    Program(Box<Program>),
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&match self {
+            Client::Nvme(linux) => linux.describe(),
+            Client::Nbd(nbd) => nbd.describe(),
+            Client::Program(program) => program.describe(),
+        })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -52,10 +63,7 @@ pub struct FrontedHost {
 
 impl std::fmt::Debug for FrontedHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.client {
-            Client::Nvme(linux) => f.write_str(&linux.describe()),
-            Client::Nbd(nbd) => f.write_str(&nbd.describe()),
-        }
+        self.client.fmt(f)
     }
 }
 
@@ -82,6 +90,13 @@ impl FrontedHost {
                 io_timeout: settings.io_timeout,
                 reconnect: settings.reconnect,
             }))),
+            Protocol::Client => {
+                let at = |path| SocketAddr::new(amita_reactor::sim::node_ip(place(path, 0)), NBD_PORT);
+                let mut nodes: Vec<SocketAddr> = (0..setup.nodes).map(at).collect();
+                nodes.rotate_left(volume as usize % setup.nodes);
+                let resend_at_once = setup.plants.resend_at_once;
+                Client::Program(Box::new(Program::new(volume_name(volume), nodes, resend_at_once)))
+            }
         };
         FrontedHost {
             driver: world.driver(host_place(number)),
@@ -98,6 +113,7 @@ impl FrontedHost {
         let mut pending = match &self.client {
             Client::Nvme(linux) => linux.pending(),
             Client::Nbd(nbd) => nbd.pending(),
+            Client::Program(program) => program.pending(),
         };
         pending.retain(|id| !self.abandoned.contains(id));
         pending
@@ -112,6 +128,7 @@ impl FrontedHost {
         match &self.client {
             Client::Nvme(linux) => linux.deadline(),
             Client::Nbd(nbd) => nbd.deadline(),
+            Client::Program(program) => program.deadline(),
         }
     }
 
@@ -119,6 +136,7 @@ impl FrontedHost {
         match &self.client {
             Client::Nvme(linux) => linux.violation.as_ref(),
             Client::Nbd(nbd) => nbd.violation.as_ref(),
+            Client::Program(_) => None,
         }
     }
 
@@ -126,6 +144,7 @@ impl FrontedHost {
         match &mut self.client {
             Client::Nvme(linux) => linux.acts.pop_front(),
             Client::Nbd(nbd) => nbd.acts.pop_front(),
+            Client::Program(program) => program.acts.pop_front(),
         }
     }
 
@@ -133,6 +152,8 @@ impl FrontedHost {
         match &mut self.client {
             Client::Nvme(linux) => linux.closed(now, conn),
             Client::Nbd(nbd) => nbd.closed(now, conn),
+            // It has its connections for itself.
+            Client::Program(_) => {}
         }
     }
 
@@ -140,7 +161,7 @@ impl FrontedHost {
     fn address(&self, path: usize, queue: u16) -> SocketAddr {
         let (core, port) = match &self.client {
             Client::Nvme(_) => (usize::from(queue) % self.cores[path], NVME_PORT),
-            Client::Nbd(_) => (0, NBD_PORT),
+            Client::Nbd(_) | Client::Program(_) => (0, NBD_PORT),
         };
         SocketAddr::new(amita_reactor::sim::node_ip(place(path, core)), port)
     }
@@ -150,6 +171,9 @@ impl FrontedHost {
         let mut done = Vec::new();
         let mut completions = std::mem::take(&mut self.completions);
         self.driver.poll(Wait::No, &mut completions);
+        if let Client::Program(program) = &mut self.client {
+            done = program.pass(&mut self.driver, &mut completions);
+        }
         for completion in completions.drain(..) {
             let (conn, kind) = (completion.token.0 >> 8, completion.token.0 & 0xff);
             match completion.outcome {
@@ -168,6 +192,7 @@ impl FrontedHost {
                         match &mut self.client {
                             Client::Nvme(linux) => linux.received(now, conn, &buffer[..bytes]),
                             Client::Nbd(nbd) => done.extend(nbd.received(now, conn, &buffer[..bytes])),
+                            Client::Program(_) => {}
                         }
                         if let Some(id) = self.sockets.get(&conn).and_then(|socket| socket.id) {
                             self.receive(conn, id);
@@ -195,6 +220,7 @@ impl FrontedHost {
             let more = match &mut self.client {
                 Client::Nvme(linux) => linux.outbox(*conn),
                 Client::Nbd(nbd) => nbd.outbox(),
+                Client::Program(_) => Vec::new(),
             };
             socket.outbox.extend(more);
             if let Some(id) = socket.id
@@ -221,7 +247,7 @@ impl Hosts {
     /// The hosts that use volumes for themselves leave: others want to open them.
     pub fn unplug(&mut self, world: &mut World) {
         for host in &mut self.hosts {
-            let is_nbd = |fronted: &FrontedHost| matches!(fronted.client, Client::Nbd(_));
+            let is_nbd = |fronted: &FrontedHost| matches!(fronted.client, Client::Nbd(_) | Client::Program(_));
             if host.fronted.as_deref().is_some_and(is_nbd) {
                 world.kill(host_place(host.number));
                 host.fronted = None;
@@ -250,6 +276,7 @@ impl Hosts {
             match &mut fronted.client {
                 Client::Nvme(linux) => linux.tick(now),
                 Client::Nbd(nbd) => nbd.tick(now),
+                Client::Program(_) => return self.pass(now, self.hosts[index].number, workload, history),
             }
             self.run_fronted(now, index, workload, history);
         }
@@ -354,19 +381,24 @@ impl Hosts {
                         Bio::new(ask.id, nvme_requests(volume as u32 + 1, op, &payload), repeatable),
                     );
                 }
-                Client::Nbd(nbd) => nbd.submit(
-                    now,
-                    Order {
-                        id: ask.id,
-                        kind: ask.kind,
-                        offset: op.offset(),
-                        length: ask.sectors * SECTOR_BYTES as u32,
-                        data: payload.to_vec(),
-                    },
-                ),
+                Client::Nbd(nbd) => nbd.submit(now, order(ask, op, &payload)),
+                Client::Program(program) => program.submit(order(ask, op, &payload)),
             }
         }
+        if matches!(fronted.client, Client::Program(_)) {
+            return self.pass(now, self.hosts[index].number, workload, history);
+        }
         self.run_fronted(now, index, workload, history);
+    }
+}
+
+fn order(ask: IoRequest, op: Op, payload: &[u8]) -> Order {
+    Order {
+        id: ask.id,
+        kind: ask.kind,
+        offset: op.offset(),
+        length: ask.sectors * SECTOR_BYTES as u32,
+        data: payload.to_vec(),
     }
 }
 
