@@ -170,7 +170,7 @@ impl Pair {
     /// Writes, reads, zeroes, and what goes wrong.
     fn works(&mut self) {
         self.opens();
-        let data: Vec<u8> = (0..100_000u32).map(|at| (at * 7 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..100_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
         self.ask(command::WRITE, 1, 5_000, 100_000, Slice::copy_from(&data));
         self.ask(command::FLUSH, 2, 0, 0, Slice::default());
         assert_eq!(self.answers(), [(1, 0, vec![]), (2, 0, vec![])]);
