@@ -123,7 +123,6 @@ impl Exchange {
         let peer = Peer {
             role: Role::Node,
             name,
-            capability: None,
             certificates: Vec::new(),
         };
         if let Some(callee) = &self.callee

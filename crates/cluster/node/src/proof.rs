@@ -5,7 +5,7 @@
 //! records are not used any more. Tickets are off, so that not one byte of TLS follows the handshake.
 
 use amita_fabric::secure::{Handshake, Handshakes, Peer, Protection, SECRET_BYTES, Secrets, Step};
-use amita_identity::{Expected, Live, Role, Usage, peer_capability, peer_name, server_name};
+use amita_identity::{Expected, Live, Role, Usage, peer_name, server_name};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::fmt;
@@ -151,7 +151,6 @@ impl TlsHandshake {
         let peer = Peer {
             role,
             name: name.name().to_owned(),
-            capability: peer_capability(leaf).map_err(|why| why.to_string())?.map(Box::new),
             certificates: chain.iter().map(|der| der.to_vec()).collect(),
         };
         if let Some(callee) = &self.callee

@@ -75,10 +75,8 @@ pub const PREFIX_BYTES: usize = RawPrefix::BYTES;
 /// The CRC covers the head from here on.
 const CRC_FROM: usize = 4;
 
-/// Whoever may own volumes, and ask stores and owners.
+/// Whoever may own volumes, and ask stores and owners: nobody else has a link.
 const OWNERS: Roles = Roles::of(&[Role::Node, Role::Gateway]);
-/// They, and clients, which use the volumes of their capability through nodes and speak to no store (decision 037).
-const USERS: Roles = Roles::of(&[Role::Node, Role::Gateway, Role::Client]);
 /// Whoever serves stores.
 const STORES: Roles = Roles::of(&[Role::Node]);
 
@@ -135,15 +133,15 @@ macro_rules! kinds {
 
 kinds! {
     /// The first frame of whoever connected.
-    Hello = 0x01, USERS, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
+    Hello = 0x01, OWNERS, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
     /// The first frame of whoever accepted: the link is up.
     Welcome = 0x02, OWNERS, (control::HELLO_BYTES, MAX_HANDSHAKE_HEAD_BYTES - PREFIX_BYTES), 0;
     /// The last frame before the sender closes, and why.
-    Refuse = 0x03, USERS, (control::REFUSE_BYTES, control::REFUSE_BYTES + MAX_REASON_BYTES), 0;
+    Refuse = 0x03, OWNERS, (control::REFUSE_BYTES, control::REFUSE_BYTES + MAX_REASON_BYTES), 0;
     /// Are you there?
-    Ping = 0x04, USERS, (control::PING_BYTES, control::PING_BYTES), 0;
+    Ping = 0x04, OWNERS, (control::PING_BYTES, control::PING_BYTES), 0;
     /// I am.
-    Pong = 0x05, USERS, (control::PING_BYTES, control::PING_BYTES), 0;
+    Pong = 0x05, OWNERS, (control::PING_BYTES, control::PING_BYTES), 0;
     /// A gateway asks for a volume.
     Release = 0x06, OWNERS, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
     /// The answer to `Release`.

@@ -3,9 +3,8 @@
 use crate::codec::{Hello, Refuse, RefuseCode};
 use crate::config::{CLUSTER_VERSION_MAX, Config};
 use crate::limits::MAX_CHARGE_BYTES;
-use crate::secure::{Names, Peer, Role};
+use crate::secure::{Names, Peer};
 use amita_types::NodeId;
-use amita_types::capability::FIRST_CLIENT_NUMBER;
 
 /// What this end says of itself to `peer` on its link `link`.
 pub(crate) fn hello(config: &Config, peer: NodeId, link: u16) -> Hello {
@@ -85,17 +84,11 @@ pub(crate) fn judge(config: &Config, theirs: &Hello, expected: Option<NodeId>) -
 
 /// May whoever has proven to be `peer` call itself this node?
 pub(crate) fn judge_name(names: &Names, peer: &Peer, node: NodeId) -> Result<(), Refuse> {
-    // No client is anybody who is recorded, and nobody else has a client's number, whatever is recorded.
-    let may_be = if peer.role == Role::Client || node.0 >= FIRST_CLIENT_NUMBER {
-        peer.has_number(node)
-    } else {
-        let recorded = names.get(&node).ok_or_else(|| Refuse {
-            code: RefuseCode::Unknown,
-            reason: format!("node {node} is not known here yet"),
-        })?;
-        peer.may_be(recorded)
-    };
-    if may_be {
+    let recorded = names.get(&node).ok_or_else(|| Refuse {
+        code: RefuseCode::Unknown,
+        reason: format!("node {node} is not known here yet"),
+    })?;
+    if peer.may_be(recorded) {
         return Ok(());
     }
     Err(Refuse {

@@ -3,14 +3,12 @@
 //! A protected connection begins with a handshake that is not ours (TLS 1.3 with certificates at both ends, carried out by
 //! whoever implements [`Handshakes`]): it proves the two names, and gives two secrets that nobody else has. From then on
 //! every frame, from the first `Hello` to the last `Refuse`, is protected by them ([`Protection`], `records.rs`). What a
-//! peer may say hangs on its [`Role`] (`codec::Kind::senders`), which node it may call itself on its name, and which numbers
-//! are a client's on its certificate.
+//! peer may say hangs on its [`Role`] (`codec::Kind::senders`), and which node it may call itself on its name.
 //!
 //! The trait keeps TLS and its clock and random numbers out of what the simulator runs: there, a handshake of the same shape
 //! stands in for it, and everything behind it is the real thing.
 
 use amita_types::NodeId;
-use amita_types::capability::Capability;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -67,7 +65,7 @@ pub enum Role {
     Node = 1,
     /// May own and forward volumes; has no stores.
     Gateway = 2,
-    /// Uses the volumes that its capability names.
+    /// Uses volumes through nodes, which serve it by NBD (decision 038). It has no link.
     Client = 4,
     /// Changes the cluster.
     Operator = 8,
@@ -116,8 +114,6 @@ pub struct Peer {
     pub role: Role,
     /// Its name among those of its role, without the cluster's.
     pub name: String,
-    /// Of a client: what it may, and its numbers. One without has none, and so no link.
-    pub capability: Option<Box<Capability>>,
     /// The certificates that it has shown, the leaf first, as they are on the wire (DER): [`Handshakes::trusts`] looks at
     /// them again.
     pub certificates: Vec<Vec<u8>>,
@@ -147,13 +143,6 @@ impl Peer {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(BELOW)),
             Role::Client | Role::Operator => false,
         }
-    }
-
-    /// Is this the number of one of its processes? A client's are recorded nowhere: they stand in its certificate.
-    #[must_use]
-    pub fn has_number(&self, number: NodeId) -> bool {
-        let capability = self.capability.as_ref().filter(|_| self.role == Role::Client);
-        capability.is_some_and(|capability| capability.numbers.has(number))
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
-use amita_identity::{Authority, Clock, Name};
-use amita_types::ClusterId;
+use amita_identity::{Authority, CLIENT_LIFE, CLIENT_PROCESSES, ClientTerms, Clock, Name};
+use amita_types::capability::{Entry, Grant, Rights, Scope};
+use amita_types::{ClusterId, VolumeId};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -147,14 +148,33 @@ fn another_authority_is_not_believed() {
     assert!(acceptor.end.is_none_or(|end| end.is_err()), "a stranger was let in");
 }
 
+/// Whichever end it is at, whatever it was granted, and also where it is called by its own name.
 #[test]
 fn a_client_is_no_node() {
     let world = World::new();
+    let volume = Entry {
+        scope: Scope::Volume(VolumeId(1)),
+        rights: Rights::ALL,
+    };
+    let terms = ClientTerms {
+        grant: Grant::new("", vec![volume]).unwrap(),
+        processes: CLIENT_PROCESSES,
+        life: CLIENT_LIFE,
+    };
+    let granted = Name::new(world.authority.cluster(), Role::Client, "granted").unwrap();
+    world.authority.grant(&granted, &terms).unwrap();
     let two = world.node("n2");
-    for role in [Role::Client, Role::Operator] {
-        let caller = world.handshakes(role, &format!("some-{role}"), Protection::Auth);
-        let (_, acceptor) = talk(&caller, "n2", &two, 4096, b"");
+    for (role, name) in [
+        (Role::Client, "plain"),
+        (Role::Client, "granted"),
+        (Role::Operator, "admin"),
+    ] {
+        let other = world.handshakes(role, name, Protection::Auth);
+        assert_eq!(other.live.current().facts().capability.is_some(), name == "granted");
+        let (_, acceptor) = talk(&other, "n2", &two, 4096, b"");
         assert!(told(&acceptor).contains("OtherRole"), "{}", told(&acceptor));
+        let (caller, _) = talk(&two, name, &other, 4096, b"");
+        assert!(told(&caller).contains("OtherRole"), "{}", told(&caller));
     }
 }
 

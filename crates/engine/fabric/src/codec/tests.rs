@@ -213,17 +213,18 @@ fn what_no_receiver_would_accept_is_not_sent() {
     assert_eq!(out, [1, 2, 3], "a message that cannot be sent leaves nothing behind");
 }
 
-/// The table of decisions 034 and 037, written down once more: a new kind does not compile until somebody has said who may send it.
+/// "Who may send what" of `docs/protocol-wire.md`, written down once more: a new kind does not compile until somebody has said
+/// who may send it.
 #[test]
 fn every_kind_has_its_senders() {
     use crate::secure::Role::{Client, Gateway, Node, Operator};
     use Kind::*;
     for &kind in Kind::ALL {
         let senders: &[Role] = match kind {
-            Hello | Refuse | Ping | Pong => &[Node, Gateway, Client],
+            Hello | Welcome | Refuse | Ping | Pong => &[Node, Gateway],
             Fence | Open | Write | Clear | Read | Changes | Roll | RenewLease | Allocation | Chunks | Join | Mend
             | Whole | Verify | Settle | RetainSnapshots | Clone | Succeed => &[Node, Gateway],
-            Welcome | Release | Released | HandOver | Forward | Forwarded => &[Node, Gateway],
+            Release | Released | HandOver | Forward | Forwarded => &[Node, Gateway],
             // Any owner says so to whoever has forwarded to it.
             Refused => &[Node, Gateway],
             Fenced | Opened | Done | Data | Listed | LeaseRenewed | Allocated | Held | Joined | Mended | Verified

@@ -1,8 +1,8 @@
 use super::*;
 use crate::config::VersionRange;
+use crate::secure::Role;
 use amita_reactor::Pool;
 use amita_types::ClusterId;
-use amita_types::capability::{Capability, Grant, Numbers};
 
 fn config(node: u32, versions: (u8, u8)) -> Config {
     let mut config = Config::new(ClusterId(0xc1), NodeId(node), 1, Pool::heap());
@@ -85,50 +85,36 @@ fn reasons_fit_their_frame() {
     );
 }
 
-fn peer(role: Role, numbers: Option<(u32, u32)>) -> Peer {
-    let capability = numbers.map(|(first, count)| Capability {
-        made_s: 1_800_000_000,
-        numbers: Numbers::new(NodeId(first), count).expect("a client's"),
-        grant: Grant::default(),
-    });
+fn peer(role: Role) -> Peer {
     Peer {
         role,
         name: "app".to_owned(),
-        capability: capability.map(Box::new),
         certificates: Vec::new(),
     }
 }
 
-/// Whatever is recorded: a client's numbers are those of its certificate, and nobody else's.
 #[test]
-fn a_clients_numbers_are_those_of_its_certificate() {
-    const FIRST: u32 = FIRST_CLIENT_NUMBER + 640;
-    let names: Names = [7, FIRST, FIRST + 2, u32::MAX]
-        .map(|number| (NodeId(number), "app".into()))
+fn a_number_is_his_whose_name_is_recorded_under_it() {
+    let names: Names = [(7, "app"), (8, "other"), (u32::MAX, "app")]
+        .map(|(number, name)| (NodeId(number), name.into()))
         .into();
-    let client = peer(Role::Client, Some((FIRST, 2)));
-    let nobody = peer(Role::Client, None);
-    for (peer, number, is_it) in [
-        (&client, FIRST, true),
-        (&client, FIRST + 1, true),
-        (&client, FIRST - 1, false),
-        (&client, FIRST + 2, false),
-        (&client, 7, false),
-        (&client, 8, false),
-        (&client, u32::MAX, false),
-        (&nobody, FIRST, false),
-        (&nobody, 7, false),
-        (&peer(Role::Node, None), 7, true),
-        (&peer(Role::Node, None), FIRST, false),
-        (&peer(Role::Gateway, None), u32::MAX, false),
-        // Nobody makes such a certificate; it makes nobody a client.
-        (&peer(Role::Gateway, Some((FIRST, 2))), FIRST, false),
-        (&peer(Role::Operator, Some((FIRST, 2))), FIRST, false),
+    let (identity, unknown) = (Err(RefuseCode::Identity), Err(RefuseCode::Unknown));
+    for (role, number, wanted) in [
+        (Role::Node, 7, Ok(())),
+        (Role::Node, u32::MAX, Ok(())),
+        (Role::Node, 8, identity),
+        (Role::Node, 9, unknown),
+        (Role::Gateway, 7, Ok(())),
+        (Role::Gateway, 8, identity),
+        (Role::Gateway, 9, unknown),
+        // They are nobody, whatever is recorded.
+        (Role::Client, 7, identity),
+        (Role::Client, u32::MAX, identity),
+        (Role::Client, 9, unknown),
+        (Role::Operator, 7, identity),
+        (Role::Operator, 9, unknown),
     ] {
-        let judged = judge_name(&names, peer, NodeId(number)).map_err(|refuse| refuse.code);
-        let wanted = if is_it { Ok(()) } else { Err(RefuseCode::Identity) };
-        assert_eq!(judged, wanted, "{peer} as {number}");
+        let judged = judge_name(&names, &peer(role), NodeId(number)).map_err(|refuse| refuse.code);
+        assert_eq!(judged, wanted, "{} as {number}", peer(role));
     }
-    let unknown = judge_name(&names, &peer(Role::Node, None), NodeId(8)).unwrap_err();
-    assert_eq!(unknown.code, RefuseCode::Unknown);
 }

@@ -4,7 +4,6 @@ fn peer(role: Role, name: &str) -> Peer {
     Peer {
         role,
         name: name.to_owned(),
-        capability: None,
         certificates: vec![vec![7; 9]],
     }
 }

@@ -10,8 +10,6 @@
 #![allow(dead_code)]
 
 use amita_fabric::secure::{Handshake, Handshakes, Peer, Protection, Role, SECRET_BYTES, Secrets, Step};
-use amita_types::NodeId;
-use amita_types::capability::{Capability, Grant, Numbers};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign, verify};
 use std::collections::BTreeSet;
@@ -86,25 +84,12 @@ impl Authority {
         }
         let roles = [Role::Node, Role::Gateway, Role::Client, Role::Operator];
         let role = roles.into_iter().find(|role| *role as u8 == said[0]).ok_or("no role")?;
-        let name = String::from_utf8_lossy(&said[10..]).into_owned();
         Ok(Peer {
             role,
-            capability: capability(role, &name).map(Box::new),
-            name,
+            name: String::from_utf8_lossy(&said[10..]).into_owned(),
             certificates: vec![bytes.to_vec()],
         })
     }
-}
-
-/// What a client may that is called `NAME.NUMBER`: it has the eight numbers from that one on. Nobody else has any.
-fn capability(role: Role, name: &str) -> Option<Capability> {
-    let first = name.rsplit_once('.')?.1.parse().ok()?;
-    let numbers = Numbers::new(NodeId(first), 8)?;
-    (role == Role::Client).then(|| Capability {
-        made_s: 1_800_000_000,
-        numbers,
-        grant: Grant::default(),
-    })
 }
 
 /// Role (1), over (1), serial (8), name, proof (32).

@@ -57,7 +57,6 @@ impl Handshake for Knock {
         let peer = Peer {
             role: Role::Node,
             name: "nine".to_owned(),
-            capability: None,
             certificates: Vec::new(),
         };
         let secrets = Secrets {
