@@ -3,13 +3,11 @@
 use crate::cli::Folder;
 use crate::commands::events::parse_age;
 use crate::commands::join::{self, CaArguments, CreateArguments, Described, JoinArguments};
-use amita_identity::{
-    CLIENT_LIFE, CLIENT_PROCESSES, ClientChange, ClientTerms, GrantedClient, IdentityError, Name, Role,
-};
+use amita_identity::{CLIENT_LIFE, ClientChange, ClientTerms, GrantedClient, IdentityError, Name, Role};
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
 use amita_types::VolumeId;
-use amita_types::capability::{Capability, Entry, Grant, Numbers, Rights, Scope};
+use amita_types::capability::{Capability, Entry, Grant, Rights, Scope};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -115,9 +113,6 @@ pub struct GrantArguments {
     /// All of that may be read, not written
     #[arg(long)]
     pub read_only: bool,
-    /// How many of its processes may run at a time, 1 to 64 [default: 8]
-    #[arg(long, value_name = "COUNT")]
-    pub processes: Option<u32>,
     /// How long each of its certificates is valid, 10m to 7d [default: 24h]
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     pub life: Option<Duration>,
@@ -125,11 +120,7 @@ pub struct GrantArguments {
 
 impl GrantArguments {
     fn is_empty(&self) -> bool {
-        self.tenant.is_none()
-            && self.volumes.is_empty()
-            && !self.read_only
-            && self.processes.is_none()
-            && self.life.is_none()
+        self.tenant.is_none() && self.volumes.is_empty() && !self.read_only && self.life.is_none()
     }
 
     /// What was given.
@@ -151,7 +142,6 @@ impl GrantArguments {
             grant: grant
                 .transpose()
                 .map_err(|why| usage(format!("that cannot be granted: {why}")))?,
-            processes: self.processes,
             life: self.life,
         })
     }
@@ -161,10 +151,9 @@ impl GrantArguments {
         let given = self.change()?;
         let grant = given
             .grant
-            .ok_or_else(|| usage("--processes and --life are for --tenant or --volume".to_owned()))?;
+            .ok_or_else(|| usage("--life is for --tenant or --volume".to_owned()))?;
         Ok(ClientTerms {
             grant,
-            processes: given.processes.unwrap_or(CLIENT_PROCESSES),
             life: given.life.unwrap_or(CLIENT_LIFE),
         })
     }
@@ -213,7 +202,7 @@ fn change(name: &str, ca: &CaArguments, grant: &GrantArguments, as_json: bool) -
     if grant.is_empty() {
         return Err(Failure::new("what is to change? Nothing was given")
             .kind(Kind::Usage)
-            .advice("Pass --tenant, --volume, --processes or --life."));
+            .advice("Pass --tenant, --volume or --life."));
     }
     let authority = ca.open()?;
     let name = named(authority.cluster(), name)?;
@@ -236,13 +225,12 @@ fn list(ca: &CaArguments, as_json: bool) -> Result<()> {
     let clients = ca.open()?.granted().described()?;
     let shown: Vec<Value> = clients.iter().map(shown_client).collect();
     print(as_json, &shown, || {
-        let mut table = Table::new(&["client", "may use", "tenant", "numbers", "life", "since"]);
+        let mut table = Table::new(&["client", "may use", "tenant", "life", "since"]);
         for client in &clients {
             table.row([
                 client.name.name().to_owned(),
                 entries_text(&client.grant),
                 client.grant.tenant().to_owned(),
-                client.numbers.to_string(),
                 format!("{} s", client.life.as_secs()),
                 client.at.to_string(),
             ]);
@@ -252,14 +240,14 @@ fn list(ca: &CaArguments, as_json: bool) -> Result<()> {
 }
 
 fn shown_client(client: &GrantedClient) -> Value {
-    let mut shown = shown_grant(client.numbers, &client.grant);
+    let mut shown = shown_grant(&client.grant);
     shown["name"] = json!(client.name.to_string());
     shown["life_s"] = json!(client.life.as_secs());
     shown["since"] = json!(client.at.0);
     shown
 }
 
-fn shown_grant(numbers: Numbers, grant: &Grant) -> Value {
+fn shown_grant(grant: &Grant) -> Value {
     let entry = |entry: &Entry| {
         let (kind, number) = match entry.scope {
             Scope::Volume(volume) => ("volume", Some(volume.0)),
@@ -269,7 +257,7 @@ fn shown_grant(numbers: Numbers, grant: &Grant) -> Value {
         json!({ "kind": kind, "number": number, "rights": entry.rights.to_string() })
     };
     json!({
-        "first": numbers.first(), "count": numbers.count(), "tenant": grant.tenant(),
+        "tenant": grant.tenant(),
         "entries": grant.entries().iter().map(entry).collect::<Vec<_>>(),
     })
 }
@@ -289,7 +277,7 @@ fn entries_text(grant: &Grant) -> String {
 
 /// The capability of a certificate, for `amita cert show`.
 pub(crate) fn shown_capability(capability: &Capability) -> Value {
-    let mut shown = shown_grant(capability.numbers, &capability.grant);
+    let mut shown = shown_grant(&capability.grant);
     shown["made"] = json!(capability.made_s);
     shown
 }
@@ -301,9 +289,8 @@ pub(crate) fn capability_text(capability: &Capability) -> String {
         tenant => format!(" (tenant {tenant})"),
     };
     format!(
-        "It may use {}{tenant}; its processes have the numbers {}. Made {}.\n",
+        "It may use {}{tenant}. Made {}.\n",
         entries_text(&capability.grant),
-        capability.numbers,
         amita_identity::UnixSeconds(capability.made_s)
     )
 }

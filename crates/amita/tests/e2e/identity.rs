@@ -126,7 +126,6 @@ fn a_client_has_what_it_was_granted(world: &World, authority: &Authority<'_>) {
     authority.done(&[&create("acme")[..], &["--identity", text(&folder)]].concat());
     let before = authority.show("tenants")["capability"].clone();
     assert_eq!(before["tenant"], "acme", "{before}");
-    assert_eq!(before["count"], 8, "{before}");
     let other = authority.ca(&[&create("other")[..], &["--token"]].concat());
     let other = world.amita(&other.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(other.status.code(), Some(5), "{}", other.text);
@@ -134,7 +133,6 @@ fn a_client_has_what_it_was_granted(world: &World, authority: &Authority<'_>) {
     authority.renew("tenants").expect("renewed");
     let after = authority.show("tenants")["capability"].clone();
     assert_eq!(after["tenant"], "", "{after}");
-    assert_eq!(after["first"], before["first"], "{after}");
     assert_eq!(after["entries"][1]["number"], 12, "{after}");
     let listed = authority.done(&["client", "list"]);
     assert_eq!(listed[0]["entries"], after["entries"], "{listed}");

@@ -17,7 +17,6 @@ fn client(world: &World, name: &str, grant: Grant) -> PathBuf {
     let authority = world.cluster.authority().expect("a cluster with an authority");
     let terms = ClientTerms {
         grant,
-        processes: amita_identity::CLIENT_PROCESSES,
         life: amita_identity::CLIENT_LIFE,
     };
     let full = Name::new(authority.cluster(), Role::Client, name).expect("a name");

@@ -3,7 +3,7 @@
 use crate::attacker::{FABRIC, METADATA, NBD_ACK, NBD_GO, Nbd, Tls, nbd_name};
 use crate::world::{World, stamped};
 use amita_harness::cluster::identity;
-use amita_identity::{CLIENT_LIFE, CLIENT_PROCESSES, ClientTerms, Name, Role};
+use amita_identity::{CLIENT_LIFE, ClientTerms, Name, Role};
 use amita_types::VolumeId;
 use amita_types::capability::{Entry, Grant, Rights, Scope};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,6 @@ fn granted(world: &World, name: &str, volume: &str) -> PathBuf {
     };
     let terms = ClientTerms {
         grant: Grant::new("", vec![entry]).expect("a grant"),
-        processes: CLIENT_PROCESSES,
         life: CLIENT_LIFE,
     };
     let full = Name::new(authority.cluster(), Role::Client, name).expect("a name");

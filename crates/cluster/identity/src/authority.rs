@@ -5,7 +5,7 @@
 //!   ca-key.pem    0600  the key that signs; two while the authority is exchanged, the newest first
 //!   ca.pem              the roots in the same order, each behind a line that says from when on it signs
 //!   trust               the signed list that everybody gets (`trust.rs`)
-//!   clients             a line for each client's name: the numbers of its processes, and what it may; for ever
+//!   clients             a line for each client's name, what it may; for ever
 //!   issued              a line for each certificate that was made: a certificate that is not in here was never given out
 //!   revoked             a line for each certificate that was revoked
 //!   tokens              a line for each token that is open, with a hash of its secret
@@ -31,7 +31,7 @@ mod revocation;
 mod roots;
 mod signing;
 
-pub use clients::{CLIENT_LIFE, CLIENT_PROCESSES, ClientChange, ClientTerms, GrantedClient};
+pub use clients::{CLIENT_LIFE, ClientChange, ClientTerms, GrantedClient};
 pub use ledger::{Issued, Revocation, Revoked};
 pub use log::{Actor, AuthorityLog};
 

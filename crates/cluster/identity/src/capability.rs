@@ -4,8 +4,6 @@
 //! Capability ::= SEQUENCE {
 //!     version  INTEGER,        -- 1
 //!     made     INTEGER,        -- seconds since 1970: notBefore is backdated
-//!     first    INTEGER,        -- the numbers of the client's processes: 2^31 and above
-//!     count    INTEGER,        -- 1 to 64
 //!     tenant   UTF8String,     -- 0 to 63 characters
 //!     entries  OCTET STRING }  -- 0 to 64 of ten octets: kind, number (eight, the highest first), rights
 //! ```
@@ -18,8 +16,7 @@
 
 use crate::certificate::validity_of;
 use crate::name::Role;
-use amita_types::NodeId;
-use amita_types::capability::{BadGrant, Capability, Entry, Grant, MAX_ENTRIES, Numbers, Rights, Scope};
+use amita_types::capability::{BadGrant, Capability, Entry, Grant, MAX_ENTRIES, Rights, Scope};
 use rcgen::CustomExtension;
 use x509_parser::certificate::X509Certificate;
 
@@ -36,8 +33,8 @@ const OCTET_STRING: u8 = 0x04;
 const UTF8_STRING: u8 = 0x0c;
 const SEQUENCE: u8 = 0x30;
 
-// The longest there is: 64 entries, the longest tenant, five numbers of eight bytes and a sign.
-const _: () = assert!(4 + 5 * 11 + 2 + 63 + 4 + MAX_ENTRIES * ENTRY_BYTES <= MAX_BYTES);
+// The longest there is: 64 entries, the longest tenant, two numbers of eight bytes and a sign.
+const _: () = assert!(4 + 2 * 11 + 2 + 63 + 4 + MAX_ENTRIES * ENTRY_BYTES <= MAX_BYTES);
 
 /// Why what stands in a certificate is no capability.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,14 +49,6 @@ pub enum BadCapability {
     /// It is of another version.
     #[error("it is of version {0}, and {VERSION} is known here")]
     Version(u64),
-    /// Its numbers are none of a client's.
-    #[error("it gives {count} numbers from {first} on, which are not a client's to have")]
-    Numbers {
-        /// The first.
-        first: u64,
-        /// How many.
-        count: u64,
-    },
     /// It grants what nobody can have.
     #[error(transparent)]
     Grant(#[from] BadGrant),
@@ -80,14 +69,8 @@ pub enum BadCapability {
 /// The capability as DER, of [`MAX_BYTES`] at most.
 #[must_use]
 pub fn encode(capability: &Capability) -> Vec<u8> {
-    let numbers = capability.numbers;
     let mut body = Vec::with_capacity(MAX_BYTES);
-    for number in [
-        VERSION,
-        capability.made_s,
-        numbers.first().0.into(),
-        numbers.count().into(),
-    ] {
+    for number in [VERSION, capability.made_s] {
         put_integer(&mut body, number);
     }
     put(&mut body, UTF8_STRING, capability.grant.tenant().as_bytes());
@@ -139,16 +122,10 @@ pub fn decode(der: &[u8]) -> Result<Capability, BadCapability> {
         return Err(BadCapability::Version(version));
     }
     let made_s = body.integer("time")?;
-    let (first, count) = (body.integer("first number")?, body.integer("count of numbers")?);
     let tenant = std::str::from_utf8(body.take(UTF8_STRING, "tenant")?).map_err(|_| BadCapability::Form("tenant"))?;
     let entries = body.take(OCTET_STRING, "list of entries")?;
-    let small = |number: u64| u32::try_from(number).ok();
-    let numbers = small(first).zip(small(count));
     let capability = Capability {
         made_s,
-        numbers: numbers
-            .and_then(|(first, count)| Numbers::new(NodeId(first), count))
-            .ok_or(BadCapability::Numbers { first, count })?,
         grant: Grant::new(tenant, entries_of(entries)?)?,
     };
     // One text: also nothing behind it, and no length or number written in another way.

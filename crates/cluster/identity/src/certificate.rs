@@ -141,7 +141,7 @@ pub fn peer_name(certificate: &CertificateDer<'_>) -> Result<Name, Refusal> {
 ///
 /// # Errors
 /// It is no certificate that names somebody of a cluster, or what it says of a capability is none.
-pub fn peer_capability(certificate: &CertificateDer<'_>) -> Result<Option<Capability>, Refusal> {
+pub(crate) fn peer_capability(certificate: &CertificateDer<'_>) -> Result<Option<Capability>, Refusal> {
     let name = peer_name(certificate)?;
     Ok(capability::find(&parse(certificate)?, name.role())?)
 }

@@ -46,10 +46,10 @@ mod token;
 mod trust;
 
 pub use authority::{
-    Actor, Answer, Authority, AuthorityLog, CLIENT_LIFE, CLIENT_PROCESSES, ClientChange, ClientTerms, GrantedClient,
-    Issued, LEAF_LIFE, Revocation, Revoked, Rotation,
+    Actor, Answer, Authority, AuthorityLog, CLIENT_LIFE, ClientChange, ClientTerms, GrantedClient, Issued, LEAF_LIFE,
+    Revocation, Revoked, Rotation,
 };
-pub use certificate::{Facts, Serial, peer_capability, peer_name};
+pub use certificate::{Facts, Serial, peer_name};
 pub use clock::{Clock, UnixSeconds};
 pub use error::IdentityError;
 pub use exchange::{AuthorityClient, AuthorityServer, Upkeep};

@@ -1,67 +1,14 @@
-//! What a client may: the capability that stands in its certificate (decision 034). How it stands there is in the crate
+//! What a client may: the capability that stands in its certificate (decision 038). How it stands there is in the crate
 //! `amita-identity`.
 
-use crate::id::{NodeId, PoolId, VolumeId};
+use crate::id::{PoolId, VolumeId};
 use crate::name;
 use std::fmt;
 
-/// Clients' processes have numbers from here on, and no recorded node has: those are counted from 1.
-pub const FIRST_CLIENT_NUMBER: u32 = 1 << 31;
-/// The most numbers of one client, so the most processes of its at a time.
-pub const MAX_NUMBERS: u32 = 64;
 /// The most entries of a capability: all of it has to fit the certificate that a handshake carries.
 pub const MAX_ENTRIES: usize = 64;
 /// The longest name of a tenant.
 pub const MAX_TENANT_BYTES: usize = 63;
-
-/// The numbers that the processes of one client call themselves by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Numbers {
-    first: u32,
-    count: u32,
-}
-
-impl Numbers {
-    /// `count` of them (1 to [`MAX_NUMBERS`]) from `first` on ([`FIRST_CLIENT_NUMBER`] at least); `None`: these are no
-    /// client's.
-    #[must_use]
-    pub fn new(first: NodeId, count: u32) -> Option<Numbers> {
-        let is_good = first.0 >= FIRST_CLIENT_NUMBER
-            && (1..=MAX_NUMBERS).contains(&count)
-            && first.0.checked_add(count - 1).is_some();
-        is_good.then_some(Numbers { first: first.0, count })
-    }
-
-    /// The first one.
-    #[must_use]
-    pub fn first(self) -> NodeId {
-        NodeId(self.first)
-    }
-
-    /// The last one.
-    #[must_use]
-    pub fn last(self) -> NodeId {
-        NodeId(self.first + (self.count - 1))
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn count(self) -> u32 {
-        self.count
-    }
-
-    /// Is it one of them?
-    #[must_use]
-    pub fn has(self, number: NodeId) -> bool {
-        (self.first()..=self.last()).contains(&number)
-    }
-}
-
-impl fmt::Display for Numbers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} to {}", self.first(), self.last())
-    }
-}
 
 /// What may be done with a volume: one of these at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -246,13 +193,11 @@ pub fn tenant_fault(tenant: &str) -> Option<String> {
     name::fault(tenant)
 }
 
-/// What a client may, and by which numbers it is known. It ends with its certificate.
+/// What a client may. It ends with its certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Capability {
     /// When it was made, in seconds since 1970 (UTC).
     pub made_s: u64,
-    /// The numbers of its processes.
-    pub numbers: Numbers,
     /// What is granted.
     pub grant: Grant,
 }

@@ -198,7 +198,7 @@ fn write(folder: &Path, name: &str, lines: impl Iterator<Item = String>) -> Resu
 impl Ledger {
     pub(super) fn read(folder: &Path) -> Result<Ledger, IdentityError> {
         let clients = read(folder, CLIENTS, GrantedClient::parse)?;
-        if let Some(wrong) = clients::overlap(&clients) {
+        if let Some(wrong) = clients::twice(&clients) {
             let path = folder.join(CLIENTS);
             let what = format!("{wrong}: put the file back from a copy");
             return Err(IdentityError::content(&path, what));

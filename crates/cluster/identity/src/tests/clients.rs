@@ -1,7 +1,8 @@
 use super::*;
 use crate::capability::BadCapability;
-use amita_types::capability::{Capability, Entry, Grant, MAX_NUMBERS, Numbers, Rights, Scope};
-use amita_types::{NodeId, VolumeId};
+use crate::certificate::peer_capability;
+use amita_types::VolumeId;
+use amita_types::capability::{Capability, Entry, Grant, Rights, Scope};
 use rcgen::{CertificateParams, CustomExtension, Issuer, KeyPair, SanType};
 use rustls::pki_types::CertificateDer;
 
@@ -24,7 +25,6 @@ fn tenant(name: &str) -> Grant {
 fn terms(grant: Grant) -> ClientTerms {
     ClientTerms {
         grant,
-        processes: CLIENT_PROCESSES,
         life: CLIENT_LIFE,
     }
 }
@@ -42,20 +42,18 @@ fn a_clients_certificate_says_what_it_was_granted() {
     let granted = world.authority.grant(
         &world.name(Role::Client, "app"),
         &ClientTerms {
-            processes: 3,
             life: HOUR,
             ..terms(volumes(&[9, 4]))
         },
     );
     let granted = granted.unwrap();
-    assert_eq!((granted.at, granted.numbers.count(), granted.life), (NOW, 3, HOUR));
+    assert_eq!((granted.at, granted.life), (NOW, HOUR));
     let folder = world.made(Role::Client, "app");
     let identity = Identity::open(&folder, NOW).unwrap();
     assert_eq!(identity.not_after(), NOW.after(HOUR));
     assert!(identity.facts().not_before < NOW);
     let said = Capability {
         made_s: NOW.0,
-        numbers: granted.numbers,
         grant: volumes(&[4, 9]),
     };
     assert_eq!(capability_in(&folder, NOW), Some(said));
@@ -86,16 +84,14 @@ fn who_was_granted_nothing_has_no_capability() {
 fn a_renewed_certificate_and_a_token_say_what_the_ledger_says_then() {
     let world = World::new();
     let name = world.name(Role::Client, "app");
-    let first = world.authority.grant(&name, &terms(volumes(&[1, 2]))).unwrap();
+    world.authority.grant(&name, &terms(volumes(&[1, 2]))).unwrap();
     let folder = world.made(Role::Client, "app");
     let token = world.authority.token(&name).unwrap();
     let less = ClientTerms {
-        processes: 64,
         life: 10 * HOUR,
         ..terms(volumes(&[2]))
     };
-    let changed = world.authority.change_grant(&name, &less.into()).unwrap();
-    assert_eq!(changed.numbers.first(), first.numbers.first());
+    world.authority.change_grant(&name, &less.into()).unwrap();
     let before = capability_in(&folder, NOW).unwrap();
     assert_eq!(before.grant, volumes(&[1, 2]), "what was made stays what it is");
     let pending = PendingKey::make(&world.folder("joined")).unwrap();
@@ -109,7 +105,6 @@ fn a_renewed_certificate_and_a_token_say_what_the_ledger_says_then() {
     for (identity, made_s) in [(&joined, NOW.0), (&renewed, NOW.after(HOUR).0)] {
         let said = Capability {
             made_s,
-            numbers: changed.numbers,
             grant: volumes(&[2]),
         };
         assert_eq!(identity.facts().capability, Some(said));
@@ -132,7 +127,7 @@ fn a_client_is_granted_one_thing_until_it_is_changed() {
     assert!(matches!(other, IdentityError::GrantedOtherwise(_)), "{other}");
     assert_eq!(authority.granted().unwrap(), std::slice::from_ref(&first));
     let changed = authority.change_grant(&name, &terms(tenant("other")).into()).unwrap();
-    assert_eq!((changed.at, changed.numbers), (NOW.after(HOUR), first.numbers));
+    assert_eq!(changed.at, NOW.after(HOUR));
     let again = Authority::open(authority.folder(), world.clock.clone()).unwrap();
     assert_eq!(again.granted().unwrap(), [changed]);
     let told = authority.log().unwrap().lines.join("\n");
@@ -151,10 +146,9 @@ fn a_client_is_granted_one_thing_until_it_is_changed() {
 #[test]
 fn what_is_granted_has_its_limits() {
     let world = World::new();
-    let grant = |name: &Name, processes, life| {
+    let grant = |name: &Name, life| {
         let terms = ClientTerms {
             grant: volumes(&[1]),
-            processes,
             life,
         };
         world.authority.grant(name, &terms)
@@ -162,36 +156,30 @@ fn what_is_granted_has_its_limits() {
     let name = |name: &str| world.name(Role::Client, name);
     let second = Duration::from_secs(1);
     let [shortest, longest] = [Duration::from_secs(600), 7 * DAY];
-    for (processes, life) in [(0, DAY), (65, DAY), (8, shortest - second), (8, longest + second)] {
-        let error = grant(&name("app"), processes, life).unwrap_err();
+    for life in [shortest - second, longest + second] {
+        let error = grant(&name("app"), life).unwrap_err();
         assert!(matches!(error, IdentityError::NotGranted { .. }), "{error}");
     }
     for (role, wanted) in [(Role::Node, "no client"), (Role::Authority, "nobody is given")] {
-        let error = grant(&world.name(role, "app"), 8, DAY).unwrap_err().to_string();
+        let error = grant(&world.name(role, "app"), DAY).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
     }
     let foreign = Name::new(ClusterId(1), Role::Client, "app").unwrap();
-    assert!(matches!(
-        grant(&foreign, 8, DAY),
-        Err(IdentityError::OtherCluster { .. })
-    ));
+    assert!(matches!(grant(&foreign, DAY), Err(IdentityError::OtherCluster { .. })));
     assert_eq!(world.authority.granted().unwrap(), []);
-    grant(&name("a"), 1, shortest).unwrap();
-    grant(&name("b"), 64, longest).unwrap();
+    grant(&name("a"), shortest).unwrap();
+    grant(&name("b"), longest).unwrap();
 }
 
-/// Also not to a name that was revoked and forgotten in everything else, nor by another process on the same folder.
+/// Of a name that was revoked and forgotten in everything else, too, and whatever process on the same folder noted it.
 #[test]
-fn no_number_is_given_twice() {
+fn what_was_granted_stays_noted() {
     let world = World::new();
-    let mut given: Vec<Numbers> = Vec::new();
+    let mut granted = Vec::new();
     for at in 0..40 {
         let authority = Authority::open(world.authority.folder(), world.clock.clone()).unwrap();
         let name = world.name(Role::Client, &format!("c{at}"));
-        let numbers = authority.grant(&name, &terms(volumes(&[at]))).unwrap().numbers;
-        let is_apart = |other: &Numbers| other.first().0.abs_diff(numbers.first().0) >= MAX_NUMBERS;
-        assert!(given.iter().all(is_apart), "{numbers}");
-        given.push(numbers);
+        granted.push(authority.grant(&name, &terms(volumes(&[at]))).unwrap());
     }
     world.made(Role::Client, "c0");
     world.authority.revoke("client/c0").unwrap();
@@ -208,12 +196,12 @@ fn no_number_is_given_twice() {
             .all(|issued| issued.name != name)
     );
     let again = world.authority.grant(&name, &terms(volumes(&[0]))).unwrap();
-    assert_eq!(again.numbers, given[0]);
-    assert_eq!(world.authority.granted().unwrap().len(), 40);
+    assert_eq!(again, granted[0]);
+    assert_eq!(world.authority.granted().unwrap(), granted);
 }
 
 #[test]
-fn a_ledger_that_gives_numbers_twice_is_not_used() {
+fn a_ledger_with_a_name_twice_is_not_used() {
     let world = World::new();
     for name in ["a", "b"] {
         world
@@ -225,9 +213,9 @@ fn a_ledger_that_gives_numbers_twice_is_not_used() {
     assert_eq!(mode_of(&path), 0o600);
     let good = std::fs::read_to_string(&path).unwrap();
     let line = good.lines().next().unwrap();
-    std::fs::write(&path, format!("{good}{}\n", line.replace("/client/a", "/client/c"))).unwrap();
+    std::fs::write(&path, format!("{good}{}\n", line.replace(":1:", ":2:"))).unwrap();
     let error = world.authority.granted().unwrap_err().to_string();
-    assert!(error.contains("two clients have numbers"), "{error}");
+    assert!(error.contains("/client/a is in it twice"), "{error}");
     assert!(world.authority.token(&world.name(Role::Node, "n1")).is_err());
     // A line that a crash has cut off was never told of.
     std::fs::write(&path, format!("{good}{}", &line[..30])).unwrap();
@@ -260,7 +248,6 @@ fn a_certificate_with_a_bad_capability_is_not_believed() {
     let node = world.live(&world.made(Role::Node, "n1"));
     let good = Capability {
         made_s: NOW.0,
-        numbers: Numbers::new(NodeId(1 << 31), 8).unwrap(),
         grant: volumes(&[1]),
     };
     let extension = |made_s| crate::capability::extension(&Capability { made_s, ..good.clone() });
@@ -317,7 +304,6 @@ fn an_outside_authority_may_make_capabilities() {
     write("ca.pem", &root.pem());
     let capability = Capability {
         made_s: NOW.0,
-        numbers: Numbers::new(NodeId(u32::MAX - 7), 8).unwrap(),
         grant: tenant("acme"),
     };
     for wanted in [None, Some(capability)] {

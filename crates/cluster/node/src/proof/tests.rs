@@ -1,5 +1,5 @@
 use super::*;
-use amita_identity::{Authority, CLIENT_LIFE, CLIENT_PROCESSES, ClientTerms, Clock, Name};
+use amita_identity::{Authority, CLIENT_LIFE, ClientTerms, Clock, Name};
 use amita_types::capability::{Entry, Grant, Rights, Scope};
 use amita_types::{ClusterId, VolumeId};
 use std::path::PathBuf;
@@ -158,7 +158,6 @@ fn a_client_is_no_node() {
     };
     let terms = ClientTerms {
         grant: Grant::new("", vec![volume]).unwrap(),
-        processes: CLIENT_PROCESSES,
         life: CLIENT_LIFE,
     };
     let granted = Name::new(world.authority.cluster(), Role::Client, "granted").unwrap();

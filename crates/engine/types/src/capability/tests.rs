@@ -12,40 +12,6 @@ fn volume(number: u64) -> Entry {
 }
 
 #[test]
-fn numbers_of_clients_begin_where_those_of_nodes_never_come() {
-    let first = NodeId(FIRST_CLIENT_NUMBER);
-    let numbers = Numbers::new(first, 8).unwrap();
-    assert_eq!(
-        (numbers.first(), numbers.last(), numbers.count()),
-        (first, NodeId(first.0 + 7), 8)
-    );
-    assert_eq!(numbers.to_string(), "2147483648 to 2147483655");
-    for (number, is_in) in [
-        (0, false),
-        (first.0 - 1, false),
-        (first.0, true),
-        (first.0 + 7, true),
-        (first.0 + 8, false),
-        (u32::MAX, false),
-    ] {
-        assert_eq!(numbers.has(NodeId(number)), is_in, "{number}");
-    }
-    let to_the_end = Numbers::new(NodeId(u32::MAX - 63), 64).unwrap();
-    assert!(to_the_end.has(NodeId(u32::MAX)) && !to_the_end.has(NodeId(u32::MAX - 64)));
-    for (first, count) in [
-        (first.0 - 1, 8),
-        (0, 1),
-        (first.0, 0),
-        (first.0, 65),
-        (first.0, u32::MAX),
-        (u32::MAX - 62, 64),
-        (u32::MAX, 2),
-    ] {
-        assert_eq!(Numbers::new(NodeId(first), count), None, "{count} from {first} on");
-    }
-}
-
-#[test]
 fn rights_are_one_of_three_at_least_and_nothing_else() {
     assert_eq!(Rights::new(0), None);
     for bits in 1..=7 {
