@@ -1,7 +1,8 @@
 //! How often something may be told of that strangers cause: a log that is bounded must not be filled by them.
 //!
 //! What is told of for ever takes the place of something else: so the pauses are to be such that it stays a part of what is kept.
-//! And whoever makes most noise must not hide what others do: so each has an allowance of its own beside the common one.
+//! And whoever makes most noise must not hide what others do: so each has an allowance of its own beside the common one. A few who make
+//! noise together can use up the common one none the less: so what is told says too how much of all others is told nowhere.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -63,6 +64,33 @@ impl Limit {
     }
 }
 
+/// What was not told of, as it is known when something is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Of the same source, since the last one that was told.
+    pub own: u64,
+    /// Of all others, up to now, that nothing has told.
+    pub others: u64,
+}
+
+impl Missed {
+    /// In words, to be put behind what is told; nothing where nothing was missed.
+    #[must_use]
+    pub fn text(self) -> String {
+        let own = format!("{} more of theirs were refused since the last such record", self.own);
+        let others = format!("{} refusals of others are in no record so far", self.others);
+        match (self.own, self.others) {
+            (0, 0) => String::new(),
+            (_, 0) => format!(" ({own})"),
+            (0, _) => format!(" ({others})"),
+            _ => format!(" ({own}; {others})"),
+        }
+    }
+}
+
+/// Of those who have no allowance of their own.
+const SHARED: &str = "";
+
 /// An allowance for each source, and one for all of them together.
 #[derive(Clone, Debug)]
 pub struct Allowances {
@@ -82,8 +110,8 @@ impl Allowances {
         }
     }
 
-    /// May one of this source be told of now? Then, how many of it were not since the last one that was.
-    pub fn take(&mut self, source: &str, now: Instant) -> Option<u64> {
+    /// May one of this source be told of now? Then, how many were not.
+    pub fn take(&mut self, source: &str, now: Instant) -> Option<Missed> {
         let all = self.all.has_one(now);
         let own = self.of(source, now);
         if !(own.has_one(now) && all) {
@@ -93,10 +121,16 @@ impl Allowances {
         own.left -= 1;
         let missed = std::mem::take(&mut own.missed);
         self.all.left -= 1;
-        Some(missed)
+        let others = self.of.values().fold(0_u64, |sum, own| sum.saturating_add(own.missed));
+        if self.of.contains_key(source) && source != SHARED {
+            return Some(Missed { own: missed, others });
+        }
+        // Of whom those are that share one is not known.
+        let others = others.saturating_add(missed);
+        Some(Missed { own: 0, others })
     }
 
-    /// So many more of this source were not told of.
+    /// So many more of this source were not told of. The empty name: of whom is not known.
     pub fn miss(&mut self, source: &str, count: u64, now: Instant) {
         if count > 0 {
             let own = self.of(source, now);
@@ -113,12 +147,12 @@ impl Allowances {
                 missed = missed.saturating_add(if stays { 0 } else { own.missed });
                 stays
             });
-            let others = self.of.entry(String::new());
+            let others = self.of.entry(SHARED.to_owned());
             let others = others.or_insert_with(|| Allowance::new(self.each, now));
             others.missed = others.missed.saturating_add(missed);
         }
         let has_own = is_known || self.of.len() < MAX_SOURCES;
-        let source = if has_own { source } else { "" };
+        let source = if has_own { source } else { SHARED };
         self.of
             .entry(source.to_owned())
             .or_insert_with(|| Allowance::new(self.each, now))

@@ -25,7 +25,7 @@ mod record;
 mod text;
 mod verify;
 
-pub use allowance::{Allowances, Limit, network};
+pub use allowance::{Allowances, Limit, Missed, network};
 pub use change::{Change, Changes, MAX_CHANGES};
 pub use hash::{BadHash, Hash};
 pub use record::{

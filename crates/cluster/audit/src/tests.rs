@@ -434,11 +434,11 @@ fn what_strangers_cause_is_told_of_now_and_then() {
         pause: Duration::from_secs(pause_s),
     };
     let mut allowances = Allowances::new(limit(2, 10), limit(100, 1), start);
-    let mut take = |now| allowances.take("eve", now);
+    let mut take = |now| allowances.take("eve", now).map(|missed| missed.own);
     assert_eq!((take(start), take(start)), (Some(0), Some(0)));
     assert_eq!((take(start), take(start)), (None, None));
     allowances.miss("eve", 3, start);
-    let mut take = |now| allowances.take("eve", now);
+    let mut take = |now| allowances.take("eve", now).map(|missed| missed.own);
     let later = start + Duration::from_secs(11);
     assert_eq!((take(later), take(later)), (Some(5), None));
     let much_later = start + Duration::from_secs(1000);
@@ -459,10 +459,14 @@ fn who_makes_noise_hides_nobody_and_all_of_them_stay_within_bounds() {
         (0..times).filter(|_| allowances.take(source, now).is_some()).count()
     };
     assert_eq!(told(&mut allowances, "noisy", start, 1000), 4);
-    assert_eq!(allowances.take("quiet", start), Some(0), "another has none the less");
+    assert_eq!(
+        allowances.take("quiet", start),
+        Some(Missed { own: 0, others: 996 }),
+        "another has none the less"
+    );
     assert_eq!(
         allowances.take("noisy", start + each.pause),
-        Some(996),
+        Some(Missed { own: 996, others: 0 }),
         "what was left out is its own"
     );
     // As many sources as there can be, for a long time.
@@ -495,6 +499,46 @@ fn who_makes_noise_hides_nobody_and_all_of_them_stay_within_bounds() {
             "2001:db8:0:1::",
             "192.0.2.1"
         ]
+    );
+}
+
+/// So many that they use up what all have together: what they leave no room for is told by what is told of them.
+#[test]
+fn what_a_few_leave_no_room_for_is_counted_in_what_is_told_of_them() {
+    let start = Instant::now();
+    let limit = |most, pause_s| Limit {
+        most,
+        pause: Duration::from_secs(pause_s),
+    };
+    let mut allowances = Allowances::new(limit(2, 600), limit(4, 200), start);
+    for noisy in ["a", "b", "c", "d"] {
+        while allowances.take(noisy, start).is_some() {}
+    }
+    assert_eq!((0..7).filter_map(|_| allowances.take("quiet", start)).count(), 0);
+    let later = start + Duration::from_secs(600);
+    let told = allowances.take("a", later).unwrap();
+    // One each of b, c and d, and the quiet one's.
+    assert_eq!(told, Missed { own: 1, others: 10 });
+    assert_eq!(
+        told.text(),
+        " (1 more of theirs were refused since the last such record; 10 refusals of others are in no record so far)"
+    );
+    assert_eq!(Missed::default().text(), "");
+    // Those who have no allowance of their own are nobody's.
+    let mut allowances = Allowances::new(limit(2, 600), limit(u32::MAX, 1), start);
+    let mut others = 0;
+    for source in 0..5000 {
+        while allowances.take(&source.to_string(), start).is_some() {}
+        others += 1;
+    }
+    allowances.miss("", 3, start);
+    let told = allowances.take("9999", start + Duration::from_secs(600)).unwrap();
+    assert_eq!(
+        told,
+        Missed {
+            own: 0,
+            others: others + 3
+        }
     );
 }
 

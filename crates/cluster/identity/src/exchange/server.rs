@@ -13,7 +13,7 @@ use crate::error::IdentityError;
 use crate::live::Live;
 use crate::name::Role;
 use crate::token::{BadToken, Token};
-use amita_audit::{Allowances, Limit, Proof, network};
+use amita_audit::{Allowances, Limit, Missed, Proof, network};
 use places::{Place, Places};
 use rustls::pki_types::CertificateDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -266,7 +266,7 @@ impl Shared {
         }
     }
 
-    /// Strangers can be refused as often as they like: the log is not filled by them, nor does one of them hide the others.
+    /// Strangers can be refused as often as they like: the log is not filled by them, and says how many are not in it.
     fn tell_refused(
         &self,
         allowances: &Mutex<Allowances>,
@@ -281,11 +281,9 @@ impl Shared {
             .take(source, Instant::now());
         let Some(missed) = allowed else { return };
         let mut told = why.to_string();
-        if missed > 0 {
-            told.insert_str(
-                0,
-                &format!("({missed} more of the same source were refused since the last record) "),
-            );
+        // In front: a long reason is cut off at its end.
+        if missed != Missed::default() {
+            told.insert_str(0, &format!("{} ", missed.text().trim_start()));
         }
         let from = actor.whence.address.as_deref().unwrap_or_default();
         log::warn!(target: "authority", "{from}: {action} is refused: {told}");

@@ -15,7 +15,7 @@ use std::time::Duration;
 const MAX_WAITING: usize = 64;
 /// Of one who is refused.
 const MAX_WAITING_OF_ONE: usize = 8;
-/// Of so many names it is counted how many refusals were not told.
+/// Of so many names it is counted how many refusals were not told; of all others together, under the empty name.
 const MAX_COUNTED: usize = 256;
 /// Of a call with more bytes the keys are told, not the values.
 const MAX_BYTES: usize = 64 * 1024;
@@ -42,9 +42,9 @@ struct Counts {
 
 impl Counts {
     fn miss(&mut self, name: &str) {
-        if self.missed.contains_key(name) || self.missed.len() < MAX_COUNTED {
-            *self.missed.entry(name.to_owned()).or_default() += 1;
-        }
+        let is_counted = self.missed.contains_key(name) || self.missed.len() < MAX_COUNTED;
+        let name = if is_counted { name } else { "" };
+        *self.missed.entry(name.to_owned()).or_default() += 1;
     }
 }
 
@@ -63,11 +63,12 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// The next one, and how many of the same name were not told before it, because too many waited; waits no longer than that.
+    /// The next one, and how many of which names were not told up to now, because too many waited (the empty name: of others than
+    /// are counted); waits no longer than that.
     ///
     /// # Errors
     /// There was none in that time, or the server has ended.
-    pub fn next(&self, patience: Duration) -> Result<(Refused, u64), RecvTimeoutError> {
+    pub fn next(&self, patience: Duration) -> Result<(Refused, HashMap<String, u64>), RecvTimeoutError> {
         let refused = self.receiver.recv_timeout(patience)?;
         let mut counts = lock(&self.counts);
         let name = &refused.peer.name;
@@ -77,7 +78,7 @@ impl Heard {
                 counts.waiting.remove(name);
             }
         }
-        let missed = counts.missed.remove(name).unwrap_or(0);
+        let missed = std::mem::take(&mut counts.missed);
         drop(counts);
         Ok((refused, missed))
     }
@@ -166,15 +167,16 @@ mod tests {
         let quiet = viewer("quiet");
         refusals.tell(&quiet, [192, 0, 2, 2].into(), None, "a lease");
         let (first, missed) = heard.next(SOON).unwrap();
-        assert_eq!(missed, 1000 - MAX_WAITING_OF_ONE as u64);
+        let wanted = 1000 - MAX_WAITING_OF_ONE as u64;
+        assert_eq!(missed, HashMap::from([(noisy.name.clone(), wanted)]));
         let first = first.call.unwrap();
         assert!(first.size_bytes() < 100 && first.then[0].key() == "/amita/a");
         let rest: Vec<_> = std::iter::from_fn(|| heard.next(SOON).ok()).collect();
         assert_eq!(rest.len(), MAX_WAITING_OF_ONE);
-        assert!(rest.iter().all(|(_, missed)| *missed == 0), "they were told once");
+        assert!(rest.iter().all(|(_, missed)| missed.is_empty()), "they were told once");
         assert_eq!(rest.last().unwrap().0.peer, quiet, "who is quiet is heard");
         refusals.tell(&noisy, [192, 0, 2, 1].into(), None, "a lease");
-        assert_eq!(heard.next(SOON).unwrap().1, 0);
+        assert!(heard.next(SOON).unwrap().1.is_empty());
     }
 
     #[test]
@@ -183,9 +185,12 @@ mod tests {
         for number in 0..1000 {
             refusals.tell(&viewer(&format!("v{number}")), [192, 0, 2, 1].into(), None, "a lease");
         }
+        assert_eq!(lock(&heard.counts).missed.len(), MAX_COUNTED + 1);
+        let (_, missed) = heard.next(SOON).unwrap();
+        let all: u64 = missed.values().sum();
+        assert_eq!(all, 1000 - MAX_WAITING as u64, "each is counted, of whomever it was");
         let waited = std::iter::from_fn(|| heard.next(SOON).ok()).count();
-        assert_eq!(waited, MAX_WAITING);
-        let counts = lock(&heard.counts);
-        assert!(counts.waiting.is_empty() && counts.missed.len() == MAX_COUNTED);
+        assert_eq!(waited, MAX_WAITING - 1);
+        assert!(lock(&heard.counts).waiting.is_empty());
     }
 }
