@@ -291,6 +291,12 @@ impl Line {
         }
     }
 
+    /// How many bytes it counts for where bytes are counted: none for more than the longest that is written.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        self.body.len().min(MAX_BODY_BYTES) as u64
+    }
+
     /// As it is kept and shipped.
     #[must_use]
     pub fn text(&self) -> String {

@@ -194,28 +194,57 @@ fn trimmed_log(records: u64, gone: usize, days: u64) -> (Head, Vec<(u64, String)
 /// Whoever writes keys deletes the beginning of the log, moves its mark, and tells that as a trim.
 #[test]
 fn a_trim_that_came_too_early_is_named() {
-    let retention = |records, days: u64| Retention {
-        records,
-        age: Duration::from_secs(days * 24 * 3600),
-    };
+    let retention = |records, bytes| Retention { records, bytes };
     let verify = |(gone, left): &(Head, Vec<(u64, String)>), retention: Retention| {
         check(Verifier::new(Some(gone)).keeping(retention), left, head_of(left))
     };
     let early = Err(Fault::TrimmedEarly { first: 5, trim: 9 });
     let young = trimmed_log(8, 4, 30);
-    assert_eq!(verify(&young, retention(20_000, 400)), early);
-    assert_eq!(verify(&young, retention(6, 400)), early);
-    assert!(verify(&young, retention(5, 400)).is_ok(), "as many were left");
-    assert!(verify(&young, retention(20_000, 30)).is_ok(), "it was old enough");
-    assert!(verify(&trimmed_log(8, 4, 400), retention(20_000, 400)).is_ok());
-    // Told in the name of a time that has not come.
-    let (gone, mut left) = trimmed_log(8, 4, 0);
-    left.pop();
-    let mut trim = draft(TRIM);
-    trim.object = trimmed(&gone);
-    trim.unix_ms += 500 * 24 * 3600 * 1000;
-    left.push((9, trim.after(head_of(&left).as_ref()).text()));
-    assert_eq!(verify(&(gone, left), retention(20_000, 400)), early);
+    assert_eq!(verify(&young, retention(20_000, u64::MAX)), early);
+    assert_eq!(verify(&young, retention(6, u64::MAX)), early);
+    assert!(verify(&young, retention(5, u64::MAX)).is_ok(), "as many were left");
+    let bytes = young.1.iter().map(|(_, text)| Line::parse(text).unwrap().kept_bytes());
+    let bytes: u64 = bytes.sum();
+    assert!(
+        verify(&young, retention(20_000, bytes)).is_ok(),
+        "as long ones were left"
+    );
+    assert_eq!(verify(&young, retention(20_000, bytes + 1)), early);
+    // What comes later was not there then.
+    let (gone, mut left) = young;
+    left.push((10, draft("volume.create").after(head_of(&left).as_ref()).text()));
+    assert_eq!(verify(&(gone, left), retention(6, bytes + 1)), early);
+}
+
+/// Whoever writes keys adds a record of long ago, deletes all before it, and tells that as a trim: a time that somebody chose is no
+/// reason.
+#[test]
+fn no_record_makes_others_old_by_what_it_says_of_its_time() {
+    let keeps = Retention {
+        records: 20_000,
+        bytes: 8 << 20,
+    };
+    for unix_ms in [0, 1, now_ms() - 401 * 24 * 3600 * 1000] {
+        let all = log(8);
+        let gone = head_of(&all).unwrap();
+        let mut old = draft("volume.create");
+        old.unix_ms = unix_ms;
+        let mut left = vec![(9, old.after(Some(&gone)).text())];
+        let mut trim = draft(TRIM);
+        trim.object = trimmed(&gone);
+        left.push((10, trim.after(head_of(&left).as_ref()).text()));
+        let found = check(Verifier::new(Some(&gone)).keeping(keeps), &left, head_of(&left));
+        assert_eq!(found, Err(Fault::TrimmedEarly { first: 9, trim: 10 }), "{unix_ms}");
+    }
+}
+
+/// One line of many bytes does not stand for many records.
+#[test]
+fn a_line_counts_for_no_more_than_the_longest_that_is_written() {
+    let long = forged(&log(1)[0].1, |record| record["text"] = json!("x".repeat(1 << 20)));
+    let long = Line::parse(&long).unwrap();
+    assert!(long.is_sound());
+    assert_eq!(long.kept_bytes(), MAX_BODY_BYTES as u64);
 }
 
 #[test]

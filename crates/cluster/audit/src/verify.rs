@@ -6,12 +6,12 @@
 //! the cursor of a shipper and the last `verify` do.
 //!
 //! A log is trimmed at its beginning, and a record says so. Whoever can write could trim it early, to hide what they did, and write
-//! that record too: so it is looked at what was left at that time ([`Retention`]), by the records that are still there.
+//! that record too: so it is counted what was left at that time ([`Retention`]), by the records that are still there. Times count for
+//! nothing there: they are chosen by whoever writes, and what could show that one is false may be among what was trimmed.
 
 use crate::hash::Hash;
-use crate::record::{Head, Line, Outcome, Record, TRIM, now_ms};
+use crate::record::{Head, Line, Outcome, Record, TRIM};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// What is wrong with a log: the first thing that is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,8 +67,8 @@ pub enum Fault {
     },
     /// What was trimmed should have been kept.
     #[error(
-        "{} gone, and record {trim}, which says that they were trimmed, came too early for that: neither so many records nor such \
-         old ones were there", records(1, first - 1)
+        "{} gone, and record {trim}, which says that they were trimmed, came too early for that: neither so many records nor so many \
+         bytes of them were left", records(1, first - 1)
     )]
     TrimmedEarly {
         /// The first that is there.
@@ -156,27 +156,21 @@ impl Fault {
     }
 }
 
-/// What a log keeps at least. A record goes only while there are more than so many behind it, or when the one behind it is
-/// older than that: so the first that is there shows, for as long as it is there, that the others were old enough.
+/// What a log keeps at least: a record goes only while so many are behind it, or so many bytes of them. Each is counted as the records
+/// that are left show it, whatever their times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// The newest so many stay, however old they are not.
+    /// The newest so many stay, unless they have more bytes than that.
     pub records: u64,
-    /// So long.
-    pub age: Duration,
+    /// Bytes of their lines ([`Line::kept_bytes`]).
+    pub bytes: u64,
 }
 
-/// Clocks of those who write records differ, by not more than that.
-const CLOCKS_MS: u64 = 24 * 3600 * 1000;
-
 impl Retention {
-    /// Could records have been trimmed when this record said so, up to the one before `first_seq`? `first_ms`: when that was made.
-    fn allows(&self, trim: &Trim, first_ms: u64, now_ms: u64) -> bool {
-        let left = trim.seq.saturating_sub(trim.last.seq);
-        let age_ms = u64::try_from(self.age.as_millis()).unwrap_or(u64::MAX);
-        // A record of tomorrow would make the others as old as it likes.
-        let when = trim.unix_ms.min(now_ms.saturating_add(CLOCKS_MS));
-        left >= self.records || when.saturating_add(CLOCKS_MS) >= first_ms.saturating_add(age_ms)
+    /// May records go, with so much left behind them?
+    #[must_use]
+    pub fn allows(&self, records: u64, bytes: u64) -> bool {
+        records >= self.records || bytes >= self.bytes
     }
 }
 
@@ -184,9 +178,9 @@ impl Retention {
 #[derive(Clone, Copy, Debug)]
 struct Trim {
     seq: u64,
-    unix_ms: u64,
-    /// The last of the others.
-    last: Head,
+    /// What was left: records, that one among them, and their bytes.
+    records: u64,
+    bytes: u64,
 }
 
 /// What a sound log holds.
@@ -213,9 +207,8 @@ pub struct Verifier {
     /// The one that says where this log begins, in the end.
     trims: Vec<Trim>,
     retention: Option<Retention>,
-    /// When the first record was made.
-    first_ms: u64,
     count: u64,
+    bytes: u64,
 }
 
 impl Verifier {
@@ -230,8 +223,8 @@ impl Verifier {
             open: BTreeSet::new(),
             trims: Vec::new(),
             retention: None,
-            first_ms: 0,
             count: 0,
+            bytes: 0,
         }
     }
 
@@ -313,12 +306,10 @@ impl Verifier {
                 known: known.hash,
             });
         }
-        if self.count == 0 {
-            self.first_ms = record.unix_ms;
-        }
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(line.kept_bytes());
         self.note(record);
         self.last = Some(head);
-        self.count += 1;
         Ok(line)
     }
 
@@ -336,8 +327,11 @@ impl Verifier {
             && last.next() == self.first
             && Some(last.hash) == self.begin
         {
-            let (seq, unix_ms) = (record.seq, record.unix_ms);
-            self.trims.push(Trim { seq, unix_ms, last });
+            self.trims.push(Trim {
+                seq: record.seq,
+                records: self.count,
+                bytes: self.bytes,
+            });
         }
     }
 
@@ -350,8 +344,10 @@ impl Verifier {
         let Some(told) = self.trims.last() else {
             return Err(Fault::Trimmed { first });
         };
-        let now = now_ms();
-        let early = |retention: Retention| !self.trims.iter().any(|trim| retention.allows(trim, self.first_ms, now));
+        let early = |retention: Retention| {
+            let allows = |trim: &Trim| retention.allows(trim.records, trim.bytes);
+            !self.trims.iter().any(allows)
+        };
         if self.retention.is_some_and(early) {
             return Err(Fault::TrimmedEarly { first, trim: told.seq });
         }

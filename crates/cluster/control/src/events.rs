@@ -118,6 +118,8 @@ kinds! {
     VolumeWorks "volume-works" Info,
     /// Another node or process serves a store that this one served.
     StoreTaken "store-taken" Error,
+    /// The audit log is broken, and is not trimmed.
+    AuditBroken "audit-broken" Error,
 }
 
 impl Kind {

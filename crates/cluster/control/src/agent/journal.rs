@@ -4,10 +4,11 @@
 //! has the time at which it happened.
 
 use super::{Config, Stop};
-use crate::audit;
-use crate::events::{self, Draft, MAX_AGE, MAX_EVENTS, Writer};
+use crate::audit::{self, Unsound};
+use crate::events::{self, Draft, Kind, MAX_AGE, MAX_EVENTS, Writer};
 use amita_audit::{Proof, Who};
-use amita_metadata::{Client, Error};
+use amita_metadata::{Client, Error, Transact};
+use amita_types::NodeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -58,6 +59,7 @@ impl Journal {
 pub(super) fn run(client: &Client, config: &Config, inputs: &Receiver<Input>, journal: &Journal, stop: &Stop) {
     let mut writer = Writer::new(config.node, config.session);
     let mut trim_at = Instant::now() + TRIM_PAUSE;
+    let mut evidence = Evidence::default();
     loop {
         let pause = if writer.next().is_some() {
             AGAIN
@@ -90,14 +92,42 @@ pub(super) fn run(client: &Client, config: &Config, inputs: &Receiver<Input>, jo
             if journal.leads.load(Ordering::Relaxed) {
                 // Next time, if it fails.
                 let _ = events::trim(client, MAX_EVENTS, MAX_AGE);
-                let who = Who {
-                    name: format!("node {}", config.node),
-                    role: "coordinator".to_owned(),
-                    proof: Proof::None,
-                };
-                let _ = audit::trim(client, &who, audit::RETENTION);
+                if let Some(broken) = evidence.trim(client, config.node) {
+                    writer.add(broken);
+                }
+            } else {
+                evidence = Evidence::default();
             }
         }
+    }
+}
+
+/// The audit log, as its coordinator keeps it short.
+#[derive(Default)]
+struct Evidence {
+    /// What was wrong with it, and was told.
+    told: Option<String>,
+}
+
+impl Evidence {
+    /// What is wrong with it, once: it is not trimmed then, and somebody must look before it is too long.
+    fn trim(&mut self, meta: &dyn Transact, node: NodeId) -> Option<Draft> {
+        let who = Who {
+            name: format!("node {node}"),
+            role: "coordinator".to_owned(),
+            proof: Proof::None,
+        };
+        let broken = match audit::trim(meta, &who, audit::RETENTION) {
+            Ok(_) => None,
+            Err(Unsound::Fault(fault)) => Some(fault.to_string()),
+            // Next time.
+            Err(Unsound::Metadata(_)) => return None,
+        };
+        let news = broken.clone().filter(|_| self.told != broken);
+        self.told = broken;
+        let text = format!("the audit log is broken, and is not trimmed: {}", news?);
+        log::error!("{text}");
+        Some(Draft::new(Kind::AuditBroken, [audit::prefix()], text))
     }
 }
 
@@ -112,5 +142,34 @@ fn write(client: &Client, writer: &mut Writer, stop: &Stop) {
         if stop.is_set() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::tests::{filled_to, server};
+    use amita_metadata::Call;
+
+    /// Nobody looks at a log until it is too late, unless they are told.
+    #[test]
+    fn a_log_that_is_too_long_and_broken_is_told_once() {
+        let server = server();
+        let meta = &server.client;
+        filled_to(meta, audit::RETENTION.records + 1500);
+        let mut evidence = Evidence::default();
+        let damaged = audit::record_key(7);
+        let sound = meta.txn(&Call::get(damaged.clone())).unwrap().value(0).unwrap().clone();
+        meta.txn(&Call::put(damaged.clone(), "?")).unwrap();
+        let told = evidence.trim(meta, NodeId(1)).expect("it is told");
+        assert_eq!(told.kind, Kind::AuditBroken);
+        assert!(told.text.contains("record 7"), "{}", told.text);
+        assert!(evidence.trim(meta, NodeId(1)).is_none(), "once");
+        meta.txn(&Call::put(damaged, sound.value.clone())).unwrap();
+        assert!(evidence.trim(meta, NodeId(1)).is_none());
+        assert!(evidence.told.is_none());
+        assert!(audit::bounds(meta).unwrap().trimmed.is_some(), "it is trimmed again");
+        let kept = audit::verify(meta, &[], audit::RETENTION).unwrap();
+        assert!(kept.records < audit::RETENTION.records + 100, "{kept:?}");
     }
 }
