@@ -94,6 +94,31 @@ fn sync_folder(path: &Path) -> Result<()> {
 
 /// A file's text; none if it is not there. Refused when others could have read a secret, or written anything.
 pub(crate) fn read(path: &Path, privacy: Privacy, longest: u64) -> Result<Option<Zeroizing<String>>> {
+    let Some((file, bytes)) = open(path, privacy, longest)? else {
+        return Ok(None);
+    };
+    // Room for all of it at once: a text that grows leaves copies of a secret behind.
+    let mut text = Zeroizing::new(String::with_capacity(bytes as usize + 1));
+    file.take(longest)
+        .read_to_string(&mut text)
+        .map_err(IdentityError::file(path, "read it"))?;
+    Ok(Some(text))
+}
+
+/// A file's bytes, text or not, under the same conditions. For what is no secret itself.
+pub(crate) fn read_bytes(path: &Path, privacy: Privacy, longest: u64) -> Result<Option<Vec<u8>>> {
+    let Some((file, bytes)) = open(path, privacy, longest)? else {
+        return Ok(None);
+    };
+    let mut found = Vec::with_capacity(bytes as usize + 1);
+    file.take(longest)
+        .read_to_end(&mut found)
+        .map_err(IdentityError::file(path, "read it"))?;
+    Ok(Some(found))
+}
+
+/// A file that may be read, and its length in bytes.
+fn open(path: &Path, privacy: Privacy, longest: u64) -> Result<Option<(File, u64)>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
@@ -111,16 +136,16 @@ pub(crate) fn read(path: &Path, privacy: Privacy, longest: u64) -> Result<Option
             format!("longer than {longest} bytes, which no such file is"),
         ));
     }
-    // Room for all of it at once: a text that grows leaves copies of a secret behind.
-    let mut text = Zeroizing::new(String::with_capacity(longest.min(found.len()) as usize + 1));
-    file.take(longest)
-        .read_to_string(&mut text)
-        .map_err(IdentityError::file(path, "read it"))?;
-    Ok(Some(text))
+    Ok(Some((file, found.len())))
 }
 
 /// Writes a file whole: under another name first, then renamed; durable when this returns.
 pub(crate) fn write(path: &Path, privacy: Privacy, text: &str) -> Result<()> {
+    write_bytes(path, privacy, text.as_bytes())
+}
+
+/// The same for what may be no text.
+pub(crate) fn write_bytes(path: &Path, privacy: Privacy, bytes: &[u8]) -> Result<()> {
     let wrong = |why| IdentityError::file(path, "write it")(why);
     let folder = path.parent().expect("a file in a folder");
     let mut name = path.file_name().expect("a file in a folder").to_owned();
@@ -137,7 +162,7 @@ pub(crate) fn write(path: &Path, privacy: Privacy, text: &str) -> Result<()> {
             .create_new(true)
             .mode(privacy.mode())
             .open(&new)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(bytes)?;
         file.sync_all()?;
         std::fs::rename(&new, path)
     };
