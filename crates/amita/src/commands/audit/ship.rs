@@ -5,7 +5,7 @@
 //! ended from here, and the cursor is written when the receiver has ended it as well: what it had not read before it broke is
 //! shipped again, by this process or the next. As a record that is known from before, the cursor also shows when the log was
 //! changed: then nothing more is shipped, and the command fails. So it does when records were trimmed that it had not shipped:
-//! they are nowhere then.
+//! they are nowhere then. A follower looks at it each time: a log that was cut off, or began anew, has nothing behind the cursor.
 
 use super::source::Source;
 use super::syslog::{Receiver, Way, message};
@@ -112,10 +112,32 @@ impl Shipper<'_> {
         Ok(())
     }
 
+    /// Is the record that was shipped last where it was, or rightly trimmed, and does the log go so far? If not, what is wrong.
+    fn look_back(&self, source: &Source) -> Result<()> {
+        let Some(cursor) = self.cursor.filter(|_| !self.is_new) else {
+            return Ok(());
+        };
+        let bounds = source.bounds()?;
+        let is_it = |text: String| Line::parse(&text).is_ok_and(|line| line.is_sound() && line.head() == cursor);
+        let stands = match source.record(cursor.seq)? {
+            Some(text) => is_it(text),
+            None => bounds.trimmed == Some(cursor),
+        };
+        if stands && bounds.head.is_some_and(|head| head.seq >= cursor.seq) {
+            return Ok(());
+        }
+        // It may have been trimmed between two looks.
+        match source.verify(&[cursor])? {
+            Ok(_) => Ok(()),
+            Err(fault) => Err(wrong(source, Some(cursor), &fault)?),
+        }
+    }
+
     /// Ships what is there.
     fn round(&mut self, source: &Source) -> Result<()> {
         // What was sent before and has not arrived is sent again.
         (self.way, self.under_way) = (None, 0);
+        self.look_back(source)?;
         let before = self.cursor;
         let mut verifier = match before {
             Some(cursor) => Verifier::behind(cursor),
@@ -209,7 +231,13 @@ fn wrong(source: &Source, cursor: Option<Head>, fault: &Fault) -> Result<Failure
     let shipped = cursor.map_or(0, |cursor| cursor.seq);
     let trimmed = source.bounds()?.trimmed.map_or(0, |trimmed| trimmed.seq);
     if trimmed <= shipped || !matches!(fault, Fault::KnownGone { .. } | Fault::LeftOut { .. }) {
-        return Ok(broken(fault));
+        return Ok(match fault {
+            Fault::CutOff { .. } | Fault::Forged { .. } => broken(fault).advice(
+                "If the metadata was lost and rebuilt (`amita recover`), the log began anew: move the cursor away to ship that one. If \
+                 not, what was shipped tells what the log said: find out who could write there, and since when.",
+            ),
+            _ => broken(fault),
+        });
     }
     if let Err(fault) = source.verify(&[])? {
         return Ok(broken(&fault));
@@ -319,6 +347,65 @@ mod tests {
         let reading = world.serve(read_all);
         assert_eq!(world.ship().unwrap(), 2);
         assert_eq!(reading.join().unwrap(), 2);
+    }
+
+    /// A follower has nothing to ship of a log that does not go as far as it was, and must not take that for peace.
+    #[test]
+    fn a_follower_sees_that_the_log_was_cut_off_or_began_anew() {
+        let world = World::new();
+        world.act();
+        let log = world.authority.log().unwrap().lines;
+        let source = Source::Authority(world.authority.clone());
+        let (audit, head) = (
+            world.authority.folder().join("audit"),
+            world.authority.folder().join("audit.head"),
+        );
+        let file = world.scratch.path().join("cursor");
+        let receiver = Receiver::Tcp(world.listener.local_addr().unwrap().to_string());
+        let mut shipper = Shipper {
+            cursor: None,
+            file: &file,
+            receiver: &receiver,
+            way: None,
+            is_new: false,
+            host: "h1".to_owned(),
+            under_way: 0,
+            shipped: 0,
+        };
+        let reading = world.serve(read_all);
+        shipper.check(&source).unwrap();
+        shipper.round(&source).unwrap();
+        assert_eq!(reading.join().unwrap(), 3);
+        shipper.round(&source).unwrap();
+        let put = |lines: &[String]| {
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            std::fs::write(&audit, text).unwrap();
+            let last = Line::parse(lines.last().unwrap()).unwrap().head();
+            std::fs::write(&head, format!("{last}\n")).unwrap();
+        };
+        put(&log[..1]);
+        let failed = shipper.round(&source).unwrap_err();
+        assert_eq!(failed.kind, Kind::Failed);
+        assert!(failed.what.contains("cut off"), "{failed}");
+        // Another story, as long as the first.
+        let mut other = vec![log[0].clone()];
+        while other.len() < log.len() {
+            let before = Line::parse(other.last().unwrap()).unwrap();
+            let draft = amita_audit::Draft::new(
+                before.record().who.clone(),
+                before.record().whence.clone(),
+                "cert.issue",
+                "eve",
+                amita_audit::Outcome::Done,
+            );
+            other.push(draft.after(Some(&before.head())).text());
+        }
+        put(&other);
+        let failed = shipper.round(&source).unwrap_err();
+        assert_eq!(failed.kind, Kind::Failed);
+        assert!(failed.what.contains("is not the one that was known"), "{failed}");
+        put(&log);
+        shipper.round(&source).unwrap();
     }
 
     /// The log was trimmed before it was shipped, or changed where it was.

@@ -54,6 +54,17 @@ impl Source {
         }
     }
 
+    /// What stands in that place.
+    pub(super) fn record(&self, place: u64) -> Result<Option<String>> {
+        match self {
+            Source::Metadata(admin) => audit::record(&admin.reader(), place).map_err(|why| metadata_failure(&why)),
+            Source::Authority(authority) => {
+                let is_it = |text: &String| Line::parse(text).is_ok_and(|line| line.head().seq == place);
+                Ok(authority.log().described()?.lines.into_iter().rfind(is_it))
+            }
+        }
+    }
+
     /// The records from this number on, each with its place.
     pub(super) fn for_each(&self, from: u64, mut each: impl FnMut(u64, &str) -> Result<()>) -> Result<()> {
         match self {
