@@ -151,15 +151,18 @@ impl Connection {
         }
     }
 
+    /// Is the export open: may requests be sent?
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Serving)
+    }
+
     /// Sends a request. What it is made of goes out with [`Connection::flush`].
     ///
     /// # Panics
     /// Where nothing is open, or another one has the same cookie: callers look.
     pub fn ask(&mut self, ask: Ask, data: Slice, outbox: &mut Outbox, pool: &Pool) {
-        assert!(
-            matches!(self.phase, Phase::Serving),
-            "a request to an export that is not open"
-        );
+        assert!(self.is_open(), "a request to an export that is not open");
         let brings = if ask.command == command::READ { ask.length } else { 0 };
         assert!(
             self.asked.insert(ask.cookie, brings).is_none(),

@@ -30,6 +30,8 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)
 const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 /// How soon a receive is tried again for which there was no memory.
 const STARVED: Duration = Duration::from_millis(1);
+/// The next pass, as soon as time has moved.
+const SOON: Duration = Duration::from_millis(1);
 /// How long a good-bye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Bytes of a chunk, as far as requests are cut by it here: the node cuts at the volume's own chunks.
@@ -137,6 +139,8 @@ pub(super) struct Attachment {
     starved: bool,
     /// It is not used any more: since then.
     closing: Option<Time>,
+    /// And nothing is under way any more, since then.
+    idle_since: Option<Time>,
     over: bool,
 }
 
@@ -160,6 +164,7 @@ impl Attachment {
             writes_from: Time::default(),
             starved: false,
             closing: None,
+            idle_since: None,
             over: false,
         }
     }
@@ -194,6 +199,13 @@ impl Attachment {
         };
         queue.push_back(self.cookie);
         self.requests.insert(self.cookie, Request { tag, op, data });
+    }
+
+    /// Is it one of its connections?
+    pub fn has_link(&self, number: u64) -> bool {
+        let making = self.making.as_ref().map(|making| &making.link);
+        let mut all = making.into_iter().chain(&self.serving).chain(&self.draining);
+        all.any(|link| link.number == number)
     }
 
     fn link_mut(&mut self, number: u64) -> Option<&mut Link> {
@@ -417,10 +429,14 @@ impl Attachment {
     /// Does what is due.
     pub fn run(&mut self, step: &mut Step<'_>) {
         self.starved = false;
-        if let Some(since) = self.closing
-            && self.requests.is_empty()
-        {
-            return self.leave(step, since);
+        match self.closing {
+            // What follows from an answer, a further part of a long discard, say, comes at the time of the answer.
+            Some(_) if !self.requests.is_empty() => self.idle_since = None,
+            Some(_) => match *self.idle_since.get_or_insert(step.now()) {
+                since if step.now() > since => return self.leave(step, since),
+                _ => {}
+            },
+            None => {}
         }
         self.watch(step);
         self.dial(step);
@@ -521,8 +537,11 @@ impl Attachment {
         let held =
             (!self.writes.is_empty() && self.writes_from > now && self.serving.is_some()).then_some(self.writes_from);
         let starved = self.starved.then(|| now.plus(STARVED));
-        let closing = self.closing.map(|since| since.plus(GOODBYE));
-        [watched, away, making, held, starved, closing]
+        // Once to say good-bye, and once to have said it.
+        let closing = self.idle_since.filter(|_| self.requests.is_empty());
+        let closing = closing.map(|since| since.plus(if now < since.plus(SOON) { SOON } else { GOODBYE }));
+        let closes = (self.closing.is_some() && self.requests.is_empty() && self.idle_since.is_none()).then_some(now);
+        [watched, away, making, held, starved, closing, closes]
             .into_iter()
             .flatten()
             .min()

@@ -132,7 +132,10 @@ impl Link {
         let (reads, writes) = bytes_of(op);
         // One that alone is more than all goes by itself.
         let fits = |used: u64, more: u64| used == 0 || used + more <= MAX_ASKED_BYTES;
-        self.asked.len() < MAX_ASKED && fits(self.read_bytes, reads) && fits(self.write_bytes, writes)
+        self.connection.is_open()
+            && self.asked.len() < MAX_ASKED
+            && fits(self.read_bytes, reads)
+            && fits(self.write_bytes, writes)
     }
 
     /// Sends a request.

@@ -98,6 +98,56 @@ fn a_volume_is_used_through_a_node() {
     local.close();
 }
 
+/// What was begun ends, also what is sent part by part, after the volume was closed.
+#[test]
+fn a_volume_is_closed_under_a_long_discard() {
+    let volumes = Volumes::new();
+    volumes.add("large", 64 << 30, 4 << 20, false);
+    let server = serve(&volumes, "127.0.0.1:0");
+    let mut local = Local::connect(&config(&[server.address().unwrap()])).unwrap();
+    let volume = local.open("large").unwrap();
+    for tag in 0..3 {
+        local.discard(&volume, 0, 64 << 30, tag).unwrap();
+    }
+    local.close_volume(&volume).unwrap();
+    let done = settle(&mut local);
+    assert_eq!(done.len(), 3);
+    assert!(done.iter().all(|done| done.result.is_ok()));
+    // It is used again, by another connection.
+    let volume = local.open("large").unwrap();
+    write(&mut local, &volume, 0, 1, 4096);
+    assert!(settle(&mut local)[0].result.is_ok());
+    local.close();
+}
+
+/// A core that is woken from elsewhere, and used by several threads.
+#[test]
+fn queues_share_a_core_that_uses_nodes() {
+    let server = serve(&volumes(), "127.0.0.1:0");
+    let client = crate::Client::connect(&config(&[server.address().unwrap()])).unwrap();
+    let volume = client.open("disk").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let (client, volume) = (&client, &volume);
+            scope.spawn(move || {
+                let mut queue = client.queue(4).unwrap();
+                for round in 0..50 {
+                    let offset = (thread * 50 + round) * 4096;
+                    let mut buffer = queue.buffer(4096).expect("memory");
+                    buffer.fill(thread as u8 + 1);
+                    queue.write(volume, offset, buffer.freeze(), round).unwrap();
+                    let mut done = Vec::new();
+                    while done.is_empty() {
+                        queue.wait(Duration::from_secs(1), &mut done);
+                    }
+                    assert_eq!((done[0].tag, done[0].result), (round, Ok(())));
+                }
+            });
+        }
+    });
+    client.close();
+}
+
 /// What was not answered is sent again to the next node; what was answered is there.
 #[test]
 fn a_node_that_goes_is_replaced_by_another() {
