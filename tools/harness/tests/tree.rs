@@ -34,6 +34,11 @@ const ROOMS: &[(&str, &[&str])] = &[
 const ALSO: &[(&str, &str, &str)] = &[
     ("amita", "amita-harness", "the demo starts a cluster of processes"),
     (
+        "amita-client",
+        "amita-nbd",
+        "a tenant's program uses volumes through nodes, by NBD",
+    ),
+    (
         "amita-sequencer",
         "amita-metadata",
         "the calls that an eviction and a takeover make are values of the client's crate",
