@@ -108,6 +108,25 @@ fn refusal(local: &mut Local, name: &str) -> String {
     }
 }
 
+/// Opens what was granted a moment ago, perhaps: the record is on its way to the node.
+fn granted(local: &mut Local, name: &str) -> Volume {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match local.open(name) {
+            Ok(volume) => return volume,
+            Err(error) => assert!(Instant::now() < until, "{name}: {error}"),
+        }
+    }
+}
+
+/// Waits until a volume that was open is served by no node.
+fn await_cut_off(local: &mut Local, volume: &Volume) {
+    eventually("the client is cut off", || {
+        let begun = local.read(volume, 0, 4096, 1);
+        begun.is_err() || settle(local)[0].result == Err(IoError::Lost)
+    });
+}
+
 #[test]
 fn a_client_uses_what_its_certificate_grants_and_nothing_else() {
     let world = World::with_volume();
@@ -115,7 +134,7 @@ fn a_client_uses_what_its_certificate_grants_and_nothing_else() {
         world.amita_done(&["volume", "create", name, "--pool", "demo", "--size", "8M"]);
     }
     let mut mine = connect(&world, client(&world, "mine", volumes(&world, &["first"], Rights::ALL)));
-    let volume = mine.open("first").expect("it was granted");
+    let volume = granted(&mut mine, "first");
     for block in 0..64 {
         write(&mut mine, &volume, block, 1);
     }
@@ -131,13 +150,11 @@ fn a_client_uses_what_its_certificate_grants_and_nothing_else() {
     }
     // An export is no less.
     world.amita_done(&["volume", "export", "second", "--client", "mine"]);
-    let second = mine.open("second").expect("it is exported");
+    let second = granted(&mut mine, "second");
     write(&mut mine, &second, 0, 2);
     assert_eq!(settle(&mut mine)[0].result, Ok(()));
     world.amita_done(&["volume", "unexport", "second"]);
-    // It is cut off at once, and finds nobody who serves it.
-    mine.read(&second, 0, 4096, 1).expect("it begins");
-    assert_eq!(settle(&mut mine)[0].result, Err(IoError::Lost));
+    await_cut_off(&mut mine, &second);
     // The one that it was granted goes on.
     write(&mut mine, &volume, 0, 3);
     assert_eq!(settle(&mut mine)[0].result, Ok(()));
@@ -148,7 +165,7 @@ fn a_client_uses_what_its_certificate_grants_and_nothing_else() {
         &world,
         client(&world, "reader", volumes(&world, &["readable"], Rights::READ)),
     );
-    let volume = reader.open("readable").expect("it was granted");
+    let volume = granted(&mut reader, "readable");
     reader.read(&volume, 0, 4096, 1).expect("it begins");
     assert_eq!(settle(&mut reader)[0].result, Ok(()));
     write(&mut reader, &volume, 0, 1);
@@ -160,7 +177,7 @@ fn a_client_uses_what_its_certificate_grants_and_nothing_else() {
     let mut other = connect(&world, client(&world, "other-db", tenant("other")));
     assert_eq!(refusal(&mut acme, "ours"), "not found");
     world.amita_done(&["volume", "export", "ours", "--tenant", "acme"]);
-    let ours = acme.open("ours").expect("it is the tenant's");
+    let ours = granted(&mut acme, "ours");
     assert_eq!(refusal(&mut other, "ours"), "not found");
     write(&mut acme, &ours, 0, 1);
     assert_eq!(settle(&mut acme)[0].result, Ok(()));
@@ -170,6 +187,12 @@ fn a_client_uses_what_its_certificate_grants_and_nothing_else() {
     world.amita_done(&["subsystem", "create", "s"]);
     world.amita_done(&["namespace", "add", "s", "first"]);
     let mut mine = connect(&world, client(&world, "mine", volumes(&world, &["first"], Rights::ALL)));
+    eventually("it is no more served", || {
+        mine.open("first").map_or(true, |volume| {
+            mine.close_volume(&volume).expect("it is open");
+            false
+        })
+    });
     assert_eq!(refusal(&mut mine, "first"), "not found");
     mine.close();
     world.end(&[]);
@@ -181,7 +204,7 @@ fn a_node_killed_or_frozen_under_a_client_costs_a_pause_and_no_error() {
     const BLOCKS: u64 = 256;
     let mut world = World::with_volume();
     let mut local = connect(&world, client(&world, "mine", volumes(&world, &[VOLUME], Rights::ALL)));
-    let volume = local.open(VOLUME).expect("it was granted");
+    let volume = granted(&mut local, VOLUME);
     let owner = |world: &World| {
         let volumes = world.json(&["volume", "list"]);
         let name = volumes[0]["owner_name"].as_str().expect("an owner").to_owned();
@@ -250,7 +273,7 @@ fn a_certificate_is_renewed_without_a_pause_and_revoked_at_once() {
     let mut settings = config(&world, folder.clone());
     settings.node_patience = Duration::from_secs(2);
     let mut local = Local::connect(&settings).expect("it is ready");
-    let volume = local.open(VOLUME).expect("it was granted");
+    let volume = granted(&mut local, VOLUME);
     let authority = world.cluster.authority().expect("a cluster with an authority");
     let before = connections(&world);
     assert_eq!(before.len(), 1, "{before:?}");
@@ -277,10 +300,7 @@ fn a_certificate_is_renewed_without_a_pause_and_revoked_at_once() {
             .renew_identity(&world.file(&format!("{node}.identity")))
             .expect("renewed");
     }
-    eventually("the client is cut off", || {
-        let begun = local.read(&volume, 0, 4096, 1);
-        begun.is_err() || settle(&mut local)[0].result == Err(IoError::Lost)
-    });
+    await_cut_off(&mut local, &volume);
     assert!(local.open(VOLUME).is_err(), "who was revoked opens nothing");
     local.close();
     world.end(&["the certificate was revoked", "invalid peer certificate: Revoked"]);
@@ -294,7 +314,7 @@ fn a_client_is_no_node() {
     let mut settings = config(&world, folder.clone());
     settings.metadata = vec![world.cluster.endpoint().to_owned()];
     let mut local = Local::connect(&settings).expect("the metadata is not asked");
-    local.open(VOLUME).expect("it was granted");
+    granted(&mut local, VOLUME);
     let nodes = world.amita_done(&["node", "list"]);
     assert_eq!(nodes.matches("yes").count(), 3, "{nodes}");
     // It listens nowhere, and has one connection.
