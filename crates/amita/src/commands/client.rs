@@ -96,7 +96,10 @@ impl NodesArguments {
             .mode(0o600)
             .open(&path)
             .and_then(|mut file| file.write_all(text.as_bytes()));
-        written.context(|| format!("{} cannot be written", path.display()))
+        // The identity is made by then, and cannot be made again.
+        written
+            .context(|| format!("the identity is made, and {} cannot be written", path.display()))
+            .map_err(|failure| failure.advice("Write it by hand: where nodes serve NBD, a HOST:PORT each line."))
     }
 }
 
@@ -171,6 +174,11 @@ pub fn run(command: &Command, identity: &Folder) -> Result<()> {
     match command {
         Command::Create { create, grant, nodes } => {
             nodes.check()?;
+            if create.token && !nodes.nodes.is_empty() {
+                return Err(usage(
+                    "--nodes is noted where the client is made: pass it to `amita client join`".to_owned(),
+                ));
+            }
             if !grant.is_empty() {
                 let terms = grant.terms()?;
                 // What is granted stays granted: not before it is sure that there is a place for it.

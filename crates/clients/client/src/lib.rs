@@ -1,6 +1,7 @@
-//! Direct access to volumes: a gateway inside the program that uses them, without a host, a socket or a protocol between.
+//! Direct access to volumes from the program that uses them: by a gateway inside it, without a host, a socket or a protocol
+//! between; or, with a client's identity, through the cluster's nodes ([`remote`], decision 038).
 //!
-//! A client joins the cluster as a node of its own, for as long as it runs: with a name, a lease, and a port for the
+//! The first joins the cluster as a node of its own, for as long as it runs: with a name, a lease, and a port for the
 //! other nodes. It runs the sequencers of the volumes that it opens, and talks straight to their stores.
 //!
 //! * [`Local`] runs its one core in the caller's thread, in [`Local::poll`] and [`Local::wait`]: there is no other thread

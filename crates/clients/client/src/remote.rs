@@ -70,6 +70,9 @@ impl Remote {
     ) -> Result<Remote, Error> {
         refuse_what_is_for_gateways(config)?;
         let nodes = addresses(&named_nodes(config, live.as_deref())?)?;
+        if live.is_none() {
+            refuse_plain_text(config, &nodes)?;
+        }
         let upkeep = live
             .as_ref()
             .map(|live| Upkeep::start(live.clone(), config.ca_server.as_deref()))
@@ -283,13 +286,33 @@ fn refuse_what_is_for_gateways(config: &Config) -> Result<(), Error> {
     }
 }
 
+/// Without an identity whoever answers is believed, and reads along: on this machine only, unless it was asked for.
+fn refuse_plain_text(config: &Config, nodes: &[SocketAddr]) -> Result<(), Error> {
+    match nodes.iter().find(|node| !node.ip().is_loopback()) {
+        Some(node) if !config.insecure_network => Err(Error::Setting {
+            setting: "identity",
+            why: format!(
+                "without one everything goes to {node} in plain text, and whoever answers there is believed; name a client's identity                  (`amita client join`), or ask for an insecure network"
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// The nodes that were named: in the settings, or in the identity's folder.
 fn named_nodes(config: &Config, live: Option<&Live>) -> Result<Vec<String>, Error> {
     if !config.nodes.is_empty() {
         return Ok(config.nodes.clone());
     }
     let file = live.and_then(Live::folder).map(|folder| folder.join(NODES));
-    let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+    let text = match file.as_ref().map(std::fs::read_to_string) {
+        Some(Err(why)) if why.kind() != std::io::ErrorKind::NotFound => {
+            let file = file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
+            let why = format!("{file}: {why}; make it a readable file of one HOST:PORT a line");
+            return Err(Error::Setting { setting: "nodes", why });
+        }
+        found => found.and_then(Result::ok),
+    };
     let lines = text.as_deref().unwrap_or_default().lines().map(str::trim);
     let nodes: Vec<String> = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))

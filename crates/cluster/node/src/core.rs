@@ -133,6 +133,7 @@ impl Core {
             },
         };
         core.cx.shards.faults = faults;
+        core.fronts.faults = faults;
         core.directory.faults = faults;
         core.reservations.faults = faults;
         core.forwarding.forwarder.faults = faults;

@@ -25,6 +25,8 @@ amita_reactor::fault_switches! {
     KeepWhenLapsed,
     /// A gateway that is asked for a volume gives it away with I/O of NVMe hosts under way.
     CutOnRelease,
+    /// Whether a host's machine is there is not asked where its protocol does not.
+    UnwatchedHosts,
     /// A gateway that has said that it does not have a volume goes on opening it.
     KeepOpening,
     /// A gateway that reaches nobody deposes an owner that lives.

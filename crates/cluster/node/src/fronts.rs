@@ -8,6 +8,7 @@ pub use hosts::ACCEPTS;
 pub use strangers::{MAX_STRANGERS, MAX_STRANGERS_OF_SOURCE};
 
 use crate::exports::Usage;
+use crate::faults::{Fault, Faults};
 use crate::token;
 use amita_frontend::{
     CloseReason, Computation, Event, Flow, Front, FrontId, HostKey, RegisterMessage, StorageService, Who, reservation,
@@ -25,11 +26,14 @@ use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
+use std::sync::Arc;
 use std::time::Duration;
 use strangers::{Peer, Source, Strangers};
 
 /// Sessions that one core takes; more are closed as they come.
 pub const MAX_SESSIONS: usize = 8192;
+/// And of one client that has proven its name: what is left is for others.
+const MAX_SESSIONS_OF_CLIENT: usize = MAX_SESSIONS / 8;
 /// That hosts were refused is said so often, at most.
 const REFUSALS_PAUSE: Duration = Duration::from_secs(5);
 
@@ -168,6 +172,8 @@ struct Session {
     peer: Option<Peer>,
     /// It is counted among the strangers from there.
     stranger: Option<Source>,
+    /// And among the sessions of the client that it has proven to be.
+    client: Option<Arc<str>>,
     /// Its host has shown that it may be here, and is known by its address.
     is_known: bool,
     inbox: Inbox,
@@ -222,6 +228,9 @@ pub struct Fronts {
     /// What sessions receive into and answer from, where that is not the core's whole memory.
     pool: Option<Pool>,
     strangers: Strangers,
+    /// How many sessions there are of each client that has proven its name.
+    clients: FxHashMap<Arc<str>, usize>,
+    pub faults: Faults,
 }
 
 impl Default for Fronts {
@@ -242,6 +251,8 @@ impl Default for Fronts {
             hosts: Hosts::default(),
             pool: None,
             strangers: Strangers::default(),
+            clients: FxHashMap::default(),
+            faults: Faults::NONE,
         }
     }
 }
@@ -570,6 +581,14 @@ impl Fronts {
         if let (true, Some(Peer::Remote(address))) = (session.is_known, session.peer) {
             self.hosts.has_left(address.ip());
         }
+        if let Some(client) = &session.client
+            && let Some(of_client) = self.clients.get_mut(client)
+        {
+            *of_client -= 1;
+            if *of_client == 0 {
+                self.clients.remove(client);
+            }
+        }
         self.deadlines.forget(&mut session.due, id);
         session.front.closed(&mut self.requests);
         if self.requests.hosts.remove(&FrontId(id)).is_some() {
@@ -623,11 +642,30 @@ impl Fronts {
             self.strangers.remove(source, id);
         }
         if !session.is_known
+            && session.client.is_none()
+            && let Some(client) = session.front.client()
+        {
+            let of_client = self.clients.entry(client.clone()).or_default();
+            if *of_client >= MAX_SESSIONS_OF_CLIENT {
+                let why = CloseReason::Refused(format!(
+                    "{client:?} has {MAX_SESSIONS_OF_CLIENT} connections here already"
+                ));
+                return self.close(driver, id, &why);
+            }
+            *of_client += 1;
+            session.client = Some(client);
+        }
+        if !session.is_known
             && let Some(Peer::Remote(address)) = session.peer
             && session.front.is_known()
         {
             session.is_known = true;
             self.hosts.has_shown(driver, address.ip());
+            if let (Some(socket), Some(patience)) = (session.socket, session.front.peer_patience())
+                && !self.faults.has(Fault::UnwatchedHosts)
+            {
+                driver.watch_peer(socket, patience);
+            }
         }
         let Some(socket) = session.socket else { return };
         if let Some(data) = session.outbox.next_send() {
@@ -727,6 +765,7 @@ impl Session {
             socket,
             peer: None,
             stranger: None,
+            client: None,
             is_known: false,
             inbox: Inbox::new(),
             outbox: Outbox::new(),

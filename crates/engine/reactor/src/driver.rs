@@ -202,6 +202,8 @@ pub struct AcceptCounts {
     pub refused: u64,
     /// How often somebody was kept from connecting for a while.
     pub pauses: u64,
+    /// Addresses that may go on connecting meanwhile, and that the kernel had no room for: they wait with everybody else.
+    pub left_out: u64,
 }
 
 impl AcceptCounts {
@@ -212,6 +214,7 @@ impl AcceptCounts {
             taken: self.taken + other.taken,
             refused: self.refused + other.refused,
             pauses: self.pauses + other.pauses,
+            left_out: self.left_out + other.left_out,
         }
     }
 }
@@ -289,6 +292,10 @@ pub trait Driver {
     fn cancel_receive(&mut self, socket: SocketId) {
         let _ = socket;
     }
+
+    /// Has a connection break when the other end's machine has not answered for about so long, though nothing is under way: it is
+    /// asked. Without it that takes minutes. A process there that stands still is none that does not answer.
+    fn watch_peer(&mut self, socket: SocketId, patience: Duration);
 
     /// Closes: what is under way ends with an error completion; the id is dead at once.
     fn close(&mut self, socket: SocketId);

@@ -147,6 +147,7 @@ impl World {
                 } => {
                     net.give_up(engine, connection as usize, from as usize, stall);
                 }
+                Event::Ask { connection, end } => net.ask(engine, connection as usize, end as usize),
                 Event::Connect { attempt } => net.connect_arrives(engine, attempt),
                 Event::Connected { attempt } => net.connect_ends(engine, attempt),
                 Event::ConnectTimeout { attempt } => net.connect_times_out(engine, attempt),

@@ -484,6 +484,10 @@ impl Driver for UringDriver {
         self.close_socket(socket);
     }
 
+    fn watch_peer(&mut self, socket: SocketId, patience: Duration) {
+        self.watch_socket(socket, patience);
+    }
+
     fn abort(&mut self, socket: SocketId) {
         self.abort_socket(socket);
     }

@@ -3,6 +3,8 @@
 use crate::service::{Event, StorageService};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Whether a connection goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +99,16 @@ pub trait Front {
     /// The answer changes once, to true.
     fn is_known(&self) -> bool {
         !self.is_stranger()
+    }
+
+    /// The client that the host has proven to be, for a bound on what one has. The answer changes once, from `None`.
+    fn client(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// How long the host's machine may be silent, where the protocol itself never asks for it; `None`: that is the protocol's affair.
+    fn peer_patience(&self) -> Option<Duration> {
+        None
     }
 
     /// The size of block to receive into (`Inbox::start_receive`): small while little is known of the host.

@@ -9,7 +9,9 @@ use crate::wire::{
     INIT_PASSWD, MAX_STRING_BYTES, OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, Reader, SIMPLE_REPLY_MAGIC, Writer,
     command, handshake_flag, info, option as opt, reply, transmission_flag,
 };
+use amita_frontend::pieces::is_chunk_size;
 use amita_reactor::{Inbox, Outbox, Pool, Slice};
+use amita_types::VolumeId;
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use std::collections::HashMap;
@@ -44,6 +46,8 @@ pub enum Word {
         read_only: bool,
         /// What the server says of it, for people: of one volume always the same, of no other one that.
         description: String,
+        /// Requests that stay inside so many bytes are carried out whole; `None`: it does not say.
+        chunk_bytes: Option<u32>,
     },
     /// The export is not open, and the connection of no more use.
     Refused {
@@ -111,7 +115,7 @@ impl Connection {
         }
     }
 
-    /// Takes in what came, and appends what it says.
+    /// Takes in what came, and appends what it says. Once more, when memory was short.
     ///
     /// # Errors
     /// The connection is of no more use; in words.
@@ -149,6 +153,12 @@ impl Connection {
                 return Ok(());
             }
         }
+    }
+
+    /// Is it memory for what has come already that [`Connection::received`] waits for?
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.tls.as_deref().is_some_and(TlsStream::is_short)
     }
 
     /// Is the export open: may requests be sent?
@@ -345,6 +355,7 @@ impl Connection {
                 words.push(Word::Open {
                     size_bytes,
                     read_only: flags & transmission_flag::READ_ONLY != 0,
+                    chunk_bytes: described_chunks(description),
                     description: std::mem::take(description),
                 });
                 self.phase = Phase::Serving;
@@ -396,6 +407,20 @@ fn put_option(outbox: &mut Outbox, pool: &Pool, option: u32, parts: &[&[u8]]) {
         outbox.append(pool, part);
     }
 }
+
+/// What a server of ours says of an open volume ("NBD_INFO_DESCRIPTION"): a client that connects again sees whether it is the volume that it
+/// was, and where requests are cut.
+pub(crate) fn description(volume: VolumeId, chunk_bytes: u32) -> String {
+    format!("volume {volume}{CHUNKS}{chunk_bytes} bytes")
+}
+
+fn described_chunks(description: &str) -> Option<u32> {
+    let (_, chunks) = description.split_once(CHUNKS)?;
+    let bytes = chunks.strip_suffix(" bytes")?.parse().ok()?;
+    is_chunk_size(bytes).then_some(bytes)
+}
+
+const CHUNKS: &str = ", in chunks of ";
 
 /// A server's words, for a log.
 fn said(data: &[u8]) -> String {

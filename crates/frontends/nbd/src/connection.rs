@@ -4,7 +4,7 @@ use super::certificate::client_name;
 use super::handshake::{self, Handshake, Step};
 use super::session::Session;
 use super::tls::TlsStream;
-use super::{Config, Cx, TlsAcceptor, TlsMode};
+use super::{Config, Cx, PEER_PATIENCE, TlsAcceptor, TlsMode};
 use amita_frontend::Protocol as _;
 use amita_frontend::front::{CloseReason, Flow, Front};
 use amita_frontend::service::{Client, Event, FrontId, StorageService, Who};
@@ -37,6 +37,8 @@ pub struct NbdFront {
     config: Arc<Config>,
     phase: Phase,
     tls: Option<Box<TlsStream>>,
+    /// Who has shown a certificate.
+    client: Option<Arc<str>>,
     /// The cluster's authority vouches for it: until it does not.
     is_vouched_for: bool,
     /// What its certificate grants ends with that.
@@ -67,6 +69,7 @@ impl NbdFront {
             id,
             phase: Phase::Handshake(Handshake::new(id, who, mode)),
             tls: None,
+            client: None,
             is_vouched_for: false,
             granted_until: None,
             handshake_by: now.plus(config.handshake_timeout),
@@ -198,8 +201,15 @@ impl NbdFront {
             }
             tls.encrypt(outbox, pool);
             // What the limits leave lying stays encrypted.
-            if !self.takes_input() || !tls.decrypt(inbox, pool).map_err(CloseReason::Tls)? {
+            if !self.takes_input() {
                 return Ok(());
+            }
+            match tls.decrypt(inbox, pool) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                // NBD says so by a command; who only ends TLS has left as well.
+                Err(_) if tls.has_ended() => return Err(CloseReason::Goodbye),
+                Err(why) => return Err(CloseReason::Tls(why)),
             }
         }
     }
@@ -222,7 +232,8 @@ impl NbdFront {
                 self.granted_until = admitted.grant.is_some().then(|| now.plus(admitted.left));
                 grant = admitted.grant;
             }
-            let name = named.name.into();
+            let name: Arc<str> = named.name.into();
+            self.client = Some(name.clone());
             handshake.proved(Who::Client(Client { name, grant }));
         }
         Ok(())
@@ -444,6 +455,14 @@ impl Front for NbdFront {
 
     fn is_known(&self) -> bool {
         matches!(self.phase, Phase::Transmission(_))
+    }
+
+    fn client(&self) -> Option<Arc<str>> {
+        self.client.clone()
+    }
+
+    fn peer_patience(&self) -> Option<Duration> {
+        Some(PEER_PATIENCE)
     }
 
     fn receive_bytes(&self) -> usize {

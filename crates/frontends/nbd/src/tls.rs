@@ -190,6 +190,10 @@ pub(super) struct TlsStream {
     /// What it is told.
     pub outbox: Outbox,
     closed: bool,
+    /// The other end has said that nothing follows.
+    has_ended: bool,
+    /// There was no memory for what is decrypted.
+    short: bool,
 }
 
 /// Writes into an outbox.
@@ -216,6 +220,8 @@ impl TlsStream {
             inbox: Inbox::new(),
             outbox: Outbox::new(),
             closed: false,
+            has_ended: false,
+            short: false,
         }
     }
 
@@ -226,6 +232,10 @@ impl TlsStream {
     }
 
     /// Decrypts some of what came in; false when nothing is left that can be, or memory is short.
+    ///
+    /// # Errors
+    /// What came is no TLS, or the other end has ended it ("close_notify", RFC 8446, section 6.1) and all that it said before has been
+    /// handed out: TLS takes nothing more, and what comes all the same is not to be kept.
     pub fn decrypt(&mut self, encrypted: &mut Inbox, pool: &Pool) -> Result<bool, String> {
         if self.closed {
             let all = encrypted.len();
@@ -235,6 +245,9 @@ impl TlsStream {
         // What memory was too short for the last time goes first: rustls holds only so much.
         if !self.fetch(pool)? {
             return Ok(false);
+        }
+        if self.has_ended {
+            return Err("it has ended TLS".to_owned());
         }
         if encrypted.is_empty() || !self.connection.wants_read() {
             return Ok(false);
@@ -252,17 +265,30 @@ impl TlsStream {
         Ok(taken > 0)
     }
 
+    /// Has the other end said that nothing follows?
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Is it memory that decrypting waits for?
+    pub fn is_short(&self) -> bool {
+        self.short
+    }
+
     /// Takes what is decrypted over into the inbox; false when memory is short.
     fn fetch(&mut self, pool: &Pool) -> Result<bool, String> {
+        self.short = false;
         loop {
             let state = self
                 .connection
                 .process_new_packets()
                 .map_err(|error| error.to_string())?;
+            self.has_ended = state.peer_has_closed();
             if state.plaintext_bytes_to_read() == 0 {
                 return Ok(true);
             }
             let Some(mut buffer) = self.inbox.start_receive(pool, RECEIVE_BYTES) else {
+                self.short = true;
                 return Ok(false);
             };
             let result = self.connection.reader().read(&mut buffer);

@@ -52,6 +52,8 @@ pub struct Fronted {
     pub keep_alive: Duration,
     /// A request that waits for longer ends the connection.
     pub io_timeout: Duration,
+    /// How long a program looks for a gateway that serves its volume.
+    pub patience: Duration,
     /// The pause before a connection is tried again.
     pub reconnect: Duration,
     /// I/O queues of a controller.
@@ -60,6 +62,9 @@ pub struct Fronted {
     pub round_robin: bool,
 }
 
+/// For longer than any run.
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
 impl Fronted {
     /// As Linux is set up, with times that vary.
     fn draw(random: &mut Random, protocol: Protocol) -> Fronted {
@@ -67,6 +72,7 @@ impl Fronted {
             protocol,
             keep_alive: Duration::from_secs(*random.pick(&[2, 5, 5])),
             io_timeout: Duration::from_secs(*random.pick(&[3, 10, 30])),
+            patience: FOR_EVER,
             reconnect: Duration::from_millis(*random.pick(&[50, 300, 2000])),
             queues: *random.pick(&[1, 1, 2]),
             round_robin: random.percent(50),
@@ -80,6 +86,7 @@ impl Fronted {
             protocol,
             keep_alive: Duration::from_secs(5),
             io_timeout: Duration::from_secs(30),
+            patience: FOR_EVER,
             reconnect: Duration::from_secs(2),
             queues: 1,
             round_robin: true,
@@ -373,9 +380,9 @@ impl Setup {
         });
         let shared_hosts = if fronted.is_some() { 0 } else { shared_hosts };
         let is_nvme = fronted.is_some_and(|fronted| fronted.protocol == Protocol::Nvme);
-        // A gateway does not notice that an NBD client is gone which it never hears of again, and keeps its volume:
-        // those links stay.
-        if is_nvme {
+        // An NBD host that loses the way to its gateway is out of it for half a minute: programs go on by themselves then.
+        let is_nbd = fronted.is_some_and(|fronted| fronted.protocol == Protocol::Nbd);
+        if fronted.is_some() && !is_nbd {
             plan.add_for_fronts(&mut fronts, limits);
         }
         profile.compare_percent = if shared_hosts > 0 || is_nvme {

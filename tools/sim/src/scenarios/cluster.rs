@@ -581,6 +581,29 @@ fn nvme_hosts(seed: u64) -> Setup {
     setup
 }
 
+/// Programs lose the way to one gateway after the other, each time for longer than they look for another one.
+fn programs_apart(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = several_paths(seed);
+    (setup.shared_hosts, setup.expect_no_failures) = (0, true);
+    (setup.profile.compare_percent, setup.profile.clear_percent) = (0, 0);
+    setup.fronted = Some(Fronted {
+        patience: Duration::from_secs(60),
+        ..Fronted::usual(Protocol::Client)
+    });
+    let apart = |round: u32| {
+        let fault = Fault::HostsApart {
+            gateway: round as usize % 3,
+            host: None,
+            lost: *random.pick(&[Lost::Both, Lost::Outgoing, Lost::Incoming]),
+            for_ns: random.within(90, 120) * 1000 * MS,
+        };
+        (50 + round * 200, random.below(5 * MS), fault)
+    };
+    setup.plan = plan((0..4).map(apart).collect::<Vec<_>>());
+    setup
+}
+
 /// A gateway reaches neither hosts nor the others, and runs; when the others are there again, hosts are not yet.
 fn isolated_gateways(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -956,6 +979,15 @@ pub fn all() -> Vec<Scenario> {
                 "G1 runs and reaches nobody; its host repeats W1 by G2 and writes W2; G1 reaches the owner again, and not the host.",
                 isolated_gateways,
                 plant!(plants => plants.keep_silent_hosts = true),
+            )
+        },
+        Scenario {
+            seeds: 20,
+            ..scenario(
+                "R10: a program that is not heard any more gives its volume up",
+                "Its machine vanishes, or the way to it: its gateway waits for it for ever, and no other one may open the volume.",
+                programs_apart,
+                plant!(plants => plants.node = plants.node.with(amita_node::Fault::UnwatchedHosts)),
             )
         },
         // Without the rule no seed has failed yet: hosts go by the owner's path, and the gateway that is alone has

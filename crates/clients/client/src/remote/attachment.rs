@@ -4,6 +4,7 @@
 //! once, what changes something only when nothing of it can be carried out any more that went by the old one ([`LATE`]). Until
 //! then nothing that changes something goes out at all, or a late write could undo a newer one (rule R9).
 
+use super::Faults;
 use super::link::{Link, is_write};
 use amita_frontend::{Event, OpenError, VolumeInfo};
 use amita_nbd::client::{Dial, Word};
@@ -12,7 +13,8 @@ use amita_reactor::driver::{Driver, Time};
 use amita_reactor::{Pool, Slice};
 use amita_types::VolumeId;
 use amita_types::io::{IoError, Op, Payload};
-use std::collections::{BTreeMap, VecDeque};
+use rustls::pki_types::CertificateDer;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,10 +34,15 @@ const RENEWAL_PAUSE: Duration = Duration::from_secs(10);
 const STARVED: Duration = Duration::from_millis(1);
 /// The next pass, as soon as time has moved.
 const SOON: Duration = Duration::from_millis(1);
+/// What is said of a node whose certificate does not count any more.
+const REVOKED: &str = "its certificate was revoked";
 /// How long a good-bye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Bytes of a chunk, as far as requests are cut by it here: the node cuts at the volume's own chunks.
-pub(super) const CHUNK_BYTES: u32 = 1 << 30;
+/// Requests are cut at so many bytes where a server does not say where it cuts.
+const UNTOLD_CHUNK_BYTES: u32 = 4 << 20;
+/// Rounds in which nodes know of no such volume, and the others are not to be reached, until a volume that is being opened is taken to be
+/// unknown.
+const UNKNOWN_ROUNDS: u32 = 3;
 
 /// What a step may use.
 pub(super) struct Step<'a> {
@@ -46,6 +53,8 @@ pub(super) struct Step<'a> {
     pub dial: &'a dyn Fn(&str) -> Dial,
     /// The certificate that is shown now, by a number that grows.
     pub certificate: u64,
+    /// Is a node that has shown these certificates still believed?
+    pub trusts: &'a dyn Fn(&[CertificateDer<'static>]) -> bool,
     /// How long a volume may be without a node.
     pub patience: Duration,
     /// The number of the last connection.
@@ -56,7 +65,7 @@ pub(super) struct Step<'a> {
     /// The tags of what changes something and is sent again.
     pub repeated: &'a mut Vec<u64>,
     /// Rules that are switched off, by the simulator only.
-    pub faults: super::Faults,
+    pub faults: Faults,
 }
 
 impl Step<'_> {
@@ -91,6 +100,8 @@ struct Away {
     tried: usize,
     unknown: usize,
     answered: usize,
+    /// Rounds in a row in which all that answered have said that there is no such volume.
+    unknown_rounds: u32,
     /// What the last one was of no use for.
     why: String,
 }
@@ -104,6 +115,7 @@ impl Away {
             tried: 0,
             unknown: 0,
             answered: 0,
+            unknown_rounds: 0,
             why: "no node was asked yet".to_owned(),
         }
     }
@@ -125,6 +137,8 @@ pub(super) struct Attachment {
     /// Which node to go to.
     node: usize,
     away: Option<Away>,
+    /// How it was sought before the connection that serves it, until that has been of use.
+    before: Option<Away>,
     making: Option<Making>,
     serving: Option<Link>,
     /// Those that were replaced, until what is under way on them has ended.
@@ -136,6 +150,8 @@ pub(super) struct Attachment {
     writes: VecDeque<u64>,
     /// Nothing that changes something is sent before.
     writes_from: Time,
+    /// Connections with such under way that were given up, and that the kernel has not let go of.
+    held: BTreeSet<u64>,
     starved: bool,
     /// It is not used any more: since then.
     closing: Option<Time>,
@@ -145,7 +161,7 @@ pub(super) struct Attachment {
 }
 
 impl Attachment {
-    pub fn new(now: Time, id: VolumeId, name: &str, tag: u64, node: usize) -> Attachment {
+    pub fn new(now: Time, id: VolumeId, name: &str, tag: u64, node: usize, writes_from: Time) -> Attachment {
         Attachment {
             id,
             name: name.to_owned(),
@@ -153,6 +169,7 @@ impl Attachment {
             known: None,
             node,
             away: Some(Away::new(now)),
+            before: None,
             making: None,
             serving: None,
             draining: Vec::new(),
@@ -161,7 +178,8 @@ impl Attachment {
             cookie: 0,
             reads: VecDeque::new(),
             writes: VecDeque::new(),
-            writes_from: Time::default(),
+            writes_from,
+            held: BTreeSet::new(),
             starved: false,
             closing: None,
             idle_since: None,
@@ -172,6 +190,15 @@ impl Attachment {
     /// Has it ended, and can be forgotten?
     pub fn is_over(&self) -> bool {
         self.over
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Before that nothing of its name is to be written.
+    pub fn writes_from(&self) -> Time {
+        self.writes_from
     }
 
     /// The node that serves it, or is asked to.
@@ -222,7 +249,9 @@ impl Attachment {
         act: impl FnOnce(&mut Link, &mut Vec<Word>) -> Result<(), String>,
     ) {
         let mut words = Vec::new();
-        let Some(link) = self.link_mut(number) else { return };
+        let Some(link) = self.link_mut(number) else {
+            return self.let_go(step, number);
+        };
         let result = act(link, &mut words);
         for word in words {
             self.hear(step, number, word);
@@ -238,7 +267,15 @@ impl Attachment {
                 size_bytes,
                 read_only,
                 description,
-            } => self.opened(step, number, size_bytes, read_only, description),
+                chunk_bytes,
+            } => {
+                let known = Known {
+                    size_bytes,
+                    description,
+                };
+                let chunk_bytes = chunk_bytes.unwrap_or(UNTOLD_CHUNK_BYTES);
+                self.opened(step, number, known, read_only, chunk_bytes);
+            }
             Word::Refused { unknown, why } => {
                 let answered = if unknown {
                     Answered::Unknown
@@ -251,33 +288,38 @@ impl Attachment {
         }
     }
 
-    fn opened(&mut self, step: &mut Step<'_>, number: u64, size_bytes: u64, read_only: bool, description: String) {
-        let Some(making) = self.making.take_if(|making| making.link.number == number) else {
+    fn opened(&mut self, step: &mut Step<'_>, number: u64, said: Known, read_only: bool, chunk_bytes: u32) {
+        if self.making.as_ref().is_none_or(|making| making.link.number != number) {
+            return;
+        }
+        let is_trusted = |link: &Link| link.chain().is_none_or(|chain| (step.trusts)(chain));
+        if !self.making.as_ref().is_some_and(|making| is_trusted(&making.link)) {
+            // It was believed when it showed its certificate, and is not any more.
+            return self.broken(step, number, REVOKED, Answered::Nothing);
+        }
+        let Some(Making { mut link, .. }) = self.making.take() else {
             return;
         };
         if let Some(known) = &self.known
-            && (known.description != description || size_bytes < known.size_bytes)
+            && (known.description != said.description || said.size_bytes < known.size_bytes)
         {
-            making.link.end(step.driver);
+            link.end(step.driver);
             return self.lose(step, "another volume has its name now");
         }
-        if let Some(old) = self.serving.replace(making.link) {
+        link.opened(step.now());
+        self.node = link.node;
+        if let Some(old) = self.serving.replace(link) {
             self.draining.push(old);
         }
-        self.node = self.serving.as_ref().map_or(0, |link| link.node);
-        self.away = None;
-        if self.known.is_none() {
-            self.known = Some(Known {
-                size_bytes,
-                description,
-            });
-        }
+        self.before = self.away.take();
+        let size_bytes = said.size_bytes;
+        self.known.get_or_insert(said);
         if let Some(tag) = self.opening.take() {
             let result = Ok(VolumeInfo {
                 id: self.id,
                 name: self.name.clone(),
                 size_bytes,
-                chunk_bytes: CHUNK_BYTES,
+                chunk_bytes,
                 read_only,
             });
             step.events.push_back(Event::Opened { tag, result });
@@ -330,10 +372,22 @@ impl Attachment {
             step.complaints.push(why);
             return;
         }
+        let mut round_ends = false;
         let link = match self.serving.take_if(|link| link.number == number) {
             Some(link) => {
                 // One that is being made beside it comes in its place.
-                self.away = Some(Away::new(now));
+                let before = self.before.take().filter(|_| !link.has_served(now));
+                match before {
+                    // A node that opens a volume and is of no use then is as one that does not open it.
+                    Some(before) => {
+                        self.node = (link.node + 1) % step.nodes.len();
+                        let tried = before.tried + 1;
+                        round_ends = tried >= step.nodes.len();
+                        let why = format!("{}: {why}", place(link.node));
+                        self.away = Some(Away { tried, why, ..before });
+                    }
+                    None => self.away = Some(Away::new(now)),
+                }
                 link
             }
             None => match self.draining.iter().position(|link| link.number == number) {
@@ -343,6 +397,22 @@ impl Attachment {
         };
         step.complaints.push(format!("{}: {why}", place(link.node)));
         self.send_again(step, link);
+        if round_ends && self.making.is_none() {
+            self.round_ended(step);
+        }
+    }
+
+    /// The kernel has let go of a connection that was given up: from now on nothing goes out by it.
+    fn let_go(&mut self, step: &Step<'_>, number: u64) {
+        if self.held.remove(&number) {
+            self.hold_writes(step.now(), step.faults);
+        }
+    }
+
+    fn hold_writes(&mut self, now: Time, faults: Faults) {
+        if !faults.resend_at_once {
+            self.writes_from = self.writes_from.max(now.plus(LATE));
+        }
     }
 
     /// What was under way on a connection waits for the next one.
@@ -354,11 +424,18 @@ impl Attachment {
             if is_write(&request.op) {
                 self.writes.push_front(cookie);
                 step.repeated.push(request.tag);
-                if !step.faults.resend_at_once {
-                    self.writes_from = self.writes_from.max(step.now().plus(LATE));
-                }
             } else {
                 self.reads.push_front(cookie);
+            }
+        }
+        self.end_link(step, link);
+    }
+
+    fn end_link(&mut self, step: &mut Step<'_>, link: Link) {
+        if link.has_writes() {
+            self.hold_writes(step.now(), step.faults);
+            if link.is_held() {
+                self.held.insert(link.number);
             }
         }
         link.end(step.driver);
@@ -369,7 +446,12 @@ impl Attachment {
         let now = step.now();
         let Some(away) = &mut self.away else { return };
         let nodes = step.nodes.len();
-        let (unknown, answered) = (away.unknown == nodes, away.answered == nodes);
+        let unknown = away.unknown == nodes;
+        let is_unknown = away.unknown > 0 && away.unknown == away.answered;
+        away.unknown_rounds = if is_unknown { away.unknown_rounds + 1 } else { 0 };
+        // Where one node is away for long, the others' word is enough for a volume that was never open here.
+        let is_unknown = unknown || away.unknown_rounds >= UNKNOWN_ROUNDS;
+        let answered = is_unknown || away.answered == nodes;
         (away.tried, away.unknown, away.answered) = (0, 0, 0);
         away.next = now.plus(away.pause);
         away.pause = (away.pause * 2).min(PAUSES[1]);
@@ -377,7 +459,7 @@ impl Attachment {
         let is_out_of_patience = now.since(away.since) >= step.patience;
         match self.opening {
             Some(tag) if answered || is_out_of_patience => {
-                let why = if unknown {
+                let why = if is_unknown {
                     OpenError::NotFound
                 } else {
                     OpenError::Unavailable(why)
@@ -396,6 +478,10 @@ impl Attachment {
     /// It is not to be had any more.
     fn lose(&mut self, step: &mut Step<'_>, why: &str) {
         self.over = true;
+        let links = self.serving.take().into_iter().chain(self.draining.drain(..));
+        for link in links.collect::<Vec<_>>() {
+            self.end_link(step, link);
+        }
         self.end_links(step.driver);
         for request in std::mem::take(&mut self.requests).into_values() {
             let (tag, result, payload) = (request.tag, Err(IoError::Lost), Payload::None);
@@ -418,11 +504,26 @@ impl Attachment {
     }
 
     /// Ends connections to nodes that are not believed any more.
-    pub fn judge(&mut self, step: &mut Step<'_>, is_trusted: &dyn Fn(&Link) -> bool) {
-        let links = self.serving.iter().chain(&self.draining);
-        let untrusted: Vec<u64> = links.filter(|link| !is_trusted(link)).map(|link| link.number).collect();
+    pub fn judge(&mut self, step: &mut Step<'_>) {
+        let making = self.making.as_ref().map(|making| &making.link);
+        let links = making.into_iter().chain(&self.serving).chain(&self.draining);
+        let is_trusted = |link: &&Link| link.chain().is_none_or(|chain| (step.trusts)(chain));
+        let untrusted = links.filter(|link| !is_trusted(link));
+        let untrusted: Vec<u64> = untrusted.map(|link| link.number).collect();
         for number in untrusted {
-            self.broken(step, number, "its certificate was revoked", Answered::Nothing);
+            self.broken(step, number, REVOKED, Answered::Nothing);
+        }
+    }
+
+    /// What came while there was no memory for it.
+    fn read_on(&mut self, step: &mut Step<'_>) {
+        let making = self.making.as_ref().map(|making| &making.link);
+        let links = making.into_iter().chain(&self.serving).chain(&self.draining);
+        let starved = links.filter(|link| link.can_read_on());
+        let starved: Vec<u64> = starved.map(|link| link.number).collect();
+        let pool = step.pool;
+        for number in starved {
+            self.with_link(step, number, |link, words| link.read_on(pool, words));
         }
     }
 
@@ -438,12 +539,14 @@ impl Attachment {
             },
             None => {}
         }
+        self.read_on(step);
         self.watch(step);
         self.dial(step);
         self.send(step);
         let making = self.making.as_mut().map(|making| &mut making.link);
         for link in making.into_iter().chain(&mut self.serving).chain(&mut self.draining) {
-            self.starved |= !link.run(step.driver, step.pool);
+            link.run(step.driver, step.pool);
+            self.starved |= link.is_starved();
         }
         while let Some(at) = self.draining.iter().position(|link| link.asked.is_empty()) {
             self.draining.swap_remove(at).end(step.driver);

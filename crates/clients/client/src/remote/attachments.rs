@@ -3,7 +3,6 @@
 
 use super::Faults;
 use super::attachment::{Attachment, Step};
-use super::link::Link;
 use amita_frontend::compute::Computation;
 use amita_frontend::reservation::{Command, Refusal};
 use amita_frontend::{Event, FrontId, HostKey, OpenError, RegisterMessage, StorageService, Who};
@@ -74,6 +73,8 @@ pub struct Attachments {
     links: u64,
     /// Which volume a connection is for.
     owners: BTreeMap<u64, VolumeId>,
+    /// Volumes that were lost a moment ago, by their names: nothing is to be written there before.
+    late: BTreeMap<String, Time>,
     events: VecDeque<Event>,
     complaints: Vec<String>,
     repeated: Vec<u64>,
@@ -93,6 +94,7 @@ impl Attachments {
             last: 0,
             links: 0,
             owners: BTreeMap::new(),
+            late: BTreeMap::new(),
             events: VecDeque::new(),
             complaints: Vec::new(),
             repeated: Vec::new(),
@@ -139,13 +141,18 @@ impl Attachments {
         self.generation = generation;
         let numbers: Vec<VolumeId> = self.volumes.keys().copied().collect();
         for number in numbers {
-            self.with(driver, number, |volume, step, proof| {
+            self.with(driver, number, |volume, step| {
                 if judged_anew {
-                    let is_trusted = |link: &Link| link.chain().is_none_or(|chain| proof.trusts(chain));
-                    volume.judge(step, &is_trusted);
+                    volume.judge(step);
                 }
                 volume.run(step);
             });
+        }
+        self.late.retain(|_, until| *until > self.now);
+        for volume in self.volumes.values().filter(|volume| volume.is_over()) {
+            if volume.writes_from() > self.now {
+                self.late.insert(volume.name().to_owned(), volume.writes_from());
+            }
         }
         self.volumes.retain(|_, volume| !volume.is_over());
         // What comes late of a connection that is gone finds nobody, with or without this.
@@ -164,12 +171,7 @@ impl Attachments {
         self.volumes.clear();
     }
 
-    fn with(
-        &mut self,
-        driver: &mut dyn Driver,
-        number: VolumeId,
-        act: impl FnOnce(&mut Attachment, &mut Step<'_>, &dyn Proof),
-    ) {
+    fn with(&mut self, driver: &mut dyn Driver, number: VolumeId, act: impl FnOnce(&mut Attachment, &mut Step<'_>)) {
         let Some(volume) = self.volumes.get_mut(&number) else {
             return;
         };
@@ -180,6 +182,7 @@ impl Attachments {
             nodes: &self.settings.nodes,
             dial: &|name| proof.dial(name),
             certificate: proof.certificate(),
+            trusts: &|chain| proof.trusts(chain),
             patience: self.settings.patience,
             links: &mut self.links,
             events: &mut self.events,
@@ -187,7 +190,7 @@ impl Attachments {
             repeated: &mut self.repeated,
             faults: self.settings.faults,
         };
-        act(volume, &mut step, proof);
+        act(volume, &mut step);
         self.owners.extend((before + 1..=self.links).map(|link| (link, number)));
     }
 
@@ -200,7 +203,7 @@ impl Attachments {
                 let socket = result.as_ref().ok().copied();
                 let mut is_taken = false;
                 if let Some(volume) = volume {
-                    self.with(driver, volume, |volume, step, _| {
+                    self.with(driver, volume, |volume, step| {
                         volume.with_link(step, number, |link, _| {
                             let socket = result.map_err(|why| why.to_string())?;
                             is_taken = true;
@@ -216,7 +219,7 @@ impl Attachments {
             Outcome::Received { buffer, result } => {
                 let Some(volume) = volume else { return };
                 let now = self.now;
-                self.with(driver, volume, |volume, step, _| {
+                self.with(driver, volume, |volume, step| {
                     volume.with_link(step, number, |link, words| {
                         link.received(now, buffer, result, &pool, words)
                     });
@@ -224,7 +227,7 @@ impl Attachments {
             }
             Outcome::Sent { data, result } => {
                 let Some(volume) = volume else { return };
-                self.with(driver, volume, |volume, step, _| {
+                self.with(driver, volume, |volume, step| {
                     volume.with_link(step, number, |link, _| link.sent(data, result));
                 });
             }
@@ -247,7 +250,9 @@ impl StorageService for Attachments {
         let id = VolumeId(self.last);
         // Where the others are, as likely as not; the first one goes where chance has it.
         let node = self.volumes.values().next_back().map_or(0, Attachment::node);
-        self.volumes.insert(id, Attachment::new(self.now, id, name, tag, node));
+        let writes_from = self.late.get(name).copied().unwrap_or_default();
+        let volume = Attachment::new(self.now, id, name, tag, node, writes_from);
+        self.volumes.insert(id, volume);
     }
 
     fn close(&mut self, _: FrontId, volume: VolumeId) {

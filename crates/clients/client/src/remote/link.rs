@@ -8,7 +8,8 @@ use amita_types::io::Op;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What is received into, in bytes.
+/// What is received into, in bytes: while nothing is under way, and otherwise.
+const QUIET_RECEIVE_BYTES: usize = 16 << 10;
 const RECEIVE_BYTES: usize = 256 << 10;
 /// Requests under way on a connection: fewer than a server takes ([`amita_nbd::Limits`]), so that it always reads on.
 const MAX_ASKED: usize = 200;
@@ -18,6 +19,8 @@ const MAX_ASKED_BYTES: u64 = 1 << 20;
 const QUIET: Duration = Duration::from_secs(1);
 /// And after so much more it is not. A core of a node that stood still for a second has closed its connections by itself.
 const SILENCE: Duration = Duration::from_secs(4);
+/// A connection that was open for so long has served, also when nothing was asked.
+const PROVEN: Duration = Duration::from_secs(5);
 /// The cookie of the question whether a node is there; requests have others.
 const PROBE: u64 = u64::MAX;
 
@@ -47,12 +50,19 @@ pub(super) struct Link {
     inbox: Inbox,
     outbox: Outbox,
     receiving: bool,
+    /// There is no memory to receive into.
+    starved: bool,
+    /// Since when it is open, and whether a request was answered.
+    open_since: Option<Time>,
+    has_answered: bool,
     /// When something came last, and when something was asked for while nothing else was.
     heard: Time,
     busy_since: Time,
     probed: Option<Time>,
     /// What is under way here.
     pub asked: BTreeSet<u64>,
+    /// How many of them change something.
+    writes: usize,
     read_bytes: u64,
     write_bytes: u64,
 }
@@ -77,10 +87,14 @@ impl Link {
             inbox: Inbox::new(),
             outbox: Outbox::new(),
             receiving: false,
+            starved: false,
+            open_since: None,
+            has_answered: false,
             heard: driver.now(),
             busy_since: driver.now(),
             probed: None,
             asked: BTreeSet::new(),
+            writes: 0,
             read_bytes: 0,
             write_bytes: 0,
         }
@@ -107,9 +121,34 @@ impl Link {
             Ok(0) => Err("it has closed the connection".to_owned()),
             Ok(_) => {
                 self.heard = now;
-                self.connection.received(&mut self.inbox, &mut self.outbox, pool, words)
+                self.read_on(pool, words)
             }
         }
+    }
+
+    /// Takes in what has come.
+    pub fn read_on(&mut self, pool: &Pool, words: &mut Vec<Word>) -> Result<(), String> {
+        self.connection.received(&mut self.inbox, &mut self.outbox, pool, words)
+    }
+
+    /// Is there no memory, to receive into or for what was received?
+    pub fn is_starved(&self) -> bool {
+        self.starved || self.connection.is_short()
+    }
+
+    /// Has come already what there was no memory for?
+    pub fn can_read_on(&self) -> bool {
+        self.connection.is_short()
+    }
+
+    /// The export is open.
+    pub fn opened(&mut self, now: Time) {
+        self.open_since = Some(now);
+    }
+
+    /// Has it been of use?
+    pub fn has_served(&self, now: Time) -> bool {
+        self.has_answered || self.open_since.is_some_and(|since| now >= since.plus(PROVEN))
     }
 
     pub fn sent(&mut self, data: Segments, result: std::io::Result<()>) -> Result<(), String> {
@@ -145,6 +184,7 @@ impl Link {
         }
         self.asked.insert(cookie);
         let (reads, writes) = bytes_of(op);
+        self.writes += usize::from(is_write(op));
         self.read_bytes += reads;
         self.write_bytes += writes;
         let command = match op {
@@ -168,9 +208,11 @@ impl Link {
             self.probed = None;
             return false;
         }
+        self.has_answered = true;
         self.asked.remove(&cookie);
         if let Some(op) = op {
             let (reads, writes) = bytes_of(op);
+            self.writes -= usize::from(is_write(op));
             self.read_bytes -= reads;
             self.write_bytes -= writes;
         }
@@ -182,6 +224,10 @@ impl Link {
     /// # Errors
     /// It is not; in words.
     pub fn watch(&mut self, now: Time, pool: &Pool) -> Result<(), String> {
+        if self.is_starved() {
+            // Who does not listen hears nothing.
+            self.heard = now;
+        }
         let since = self.heard.max(self.busy_since);
         match self.probed {
             Some(at) if now >= at.max(self.heard).plus(SILENCE) => {
@@ -211,22 +257,27 @@ impl Link {
         }
     }
 
-    /// Hands over what is to be sent, and receives on; `false`: there is no memory to receive into.
-    pub fn run(&mut self, driver: &mut dyn Driver, pool: &Pool) -> bool {
-        let Some(socket) = self.socket else { return true };
+    /// Hands over what is to be sent, and receives on.
+    pub fn run(&mut self, driver: &mut dyn Driver, pool: &Pool) {
+        let Some(socket) = self.socket else { return };
         self.connection.flush(&mut self.outbox, pool);
         if let Some(data) = self.outbox.next_send() {
             driver.send(socket, data, token(self.number, Ended::Send));
         }
         if self.receiving {
-            return true;
+            return;
         }
-        let Some(buffer) = self.inbox.start_receive(pool, RECEIVE_BYTES) else {
-            return false;
+        let bytes = if self.asked.is_empty() {
+            QUIET_RECEIVE_BYTES
+        } else {
+            RECEIVE_BYTES
         };
-        self.receiving = true;
-        driver.receive(socket, buffer, token(self.number, Ended::Receive));
-        true
+        let buffer = self.inbox.start_receive(pool, bytes);
+        self.starved = buffer.is_none();
+        if let Some(buffer) = buffer {
+            self.receiving = true;
+            driver.receive(socket, buffer, token(self.number, Ended::Receive));
+        }
     }
 
     /// Says good-bye; true once it is said.
@@ -234,6 +285,16 @@ impl Link {
         self.connection.leave(&mut self.outbox, pool);
         self.run(driver, pool);
         self.socket.is_none() || (self.outbox.queued_bytes() == 0 && !self.outbox.is_sending())
+    }
+
+    /// Is something under way that changes something?
+    pub fn has_writes(&self) -> bool {
+        self.writes > 0
+    }
+
+    /// Does the kernel use it, so that it goes only when that has ended?
+    pub fn is_held(&self) -> bool {
+        self.receiving || self.outbox.is_sending()
     }
 
     /// Ends it. Nothing of what the kernel has not sent yet is sent any more.

@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of buffers of each core.
 const POOL_BYTES: usize = 64 << 20;
@@ -224,6 +224,8 @@ impl Driver for MemoryDriver {
     fn close(&mut self, socket: SocketId) {
         panic!("nothing closes {socket:?} here");
     }
+
+    fn watch_peer(&mut self, _: SocketId, _: Duration) {}
 
     fn abort(&mut self, socket: SocketId) {
         self.close(socket);

@@ -89,10 +89,104 @@ fn who_proves_nothing_is_let_in_where_the_export_says_so_and_from_this_machine_a
     assert_eq!(judge(&view, VOLUME, &Who::Stranger), None);
 }
 
+fn with(name: &str, tenant: &str, entries: &[(Scope, Rights)]) -> Who {
+    let entry = |&(scope, rights)| capability::Entry { scope, rights };
+    let grant = capability::Grant::new(tenant, entries.iter().map(entry).collect()).unwrap();
+    Who::Client(amita_frontend::Client {
+        name: name.into(),
+        grant: Some(grant.into()),
+    })
+}
+
+const FULL: Option<Grant> = Some(Grant { read_only: false });
+const READ_ONLY: Option<Grant> = Some(Grant { read_only: true });
+
 #[test]
-fn a_namespace_is_served_only_where_that_was_asked_for() {
+fn a_certificate_grants_its_volumes_and_the_volumes_of_its_pools() {
     let mut view = view();
-    let subsystem = map::Subsystem {
+    let pool = map::Pool {
+        id: amita_types::PoolId(3),
+        name: "fast".to_owned(),
+        kind: map::PoolKind::Replicated {
+            copies: 3,
+            min_copies: 2,
+        },
+        groups: 4,
+        chunk_bytes: 4 << 20,
+        failure_domain: amita_types::placement::Level::default(),
+        class: None,
+    };
+    put(&mut view, map::pool_key("fast"), &pool);
+    let volume = with("a", "", &[(Scope::Volume(VOLUME), Rights::ALL)]);
+    assert_eq!(judge(&view, VOLUME, &volume), FULL);
+    assert_eq!(judge(&view, VolumeId(8), &volume), None);
+    assert_eq!(names(&view, &volume), ["disk"]);
+    let reader = with("a", "", &[(Scope::Volume(VOLUME), Rights::READ)]);
+    assert_eq!(judge(&view, VOLUME, &reader), READ_ONLY);
+    assert!(listed(&view, &reader)[0].read_only);
+    // Who may write and not read has no use of it.
+    let writer = Rights::new(2).unwrap();
+    assert_eq!(
+        judge(&view, VOLUME, &with("a", "", &[(Scope::Volume(VOLUME), writer)])),
+        None
+    );
+    let of_pool = |id| with("a", "", &[(Scope::Pool(amita_types::PoolId(id)), Rights::ALL)]);
+    assert_eq!(names(&view, &of_pool(3)), ["disk", "other"]);
+    assert!(names(&view, &of_pool(4)).is_empty());
+    // A volume in a pool that nobody knows is in no pool.
+    let mut unknown = self::view();
+    assert!(names(&unknown, &of_pool(3)).is_empty());
+    put(&mut unknown, map::export_key(VOLUME), &export());
+    assert_eq!(judge(&unknown, VOLUME, &of_pool(3)), None);
+}
+
+#[test]
+fn a_tenants_clients_have_what_is_exported_to_the_tenant() {
+    let mut view = view();
+    let exported = |tenants: &[&str], read_only| ExportRecord {
+        clients: Vec::new(),
+        tenants: tenants.iter().map(|name| (*name).to_owned()).collect(),
+        read_only,
+        ..export()
+    };
+    let member = |tenant, rights| with("a", tenant, &[(Scope::Tenant, rights)]);
+    put(&mut view, map::export_key(VOLUME), &exported(&["acme"], false));
+    assert_eq!(judge(&view, VOLUME, &member("acme", Rights::ALL)), FULL);
+    assert_eq!(judge(&view, VOLUME, &member("acme", Rights::READ)), READ_ONLY);
+    for other in ["acm", "acme2", "ACME", "other"] {
+        assert_eq!(judge(&view, VOLUME, &member(other, Rights::ALL)), None, "{other}");
+    }
+    // Of the tenant, but without a right to what is the tenant's; and a name that is a tenant's is a name.
+    let single = with("a", "acme", &[(Scope::Volume(VolumeId(8)), Rights::ALL)]);
+    assert_eq!(judge(&view, VOLUME, &single), None);
+    assert_eq!(judge(&view, VOLUME, &client("acme")), None);
+    put(&mut view, map::export_key(VOLUME), &exported(&["acme"], true));
+    assert_eq!(judge(&view, VOLUME, &member("acme", Rights::ALL)), READ_ONLY);
+}
+
+#[test]
+fn the_wider_of_two_rights_counts() {
+    let mut view = view();
+    let read_only = ExportRecord {
+        read_only: true,
+        ..export()
+    };
+    put(&mut view, map::export_key(VOLUME), &read_only);
+    let by = |rights| with("db1", "", &[(Scope::Volume(VOLUME), rights)]);
+    assert_eq!(judge(&view, VOLUME, &by(Rights::ALL)), FULL);
+    assert_eq!(judge(&view, VOLUME, &by(Rights::READ)), READ_ONLY);
+    put(&mut view, map::export_key(VOLUME), &export());
+    assert_eq!(judge(&view, VOLUME, &by(Rights::READ)), FULL);
+    // And a namespace is served to neither.
+    let shared = |shared| ExportRecord { shared, ..export() };
+    put(&mut view, map::subsystem_key("s"), &subsystem());
+    assert_eq!(judge(&view, VOLUME, &by(Rights::ALL)), None);
+    put(&mut view, map::export_key(VOLUME), &shared(true));
+    assert_eq!(judge(&view, VOLUME, &by(Rights::ALL)), FULL);
+}
+
+fn subsystem() -> map::Subsystem {
+    map::Subsystem {
         name: "s".to_owned(),
         nqn: "nqn".to_owned(),
         serial: "1".to_owned(),
@@ -106,9 +200,14 @@ fn a_namespace_is_served_only_where_that_was_asked_for() {
             uuid: map::Namespace::uuid_of(amita_types::ClusterId(1), VOLUME),
             block_bytes: 4096,
         }],
-    };
+    }
+}
+
+#[test]
+fn a_namespace_is_served_only_where_that_was_asked_for() {
+    let mut view = view();
     put(&mut view, map::export_key(VOLUME), &export());
-    put(&mut view, map::subsystem_key("s"), &subsystem);
+    put(&mut view, map::subsystem_key("s"), &subsystem());
     assert_eq!(judge(&view, VOLUME, &client("db1")), None);
     let shared = ExportRecord {
         shared: true,

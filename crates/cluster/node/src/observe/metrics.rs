@@ -427,6 +427,13 @@ pub const METRICS: &[Metric] = &[
         read: |view, out| view.each_core(|name, core| out.value(&[name], core.driver.accepts.pauses)),
     },
     Metric {
+        name: "amita_core_accept_left_out_total",
+        kind: Counter,
+        labels: &["core"],
+        help: "Known addresses that had no room in the kernel's filter while others were kept from connecting, and waited with those: raise net.core.optmem_max.",
+        read: |view, out| view.each_core(|name, core| out.value(&[name], core.driver.accepts.left_out)),
+    },
+    Metric {
         name: "amita_background_bytes_total",
         help: "Bytes that recovery, balancing and scrubbing of this node's volumes have moved.",
         kind: Counter,

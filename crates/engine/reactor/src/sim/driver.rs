@@ -14,6 +14,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// A handle to the world for one process. When the process is dead (killed, or its host without power) every call
 /// does nothing, as nothing of it exists any more.
@@ -171,6 +172,12 @@ impl Driver for SimDriver {
     fn close(&mut self, socket: SocketId) {
         self.call(9, |shared, process| {
             shared.net.close(&mut shared.engine, process, socket)
+        });
+    }
+
+    fn watch_peer(&mut self, socket: SocketId, patience: Duration) {
+        self.call(17, |shared, process| {
+            shared.net.watch(&mut shared.engine, process, socket, patience)
         });
     }
 

@@ -30,6 +30,8 @@ pub(super) enum Event {
     Arrive { connection: u32, from: u8 },
     /// The sender at this end of a connection gives up, unless that stall is over.
     GiveUp { connection: u32, from: u8, stall: u32 },
+    /// The kernel at this end of a connection asks whether the other one is there.
+    Ask { connection: u32, end: u8 },
     /// A connect reaches its host.
     Connect { attempt: u32 },
     /// A connect's answer is back.

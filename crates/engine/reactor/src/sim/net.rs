@@ -131,6 +131,8 @@ struct End {
     broken: Option<io::ErrorKind>,
     receive: Option<(BufMut, Token)>,
     send: Option<Send>,
+    /// How long the other end may be silent, if it is asked, and since when it is.
+    watch: Option<(Duration, Option<Time>)>,
 }
 
 impl End {

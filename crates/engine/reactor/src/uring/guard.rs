@@ -110,5 +110,6 @@ impl Guard {
         self.filtered = applied.filtered;
         self.was_filtered |= self.filtered;
         self.counts.pauses += u64::from(self.filtered && !was_filtered);
+        self.counts.left_out += applied.left_out as u64;
     }
 }

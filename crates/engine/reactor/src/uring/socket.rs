@@ -8,6 +8,7 @@ use crate::driver::{Outcome, SocketId, Token};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// A connection made from here breaks when what was sent is not taken for so long, in milliseconds: a peer that vanished
 /// is noticed though it never says so. (Not one that was accepted: the kernel counts a full window as well, and a host
@@ -19,6 +20,9 @@ const UNACKNOWLEDGED_TIMEOUT_MS: i32 = 5_000;
 const KEEPALIVE_AFTER_S: i32 = 60;
 const KEEPALIVE_PROBES: i32 = 3;
 const KEEPALIVE_EVERY_S: i32 = 10;
+
+/// Of a connection whose peer is watched: it is asked so many times within half of the patience, after it was silent for the other half.
+const WATCH_PROBES: i32 = 3;
 
 /// A connect that hears nothing is repeated so many times (after 1, 2, 4 seconds) before it fails with `TimedOut`.
 const CONNECT_REPEATS: i32 = 2;
@@ -323,6 +327,22 @@ impl UringDriver {
         }
         data.clear();
         self.complete(token, Outcome::Sent { data, result });
+    }
+
+    /// See tcp(7): the bound on what was sent and not acknowledged is one on questions as well, once one was asked.
+    pub(super) fn watch_socket(&mut self, id: SocketId, patience: Duration) {
+        let Some(socket) = self.sockets.open(id) else { return };
+        let half = i32::try_from(patience.as_secs() / 2).unwrap_or(i32::MAX).max(1);
+        let patience_ms = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+        for (option, value) in [
+            (libc::TCP_KEEPIDLE, half),
+            (libc::TCP_KEEPINTVL, (half / WATCH_PROBES).max(1)),
+            (libc::TCP_KEEPCNT, WATCH_PROBES),
+            (libc::TCP_USER_TIMEOUT, patience_ms),
+        ] {
+            // A Unix socket has none of these, and a peer that cannot vanish.
+            let _ = sys::set_option(&socket.descriptor, libc::IPPROTO_TCP, option, value);
+        }
     }
 
     pub(super) fn abort_socket(&mut self, id: SocketId) {

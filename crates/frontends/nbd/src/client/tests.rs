@@ -22,6 +22,8 @@ struct Pair {
     inbox: Inbox,
     outbox: Outbox,
     client: Connection,
+    /// What the client decrypts into.
+    client_pool: Pool,
     client_inbox: Inbox,
     client_outbox: Outbox,
     words: Vec<Word>,
@@ -60,6 +62,7 @@ impl Pair {
             inbox: Inbox::new(),
             outbox,
             client: Connection::new(dial),
+            client_pool: pool.clone(),
             client_inbox: Inbox::new(),
             client_outbox: Outbox::new(),
             words: Vec::new(),
@@ -75,18 +78,22 @@ impl Pair {
         Pair::new(Config::default(), dial)
     }
 
+    fn hear(&mut self) -> Result<(), String> {
+        self.client.received(
+            &mut self.client_inbox,
+            &mut self.client_outbox,
+            &self.client_pool,
+            &mut self.words,
+        )
+    }
+
     /// Everything happens until nothing does.
     fn settle(&mut self) -> Result<(), String> {
         loop {
             let to_client = sent(&mut self.outbox);
             if !to_client.is_empty() {
                 put(&mut self.client_inbox, &self.pool, &to_client);
-                self.client.received(
-                    &mut self.client_inbox,
-                    &mut self.client_outbox,
-                    &self.pool,
-                    &mut self.words,
-                )?;
+                self.hear()?;
             }
             self.client.flush(&mut self.client_outbox, &self.pool);
             let to_server = sent(&mut self.client_outbox);
@@ -157,6 +164,7 @@ impl Pair {
                 size_bytes,
                 read_only,
                 description,
+                chunk_bytes,
             },
         ] = &self.words[..]
         else {
@@ -164,6 +172,7 @@ impl Pair {
         };
         assert_eq!((*size_bytes, *read_only), (8 << 20, false));
         assert!(description.starts_with("volume "), "{description}");
+        assert_eq!(*chunk_bytes, Some(1 << 20));
         self.words.clear();
     }
 
@@ -191,8 +200,12 @@ fn in_plain_text() {
     Pair::plain("vol").works();
 }
 
-#[test]
-fn through_tls() {
+/// A server's settings and a client's, with certificates that were made for this.
+fn tls() -> (
+    impl Fn(TlsMode) -> Config,
+    impl Fn(bool) -> Dial,
+    CertificateDer<'static>,
+) {
     let folder = tempfile::tempdir().unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["node".to_owned()])
@@ -206,14 +219,20 @@ fn through_tls() {
     };
     std::fs::write(&files.certificate, certificate.pem()).unwrap();
     std::fs::write(&files.key, key.serialize_pem()).unwrap();
-    let config = |mode| Config {
-        tls: Some(TlsAcceptor::load(mode, &files).unwrap()),
+    let certificate = certificate.der().clone();
+    let acceptors = [TlsMode::Allow, TlsMode::Require].map(|mode| (mode, TlsAcceptor::load(mode, &files).unwrap()));
+    let config = move |mode| Config {
+        tls: acceptors
+            .iter()
+            .find(|(known, _)| *known == mode)
+            .map(|(_, acceptor)| acceptor.clone()),
         ..Config::default()
     };
-    let dial = |trusted: bool| {
+    let root = certificate.clone();
+    let dial = move |trusted: bool| {
         let mut roots = RootCertStore::empty();
         if trusted {
-            roots.add(certificate.der().clone()).unwrap();
+            roots.add(root.clone()).unwrap();
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
@@ -225,9 +244,15 @@ fn through_tls() {
             tls: Some((Arc::new(config), ServerName::try_from("node").unwrap())),
         }
     };
+    (config, dial, certificate)
+}
+
+#[test]
+fn through_tls() {
+    let (config, dial, certificate) = tls();
     let mut pair = Pair::new(config(TlsMode::Require), dial(true));
     pair.works();
-    assert_eq!(pair.client.chain().unwrap()[0], *certificate.der());
+    assert_eq!(pair.client.chain().unwrap()[0], certificate);
     // A server that is not who it should be is told nothing, not even the volume's name.
     let mut pair = Pair::new(config(TlsMode::Allow), dial(false));
     let why = pair.settle().unwrap_err();
@@ -238,6 +263,55 @@ fn through_tls() {
     let why = pair.settle().unwrap_err();
     assert!(why.contains("does not speak TLS"), "{why}");
     assert_eq!(pair.service.asked_by, None);
+}
+
+/// What came while there was no memory for it is there when there is some again, though nothing more comes.
+#[test]
+fn what_there_is_no_memory_for_waits() {
+    let (config, dial, _) = tls();
+    let mut pair = Pair::new(config(TlsMode::Require), dial(true));
+    pair.opens();
+    pair.client_pool = Pool::new(amita_reactor::PoolConfig::with_total(16 << 20)).unwrap();
+    let mut all = Vec::new();
+    for bytes in [1 << 20, 64 << 10, 4 << 10, 1] {
+        all.extend(std::iter::from_fn(|| {
+            Inbox::new().start_receive(&pair.client_pool, bytes)
+        }));
+    }
+    assert!(!all.is_empty());
+    pair.ask(command::READ, 1, 0, 100_000, Slice::default());
+    pair.settle().unwrap();
+    assert!(pair.words.is_empty() && pair.client.is_short(), "{:?}", pair.words);
+    pair.hear().unwrap();
+    assert!(pair.words.is_empty() && pair.client.is_short());
+    all.clear();
+    pair.hear().unwrap();
+    assert!(!pair.client.is_short());
+    assert_eq!(pair.answers(), [(1, 0, vec![0; 100_000])]);
+}
+
+/// Whoever has ended TLS is gone: nothing of what he sends all the same is kept.
+#[test]
+fn the_end_of_tls_is_the_end() {
+    let (config, dial, _) = tls();
+    let more = vec![0x17; 1 << 20];
+    let mut pair = Pair::new(config(TlsMode::Require), dial(true));
+    pair.opens();
+    let tls = pair.client.tls.as_mut().unwrap();
+    tls.close();
+    tls.encrypt(&mut pair.client_outbox, &pair.pool);
+    pair.client_outbox.append(&pair.pool, &more);
+    let why = pair.settle().unwrap_err();
+    assert_eq!(why, "Goodbye");
+    // The other way round.
+    let mut pair = Pair::new(config(TlsMode::Require), dial(true));
+    pair.opens();
+    pair.client.leave(&mut pair.client_outbox, &pair.pool);
+    let _ = pair.settle();
+    put(&mut pair.client_inbox, &pair.pool, &sent(&mut pair.outbox));
+    put(&mut pair.client_inbox, &pair.pool, &more);
+    let why = pair.hear().unwrap_err();
+    assert!(why.contains("ended TLS"), "{why}");
 }
 
 #[test]

@@ -119,8 +119,7 @@ impl Handshake {
             ));
             return fail(option, &why, &request.name, &mut cx.replies());
         }
-        // A client that connects again sees whether it is the volume that it was.
-        let description = format!("volume {}", volume.id);
+        let description = crate::client::description(volume.id, volume.chunk_bytes);
         let about = About {
             name: &volume.name,
             description: &description,

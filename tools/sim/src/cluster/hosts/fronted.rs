@@ -95,7 +95,8 @@ impl FrontedHost {
                 let mut nodes: Vec<SocketAddr> = (0..setup.nodes).map(at).collect();
                 nodes.rotate_left(volume as usize % setup.nodes);
                 let resend_at_once = setup.plants.resend_at_once;
-                Client::Program(Box::new(Program::new(volume_name(volume), nodes, resend_at_once)))
+                let (export, patience) = (volume_name(volume), settings.patience);
+                Client::Program(Box::new(Program::new(export, nodes, patience, resend_at_once)))
             }
         };
         FrontedHost {

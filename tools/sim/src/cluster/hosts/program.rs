@@ -16,8 +16,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 const FRONT: FrontId = FrontId(1);
-/// A program goes on for longer than any run.
-const PATIENCE: Duration = Duration::from_secs(3600);
 /// The pause before it asks again for a volume that it was refused.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -38,11 +36,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// One that will ask these gateways for a volume.
-    pub fn new(export: String, nodes: Vec<SocketAddr>, resend_at_once: bool) -> Program {
+    /// One that will ask these gateways for a volume, and goes on asking for so long.
+    pub fn new(export: String, nodes: Vec<SocketAddr>, patience: Duration, resend_at_once: bool) -> Program {
         let settings = Settings {
             nodes,
-            patience: PATIENCE,
+            patience,
             faults: Faults { resend_at_once },
         };
         Program {

@@ -96,6 +96,7 @@ impl Net {
             broken: None,
             receive: None,
             send: None,
+            watch: None,
         };
         self.connections.push(Connection {
             ends: [end(from), end(to)],

@@ -5,6 +5,9 @@ use super::*;
 /// A piece that arrives by itself has at most this many bytes, in half of the cuts: small enough to split headers.
 const SMALL_PIECE_BYTES: u64 = 128;
 
+/// How often the other end is asked within the patience that there is with it.
+const QUESTIONS: u32 = 4;
+
 impl Net {
     pub fn send(&mut self, engine: &mut Engine, process: Process, socket: SocketId, data: Segments, token: Token) {
         let Some((index, end)) = self.end_of(process, socket) else {
@@ -324,6 +327,56 @@ impl Net {
             if connection.ends[from].is_usable() {
                 engine.coverage.count(Fault::NetBroken);
                 self.fail(engine, index, from, io::ErrorKind::TimedOut);
+            }
+        }
+    }
+
+    /// From now on the other end is asked whether it is there.
+    pub fn watch(&mut self, engine: &mut Engine, process: Process, socket: SocketId, patience: Duration) {
+        let Some((index, end)) = self.end_of(process, socket) else {
+            return;
+        };
+        let this = &mut self.connections[index].ends[end];
+        if this.watch.replace((patience, None)).is_none() {
+            self.ask_again(engine, index, end, patience);
+        }
+    }
+
+    fn ask_again(&self, engine: &mut Engine, index: usize, end: usize, patience: Duration) {
+        let event = Event::Ask {
+            connection: index as u32,
+            end: end as u8,
+        };
+        engine.at(engine.now.plus(patience / QUESTIONS), event);
+    }
+
+    /// One end's kernel asks whether the other one is there, and hears that it is, or that it knows of no such stream, or nothing.
+    pub fn ask(&mut self, engine: &mut Engine, index: usize, end: usize) {
+        let other = 1 - end;
+        let [near, far] = [end, other].map(|end| self.connections[index].ends[end].process.node);
+        let is_silent = self.is_cut(engine, near, far) || self.is_cut(engine, far, near);
+        let connection = &mut self.connections[index];
+        let is_known = connection.ends[other].is_usable();
+        let comes = connection.flows[other].ended || !connection.flows[other].transit.is_empty();
+        let this = &mut connection.ends[end];
+        let (true, Some((patience, since))) = (this.is_usable(), &mut this.watch) else {
+            return;
+        };
+        let patience = *patience;
+        let broken = if is_silent {
+            let since = *since.get_or_insert(engine.now);
+            (engine.now.since(since) >= patience).then_some(io::ErrorKind::TimedOut)
+        } else {
+            *since = None;
+            // What says so by itself may be under way.
+            (!is_known && !comes).then_some(io::ErrorKind::ConnectionReset)
+        };
+        match broken {
+            None => self.ask_again(engine, index, end, patience),
+            Some(kind) => {
+                engine.coverage.count(Fault::NetBroken);
+                connection.flows[end].transit.clear();
+                self.fail(engine, index, end, kind);
             }
         }
     }
