@@ -3,6 +3,7 @@
 
 use super::Faults;
 use super::attachment::{Attachment, Step};
+use super::link::{QUIET, SILENCE};
 use amita_frontend::compute::Computation;
 use amita_frontend::reservation::{Command, Refusal};
 use amita_frontend::{Event, FrontId, HostKey, OpenError, RegisterMessage, StorageService, Who};
@@ -212,8 +213,11 @@ impl Attachments {
                         });
                     });
                 }
-                if let Some(socket) = socket.filter(|_| !is_taken) {
-                    driver.abort(socket);
+                match socket {
+                    // Also while it says nothing by right: a node that opens a volume takes its time.
+                    Some(socket) if is_taken => driver.watch_peer(socket, QUIET + SILENCE),
+                    Some(socket) => driver.abort(socket),
+                    None => {}
                 }
             }
             Outcome::Received { buffer, result } => {

@@ -16,9 +16,9 @@ const MAX_ASKED: usize = 200;
 /// Bytes of writes, and of what reads bring, under way on a connection: half of what a server takes.
 const MAX_ASKED_BYTES: u64 = 1 << 20;
 /// With requests under way: after so much silence the node is asked whether it is there.
-const QUIET: Duration = Duration::from_secs(1);
+pub(super) const QUIET: Duration = Duration::from_secs(1);
 /// And after so much more it is not. A core of a node that stood still for a second has closed its connections by itself.
-const SILENCE: Duration = Duration::from_secs(4);
+pub(super) const SILENCE: Duration = Duration::from_secs(4);
 /// A connection that was open for so long has served, also when nothing was asked.
 const PROVEN: Duration = Duration::from_secs(5);
 /// The cookie of the question whether a node is there; requests have others.
