@@ -292,7 +292,8 @@ fn refuse_plain_text(config: &Config, nodes: &[SocketAddr]) -> Result<(), Error>
         Some(node) if !config.insecure_network => Err(Error::Setting {
             setting: "identity",
             why: format!(
-                "without one everything goes to {node} in plain text, and whoever answers there is believed; name a client's identity                  (`amita client join`), or ask for an insecure network"
+                "without one everything goes to {node} in plain text, and whoever answers there is believed; name a client's \
+                 identity (`amita client join`), or ask for an insecure network"
             ),
         }),
         _ => Ok(()),

@@ -294,7 +294,8 @@ pub trait Driver {
     }
 
     /// Has a connection break when the other end's machine has not answered for about so long, though nothing is under way: it is
-    /// asked. Without it that takes minutes. A process there that stands still is none that does not answer.
+    /// asked. Without it that takes minutes. A process there that stands still is none that does not answer, unless more was sent to
+    /// it than its kernel has room for: TCP does not tell the one from the other here.
     fn watch_peer(&mut self, socket: SocketId, patience: Duration);
 
     /// Closes: what is under way ends with an error completion; the id is dead at once.

@@ -14,7 +14,7 @@ use amita_reactor::{Pool, Slice};
 use amita_types::VolumeId;
 use amita_types::io::{IoError, Op, Payload};
 use rustls::pki_types::CertificateDer;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -150,8 +150,8 @@ pub(super) struct Attachment {
     writes: VecDeque<u64>,
     /// Nothing that changes something is sent before.
     writes_from: Time,
-    /// Connections with such under way that were given up, and that the kernel has not let go of.
-    held: BTreeSet<u64>,
+    /// Connections with such under way that were given up, and how many operations the kernel still has for them.
+    held: BTreeMap<u64, usize>,
     starved: bool,
     /// It is not used any more: since then.
     closing: Option<Time>,
@@ -179,7 +179,7 @@ impl Attachment {
             reads: VecDeque::new(),
             writes: VecDeque::new(),
             writes_from,
-            held: BTreeSet::new(),
+            held: BTreeMap::new(),
             starved: false,
             closing: None,
             idle_since: None,
@@ -228,11 +228,11 @@ impl Attachment {
         self.requests.insert(self.cookie, Request { tag, op, data });
     }
 
-    /// Is it one of its connections?
+    /// Is it one of its connections, or was it one that the kernel still has?
     pub fn has_link(&self, number: u64) -> bool {
         let making = self.making.as_ref().map(|making| &making.link);
         let mut all = making.into_iter().chain(&self.serving).chain(&self.draining);
-        all.any(|link| link.number == number)
+        all.any(|link| link.number == number) || self.held.contains_key(&number)
     }
 
     fn link_mut(&mut self, number: u64) -> Option<&mut Link> {
@@ -331,10 +331,11 @@ impl Attachment {
             // It has lost the volume: nobody knows what became of what is under way.
             return self.broken(step, number, "it does not serve the volume any more", Answered::Nothing);
         }
+        let now = step.now();
         let op = self.requests.get(&cookie).map(|request| request.op);
         if !self
             .link_mut(number)
-            .is_some_and(|link| link.answered(cookie, op.as_ref()))
+            .is_some_and(|link| link.answered(now, cookie, op.as_ref()))
         {
             return;
         }
@@ -355,14 +356,15 @@ impl Attachment {
         let now = step.now();
         let place = |node: usize| step.nodes.get(node).map_or_else(String::new, SocketAddr::to_string);
         if let Some(Making { link, .. }) = self.making.take_if(|making| making.link.number == number) {
-            let why = format!("{}: {why}", place(link.node));
+            let node = link.node;
+            let why = format!("{}: {why}", place(node));
             link.end(step.driver);
             if let Some(away) = &mut self.away {
                 away.tried += 1;
                 away.unknown += usize::from(answered == Answered::Unknown);
                 away.answered += usize::from(answered != Answered::Nothing);
                 away.why.clone_from(&why);
-                self.node = (self.node + 1) % step.nodes.len();
+                self.node = (node + 1) % step.nodes.len();
                 if away.tried >= step.nodes.len() {
                     self.round_ended(step);
                 }
@@ -404,7 +406,11 @@ impl Attachment {
 
     /// The kernel has let go of a connection that was given up: from now on nothing goes out by it.
     fn let_go(&mut self, step: &Step<'_>, number: u64) {
-        if self.held.remove(&number) {
+        if let Some(under_way) = self.held.get_mut(&number) {
+            *under_way -= 1;
+            if *under_way == 0 {
+                self.held.remove(&number);
+            }
             self.hold_writes(step.now(), step.faults);
         }
     }
@@ -434,8 +440,8 @@ impl Attachment {
     fn end_link(&mut self, step: &mut Step<'_>, link: Link) {
         if link.has_writes() {
             self.hold_writes(step.now(), step.faults);
-            if link.is_held() {
-                self.held.insert(link.number);
+            if link.under_way() > 0 {
+                self.held.insert(link.number, link.under_way());
             }
         }
         link.end(step.driver);
@@ -578,7 +584,11 @@ impl Attachment {
             broken.push((making.link.number, "it does not answer".to_owned()));
         }
         for (number, why) in broken {
+            let silent = self.serving.as_ref().filter(|link| link.number == number);
+            let next = silent.map(|link| (link.node + 1) % step.nodes.len());
             self.broken(step, number, &why, Answered::Nothing);
+            // It would be silent again.
+            self.node = next.unwrap_or(self.node);
         }
     }
 
@@ -643,11 +653,11 @@ impl Attachment {
         // Once to say good-bye, and once to have said it.
         let closing = self.idle_since.filter(|_| self.requests.is_empty());
         let closing = closing.map(|since| since.plus(if now < since.plus(SOON) { SOON } else { GOODBYE }));
-        let closes = (self.closing.is_some() && self.requests.is_empty() && self.idle_since.is_none()).then_some(now);
-        [watched, away, making, held, starved, closing, closes]
-            .into_iter()
-            .flatten()
-            .min()
+        if self.closing.is_some() && self.requests.is_empty() {
+            // Nothing else is done any more.
+            return closing.or(Some(now)).into_iter().chain(starved).min();
+        }
+        [watched, away, making, held, starved].into_iter().flatten().min()
     }
 }
 

@@ -152,7 +152,8 @@ impl Attachments {
         self.late.retain(|_, until| *until > self.now);
         for volume in self.volumes.values().filter(|volume| volume.is_over()) {
             if volume.writes_from() > self.now {
-                self.late.insert(volume.name().to_owned(), volume.writes_from());
+                let late = self.late.entry(volume.name().to_owned()).or_default();
+                *late = volume.writes_from().max(*late);
             }
         }
         self.volumes.retain(|_, volume| !volume.is_over());

@@ -19,7 +19,7 @@ const MAX_ASKED_BYTES: u64 = 1 << 20;
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 /// And after so much more it is not. A core of a node that stood still for a second has closed its connections by itself.
 pub(super) const SILENCE: Duration = Duration::from_secs(4);
-/// A connection that was open for so long has served, also when nothing was asked.
+/// A connection that has answered for so long has served, and one that was open for so long without being asked for anything.
 const PROVEN: Duration = Duration::from_secs(5);
 /// The cookie of the question whether a node is there; requests have others.
 const PROBE: u64 = u64::MAX;
@@ -52,9 +52,9 @@ pub(super) struct Link {
     receiving: bool,
     /// There is no memory to receive into.
     starved: bool,
-    /// Since when it is open, and whether a request was answered.
+    /// Since when it is open, and when a request was answered last.
     open_since: Option<Time>,
-    has_answered: bool,
+    answered_at: Option<Time>,
     /// When something came last, and when something was asked for while nothing else was.
     heard: Time,
     busy_since: Time,
@@ -89,7 +89,7 @@ impl Link {
             receiving: false,
             starved: false,
             open_since: None,
-            has_answered: false,
+            answered_at: None,
             heard: driver.now(),
             busy_since: driver.now(),
             probed: None,
@@ -146,9 +146,16 @@ impl Link {
         self.open_since = Some(now);
     }
 
-    /// Has it been of use?
+    /// Has it been of use for a while?
     pub fn has_served(&self, now: Time) -> bool {
-        self.has_answered || self.open_since.is_some_and(|since| now >= since.plus(PROVEN))
+        // While something is under way, until its last answer.
+        let until = if self.asked.is_empty() {
+            Some(now)
+        } else {
+            self.answered_at
+        };
+        let since = self.open_since.map(|since| since.plus(PROVEN));
+        until.zip(since).is_some_and(|(until, since)| until >= since)
     }
 
     pub fn sent(&mut self, data: Segments, result: std::io::Result<()>) -> Result<(), String> {
@@ -203,12 +210,12 @@ impl Link {
     }
 
     /// A request was answered; `false`: it was the question whether the node is there.
-    pub fn answered(&mut self, cookie: u64, op: Option<&Op>) -> bool {
+    pub fn answered(&mut self, now: Time, cookie: u64, op: Option<&Op>) -> bool {
         if cookie == PROBE {
             self.probed = None;
             return false;
         }
-        self.has_answered = true;
+        self.answered_at = Some(now);
         self.asked.remove(&cookie);
         if let Some(op) = op {
             let (reads, writes) = bytes_of(op);
@@ -264,10 +271,12 @@ impl Link {
         if let Some(data) = self.outbox.next_send() {
             driver.send(socket, data, token(self.number, Ended::Send));
         }
-        if self.receiving {
+        // What has come goes first: more of it would take the memory that it waits for.
+        if self.receiving || self.connection.is_short() {
             return;
         }
         let bytes = if self.asked.is_empty() {
+            self.inbox.trim(QUIET_RECEIVE_BYTES);
             QUIET_RECEIVE_BYTES
         } else {
             RECEIVE_BYTES
@@ -292,9 +301,9 @@ impl Link {
         self.writes > 0
     }
 
-    /// Does the kernel use it, so that it goes only when that has ended?
-    pub fn is_held(&self) -> bool {
-        self.receiving || self.outbox.is_sending()
+    /// How many operations the kernel has for it: it goes only when they have ended.
+    pub fn under_way(&self) -> usize {
+        usize::from(self.receiving) + usize::from(self.outbox.is_sending())
     }
 
     /// Ends it. Nothing of what the kernel has not sent yet is sent any more.

@@ -269,8 +269,8 @@ fn a_node_that_goes_is_replaced_by_another() {
     }
 }
 
-/// A node that opens every volume and closes then: how often it did.
-fn opener(volume: &str) -> (SocketAddr, Arc<AtomicUsize>) {
+/// A node that opens every volume, and closes then, or says nothing any more: how often it did.
+fn opener(volume: &str, closes: bool) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
     let (asked, description) = (count.clone(), volume.to_owned());
@@ -279,6 +279,7 @@ fn opener(volume: &str) -> (SocketAddr, Arc<AtomicUsize>) {
         [&0x3_e889_0455_65a9_u64.to_be_bytes()[..], &numbers, data].concat()
     };
     std::thread::spawn(move || {
+        let mut silent = Vec::new();
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             // The end of the greeting; the export, its description, and that it is open.
@@ -290,6 +291,9 @@ fn opener(volume: &str) -> (SocketAddr, Arc<AtomicUsize>) {
             let works = stream.write_all(&greeting).and_then(|()| stream.read_exact(&mut heard));
             if works.and_then(|()| stream.write_all(&open)).is_ok() {
                 asked.fetch_add(1, Ordering::Relaxed);
+            }
+            if !closes {
+                silent.push(stream);
             }
         }
     });
@@ -307,27 +311,31 @@ fn a_node_that_opens_and_serves_nothing_is_left() {
     local.close();
     drop(server);
 
-    let (alone, count) = opener(description);
-    let mut settings = config(&[alone]);
-    settings.node_patience = Duration::from_secs(3);
-    let mut local = Local::connect(&settings).unwrap();
-    let volume = local.open("disk").unwrap();
-    local.read(&volume, 0, 4096, 1).unwrap();
-    assert_eq!(settle(&mut local)[0].result, Err(IoError::Lost));
-    let asked = count.load(Ordering::Relaxed);
-    assert!((3..40).contains(&asked), "it was asked {asked} times");
-    local.close();
+    for closes in [true, false] {
+        let (alone, count) = opener(description, closes);
+        let mut settings = config(&[alone]);
+        settings.node_patience = Duration::from_secs(3);
+        let mut local = Local::connect(&settings).unwrap();
+        let volume = local.open("disk").unwrap();
+        local.read(&volume, 0, 4096, 1).unwrap();
+        assert_eq!(settle(&mut local)[0].result, Err(IoError::Lost));
+        let asked = count.load(Ordering::Relaxed);
+        assert!((1..40).contains(&asked), "it was asked {asked} times");
+        local.close();
 
-    // Beside one that serves.
-    let server = serve(&volumes(), "127.0.0.1:0");
-    let mut local = Local::connect(&config(&[alone, server.address().unwrap()])).unwrap();
-    let volume = local.open("disk").unwrap();
-    for at in 0..64 {
-        write(&mut local, &volume, at * 4096, at as u8 + 1, 4096);
+        // Beside one that serves: chance says which of the two is asked first.
+        let server = serve(&volumes(), "127.0.0.1:0");
+        while count.load(Ordering::Relaxed) == asked {
+            let mut local = Local::connect(&config(&[alone, server.address().unwrap()])).unwrap();
+            let volume = local.open("disk").unwrap();
+            for at in 0..64 {
+                write(&mut local, &volume, at * 4096, at as u8 + 1, 4096);
+            }
+            assert!(settle(&mut local).iter().all(|done| done.result.is_ok()));
+            assert_eq!(read(&mut local, &volume, 63 * 4096, 1), [64]);
+            local.close();
+        }
     }
-    assert!(settle(&mut local).iter().all(|done| done.result.is_ok()));
-    assert_eq!(read(&mut local, &volume, 63 * 4096, 1), [64]);
-    local.close();
 }
 
 /// A dead address beside a living one: who knows no such volume says so.

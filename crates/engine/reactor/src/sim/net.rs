@@ -11,7 +11,8 @@
 //! * **A cut link** (a partition, of one direction or both) holds what is under way and what is sent; nothing is lost
 //!   while the connection lasts. When it heals, all of it arrives. If what one end has sent stays unacknowledged (the
 //!   bytes or their acknowledgements cannot pass) for too long, *that end's* connection breaks with `TimedOut`; the
-//!   other end does not notice before it sends something or is reset. A connect hangs until its time-out.
+//!   other end does not notice before it sends something or is reset, or, where it watches its peer, has asked for it and heard
+//!   nothing, or that nobody knows the stream. A connect hangs until its time-out.
 //! * **A closed stream** gives its peer the bytes sent before and then the end; if unread bytes were thrown away with
 //!   it, the peer is reset. Bytes for a stream that is closed or unknown (its process died, its host started anew)
 //!   reset the sender.

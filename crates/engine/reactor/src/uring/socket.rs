@@ -11,8 +11,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// A connection made from here breaks when what was sent is not taken for so long, in milliseconds: a peer that vanished
-/// is noticed though it never says so. (Not one that was accepted: the kernel counts a full window as well, and a host
-/// that is paused for a while shall find its connection again.)
+/// is noticed though it never says so. (One that was accepted only where its peer is watched, and longer: the kernel counts a full
+/// window as well, and a host that is paused for a while shall find its connection again.)
 const UNACKNOWLEDGED_TIMEOUT_MS: i32 = 5_000;
 
 /// A connection without traffic is probed after so many seconds, then so many times so many seconds apart, so that a
