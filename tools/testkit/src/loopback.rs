@@ -1,6 +1,8 @@
 //! Addresses of this machine that nobody else takes.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use socket2::{SockFilter, SockRef};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 /// A loopback address that only this process uses. A port of 127.0.0.1 may be the source of somebody's connection by the time
 /// that a server listens there; nobody connects from this one.
@@ -34,6 +36,17 @@ pub fn free_row(count: u16) -> SocketAddr {
         }
     }
     panic!("no {count} free ports in a row");
+}
+
+/// From now on nothing that is sent to this end reaches it, as when its machine has lost its power: packets are dropped before TCP sees
+/// them (socket(7), `SO_ATTACH_FILTER`). What it sends itself still goes out.
+///
+/// # Errors
+/// The kernel takes no filters.
+pub fn vanish(end: &TcpStream) -> io::Result<()> {
+    // BPF_RET | BPF_K of 0 bytes (linux/bpf_common.h).
+    let nothing = SockFilter::new(0x06, 0, 0, 0);
+    SockRef::from(end).attach_filter(&[nothing])
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod deadlines;
 mod hosts;
 mod strangers;
+mod watch;
 
 pub use hosts::ACCEPTS;
 pub use strangers::{MAX_STRANGERS, MAX_STRANGERS_OF_SOURCE};
@@ -29,6 +30,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 use strangers::{Peer, Source, Strangers};
+use watch::Watch;
 
 /// Sessions that one core takes; more are closed as they come.
 pub const MAX_SESSIONS: usize = 8192;
@@ -186,6 +188,8 @@ struct Session {
     heard: Time,
     /// It may hold more than the smallest block.
     warm: bool,
+    /// Whether its host's machine is still there.
+    watch: Option<Watch>,
     /// When it wants to be told the time.
     due: Option<Time>,
     /// What it uses by the right of an export.
@@ -211,6 +215,8 @@ pub struct Fronts {
     /// What makes the fronts of connections, for each listener.
     makes: Vec<Make>,
     deadlines: Deadlines,
+    /// How many sessions one client that has proven its name may have.
+    most_of_client: usize,
     /// What the fronts asked for.
     pub requests: FrontRequests,
     /// Fronts that are gone, of hosts that other gateways serve as well.
@@ -242,6 +248,7 @@ impl Default for Fronts {
             starved: Vec::new(),
             makes: Vec::new(),
             deadlines: Deadlines::default(),
+            most_of_client: MAX_SESSIONS_OF_CLIENT,
             requests: FrontRequests::default(),
             gone: Vec::new(),
             refused: None,
@@ -646,10 +653,8 @@ impl Fronts {
             && let Some(client) = session.front.client()
         {
             let of_client = self.clients.entry(client.clone()).or_default();
-            if *of_client >= MAX_SESSIONS_OF_CLIENT {
-                let why = CloseReason::Refused(format!(
-                    "{client:?} has {MAX_SESSIONS_OF_CLIENT} connections here already"
-                ));
+            if *of_client >= self.most_of_client {
+                let why = CloseReason::Refused(format!("{client:?} has {of_client} connections here already"));
                 return self.close(driver, id, &why);
             }
             *of_client += 1;
@@ -665,6 +670,8 @@ impl Fronts {
                 && !self.faults.has(Fault::UnwatchedHosts)
             {
                 driver.watch_peer(socket, patience);
+                let watch = session.watch.insert(Watch::new(driver.now(), patience));
+                self.deadlines.want(&mut session.due, id, watch.deadline());
             }
         }
         let Some(socket) = session.socket else { return };
@@ -709,6 +716,13 @@ impl Fronts {
                         None => session.rest(),
                     }
                 }
+            }
+            if let (Some(watch), Some(socket)) = (&mut session.watch, session.socket) {
+                if watch.deadline() <= now && watch.is_gone(now, driver.unheard(socket)) {
+                    self.close(driver, id, &CloseReason::Unheard);
+                    continue;
+                }
+                self.deadlines.want(&mut session.due, id, watch.deadline());
             }
             let Some(at) = session.front.deadline() else { continue };
             if at > now {
@@ -774,6 +788,7 @@ impl Session {
             class: 0,
             heard: Time(0),
             warm: false,
+            watch: None,
             due: None,
             usage: None,
         }

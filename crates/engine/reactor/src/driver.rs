@@ -293,10 +293,17 @@ pub trait Driver {
         let _ = socket;
     }
 
-    /// Has a connection break when the other end's machine has not answered for about so long, though nothing is under way: it is
-    /// asked. Without it that takes minutes. A process there that stands still is none that does not answer, unless more was sent to
-    /// it than its kernel has room for: TCP does not tell the one from the other here.
+    /// Has a connection break when the other end's machine has not answered for about so long while nothing is under way: it is
+    /// asked. Without it that takes minutes. While something is, [`Driver::unheard`] says so. A process there that stands still is none
+    /// that does not answer.
     fn watch_peer(&mut self, socket: SocketId, patience: Duration);
+
+    /// For how long nothing has come from the other end's machine, while it is to acknowledge what was sent. `None`: it owes nothing,
+    /// also because it has said that it has no room; or this driver breaks such connections by itself.
+    fn unheard(&mut self, socket: SocketId) -> Option<Duration> {
+        let _ = socket;
+        None
+    }
 
     /// Closes: what is under way ends with an error completion; the id is dead at once.
     fn close(&mut self, socket: SocketId);

@@ -488,6 +488,10 @@ impl Driver for UringDriver {
         self.watch_socket(socket, patience);
     }
 
+    fn unheard(&mut self, socket: SocketId) -> Option<Duration> {
+        self.unheard_of(socket)
+    }
+
     fn abort(&mut self, socket: SocketId) {
         self.abort_socket(socket);
     }

@@ -25,6 +25,8 @@ pub enum CloseReason {
     Goodbye,
     /// The host did not finish its handshake in time, or did not take what it was sent at the end.
     Timeout,
+    /// The host's machine has not acknowledged for long what it was sent.
+    Unheard,
     /// The host broke the protocol, and nothing that follows could be understood: what it did.
     Protocol(&'static str),
     /// The host asked for what it cannot have, by a way that knows no error answer: what it was.
@@ -40,6 +42,7 @@ impl fmt::Display for CloseReason {
         match self {
             CloseReason::Goodbye => f.write_str("the host disconnected"),
             CloseReason::Timeout => f.write_str("the host was too slow"),
+            CloseReason::Unheard => f.write_str("the host's machine does not answer any more"),
             CloseReason::Protocol(what) => write!(f, "the host broke the protocol: {what}"),
             CloseReason::Refused(what) => write!(f, "refused: {what}"),
             CloseReason::Tls(what) => write!(f, "TLS failed: {what}"),

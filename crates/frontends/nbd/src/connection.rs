@@ -21,6 +21,9 @@ const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
 /// And of others: a volume that is taken over from a gateway that has died is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Want of memory for what was decrypted is looked at again after so long, if nothing else happens before.
+const MEMORY_RETRY: Duration = Duration::from_millis(1);
+
 /// The blocks that a client's handshake is received into, in bytes: a thousand half-open connections hold 4 MiB.
 const HANDSHAKE_RECEIVE_BYTES: usize = 4 << 10;
 /// The blocks that requests are received into, in bytes: two pieces of the longest kind.
@@ -37,6 +40,8 @@ pub struct NbdFront {
     config: Arc<Config>,
     phase: Phase,
     tls: Option<Box<TlsStream>>,
+    /// There was no memory for what was decrypted: it is tried again then.
+    short_until: Option<Time>,
     /// Who has shown a certificate.
     client: Option<Arc<str>>,
     /// The cluster's authority vouches for it: until it does not.
@@ -69,6 +74,7 @@ impl NbdFront {
             id,
             phase: Phase::Handshake(Handshake::new(id, who, mode)),
             tls: None,
+            short_until: None,
             client: None,
             is_vouched_for: false,
             granted_until: None,
@@ -173,6 +179,7 @@ impl NbdFront {
         let result = self.input_tls(&mut tls, now, inbox, outbox, pool, service);
         tls.encrypt(outbox, pool);
         tls.rest();
+        self.short_until = tls.is_short().then(|| now.plus(MEMORY_RETRY));
         self.tls = Some(tls);
         result
     }
@@ -442,11 +449,15 @@ impl Front for NbdFront {
             Phase::Transmission(session) => session.deadline(),
         };
         let closing = self.closing.as_ref().map(|(_, by)| *by);
-        [phase, closing, self.granted_until].into_iter().flatten().min()
+        [phase, closing, self.granted_until, self.short_until]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn wants_input(&self) -> bool {
-        self.takes_input()
+        // What has come goes first: more of it would take the memory that it waits for.
+        self.takes_input() && self.short_until.is_none()
     }
 
     fn is_stranger(&self) -> bool {

@@ -53,7 +53,7 @@ pub const PREFERRED_BLOCK_BYTES: u32 = amita_types::BLOCK_BYTES;
 pub const MAX_BLOCK_BYTES: u32 = 32 << 20;
 
 /// A client whose machine has not answered for so long is gone, and its volume is for others: NBD has no keep-alive of its own. (It may
-/// take twice as long where an answer goes out meanwhile.) Programs that use volumes through nodes go on looking for one for longer.
+/// take half as long again where an answer goes out meanwhile.) Programs that use volumes through nodes go on looking for one for longer.
 pub const PEER_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Whether connections are encrypted ("TLS support", "Server-side requirements").

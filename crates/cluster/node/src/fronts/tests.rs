@@ -59,6 +59,14 @@ impl Front for Sink {
         256 << 10
     }
 
+    fn peer_patience(&self) -> Option<Duration> {
+        Some(Duration::from_secs(2))
+    }
+
+    fn client(&self) -> Option<Arc<str>> {
+        self.known.get().then(|| "shop".into())
+    }
+
     fn end_pass(&mut self, _: Time, _: &mut Inbox, _: &mut Outbox, _: &Pool, _: &mut dyn StorageService) -> Flow {
         Flow::Go
     }
@@ -287,4 +295,45 @@ fn refusals_are_told_now_and_then() {
     fronts.refuse(peer, "it may not");
     assert_eq!(fronts.take_refused(Time(2)), None);
     assert!(fronts.take_refused(Time(2).plus(REFUSALS_PAUSE)).is_some());
+}
+
+#[test]
+fn a_host_whose_machine_vanishes_while_it_is_told_something_is_let_go() {
+    let mut rig = Rig::new();
+    let hosts = [(); 2].map(|()| TcpStream::connect(rig.address).unwrap());
+    for mut host in &hosts {
+        host.write_all(b"hello").unwrap();
+        let mut answer = [0];
+        rig.until("it is answered", |_| {
+            host.set_nonblocking(true).unwrap();
+            host.read(&mut answer).is_ok()
+        });
+    }
+    assert_eq!(rig.fronts.sessions(), 2);
+    amita_testkit::loopback::vanish(&hosts[0]).unwrap();
+    (&hosts[0]).write_all(b"and then").unwrap();
+    rig.until("it is let go", |rig| rig.fronts.sessions() == 1);
+    // The other one is quiet, and there.
+    (&hosts[1]).write_all(b"hello").unwrap();
+    rig.until("the other is answered", |_| (&hosts[1]).read(&mut [0]).is_ok());
+}
+
+#[test]
+fn one_client_leaves_room_for_others() {
+    const MOST: usize = 3;
+    let mut rig = Rig::new();
+    rig.fronts.most_of_client = MOST;
+    let mut held: Vec<TcpStream> = (0..MOST).map(|_| TcpStream::connect(rig.address).unwrap()).collect();
+    rig.until("they are taken", |rig| rig.fronts.sessions() == MOST);
+    let mut more = TcpStream::connect(rig.address).unwrap();
+    more.set_nonblocking(true).unwrap();
+    rig.until("it is turned away", |_| matches!(more.read(&mut [0]), Ok(0)));
+    assert_eq!(rig.fronts.sessions(), MOST);
+    // Who goes makes room.
+    held.pop();
+    rig.until("one has gone", |rig| rig.fronts.sessions() < MOST);
+    let mut next = TcpStream::connect(rig.address).unwrap();
+    next.set_nonblocking(true).unwrap();
+    next.write_all(b"hello").unwrap();
+    rig.until("it is served", |_| matches!(next.read(&mut [0]), Ok(1)));
 }

@@ -11,8 +11,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// A connection made from here breaks when what was sent is not taken for so long, in milliseconds: a peer that vanished
-/// is noticed though it never says so. (One that was accepted only where its peer is watched, and longer: the kernel counts a full
-/// window as well, and a host that is paused for a while shall find its connection again.)
+/// is noticed though it never says so. (Not one that was accepted: the kernel counts a full window as well, and a host
+/// that is paused for a while shall find its connection again.)
 const UNACKNOWLEDGED_TIMEOUT_MS: i32 = 5_000;
 
 /// A connection without traffic is probed after so many seconds, then so many times so many seconds apart, so that a
@@ -333,16 +333,19 @@ impl UringDriver {
     pub(super) fn watch_socket(&mut self, id: SocketId, patience: Duration) {
         let Some(socket) = self.sockets.open(id) else { return };
         let half = i32::try_from(patience.as_secs() / 2).unwrap_or(i32::MAX).max(1);
-        let patience_ms = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
         for (option, value) in [
             (libc::TCP_KEEPIDLE, half),
             (libc::TCP_KEEPINTVL, (half / WATCH_PROBES).max(1)),
             (libc::TCP_KEEPCNT, WATCH_PROBES),
-            (libc::TCP_USER_TIMEOUT, patience_ms),
         ] {
             // A Unix socket has none of these, and a peer that cannot vanish.
             let _ = sys::set_option(&socket.descriptor, libc::IPPROTO_TCP, option, value);
         }
+    }
+
+    pub(super) fn unheard_of(&mut self, id: SocketId) -> Option<Duration> {
+        let socket = self.sockets.open(id)?;
+        sys::unheard(&socket.descriptor)
     }
 
     pub(super) fn abort_socket(&mut self, id: SocketId) {

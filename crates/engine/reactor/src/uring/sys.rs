@@ -137,6 +137,28 @@ pub(super) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: 
     check(result).map(drop)
 }
 
+/// For how long a TCP peer's machine has said nothing, while segments wait to be acknowledged (tcp(7), `TCP_INFO`). With a full window
+/// none do: the kernel probes then, and keeps what was not sent.
+pub(super) fn unheard(socket: &impl AsRawFd) -> Option<Duration> {
+    // SAFETY: a plain structure for which zero is a value.
+    let mut info: libc::tcp_info = unsafe { mem::zeroed() };
+    let mut size = mem::size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the value outlives the call and is as long as said.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut size,
+        )
+    };
+    check(result).ok()?;
+    // What comes without acknowledging anything new is a sign of life too.
+    let heard_ms = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
+    (info.tcpi_unacked > 0).then(|| Duration::from_millis(heard_ms.into()))
+}
+
 pub(super) fn bind_and_listen(socket: &OwnedFd, address: SocketAddr, backlog: i32) -> io::Result<SocketAddr> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     if address.port() != 0 {

@@ -1,4 +1,5 @@
 use super::*;
+use amita_testkit::loopback::vanish;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 #[test]
@@ -355,4 +356,69 @@ fn many_come_by_a_unix_socket_beside_the_network() {
     }
     assert_eq!(sockets.len(), clients.len());
     assert!(matches!(bench.wait(2), Outcome::Accepted { .. }));
+}
+
+fn accepted(bench: &mut Bench) -> (SocketId, TcpStream) {
+    let (_, address) = bench.driver.listen("127.0.0.1:0".parse().unwrap(), Token(1)).unwrap();
+    let peer = TcpStream::connect(address).unwrap();
+    match bench.wait(1) {
+        Outcome::Accepted { socket, .. } => (socket, peer),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_peer_that_vanishes_while_nothing_is_under_way_is_noticed() {
+    let mut bench = Bench::new(UringConfig::default());
+    let (socket, peer) = accepted(&mut bench);
+    bench.driver.watch_peer(socket, Duration::from_secs(2));
+    bench.receive(socket, 2);
+    // It answers as long as it is there, also when its program does nothing.
+    assert!(bench.run(Duration::from_secs(4)).is_empty());
+    vanish(&peer).unwrap();
+    let error = bench.received(2).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_is_told_from_one_that_has_no_room() {
+    let mut bench = Bench::new(UringConfig::default());
+    let (socket, peer) = accepted(&mut bench);
+    bench.driver.watch_peer(socket, Duration::from_secs(1));
+    assert_eq!(bench.driver.unheard(socket), None);
+
+    // Its program takes nothing: what does not fit waits, for longer than the patience.
+    let data: Segments = (0..64).map(|_| Slice::copy_from(&pattern(1 << 20))).collect();
+    bench.driver.send(socket, data, Token(2));
+    let started = Instant::now();
+    while bench.driver.unheard(socket).is_some() {
+        assert!(started.elapsed() < Duration::from_secs(20), "its window does not fill");
+        assert!(bench.run(Duration::from_millis(5)).is_empty());
+    }
+    for _ in 0..60 {
+        assert!(bench.run(Duration::from_millis(50)).is_empty());
+        let unheard = bench.driver.unheard(socket);
+        assert!(
+            unheard.is_none_or(|silent| silent < Duration::from_secs(1)),
+            "{unheard:?}"
+        );
+    }
+
+    drop(peer);
+
+    let (socket, peer) = accepted(&mut bench);
+    vanish(&peer).unwrap();
+    bench.driver.send(socket, vec![Slice::copy_from(b"hello")], Token(3));
+    let started = Instant::now();
+    while bench
+        .driver
+        .unheard(socket)
+        .is_none_or(|silent| silent < Duration::from_secs(2))
+    {
+        assert!(started.elapsed() < Duration::from_secs(20), "it is not missed");
+        bench.run(Duration::from_millis(5));
+    }
+    // One that is closed, or no TCP, owes nothing.
+    bench.driver.close(socket);
+    assert_eq!(bench.driver.unheard(socket), None);
 }
