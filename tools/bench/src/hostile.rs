@@ -12,7 +12,7 @@ use crate::report::Figures;
 use crate::site::Site;
 use crate::testbed::{Product, Testbed};
 use crate::usage::Watched;
-use amita_fabric::secure::{Handshakes, Protection};
+use amita_fabric::secure::{Handshakes, Protection, Recorded};
 use amita_identity::{Clock, Live};
 use amita_node::proof::TlsHandshakes;
 use amita_terminal::error::{Context, Failure, Result};
@@ -133,7 +133,9 @@ fn client_hello(testbed: &Testbed) -> Result<PathBuf> {
     let operator = testbed.cluster.operator()?;
     let operator = operator.ok_or_else(|| failed("nobody proves anything here".to_owned()))?;
     let live = Live::open(&operator, Clock::system()).map_err(|why| failed(why.to_string()))?;
-    let mut call = TlsHandshakes::new(live, Protection::Auth).call("n1").map_err(failed)?;
+    let mut call = TlsHandshakes::new(live, Protection::Auth)
+        .call(&Recorded::node("n1"))
+        .map_err(failed)?;
     let mut hello = Vec::new();
     call.advance(&[], &mut hello).map_err(failed)?;
     let path = testbed.cluster.folder().join("client-hello");

@@ -4,7 +4,7 @@
 //! Three flights of about the sizes that TLS 1.3 with two certificates has; each end proves that it knows the cluster's
 //! secret, and says its name. What the fabric does with the outcome (names, keys, tags, who may send what) is the product's.
 
-use amita_fabric::secure::{Handshake, Handshakes, Peer, Protection, Role, SECRET_BYTES, Secrets, Step};
+use amita_fabric::secure::{Handshake, Handshakes, Peer, Protection, Recorded, Role, SECRET_BYTES, Secrets, Step};
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, Tag, sign, verify};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,14 +36,14 @@ impl StandIn {
         }
     }
 
-    fn begin(&self, callee: Option<&str>) -> Box<dyn Handshake + Send> {
+    fn begin(&self, callee: Option<&Recorded>) -> Box<dyn Handshake + Send> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let mut nonce = [0; NONCE_BYTES];
         nonce[..8].copy_from_slice(&self.seed.to_le_bytes());
         nonce[8..].copy_from_slice(&number.to_le_bytes());
         Box::new(Exchange {
             name: self.name.clone(),
-            callee: callee.map(str::to_owned),
+            callee: callee.cloned(),
             key: Key::new(HMAC_SHA256, self.protection.alpn()),
             nonce,
             transcript: Vec::new(),
@@ -57,8 +57,8 @@ impl Handshakes for StandIn {
         self.protection
     }
 
-    fn call(&self, name: &str) -> Result<Box<dyn Handshake + Send>, String> {
-        Ok(self.begin(Some(name)))
+    fn call(&self, callee: &Recorded) -> Result<Box<dyn Handshake + Send>, String> {
+        Ok(self.begin(Some(callee)))
     }
 
     fn accept(&self) -> Result<Box<dyn Handshake + Send>, String> {
@@ -73,7 +73,7 @@ impl Handshakes for StandIn {
 #[derive(Debug)]
 struct Exchange {
     name: String,
-    callee: Option<String>,
+    callee: Option<Recorded>,
     key: Key,
     nonce: [u8; NONCE_BYTES],
     /// All flights so far, one after the other.
@@ -128,7 +128,7 @@ impl Exchange {
         if let Some(callee) = &self.callee
             && !peer.may_be(callee)
         {
-            return Err(format!("{callee} was called, and {peer} has answered"));
+            return Err(format!("{} was called, and {peer} has answered", callee.name));
         }
         let of = |end: &[u8]| {
             let whole: Tag = sign(&self.key, &[&self.transcript[..], end].concat());

@@ -96,6 +96,7 @@ fn gateway(world: &World, name: &str, nvme: &str) {
         nvme: Some(nvme),
         metrics: None,
         cores: 1,
+        gateway: false,
         unprotected: false,
     };
     admin::register(&client, name, &served).expect("registered");

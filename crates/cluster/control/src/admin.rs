@@ -122,6 +122,7 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
         nvme: None,
         metrics: None,
         cores,
+        gateway: false,
         unprotected: false,
     };
     register(meta, name, &served)
@@ -142,6 +143,8 @@ pub struct Served<'a> {
     pub metrics: Option<&'a str>,
     /// How many cores serve.
     pub cores: u32,
+    /// Is its certificate that of a gateway?
+    pub gateway: bool,
     /// Does its fabric believe whoever reaches it, from other machines too?
     pub unprotected: bool,
 }

@@ -4,7 +4,7 @@
 //! When it is over, TLS is: the secrets of the frames are exported from it (RFC 8446, section 7.5; RFC 5705), and its own
 //! records are not used any more. Tickets are off, so that not one byte of TLS follows the handshake.
 
-use amita_fabric::secure::{Handshake, Handshakes, Peer, Protection, SECRET_BYTES, Secrets, Step};
+use amita_fabric::secure::{Handshake, Handshakes, Peer, Protection, Recorded, SECRET_BYTES, Secrets, Step};
 use amita_identity::{Expected, Live, Role, Usage, peer_name, server_name};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
@@ -52,12 +52,12 @@ impl Handshakes for TlsHandshakes {
         self.protection
     }
 
-    fn call(&self, name: &str) -> Result<Box<dyn Handshake + Send>, String> {
+    fn call(&self, callee: &Recorded) -> Result<Box<dyn Handshake + Send>, String> {
         let connection = ClientConnection::new(self.client.clone(), server_name()).map_err(|why| why.to_string())?;
         Ok(Box::new(TlsHandshake {
             connection: connection.into(),
             protection: self.protection,
-            callee: Some(name.to_owned()),
+            callee: Some(callee.clone()),
         }))
     }
 
@@ -82,7 +82,7 @@ struct TlsHandshake {
     connection: Connection,
     protection: Protection,
     /// Whom this end has called.
-    callee: Option<String>,
+    callee: Option<Recorded>,
 }
 
 impl fmt::Debug for TlsHandshake {
@@ -156,7 +156,7 @@ impl TlsHandshake {
         if let Some(callee) = &self.callee
             && !peer.may_be(callee)
         {
-            return Err(format!("node {callee} was called, and {peer} has answered"));
+            return Err(format!("node {} was called, and {peer} has answered", callee.name));
         }
         let mut both = Zeroizing::new([0; 2 * SECRET_BYTES]);
         self.connection

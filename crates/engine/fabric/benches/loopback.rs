@@ -4,7 +4,7 @@
 //! many are in flight. There is no store: the acceptor answers at once, so this is the fabric's and the kernel's share. Each is measured plain, and with links that are
 //! protected in either way (behind a stand-in for the handshake, which is over by then), in one run.
 
-use amita_fabric::secure::{Protection, Role, Security};
+use amita_fabric::secure::{Protection, Recorded, Role, Security};
 use amita_fabric::{Config, Counters, Event, Fabric, Message};
 use amita_reactor::core::{Service, placement};
 use amita_reactor::uring::{UringConfig, UringDriver};
@@ -39,7 +39,7 @@ fn fabric(node: u32, mode: Mode) -> (Fabric, UringDriver) {
     }
     let mut fabric = Fabric::new(config);
     for node in [1, 2] {
-        fabric.set_name(NodeId(node), Some(&format!("n{node}")));
+        fabric.set_name(NodeId(node), Some(Recorded::node(format!("n{node}"))));
     }
     (
         fabric,

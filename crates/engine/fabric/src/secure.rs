@@ -128,17 +128,46 @@ impl fmt::Display for Peer {
 /// Between names and what is below them: a process of the gateway `db1` calls itself `db1`, or `db1.` and anything.
 const BELOW: char = '.';
 
+/// What is recorded of a node, of that which says who may be it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its name.
+    pub name: String,
+    /// It is a gateway or one of its processes, and has no stores: a gateway's certificate makes nobody a node that has some.
+    pub is_gateway: bool,
+}
+
+impl Recorded {
+    /// A node that may have stores.
+    pub fn node(name: impl Into<String>) -> Recorded {
+        Recorded {
+            name: name.into(),
+            is_gateway: false,
+        }
+    }
+
+    /// A gateway, or one of its processes.
+    pub fn gateway(name: impl Into<String>) -> Recorded {
+        Recorded {
+            name: name.into(),
+            is_gateway: true,
+        }
+    }
+}
+
 impl Peer {
-    /// May it call itself the node that is recorded under this name?
+    /// May it call itself the node that is recorded so?
     #[must_use]
-    pub fn may_be(&self, recorded: &str) -> bool {
+    pub fn may_be(&self, recorded: &Recorded) -> bool {
         if self.name.is_empty() {
             return false;
         }
         match self.role {
-            Role::Node => self.name == recorded,
+            Role::Node => self.name == recorded.name,
+            Role::Gateway if !recorded.is_gateway => false,
             // Processes come and go, and each has a record of its own.
             Role::Gateway => recorded
+                .name
                 .strip_prefix(self.name.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(BELOW)),
             Role::Client | Role::Operator => false,
@@ -193,11 +222,11 @@ pub trait Handshakes: fmt::Debug + Send + Sync {
     /// What it protects links with.
     fn protection(&self) -> Protection;
 
-    /// For a connection that this end has made, to the node that is recorded under this name.
+    /// For a connection that this end has made, to the node that is recorded so.
     ///
     /// # Errors
     /// This end's identity cannot be used; in words.
-    fn call(&self, name: &str) -> Result<Box<dyn Handshake + Send>, String>;
+    fn call(&self, callee: &Recorded) -> Result<Box<dyn Handshake + Send>, String>;
 
     /// For a connection that came in.
     ///
@@ -229,8 +258,8 @@ impl Security {
     }
 }
 
-/// The names under which nodes are recorded.
-pub(crate) type Names = std::collections::BTreeMap<NodeId, Box<str>>;
+/// How nodes are recorded.
+pub(crate) type Names = std::collections::BTreeMap<NodeId, Recorded>;
 
 #[cfg(test)]
 mod tests;

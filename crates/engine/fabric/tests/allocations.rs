@@ -4,7 +4,7 @@ mod common;
 
 use amita_fabric::codec::{self, Kind};
 use amita_fabric::limits::{MAX_PROOF_BYTES, MAX_UNPROVEN_BYTES};
-use amita_fabric::secure::{Protection, Role};
+use amita_fabric::secure::{Protection, Recorded, Role};
 use amita_fabric::{Config, Event, Fabric, Message};
 use amita_reactor::uring::{UringConfig, UringDriver};
 use amita_reactor::{Completion, Driver, Pool, PoolConfig, Slice, Wait};
@@ -35,7 +35,7 @@ impl End {
         let driver = UringDriver::new(UringConfig::default(), pool).expect("io_uring");
         let mut fabric = Fabric::new(config);
         for node in [1, 2] {
-            fabric.set_name(NodeId(node), Some(&name(node)));
+            fabric.set_name(NodeId(node), Some(Recorded::node(name(node))));
         }
         End {
             fabric,

@@ -56,6 +56,9 @@ pub struct Node {
     /// The process of a client, without stores: its record goes when it does, and nobody misses it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub client: bool,
+    /// It serves by a gateway's certificate, without stores.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub gateway: bool,
     /// It has no identity, and other machines reach its fabric (`--insecure-network`): whoever does is believed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unprotected: bool,

@@ -14,7 +14,7 @@ use crate::coverage::Coverage;
 use crate::faults::Member;
 use crate::handshakes::StandIn;
 use crate::random::Random;
-use amita_fabric::secure::Security;
+use amita_fabric::secure::{Recorded, Security};
 use amita_fabric::{Config, Event, Fabric, Link, Message, ReleaseOutcome};
 use amita_metadata::Call;
 use amita_metadata::model::State;
@@ -89,6 +89,7 @@ impl Liar {
             rack: String::new(),
             maintenance: false,
             client: true,
+            gateway: false,
             unprotected: false,
             id: node,
             name: name.clone(),
@@ -109,7 +110,7 @@ impl Liar {
         });
         let mut fabric = Fabric::new(config);
         for member in 0..setup.nodes {
-            fabric.set_name(node_id(member), Some(&node_name(member)));
+            fabric.set_name(node_id(member), Some(Recorded::node(node_name(member))));
             fabric.set_peer(Time::default(), node_id(member), Some(address(world, member)));
         }
         Liar {

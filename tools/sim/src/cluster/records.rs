@@ -50,6 +50,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             rack: String::new(),
             maintenance: false,
             client: false,
+            gateway: false,
             unprotected: false,
             id: node_id(member),
             name: name.clone(),

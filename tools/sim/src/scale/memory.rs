@@ -132,6 +132,7 @@ pub fn records(machine: &Machine) -> impl Iterator<Item = (String, Vec<u8>)> {
             rack: format!("rack-{}", node / 20),
             maintenance: false,
             client: false,
+            gateway: false,
             unprotected: false,
             metrics: None,
         };

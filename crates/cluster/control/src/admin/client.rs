@@ -49,6 +49,7 @@ pub fn register_client(
         rack: String::new(),
         maintenance: false,
         client: true,
+        gateway: false,
         unprotected,
     };
     let reply = meta.txn(&Call::put_if(map::node_key(name), 0, json(&node)))?;

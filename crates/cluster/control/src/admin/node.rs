@@ -55,6 +55,7 @@ pub fn register_as(meta: &dyn Transact, name: &str, id: NodeId, served: &Served<
             nvme: served.nvme.map(str::to_owned),
             metrics: served.metrics.map(str::to_owned),
             cores: served.cores,
+            gateway: served.gateway,
             unprotected: served.unprotected,
         };
         if old == Some(&node) || put_if(meta, &key, revision, &node)? {

@@ -19,6 +19,7 @@ fn node(number: u32, alive: bool) -> NodeStatus {
             rack: String::new(),
             maintenance: false,
             client: false,
+            gateway: false,
             unprotected: false,
         },
         alive,

@@ -132,6 +132,7 @@ impl Bench {
                 rack: String::new(),
                 maintenance: false,
                 client: false,
+                gateway: false,
                 unprotected: false,
                 metrics: None,
                 id: NodeId(node),

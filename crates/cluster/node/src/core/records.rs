@@ -11,6 +11,7 @@ use crate::reservations::Adopted;
 use crate::shards::{DIRECTORY, Shards};
 use crate::token;
 use crate::view::{Change, View};
+use amita_fabric::secure::Recorded;
 use amita_frontend::Event;
 use amita_metadata as meta;
 use amita_reactor::driver::{Driver, Time};
@@ -86,7 +87,10 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
 /// A record of the metadata is there, or has changed.
 pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
     let change = core.cx.view.apply(record);
-    core.nvme.note(change.concerns_hosts());
+    match change {
+        Change::Reservation(..) => core.nvme.note_reservation(now),
+        _ => core.nvme.note(change.concerns_hosts()),
+    }
     core.named.note(change.concerns_exports());
     for volume in core.cx.view.take_deleted() {
         if core.cx.config.core == 0 {
@@ -124,8 +128,17 @@ fn reservation_changed(view: &View, shards: &mut Shards, volume: VolumeId, revis
 }
 
 fn node_changed(cx: &mut Context, now: Time, node: NodeId, address: Option<SocketAddr>) {
-    let name = cx.view.node_record(node).map(|record| record.name.as_str());
-    cx.peers.fabric.set_name(node, name);
+    let recorded = cx.view.node_record(node).map(|record| Recorded {
+        name: record.name.clone(),
+        is_gateway: record.client || record.gateway,
+    });
+    cx.peers.fabric.set_name(node, recorded);
+    if let (Some(record), None) = (cx.view.node_record(node), address) {
+        cx.control.warn(format!(
+            "node {node} ({}) records {:?} as its fabric, which is no ADDRESS:PORT: it is not spoken to until it does",
+            record.name, record.fabric
+        ));
+    }
     if node != cx.config.node && cx.peers.holds(node) {
         // Each core of a peer listens on a port of its own: dial the one with our number, so that the
         // connections are spread over its cores.

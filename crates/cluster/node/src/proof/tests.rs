@@ -72,7 +72,10 @@ impl Side {
 
 /// Has two ends talk, by pieces of so many bytes; the caller lets `tail` follow its last flight.
 fn talk(caller: &TlsHandshakes, callee: &str, acceptor: &TlsHandshakes, piece: usize, tail: &[u8]) -> (Side, Side) {
-    let (mut one, mut two) = (Side::new(caller.call(callee)), Side::new(acceptor.accept()));
+    let (mut one, mut two) = (
+        Side::new(caller.call(&Recorded::gateway(callee))),
+        Side::new(acceptor.accept()),
+    );
     let mut tail = Some(tail);
     for _ in 0..6 {
         let mut said = one.advance();

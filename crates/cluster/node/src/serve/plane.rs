@@ -435,6 +435,7 @@ fn register(
         nvme: nvme.as_deref(),
         metrics,
         cores: config.cores as u32,
+        gateway: config.is_gateway(),
         unprotected: config.is_unprotected(),
     };
     let node = admin::register_as(client, &config.name, joined.node, &served)?;

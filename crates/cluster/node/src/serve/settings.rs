@@ -295,6 +295,12 @@ impl ServeConfig {
         self.identity.is_none() && self.open_fabric().is_some()
     }
 
+    /// Is its certificate that of a gateway?
+    pub(crate) fn is_gateway(&self) -> bool {
+        let role = self.identity.as_ref().map(|live| live.name().role());
+        role == Some(Role::Gateway)
+    }
+
     /// A connection to the metadata, as the identity and the settings say.
     ///
     /// # Errors

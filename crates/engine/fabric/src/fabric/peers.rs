@@ -215,8 +215,8 @@ impl Fabric {
         let Some(security) = &self.config.security else {
             return Ok(Guard::Open);
         };
-        let name = self.names.get(&node).ok_or("its name is not known yet")?;
-        Ok(Guard::Proving(security.handshakes.call(name)?, 0))
+        let recorded = self.names.get(&node).ok_or("its name is not known yet")?;
+        Ok(Guard::Proving(security.handshakes.call(recorded)?, 0))
     }
 
     /// This end has no identity to prove, or does not know whose proof to expect.

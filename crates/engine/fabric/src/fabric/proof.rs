@@ -6,31 +6,31 @@ use crate::event::{DownReason, Event, Link};
 use crate::handshake::judge_name;
 use crate::limits::{MAX_PROOF_BYTES, STRANGER_PAUSE};
 use crate::records::Records;
-use crate::secure::{Peer, Secrets, Step};
+use crate::secure::{Peer, Recorded, Secrets, Step};
 use amita_reactor::{Driver, Time};
 use amita_types::NodeId;
 use std::net::SocketAddr;
 
 impl Fabric {
-    /// The name under which a node is recorded; `None`: it is not, any more. To be said before [`Fabric::set_peer`], and of
+    /// How a node is recorded; `None`: it is not, any more. To be said before [`Fabric::set_peer`], and of
     /// every node that may call. Links of whoever had that number under another name end with the next pass.
-    pub fn set_name(&mut self, node: NodeId, name: Option<&str>) {
-        let Some(name) = name else {
+    pub fn set_name(&mut self, node: NodeId, recorded: Option<Recorded>) {
+        let Some(recorded) = recorded else {
             self.names.remove(&node);
             return;
         };
-        if self.names.get(&node).is_some_and(|known| **known == *name) {
+        if self.names.get(&node) == Some(&recorded) {
             return;
         }
-        self.names.insert(node, name.into());
         let is_another = |connection: &&Connection| {
             let is_of_node = connection.outgoing || connection.phase == Phase::Up;
-            let is_it = |peer: &Peer| peer.may_be(name);
+            let is_it = |peer: &Peer| peer.may_be(&recorded);
             is_of_node && connection.peer == node && !connection.guard.peer().is_none_or(is_it)
         };
         let connections = self.slots.iter().filter_map(Option::as_deref);
         let others = connections.filter(is_another).map(|found| found.link);
         self.doomed.extend(others);
+        self.names.insert(node, recorded);
         self.dial_soon(node);
     }
 
@@ -99,6 +99,10 @@ impl Fabric {
             && let Err(refuse) = judge_name(&self.names, &peer, node)
         {
             return self.unproven(driver, link, refuse.reason);
+        }
+        // It was judged by the list of when it showed its certificate, and whoever looks at the links looks past the unfinished ones.
+        if !security.handshakes.trusts(&peer) {
+            return self.unproven(driver, link, format!("{peer} is not to be believed any more"));
         }
         let Some(connection) = self.connection_mut(link) else {
             return;

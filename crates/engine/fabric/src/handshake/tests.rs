@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::VersionRange;
-use crate::secure::Role;
+use crate::secure::{Recorded, Role};
 use amita_reactor::Pool;
 use amita_types::ClusterId;
 
@@ -95,9 +95,12 @@ fn peer(role: Role) -> Peer {
 
 #[test]
 fn a_number_is_his_whose_name_is_recorded_under_it() {
-    let names: Names = [(7, "app"), (8, "other"), (u32::MAX, "app")]
-        .map(|(number, name)| (NodeId(number), name.into()))
-        .into();
+    let recorded = [
+        (7, Recorded::gateway("app")),
+        (8, Recorded::gateway("other")),
+        (u32::MAX, Recorded::node("app")),
+    ];
+    let names: Names = recorded.map(|(number, recorded)| (NodeId(number), recorded)).into();
     let (identity, unknown) = (Err(RefuseCode::Identity), Err(RefuseCode::Unknown));
     for (role, number, wanted) in [
         (Role::Node, 7, Ok(())),
@@ -107,6 +110,8 @@ fn a_number_is_his_whose_name_is_recorded_under_it() {
         (Role::Gateway, 7, Ok(())),
         (Role::Gateway, 8, identity),
         (Role::Gateway, 9, unknown),
+        // A node that may have stores, of the same name.
+        (Role::Gateway, u32::MAX, identity),
         // They are nobody, whatever is recorded.
         (Role::Client, 7, identity),
         (Role::Client, u32::MAX, identity),

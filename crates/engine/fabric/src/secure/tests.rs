@@ -17,6 +17,7 @@ fn a_name_makes_its_holder_that_node_and_no_other() {
         (Role::Node, "n1", "N1", false),
         (Role::Node, "n1", "n1.1", false),
         (Role::Node, "", "n1", false),
+        (Role::Gateway, "db1", "n1", false),
         (Role::Gateway, "db1", "db1", true),
         (Role::Gateway, "db1", "db1.4711", true),
         (Role::Gateway, "db1", "db12", false),
@@ -25,11 +26,14 @@ fn a_name_makes_its_holder_that_node_and_no_other() {
         (Role::Client, "n1", "n1", false),
         (Role::Operator, "n1", "n1", false),
     ] {
-        assert_eq!(
-            peer(role, name).may_be(recorded),
-            is_it,
-            "{role:?} {name} as {recorded}"
-        );
+        for of_record in [Recorded::node(recorded), Recorded::gateway(recorded)] {
+            let is_it = is_it && (role == Role::Node || of_record.is_gateway);
+            assert_eq!(
+                peer(role, name).may_be(&of_record),
+                is_it,
+                "{role:?} {name} as {of_record:?}"
+            );
+        }
     }
 }
 
@@ -37,8 +41,10 @@ fn a_name_makes_its_holder_that_node_and_no_other() {
 #[test]
 fn a_gateway_without_a_name_is_nobody() {
     for recorded in ["", ".", ".a", "n1"] {
-        assert!(!peer(Role::Gateway, "").may_be(recorded), "{recorded:?}");
-        assert!(!peer(Role::Node, "").may_be(recorded), "{recorded:?}");
+        for recorded in [Recorded::node(recorded), Recorded::gateway(recorded)] {
+            assert!(!peer(Role::Gateway, "").may_be(&recorded), "{recorded:?}");
+            assert!(!peer(Role::Node, "").may_be(&recorded), "{recorded:?}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ pub mod relay;
 pub mod sealing;
 
 use amita_fabric::codec::{self, Frame, Hello, PROTOCOL_VERSION};
-use amita_fabric::secure::{Handshake, Handshakes, Protection, Role, Security, Step};
+use amita_fabric::secure::{Handshake, Handshakes, Protection, Recorded, Role, Security, Step};
 use amita_fabric::{Config, Event, FABRIC_TOKENS, Fabric, Link, Message, ReleaseOutcome, SendError};
 use amita_reactor::core::Service;
 use amita_reactor::{
@@ -197,7 +197,7 @@ pub struct Node {
     armed: Option<Time>,
     listen: Option<SocketAddr>,
     peers: Vec<(NodeId, Option<SocketAddr>)>,
-    names: Vec<(NodeId, Option<String>)>,
+    names: Vec<(NodeId, Option<Recorded>)>,
     closing: Vec<Link>,
     rechecking: bool,
 }
@@ -209,7 +209,7 @@ impl Node {
     pub fn new(config: Config) -> Node {
         let mut node = Node::nameless(config);
         for number in 1..=NAMED {
-            node.set_name(number, Some(&name(number)));
+            node.set_name(number, Some(Recorded::node(name(number))));
         }
         node
     }
@@ -240,8 +240,8 @@ impl Node {
     }
 
     /// At the next pass.
-    pub fn set_name(&mut self, node: u32, name: Option<&str>) {
-        self.names.push((NodeId(node), name.map(str::to_owned)));
+    pub fn set_name(&mut self, node: u32, recorded: Option<Recorded>) {
+        self.names.push((NodeId(node), recorded));
     }
 
     /// At the next pass.
@@ -386,8 +386,8 @@ impl Service for Node {
         if let Some(address) = self.listen.take() {
             self.fabric.listen(driver, address).expect("the address is free");
         }
-        for (node, name) in std::mem::take(&mut self.names) {
-            self.fabric.set_name(node, name.as_deref());
+        for (node, recorded) in std::mem::take(&mut self.names) {
+            self.fabric.set_name(node, recorded);
         }
         if std::mem::take(&mut self.rechecking) {
             self.fabric.recheck(driver, now);
@@ -625,7 +625,7 @@ impl Service for Raw {
                     Ok(socket) => {
                         connection.socket = Some(socket);
                         if let Some((handshakes, name)) = &self.proof {
-                            connection.handshake = handshakes.call(name).ok();
+                            connection.handshake = handshakes.call(&Recorded::node(name)).ok();
                             connection.prove(handshakes.protection);
                         }
                     }

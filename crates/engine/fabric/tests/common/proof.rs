@@ -9,7 +9,7 @@
 //! ```
 #![allow(dead_code)]
 
-use amita_fabric::secure::{Handshake, Handshakes, Peer, Protection, Role, SECRET_BYTES, Secrets, Step};
+use amita_fabric::secure::{Handshake, Handshakes, Peer, Protection, Recorded, Role, SECRET_BYTES, Secrets, Step};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign, verify};
 use std::collections::BTreeSet;
@@ -117,6 +117,8 @@ pub struct StandIn {
     pub fails_after: Option<usize>,
     /// Bytes of nothing in each flight.
     pub padding: usize,
+    /// Revoked after the handshake has looked at it, and before it ends.
+    pub revoked_meanwhile: Option<Certificate>,
     number: AtomicU64,
 }
 
@@ -129,11 +131,12 @@ impl StandIn {
             seed,
             fails_after: None,
             padding: 0,
+            revoked_meanwhile: None,
             number: AtomicU64::new(0),
         }
     }
 
-    fn begin(&self, callee: Option<&str>) -> Box<dyn Handshake + Send> {
+    fn begin(&self, callee: Option<&Recorded>) -> Box<dyn Handshake + Send> {
         let mut nonce = [0; NONCE_BYTES];
         nonce[..8].copy_from_slice(&self.seed.to_le_bytes());
         nonce[8..].copy_from_slice(&self.number.fetch_add(1, Ordering::Relaxed).to_le_bytes());
@@ -141,10 +144,11 @@ impl StandIn {
             authority: self.authority.clone(),
             certificate: self.certificate.clone(),
             alpn: self.protection.alpn(),
-            callee: callee.map(str::to_owned),
+            callee: callee.cloned(),
             nonce,
             fails_after: self.fails_after,
             padding: self.padding,
+            revoked_meanwhile: self.revoked_meanwhile.clone(),
             transcript: Vec::new(),
             flight: 0,
             peer: None,
@@ -157,8 +161,8 @@ impl Handshakes for StandIn {
         self.protection
     }
 
-    fn call(&self, name: &str) -> Result<Box<dyn Handshake + Send>, String> {
-        Ok(self.begin(Some(name)))
+    fn call(&self, callee: &Recorded) -> Result<Box<dyn Handshake + Send>, String> {
+        Ok(self.begin(Some(callee)))
     }
 
     fn accept(&self) -> Result<Box<dyn Handshake + Send>, String> {
@@ -175,10 +179,11 @@ struct Exchange {
     authority: Arc<Authority>,
     certificate: Certificate,
     alpn: &'static [u8],
-    callee: Option<String>,
+    callee: Option<Recorded>,
     nonce: [u8; NONCE_BYTES],
     fails_after: Option<usize>,
     padding: usize,
+    revoked_meanwhile: Option<Certificate>,
     /// All flights so far.
     transcript: Vec<u8>,
     flight: usize,
@@ -240,7 +245,7 @@ impl Exchange {
             if let Some(callee) = &self.callee
                 && !peer.may_be(callee)
             {
-                return Err(format!("{callee} was called, and {peer} has answered"));
+                return Err(format!("{} was called, and {peer} has answered", callee.name));
             }
             self.peer = Some(peer);
         }
@@ -249,6 +254,9 @@ impl Exchange {
     }
 
     fn finish(&mut self) -> Step {
+        if let Some(revoked) = &self.revoked_meanwhile {
+            self.authority.revoke(revoked);
+        }
         let of = |end: &[u8]| {
             let mut secret = [0; SECRET_BYTES];
             let prk = Prk::new_less_safe(HKDF_SHA256, &self.authority.secret);

@@ -6,7 +6,9 @@ use super::super::world::{Cluster, millis};
 use super::{MAX_CONNECTIONS, MAX_STEPS, mangle, spoken};
 use amita_fabric::Event;
 use amita_fabric::codec::encode_hello;
-use amita_fabric::secure::{Handshake, Handshakes, Peer, Protection, Role, SECRET_BYTES, Secrets, Security, Step};
+use amita_fabric::secure::{
+    Handshake, Handshakes, Peer, Protection, Recorded, Role, SECRET_BYTES, Secrets, Security, Step,
+};
 use amita_testkit::fuzz::Input;
 use amita_types::NodeId;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ impl Handshakes for Doorman {
         self.0
     }
 
-    fn call(&self, _: &str) -> Result<Box<dyn Handshake + Send>, String> {
+    fn call(&self, _: &Recorded) -> Result<Box<dyn Handshake + Send>, String> {
         Err("nobody is called".to_owned())
     }
 
@@ -78,7 +80,7 @@ pub fn stranger(input: &[u8]) {
     let mut settings = config(1);
     settings.security = Some(Security::new(Arc::new(Doorman(protection))));
     let mut node = Node::new(settings);
-    node.fabric.set_name(NodeId(9), Some("nine"));
+    node.fabric.set_name(NodeId(9), Some(Recorded::node("nine")));
     let mut cluster = Cluster::new(1);
     cluster.start(1, node);
     let address = cluster.address(1);

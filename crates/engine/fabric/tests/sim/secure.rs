@@ -6,7 +6,7 @@ use crate::tampering::PROTECTIONS;
 use crate::world::{Cluster, millis, seconds};
 use amita_fabric::codec::{self, Frame, Kind, PROTOCOL_VERSION, RefuseCode};
 use amita_fabric::limits::{HANDSHAKES_PER_SOURCE, MAX_PROOF_BYTES};
-use amita_fabric::secure::{Protection, Role};
+use amita_fabric::secure::{Protection, Recorded, Role};
 use amita_fabric::{Config, DownReason, Event, Message, ReleaseOutcome, Violation};
 use amita_reactor::Slice;
 use amita_types::{Generation, NodeId, VolumeId};
@@ -256,8 +256,8 @@ fn a_gateway_may_be_each_of_its_processes() {
         authority.certificate(Role::Gateway, "db1"),
         2,
     );
-    cluster.node(1).set_name(8, Some("db1.4711"));
-    cluster.node(1).set_name(7, Some("db12"));
+    cluster.node(1).set_name(8, Some(Recorded::gateway("db1.4711")));
+    cluster.node(1).set_name(7, Some(Recorded::gateway("db12")));
     cluster.run(millis(10));
     cluster.raw(9).hello(0, 8, 1);
     cluster.raw(9).hello(1, 7, 1);
@@ -276,7 +276,7 @@ fn a_client_and_an_operator_are_let_in_under_no_number() {
             for (name, number) in [("n3", 3), ("app", 8), ("app", u32::MAX), ("app", 7)] {
                 let mut cluster = victim(&authority, protection, authority.certificate(role, name), 1);
                 for recorded in [8, u32::MAX] {
-                    cluster.node(1).set_name(recorded, Some("app"));
+                    cluster.node(1).set_name(recorded, Some(Recorded::gateway("app")));
                 }
                 cluster.raw(9).hello(0, number, 1);
                 cluster.run(millis(50));
@@ -310,7 +310,9 @@ fn a_link_comes_up_as_soon_as_both_ends_know_the_name() {
         cluster.run(seconds(5));
         assert_eq!(cluster.node(1).ups(), 0);
         for node in [first, second] {
-            cluster.node(node).set_name(3 - node, Some(&name(3 - node)));
+            cluster
+                .node(node)
+                .set_name(3 - node, Some(Recorded::node(name(3 - node))));
             cluster.run(millis(1500));
         }
         assert_eq!(cluster.node(1).ups(), 1, "{first} knew first");
@@ -330,7 +332,7 @@ fn a_caller_that_learns_the_name_calls_at_once() {
     );
     let mut cluster = Cluster::pair(1, Node::nameless(one), Node::new(two));
     cluster.run(seconds(30));
-    cluster.node(1).set_name(2, Some("n2"));
+    cluster.node(1).set_name(2, Some(Recorded::node("n2")));
     cluster.run(millis(20));
     assert_eq!(cluster.node(1).ups(), 1);
     let told = |event: &Event| matches!(event, Event::Refused { reason, .. } if reason.contains("name"));
@@ -341,10 +343,10 @@ fn a_caller_that_learns_the_name_calls_at_once() {
 fn a_number_that_goes_to_another_name_takes_its_links_along() {
     let mut cluster = pair(Protection::Auth);
     cluster.run_till(|cluster| cluster.node(2).fabric.links() == 1);
-    cluster.node(2).set_name(1, Some("n1"));
+    cluster.node(2).set_name(1, Some(Recorded::node("n1")));
     cluster.run(millis(100));
     assert_eq!(cluster.node(1).ups(), 1, "the same name again is no news");
-    cluster.node(2).set_name(1, Some("someone"));
+    cluster.node(2).set_name(1, Some(Recorded::node("someone")));
     cluster.run(seconds(3));
     assert_eq!(cluster.node(2).fabric.links(), 0);
     let refused = |event: &Event| matches!(event, Event::Refused { reason, .. } if reason.contains("does not make its holder node 1"));
@@ -395,6 +397,27 @@ fn a_revoked_certificate_ends_its_links_and_no_others() {
         cluster.run(seconds(3));
         assert_eq!(cluster.node(1).fabric.links(), 2, "and no new ones");
         assert_eq!(cluster.node(3).fabric.links(), 0);
+    }
+}
+
+/// Who is revoked between showing its certificate and the end of the handshake has no link, though nobody looks at links then.
+#[test]
+fn a_certificate_that_is_revoked_during_its_handshake_makes_no_link() {
+    for protection in PROTECTIONS {
+        let authority = Authority::new(7);
+        let second = authority.certificate(Role::Node, "n2");
+        let mut handshakes = StandIn::new(&authority, authority.certificate(Role::Node, "n1"), protection, 1);
+        handshakes.revoked_meanwhile = Some(second.clone());
+        let mut cluster = Cluster::new(1);
+        let address = cluster.address(1);
+        cluster.start(1, Node::new(secured_by(1, handshakes)));
+        cluster.start(
+            2,
+            Node::new(holding(2, protection, &authority, second)).peer(1, address),
+        );
+        cluster.run(seconds(1));
+        assert_eq!(cluster.node(1).fabric.links(), 0);
+        assert_eq!(cluster.node(1).count(|event| matches!(event, Event::Up { .. })), 0);
     }
 }
 
@@ -487,7 +510,7 @@ fn a_stranger_learns_nothing_and_is_gone_in_time() {
     let plain = hello.clone();
     let mut whole = Vec::new();
     let handshakes = StandIn::new(&authority, authority.certificate(Role::Node, "n9"), Protection::Auth, 9);
-    let mut exchange = amita_fabric::secure::Handshakes::call(&handshakes, "n1").expect("begins");
+    let mut exchange = amita_fabric::secure::Handshakes::call(&handshakes, &Recorded::node("n1")).expect("begins");
     exchange.advance(&[], &mut whole).expect("says the first flight");
     let half = whole[..20].to_vec();
     let much = [&[0xff, 0xff][..], &vec![7; MAX_PROOF_BYTES + 1]].concat();

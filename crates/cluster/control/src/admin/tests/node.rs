@@ -12,6 +12,7 @@ fn a_number_that_was_reserved_leaves_nothing_behind() {
         nvme: None,
         metrics: None,
         cores: 1,
+        gateway: false,
         unprotected: false,
     };
     let (first, second) = (reserve_node(&meta, "a").unwrap(), reserve_node(&meta, "a").unwrap());

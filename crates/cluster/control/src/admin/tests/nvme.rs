@@ -443,6 +443,7 @@ fn serve_nvme(meta: &dyn Transact, name: &str) {
         nvme: Some("127.0.0.1:4420"),
         metrics: None,
         cores: 1,
+        gateway: false,
         unprotected: false,
     };
     register(meta, name, &served).unwrap();

@@ -40,6 +40,7 @@ fn it_is_never_ok_while_no_volume_opens_and_a_move_says_so_at_once() {
             nvme: None,
             metrics: None,
             cores: 2,
+            gateway: false,
             unprotected: false,
         },
     )

@@ -59,6 +59,7 @@ impl Scene {
             rack: String::new(),
             maintenance,
             client: false,
+            gateway: false,
             unprotected: false,
         };
         self.put(&map::node_key(&name), &record);
