@@ -230,13 +230,30 @@ impl Authority {
     fn state(&self) -> Result<State, IdentityError> {
         let lock = files::lock(&self.folder)?;
         let roots = Roots::read(&self.folder)?;
-        let number = read_trust(&self.folder, &roots)?.number().unwrap_or(0);
-        Ok(State {
+        let trust = read_trust(&self.folder, &roots)?;
+        let is_over = roots
+            .old()
+            .is_some_and(|old| !trust.roots().contains(old.certificate()));
+        let mut state = State {
             roots,
             ledger: Ledger::read(&self.folder)?,
-            number,
+            number: trust.number().unwrap_or(0),
             lock,
-        })
+        };
+        if is_over {
+            self.forget_old(&mut state, "it had ended half-way")?;
+        }
+        Ok(state)
+    }
+
+    /// The last step of an exchange, when everybody is told that the old root is none any more: whoever was given that list refuses
+    /// what it signs.
+    fn forget_old(&self, state: &mut State, told: &str) -> Result<(), IdentityError> {
+        state.roots.drop_old();
+        state.roots.write(&self.folder)?;
+        state.roots.write_keys(&self.folder)?;
+        let to = state.roots.newest().hash()?;
+        self.tell(state, &self.actor, "ca.finish", &to.to_string(), told)
     }
 
     /// The list that everybody gets.
@@ -558,13 +575,11 @@ impl Authority {
         // Who was away meanwhile trusts the old root only: it signs its own end, and its key goes last.
         let old = state.roots.drop_old();
         self.publish_by(&mut state, old.as_ref())?;
-        state.roots.write(&self.folder)?;
-        state.roots.write_keys(&self.folder)?;
         let told = format!(
             "{} certificates by the old one had not been renewed",
             rotation.waiting.len()
         );
-        self.tell(&state, &self.actor, "ca.finish", &rotation.to.to_string(), &told)?;
+        self.forget_old(&mut state, &told)?;
         Ok(rotation)
     }
 }

@@ -406,6 +406,30 @@ fn the_authority_is_exchanged_while_everybody_goes_on() {
     assert_eq!(third.waiting.len(), 3, "two nodes and a client");
 }
 
+/// The list without the old root is the first thing that is written: who has it refuses whatever the old one signs.
+#[test]
+fn an_exchange_that_ended_half_way_is_ended() {
+    let world = World::new();
+    let first = world.live(&world.made(Role::Node, "n1"));
+    let rotation = world.authority.rotate(Duration::ZERO).unwrap();
+    assert!(first.install_trust(&world.authority.trust().unwrap()).unwrap());
+    let files = ["ca.pem", "ca-key.pem"].map(|name| world.folder("ca").join(name));
+    let contents = || files.each_ref().map(|file| std::fs::read(file).unwrap());
+    let before = contents();
+    world.authority.renew_identity(&world.folder("n1")).unwrap();
+    first.reload().unwrap();
+    world.authority.finish(true).unwrap();
+    let after = contents();
+    for (file, before) in files.iter().zip(before) {
+        std::fs::write(file, before).unwrap();
+    }
+    assert!(first.install_trust(&world.authority.trust().unwrap()).unwrap());
+    let server = world.authority.server_identity().unwrap();
+    first.judge(server.chain(), Usage::Server).unwrap();
+    assert_eq!(world.authority.hash().unwrap(), rotation.to);
+    assert_eq!(contents(), after);
+}
+
 /// Who was away during the whole exchange learns that its authority has gone, and that it has to join anew.
 #[test]
 fn who_missed_an_exchange_is_told() {
