@@ -137,6 +137,9 @@ impl Paged for amita_node::observe::TracesPage {
     }
 }
 
+/// So much is shown of why a page is refused.
+const MAX_REFUSAL_CHARS: usize = 200;
+
 /// The body of a page. (The server is ours: it says the length, and closes when it is asked to.)
 ///
 /// # Errors
@@ -146,7 +149,9 @@ pub fn get(address: &str, path: &str) -> std::result::Result<String, String> {
     let (head, body) = text.split_once("\r\n\r\n").ok_or("the answer is cut off")?;
     let status = head.split(' ').nth(1).unwrap_or_default();
     if status != "200" {
-        return Err(format!("it says {status}: {}", body.trim()));
+        // Whoever answers there may say much.
+        let says: String = body.trim().chars().take(MAX_REFUSAL_CHARS).collect();
+        return Err(format!("it says {status}: {says}"));
     }
     Ok(body.to_owned())
 }

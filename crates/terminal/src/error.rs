@@ -1,5 +1,6 @@
 //! What a command answers when it cannot do what it was told: what happened, where, and what to do about it.
 
+use crate::output::shown;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -94,9 +95,10 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
+        // Other machines' words are in it.
+        f.write_str(&shown(&self.what))?;
         if !self.advice.is_empty() {
-            write!(f, "\n  {}", self.advice)?;
+            write!(f, "\n  {}", shown(&self.advice))?;
         }
         Ok(())
     }

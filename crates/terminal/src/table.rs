@@ -1,7 +1,8 @@
 //! Tables on a terminal: columns as wide as their widest cell, numbers to the right.
 
-use crate::error::{Context, Result};
-use crate::{say, say_line};
+use crate::error::Result;
+use crate::output;
+use crate::say;
 use serde::Serialize;
 
 /// Rows of text under a head.
@@ -21,9 +22,9 @@ impl Table {
         }
     }
 
-    /// Adds a row; a missing cell is empty.
+    /// Adds a row; a missing cell is empty. A cell is one line, and has nothing that a terminal would obey.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let mut row: Vec<String> = cells.into_iter().collect();
+        let mut row: Vec<String> = cells.into_iter().map(|cell| amita_audit::plain(&cell)).collect();
         row.resize(self.head.len(), String::new());
         self.rows.push(row);
     }
@@ -103,8 +104,7 @@ impl Table {
 /// When the value cannot be written as JSON.
 pub fn print<T: Serialize + ?Sized>(as_json: bool, value: &T, text: impl FnOnce() -> String) -> Result<()> {
     if as_json {
-        let json = serde_json::to_string_pretty(value).context(|| "cannot write JSON".to_owned())?;
-        say_line!("{json}");
+        output::json(value)?;
     } else {
         say!("{}", text());
     }

@@ -16,7 +16,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         "crates/clients",
         &["crates/engine", "crates/cluster", "crates/frontends/engine"],
     ),
-    ("crates/terminal", &["crates/engine/types"]),
+    // What a terminal would obey is the same for the audit log as for every answer.
+    ("crates/terminal", &["crates/engine/types", "crates/cluster/audit"]),
     (
         "crates/amita",
         &[

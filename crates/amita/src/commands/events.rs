@@ -6,9 +6,9 @@ use crate::logging::timestamp;
 use amita_control::events::{self, Event, Query};
 use amita_metadata::{Call, Waited};
 use amita_terminal::error::{Failure, Kind, Result};
-use amita_terminal::interrupt;
 use amita_terminal::say_line;
 use amita_terminal::table::{Table, print};
+use amita_terminal::{interrupt, output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often a follower looks whether it is told to end.
@@ -108,14 +108,14 @@ fn show(event: &Event, query: &Query, as_json: bool) -> Result<()> {
         return Ok(());
     }
     if as_json {
-        say_line!("{}", serde_json::to_string(event).unwrap_or_default());
+        output::json_line(event)?;
     } else {
         say_line!(
             "{}  {:<7}  {:<18}  {}",
             timestamp(event.unix_ms / 1000, (event.unix_ms % 1000) as u32),
             event.severity,
             event.kind,
-            event.text
+            amita_audit::plain(&event.text)
         );
     }
     Ok(())

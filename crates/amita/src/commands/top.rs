@@ -6,10 +6,9 @@ use crate::cli::Endpoints;
 use crate::logging::timestamp;
 use crate::nodes::{Asked, Nodes};
 use amita_node::observe::NodePage;
-use amita_terminal::error::{Context, Failure, Kind, Result};
-use amita_terminal::interrupt;
+use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
-use amita_terminal::{say, say_line};
+use amita_terminal::{interrupt, output, say_line};
 use rates::Top;
 use std::io::IsTerminal;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -47,7 +46,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     let mut before = look(&nodes)?;
     let on_terminal = std::io::stdout().is_terminal() && !arguments.once && !arguments.json;
     if on_terminal {
-        say!("{HOME}{CLEAR_BELOW}");
+        output::raw(&format!("{HOME}{CLEAR_BELOW}"))?;
     }
     loop {
         interrupt::sleep(interval).or_else(|failure| {
@@ -64,13 +63,10 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
             return print(arguments.json, &top, || text(&top));
         }
         if arguments.json {
-            say_line!(
-                "{}",
-                serde_json::to_string(&top).context(|| "cannot write JSON".to_owned())?
-            );
+            output::json_line(&top)?;
         } else if on_terminal {
-            let lines = text(&top).replace('\n', END_OF_LINE);
-            say!("{HOME}{lines}{CLEAR_BELOW}");
+            let lines = output::shown(&text(&top)).replace('\n', END_OF_LINE);
+            output::raw(&format!("{HOME}{lines}{CLEAR_BELOW}"))?;
         } else {
             say_line!("{}", text(&top));
         }
