@@ -61,8 +61,10 @@ typedef struct amita_options {
     void *log_argument;
 } amita_options;
 
-/* Fills in the defaults. */
-void amita_options_init(amita_options *options);
+/* Fills in the defaults. `size` is what the program was built with: a library of another version writes no more, and
+ * amita_connect() refuses its options then. */
+void amita_options_init_sized(amita_options *options, size_t size);
+#define amita_options_init(options) amita_options_init_sized((options), sizeof(*(options)))
 
 /* Joins the cluster. Blocks. */
 int amita_connect(const amita_options *options, amita_client *client);

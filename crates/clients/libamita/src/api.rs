@@ -97,10 +97,19 @@ fn log_to(function: LogFunction, argument: *mut c_void) -> Option<impl Fn(c_int,
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn amita_options_init(options: *mut MaybeUninit<Options>) {
+pub unsafe extern "C" fn amita_options_init_sized(options: *mut MaybeUninit<Options>, size: usize) {
     guarded(|| {
-        // SAFETY: as the module says.
-        unsafe { out(options, "options") }?.write(Options::usual());
+        if size == size_of::<Options>() {
+            // SAFETY: as the module says.
+            unsafe { out(options, "options") }?.write(Options::usual());
+        } else if size >= size_of::<usize>() && !options.is_null() {
+            // A program of another version: it has no more room than it says, and is refused by the size that it has.
+            // SAFETY: C's promise, for so many bytes; the size comes first.
+            unsafe {
+                options.cast::<u8>().write_bytes(0, size);
+                options.cast::<usize>().write(size);
+            }
+        }
         Ok(0)
     });
 }

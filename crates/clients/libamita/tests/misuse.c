@@ -79,7 +79,30 @@ static void bad_options(void)
 	amita_options_init(&options);
 	options.stores = "/nowhere/store";
 	REFUSED(amita_connect(&options, &client), EINVAL, "name");
-	amita_options_init(NULL);
+	amita_options_init_sized(NULL, sizeof(options));
+	amita_options_init_sized(NULL, 8);
+}
+
+/* A program that was built with another version of the header. */
+static void other_options(void)
+{
+	unsigned char room[sizeof(amita_options) + 64];
+	amita_options *options = (amita_options *)room;
+	amita_client client = (amita_client)1;
+	size_t size;
+
+	for (size = 0; size <= sizeof(room); size += 8) {
+		size_t at;
+
+		memset(room, 0xee, sizeof(room));
+		amita_options_init_sized(options, size);
+		for (at = size; at < sizeof(room); at++)
+			EXPECT(room[at] == 0xee);
+		if (size >= sizeof(options->size))
+			EXPECT(options->size == size);
+		if (size >= sizeof(options->size) && size != sizeof(amita_options))
+			REFUSED(amita_connect(options, &client), EINVAL, "its own header");
+	}
 }
 
 static void bad_handles(amita_client client)
@@ -221,6 +244,7 @@ int main(void)
 	EXPECT(strcmp(amita_strerror(-ESTALE), amita_strerror(ESTALE)) == 0 && amita_strerror(12345)[0]);
 	EXPECT(strncmp(amita_version(), "0.1", 3) == 0);
 	bad_options();
+	other_options();
 	bad_handles(connect_to(0));
 	bad_handles(connect_to(AMITA_INLINE));
 	inline_only();
