@@ -190,6 +190,7 @@ pub struct Notification {
 
 /// What is reserved, and who is registered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Fields")]
 pub struct State {
     /// Counts the changes ("GEN").
     #[serde(default)]
@@ -209,6 +210,40 @@ pub struct State {
     /// The number of the last notice.
     #[serde(default)]
     pub last_notice: u64,
+}
+
+/// The same as it was read: by whom it was written nobody knows.
+#[derive(Deserialize)]
+struct Fields {
+    #[serde(default)]
+    generation: u32,
+    #[serde(default)]
+    persist: bool,
+    #[serde(default)]
+    registrants: Vec<Registrant>,
+    #[serde(default)]
+    held: Option<Held>,
+    #[serde(default)]
+    notices: VecDeque<Notification>,
+    #[serde(default)]
+    last_notice: u64,
+}
+
+impl TryFrom<Fields> for State {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> Result<State, String> {
+        let state = State {
+            generation: fields.generation,
+            persist: fields.persist,
+            registrants: fields.registrants,
+            held: fields.held,
+            notices: fields.notices,
+            last_notice: fields.last_notice,
+        };
+        state.check_sound()?;
+        Ok(state)
+    }
 }
 
 /// Why nothing was changed.

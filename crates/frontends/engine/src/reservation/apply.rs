@@ -238,14 +238,35 @@ impl State {
         });
     }
 
-    /// A reservation has a holder that is registered.
-    fn assert_sound(&self) {
-        if let Some(held) = self.held {
-            assert_eq!(held.holder.is_none(), held.kind.is_held_by_all(), "who holds {held:?}");
-            match held.holder {
-                Some(holder) => assert!(self.registrant(holder).is_some(), "{held:?} by a stranger"),
-                None => assert!(!self.registrants.is_empty(), "{held:?} by nobody"),
+    /// A reservation has a holder that is registered; registrants are told apart, and are as many as there is room for.
+    pub(super) fn check_sound(&self) -> Result<(), String> {
+        if self.registrants.len() > MAX_REGISTRANTS || self.notices.len() > MAX_NOTICES {
+            return Err(format!(
+                "{} registrants and {} notices, where {MAX_REGISTRANTS} and {MAX_NOTICES} are the most",
+                self.registrants.len(),
+                self.notices.len()
+            ));
+        }
+        for (at, one) in self.registrants.iter().enumerate() {
+            let is_same = |other: &Registrant| other.host == one.host || other.host_id == one.host_id;
+            if one.key == 0 || one.host == HostKey::NONE || self.registrants[..at].iter().any(is_same) {
+                return Err(format!("registrant {at} is nobody, or another one as well"));
             }
+        }
+        match self.held {
+            None => Ok(()),
+            Some(held) if held.holder.is_none() != held.kind.is_held_by_all() => Err(format!("who holds {held:?}?")),
+            Some(held) => match held.holder {
+                Some(holder) if self.registrant(holder).is_none() => Err(format!("{held:?} is held by a stranger")),
+                None if self.registrants.is_empty() => Err(format!("{held:?} is held by nobody")),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn assert_sound(&self) {
+        if let Err(why) = self.check_sound() {
+            panic!("{why}");
         }
     }
 }

@@ -481,3 +481,33 @@ fn an_identifier_is_of_the_host_that_registered_it() {
     state.apply(second, &register(2, 5)).unwrap();
     assert!(!state.allows(second, Access::Write));
 }
+
+/// Anybody who can write the metadata may have written it.
+#[test]
+fn a_state_that_contradicts_itself_is_not_read() {
+    let mut state = registered(3);
+    let kind = Kind::WriteExclusive;
+    state.apply(key(1), &Command::Acquire { key: 1, kind }).unwrap();
+    let text = serde_json::to_value(&state).unwrap();
+    assert_eq!(serde_json::from_value::<State>(text.clone()).unwrap(), state);
+    let stranger = serde_json::to_value(key(9)).unwrap();
+    let (held, registrants) = (&text["held"], &text["registrants"]);
+    for (field, value) in [
+        ("registrants", serde_json::json!([])),
+        ("registrants", serde_json::json!([registrants[0], registrants[0]])),
+        (
+            "registrants",
+            serde_json::json!(vec![&registrants[0]; MAX_REGISTRANTS + 1]),
+        ),
+        ("held", serde_json::json!({"kind": held["kind"], "holder": stranger})),
+        ("held", serde_json::json!({"kind": held["kind"], "holder": null})),
+        (
+            "held",
+            serde_json::json!({"kind": serde_json::to_value(Kind::WriteExclusiveAll).unwrap(), "holder": held["holder"]}),
+        ),
+    ] {
+        let mut wrong = text.clone();
+        wrong[field] = value;
+        assert!(serde_json::from_value::<State>(wrong.clone()).is_err(), "{wrong}");
+    }
+}
