@@ -228,6 +228,27 @@ impl<P: Protocol> Engine<P> {
         self.slots.free(slot);
     }
 
+    /// Fails such requests: nothing more of them is submitted, not again either, and nothing more of what was read is handed out. What
+    /// is under way lands first. They are returned, to be [finished](Protocol::finish_if_complete). Not for what is delivered
+    /// [in any order](Delivery::AnyOrder).
+    pub fn withdraw(&mut self, is_meant: impl Fn(&Request<P>) -> bool, failure: P::Failure) -> Vec<SlotId> {
+        let found = self.slots.all(is_meant);
+        for &slot in &found {
+            self.slots.get_mut(slot).fail(failure, None);
+        }
+        for tag in std::mem::take(&mut self.retries) {
+            match self.slots.find(tag) {
+                Some((slot, number)) if found.contains(&slot) => {
+                    let offset = self.slots.get_mut(slot).offset;
+                    self.land(slot, number, &Err((failure, offset)), Payload::None);
+                }
+                Some(_) => self.retries.push_back(tag),
+                None => {}
+            }
+        }
+        found
+    }
+
     /// Has a request wait for room, behind all others.
     ///
     /// # Panics

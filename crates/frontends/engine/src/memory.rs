@@ -96,6 +96,19 @@ impl Volumes {
             .collect()
     }
 
+    /// Fills all chunks that anything was written to, as another user of the volume may.
+    ///
+    /// # Panics
+    /// When there is no such volume.
+    pub fn fill(&self, id: VolumeId, value: u8) {
+        let mut volumes = self.lock();
+        let volume = volumes.iter_mut().find(|volume| volume.info.id == id);
+        for chunk in volume.expect("the volume exists").chunks.values_mut() {
+            chunk.bytes.fill(value);
+            chunk.allocated = [u64::MAX; 16];
+        }
+    }
+
     /// Bytes that are allocated in a volume.
     ///
     /// # Panics

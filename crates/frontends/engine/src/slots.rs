@@ -127,6 +127,13 @@ impl<T: Default> Slots<T> {
         Some(SlotId(index as u16))
     }
 
+    /// The busy slots with such a value.
+    pub fn all(&self, is_meant: impl Fn(&T) -> bool) -> Vec<SlotId> {
+        let slots = (0u16..).zip(&self.slots);
+        let meant = slots.filter(|(_, slot)| slot.busy && is_meant(&slot.value));
+        meant.map(|(index, _)| SlotId(index)).collect()
+    }
+
     /// The least of what `key` gives for the busy slots.
     pub fn oldest<K: Ord>(&self, key: impl Fn(&T) -> K) -> Option<K> {
         let busy = self.slots.iter().filter(|slot| slot.busy);

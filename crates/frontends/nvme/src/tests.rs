@@ -10,6 +10,7 @@ mod hostile;
 mod limits;
 mod reserve;
 mod transfer;
+mod withdrawal;
 
 use super::command::COMMAND_BYTES;
 use super::wire::{kind, u16_at, u32_at};

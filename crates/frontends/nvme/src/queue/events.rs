@@ -1,15 +1,17 @@
 //! What comes to a queue from within: ends of I/O, words of the register, new settings, time, and the end of the connection.
 
 use super::role::Role;
-use super::{End, Queue, access, admin, fabrics};
+use super::{End, Queue, Work, access, admin, fabrics};
 use crate::Cx;
 use crate::admin::{Counters, Life};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Subsystem};
 use crate::hub::{Call, Reply};
 use crate::io::reserve;
-use amita_frontend::engine::Protocol as _;
+use crate::wire::status;
+use amita_frontend::engine::{Protocol as _, Request};
 use amita_frontend::front::CloseReason;
 use amita_frontend::service::Event;
+use amita_types::VolumeId;
 use std::sync::Arc;
 
 impl Queue {
@@ -63,11 +65,39 @@ impl Queue {
         }
         match &mut self.role {
             Role::Admin(role) => role.admin.settings(&catalog),
-            Role::Io(role) => role.subsystem = catalog.subsystem(&role.connect.party.subsystem).cloned(),
+            Role::Io(role) => {
+                let subsystem = catalog.subsystem(&role.connect.party.subsystem).cloned();
+                let before = std::mem::replace(&mut role.subsystem, subsystem);
+                self.withdraw(before.as_deref(), cx)?;
+            }
             Role::New | Role::Connecting { .. } | Role::Proving(_) => {}
         }
         self.access.settings(&self.port, &self.role, &catalog);
         admin::events(self, cx);
+        Ok(())
+    }
+
+    /// Namespaces that are not there any more take their commands with them. Their volumes may be somebody else's soon, and a host can
+    /// leave data that it was asked for, or that it has asked for, lying for as long as it likes.
+    fn withdraw(&mut self, before: Option<&Subsystem>, cx: &mut Cx<'_>) -> Result<(), End> {
+        let volumes = |subsystem: Option<&Subsystem>| -> Vec<VolumeId> {
+            let namespaces = subsystem.into_iter().flat_map(|subsystem| &subsystem.namespaces);
+            namespaces.map(|namespace| namespace.volume).collect()
+        };
+        let now = volumes(self.role.subsystem().map(Arc::as_ref));
+        let gone: Vec<VolumeId> = volumes(before)
+            .into_iter()
+            .filter(|volume| !now.contains(volume))
+            .collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        // What only waits for what is under way ends with that.
+        let is_meant =
+            |request: &Request<Queue>| gone.contains(&request.volume) && !matches!(request.own.work, Work::Wait);
+        for slot in self.engine.withdraw(is_meant, status::INVALID_NAMESPACE) {
+            self.finish_if_complete(slot, cx)?;
+        }
         Ok(())
     }
 
