@@ -359,6 +359,7 @@ impl Core {
             self.cx.peers.fabric.deadline(),
             self.fronts.deadline(),
             self.named.deadline(),
+            self.nvme.deadline(),
             rest_due,
             self.forwarding.forwarder.deadline(),
             self.cx.clock.pulse(),

@@ -81,6 +81,10 @@ fn rights_in(grant: &capability::Grant, is_about: impl Fn(Scope) -> bool) -> Opt
 /// The volumes that `who` may use, as they are listed.
 #[must_use]
 pub fn listed(view: &View, who: &Who) -> Vec<Export> {
+    // There are none, and to look takes time.
+    if *who == Who::Stranger {
+        return Vec::new();
+    }
     let export = |volume: &Volume| {
         let Grant { read_only } = judge(view, volume.id, who)?;
         Some(Export {

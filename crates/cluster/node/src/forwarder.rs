@@ -66,7 +66,8 @@ impl Reading {
     fn improve(&mut self, other: Reading, lasts: Duration) {
         let since = other.at.since(self.at);
         // Two clocks run apart.
-        let least = self.clock + (since - since / 4).as_nanos() as u64;
+        // The other end may say anything.
+        let least = self.clock.saturating_add((since - since / 4).as_nanos() as u64);
         if other.clock >= least || since > lasts {
             *self = other;
         }
@@ -598,7 +599,7 @@ impl Forwarder {
         if since > CLOCK_LASTS {
             0
         } else {
-            clock + since.as_nanos() as u64
+            clock.saturating_add(since.as_nanos() as u64)
         }
     }
 

@@ -10,8 +10,9 @@ use amita_types::recovery::{HealthReport, Recovery};
 use amita_types::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The cluster as last seen.
@@ -26,6 +27,8 @@ pub struct View {
     pools: BTreeMap<String, PoolId>,
     chunk_bytes: BTreeMap<String, u32>,
     subsystems: BTreeMap<String, map::Subsystem>,
+    /// How many namespaces show a volume.
+    namespaces: FxHashMap<VolumeId, u32>,
     hosts: BTreeMap<String, map::Host>,
     exports: FxHashMap<VolumeId, map::Export>,
     reservations: FxHashMap<VolumeId, Arc<reservation::State>>,
@@ -170,7 +173,8 @@ impl View {
         match parse::<map::Node>(&record.key, value) {
             Ok(node) => {
                 let id = node.id;
-                let address = resolve(&node.fabric);
+                // Nodes record addresses, and a look-up of a name would have this core stand still.
+                let address = node.fabric.parse().ok();
                 self.names.insert(name.to_owned(), id);
                 self.nodes.insert(id, node);
                 Change::Node(id, address)
@@ -321,9 +325,34 @@ impl View {
         Change::Life
     }
 
+    fn subsystem(&mut self, name: &str, record: &Record) -> Result<(), String> {
+        let volumes = |subsystems: &BTreeMap<String, map::Subsystem>| -> Vec<VolumeId> {
+            let namespaces = subsystems.get(name).map(|subsystem| &subsystem.namespaces);
+            namespaces
+                .into_iter()
+                .flatten()
+                .map(|namespace| namespace.volume)
+                .collect()
+        };
+        let before = volumes(&self.subsystems);
+        take(&mut self.subsystems, name, record)?;
+        for volume in volumes(&self.subsystems) {
+            *self.namespaces.entry(volume).or_default() += 1;
+        }
+        for volume in before {
+            if let Entry::Occupied(mut count) = self.namespaces.entry(volume) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn apply_nvme(&mut self, rest: &str, record: &Record) -> Change {
         let taken = match rest.split_once('/') {
-            Some(("subsystems", name)) => take(&mut self.subsystems, name, record),
+            Some(("subsystems", name)) => self.subsystem(name, record),
             Some(("hosts", nqn)) => take(&mut self.hosts, nqn, record),
             _ => Ok(()),
         };
@@ -555,8 +584,7 @@ impl View {
     /// Is a volume a namespace of a subsystem?
     #[must_use]
     pub fn is_namespace(&self, volume: VolumeId) -> bool {
-        let mut namespaces = self.subsystems.values().flat_map(|subsystem| &subsystem.namespaces);
-        namespaces.any(|namespace| namespace.volume == volume)
+        self.namespaces.contains_key(&volume)
     }
 
     /// The volume of that name.
@@ -611,11 +639,6 @@ fn recovery(record: &Record) -> Change {
         Some(Err(why)) => Change::Unreadable(why),
         None => Change::Recovery(Box::default()),
     }
-}
-
-/// An address may be a name; the control thread has resolved it before (this is a look-up in the hosts file at most).
-fn resolve(address: &str) -> Option<SocketAddr> {
-    address.parse().ok().or_else(|| address.to_socket_addrs().ok()?.next())
 }
 
 /// Counts looks at stores, in tests: the same number on every machine.

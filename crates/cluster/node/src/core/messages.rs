@@ -342,7 +342,7 @@ impl Core {
     }
 
     /// What the directory has others do.
-    pub(super) fn carry_out_effects(&mut self) -> bool {
+    pub(super) fn carry_out_effects(&mut self, now: Time) -> bool {
         let mut moved = false;
         self.nvme.note(self.directory.take_changed());
         while let Some(effect) = self.directory.next() {
@@ -350,7 +350,7 @@ impl Core {
             effects::carry_out(&mut self.cx, &mut self.directory, effect);
         }
         self.nvme.note(self.directory.take_changed());
-        if self.nvme.is_due() {
+        if self.nvme.is_due(now) {
             self.make_catalog();
         }
         moved

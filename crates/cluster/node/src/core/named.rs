@@ -6,17 +6,21 @@
 //! passed, nor before a node that starts knows all records. That it takes as long for names that do not exist tells nothing.
 
 use super::Core;
-use crate::exports::{Grant, Usage, judge};
-use crate::mail::{DirectoryMessage, Origin};
+use crate::exports::{Grant, Usage, judge, listed};
+use crate::mail::{DirectoryMessage, Origin, VolumeMessage};
 use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who};
 use amita_reactor::driver::{Driver, Time};
 use amita_types::name::MAX_NAME_BYTES;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How long a record may be on its way.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// How long a node that starts may take to know all records.
 const STARTING: Duration = Duration::from_secs(8);
+
+/// Volumes are listed so often on a core, at most: that looks at all of them, and I/O waits meanwhile.
+const LISTING_PAUSE: Duration = Duration::from_millis(20);
 
 /// A client that asks for a volume which it has, as far as is known, no right to.
 struct Waiting {
@@ -32,6 +36,10 @@ pub(super) struct Named {
     /// In order of time. Each session asks for one volume at a time; those that have gone meanwhile are removed before there are more
     /// than sessions.
     waiting: Vec<Waiting>,
+    /// Clients that want to know what there is for them, in order of time; each session asks for one thing at a time.
+    listings: VecDeque<(Origin, Who)>,
+    /// The next of them is answered then.
+    listing_from: Time,
     /// All records of the metadata are known, as they were at the start.
     settled: bool,
     /// Rights may have changed.
@@ -56,8 +64,9 @@ impl Named {
 
     /// When [`look`] is wanted.
     pub(super) fn deadline(&self) -> Option<Time> {
-        let first = self.waiting.first()?;
-        Some(first.since.plus(self.patience()))
+        let first = self.waiting.first().map(|first| first.since.plus(self.patience()));
+        let listing = (!self.listings.is_empty()).then_some(self.listing_from);
+        first.into_iter().chain(listing).min()
     }
 
     /// Is [`look`] to be called?
@@ -85,6 +94,31 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, 
             core.named.waiting.retain(is_there);
         }
         core.named.waiting.push(waiting);
+    }
+}
+
+/// A client asks which volumes there are for it.
+pub(super) fn list(core: &mut Core, now: Time, origin: Origin, who: Who) {
+    if core.named.listings.len() >= core.fronts.sessions() {
+        let fronts = &mut core.fronts;
+        core.named
+            .listings
+            .retain(|(origin, _)| fronts.usage(origin.front).is_some());
+    }
+    core.named.listings.push_back((origin, who));
+    answer_listing(core, now);
+}
+
+fn answer_listing(core: &mut Core, now: Time) {
+    if now < core.named.listing_from {
+        return;
+    }
+    if let Some((origin, who)) = core.named.listings.pop_front() {
+        let exports = listed(&core.cx.view, &who);
+        core.cx
+            .mail
+            .send(core.cx.config.core, VolumeMessage::Listed { origin, exports });
+        core.named.listing_from = now.plus(LISTING_PAUSE);
     }
 }
 
@@ -142,6 +176,7 @@ pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
             }
         }
     }
+    answer_listing(core, now);
     let patience = core.named.patience();
     for waiting in std::mem::take(&mut core.named.waiting) {
         if let Some(waiting) = begin(core, waiting) {

@@ -6,8 +6,13 @@ use crate::directory::Directory;
 use crate::mail::{Mail, NodeMessage};
 use crate::view::View;
 use amita_frontend::ConnectionId;
+use amita_reactor::Time;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Hosts are told of other hosts' reservations after so long.
+const RESERVATIONS_PAUSE: Duration = Duration::from_millis(50);
 
 /// The NVMe side of one core.
 pub(super) struct NvmeSide {
@@ -23,6 +28,8 @@ pub(super) struct NvmeSide {
     changed: bool,
     /// What NVMe hosts see may have changed.
     due: bool,
+    /// A reservation has: looked at then.
+    reservations_due: Option<Time>,
 }
 
 impl NvmeSide {
@@ -34,6 +41,7 @@ impl NvmeSide {
             settled: false,
             changed: false,
             due: false,
+            reservations_due: None,
         }
     }
 
@@ -72,9 +80,24 @@ impl NvmeSide {
         self.due |= changed;
     }
 
+    /// A reservation has changed, as any host may have it do as often as it can: all of a while are told at once.
+    pub(super) fn note_reservation(&mut self, now: Time) {
+        if self.cataloguer.is_some() {
+            self.reservations_due.get_or_insert(now.plus(RESERVATIONS_PAUSE));
+        }
+    }
+
     /// Is [`NvmeSide::make_catalog`] to be called?
-    pub(super) fn is_due(&self) -> bool {
+    pub(super) fn is_due(&mut self, now: Time) -> bool {
+        if self.reservations_due.take_if(|at| *at <= now).is_some() {
+            self.due = true;
+        }
         self.due
+    }
+
+    /// When [`NvmeSide::is_due`] is wanted.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.reservations_due
     }
 
     /// Makes the settings anew that NVMe hosts see, if something may have changed them.
@@ -107,5 +130,32 @@ impl NvmeSide {
     /// Are hosts to be told that the settings have changed?
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amita_types::{ClusterId, NodeId};
+
+    #[test]
+    fn reservations_of_a_while_are_told_at_once() {
+        let mut side = NvmeSide::new(amita_nvme::Config::default());
+        let at = |ms: u64| Time(ms * 1_000_000);
+        side.note_reservation(at(0));
+        assert_eq!(side.deadline(), None, "nobody connects here");
+        side.serve(Cataloguer::new(NodeId(1), ClusterId(7), None));
+        assert!(side.is_due(at(0)));
+        side.due = false;
+        let mut told = 0;
+        for ms in 0..1000 {
+            side.note_reservation(at(ms));
+            told += u32::from(side.is_due(at(ms)));
+            side.due = false;
+        }
+        assert_eq!(told, 19);
+        // Other changes do not wait.
+        side.note(true);
+        assert!(side.is_due(at(1000)));
     }
 }

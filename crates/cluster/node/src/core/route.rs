@@ -4,7 +4,6 @@ use super::context::Context;
 use super::forward::Forwarding;
 use super::{Core, hosts, named};
 use crate::authority;
-use crate::exports;
 use crate::faults::Fault;
 use crate::forwarder::Work;
 use crate::fronts::FrontRequest;
@@ -32,7 +31,7 @@ impl Core {
             self.cx.shards.traces.refine(driver);
             moved |= self.hand_out_effects(driver);
             moved |= self.cx.hand_out_answers(driver);
-            moved |= self.carry_out_effects();
+            moved |= self.carry_out_effects(driver.now());
             while let Some(message) = self.cx.mail.take_own() {
                 self.on_mail(driver, message);
                 moved = true;
@@ -157,10 +156,8 @@ impl Core {
     fn hand_out_request(&mut self, driver: &mut dyn Driver, mut now: Time, request: FrontRequest) -> Time {
         match request {
             FrontRequest::List { front, tag, who } => {
-                let (origin, exports) = (self.cx.origin(now, front, tag), exports::listed(&self.cx.view, &who));
-                self.cx
-                    .mail
-                    .send(self.cx.config.core, VolumeMessage::Listed { origin, exports });
+                let origin = self.cx.origin(now, front, tag);
+                named::list(self, now, origin, who);
             }
             FrontRequest::Open { front, tag, name, who } => {
                 let origin = self.cx.origin(now, front, tag);

@@ -43,6 +43,27 @@ fn of(view: &View, node: u32) -> Vec<StoreId> {
     view.stores_of(NodeId(node)).collect()
 }
 
+/// A look-up would have the core stand still, for as long as whoever serves the names likes.
+#[test]
+fn a_nodes_address_is_never_looked_up() {
+    for (fabric, address) in [
+        ("10.0.0.1:7000", Some("10.0.0.1:7000")),
+        ("[::1]:7000", Some("[::1]:7000")),
+        ("localhost:7000", None),
+        ("10.0.0.1", None),
+        ("", None),
+    ] {
+        let record = serde_json::json!({"id": 7, "name": "n7", "fabric": fabric, "cores": 1});
+        let change = View::default().apply(&Record {
+            key: map::node_key("n7"),
+            value: Some(record.to_string().into_bytes()),
+            revision: 1,
+        });
+        let address = address.map(|address| address.parse().unwrap());
+        assert_eq!(change, Change::Node(NodeId(7), address), "{fabric:?}");
+    }
+}
+
 #[test]
 fn a_nodes_stores_are_those_whose_records_name_it() {
     let mut view = View::default();
