@@ -29,7 +29,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
-use strangers::{Peer, Source, Strangers};
+use strangers::{Memory, Peer, Source, Strangers};
 use watch::Watch;
 
 /// Sessions that one core takes; more are closed as they come.
@@ -231,8 +231,7 @@ pub struct Fronts {
     /// That is not said again before.
     quiet_until: Time,
     hosts: Hosts,
-    /// What sessions receive into and answer from, where that is not the core's whole memory.
-    pool: Option<Pool>,
+    memory: Memory,
     strangers: Strangers,
     /// How many sessions there are of each client that has proven its name.
     clients: FxHashMap<Arc<str>, usize>,
@@ -256,7 +255,7 @@ impl Default for Fronts {
             turned_away: None,
             quiet_until: Time(0),
             hosts: Hosts::default(),
-            pool: None,
+            memory: Memory::default(),
             strangers: Strangers::default(),
             clients: FxHashMap::default(),
             faults: Faults::NONE,
@@ -300,7 +299,7 @@ impl Fronts {
 
     /// From now on sessions receive into this memory and answer from it, and hold little of it while they are quiet.
     pub fn hold_apart(&mut self, pool: Pool) {
-        self.pool = Some(pool);
+        self.memory.hosts = Some(pool);
     }
 
     /// Are there hosts that may go on by another connection: of NVMe another path, of NBD one here or at another gateway?
@@ -441,7 +440,7 @@ impl Fronts {
                     Ok(0) | Err(_) => self.end(driver, id),
                     Ok(bytes) => {
                         session.heard = now;
-                        if !session.warm && self.pool.is_some() {
+                        if !session.warm && self.memory.hosts.is_some() {
                             session.warm = true;
                             self.deadlines.want(&mut session.due, id, now.plus(RECEIVE_QUIET));
                         }
@@ -516,7 +515,7 @@ impl Fronts {
             now,
             &mut session.inbox,
             &mut session.outbox,
-            self.pool.as_ref().unwrap_or_else(|| driver.pool()),
+            self.memory.of(session.stranger.is_some(), driver),
             &mut self.requests,
         );
         self.after(driver, id, flow);
@@ -528,7 +527,7 @@ impl Fronts {
         let Some(session) = self.sessions.get_mut(&id.0) else {
             return false;
         };
-        let pool = self.pool.as_ref().unwrap_or_else(|| driver.pool());
+        let pool = self.memory.of(session.stranger.is_some(), driver);
         let flow = session
             .front
             .event(now, event, &mut session.outbox, pool, &mut self.requests);
@@ -617,7 +616,7 @@ impl Fronts {
                 continue;
             };
             let (inbox, outbox) = (&mut session.inbox, &mut session.outbox);
-            let pool = self.pool.as_ref().unwrap_or_else(|| driver.pool());
+            let pool = self.memory.of(session.stranger.is_some(), driver);
             let flow = session.front.end_pass(now, inbox, outbox, pool, &mut self.requests);
             if let Flow::Close { reason } = flow {
                 self.close(driver, id, &reason);
@@ -647,6 +646,9 @@ impl Fronts {
         {
             session.stranger = None;
             self.strangers.remove(source, id);
+            // From now on it has its memory where hosts have theirs.
+            session.inbox.trim(0);
+            session.outbox.trim();
         }
         if !session.is_known
             && session.client.is_none()
@@ -683,10 +685,13 @@ impl Fronts {
         }
         if !session.receiving && session.front.wants_input() {
             let wanted = session.front.receive_bytes();
-            let (pool, class) = match &self.pool {
-                None => (driver.pool(), wanted),
-                Some(pool) => (pool, wanted.min(RECEIVE_CLASSES[session.class])),
+            let is_stranger = session.stranger.is_some();
+            let class = match self.memory.hosts {
+                _ if is_stranger => wanted.min(RECEIVE_CLASSES[0]),
+                None => wanted,
+                Some(_) => wanted.min(RECEIVE_CLASSES[session.class]),
             };
+            let pool = self.memory.of(is_stranger, driver);
             match session.inbox.start_receive(pool, class) {
                 Some(buffer) => {
                     session.receiving = true;
@@ -729,7 +734,7 @@ impl Fronts {
                 self.deadlines.want(&mut session.due, id, at);
                 continue;
             }
-            let pool = self.pool.as_ref().unwrap_or_else(|| driver.pool());
+            let pool = self.memory.of(session.stranger.is_some(), driver);
             let flow = session.front.tick(now, &mut session.outbox, pool, &mut self.requests);
             self.after(driver, id, flow);
         }

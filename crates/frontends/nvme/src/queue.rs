@@ -50,6 +50,9 @@ use transfer::Transfers;
 /// How many pieces of one command are under way at once, for commands that move no data over the network.
 const WINDOW: u32 = 8;
 
+/// Answers that a host has not fetched which is not connected yet, in bytes: with so many it is not listened to.
+const STRANGERS_ANSWER_BYTES: usize = 16 << 10;
+
 /// Why a queue's connection ends.
 #[derive(Debug)]
 pub(super) enum End {
@@ -74,6 +77,8 @@ pub(super) struct Queue {
     watch: Watch,
     /// What has been done since then.
     pub(super) counts: Counters,
+    /// With so many bytes of answers that it has not fetched the host is not listened to.
+    answer_bytes: usize,
     /// Is input left lying because of the limits?
     pub(super) blocked: bool,
 }
@@ -97,6 +102,7 @@ impl Queue {
             fused: None,
             watch: Watch::default(),
             counts: Counters::default(),
+            answer_bytes: STRANGERS_ANSWER_BYTES,
             blocked: false,
             port,
         }
@@ -148,7 +154,7 @@ impl Queue {
                 kind::COMMAND => {
                     // A host that does not fetch its answers is not listened to.
                     let room = self.engine.may_take_unasked(frame.data_bytes);
-                    if cx.queued_bytes() > self.port.config().read_bytes || !room {
+                    if cx.queued_bytes() > self.answer_bytes || !room {
                         self.blocked = true;
                         return Ok(());
                     }

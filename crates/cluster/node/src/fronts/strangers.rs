@@ -1,7 +1,8 @@
 //! Who comes to a gateway, and how many of those are kept that have still to show that they may be here.
 
 use amita_frontend::compute::source_of;
-use amita_reactor::driver::LocalPeer;
+use amita_reactor::Pool;
+use amita_reactor::driver::{Driver, LocalPeer};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fmt;
@@ -47,6 +48,33 @@ pub(super) enum Source {
     Address(IpAddr),
     /// A user of this machine.
     User(u32),
+}
+
+/// Where sessions receive into and answer from.
+pub(super) struct Memory {
+    /// For hosts, where that is not the core's whole memory.
+    pub hosts: Option<Pool>,
+    /// For strangers: what so many hold, who are listened to no more with 16 KiB of answers, is bounded, and none of it is missing
+    /// to hosts.
+    strangers: Pool,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            hosts: None,
+            strangers: Pool::heap(),
+        }
+    }
+}
+
+impl Memory {
+    pub fn of<'a>(&'a self, is_stranger: bool, driver: &'a dyn Driver) -> &'a Pool {
+        match is_stranger {
+            true => &self.strangers,
+            false => self.hosts.as_ref().unwrap_or_else(|| driver.pool()),
+        }
+    }
 }
 
 /// The sessions of hosts that have still to show that they may be here, by where they come from, the oldest first.

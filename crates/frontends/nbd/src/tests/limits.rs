@@ -198,3 +198,32 @@ fn half_open_connections_take_no_memory_of_the_pool() {
     }
     assert!(size_of::<NbdFront>() <= 512, "{} bytes", size_of::<NbdFront>());
 }
+
+#[test]
+fn who_does_not_fetch_the_answers_of_the_handshake_is_not_listened_to() {
+    const BOUND: usize = 32 << 10;
+    let options = option(99, &[]).repeat(1024);
+    let mut client = Client::greeted();
+    client.fetches = false;
+    let mut taken = 0;
+    pour(&mut client, &options, &mut taken, options.len());
+    assert!(client.held_bytes() <= BOUND, "{} bytes are held", client.held_bytes());
+    assert!(taken < options.len() && !client.front.wants_input());
+    // It fetches, and everything goes on.
+    client.fetches = true;
+    client.settle();
+    client.send(&options[taken..]);
+    let replies = client.option_replies();
+    assert!(replies.len() == 1024 && replies.iter().all(|answer| answer.kind == reply::ERR_UNSUP));
+}
+
+#[test]
+fn a_stranger_keeps_no_long_option_in_memory() {
+    let long = option(99, &[0; 20_000]);
+    let mut stranger = Client::greeted();
+    stranger.send(&long);
+    assert_eq!(stranger.option_reply().kind, reply::ERR_TOO_BIG);
+    let mut known = Client::greeted_as(Who::Local);
+    known.send(&long);
+    assert_eq!(known.option_reply().kind, reply::ERR_UNSUP);
+}

@@ -281,6 +281,7 @@ pub(super) fn connected(queue: &mut Queue, word: Reply, cx: &mut Cx<'_>) -> Resu
         }
         _ => return Ok(()),
     };
+    queue.answer_bytes = queue.port.config().read_bytes;
     if let Asked::PlaceOfProven(data) = asked {
         let reply = command::Reply {
             status: Status::SUCCESS,
