@@ -29,10 +29,10 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
-use strangers::{Memory, Peer, Source, Strangers};
+use strangers::{Memory, Peer, STRANGERS_PATIENCE, Source, Strangers};
 use watch::Watch;
 
-/// Sessions that one core takes; more are closed as they come.
+/// Sessions that one core takes. When one more comes a stranger makes room, if there is one; else it is closed.
 pub const MAX_SESSIONS: usize = 8192;
 /// And of one client that has proven its name: what is left is for others.
 const MAX_SESSIONS_OF_CLIENT: usize = MAX_SESSIONS / 8;
@@ -190,6 +190,8 @@ struct Session {
     warm: bool,
     /// Whether its host's machine is still there.
     watch: Option<Watch>,
+    /// A stranger that has not taken by then what it is being sent is closed.
+    stalls_at: Option<Time>,
     /// When it wants to be told the time.
     due: Option<Time>,
     /// What it uses by the right of an export.
@@ -215,8 +217,11 @@ pub struct Fronts {
     /// What makes the fronts of connections, for each listener.
     makes: Vec<Make>,
     deadlines: Deadlines,
-    /// How many sessions one client that has proven its name may have.
+    /// How many sessions there may be.
+    most_sessions: usize,
+    /// And of one client that has proven its name.
     most_of_client: usize,
+    strangers_patience: Duration,
     /// What the fronts asked for.
     pub requests: FrontRequests,
     /// Fronts that are gone, of hosts that other gateways serve as well.
@@ -247,7 +252,9 @@ impl Default for Fronts {
             starved: Vec::new(),
             makes: Vec::new(),
             deadlines: Deadlines::default(),
+            most_sessions: MAX_SESSIONS,
             most_of_client: MAX_SESSIONS_OF_CLIENT,
+            strangers_patience: STRANGERS_PATIENCE,
             requests: FrontRequests::default(),
             gone: Vec::new(),
             refused: None,
@@ -457,6 +464,7 @@ impl Fronts {
                     return;
                 };
                 session.outbox.sent(data);
+                session.stalls_at = None;
                 if result.is_err() {
                     self.end(driver, id);
                 } else {
@@ -468,7 +476,12 @@ impl Fronts {
     }
 
     fn accepted(&mut self, driver: &mut dyn Driver, now: Time, listener: u64, socket: SocketId, peer: Peer) {
-        let full = self.sessions.len() >= MAX_SESSIONS;
+        if self.sessions.len() >= self.most_sessions
+            && let Some(oldest) = self.strangers.next_to_go()
+        {
+            self.make_room(driver, oldest);
+        }
+        let full = self.sessions.len() >= self.most_sessions;
         let id = self.next;
         let mut outbox = Outbox::new();
         let make = self.makes.get_mut(listener as usize).filter(|_| !full);
@@ -486,11 +499,7 @@ impl Fronts {
                 return self.refuse(peer, why);
             };
             if let Some(oldest) = makes_room {
-                if let Some(peer) = self.sessions.get(&oldest).and_then(|session| session.peer) {
-                    let why = "it has not shown yet that it may be here, and made room for others that have still to";
-                    self.refuse(peer, why);
-                }
-                self.end(driver, oldest);
+                self.make_room(driver, oldest);
             }
             self.strangers.add(source, id);
         }
@@ -504,6 +513,15 @@ impl Fronts {
         self.hosts.sockets += 1;
         // The front may have spoken first (NBD does), and wants input in any case.
         self.mark(id);
+    }
+
+    /// A stranger leaves for somebody who has come.
+    fn make_room(&mut self, driver: &mut dyn Driver, stranger: u64) {
+        if let Some(peer) = self.sessions.get(&stranger).and_then(|session| session.peer) {
+            let why = "it has not shown yet that it may be here, and made room for others";
+            self.refuse(peer, why);
+        }
+        self.end(driver, stranger);
     }
 
     /// Lets the front handle what is in its inbox.
@@ -679,6 +697,11 @@ impl Fronts {
         let Some(socket) = session.socket else { return };
         if let Some(data) = session.outbox.next_send() {
             driver.send(socket, data, token::token(token::FRONTS, SEND, id));
+            if session.stranger.is_some() {
+                let at = driver.now().plus(self.strangers_patience);
+                session.stalls_at = Some(at);
+                self.deadlines.want(&mut session.due, id, at);
+            }
         }
         if let Some(at) = session.front.deadline() {
             self.deadlines.want(&mut session.due, id, at);
@@ -728,6 +751,13 @@ impl Fronts {
                     continue;
                 }
                 self.deadlines.want(&mut session.due, id, watch.deadline());
+            }
+            if let (Some(_), Some(at)) = (session.stranger, session.stalls_at) {
+                if at <= now {
+                    self.close(driver, id, &CloseReason::Timeout);
+                    continue;
+                }
+                self.deadlines.want(&mut session.due, id, at);
             }
             let Some(at) = session.front.deadline() else { continue };
             if at > now {
@@ -794,6 +824,7 @@ impl Session {
             heard: Time(0),
             warm: false,
             watch: None,
+            stalls_at: None,
             due: None,
             usage: None,
         }

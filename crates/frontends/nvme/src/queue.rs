@@ -52,6 +52,11 @@ const WINDOW: u32 = 8;
 
 /// Answers that a host has not fetched which is not connected yet, in bytes: with so many it is not listened to.
 const STRANGERS_ANSWER_BYTES: usize = 16 << 10;
+/// The same of one who is connected to ask what there is, and has proven nothing: with one answer of the longest kind behind that it is
+/// 64 KiB.
+const GUESTS_ANSWER_BYTES: usize = 32 << 10;
+/// The longest transfer of such a host (MDTS): hosts read what there is by 4 KiB.
+const GUESTS_TRANSFER_BYTES: u32 = 32 << 10;
 
 /// Why a queue's connection ends.
 #[derive(Debug)]
@@ -125,6 +130,11 @@ impl Queue {
     /// Is the host through with connecting, and has it authenticated itself if it has to?
     pub fn is_connected(&self) -> bool {
         matches!(self.role, Role::Admin(_) | Role::Io(_)) && self.access.is_authenticated()
+    }
+
+    /// Is its host through with connecting, only to ask what there is, and has it proven nothing? Anybody may.
+    pub fn is_guest(&self) -> bool {
+        matches!(&self.role, Role::Admin(role) if role.admin.session().is_guest())
     }
 
     /// Does it carry I/O, for a host that may? (Anybody may ask what there is.)

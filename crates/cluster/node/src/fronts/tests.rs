@@ -13,6 +13,7 @@ use std::time::Instant;
 
 mod flood;
 mod memory;
+mod places;
 
 const SESSIONS: usize = 6;
 const PATIENCE: Duration = Duration::from_secs(60);
