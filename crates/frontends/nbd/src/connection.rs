@@ -101,6 +101,15 @@ impl NbdFront {
         }
     }
 
+    /// What is known of allocation, and the memory that is kept for that.
+    #[cfg(test)]
+    pub(crate) fn extent_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Transmission(session) => session.extent_bytes(),
+            Phase::Handshake(_) => 0,
+        }
+    }
+
     /// Parses what the inbox (plain text) holds.
     fn parse(&mut self, inbox: &mut Inbox, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
         self.is_behind = false;
