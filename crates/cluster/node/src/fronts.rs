@@ -29,10 +29,10 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
-use strangers::{Peer, Source, Strangers};
+use strangers::{Memory, Peer, STRANGERS_PATIENCE, Source, Strangers};
 use watch::Watch;
 
-/// Sessions that one core takes; more are closed as they come.
+/// Sessions that one core takes. When one more comes a stranger makes room, if there is one; else it is closed.
 pub const MAX_SESSIONS: usize = 8192;
 /// And of one client that has proven its name: what is left is for others.
 const MAX_SESSIONS_OF_CLIENT: usize = MAX_SESSIONS / 8;
@@ -190,6 +190,8 @@ struct Session {
     warm: bool,
     /// Whether its host's machine is still there.
     watch: Option<Watch>,
+    /// A stranger that has not taken by then what it is being sent is closed.
+    stalls_at: Option<Time>,
     /// When it wants to be told the time.
     due: Option<Time>,
     /// What it uses by the right of an export.
@@ -215,8 +217,11 @@ pub struct Fronts {
     /// What makes the fronts of connections, for each listener.
     makes: Vec<Make>,
     deadlines: Deadlines,
-    /// How many sessions one client that has proven its name may have.
+    /// How many sessions there may be.
+    most_sessions: usize,
+    /// And of one client that has proven its name.
     most_of_client: usize,
+    strangers_patience: Duration,
     /// What the fronts asked for.
     pub requests: FrontRequests,
     /// Fronts that are gone, of hosts that other gateways serve as well.
@@ -231,8 +236,7 @@ pub struct Fronts {
     /// That is not said again before.
     quiet_until: Time,
     hosts: Hosts,
-    /// What sessions receive into and answer from, where that is not the core's whole memory.
-    pool: Option<Pool>,
+    memory: Memory,
     strangers: Strangers,
     /// How many sessions there are of each client that has proven its name.
     clients: FxHashMap<Arc<str>, usize>,
@@ -248,7 +252,9 @@ impl Default for Fronts {
             starved: Vec::new(),
             makes: Vec::new(),
             deadlines: Deadlines::default(),
+            most_sessions: MAX_SESSIONS,
             most_of_client: MAX_SESSIONS_OF_CLIENT,
+            strangers_patience: STRANGERS_PATIENCE,
             requests: FrontRequests::default(),
             gone: Vec::new(),
             refused: None,
@@ -256,7 +262,7 @@ impl Default for Fronts {
             turned_away: None,
             quiet_until: Time(0),
             hosts: Hosts::default(),
-            pool: None,
+            memory: Memory::default(),
             strangers: Strangers::default(),
             clients: FxHashMap::default(),
             faults: Faults::NONE,
@@ -300,7 +306,7 @@ impl Fronts {
 
     /// From now on sessions receive into this memory and answer from it, and hold little of it while they are quiet.
     pub fn hold_apart(&mut self, pool: Pool) {
-        self.pool = Some(pool);
+        self.memory.hosts = Some(pool);
     }
 
     /// Are there hosts that may go on by another connection: of NVMe another path, of NBD one here or at another gateway?
@@ -441,7 +447,7 @@ impl Fronts {
                     Ok(0) | Err(_) => self.end(driver, id),
                     Ok(bytes) => {
                         session.heard = now;
-                        if !session.warm && self.pool.is_some() {
+                        if !session.warm && self.memory.hosts.is_some() {
                             session.warm = true;
                             self.deadlines.want(&mut session.due, id, now.plus(RECEIVE_QUIET));
                         }
@@ -458,6 +464,7 @@ impl Fronts {
                     return;
                 };
                 session.outbox.sent(data);
+                session.stalls_at = None;
                 if result.is_err() {
                     self.end(driver, id);
                 } else {
@@ -469,7 +476,12 @@ impl Fronts {
     }
 
     fn accepted(&mut self, driver: &mut dyn Driver, now: Time, listener: u64, socket: SocketId, peer: Peer) {
-        let full = self.sessions.len() >= MAX_SESSIONS;
+        if self.sessions.len() >= self.most_sessions
+            && let Some(oldest) = self.strangers.next_to_go()
+        {
+            self.make_room(driver, oldest);
+        }
+        let full = self.sessions.len() >= self.most_sessions;
         let id = self.next;
         let mut outbox = Outbox::new();
         let make = self.makes.get_mut(listener as usize).filter(|_| !full);
@@ -487,11 +499,7 @@ impl Fronts {
                 return self.refuse(peer, why);
             };
             if let Some(oldest) = makes_room {
-                if let Some(peer) = self.sessions.get(&oldest).and_then(|session| session.peer) {
-                    let why = "it has not shown yet that it may be here, and made room for others that have still to";
-                    self.refuse(peer, why);
-                }
-                self.end(driver, oldest);
+                self.make_room(driver, oldest);
             }
             self.strangers.add(source, id);
         }
@@ -507,6 +515,15 @@ impl Fronts {
         self.mark(id);
     }
 
+    /// A stranger leaves for somebody who has come.
+    fn make_room(&mut self, driver: &mut dyn Driver, stranger: u64) {
+        if let Some(peer) = self.sessions.get(&stranger).and_then(|session| session.peer) {
+            let why = "it has not shown yet that it may be here, and made room for others";
+            self.refuse(peer, why);
+        }
+        self.end(driver, stranger);
+    }
+
     /// Lets the front handle what is in its inbox.
     fn feed(&mut self, driver: &mut dyn Driver, now: Time, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else {
@@ -516,7 +533,7 @@ impl Fronts {
             now,
             &mut session.inbox,
             &mut session.outbox,
-            self.pool.as_ref().unwrap_or_else(|| driver.pool()),
+            self.memory.of(session.stranger.is_some(), driver),
             &mut self.requests,
         );
         self.after(driver, id, flow);
@@ -528,7 +545,7 @@ impl Fronts {
         let Some(session) = self.sessions.get_mut(&id.0) else {
             return false;
         };
-        let pool = self.pool.as_ref().unwrap_or_else(|| driver.pool());
+        let pool = self.memory.of(session.stranger.is_some(), driver);
         let flow = session
             .front
             .event(now, event, &mut session.outbox, pool, &mut self.requests);
@@ -617,7 +634,7 @@ impl Fronts {
                 continue;
             };
             let (inbox, outbox) = (&mut session.inbox, &mut session.outbox);
-            let pool = self.pool.as_ref().unwrap_or_else(|| driver.pool());
+            let pool = self.memory.of(session.stranger.is_some(), driver);
             let flow = session.front.end_pass(now, inbox, outbox, pool, &mut self.requests);
             if let Flow::Close { reason } = flow {
                 self.close(driver, id, &reason);
@@ -647,6 +664,9 @@ impl Fronts {
         {
             session.stranger = None;
             self.strangers.remove(source, id);
+            // From now on it has its memory where hosts have theirs.
+            session.inbox.trim(0);
+            session.outbox.trim();
         }
         if !session.is_known
             && session.client.is_none()
@@ -677,16 +697,24 @@ impl Fronts {
         let Some(socket) = session.socket else { return };
         if let Some(data) = session.outbox.next_send() {
             driver.send(socket, data, token::token(token::FRONTS, SEND, id));
+            if session.stranger.is_some() {
+                let at = driver.now().plus(self.strangers_patience);
+                session.stalls_at = Some(at);
+                self.deadlines.want(&mut session.due, id, at);
+            }
         }
         if let Some(at) = session.front.deadline() {
             self.deadlines.want(&mut session.due, id, at);
         }
         if !session.receiving && session.front.wants_input() {
             let wanted = session.front.receive_bytes();
-            let (pool, class) = match &self.pool {
-                None => (driver.pool(), wanted),
-                Some(pool) => (pool, wanted.min(RECEIVE_CLASSES[session.class])),
+            let is_stranger = session.stranger.is_some();
+            let class = match self.memory.hosts {
+                _ if is_stranger => wanted.min(RECEIVE_CLASSES[0]),
+                None => wanted,
+                Some(_) => wanted.min(RECEIVE_CLASSES[session.class]),
             };
+            let pool = self.memory.of(is_stranger, driver);
             match session.inbox.start_receive(pool, class) {
                 Some(buffer) => {
                     session.receiving = true;
@@ -724,12 +752,19 @@ impl Fronts {
                 }
                 self.deadlines.want(&mut session.due, id, watch.deadline());
             }
+            if let (Some(_), Some(at)) = (session.stranger, session.stalls_at) {
+                if at <= now {
+                    self.close(driver, id, &CloseReason::Timeout);
+                    continue;
+                }
+                self.deadlines.want(&mut session.due, id, at);
+            }
             let Some(at) = session.front.deadline() else { continue };
             if at > now {
                 self.deadlines.want(&mut session.due, id, at);
                 continue;
             }
-            let pool = self.pool.as_ref().unwrap_or_else(|| driver.pool());
+            let pool = self.memory.of(session.stranger.is_some(), driver);
             let flow = session.front.tick(now, &mut session.outbox, pool, &mut self.requests);
             self.after(driver, id, flow);
         }
@@ -789,6 +824,7 @@ impl Session {
             heard: Time(0),
             warm: false,
             watch: None,
+            stalls_at: None,
             due: None,
             usage: None,
         }

@@ -124,6 +124,11 @@ impl Inbox {
 /// Small pieces (headers, answers) are packed into blocks of this many bytes.
 const HEAD_BYTES: usize = 16 << 10;
 
+#[cold]
+fn heap_block(bytes: usize) -> BufMut {
+    Pool::heap().take(bytes).expect("the heap is no pool that ends")
+}
+
 /// A send carries at most this many segments: what the kernel takes in one call (`UIO_MAXIOV`).
 pub const MAX_SEND_SEGMENTS: usize = 1024;
 
@@ -163,8 +168,9 @@ impl Outbox {
         if self.head.len() < bytes.len() {
             match pool.take(HEAD_BYTES.max(bytes.len())) {
                 Some(block) => self.head = block,
-                // An answer must go out even when the pool is exhausted, or nothing would ever be given back.
-                None => return self.push(Slice::copy_from(bytes)),
+                // An answer must go out even when the pool is exhausted, or nothing would ever be given back. A block of the heap
+                // for each piece would cost several times what the pieces have.
+                None => self.head = heap_block(HEAD_BYTES.max(bytes.len())),
             }
         }
         self.head[..bytes.len()].copy_from_slice(bytes);

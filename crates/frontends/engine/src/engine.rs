@@ -183,6 +183,11 @@ impl<P: Protocol> Engine<P> {
         self.slots.get_mut(slot)
     }
 
+    /// All slots' requests, also those that have ended: for what they hold of memory.
+    pub fn requests(&self) -> impl Iterator<Item = &Request<P>> {
+        self.slots.values()
+    }
+
     /// A request that may have ended.
     pub fn busy(&mut self, slot: SlotId) -> Option<&mut Request<P>> {
         self.slots.busy_mut(slot)
@@ -222,6 +227,7 @@ impl<P: Protocol> Engine<P> {
             self.settle(slot, &mut piece);
             self.usage.pieces -= usize::from(!piece.done && piece.counted);
         }
+        self.usage.reading -= std::mem::take(&mut self.slots.get_mut(slot).answer);
         let all = self.slots.get_mut(slot).charged;
         self.release(slot, all);
         self.slots.get_mut(slot).pieces = pieces;
@@ -331,6 +337,12 @@ impl<P: Protocol> Engine<P> {
             true => self.usage.unasked += bytes,
             false => self.usage.writing += bytes,
         }
+    }
+
+    /// Charges a request, until it ends, for an answer of so many bytes that is not made of pieces that were read.
+    pub fn charge_answer(&mut self, slot: SlotId, bytes: usize) {
+        self.slots.get_mut(slot).answer += bytes;
+        self.usage.reading += bytes;
     }
 
     /// Gives back bytes that a request was charged for.

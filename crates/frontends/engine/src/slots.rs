@@ -121,6 +121,11 @@ impl<T: Default> Slots<T> {
         Some(&mut slot.value)
     }
 
+    /// The values of all slots, free ones too.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().map(|slot| &slot.value)
+    }
+
     /// The first busy slot with such a value.
     pub fn position(&self, is_meant: impl Fn(&T) -> bool) -> Option<SlotId> {
         let index = self.slots.iter().position(|slot| slot.busy && is_meant(&slot.value))?;

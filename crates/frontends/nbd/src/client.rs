@@ -4,7 +4,7 @@
 //! (and then nothing without), `NBD_OPT_GO`, and simple replies. What the server says is believed as little as a client is at a
 //! server: lengths are checked before anything is waited for, and an answer that was not asked for ends the connection.
 
-use crate::tls::TlsStream;
+use crate::tls::{RECEIVE_BYTES, TlsStream};
 use crate::wire::{
     INIT_PASSWD, MAX_STRING_BYTES, OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, Reader, SIMPLE_REPLY_MAGIC, Writer,
     command, handshake_flag, info, option as opt, reply, transmission_flag,
@@ -149,7 +149,7 @@ impl Connection {
         loop {
             self.parse(&mut tls.inbox, &mut tls.outbox, pool, words)?;
             tls.encrypt(outbox, pool);
-            if !tls.decrypt(inbox, pool)? {
+            if !tls.decrypt(inbox, pool, RECEIVE_BYTES)? {
                 return Ok(());
             }
         }

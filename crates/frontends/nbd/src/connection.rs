@@ -3,7 +3,7 @@
 use super::certificate::client_name;
 use super::handshake::{self, Handshake, Step};
 use super::session::Session;
-use super::tls::TlsStream;
+use super::tls::{self, TlsStream};
 use super::{Config, Cx, PEER_PATIENCE, TlsAcceptor, TlsMode};
 use amita_frontend::Protocol as _;
 use amita_frontend::front::{CloseReason, Flow, Front};
@@ -26,6 +26,8 @@ const MEMORY_RETRY: Duration = Duration::from_millis(1);
 
 /// The blocks that a client's handshake is received into, in bytes: a thousand half-open connections hold 4 MiB.
 const HANDSHAKE_RECEIVE_BYTES: usize = 4 << 10;
+/// Answers of the handshake that the client has not fetched, in bytes: with so many it is not listened to.
+const HANDSHAKE_ANSWER_BYTES: usize = 16 << 10;
 /// The blocks that requests are received into, in bytes: two pieces of the longest kind.
 const SESSION_RECEIVE_BYTES: usize = 256 << 10;
 
@@ -39,6 +41,8 @@ pub struct NbdFront {
     id: FrontId,
     config: Arc<Config>,
     phase: Phase,
+    /// Options are left lying until the client has fetched its answers.
+    is_behind: bool,
     tls: Option<Box<TlsStream>>,
     /// There was no memory for what was decrypted: it is tried again then.
     short_until: Option<Time>,
@@ -73,6 +77,7 @@ impl NbdFront {
         NbdFront {
             id,
             phase: Phase::Handshake(Handshake::new(id, who, mode)),
+            is_behind: false,
             tls: None,
             short_until: None,
             client: None,
@@ -96,8 +101,18 @@ impl NbdFront {
         }
     }
 
+    /// What is known of allocation, and the memory that is kept for that.
+    #[cfg(test)]
+    pub(crate) fn extent_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Transmission(session) => session.extent_bytes(),
+            Phase::Handshake(_) => 0,
+        }
+    }
+
     /// Parses what the inbox (plain text) holds.
     fn parse(&mut self, inbox: &mut Inbox, cx: &mut Cx<'_>) -> Result<(), CloseReason> {
+        self.is_behind = false;
         loop {
             if self.closing.is_some() {
                 let all = inbox.len();
@@ -106,7 +121,10 @@ impl NbdFront {
             }
             match &mut self.phase {
                 Phase::Transmission(session) => return session.parse(inbox, cx),
-                Phase::Handshake(_) if cx.queued_bytes() > self.config.limits.read_bytes => return Ok(()),
+                Phase::Handshake(_) if cx.queued_bytes() > HANDSHAKE_ANSWER_BYTES => {
+                    self.is_behind = true;
+                    return Ok(());
+                }
                 Phase::Handshake(handshake) => {
                     let step = handshake.step(inbox, cx);
                     if handshake.is_asking() {
@@ -211,7 +229,7 @@ impl NbdFront {
             if !self.takes_input() {
                 return Ok(());
             }
-            match tls.decrypt(inbox, pool) {
+            match tls.decrypt(inbox, pool, self.receive_bytes().min(tls::RECEIVE_BYTES)) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 // NBD says so by a command; who only ends TLS has left as well.
@@ -258,7 +276,7 @@ impl NbdFront {
     fn takes_input(&self) -> bool {
         let open = self.closing.is_none() && self.closed.is_none();
         open && match &self.phase {
-            Phase::Handshake(handshake) => !handshake.is_asking(),
+            Phase::Handshake(handshake) => !handshake.is_asking() && !self.is_behind,
             Phase::Transmission(session) => session.wants_input(),
         }
     }

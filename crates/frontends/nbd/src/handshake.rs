@@ -19,6 +19,8 @@ use option::{Bad, InfoRequest};
 
 /// The longest data of an option that is looked at, in bytes: a name of 4096 bytes and dozens of long queries.
 const MAX_OPTION_BYTES: usize = 64 << 10;
+/// The same of a client that has proved nothing: the longest name, and queries of some hundred bytes.
+const MAX_STRANGERS_OPTION_BYTES: usize = 16 << 10;
 /// The longest data of an option that is skipped to answer with an error, in bytes; more is taken for an attack.
 const MAX_SKIPPED_BYTES: u32 = 1 << 20;
 /// The most options of one connection: listing tools send a few for each export.
@@ -198,10 +200,13 @@ impl Handshake {
         if self.options > MAX_OPTIONS {
             return Step::Close(CloseReason::Protocol("more than 10000 options"));
         }
-        if length as usize > MAX_OPTION_BYTES {
+        let (most, too_much) = match self.is_of_stranger() {
+            true => (MAX_STRANGERS_OPTION_BYTES, "more than 16 KiB of data"),
+            false => (MAX_OPTION_BYTES, "more than 64 KiB of data"),
+        };
+        if length as usize > most {
             inbox.skip(OPTION_BYTES);
-            cx.replies()
-                .option_error(option, reply::ERR_TOO_BIG, "more than 64 KiB of data");
+            cx.replies().option_error(option, reply::ERR_TOO_BIG, too_much);
             self.state = State::Skip(length);
             return Step::Again;
         }

@@ -85,6 +85,12 @@ impl Session {
         &self.volume
     }
 
+    #[cfg(test)]
+    pub fn extent_bytes(&self) -> usize {
+        let kept = self.engine.requests().map(|request| request.own.extents.capacity());
+        kept.sum::<usize>() * size_of::<(u32, u32)>()
+    }
+
     pub fn wants_input(&self) -> bool {
         !self.blocked && !matches!(self.input, Input::Ended)
     }

@@ -366,7 +366,7 @@ impl Client {
         }
     }
 
-    /// Bytes that this connection holds: queued to be sent, under way in the volume, and not parsed.
+    /// Bytes that this connection holds: queued to be sent, under way in the volume, known of its allocation, and not parsed.
     fn held_bytes(&self) -> usize {
         let under_way: usize = self
             .service
@@ -377,6 +377,6 @@ impl Client {
                 op => op.length() as usize,
             })
             .sum();
-        self.outbox.queued_bytes() + under_way + self.inbox.len()
+        self.outbox.queued_bytes() + under_way + self.front.extent_bytes() + self.inbox.len()
     }
 }

@@ -14,8 +14,8 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The memory that decrypted bytes are received into, in bytes: a TLS record has at most 16 KiB.
-const RECEIVE_BYTES: usize = 64 << 10;
+/// The most memory that decrypted bytes are received into at a time, in bytes: a TLS record has at most 16 KiB.
+pub(super) const RECEIVE_BYTES: usize = 64 << 10;
 
 /// The files of a TLS server, all in PEM.
 #[derive(Clone, Debug)]
@@ -231,19 +231,19 @@ impl TlsStream {
         Ok(TlsStream::new(connection.into()))
     }
 
-    /// Decrypts some of what came in; false when nothing is left that can be, or memory is short.
+    /// Decrypts some of what came in, into blocks of `class_bytes`; false when nothing is left that can be, or memory is short.
     ///
     /// # Errors
     /// What came is no TLS, or the other end has ended it ("close_notify", RFC 8446, section 6.1) and all that it said before has been
     /// handed out: TLS takes nothing more, and what comes all the same is not to be kept.
-    pub fn decrypt(&mut self, encrypted: &mut Inbox, pool: &Pool) -> Result<bool, String> {
+    pub fn decrypt(&mut self, encrypted: &mut Inbox, pool: &Pool, class_bytes: usize) -> Result<bool, String> {
         if self.closed {
             let all = encrypted.len();
             encrypted.skip(all);
             return Ok(false);
         }
         // What memory was too short for the last time goes first: rustls holds only so much.
-        if !self.fetch(pool)? {
+        if !self.fetch(pool, class_bytes)? {
             return Ok(false);
         }
         if self.has_ended {
@@ -261,7 +261,7 @@ impl TlsStream {
         self.connection
             .process_new_packets()
             .map_err(|error| error.to_string())?;
-        self.fetch(pool)?;
+        self.fetch(pool, class_bytes)?;
         Ok(taken > 0)
     }
 
@@ -276,7 +276,7 @@ impl TlsStream {
     }
 
     /// Takes what is decrypted over into the inbox; false when memory is short.
-    fn fetch(&mut self, pool: &Pool) -> Result<bool, String> {
+    fn fetch(&mut self, pool: &Pool, class_bytes: usize) -> Result<bool, String> {
         self.short = false;
         loop {
             let state = self
@@ -287,7 +287,7 @@ impl TlsStream {
             if state.plaintext_bytes_to_read() == 0 {
                 return Ok(true);
             }
-            let Some(mut buffer) = self.inbox.start_receive(pool, RECEIVE_BYTES) else {
+            let Some(mut buffer) = self.inbox.start_receive(pool, class_bytes) else {
                 self.short = true;
                 return Ok(false);
             };

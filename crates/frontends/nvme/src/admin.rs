@@ -138,6 +138,14 @@ pub struct Session {
     pub shared: Arc<ControllerShared>,
 }
 
+impl Session {
+    /// Does anybody ask what there is, who has proven nothing? He is held to little.
+    #[must_use]
+    pub fn is_guest(&self) -> bool {
+        self.kind == Kind::Discovery && !self.proven
+    }
+}
+
 /// How much data a command moves, and where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {

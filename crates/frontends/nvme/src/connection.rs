@@ -376,7 +376,7 @@ impl Front for NvmeFront {
     }
 
     fn is_stranger(&self) -> bool {
-        !matches!(&self.phase, Phase::Queue(queue) if queue.is_connected())
+        !matches!(&self.phase, Phase::Queue(queue) if queue.is_connected() && !queue.is_guest())
     }
 
     fn is_known(&self) -> bool {

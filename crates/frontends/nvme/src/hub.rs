@@ -19,11 +19,13 @@ use super::command::Status;
 use super::failure::Failures;
 use super::wire::status;
 use amita_frontend::ConnectionId;
+use numbers::Numbers;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+mod numbers;
 #[cfg(test)]
 mod tests;
 
@@ -37,8 +39,9 @@ pub const MAX_DISCOVERY_CONTROLLERS: usize = 16 << 10;
 /// Controllers of one subsystem at one gateway that one [`Holder`] may have: many times what the paths of a host need, and
 /// never all of them.
 pub const MAX_CONTROLLERS_OF_HOLDER: usize = 24;
-/// The same of the discovery subsystem: hosts behind one address each keep one.
-pub const MAX_DISCOVERY_CONTROLLERS_OF_HOLDER: usize = 1 << 10;
+/// The same of the discovery subsystem, where hosts behind one address (a /64 of IPv6) each keep one: half of the places that one address has
+/// for strangers at a core, so that its hosts can still connect to what they have discovered.
+pub const MAX_DISCOVERY_CONTROLLERS_OF_HOLDER: usize = 128;
 /// Controllers of a subsystem, out of [`MAX_CONTROLLERS`], that only hosts which have proven themselves get, where any host
 /// has something to prove.
 pub const KEPT_FOR_PROVEN: usize = 16;
@@ -221,6 +224,8 @@ type Key = (String, u16);
 pub struct Hub {
     said: VecDeque<(ConnectionId, u64, Reply)>,
     controllers: BTreeMap<Key, Controller>,
+    /// The numbers that they have, by subsystem.
+    taken: BTreeMap<String, Numbers>,
     /// How many of them are whose.
     held: BTreeMap<(String, Holder), usize>,
     /// What each connection is: an admin queue (0) or an I/O queue of which controller.
@@ -307,9 +312,10 @@ impl Hub {
         };
         let start = usize::from(self.next);
         self.next = self.next.wrapping_add(1);
-        (0..count)
-            .map(|step| first + ((start + step) % count) as u16)
-            .find(|&number| !self.controllers.contains_key(&(party.subsystem.clone(), number)))
+        match self.taken.get(&party.subsystem) {
+            Some(taken) => taken.free(first, count, start),
+            None => Numbers::default().free(first, count, start),
+        }
     }
 
     /// May one more be theirs?
@@ -373,6 +379,7 @@ impl Hub {
         self.connections.insert(from, (key.clone(), 0));
         let held = self.held.entry((party.subsystem.clone(), holder.clone())).or_default();
         *held += 1;
+        self.taken.entry(party.subsystem.clone()).or_default().take(number);
         let controller = Controller {
             party,
             holder,
@@ -489,6 +496,12 @@ impl Hub {
             let Some(controller) = self.controllers.remove(&key) else {
                 return;
             };
+            if let Some(taken) = self.taken.get_mut(&key.0) {
+                taken.give_back(key.1);
+                if taken.is_empty() {
+                    self.taken.remove(&key.0);
+                }
+            }
             let holding = (key.0, controller.holder);
             if let Some(held) = self.held.get_mut(&holding) {
                 *held -= 1;

@@ -50,6 +50,14 @@ use transfer::Transfers;
 /// How many pieces of one command are under way at once, for commands that move no data over the network.
 const WINDOW: u32 = 8;
 
+/// Answers that a host has not fetched which is not connected yet, in bytes: with so many it is not listened to.
+const STRANGERS_ANSWER_BYTES: usize = 16 << 10;
+/// The same of one who is connected to ask what there is, and has proven nothing: with one answer of the longest kind behind that it is
+/// 64 KiB.
+const GUESTS_ANSWER_BYTES: usize = 32 << 10;
+/// The longest transfer of such a host (MDTS): hosts read what there is by 4 KiB.
+const GUESTS_TRANSFER_BYTES: u32 = 32 << 10;
+
 /// Why a queue's connection ends.
 #[derive(Debug)]
 pub(super) enum End {
@@ -74,6 +82,8 @@ pub(super) struct Queue {
     watch: Watch,
     /// What has been done since then.
     pub(super) counts: Counters,
+    /// With so many bytes of answers that it has not fetched the host is not listened to.
+    answer_bytes: usize,
     /// Is input left lying because of the limits?
     pub(super) blocked: bool,
 }
@@ -97,6 +107,7 @@ impl Queue {
             fused: None,
             watch: Watch::default(),
             counts: Counters::default(),
+            answer_bytes: STRANGERS_ANSWER_BYTES,
             blocked: false,
             port,
         }
@@ -119,6 +130,11 @@ impl Queue {
     /// Is the host through with connecting, and has it authenticated itself if it has to?
     pub fn is_connected(&self) -> bool {
         matches!(self.role, Role::Admin(_) | Role::Io(_)) && self.access.is_authenticated()
+    }
+
+    /// Is its host through with connecting, only to ask what there is, and has it proven nothing? Anybody may.
+    pub fn is_guest(&self) -> bool {
+        matches!(&self.role, Role::Admin(role) if role.admin.session().is_guest())
     }
 
     /// Does it carry I/O, for a host that may? (Anybody may ask what there is.)
@@ -148,7 +164,7 @@ impl Queue {
                 kind::COMMAND => {
                     // A host that does not fetch its answers is not listened to.
                     let room = self.engine.may_take_unasked(frame.data_bytes);
-                    if cx.queued_bytes() > self.port.config().read_bytes || !room {
+                    if cx.queued_bytes() > self.answer_bytes || !room {
                         self.blocked = true;
                         return Ok(());
                     }

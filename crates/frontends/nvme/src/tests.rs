@@ -3,6 +3,7 @@
 mod access;
 mod commands;
 mod connect;
+mod discovery;
 mod errors;
 mod fused;
 mod handshake;

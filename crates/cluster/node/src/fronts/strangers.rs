@@ -1,17 +1,23 @@
 //! Who comes to a gateway, and how many of those are kept that have still to show that they may be here.
 
 use amita_frontend::compute::source_of;
-use amita_reactor::driver::LocalPeer;
+use amita_reactor::Pool;
+use amita_reactor::driver::{Driver, LocalPeer};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 /// Sessions of hosts that have still to show that they may be here, on one core: of as many sources as like to connect at once.
-/// When one more comes, the oldest of the source that has most of them makes room.
+/// When one more comes, the oldest of the source that has most of them makes room. Who asks an NVMe gateway only what there is, and has
+/// nothing to prove that by, stays one of them.
 pub const MAX_STRANGERS: usize = 1024;
 /// The same from one [`Source`]; more are closed as they come. Twice the queues of the largest controller.
 pub const MAX_STRANGERS_OF_SOURCE: usize = 256;
+
+/// A stranger who takes nothing for so long of what it is told is closed: the kernel has its share of that, and it is 64 KiB at most.
+pub(super) const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who is at the other end of a session's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +55,33 @@ pub(super) enum Source {
     User(u32),
 }
 
+/// Where sessions receive into and answer from.
+pub(super) struct Memory {
+    /// For hosts, where that is not the core's whole memory.
+    pub hosts: Option<Pool>,
+    /// For strangers: what so many hold, who are listened to no more with 16 KiB of answers, is bounded, and none of it is missing
+    /// to hosts.
+    strangers: Pool,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            hosts: None,
+            strangers: Pool::heap(),
+        }
+    }
+}
+
+impl Memory {
+    pub fn of<'a>(&'a self, is_stranger: bool, driver: &'a dyn Driver) -> &'a Pool {
+        match is_stranger {
+            true => &self.strangers,
+            false => self.hosts.as_ref().unwrap_or_else(|| driver.pool()),
+        }
+    }
+}
+
 /// The sessions of hosts that have still to show that they may be here, by where they come from, the oldest first.
 #[derive(Default)]
 pub(super) struct Strangers {
@@ -66,8 +99,13 @@ impl Strangers {
         if self.count < MAX_STRANGERS {
             return Some(None);
         }
+        Some(self.next_to_go())
+    }
+
+    /// Which session makes room for another: the oldest of the source that has most of them.
+    pub fn next_to_go(&self) -> Option<u64> {
         let most = self.of.values().max_by_key(|ids| ids.len())?;
-        Some(most.front().copied())
+        most.front().copied()
     }
 
     pub fn add(&mut self, source: Source, id: u64) {

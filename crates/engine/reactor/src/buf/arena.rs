@@ -52,6 +52,11 @@ impl PoolConfig {
     }
 }
 
+/// What hosts take of up to so many bytes ...
+const SMALL_BYTES: usize = 16 << 10;
+/// ... is not found in blocks from this size on: those who hold much of little would keep large pieces from all others.
+const LARGE_BYTES: usize = 256 << 10;
+
 /// Classes of these sizes, each with so many eighths of the memory.
 fn divided(bytes: usize, eighths: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let class = |&(size, share): &(usize, usize)| (size, (bytes / 8 * share / size).max(1));
@@ -179,11 +184,12 @@ impl Arena {
 
     fn take(&self, zone: Zone, bytes: usize) -> Option<BufMut> {
         let (others, hosts) = self.classes.split_at(self.first_zone);
-        let classes = match zone {
-            Zone::Hosts if !hosts.is_empty() => hosts,
-            _ => others,
+        let (classes, most) = match zone {
+            Zone::Hosts if !hosts.is_empty() && bytes <= SMALL_BYTES => (hosts, LARGE_BYTES - 1),
+            Zone::Hosts if !hosts.is_empty() => (hosts, usize::MAX),
+            _ => (others, usize::MAX),
         };
-        let fits = classes.iter().filter(|class| class.bytes >= bytes);
+        let fits = classes.iter().filter(|class| (bytes..=most).contains(&class.bytes));
         let block = fits.filter_map(|class| self.pop(class)).next()?;
         let before = block.refs.swap(1, Ordering::Relaxed);
         assert_eq!(before, 0, "a block in the free list has views");

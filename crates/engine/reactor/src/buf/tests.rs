@@ -72,6 +72,22 @@ fn hosts_take_nothing_from_the_others_nor_these_from_them() {
 }
 
 #[test]
+fn hosts_that_take_much_of_little_leave_the_large_blocks_to_those_who_need_them() {
+    let config = PoolConfig {
+        classes: vec![(4096, 1)],
+        hosts: vec![(4096, 2), (65_536, 2), (262_144, 2), (1 << 20, 2)],
+        huge_pages: false,
+    };
+    let hosts = Pool::new(config).unwrap().hosts();
+    let small: Vec<BufMut> = std::iter::from_fn(|| hosts.take(16 << 10)).collect();
+    assert_eq!(small.len(), 2, "of those of 64 KiB");
+    let smallest: Vec<BufMut> = std::iter::from_fn(|| hosts.take(1)).collect();
+    assert_eq!(smallest.len(), 2);
+    let large: Vec<BufMut> = std::iter::from_fn(|| hosts.take(128 << 10)).collect();
+    assert_eq!(large.len(), 4);
+}
+
+#[test]
 fn a_nodes_memory_is_divided_and_not_more_than_was_said() {
     for total in [64 << 20, 256 << 20] {
         let config = PoolConfig::with_hosts(total);

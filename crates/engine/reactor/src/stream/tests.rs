@@ -190,3 +190,15 @@ fn a_send_has_no_more_segments_than_one_call_takes() {
     outbox.sent(first);
     assert_eq!(outbox.next_send().unwrap().len(), 10);
 }
+
+#[test]
+fn without_memory_small_pieces_share_a_block_of_the_heap() {
+    let pool = pool();
+    let _all: Vec<BufMut> = std::iter::from_fn(|| pool.take(1)).collect();
+    let mut outbox = Outbox::new();
+    for _ in 0..CLASS / 32 {
+        outbox.append(&pool, &[3; 32]);
+    }
+    let send = outbox.next_send().unwrap();
+    assert_eq!((send.len(), send[0].len()), (1, CLASS));
+}

@@ -175,6 +175,8 @@ pub struct Request<P: Protocol> {
     pub failed_at: Option<u64>,
     /// Bytes that it is charged for.
     pub(super) charged: usize,
+    /// Bytes of its answer that it is charged for.
+    pub(super) answer: usize,
     /// Pieces submitted and not done.
     pub(super) under_way: u32,
     /// Has anything of it been submitted?
@@ -202,6 +204,7 @@ impl<P: Protocol> Default for Request<P> {
             failure: None,
             failed_at: None,
             charged: 0,
+            answer: 0,
             under_way: 0,
             begun: false,
             waits: false,

@@ -114,6 +114,7 @@ impl Session {
         let structured = self.structured;
         let request = self.engine.request(slot);
         let (cookie, offset, length) = (request.own.cookie, request.offset, request.own.length);
+        let extents = std::mem::take(&mut request.own.extents);
         match (request.own.kind, request.failure) {
             (Kind::Gather, Some(failure)) if structured => {
                 let at = request.failed_at.unwrap_or(offset);
@@ -133,8 +134,8 @@ impl Session {
             }
             (Kind::Status { one, .. }, None) => {
                 // With `NBD_CMD_FLAG_REQ_ONE` "every reply chunk MUST contain exactly one descriptor".
-                let count = if one { 1 } else { request.own.extents.len() };
-                cx.replies().block_status(cookie, &request.own.extents[..count]);
+                let count = if one { 1 } else { extents.len() };
+                cx.replies().block_status(cookie, &extents[..count]);
             }
             (kind, failure) => {
                 let read = matches!(kind, Kind::Stream { .. });

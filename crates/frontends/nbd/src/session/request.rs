@@ -38,7 +38,7 @@ pub(crate) struct Request {
     pub cookie: u64,
     /// Bytes of its range.
     pub length: u32,
-    /// For [`Kind::Status`]: lengths and flags.
+    /// For [`Kind::Status`]: lengths and flags. Gone when it is answered: what hundreds of slots kept would be megabytes.
     pub extents: Vec<(u32, u32)>,
 }
 

@@ -21,10 +21,27 @@ pub(super) fn end(volume: &VolumeInfo, offset: u64, length: u32) -> u64 {
     (offset + u64::from(length)).min(most)
 }
 
-/// Asks for the allocation of the next chunk.
+/// How many extents can become known of `length` bytes: as many as there are blocks, one of them begun and one not ended.
+fn most_extents(length: u64) -> usize {
+    (length / u64::from(BLOCK_BYTES) + 2).min(MAX_EXTENTS as u64 + 1) as usize
+}
+
+/// Asks for the allocation of the next chunk. The first has the answer charged, as it is kept until all of it is known: an answer of
+/// tens of thousands of bytes comes of a request of 28.
 pub(super) fn step(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Step {
     let chunk = u64::from(session.volume.chunk_bytes);
     let lack = session.engine.lacks_room_to_step(slot);
+    let request = session.engine.request(slot);
+    let is_charged = request.own.extents.capacity() > 0;
+    if let (Kind::Status { next, end, .. }, false, None) = (request.own.kind, is_charged, &lack) {
+        let extents = most_extents(end - next);
+        let bytes = extents * size_of::<(u32, u32)>();
+        if !session.engine.may_read(bytes, cx) {
+            return Step::Full;
+        }
+        session.engine.charge_answer(slot, bytes);
+        session.engine.request(slot).own.extents.reserve_exact(extents);
+    }
     let request = session.engine.request(slot);
     let offset = match &mut request.own.kind {
         Kind::Status { next, end, .. } if *next < *end => {

@@ -198,3 +198,67 @@ fn half_open_connections_take_no_memory_of_the_pool() {
     }
     assert!(size_of::<NbdFront>() <= 512, "{} bytes", size_of::<NbdFront>());
 }
+
+#[test]
+fn who_does_not_fetch_the_answers_of_the_handshake_is_not_listened_to() {
+    const BOUND: usize = 32 << 10;
+    let options = option(99, &[]).repeat(1024);
+    let mut client = Client::greeted();
+    client.fetches = false;
+    let mut taken = 0;
+    pour(&mut client, &options, &mut taken, options.len());
+    assert!(client.held_bytes() <= BOUND, "{} bytes are held", client.held_bytes());
+    assert!(taken < options.len() && !client.front.wants_input());
+    // It fetches, and everything goes on.
+    client.fetches = true;
+    client.settle();
+    client.send(&options[taken..]);
+    let replies = client.option_replies();
+    assert!(replies.len() == 1024 && replies.iter().all(|answer| answer.kind == reply::ERR_UNSUP));
+}
+
+#[test]
+fn a_stranger_keeps_no_long_option_in_memory() {
+    let long = option(99, &[0; 20_000]);
+    let mut stranger = Client::greeted();
+    stranger.send(&long);
+    assert_eq!(stranger.option_reply().kind, reply::ERR_TOO_BIG);
+    let mut known = Client::greeted_as(Who::Local);
+    known.send(&long);
+    assert_eq!(known.option_reply().kind, reply::ERR_UNSUP);
+}
+
+#[test]
+fn what_is_told_of_allocation_is_bounded_and_not_kept() {
+    const STATUS: usize = 256;
+    let mut client = Client::started(true);
+    for block in 0..2048 {
+        client.send(&write(1, block * 8192, &[1; 4096]));
+    }
+    client.output.clear();
+    client.runs = false;
+    client.fetches = false;
+    let limits = Limits::default();
+    let asked = request(0, command::BLOCK_STATUS, 1, 0, 16 << 20).repeat(STATUS);
+    let mut taken = client.receive(&asked);
+    client.end_pass();
+    // The volume works, and the client does not fetch.
+    while !client.service.queue.is_empty() {
+        client.service.run();
+        client.deliver();
+        client.end_pass();
+        let held = client.held_bytes();
+        assert!(held <= limits.read_bytes + SLACK, "{held} bytes are held");
+    }
+    client.runs = true;
+    client.fetches = true;
+    while taken < asked.len() {
+        client.settle();
+        taken += client.receive(&asked[taken..]);
+    }
+    client.settle();
+    let chunks = client.chunks();
+    assert_eq!(chunks.len(), STATUS);
+    assert!(chunks.iter().all(|chunk| chunk.payload.len() == 4 + 8 * 4096));
+    assert_eq!(client.held_bytes(), 0, "nothing is kept");
+}

@@ -8,7 +8,7 @@ use super::status::{
     COMMAND_SEQUENCE, FEATURE_NOT_CHANGEABLE, FEATURE_NOT_OF_NAMESPACE, FEATURE_NOT_SAVEABLE, INVALID_FIELD,
     INVALID_NAMESPACE,
 };
-use super::{ALL_NAMESPACES, Admin, KEEP_ALIVE_UNITS, Kind, Session, Transfer, Turn};
+use super::{ALL_NAMESPACES, Admin, IDLE_TIME, KEEP_ALIVE_UNITS, Kind, Session, Transfer, Turn};
 use crate::command::{Command, Reply, Status};
 use crate::hub::Question;
 use amita_frontend::reservation;
@@ -122,7 +122,7 @@ impl Features {
             queues: last | last << 16,
             asking: Vec::new(),
             write_atomicity: 0,
-            kato_ms: whole_units(session.kato_ms),
+            kato_ms: keep_alive(session, session.kato_ms),
             acre: 0,
             error_recovery: BTreeMap::new(),
             reservation_masks: BTreeMap::new(),
@@ -166,10 +166,15 @@ impl Features {
     }
 }
 
-/// "KATO is rounded up to the granularity" that KAS tells.
-fn whole_units(kato_ms: u32) -> u32 {
+/// "KATO is rounded up to the granularity" that KAS tells. A guest is waited for as long as one who names no time: else it held its place
+/// for 49 days without a word.
+fn keep_alive(session: &Session, asked_ms: u32) -> u32 {
     let unit_ms = u32::from(KEEP_ALIVE_UNITS) * 100;
-    kato_ms.div_ceil(unit_ms).saturating_mul(unit_ms)
+    let whole = asked_ms.div_ceil(unit_ms).saturating_mul(unit_ms);
+    match session.is_guest() {
+        true => whole.min(IDLE_TIME.as_millis() as u32),
+        false => whole,
+    }
 }
 
 /// What Set Features moves: few have data.
@@ -259,7 +264,7 @@ pub(super) fn set(admin: &mut Admin, now: Time, command: &Command, data: &[u8]) 
             admin.events.set_wanted(value);
         }
         KEEP_ALIVE_TIMER => {
-            admin.features.kato_ms = whole_units(value);
+            admin.features.kato_ms = keep_alive(&admin.scope.session, value);
             admin.since = now;
         }
         HOST_BEHAVIOUR => admin.features.set_host_behaviour(data)?,

@@ -360,3 +360,58 @@ fn an_identifier_is_used_by_one_host() {
     hub.call(5, Call::Leave);
     assert_eq!(connect(&mut hub, 7, "d", 1, proven("d")), None);
 }
+
+fn discover(hub: &mut Register, front: u64, holder: Holder) -> Option<u16> {
+    let call = Call::Create {
+        party: party("nqn.2014-08.org.nvmexpress.discovery"),
+        discovery: true,
+        holder,
+        number: None,
+    };
+    match hub.call(front, call) {
+        Some(Reply::Created { controller }) => Some(controller),
+        Some(Reply::Refused { status, .. }) if status == status::CONNECT_BUSY => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn discovery_controllers_of_one_address_are_some_and_leave_room_for_others() {
+    let mut hub = register();
+    let most = MAX_DISCOVERY_CONTROLLERS_OF_HOLDER as u64;
+    assert!((64..=256).contains(&most));
+    for front in 1..=most {
+        assert!(discover(&mut hub, front, unproven(1)).is_some());
+    }
+    assert_eq!(discover(&mut hub, most + 1, unproven(1)), None);
+    assert!(discover(&mut hub, most + 2, unproven(2)).is_some());
+    assert!(discover(&mut hub, most + 3, proven("nqn.2026-01.test:host")).is_some());
+    hub.call(1, Call::Leave);
+    assert!(discover(&mut hub, most + 4, unproven(1)).is_some());
+}
+
+/// Each number is one controller's, until there are no more; what was given back is not given out again at once.
+#[test]
+fn numbers_are_given_out_once_and_not_again_at_once() {
+    let mut hub = register();
+    let whose = |front: u64| proven(&format!("nqn.2026-01.test:host{front}"));
+    let all = MAX_DISCOVERY_CONTROLLERS as u64;
+    let numbers: std::collections::BTreeSet<u16> = (1..=all)
+        .map(|front| discover(&mut hub, front, whose(front)).expect("a number"))
+        .collect();
+    assert_eq!(numbers.len() as u64, all);
+    assert!(numbers.first() == Some(&1) && numbers.last() == Some(&(all as u16)));
+    assert_eq!(discover(&mut hub, all + 1, whose(0)), None);
+    hub.call(77, Call::Leave);
+    hub.call(78, Call::Leave);
+    let (one, other) = (
+        discover(&mut hub, all + 2, whose(1)),
+        discover(&mut hub, all + 3, whose(2)),
+    );
+    assert!(one != other && one.is_some() && other.is_some());
+    assert_eq!(discover(&mut hub, all + 4, whose(3)), None);
+    let mut hub = register();
+    let first = discover(&mut hub, 1, whose(1)).unwrap();
+    hub.call(1, Call::Leave);
+    assert_ne!(discover(&mut hub, 2, whose(2)), Some(first));
+}

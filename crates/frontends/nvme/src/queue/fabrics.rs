@@ -3,7 +3,7 @@
 use super::request::{Gathering, Work};
 use super::role::{AdminRole, Asked, IoRole, Role};
 use super::target::Target;
-use super::{End, Queue, Refusal, access, admin};
+use super::{End, GUESTS_ANSWER_BYTES, GUESTS_TRANSFER_BYTES, Queue, Refusal, access, admin};
 use crate::Cx;
 use crate::admin::{Admin, ControllerShared, Kind, Session};
 use crate::command::{self, Command, Status};
@@ -223,7 +223,7 @@ pub(super) fn connected(queue: &mut Queue, word: Reply, cx: &mut Cx<'_>) -> Resu
         }
         Reply::Created { controller } => {
             let shared = Arc::new(ControllerShared::default());
-            let session = Session {
+            let mut session = Session {
                 kind: match connect.discovery {
                     true => Kind::Discovery,
                     false => Kind::Io,
@@ -238,6 +238,9 @@ pub(super) fn connected(queue: &mut Queue, word: Reply, cx: &mut Cx<'_>) -> Resu
                 limits: connect::limits(queue.port.config()),
                 shared: shared.clone(),
             };
+            if session.is_guest() {
+                session.limits.transfer_bytes = GUESTS_TRANSFER_BYTES;
+            }
             let admin = Admin::new(session, cx.now, &catalog);
             queue.role = Role::Admin(Box::new(AdminRole {
                 admin,
@@ -280,6 +283,10 @@ pub(super) fn connected(queue: &mut Queue, word: Reply, cx: &mut Cx<'_>) -> Resu
             };
         }
         _ => return Ok(()),
+    };
+    queue.answer_bytes = match queue.is_guest() {
+        true => GUESTS_ANSWER_BYTES,
+        false => queue.port.config().read_bytes,
     };
     if let Asked::PlaceOfProven(data) = asked {
         let reply = command::Reply {

@@ -685,8 +685,11 @@ fn a_host_with_a_key_must_use_it() {
     let data = connect_data(DISCOVERY, HOST, 1, 0xffff);
     discovery.command_with(&mut world, connect_command(0, 32, 0), &data);
     assert_eq!(discovery.one().status(), (0, 0));
+    assert!(discovery.front.is_stranger(), "it has proven nothing");
     let mut discovery = Secure::open(&mut world, &psk(HOST, DISCOVERY));
+    assert!(discovery.host.front.is_stranger());
     assert_eq!(discovery.connect(&mut world, 0, &data).status(), (0, 0));
+    assert!(!discovery.host.front.is_stranger());
 }
 
 #[test]

@@ -161,3 +161,23 @@ fn a_queue_that_was_busy_gives_its_memory_back() {
         assert!(world.pool.take(256 << 10).is_some());
     }
 }
+
+#[test]
+fn who_is_not_connected_and_does_not_fetch_its_answers_is_not_listened_to() {
+    const BOUND: usize = 32 << 10;
+    let mut world = World::new();
+    let mut host = Host::greeted(&mut world, 0, 0, 1);
+    host.fetches = false;
+    let refused = host.capsule(read(1, 1, 0, 1), &[]);
+    let mut rounds = 0;
+    while rounds < 5000 && host.front.wants_input() {
+        host.receive(&mut world, &refused);
+        host.end_pass(&mut world);
+        rounds += 1;
+    }
+    assert!(rounds < 5000, "it is heard for ever");
+    assert!(host.held_bytes(&world) <= BOUND, "{} bytes", host.held_bytes(&world));
+    host.fetches = true;
+    host.settle(&mut world);
+    assert!(host.front.wants_input() && host.pdus().len() == rounds);
+}
