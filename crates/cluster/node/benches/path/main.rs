@@ -392,6 +392,7 @@ fn record(kv: &amita_metadata::KeyValue) -> Record {
         key: kv.key.clone(),
         value: Some(kv.value.clone()),
         revision: kv.mod_revision,
+        created: kv.create_revision,
     }
 }
 
