@@ -458,11 +458,13 @@ impl Cluster {
                                 key: kv.key.clone(),
                                 value: Some(kv.value.clone()),
                                 revision: kv.mod_revision,
+                                created: kv.create_revision,
                             },
                             Event::Delete { key, mod_revision } => Record {
                                 key,
                                 value: None,
                                 revision: mod_revision,
+                                created: 0,
                             },
                         };
                         self.nodes[member].control(0, ToCore::Record(record));

@@ -7,6 +7,7 @@
 //! * [`linear`]: whether one order explains what the clients of a block saw: the only checker of histories.
 //! * [`loopback`]: addresses that nobody else takes.
 //! * [`random`]: the same numbers from the same seed everywhere.
+//! * [`spoil`]: records that are nearly right.
 
 pub mod allocations;
 pub mod folder;
@@ -15,5 +16,6 @@ pub mod histogram;
 pub mod linear;
 pub mod loopback;
 pub mod random;
+pub mod spoil;
 
 pub use random::Random;

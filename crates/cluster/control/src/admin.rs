@@ -236,7 +236,10 @@ fn next_number(meta: &dyn Transact, counter: &str) -> Result<u64> {
     for _ in 0..RACES {
         let found = get::<u64>(meta, &key)?;
         let (last, revision) = found.unwrap_or((0, 0));
-        let next = last + 1;
+        let next = last.checked_add(1).ok_or_else(|| AdminError::Damaged {
+            key: key.clone(),
+            what: "no number is left",
+        })?;
         if put_if(meta, &key, revision, &next)? {
             return Ok(next);
         }

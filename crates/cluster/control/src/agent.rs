@@ -96,6 +96,8 @@ pub enum Notice {
         value: Option<Vec<u8>>,
         /// Its modification revision.
         revision: u64,
+        /// The revision of its creation; 0 where it is gone.
+        created: u64,
     },
     /// What the metadata says now does not go on from what was told of it: it is as good as away until [`Notice::Believed`].
     Doubted {

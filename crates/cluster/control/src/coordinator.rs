@@ -209,19 +209,32 @@ impl Out {
         }
     }
 
+    /// The record is not heard.
+    fn leave_alone(&mut self, key: &str, what: String) {
+        let key = key.to_owned();
+        self.warn(Warning::Unreadable { key, what });
+    }
+
     /// Reads a record; that one cannot be read stands as a warning until it can.
     fn parse<T: DeserializeOwned>(&mut self, record: &KeyValue) -> Option<T> {
-        match record.json() {
+        self.parse_and(record, |_| Ok(()))
+    }
+
+    /// The same of a record that can be read and yet not be believed, as `check` says.
+    fn parse_and<T: DeserializeOwned>(
+        &mut self,
+        record: &KeyValue,
+        check: impl FnOnce(&T) -> Result<(), String>,
+    ) -> Option<T> {
+        let read = record.json().map_err(|refusal| refusal.to_string());
+        match read.and_then(|value| check(&value).map(|()| value)) {
             Ok(value) => {
                 self.standing
                     .retain(|warning| !matches!(warning, Warning::Unreadable { key, .. } if *key == record.key));
                 Some(value)
             }
-            Err(refusal) => {
-                self.warn(Warning::Unreadable {
-                    key: record.key.clone(),
-                    what: refusal.to_string(),
-                });
+            Err(what) => {
+                self.leave_alone(&record.key, what);
                 None
             }
         }

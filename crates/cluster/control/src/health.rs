@@ -46,6 +46,8 @@ kinds! {
     StoreSlow "store-slow" Warning,
     /// A pool's rule cannot be met with the stores that there are.
     RuleUnmet "rule-unmet" Warning,
+    /// A record of the metadata cannot be read, or cannot be so, and is left alone.
+    RecordUnreadable "record-unreadable" Warning,
     /// No node that lives serves a subsystem that has namespaces.
     SubsystemUnserved "subsystem-unserved" Warning,
     /// A node is in maintenance.
@@ -124,7 +126,12 @@ pub struct Picture<'a> {
     pub troubles: &'a [(NodeId, Trouble)],
     /// What is full.
     pub thresholds: Thresholds,
+    /// The keys of records that are left alone, and what is wrong with them.
+    pub unreadable: &'a [(String, String)],
 }
+
+/// Records that nobody can read, one by one, beyond which it is told how many more there are.
+const MAX_UNREADABLE: usize = 16;
 
 /// Says what is so, the worst first.
 #[must_use]
@@ -149,6 +156,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
     picture.of_protection(&mut facts);
     picture.of_stores(&mut facts);
     picture.of_subsystems(&mut facts);
+    picture.of_unreadable(&mut facts);
     facts.sort_by_key(|fact| std::cmp::Reverse(fact.severity));
     facts
 }
@@ -160,6 +168,24 @@ impl Picture<'_> {
     fn node_name(&self, id: NodeId) -> String {
         let found = self.nodes.iter().find(|found| found.node.id == id);
         found.map_or_else(|| id.to_string(), |found| found.node.name.clone())
+    }
+
+    fn of_unreadable(&self, facts: &mut Vec<Fact>) {
+        let more = self.unreadable.len().saturating_sub(MAX_UNREADABLE);
+        for (number, (key, why)) in self.unreadable.iter().take(MAX_UNREADABLE).enumerate() {
+            let more = match more {
+                1.. if number + 1 == MAX_UNREADABLE => format!(" So are {more} more."),
+                _ => String::new(),
+            };
+            // Whoever may write has chosen the key.
+            let shown = key.escape_debug();
+            facts.push(Fact::new(
+                Kind::RecordUnreadable,
+                [key],
+                format!("The record {shown} is left alone: {}.{more}", why.escape_debug()),
+                "See who wrote it; put it right, or delete it.",
+            ));
+        }
     }
 
     fn of_volumes(&self, facts: &mut Vec<Fact>) {

@@ -23,6 +23,8 @@ pub struct Record {
     pub value: Option<Vec<u8>>,
     /// Its modification revision.
     pub revision: u64,
+    /// The revision of its creation; 0 where it was deleted.
+    pub created: u64,
 }
 
 #[derive(Debug)]

@@ -15,11 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+mod members;
+
 /// The cluster as last seen.
 #[derive(Default)]
 pub struct View {
-    nodes: BTreeMap<NodeId, map::Node>,
-    names: BTreeMap<String, NodeId>,
+    nodes: map::Holders<NodeId, map::Node>,
     stores: FxHashMap<StoreId, NodeId>,
     /// The same by node: a core asks for a node's stores for each volume that it opens and each link that breaks.
     stores_by_node: BTreeMap<NodeId, BTreeSet<StoreId>>,
@@ -67,8 +68,12 @@ pub struct Membership {
 pub enum Change {
     /// Nothing of interest to a core.
     Nothing,
-    /// A node came, moved or went: dial it at this address, or no longer.
-    Node(NodeId, Option<SocketAddr>),
+    /// Nodes came, moved or went: dial them at these addresses, or no longer.
+    Nodes {
+        now: Vec<(NodeId, Option<SocketAddr>)>,
+        /// The record that said so is not heard.
+        refused: Option<String>,
+    },
     /// A store's record was written.
     Store {
         store: StoreId,
@@ -111,7 +116,7 @@ impl Change {
             self,
             Change::Hosts
                 | Change::Reservation(..)
-                | Change::Node(..)
+                | Change::Nodes { .. }
                 | Change::Life
                 | Change::Volume(..)
                 | Change::Nothing
@@ -159,63 +164,6 @@ impl View {
             "exports" => self.apply_export(rest, record),
             "reservations" => self.apply_reservation(rest, record),
             _ => Change::Nothing,
-        }
-    }
-
-    fn node(&mut self, name: &str, record: &Record) -> Change {
-        let Some(value) = &record.value else {
-            let Some(id) = self.names.remove(name) else {
-                return Change::Nothing;
-            };
-            self.nodes.remove(&id);
-            return Change::Node(id, None);
-        };
-        match parse::<map::Node>(&record.key, value) {
-            Ok(node) => {
-                let id = node.id;
-                // Nodes record addresses, and a look-up of a name would have this core stand still.
-                let address = node.fabric.parse().ok();
-                self.names.insert(name.to_owned(), id);
-                self.nodes.insert(id, node);
-                Change::Node(id, address)
-            }
-            Err(why) => Change::Unreadable(why),
-        }
-    }
-
-    fn store(&mut self, id: &str, record: &Record) -> Change {
-        let Some(value) = &record.value else {
-            if let Ok(id) = id.parse() {
-                let was = self.stores.remove(&id);
-                self.take_from(was, id);
-            }
-            return Change::Nothing;
-        };
-        match parse::<map::Store>(&record.key, value) {
-            Ok(store) => {
-                let before = self.stores.insert(store.id, store.node);
-                let moved = before != Some(store.node);
-                self.take_from(before.filter(|before| *before != store.node), store.id);
-                self.stores_by_node.entry(store.node).or_default().insert(store.id);
-                Change::Store {
-                    store: store.id,
-                    node: store.node,
-                    moved,
-                }
-            }
-            Err(why) => Change::Unreadable(why),
-        }
-    }
-
-    /// A store is not that node's any more.
-    fn take_from(&mut self, node: Option<NodeId>, store: StoreId) {
-        if let Some(node) = node
-            && let Some(stores) = self.stores_by_node.get_mut(&node)
-        {
-            stores.remove(&store);
-            if stores.is_empty() {
-                self.stores_by_node.remove(&node);
-            }
         }
     }
 
@@ -311,7 +259,7 @@ impl View {
     }
 
     fn live(&mut self, node: &str, record: &Record) -> Change {
-        let Ok(node) = node.parse() else {
+        let Some(node) = node.parse().ok().filter(|node| record.key == map::live_key(*node)) else {
             return Change::Nothing;
         };
         match &record.value {
@@ -425,7 +373,15 @@ impl View {
         let (Some(value), Some((pool, _))) = (&record.value, rest.split_once('/')) else {
             return Change::Nothing;
         };
-        match (parse::<map::Group>(&record.key, value), pool.parse()) {
+        let read = parse::<map::Group>(&record.key, value);
+        let read = read.and_then(|group| match group.check() {
+            Ok(()) => Ok(group),
+            Err(why) => Err(format!("{}: {why}", record.key)),
+        });
+        match (read, pool.parse()) {
+            (Ok(group), Ok(pool)) if record.key != map::group_key(pool, group.index) => {
+                Change::Unreadable(format!("{}: it is of group {pool}.{}", record.key, group.index))
+            }
             (Ok(group), Ok(pool)) => {
                 let id = GroupId {
                     pool,
@@ -462,13 +418,13 @@ impl View {
 
     #[must_use]
     pub fn node_record(&self, node: NodeId) -> Option<&map::Node> {
-        self.nodes.get(&node)
+        self.nodes.get(node)
     }
 
     /// Is it a client's process?
     #[must_use]
     pub fn is_client(&self, node: NodeId) -> bool {
-        self.nodes.get(&node).is_some_and(|record| record.client)
+        self.nodes.get(node).is_some_and(|record| record.client)
     }
 
     /// The looks at a volume's copies, and their record's modification revision.
@@ -567,7 +523,7 @@ impl View {
     }
 
     pub fn nodes(&self) -> impl Iterator<Item = &map::Node> {
-        self.nodes.values()
+        self.nodes.iter().map(|(_, node)| node)
     }
 
     /// The subsystems that NVMe hosts connect to, by name.

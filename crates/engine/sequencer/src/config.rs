@@ -1,5 +1,6 @@
 //! Settings and limits of a sequencer.
 
+pub use amita_types::map::MAX_GROUPS;
 use amita_types::{MAX_IO_BYTES, StoreId};
 use std::time::Duration;
 
@@ -13,8 +14,6 @@ pub const MAX_IOS: usize = MAX_TASKS / 4 * 3;
 /// Most chunks of one sequencer that are being opened at once: each has up to 32 requests of its own, which must find
 /// room beside the clients'.
 pub const MAX_OPENINGS: usize = 128;
-/// Most groups of a pool: each may have a fence under way.
-pub const MAX_GROUPS: u32 = 8192;
 /// Most writes of one chunk with a version and without an acknowledgement: it bounds a store's out-of-order window and
 /// what is resent after a reconnection. Twice the depth at which a device is saturated.
 pub const MAX_WRITES_PER_CHUNK: u32 = 64;

@@ -426,6 +426,9 @@ impl Opener {
             .json::<map::Volume>()
             .map_err(|error| error.to_string())
             .and_then(|volume| {
+                if volume.name != self.config.volume {
+                    return Err(format!("it is of volume {:?}", volume.name));
+                }
                 if volume.size_bytes == 0 || volume.size_bytes % u64::from(BLOCK_BYTES) != 0 {
                     return Err(format!(
                         "its size, {} bytes, is no multiple of {BLOCK_BYTES}",
@@ -470,7 +473,7 @@ impl Opener {
             return self.end(Err(OpenError::NoSuchPool { volume, pool: name }));
         };
         let checked = value.json::<map::Pool>().map_err(|error| error.to_string());
-        match checked.and_then(|pool| check::pool(&pool).map(|()| pool)) {
+        match checked.and_then(|pool| pool.check().map(|()| pool)) {
             Ok(pool) => self.pool = Some(pool),
             Err(why) => {
                 let key = map::pool_key(&name);

@@ -72,6 +72,9 @@ impl SnapshotId {
 }
 
 impl Epoch {
+    /// The last one that a record may have: no number of changes comes near, and there is always one that follows.
+    pub const MAX: Epoch = Epoch(u64::MAX >> 1);
+
     /// The epoch that follows.
     #[must_use]
     pub fn next(self) -> Epoch {

@@ -7,6 +7,12 @@ use crate::id::{ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreI
 use crate::placement::Level;
 use serde::{Deserialize, Serialize};
 
+mod check;
+mod holders;
+
+pub use check::MAX_GROUPS;
+pub use holders::Holders;
+
 /// The prefix of every key.
 pub const PREFIX: &str = "/amita/";
 /// The version of the metadata's records that this build writes.

@@ -9,8 +9,8 @@ use amita_types::placement::{self, Level};
 use amita_types::{BLOCK_BYTES, Epoch, GroupIndex, MAX_BLOCKS_PER_CHUNK, MAX_IO_BYTES, NodeId, PoolId, StoreId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most groups of a pool: one range read of all of them stays within etcd's usual limits.
-pub const MAX_GROUPS: u32 = 1 << 16;
+pub use amita_types::map::MAX_GROUPS;
+
 /// Bytes of a chunk where nothing else is asked for.
 pub const DEFAULT_CHUNK_BYTES: u32 = BLOCK_BYTES * MAX_BLOCKS_PER_CHUNK;
 

@@ -2,14 +2,15 @@
 
 use super::recovery::{RecoveryStatus, SlowStatus, of_nodes, progress, slow};
 use super::topology::{Outlook, Topology};
-use super::{Result, cluster, exports, hosts, list, subsystems, thresholds, volumes};
+use super::{Result, cluster};
 use crate::agent::STOPPED;
 use crate::health::{self, Fact, Picture};
 use amita_metadata::{Call, KeyValue, Transact};
-use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix};
-use amita_types::map::{self, Export, Group, Live, Node, Pool, PoolKind, Store, Suspect, Volume};
+use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
+use amita_types::map::{self, Export, Group, Host, Live, Node, Pool, PoolKind, Store, Subsystem, Suspect, Volume};
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug, Serialize)]
@@ -136,10 +137,16 @@ pub struct VolumeStatus {
 /// Reads the state of the cluster.
 ///
 /// # Errors
-/// No cluster yet, the metadata is away, or a record is not readable.
+/// No cluster yet, or the metadata is away.
 pub fn status(meta: &dyn Transact) -> Result<Status> {
     let cluster = cluster(meta)?;
-    let topology = Topology::read(meta)?;
+    let mut reader = Reader::new(meta);
+    let topology = Topology {
+        nodes: reader.list(&map::node_key(""), any)?,
+        stores: reader.list(&format!("{}stores/", map::PREFIX), any)?,
+        pools: reader.list(&map::pool_key(""), Pool::check)?,
+        lives: lives(meta)?,
+    };
     let lives = &topology.lives;
     let names: BTreeMap<NodeId, String> = topology.nodes.iter().map(|node| (node.id, node.name.clone())).collect();
     let homes: BTreeMap<StoreId, &Store> = topology.stores.iter().map(|store| (store.id, store)).collect();
@@ -151,7 +158,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let mut counts: BTreeMap<StoreId, Named> = BTreeMap::new();
     let mut pool_status = Vec::new();
     for pool in &topology.pools {
-        let groups: Vec<Group> = list(meta, &map::groups_prefix(pool.id))?;
+        let groups: Vec<Group> = reader.list(&map::groups_prefix(pool.id), Group::check)?;
         let mut stores: BTreeSet<StoreId> = BTreeSet::new();
         for group in &groups {
             let syncing: Vec<StoreId> = group.syncing.iter().map(|member| member.store).collect();
@@ -176,8 +183,8 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
             group_counts: count(pool, &groups, is_alive),
             outlook: topology.outlook_of(pool, &groups),
             pool: pool.clone(),
-            raw_bytes: known().map(|space| space.capacity_bytes).sum(),
-            used_bytes: known().map(StoreSpace::used_bytes).sum(),
+            raw_bytes: total(known().map(|space| space.capacity_bytes)),
+            used_bytes: total(known().map(StoreSpace::used_bytes)),
             fullest_percent: known().map(StoreSpace::used_percent).max(),
             stores: stores.into_iter().collect(),
         });
@@ -209,21 +216,20 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         // A client that is gone is nobody's loss; its record goes when the next one comes.
         .filter(|found| found.alive || !found.node.client)
         .collect();
-    let subsystems = subsystems(meta)?;
+    let subsystems: Vec<Subsystem> = reader.list(&map::subsystems_prefix(), any)?;
     let serve_nvme = || node_status.iter().filter(|found| found.node.nvme.is_some());
     let nvme = NvmeCounts {
         gateways: serve_nvme().count(),
         alive: serve_nvme().filter(|found| found.alive).count(),
         subsystems: subsystems.len(),
         namespaces: subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum(),
-        hosts: hosts(meta)?.len(),
+        hosts: reader.list::<Host>(&map::hosts_prefix(), any)?.len(),
     };
     let slow_stores = slow(meta, &living)?;
-    let mut exported: BTreeMap<VolumeId, Export> = exports(meta)?
-        .into_iter()
-        .map(|export| (export.volume, export))
-        .collect();
-    let volumes: Vec<VolumeStatus> = volumes(meta)?
+    let exports: Vec<Export> = reader.list(&map::exports_prefix(), any)?;
+    let mut exported: BTreeMap<VolumeId, Export> = exports.into_iter().map(|export| (export.volume, export)).collect();
+    let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
+    let volumes: Vec<VolumeStatus> = volumes
         .into_iter()
         .map(|volume| VolumeStatus {
             owner_name: volume.owner.and_then(|owner| names.get(&owner).cloned()),
@@ -232,6 +238,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
             volume,
         })
         .collect();
+    let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let facts = health::judge(&Picture {
         nodes: &node_status,
         stores: &store_status,
@@ -241,7 +248,8 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         slow_stores: &slow_stores,
         suspects: &suspects(meta)?,
         troubles: &troubles,
-        thresholds: thresholds(meta)?,
+        thresholds,
+        unreadable: &reader.unreadable,
     });
     Ok(Status {
         cluster: cluster.id,
@@ -279,10 +287,59 @@ fn conditions(meta: &dyn Transact, living: &BTreeSet<NodeId>) -> Result<Conditio
     Ok((spaces, troubles))
 }
 
-/// What was found against the metadata: while there is anything, no volume is opened.
+/// What was found against the metadata: while there is anything, whatever it says, no volume is opened.
 pub(super) fn suspects(meta: &dyn Transact) -> Result<Vec<String>> {
-    let found: Vec<Suspect> = list(meta, &map::suspect_prefix())?;
-    Ok(found.into_iter().map(|suspect| suspect.why).collect())
+    let reply = meta.txn(&Call::prefix(map::suspect_prefix()))?;
+    let why = |found: &KeyValue| match found.json::<Suspect>() {
+        Ok(suspect) => suspect.why,
+        Err(error) => error.to_string(),
+    };
+    Ok(reply.values(0).iter().map(why).collect())
+}
+
+/// Reads records for a status: one that nobody can read, or that cannot be so, is a fact of it and no reason to show nothing.
+struct Reader<'a> {
+    meta: &'a dyn Transact,
+    /// Their keys, and what is wrong with them.
+    unreadable: Vec<(String, String)>,
+}
+
+impl Reader<'_> {
+    fn new(meta: &dyn Transact) -> Reader<'_> {
+        Reader {
+            meta,
+            unreadable: Vec::new(),
+        }
+    }
+
+    fn list<T: DeserializeOwned>(&mut self, prefix: &str, check: fn(&T) -> Check) -> Result<Vec<T>> {
+        let reply = self.meta.txn(&Call::prefix(prefix))?;
+        let records = reply.values(0).iter();
+        Ok(records.filter_map(|found| self.read(found, check)).collect())
+    }
+
+    fn get<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>> {
+        let reply = self.meta.txn(&Call::get(key))?;
+        Ok(reply.value(0).and_then(|found| self.read(found, any)))
+    }
+
+    fn read<T: DeserializeOwned>(&mut self, found: &KeyValue, check: fn(&T) -> Check) -> Option<T> {
+        let read = serde_json::from_slice(&found.value).map_err(|error| error.to_string());
+        read.and_then(|record| check(&record).map(|()| record))
+            .map_err(|why| self.unreadable.push((found.key.clone(), why)))
+            .ok()
+    }
+}
+
+type Check = std::result::Result<(), String>;
+
+fn any<T>(_: &T) -> Check {
+    Ok(())
+}
+
+/// What nodes say of themselves may be more than can be.
+fn total(bytes: impl Iterator<Item = u64>) -> u64 {
+    bytes.fold(0, u64::saturating_add)
 }
 
 /// In how many groups a store is what.

@@ -123,7 +123,10 @@ pub fn create_subsystem(meta: &dyn Transact, spec: &SubsystemSpec) -> Result<Sub
                 most: MAX_SUBSYSTEMS,
             });
         }
-        let number = last + 1;
+        let number = last.checked_add(1).ok_or_else(|| AdminError::Damaged {
+            key: counter.clone(),
+            what: "no number is left",
+        })?;
         let made = Subsystem {
             name: name.clone(),
             nqn: nqn.clone(),

@@ -176,9 +176,14 @@ impl Watcher<'_> {
     }
 
     fn there(&self, record: KeyValue) {
-        let (key, value, revision) = (record.key.clone(), Some(record.value.clone()), record.mod_revision);
+        let notice = Notice::Record {
+            key: record.key.clone(),
+            value: Some(record.value.clone()),
+            revision: record.mod_revision,
+            created: record.create_revision,
+        };
         let _ = self.events.send(lead::Input::Record(record));
-        (self.sink)(Notice::Record { key, value, revision });
+        (self.sink)(notice);
     }
 
     fn gone(&self, key: String, revision: u64) {
@@ -190,6 +195,7 @@ impl Watcher<'_> {
             key,
             value: None,
             revision,
+            created: 0,
         });
     }
 

@@ -1,12 +1,11 @@
 //! The coordinator's transactions: many groups at once, each by compare-and-set, and what became of them.
 
-use super::groups::{Groups, Pools};
+use super::groups::Groups;
 use super::warning::Warning;
 use super::{Action, CallNumber, Coordinator, Moment, Out, RETRY_PAUSE, election_key, learn};
 use crate::admin::unchanged;
 use amita_metadata::{Call, Compare, Error, MAX_OPS, Op, Reply};
-use amita_types::map::{self, Group};
-use amita_types::message::MAX_MEMBERS;
+use amita_types::map::{self, Group, Syncing};
 use amita_types::{GroupId, NodeId, PoolId, StoreId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,13 +137,17 @@ pub(super) fn send(coordinator: &mut Coordinator, cause: Cause, moves: Vec<Move>
 }
 
 /// One transaction: all of its groups move, or none.
-fn start(coordinator: &mut Coordinator, batch: Batch) {
+fn start(coordinator: &mut Coordinator, mut batch: Batch) {
     let Some(elected) = coordinator
         .elected
         .filter(|_| coordinator.calls.pending.len() < MAX_PENDING)
     else {
         return;
     };
+    keep_lawful(coordinator, &mut batch);
+    if batch.moves.is_empty() {
+        return;
+    }
     let mut compares = vec![Compare::CreateRevision {
         key: election_key(),
         equals: elected,
@@ -156,8 +159,9 @@ fn start(coordinator: &mut Coordinator, batch: Batch) {
     }
     let mut then = Vec::new();
     for (id, group) in &batch.moves {
-        let known = &coordinator.groups.all[id];
-        assert_lawful(&coordinator.pools, *id, &known.group, group, batch.cause);
+        let Some(known) = coordinator.groups.all.get(id) else {
+            continue;
+        };
         let key = map::group_key(id.pool, id.index);
         compares.push(unchanged(&key, known.mod_revision));
         otherwise.push(Op::Get { key: key.clone() });
@@ -177,38 +181,45 @@ fn start(coordinator: &mut Coordinator, batch: Batch) {
     begin(coordinator, call, batch, &ids);
 }
 
-/// R2, R10, R12: guarded here once more, whatever led to a move.
-fn assert_lawful(pools: &Pools, id: GroupId, old: &Group, new: &Group, cause: Cause) {
-    let min_copies = pools.all[&id.pool].min_copies;
+/// R2, R10, R12: guarded here once more, whatever led to a move. What is not lawful is not done, and is told; the others are.
+fn keep_lawful(coordinator: &mut Coordinator, batch: &mut Batch) {
+    let Coordinator { groups, pools, out, .. } = coordinator;
+    batch.moves.retain(|id, group| {
+        let known = groups.all.get(id).zip(pools.get(id.pool));
+        let judged = known.map_or(Err("its pool is not known".to_owned()), |(known, pool)| {
+            judge(pool.min_copies, &known.group, group, batch.cause)
+        });
+        judged
+            .map_err(|what| {
+                let what = format!("what was to be done with it is not lawful: {what}");
+                out.leave_alone(&map::group_key(id.pool, id.index), what);
+            })
+            .is_ok()
+    });
+}
+
+fn judge(min_copies: usize, old: &Group, new: &Group, cause: Cause) -> Result<(), String> {
+    let must = |holds: bool, what: &str| holds.then_some(()).ok_or_else(|| what.to_owned());
+    new.check()?;
     if cause == Cause::Placement {
-        let sets = |group: &Group| (group.epoch, group.in_sync.clone(), group.syncing.clone());
-        assert_eq!(sets(old), sets(new), "group {id}: placement changes the members only");
-        assert!(!new.members.is_empty() && new.members.len() <= MAX_MEMBERS);
-        return;
+        let same = (old.epoch, &old.in_sync, &old.syncing) == (new.epoch, &new.in_sync, &new.syncing);
+        must(same, "placement changes the members only")?;
+        return must(!new.members.is_empty(), "there are no members");
     }
-    assert_eq!(new.members, old.members, "group {id}: members are the planner's");
-    assert_eq!(new.epoch, old.epoch.next(), "group {id} moves by one epoch");
+    must(new.members == old.members, "members are the planner's")?;
+    must(new.epoch == old.epoch.next(), "it moves by one epoch")?;
     let stays = |store: &StoreId| old.in_sync.contains(store);
     let shrinks = old.in_sync.iter().any(|store| !new.in_sync.contains(store));
-    assert!(
-        !shrinks || new.in_sync.len() >= min_copies.max(1),
-        "group {id} would fall below {min_copies} copies"
-    );
-    let was_syncing = |store: &StoreId| old.syncing.iter().any(|member| member.store == *store);
-    assert!(
-        new.in_sync
-            .iter()
-            .all(|store| stays(store) || cause == Cause::Promotion && was_syncing(store)),
-        "group {id}: only who was syncing is taken into the in-sync set"
-    );
-    for member in &new.syncing {
-        let kept = old.syncing.contains(member);
-        assert!(
-            kept || member.since == new.epoch && cause == Cause::Change,
-            "group {id}: who begins to sync does so at the new epoch"
-        );
-        assert!(!new.in_sync.contains(&member.store), "group {id}: in sync and syncing");
+    if shrinks && new.in_sync.len() < min_copies.max(1) {
+        return Err(format!("it would fall below {min_copies} copies"));
     }
+    let was_syncing = |store: &StoreId| old.syncing.iter().any(|member| member.store == *store);
+    let joins = |store: &StoreId| cause == Cause::Promotion && was_syncing(store);
+    let lawful = new.in_sync.iter().all(|store| stays(store) || joins(store));
+    must(lawful, "only who was syncing is taken into the in-sync set")?;
+    let begins = |member: &Syncing| member.since == new.epoch && cause == Cause::Change;
+    let lawful = new.syncing.iter().all(|own| old.syncing.contains(own) || begins(own));
+    must(lawful, "who begins to sync does so at the new epoch")
 }
 
 fn begin(coordinator: &mut Coordinator, call: Call, batch: Batch, ids: &[GroupId]) {

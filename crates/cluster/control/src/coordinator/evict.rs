@@ -14,7 +14,7 @@ pub(super) fn run(coordinator: &mut Coordinator) {
     let mut blocked: BTreeMap<PoolId, (usize, BTreeSet<NodeId>)> = BTreeMap::new();
     let mut moves: Vec<Move> = Vec::new();
     for (&id, known) in &coordinator.groups.all {
-        let Some(pool) = coordinator.pools.all.get(&id.pool) else {
+        let Some(pool) = coordinator.pools.get(id.pool) else {
             continue;
         };
         if known.pending.is_some() || coordinator.calls.is_unsure(id) {
@@ -75,7 +75,10 @@ pub(super) fn run(coordinator: &mut Coordinator) {
                 }
                 Home::Unserved(node) => {
                     reported.1.insert(store);
-                    (node, coordinator.fleet.life_revisions[&node])
+                    (
+                        node,
+                        coordinator.fleet.life_revisions.get(&node).copied().unwrap_or_default(),
+                    )
                 }
             };
             guards.insert(map::live_key(node), revision);
@@ -94,15 +97,14 @@ pub(super) fn run(coordinator: &mut Coordinator) {
 fn warn_of_blocked(pools: &Pools, out: &mut Out, blocked: BTreeMap<PoolId, (usize, BTreeSet<NodeId>)>) {
     let now: BTreeSet<Warning> = blocked
         .into_iter()
-        .map(|(pool, (groups, nodes))| {
-            let known = &pools.all[&pool];
-            let nodes = nodes.into_iter().collect();
-            Warning::TooFewAlive {
+        .filter_map(|(pool, (groups, nodes))| {
+            let known = pools.get(pool)?;
+            Some(Warning::TooFewAlive {
                 pool: known.pool.name.clone(),
                 groups,
-                nodes,
+                nodes: nodes.into_iter().collect(),
                 min_copies: known.min_copies,
-            }
+            })
         })
         .collect();
     out.standing

@@ -2,7 +2,7 @@
 
 use super::groups::KnownPool;
 use super::{Config, Moment};
-use amita_types::map::{self, Group, Node, Store};
+use amita_types::map::{self, Group, Holders, Node, Store};
 use amita_types::{NodeId, StoreId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,8 +37,8 @@ pub(super) enum Home {
 #[derive(Debug, Default)]
 pub(super) struct Fleet {
     pub stores: BTreeMap<StoreId, Store>,
-    /// The nodes' records by their keys.
-    pub hosts: BTreeMap<String, Node>,
+    /// The nodes' records.
+    pub hosts: Holders<NodeId, Node>,
     pub lives: BTreeMap<NodeId, Life>,
     /// The newest revision at which each node's key was seen to change.
     pub life_revisions: BTreeMap<NodeId, u64>,
@@ -92,7 +92,7 @@ impl Fleet {
     /// When others take the place of a store that is gone.
     pub(super) fn out_at(&self, config: &Config, store: StoreId) -> Option<Moment> {
         let node = self.home(store)?;
-        if self.hosts.values().any(|host| host.id == node && host.maintenance) {
+        if self.hosts.get(node).is_some_and(|host| host.maintenance) {
             return None;
         }
         let gone = match self.lives.get(&node)? {

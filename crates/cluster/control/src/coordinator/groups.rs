@@ -1,7 +1,7 @@
 //! The pools and their groups, as their records say.
 
 use super::CallNumber;
-use amita_types::map::{Group, Pool};
+use amita_types::map::{Group, Holders, Pool};
 use amita_types::{GroupId, PoolId, StoreId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,12 +20,8 @@ pub(super) struct KnownPool {
     pub min_copies: usize,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Pools {
-    pub all: BTreeMap<PoolId, KnownPool>,
-    /// Their names and numbers: a deletion tells only the key.
-    pub keys: BTreeMap<String, PoolId>,
-}
+/// By their keys: of those that say the same number one counts.
+pub(super) type Pools = Holders<PoolId, KnownPool>;
 
 /// The groups of all pools.
 #[derive(Debug, Default)]

@@ -198,8 +198,9 @@ pub(super) fn judge(coordinator: &mut Coordinator) {
     let votes = coordinator.health.votes(&coordinator.fleet, coordinator.now);
     for (store, hindrance) in told {
         let said = |warning: &Warning| matches!(warning, Warning::SlowStore { store: own, .. } if *own == store);
-        if !coordinator.out.standing.iter().any(said) {
-            let votes = &votes[&store];
+        if let Some(votes) = votes.get(&store)
+            && !coordinator.out.standing.iter().any(said)
+        {
             coordinator.out.warn(votes.warning(store, hindrance));
         }
     }
@@ -224,14 +225,14 @@ fn why_not(coordinator: &Coordinator, store: StoreId) -> Option<String> {
             coordinator.health.recent.len()
         ));
     }
-    let lacking =
-        coordinator.groups.all.iter().filter(|(id, known)| {
-            let group = &known.group;
-            let held = group.in_sync.contains(&store);
-            held && coordinator.pools.all.get(&id.pool).is_none_or(|pool| {
-                group.in_sync.len() < pool.copies || !coordinator.fleet.may_spare(group, pool, store)
-            })
-        });
+    let lacking = coordinator.groups.all.iter().filter(|(id, known)| {
+        let group = &known.group;
+        let held = group.in_sync.contains(&store);
+        held && coordinator
+            .pools
+            .get(id.pool)
+            .is_none_or(|pool| group.in_sync.len() < pool.copies || !coordinator.fleet.may_spare(group, pool, store))
+    });
     match lacking.count() {
         0 => None,
         groups => Some(format!("{groups} of its groups have no copy to spare")),

@@ -2,7 +2,7 @@
 
 use super::batch::Change;
 use super::fleet::Life;
-use super::groups::KnownPool;
+use super::groups::{KnownPool, Pools};
 use super::warning::Warning;
 use super::{Action, Coordinator, plan};
 use amita_metadata::KeyValue;
@@ -28,15 +28,7 @@ pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
     match kind {
         Kind::Live(node) => node_lives(coordinator, node, record),
         Kind::Store => store_record(coordinator, record),
-        Kind::Node => {
-            if let Some(node) = coordinator.out.parse::<Node>(record)
-                && coordinator.fleet.hosts.get(&record.key) != Some(&node)
-            {
-                coordinator.due.stirred = true;
-                coordinator.fleet.hosts.insert(record.key.clone(), node);
-                plan::soon(coordinator);
-            }
-        }
+        Kind::Node => node_record(coordinator, record),
         Kind::Pool => pool_record(coordinator, record),
         Kind::Group(id) => group_record(coordinator, id, record),
         Kind::Volume => volume_record(coordinator, record),
@@ -52,9 +44,30 @@ pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
     }
 }
 
+fn node_record(coordinator: &mut Coordinator, record: &KeyValue) {
+    let Coordinator { out, fleet, .. } = coordinator;
+    let before = fleet.hosts.of(&record.key).cloned();
+    out.parse_and::<Node>(record, |node| {
+        is_of(record, &map::node_key(&node.name))?;
+        fleet
+            .hosts
+            .put(&record.key, record.create_revision, node.id, node.clone())
+    });
+    if coordinator.fleet.hosts.of(&record.key) != before.as_ref() {
+        plan::soon(coordinator);
+    }
+}
+
+/// A record stands under the key of what it says to be about.
+fn is_of(record: &KeyValue, key: &str) -> Result<(), String> {
+    let what = || format!("it says what belongs to {key}");
+    (record.key == key).then_some(()).ok_or_else(what)
+}
+
 fn store_record(coordinator: &mut Coordinator, record: &KeyValue) {
     coordinator.due.dirty = true;
-    if let Some(store) = coordinator.out.parse::<Store>(record) {
+    let check = |store: &Store| is_of(record, &map::store_key(store.id));
+    if let Some(store) = coordinator.out.parse_and(record, check) {
         let node = store.node;
         let old = coordinator.fleet.stores.get(&store.id);
         let begins = old.is_some_and(|old| old.duty == StoreDuty::Normal);
@@ -77,39 +90,39 @@ fn store_record(coordinator: &mut Coordinator, record: &KeyValue) {
 
 fn pool_record(coordinator: &mut Coordinator, record: &KeyValue) {
     coordinator.due.dirty = true;
-    if let Some(pool) = coordinator.out.parse::<Pool>(record) {
+    let Coordinator { out, pools, .. } = coordinator;
+    let said = |pools: &Pools| pools.of(&record.key).map(|known| known.pool.clone());
+    let before = said(pools);
+    let mut is_one = false;
+    out.parse_and::<Pool>(record, |pool| {
+        is_of(record, &map::pool_key(&pool.name))?;
+        pool.check()?;
         let PoolKind::Replicated { copies, min_copies } = pool.kind else {
-            return;
+            return Err("a pool of this kind is not known to this version".to_owned());
         };
-        coordinator.pools.keys.insert(record.key.clone(), pool.id);
-        if coordinator
-            .pools
-            .all
-            .get(&pool.id)
-            .is_none_or(|known| known.pool != pool)
-        {
-            plan::soon(coordinator);
-        }
-        let id = pool.id;
+        is_one = true;
         let known = KnownPool {
-            pool,
+            pool: pool.clone(),
             copies: usize::from(copies),
             min_copies: usize::from(min_copies),
         };
-        coordinator.pools.all.insert(id, known);
+        pools.put(&record.key, record.create_revision, pool.id, known)
+    });
+    if !is_one {
+        // How many copies its groups need is not known (any more): they are left alone.
+        pools.remove(&record.key);
+    }
+    if said(pools) != before {
+        plan::soon(coordinator);
     }
 }
 
 fn group_record(coordinator: &mut Coordinator, id: GroupId, record: &KeyValue) {
-    let group = coordinator.out.parse::<Group>(record);
-    if let Some(group) = group.as_ref().filter(|group| group.index != id.index) {
-        let what = format!("it is of group {}", group.index);
-        coordinator.out.warn(Warning::Unreadable {
-            key: record.key.clone(),
-            what,
-        });
-    }
-    let Some(group) = group.filter(|group| group.index == id.index) else {
+    let group = coordinator.out.parse_and(record, |group: &Group| {
+        is_of(record, &map::group_key(id.pool, group.index))?;
+        group.check()
+    });
+    let Some(group) = group else {
         // What was known of it is no longer so; a move of it would only fail.
         forget(coordinator, id);
         return;
@@ -243,12 +256,7 @@ pub(super) fn gone(coordinator: &mut Coordinator, key: &str, revision: u64) {
                 return;
             }
             // A client comes and goes, and holds nothing.
-            if coordinator
-                .fleet
-                .hosts
-                .values()
-                .any(|host| host.id == node && host.client)
-            {
+            if coordinator.fleet.hosts.get(node).is_some_and(|host| host.client) {
                 coordinator.fleet.lives.remove(&node);
                 return;
             }
@@ -275,9 +283,8 @@ pub(super) fn gone(coordinator: &mut Coordinator, key: &str, revision: u64) {
             plan::soon(coordinator);
         }
         Some(Kind::Pool) => {
-            if let Some(pool) = coordinator.pools.keys.remove(key) {
-                coordinator.pools.all.remove(&pool);
-            }
+            coordinator.pools.remove(key);
+            plan::soon(coordinator);
         }
         Some(Kind::Group(id)) => {
             let known = coordinator.groups.all.get(&id);
@@ -313,25 +320,32 @@ enum Kind {
 impl Kind {
     fn of(key: &str) -> Option<Kind> {
         let (kind, rest) = key.strip_prefix(map::PREFIX)?.split_once('/')?;
-        match kind {
-            "live" => rest.parse().ok().map(Kind::Live),
-            "nodes" => Some(Kind::Node),
-            "stores" => Some(Kind::Store),
-            "pools" => Some(Kind::Pool),
+        // A number can be written in several ways, and a record has one key.
+        let (kind, own) = match kind {
+            "live" => {
+                let node = rest.parse().ok()?;
+                (Kind::Live(node), map::live_key(node))
+            }
             "groups" => {
                 let (pool, index) = rest.split_once('/')?;
-                Some(Kind::Group(GroupId {
-                    pool: pool.parse().ok()?,
-                    index: index.parse().ok()?,
-                }))
+                let (pool, index) = (pool.parse().ok()?, index.parse().ok()?);
+                (Kind::Group(GroupId { pool, index }), map::group_key(pool, index))
             }
-            "volumes" => Some(Kind::Volume),
             "whole" => {
                 let (pool, volume) = rest.split_once('/')?;
-                Some(Kind::Whole(pool.parse().ok()?, volume.parse().ok()?))
+                let (pool, volume) = (pool.parse().ok()?, volume.parse().ok()?);
+                (Kind::Whole(pool, volume), map::whole_key(pool, volume))
             }
-            "raised" => rest.parse().ok().map(Kind::Raised),
-            _ => None,
-        }
+            "raised" => {
+                let pool = rest.parse().ok()?;
+                (Kind::Raised(pool), map::raised_key(pool))
+            }
+            "nodes" => return Some(Kind::Node),
+            "stores" => return Some(Kind::Store),
+            "pools" => return Some(Kind::Pool),
+            "volumes" => return Some(Kind::Volume),
+            _ => return None,
+        };
+        (key == own).then_some(kind)
     }
 }

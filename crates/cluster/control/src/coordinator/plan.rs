@@ -64,7 +64,7 @@ pub(super) fn run(coordinator: &mut Coordinator) {
 
 fn place_all(coordinator: &mut Coordinator) {
     let mut unmet = BTreeSet::new();
-    let pools: Vec<PoolId> = coordinator.pools.all.keys().copied().collect();
+    let pools: Vec<PoolId> = coordinator.pools.iter().map(|(pool, _)| pool).collect();
     for pool in pools {
         place_pool(coordinator, pool, &mut unmet);
     }
@@ -79,7 +79,7 @@ fn place_all(coordinator: &mut Coordinator) {
 }
 
 fn place_pool(coordinator: &mut Coordinator, id: PoolId, unmet: &mut BTreeSet<Warning>) {
-    let known = &coordinator.pools.all[&id];
+    let Some(known) = coordinator.pools.get(id) else { return };
     let all = GroupId {
         pool: id,
         index: amita_types::GroupIndex(0),
@@ -97,7 +97,7 @@ fn place_pool(coordinator: &mut Coordinator, id: PoolId, unmet: &mut BTreeSet<Wa
         // They have not all been told yet, or one cannot be read: the next change of the pool looks again.
         return;
     }
-    let nodes: BTreeMap<NodeId, &Node> = coordinator.fleet.hosts.values().map(|node| (node.id, node)).collect();
+    let nodes: BTreeMap<NodeId, &Node> = coordinator.fleet.hosts.iter().collect();
     let candidates = candidates(&known.pool, coordinator.fleet.stores.values(), &nodes, |store| {
         standing_of(coordinator, store)
     });
@@ -184,7 +184,8 @@ fn direct(coordinator: &mut Coordinator) {
         let Some(known) = coordinator.groups.all.get(&id) else {
             continue;
         };
-        if known.group.members == *members {
+        // Without its pool nothing is to be done about it.
+        if known.group.members == *members || coordinator.pools.get(id.pool).is_none() {
             done.push(id);
         } else if known.pending.is_none() && !coordinator.calls.is_unsure(id) {
             let group = Group {

@@ -88,7 +88,7 @@ pub(super) fn run(coordinator: &mut Coordinator) {
     let mut wanting: Vec<(Need, GroupId)> = Vec::new();
     let mut claims = BTreeMap::new();
     for id in coordinator.groups.open() {
-        let (Some(known), Some(pool)) = (coordinator.groups.all.get(&id), coordinator.pools.all.get(&id.pool)) else {
+        let (Some(known), Some(pool)) = (coordinator.groups.all.get(&id), coordinator.pools.get(id.pool)) else {
             continue;
         };
         if known.pending.is_some() || coordinator.calls.is_unsure(id) {
@@ -182,7 +182,9 @@ fn join(coordinator: &mut Coordinator, wanting: &[(Need, GroupId)]) -> Vec<Move>
     }
     let mut moves = Vec::new();
     for &(need, id) in wanting {
-        let old = coordinator.groups.all[&id].group.clone();
+        let Some(old) = coordinator.groups.all.get(&id).map(|known| known.group.clone()) else {
+            continue;
+        };
         // Without an answer of every in-sync member nobody can be brought up to date.
         if !old.in_sync.iter().all(|store| coordinator.fleet.is_serving(*store)) {
             continue;

@@ -1,6 +1,7 @@
 mod evict;
 mod game;
 mod health;
+mod hostile;
 mod plan;
 mod reconcile;
 mod space;

@@ -393,6 +393,7 @@ fn record(kv: &amita_metadata::KeyValue) -> Record {
         key: kv.key.clone(),
         value: Some(kv.value.clone()),
         revision: kv.mod_revision,
+        created: kv.create_revision,
     }
 }
 

@@ -25,6 +25,7 @@ fn put<T: serde::Serialize>(view: &mut View, key: String, value: &T) {
         key,
         value: Some(serde_json::to_vec(value).unwrap()),
         revision: 1,
+        created: 1,
     });
 }
 
@@ -318,6 +319,7 @@ fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
             key: key.clone(),
             value: Some(serde_json::to_vec(&volume).unwrap()),
             revision: 1,
+            created: 1,
         });
         (volume.generation, volume.owner) = (Generation(8), Some(NEXT_OWNER));
         let value = serde_json::to_vec(&volume).unwrap();

@@ -18,6 +18,7 @@ fn put(view: &mut View, key: String, record: &impl Serialize) {
         key,
         value: Some(value),
         revision: 1,
+        created: 1,
     });
 }
 

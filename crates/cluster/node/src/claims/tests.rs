@@ -54,6 +54,7 @@ fn view(epoch: u64, syncing: Vec<Syncing>) -> View {
         key: map::group_key(PoolId(1), GroupIndex(3)),
         value: Some(serde_json::to_vec(&group).unwrap()),
         revision: 1,
+        created: 1,
     });
     view
 }

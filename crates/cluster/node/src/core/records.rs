@@ -102,7 +102,14 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         Change::Reservation(volume, revision) => {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
         }
-        Change::Node(node, address) => node_changed(&mut core.cx, now, node, address),
+        Change::Nodes { now: nodes, refused } => {
+            for (node, address) in nodes {
+                node_changed(&mut core.cx, now, node, address);
+            }
+            if let Some(why) = refused {
+                core.cx.control.warn(why);
+            }
+        }
         Change::Store { store, node, moved } => store_changed(&mut core.cx, now, store, node, moved),
         Change::Group(group, pool) => group_changed(core, now, &group, pool),
         Change::Life => {

@@ -1,3 +1,5 @@
+mod hostile;
+
 use super::*;
 use crate::faults::{Fault, Faults};
 use crate::forwarder::Work;
@@ -234,6 +236,7 @@ fn what_is_kept_of_a_gateway_is_kept_of_each_of_its_cores_and_of_nothing_else() 
         key: map::live_key(node),
         value: Some(serde_json::to_vec(&live).unwrap()),
         revision: 1,
+        created: 1,
     });
     rig.core.forwarding.receiving.link_opened(link, node);
     let now = rig.driver.now();
@@ -318,7 +321,13 @@ mod named {
     impl Rig {
         fn record(&mut self, key: String, value: Option<Vec<u8>>) {
             let revision = 1;
-            let record = crate::control::Record { key, value, revision };
+            let created = 1;
+            let record = crate::control::Record {
+                key,
+                value,
+                revision,
+                created,
+            };
             self.core.control(ToCore::Record(record));
         }
 

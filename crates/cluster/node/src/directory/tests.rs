@@ -155,6 +155,7 @@ impl Rig {
             key: map::move_key(VOLUME),
             value: Some(serde_json::to_vec(&wish).unwrap()),
             revision: 1,
+            created: 1,
         });
         self.directory
             .release(self.now, asker, VOLUME, generation, hand_over, &view);
@@ -330,6 +331,7 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         key: map::volume_key("v"),
         value: Some(serde_json::to_vec(&record).unwrap()),
         revision: 1,
+        created: 1,
     });
     let asker = Requester {
         node: NodeId(2),

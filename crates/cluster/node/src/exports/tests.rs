@@ -9,7 +9,13 @@ const VOLUME: VolumeId = VolumeId(7);
 fn put(view: &mut View, key: String, value: &impl Serialize) {
     let value = Some(serde_json::to_vec(value).unwrap());
     let revision = 1;
-    view.apply(&Record { key, value, revision });
+    let created = 1;
+    view.apply(&Record {
+        key,
+        value,
+        revision,
+        created,
+    });
 }
 
 fn view() -> View {

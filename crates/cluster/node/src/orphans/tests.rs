@@ -8,6 +8,7 @@ fn put<T: serde::Serialize>(view: &mut View, key: String, value: &T) {
         key,
         value: Some(serde_json::to_vec(value).unwrap()),
         revision: 1,
+        created: 1,
     });
 }
 

@@ -507,7 +507,12 @@ impl Sink {
     fn tell(&self, notice: Notice) {
         match notice {
             // Core 0 passes records on to the others.
-            Notice::Record { key, value, revision } => {
+            Notice::Record {
+                key,
+                value,
+                revision,
+                created,
+            } => {
                 self.tell_keeper(|| keeper::Input::Record {
                     key: key.clone(),
                     value: value.clone(),
@@ -525,7 +530,13 @@ impl Sink {
                 if value.is_none() && self.own_key.as_ref() == Some(&key) {
                     let _ = self.control.send(Control::Forgotten);
                 }
-                self.cores.send(0, ToCore::Record(Record { key, value, revision }));
+                let record = Record {
+                    key,
+                    value,
+                    revision,
+                    created,
+                };
+                self.cores.send(0, ToCore::Record(record));
             }
             Notice::Settled { revision } => {
                 self.settled.store(true, Ordering::Release);

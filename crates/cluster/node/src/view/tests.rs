@@ -28,6 +28,7 @@ fn put(view: &mut View, number: u32, node: u32) -> Change {
         key: map::store_key(id),
         value: Some(serde_json::to_vec(&record).unwrap()),
         revision: 1,
+        created: 1,
     })
 }
 
@@ -36,6 +37,7 @@ fn gone(view: &mut View, number: u32) {
         key: map::store_key(store(number)),
         value: None,
         revision: 2,
+        created: 1,
     });
 }
 
@@ -58,9 +60,11 @@ fn a_nodes_address_is_never_looked_up() {
             key: map::node_key("n7"),
             value: Some(record.to_string().into_bytes()),
             revision: 1,
+            created: 1,
         });
         let address = address.map(|address| address.parse().unwrap());
-        assert_eq!(change, Change::Node(NodeId(7), address), "{fabric:?}");
+        let now = vec![(NodeId(7), address)];
+        assert_eq!(change, Change::Nodes { now, refused: None }, "{fabric:?}");
     }
 }
 
@@ -102,4 +106,111 @@ fn the_stores_of_all_nodes_are_found_with_one_look_at_each() {
     let before = LOOKS.get();
     let found: usize = (0..nodes).map(|node| view.stores_of(NodeId(node)).count()).sum();
     assert_eq!((found, LOOKS.get() - before), (1000, 1000));
+}
+
+/// A node's record, or what somebody put in its place.
+fn node(view: &mut View, key: &str, created: u64, name: &str, id: u32) -> Change {
+    let value = format!(r#"{{"id":{id},"name":"{name}","fabric":"127.0.0.{id}:7","cores":1}}"#);
+    view.apply(&Record {
+        key: map::node_key(key),
+        value: Some(value.into_bytes()),
+        revision: 100,
+        created,
+    })
+}
+
+fn name(view: &View, id: u32) -> Option<&str> {
+    view.node_record(NodeId(id)).map(|node| node.name.as_str())
+}
+
+#[test]
+fn a_node_that_says_anothers_number_does_not_get_it() {
+    let honest = [("n1", 10, 1), ("n2", 20, 2), ("n3", 30, 3)];
+    let mut view = View::default();
+    for (key, created, id) in honest {
+        let told = node(&mut view, key, created, key, id);
+        assert!(matches!(told, Change::Nodes { now, refused: None } if now.len() == 1));
+    }
+    // The number of an older one, of a younger one, and the name of another.
+    for (key, created, id) in [("n3", 30, 1), ("n1", 10, 3), ("n4", 40, 2)] {
+        let told = node(&mut view, key, created, key, id);
+        assert!(matches!(told, Change::Nodes { refused: Some(_), .. }), "{told:?}");
+    }
+    assert!(matches!(node(&mut view, "n3", 30, "n1", 1), Change::Unreadable(_)));
+    for (key, _, id) in honest {
+        assert_eq!(name(&view, id), Some(key));
+    }
+    // Who has heard none of what was before says the same of who came later.
+    let mut late = View::default();
+    for (key, created, id) in [("n3", 30, 1), ("n1", 10, 1)] {
+        node(&mut late, key, created, key, id);
+    }
+    assert_eq!(name(&late, 1), Some("n1"));
+}
+
+#[test]
+fn a_number_is_the_next_ones_when_its_node_was_removed() {
+    let mut view = View::default();
+    node(&mut view, "old", 10, "old", 1);
+    assert!(matches!(
+        node(&mut view, "new", 20, "new", 1),
+        Change::Nodes { refused: Some(_), .. }
+    ));
+    let gone = |view: &mut View, key: &str| {
+        view.apply(&Record {
+            key: map::node_key(key),
+            value: None,
+            revision: 101,
+            created: 0,
+        })
+    };
+    let address = Some("127.0.0.1:7".parse().unwrap());
+    let now = vec![(NodeId(1), address)];
+    assert_eq!(gone(&mut view, "old"), Change::Nodes { now, refused: None });
+    assert_eq!(name(&view, 1), Some("new"));
+    // Deleted and made anew while nobody watched: it has another number, and the old one is nobody's.
+    let told = node(&mut view, "new", 30, "new", 2);
+    assert!(matches!(told, Change::Nodes { now, refused: None } if now[0] == (NodeId(1), None) && now.len() == 2));
+    assert_eq!((name(&view, 1), name(&view, 2)), (None, Some("new")));
+    gone(&mut view, "new");
+    assert_eq!(view.nodes().count(), 0);
+}
+
+#[test]
+fn a_record_under_anothers_key_is_not_heard() {
+    let mut view = View::default();
+    put(&mut view, 1, 1);
+    let mut apply = |key: String, value: &str| {
+        view.apply(&Record {
+            key,
+            value: Some(value.as_bytes().to_vec()),
+            revision: 1,
+            created: 1,
+        })
+    };
+    let group = |index: u32| {
+        let id = store(1);
+        format!(r#"{{"index":{index},"epoch":1,"members":["{id}"],"in_sync":["{id}"]}}"#)
+    };
+    let other = format!(
+        r#"{{"id":"{}","node":2,"path":"/x","size_bytes":1,"weight":1}}"#,
+        store(1)
+    );
+    let own = map::group_key(PoolId(1), GroupIndex(5));
+    for (key, value) in [
+        (map::store_key(store(2)), &other),
+        (map::group_key(PoolId(1), GroupIndex(4)), &group(5)),
+        (own.replace("0000000005", "5"), &group(5)),
+        (
+            own.clone(),
+            &group(5).replace(r#""in_sync":["#, r#""in_sync":[],"x":["#),
+        ),
+    ] {
+        let told = apply(key, value);
+        assert!(matches!(told, Change::Unreadable(_)), "{told:?}");
+    }
+    assert!(matches!(apply(own, &group(5)), Change::Group(..)));
+    let live = map::live_key(NodeId(7));
+    assert_eq!(apply(live.replace('7', "+7"), "{}"), Change::Nothing);
+    assert!(!view.lives(NodeId(7)) && view.node_of(store(1)) == Some(NodeId(1)));
 }

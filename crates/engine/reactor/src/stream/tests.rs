@@ -69,7 +69,7 @@ proptest! {
     fn what_is_queued_is_sent_in_order(pieces in proptest::collection::vec((1..200_000usize, any::<bool>()), 1..40)) {
         let pool = Pool::heap();
         let mut outbox = Outbox::new();
-        let mut expected = Vec::new();
+        let mut expected: Vec<u8> = Vec::new();
         let mut sent = Vec::new();
         for (number, (length, copied)) in pieces.into_iter().enumerate() {
             let bytes: Vec<u8> = (0..length).map(|at| (at + number) as u8).collect();

@@ -367,6 +367,7 @@ fn replied(
         let read = reply.value(index + 1).ok_or_else(|| "it is gone".to_owned());
         let read = read.and_then(|value| {
             let record = value.json::<map::Group>().map_err(|error| error.to_string())?;
+            record.check()?;
             Ok((record, value.mod_revision))
         });
         match read {

@@ -94,3 +94,74 @@ fn it_tells_how_full_pools_are_and_what_fails_at_hosts() {
     meta.txn(&call).unwrap();
     assert!(!names(&status(&meta).unwrap()).contains(&"writes-fail"));
 }
+
+/// One of each kind of record that the status reads, besides what was there.
+#[test]
+fn a_record_that_nobody_can_read_is_a_fact_and_the_others_are_shown() {
+    let meta = cluster_of(3);
+    let pool = create_pool(&meta, &spec(3)).unwrap();
+    let volume = create_volume(&meta, "v", "main", 1 << 30).unwrap();
+    let keys = [
+        map::node_key("bad"),
+        map::pool_key("bad"),
+        map::volume_key("bad"),
+        map::export_key(VolumeId(77)),
+        map::host_key("nqn.bad"),
+        map::subsystem_key("bad"),
+        map::store_key(StoreId(77)),
+        map::group_key(pool.id, GroupIndex(0)),
+        amita_types::condition::thresholds_key(),
+    ];
+    for key in &keys {
+        meta.txn(&Call::put(key, "?")).unwrap();
+    }
+    let found = status(&meta).unwrap();
+    assert_eq!(found.health, "degraded");
+    let told: Vec<&String> = found.facts.iter().flat_map(|fact| &fact.objects).collect();
+    for key in &keys {
+        assert!(told.contains(&key), "{key}: {:?}", found.warnings);
+    }
+    assert!(names(&found).iter().all(|name| *name == "record-unreadable"));
+    assert_eq!((found.nodes.len(), found.stores.len(), found.pools.len()), (3, 3, 1));
+    assert_eq!(found.volumes[0].volume, volume);
+    // Who finds something against the metadata is believed, whatever it says: as by who opens volumes.
+    meta.txn(&Call::put(map::suspect_key(NodeId(2)), "?")).unwrap();
+    let found = status(&meta).unwrap();
+    assert_eq!((found.health, found.facts[0].name), ("blocked", "metadata-older"));
+}
+
+#[test]
+fn records_that_say_other_numbers_than_can_be_do_not_stop_the_status() {
+    let meta = cluster_of(3);
+    let pool = create_pool(&meta, &spec(3)).unwrap();
+    for node in 1..=3 {
+        let space = StoreSpace {
+            store: store_of(NodeId(node)).id,
+            capacity_bytes: u64::MAX,
+            free_bytes: 0,
+        };
+        let stores = vec![space];
+        let troubles = Vec::new();
+        let value = json(&Condition { stores, troubles });
+        meta.txn(&Call::put(condition_key(NodeId(node), 0), value)).unwrap();
+    }
+    assert_eq!(status(&meta).unwrap().pools[0].raw_bytes, u64::MAX);
+    // More of them than can be shown.
+    for number in 0..1000 {
+        meta.txn(&Call::put(map::export_key(VolumeId(number)), "?")).unwrap();
+    }
+    let twice = map::Pool {
+        name: "twice".to_owned(),
+        groups: 0,
+        ..pool
+    };
+    meta.txn(&Call::put(map::pool_key("twice"), json(&twice))).unwrap();
+    let found = status(&meta).unwrap();
+    assert!(found.facts.len() < 40, "{}", found.facts.len());
+    assert!(
+        found.warnings.iter().any(|text| text.contains("more")),
+        "{:?}",
+        found.warnings.last()
+    );
+    assert_eq!(found.pools.len(), 1, "one that cannot be is left alone");
+}

@@ -168,7 +168,7 @@ proptest! {
     /// living ones are; and once all live and the owners do their work, every group is as it should be.
     #[test]
     fn random_lives_keep_the_rules(min_copies in 1..=3_u8, narrow in any::<bool>(), planning in any::<bool>(), steps in steps()) {
-        let mut scene = Scene::led(4, 6, min_copies);
+        let mut scene = Scene::led(4, 8, min_copies);
         scene.spare(5);
         scene.make_volume(1);
         scene.machine.config.planning = planning;

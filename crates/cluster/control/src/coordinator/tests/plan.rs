@@ -252,3 +252,23 @@ fn a_class_keeps_a_pool_on_its_stores() {
     scene.assert_whole();
     assert_eq!([4, 5, 6].map(|number| scene.named(number)), [0, 0, 0]);
 }
+
+/// More groups are to be placed than transactions may be under way at once, and their pool is deleted.
+#[test]
+fn a_pool_that_goes_while_its_groups_wait_to_be_placed_is_forgotten() {
+    let mut scene = planned(4, 4, 512);
+    scene.change_store(1, |store| store.duty = StoreDuty::Draining);
+    scene.tell(usize::MAX);
+    scene.wait(5);
+    assert_eq!(scene.calls.len(), 4);
+    let delete = Op::Delete {
+        key: map::pool_key("p"),
+    };
+    let call = Call {
+        then: vec![delete],
+        ..Call::default()
+    };
+    scene.state.txn(&call).unwrap();
+    scene.run();
+    assert!(scene.named(1) > 0, "those that waited stay where they are");
+}

@@ -369,6 +369,30 @@ fn metadata_that_went_back_ends_it() {
     assert!(matches!(rig.stopped, Some(StopReason::Metadata { .. })));
 }
 
+/// Who may write a key may write anything there: the volume stops, and says where to look.
+#[test]
+fn a_groups_record_that_cannot_be_ends_it() {
+    let spoiled: [fn(&mut amita_types::map::Group); 5] = [
+        |group| group.in_sync.clear(),
+        |group| group.in_sync.push(store(1)),
+        |group| {
+            group.syncing = (10..20)
+                .map(|number| amita_types::map::Syncing {
+                    store: store(number),
+                    since: Epoch(2),
+                })
+                .collect();
+        },
+        |group| group.members = vec![store(7); 9],
+        |group| group.epoch = Epoch(u64::MAX),
+    ];
+    for spoil in spoiled {
+        let mut rig = Rig::open(3, 2);
+        rig.change_group(spoil);
+        assert!(matches!(rig.stopped, Some(StopReason::Metadata { .. })));
+    }
+}
+
 #[test]
 fn what_an_evicted_store_says_is_not_heard() {
     let mut rig = Rig::open(2, 1);
