@@ -13,6 +13,7 @@
 use complaints::Complaints;
 use door::{Admitted, Guest, Inside};
 use entrance::Entrance;
+use queue::Queue;
 use shares::{Good, Shares};
 use std::fmt;
 use std::future::Future;
@@ -24,6 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
+use unsent::Unsent;
 
 mod access;
 mod complaints;
@@ -33,12 +35,14 @@ mod engine;
 mod entrance;
 mod grpc;
 mod owners;
+mod queue;
 mod quota;
 mod refusals;
 mod scan;
 mod service;
 mod shares;
 mod space;
+mod unsent;
 
 pub use access::Peer;
 pub use amita_identity::{OperatorRole, Role};
@@ -265,12 +269,7 @@ fn thread<F: Future<Output = ()> + Send + 'static>(
 }
 
 /// Serves who has come in.
-async fn take_in(
-    mut guests: mpsc::Receiver<Admitted>,
-    requests: std::sync::mpsc::SyncSender<engine::EngineRequest>,
-    tls: Option<Tls>,
-    refusals: Option<Refusals>,
-) {
+async fn take_in(mut guests: mpsc::Receiver<Admitted>, requests: Queue, tls: Option<Tls>, refusals: Option<Refusals>) {
     let (shares, complaints) = (Shares::new(), Arc::new(Complaints::default()));
     let (judged, generation) = watch::channel(0);
     let mut looks = tokio::time::interval(JUDGE_PAUSE);
@@ -297,12 +296,16 @@ async fn take_in(
             ));
             continue;
         };
-        let service = service::Service::new(requests.clone(), holder, &guest, refusals.clone());
+        let (unsent, name) = (Unsent::default(), Arc::clone(holder.name()));
+        let service = service::Service::new(requests.clone(), holder, &guest, refusals.clone(), unsent.clone());
         let (tls, generation, complaints) = (tls.clone(), generation.clone(), Arc::clone(&complaints));
         tokio::spawn(async move {
             let _place = place;
             tokio::select! {
                 () = serve(stream, service) => {}
+                () = unsent.is_left() => complaints.say(&format!(
+                    "a connection of {name} was closed: it does not take what it has asked for"
+                )),
                 why = disbelief(&guest, tls, generation) => complaints.say(&format!("a connection was closed: {why}")),
             }
         });
