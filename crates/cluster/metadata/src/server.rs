@@ -10,6 +10,7 @@
 //!
 //! Who may what is one table (`access`); how much of everything one peer, and all together, may hold is another (`shares`).
 
+use amita_identity::{Clock, UnixSeconds};
 use complaints::Complaints;
 use door::{Admitted, Guest, Inside};
 use entrance::Entrance;
@@ -67,6 +68,8 @@ const SEND_BYTES: usize = 64 * 1024;
 const QUEUE: usize = 64;
 /// How often is looked whether the judgement of certificates has changed.
 const JUDGE_PAUSE: Duration = Duration::from_millis(250);
+/// How long a certificate's end is waited for at a time: the machine's clock may be set.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A peer is asked this often whether it lives, and closed when it does not answer.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -312,7 +315,7 @@ async fn take_in(mut guests: mpsc::Receiver<Admitted>, requests: Queue, tls: Opt
     }
 }
 
-/// Waits until a guest is not believed any more, and says why.
+/// Waits until a guest is not believed any more, or his certificate has ended, and says why.
 async fn disbelief(guest: &Guest, tls: Option<Tls>, mut generation: watch::Receiver<u64>) -> String {
     let Some(tls) = tls else {
         return std::future::pending().await;
@@ -322,9 +325,23 @@ async fn disbelief(guest: &Guest, tls: Option<Tls>, mut generation: watch::Recei
         if let Err(why) = tls.judge().judge(&guest.chain) {
             return why;
         }
-        if generation.changed().await.is_err() {
-            return std::future::pending().await;
+        tokio::select! {
+            changed = generation.changed() => if changed.is_err() {
+                return std::future::pending().await;
+            },
+            () = ends(guest.not_after) => return format!("its certificate has ended ({})", guest.not_after),
         }
+    }
+}
+
+/// Waits until that second is over.
+async fn ends(not_after: UnixSeconds) {
+    loop {
+        let left = not_after.after(Duration::from_secs(1)).since(Clock::system().now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LONGEST_WAIT)).await;
     }
 }
 

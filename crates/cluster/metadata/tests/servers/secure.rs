@@ -200,6 +200,24 @@ fn revoked_peers_are_cut_off_at_once_and_others_are_not() {
     assert_eq!(theirs.wait(Duration::from_millis(500)), Waited::Nothing);
 }
 
+#[test]
+fn a_connection_ends_with_the_certificate_that_it_was_made_with() {
+    let server = Server::start(Kind::Secure);
+    let leaf = server.secure().authority.ending("brief", Duration::from_secs(15));
+    server.secure().known.add_operator(&leaf, OperatorRole::Viewer, "brief");
+    let (ours, theirs) = (server.client(), server.client_of(&leaf));
+    let from = put(&ours, "/k").unwrap();
+    let mut watch = theirs.watch("/k", from);
+    assert!(matches!(watch.wait(Duration::from_secs(20)), Waited::Item(Ok(_))));
+    let until = Instant::now() + Duration::from_secs(60);
+    while theirs.txn(&Call::get("/k")).is_ok() {
+        assert!(Instant::now() < until, "it is still served");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    put(&ours, "/k").unwrap();
+    assert_eq!(watch.wait(Duration::from_millis(500)), Waited::Nothing);
+}
+
 /// Far more connections than there are places, none of which ever ends its handshake: some say nothing, some the beginning of a
 /// hello, some bytes of anything. Who is inside goes on, and who has a certificate comes in.
 #[test]
