@@ -178,6 +178,8 @@ pub const FINDINGS: &[Finding] = &[
                 METADATA,
                 "above_the_quota_nothing_is_added_and_room_is_made_by_deleting",
             ),
+            (GREEDY, "one_name_has_a_few_streams_and_gets_places_back"),
+            (GREEDY, "who_does_not_take_an_answer_is_cut_off"),
         ],
     },
     Finding {
@@ -285,6 +287,7 @@ const HOSTS: &str = "crates/amita/tests/security/hosts.rs";
 const STORE: &str = "crates/engine/store/tests/suite/hostile.rs";
 const FABRIC: &str = "crates/engine/fabric/tests/sim/secure.rs";
 const METADATA: &str = "crates/cluster/metadata/tests/servers/secure.rs";
+const GREEDY: &str = "crates/cluster/metadata/tests/servers/greedy.rs";
 const NVME: &str = "crates/frontends/nvme/src/tests/access.rs";
 const FRONTS: &str = "crates/cluster/node/src/fronts/tests.rs";
 const RESERVATION: &str = "crates/frontends/engine/src/reservation/tests.rs";

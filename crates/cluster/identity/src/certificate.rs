@@ -171,6 +171,14 @@ pub(crate) fn authority_hash(root: &CertificateDer<'_>) -> Result<AuthorityHash,
     Ok(AuthorityHash::of(parsed.public_key().raw))
 }
 
+/// Until when a certificate is valid, also one that names nobody of a cluster.
+///
+/// # Errors
+/// It is none.
+pub fn not_after(certificate: &CertificateDer<'_>) -> Result<UnixSeconds, Refusal> {
+    validity(certificate).map(|(_, not_after)| not_after)
+}
+
 /// From when on, and until when, a certificate is valid.
 pub(crate) fn validity(certificate: &CertificateDer<'_>) -> Result<(UnixSeconds, UnixSeconds), Refusal> {
     parse(certificate).map(|parsed| validity_of(&parsed))

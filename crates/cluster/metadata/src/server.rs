@@ -10,9 +10,11 @@
 //!
 //! Who may what is one table (`access`); how much of everything one peer, and all together, may hold is another (`shares`).
 
+use amita_identity::{Clock, UnixSeconds};
 use complaints::Complaints;
 use door::{Admitted, Guest, Inside};
 use entrance::Entrance;
+use queue::Queue;
 use shares::{Good, Shares};
 use std::fmt;
 use std::future::Future;
@@ -24,6 +26,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
+use unsent::Unsent;
 
 mod access;
 mod complaints;
@@ -33,12 +36,14 @@ mod engine;
 mod entrance;
 mod grpc;
 mod owners;
+mod queue;
 mod quota;
 mod refusals;
 mod scan;
 mod service;
 mod shares;
 mod space;
+mod unsent;
 
 pub use access::Peer;
 pub use amita_identity::{OperatorRole, Role};
@@ -63,6 +68,8 @@ const SEND_BYTES: usize = 64 * 1024;
 const QUEUE: usize = 64;
 /// How often is looked whether the judgement of certificates has changed.
 const JUDGE_PAUSE: Duration = Duration::from_millis(250);
+/// How long a certificate's end is waited for at a time: the machine's clock may be set.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A peer is asked this often whether it lives, and closed when it does not answer.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -265,12 +272,7 @@ fn thread<F: Future<Output = ()> + Send + 'static>(
 }
 
 /// Serves who has come in.
-async fn take_in(
-    mut guests: mpsc::Receiver<Admitted>,
-    requests: std::sync::mpsc::SyncSender<engine::EngineRequest>,
-    tls: Option<Tls>,
-    refusals: Option<Refusals>,
-) {
+async fn take_in(mut guests: mpsc::Receiver<Admitted>, requests: Queue, tls: Option<Tls>, refusals: Option<Refusals>) {
     let (shares, complaints) = (Shares::new(), Arc::new(Complaints::default()));
     let (judged, generation) = watch::channel(0);
     let mut looks = tokio::time::interval(JUDGE_PAUSE);
@@ -297,19 +299,23 @@ async fn take_in(
             ));
             continue;
         };
-        let service = service::Service::new(requests.clone(), holder, &guest, refusals.clone());
+        let (unsent, name) = (Unsent::default(), Arc::clone(holder.name()));
+        let service = service::Service::new(requests.clone(), holder, &guest, refusals.clone(), unsent.clone());
         let (tls, generation, complaints) = (tls.clone(), generation.clone(), Arc::clone(&complaints));
         tokio::spawn(async move {
             let _place = place;
             tokio::select! {
                 () = serve(stream, service) => {}
+                () = unsent.is_left() => complaints.say(&format!(
+                    "a connection of {name} was closed: it does not take what it has asked for"
+                )),
                 why = disbelief(&guest, tls, generation) => complaints.say(&format!("a connection was closed: {why}")),
             }
         });
     }
 }
 
-/// Waits until a guest is not believed any more, and says why.
+/// Waits until a guest is not believed any more, or his certificate has ended, and says why.
 async fn disbelief(guest: &Guest, tls: Option<Tls>, mut generation: watch::Receiver<u64>) -> String {
     let Some(tls) = tls else {
         return std::future::pending().await;
@@ -319,9 +325,23 @@ async fn disbelief(guest: &Guest, tls: Option<Tls>, mut generation: watch::Recei
         if let Err(why) = tls.judge().judge(&guest.chain) {
             return why;
         }
-        if generation.changed().await.is_err() {
-            return std::future::pending().await;
+        tokio::select! {
+            changed = generation.changed() => if changed.is_err() {
+                return std::future::pending().await;
+            },
+            () = ends(guest.not_after) => return format!("its certificate has ended ({})", guest.not_after),
         }
+    }
+}
+
+/// Waits until that second is over.
+async fn ends(not_after: UnixSeconds) {
+    loop {
+        let left = not_after.after(Duration::from_secs(1)).since(Clock::system().now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LONGEST_WAIT)).await;
     }
 }
 

@@ -14,7 +14,7 @@ use http::uri::PathAndQuery;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
-use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Request;
 use tonic_prost::ProstCodec;
 
@@ -198,8 +198,12 @@ impl Task {
         let create = wire::WatchRequest {
             request_union: Some(wire::WatchUnion::Create(create)),
         };
-        // The requests' side stays open for as long as the watch is wanted.
-        let mut request = Request::new(tokio_stream::once(create).chain(tokio_stream::pending()));
+        // The requests' side stays open for as long as the watch is wanted, and no longer: HTTP/2 keeps a stream until both sides
+        // have ended, and the server has only so many for us.
+        let (asks, asked) = mpsc::channel(1);
+        // There is room for one.
+        let _ = asks.try_send(create);
+        let mut request = Request::new(ReceiverStream::new(asked));
         // A member that is cut off from the others ends the stream instead of staying silent.
         request
             .metadata_mut()

@@ -9,7 +9,7 @@
 use super::access::{self, Peer, Touch};
 use super::complaints::Complaints;
 use super::entrance::{Entrance, Stay};
-use amita_identity::{Live, Usage};
+use amita_identity::{Live, UnixSeconds, Usage};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use std::collections::{HashMap, VecDeque};
@@ -109,6 +109,8 @@ pub(super) struct Guest {
     /// `None`: nobody is asked.
     pub(super) peer: Option<Peer>,
     pub(super) chain: Vec<CertificateDer<'static>>,
+    /// When his certificate ends.
+    pub(super) not_after: UnixSeconds,
     /// Of one who has proven it: while this is kept his address stays known.
     stay: Option<Stay>,
 }
@@ -208,6 +210,7 @@ async fn admit(stream: TcpStream, from: SocketAddr, tls: Option<&Tls>) -> Result
                 source,
                 peer: None,
                 chain: Vec::new(),
+                not_after: UnixSeconds(u64::MAX),
                 stay: None,
             },
         });
@@ -219,9 +222,8 @@ async fn admit(stream: TcpStream, from: SocketAddr, tls: Option<&Tls>) -> Result
     let handshake = TlsAcceptor::from(Arc::clone(&tls.config)).accept(socket).await;
     let mut stream = handshake.map_err(|error| handshake_words(&error))?;
     let chain: Vec<CertificateDer<'static>> = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
-    if chain.is_empty() {
-        return Err("it showed no certificate".to_owned());
-    }
+    let leaf = chain.first().ok_or("it showed no certificate")?;
+    let not_after = amita_identity::not_after(leaf).map_err(|why| why.to_string())?;
     let peer = tls.judge.judge(&chain)?;
     if !access::may(Some(&peer), Touch::Connect) {
         return Err(format!("{peer} has no business with the metadata"));
@@ -236,6 +238,7 @@ async fn admit(stream: TcpStream, from: SocketAddr, tls: Option<&Tls>) -> Result
             source,
             peer: Some(peer),
             chain,
+            not_after,
             stay: None,
         },
     })

@@ -8,6 +8,7 @@
 
 use super::disk::{Changed, Disk};
 use super::owners::Owners;
+use super::queue::Queue;
 use super::quota::Quota;
 use super::shares::{Good, Holder, Share};
 use super::space::Space;
@@ -19,15 +20,14 @@ use crate::wire::convert::Span;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Requests that wait for the engine; more are refused with "too many requests".
-const QUEUE: usize = 1024;
-/// The most requests of one commit, so that no answer waits long for others.
+/// The most requests of one commit beside renewals, and how long they are carried out before it, so that no answer, and no
+/// renewal that comes meanwhile, waits long for others.
 const MOST_AT_ONCE: usize = 256;
+const LONGEST_PASS: Duration = Duration::from_millis(50);
 /// Batches that wait for a watcher's connection. A watcher that is further behind is told more when it has taken them.
 const WATCH_QUEUE: usize = 2;
 /// The most watches of all clients.
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Share {
 pub(super) struct Told {
     events: mpsc::Receiver<WatchEvent>,
     waits: Arc<AtomicBool>,
-    engine: SyncSender<EngineRequest>,
+    engine: Queue,
 }
 
 impl Told {
@@ -93,8 +93,7 @@ impl Told {
     pub(super) async fn next(&mut self) -> Option<WatchEvent> {
         let event = self.events.recv().await;
         if self.waits.swap(false, Ordering::SeqCst) {
-            // Where its queue is full it will look by itself.
-            let _ = self.engine.try_send(EngineRequest::Look);
+            self.engine.look();
         }
         event
     }
@@ -141,9 +140,6 @@ pub(super) enum EngineRequest {
         holder: Arc<Holder>,
         answer: Answer<Told>,
     },
-    /// A watch has room again.
-    Look,
-    Stop,
 }
 
 /// Whose leases somebody may touch: their own, and those of others if that is said.
@@ -155,7 +151,7 @@ pub(super) struct Whose {
 
 /// The running engine.
 pub(super) struct Engine {
-    requests: SyncSender<EngineRequest>,
+    requests: Queue,
     thread: JoinHandle<()>,
 }
 
@@ -163,7 +159,7 @@ impl Engine {
     pub(super) fn start(config: &Config) -> Result<Engine, StartError> {
         let started = Instant::now();
         let (disk, state, owners) = Disk::open(&config.path, Duration::ZERO)?;
-        let (requests, waiting) = sync_channel(QUEUE);
+        let requests = Queue::default();
         let mut work = Work {
             started,
             state,
@@ -182,18 +178,17 @@ impl Engine {
         };
         let thread = std::thread::Builder::new()
             .name("amita-meta-keys".to_owned())
-            .spawn(move || work.run(&waiting))
+            .spawn(move || work.run())
             .map_err(StartError::Resources)?;
         Ok(Engine { requests, thread })
     }
 
-    pub(super) fn requests(&self) -> SyncSender<EngineRequest> {
+    pub(super) fn requests(&self) -> Queue {
         self.requests.clone()
     }
 
     pub(super) fn stop(self) {
-        // A thread that has ended needs no request to end.
-        let _ = self.requests.send(EngineRequest::Stop);
+        self.requests.stop();
         let _ = self.thread.join();
     }
 }
@@ -219,8 +214,7 @@ struct Work {
     quota: Quota,
     /// Prefixes of keys that may use the quota's reserve.
     reserved: Vec<String>,
-    /// To itself: what watches ask it to look by.
-    requests: SyncSender<EngineRequest>,
+    requests: Queue,
     watchers: Vec<Watcher>,
     history: usize,
     path: PathBuf,
@@ -243,11 +237,16 @@ const STARVED_PAUSE: Duration = Duration::from_millis(100);
 /// An answer that waits for the commit.
 type Ready = Box<dyn FnOnce(Option<&Failure>, u64)>;
 
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.requests.end();
+    }
+}
+
 impl Work {
-    fn run(&mut self, waiting: &Receiver<EngineRequest>) {
+    fn run(&mut self) {
         loop {
             let mut ready: Vec<Ready> = Vec::new();
-            let mut stop = false;
             let retry = self.poisoned.as_ref().map(|(_, tried)| *tried + REOPEN_PAUSE);
             let deadline = match self.over_since {
                 Some(seen) => Some(seen + SPACE_PAUSE),
@@ -255,22 +254,20 @@ impl Work {
             };
             let starved = self.watchers.iter().any(|watcher| watcher.starved);
             let again = starved.then(|| self.now() + STARVED_PAUSE);
-            let first = match deadline.into_iter().chain(retry).chain(again).min() {
-                None => waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(deadline) => waiting.recv_timeout(deadline.saturating_sub(self.now())),
-            };
+            let next = deadline.into_iter().chain(retry).chain(again).min();
+            let goes_on = self.requests.wait(next.map(|next| next.saturating_sub(self.now())));
             let now = self.now();
             self.reopen(now);
-            match first {
-                Ok(ask) => {
-                    let more = std::iter::once(ask).chain(waiting.try_iter().take(MOST_AT_ONCE - 1));
-                    for ask in more {
-                        stop |= matches!(ask, EngineRequest::Stop);
-                        ready.extend(self.take(now, ask));
-                    }
+            // All that came before `now`: whoever has said that he lives loses no lease below.
+            while let Some(renewal) = self.requests.renewal() {
+                ready.extend(self.take(now, renewal));
+            }
+            for _ in 0..MOST_AT_ONCE {
+                let Some(request) = self.requests.other() else { break };
+                ready.extend(self.take(now, request));
+                if self.now() >= now + LONGEST_PASS {
+                    break;
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => stop = true,
             }
             self.end_leases(now);
             // Whatever was carried out in this pass and is not surely durable may be on the disk.
@@ -288,7 +285,7 @@ impl Work {
             } else {
                 self.watchers.clear();
             }
-            if stop {
+            if !goes_on {
                 return;
             }
         }
@@ -440,7 +437,6 @@ impl Work {
                 };
                 Some(later(answer, Ok(told)))
             }
-            EngineRequest::Look | EngineRequest::Stop => None,
         }
     }
 
@@ -535,9 +531,7 @@ fn changes(ask: &EngineRequest) -> bool {
         | EngineRequest::TimeToLive(..)
         | EngineRequest::Leases(..)
         | EngineRequest::Sizes(..)
-        | EngineRequest::Watch { .. }
-        | EngineRequest::Look
-        | EngineRequest::Stop => false,
+        | EngineRequest::Watch { .. } => false,
     }
 }
 
@@ -617,7 +611,6 @@ fn refuse(ask: EngineRequest, failure: &Failure) {
         EngineRequest::TimeToLive(_, answer) => send(answer, failure),
         EngineRequest::Leases(answer) => send(answer, failure),
         EngineRequest::Watch { answer, .. } => send(answer, failure),
-        EngineRequest::Look | EngineRequest::Stop => {}
     }
 }
 

@@ -4,27 +4,31 @@ use super::MAX_REQUEST_BYTES;
 use super::engine::Failure;
 use super::scan::Inbound;
 use super::shares::Share;
+use super::unsent::Held;
 use crate::error::Refusal;
 use crate::wire::words;
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use http::{Request, Response};
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
-use tonic::codec::{DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::{BufferSettings, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Status, Streaming};
 
 /// The most bytes of an answer: everything that the server holds.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024 * 1024;
-/// The most bytes of one message of a stream (a watch's key, a lease's number).
-const MAX_STREAM_MESSAGE_BYTES: usize = 64 * 1024;
+/// The most bytes of one message of a stream: a watch's two keys (the longest of Amita's have below 1 KiB), a lease's number. One
+/// that is begun may stay so for as long as its stream; how many streams there are is bounded.
+const MAX_STREAM_MESSAGE_BYTES: usize = 4 * 1024;
+/// What is made ready for a stream before anything has come, or is answered.
+const STREAM_BUFFER_BYTES: usize = 1024;
+/// Answers of a stream that are sent together.
+const STREAM_YIELD_BYTES: usize = 32 * 1024;
 /// Responses that wait on one stream.
 const STREAM_QUEUE: usize = 4;
 
@@ -93,7 +97,10 @@ where
 }
 
 /// Counts the parts of what comes in before it is decoded, and makes room for what goes out at once.
-struct Codec<M1, M2>(PhantomData<(M1, M2)>);
+struct Codec<M1, M2> {
+    buffers: BufferSettings,
+    messages: PhantomData<(M1, M2)>,
+}
 
 impl<M1, M2> tonic::codec::Codec for Codec<M1, M2>
 where
@@ -106,15 +113,15 @@ where
     type Decoder = Coder<M1>;
 
     fn encoder(&mut self) -> Coder<M2> {
-        Coder(PhantomData)
+        Coder(self.buffers, PhantomData)
     }
 
     fn decoder(&mut self) -> Coder<M1> {
-        Coder(PhantomData)
+        Coder(self.buffers, PhantomData)
     }
 }
 
-struct Coder<M>(PhantomData<M>);
+struct Coder<M>(BufferSettings, PhantomData<M>);
 
 impl<M: prost::Message> Encoder for Coder<M> {
     type Item = M;
@@ -123,6 +130,10 @@ impl<M: prost::Message> Encoder for Coder<M> {
     fn encode(&mut self, item: M, dst: &mut EncodeBuf<'_>) -> Result<(), Status> {
         dst.reserve(item.encoded_len());
         item.encode(dst).map_err(|error| Status::internal(error.to_string()))
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        self.0
     }
 }
 
@@ -139,37 +150,19 @@ impl<M: Inbound> Decoder for Coder<M> {
             .map(Some)
             .map_err(|error| Status::invalid_argument(error.to_string()))
     }
-}
 
-/// A body, and what is held until it has been sent.
-struct Kept {
-    body: Body,
-    _held: Arc<Share>,
-}
-
-impl hyper::body::Body for Kept {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    fn buffer_settings(&self) -> BufferSettings {
+        self.0
     }
 }
 
-fn codec<M1, M2>(most_bytes: usize) -> tonic::server::Grpc<Codec<M1, M2>>
+fn codec<M1, M2>(most_bytes: usize, buffers: BufferSettings) -> tonic::server::Grpc<Codec<M1, M2>>
 where
     M1: Inbound + Send + 'static,
     M2: prost::Message + Send + 'static,
 {
-    tonic::server::Grpc::new(Codec(PhantomData))
+    let messages = PhantomData;
+    tonic::server::Grpc::new(Codec { buffers, messages })
         .max_decoding_message_size(most_bytes)
         .max_encoding_message_size(MAX_ANSWER_BYTES)
 }
@@ -200,19 +193,16 @@ where
         let work = work.take().expect("one request, one call");
         let result = work(request.into_inner());
         async move {
-            let (answer, held) = result.await?;
-            let mut response = tonic::Response::new(answer);
-            if let Some(held) = held {
-                response.extensions_mut().insert(Arc::new(held));
-            }
+            let (answer, share) = result.await?;
+            let (mut response, held) = (tonic::Response::new(answer), Held::default());
+            held.add(share);
+            response.extensions_mut().insert(held);
             Ok(response)
         }
     });
-    let mut response = codec::<M1, M2>(MAX_REQUEST_BYTES).unary(method, request).await;
-    match response.extensions_mut().remove::<Arc<Share>>() {
-        None => response,
-        Some(held) => response.map(|body| Body::new(Kept { body, _held: held })),
-    }
+    codec::<M1, M2>(MAX_REQUEST_BYTES, BufferSettings::default())
+        .unary(method, request)
+        .await
 }
 
 /// A method of two streams: `work` reads the one and writes the other, on a task of its own.
@@ -230,11 +220,18 @@ where
         let work = work.take().expect("one request, one call");
         let (answers, stream) = mpsc::channel(STREAM_QUEUE);
         tokio::spawn(work(request.into_inner(), answers));
-        // What an answer holds is given back when it is encoded: one more is in HTTP/2's hands at most.
-        let stream = ReceiverStream::new(stream).map(|(answer, _held)| answer);
-        async move { Ok(tonic::Response::new(stream)) }
+        let held = Held::default();
+        let holds = held.clone();
+        let stream = ReceiverStream::new(stream).map(move |(answer, share)| {
+            holds.add(share);
+            answer
+        });
+        let mut response = tonic::Response::new(stream);
+        response.extensions_mut().insert(held);
+        async move { Ok(response) }
     });
-    codec::<M1, M2>(MAX_STREAM_MESSAGE_BYTES)
+    let buffers = BufferSettings::new(STREAM_BUFFER_BYTES, STREAM_YIELD_BYTES);
+    codec::<M1, M2>(MAX_STREAM_MESSAGE_BYTES, buffers)
         .streaming(method, request)
         .await
 }

@@ -4,8 +4,10 @@ use super::access::{self, Peer, Touch};
 use super::door::Guest;
 use super::engine::{EngineRequest, Failure, LeaseFacts, Told, WatchEvent, Whose};
 use super::grpc::{Answers, holding, status_of, streaming, unary};
+use super::queue::{Ended, Queue};
 use super::refusals::Refusals;
-use super::shares::{Holder, Share};
+use super::shares::{Good, Hold, Holder, Share};
+use super::unsent::{Held, Sending, Unsent};
 use crate::call::{Batch, Call, LeaseId, OpReply, Reply};
 use crate::wire::convert::{self, Span, header, signed};
 use crate::wire::{self, path, words};
@@ -15,9 +17,9 @@ use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tonic::body::Body;
@@ -36,11 +38,13 @@ const NO_SPACE_ALARM: i32 = 1;
 /// Serves one connection's requests.
 #[derive(Clone)]
 pub(super) struct Service {
-    engine: SyncSender<EngineRequest>,
+    engine: Queue,
     holder: Arc<Holder>,
     peer: Arc<Option<Peer>>,
     source: IpAddr,
     refusals: Option<Refusals>,
+    /// What this connection's peer has not taken yet.
+    unsent: Unsent,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
@@ -56,10 +60,11 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 
 impl Service {
     pub(super) fn new(
-        engine: SyncSender<EngineRequest>,
+        engine: Queue,
         holder: Arc<Holder>,
         guest: &Guest,
         refusals: Option<Refusals>,
+        unsent: Unsent,
     ) -> Service {
         Service {
             engine,
@@ -67,6 +72,7 @@ impl Service {
             peer: Arc::new(guest.peer.clone()),
             source: guest.source,
             refusals,
+            unsent,
         }
     }
 
@@ -93,25 +99,145 @@ impl Service {
     }
 
     async fn route(self, request: Request<Incoming>) -> Response<Body> {
-        match request.uri().path() {
+        let path = request.uri().path();
+        let streams = matches!(path, path::LEASE_KEEP_ALIVE | path::WATCH);
+        let good = if streams { Good::Streams } else { Good::Calls };
+        let Some(place) = self.holder.take(good, 1).map(Arc::new) else {
+            return Status::resource_exhausted(words::TOO_MANY_REQUESTS).into_http();
+        };
+        // Who writes does so beside his watches: one that he is slow to read must not have a write's outcome unknown.
+        let unsent = match good {
+            Good::Streams if !self.holder.only_reads() => Unsent::default(),
+            _ => self.unsent.clone(),
+        };
+        let mut response = match path {
             path::LEASE_KEEP_ALIVE => {
-                streaming(request, move |messages, answers| self.keep_alive(messages, answers)).await
+                let asking = self.asking(Hold::Stream(Arc::clone(&place)));
+                streaming(request, move |messages, answers| asking.keep_alive(messages, answers)).await
             }
-            path::WATCH => streaming(request, move |messages, answers| self.watch(messages, answers)).await,
+            path::WATCH => {
+                let place = Arc::clone(&place);
+                streaming(request, move |messages, answers| self.watch(messages, answers, place)).await
+            }
             _ => {
-                let holder = Arc::clone(&self.holder);
                 let work = async {
-                    let _place = holder.request().await;
-                    self.route_unary(request).await
+                    let place = Arc::new(self.holder.place().await);
+                    self.asking(Hold::Place(place)).route_unary(request).await
                 };
                 match tokio::time::timeout(REQUEST_TIMEOUT, work).await {
                     Ok(response) => response,
                     Err(_) => Status::deadline_exceeded("the request was not whole in time").into_http(),
                 }
             }
+        };
+        let held = response.extensions_mut().remove::<Held>().unwrap_or_default();
+        response.map(|body| Body::new(Sending::new(body, held, place, unsent)))
+    }
+
+    fn asking(&self, hold: Hold) -> Asking {
+        Asking {
+            service: self.clone(),
+            hold,
         }
     }
 
+    /// One stream of watches: each gets a task that passes its changes on; all of them end with the stream.
+    async fn watch(
+        self,
+        mut messages: Streaming<wire::WatchRequest>,
+        answers: Answers<wire::WatchResponse>,
+        _place: Arc<Share>,
+    ) {
+        let mut watches: Vec<(i64, oneshot::Sender<()>)> = Vec::new();
+        let mut next_id = 0;
+        loop {
+            let message = tokio::select! {
+                message = messages.message() => message,
+                () = answers.closed() => return,
+            };
+            let Ok(Some(request)) = message else { break };
+            watches.retain(|(_, cancel)| !cancel.is_closed());
+            match request.request_union {
+                Some(wire::WatchUnion::Create(create)) => {
+                    let full = watches.len() >= MAX_WATCHES_PER_STREAM;
+                    let is_taken = |id| watches.iter().any(|(own, _)| *own == id);
+                    let id = watch_id(create.watch_id, &mut next_id, is_taken);
+                    let taken = is_taken(id);
+                    match if full || taken {
+                        Err(Status::resource_exhausted("no place for that watch"))
+                    } else {
+                        let place = tokio::select! {
+                            place = self.holder.place() => place,
+                            () = answers.closed() => return,
+                        };
+                        self.asking(Hold::Place(Arc::new(place))).open(create).await
+                    } {
+                        Ok((revision, told)) => {
+                            let response = wire::WatchResponse {
+                                header: header(revision),
+                                watch_id: id,
+                                created: true,
+                                ..Default::default()
+                            };
+                            if answers.send((Ok(response), None)).await.is_err() {
+                                return;
+                            }
+                            let (cancel, cancelled) = oneshot::channel();
+                            tokio::spawn(pass_on(id, told, answers.clone(), cancelled));
+                            watches.push((id, cancel));
+                        }
+                        Err(status) => {
+                            let response = wire::WatchResponse {
+                                header: header(1),
+                                watch_id: -1,
+                                created: true,
+                                canceled: true,
+                                cancel_reason: status.message().to_owned(),
+                                ..Default::default()
+                            };
+                            if answers.send((Ok(response), None)).await.is_err() {
+                                return;
+                            }
+                        }
+                    }
+                }
+                Some(wire::WatchUnion::Cancel(cancel)) => {
+                    let known = watches.iter().any(|(id, _)| *id == cancel.watch_id);
+                    watches.retain(|(id, _)| *id != cancel.watch_id);
+                    let response = wire::WatchResponse {
+                        header: header(1),
+                        watch_id: cancel.watch_id,
+                        canceled: true,
+                        ..Default::default()
+                    };
+                    if known && answers.send((Ok(response), None)).await.is_err() {
+                        return;
+                    }
+                }
+                Some(wire::WatchUnion::Progress(_)) | None => {}
+            }
+        }
+        // The peer asks for nothing more; it still listens until it goes away.
+        answers.closed().await;
+    }
+}
+
+/// A request that may ask the engine.
+struct Asking {
+    service: Service,
+    /// What it holds meanwhile.
+    hold: Hold,
+}
+
+impl Deref for Asking {
+    type Target = Service;
+
+    fn deref(&self) -> &Service {
+        &self.service
+    }
+}
+
+impl Asking {
     async fn route_unary(self, request: Request<Incoming>) -> Response<Body> {
         match request.uri().path() {
             path::RANGE => holding(request, move |message| self.range(message)).await,
@@ -136,14 +262,11 @@ impl Service {
         ask: impl FnOnce(oneshot::Sender<Result<(u64, T), Failure>>) -> EngineRequest,
     ) -> Result<(u64, T), Status> {
         let (sender, answer) = oneshot::channel();
-        self.engine.try_send(ask(sender)).map_err(|error| match error {
-            TrySendError::Full(_) => Status::resource_exhausted(words::TOO_MANY_REQUESTS),
-            TrySendError::Disconnected(_) => Status::unavailable("etcdserver: server stopped"),
-        })?;
-        match answer.await {
-            Ok(result) => result.map_err(|failure| status_of(&failure)),
-            Err(_) => Err(Status::unavailable("etcdserver: server stopped")),
-        }
+        let stopped = || Status::unavailable("etcdserver: server stopped");
+        let put = self.engine.put(ask(sender), self.hold.clone());
+        put.map_err(|Ended| stopped())?;
+        let result = answer.await.map_err(|_| stopped())?;
+        result.map_err(|failure| status_of(&failure))
     }
 
     async fn carry_out(&self, call: Call) -> Result<(Reply, Share), Status> {
@@ -383,77 +506,6 @@ impl Service {
                 return;
             }
         }
-    }
-
-    /// One stream of watches: each gets a task that passes its changes on; all of them end with the stream.
-    async fn watch(self, mut messages: Streaming<wire::WatchRequest>, answers: Answers<wire::WatchResponse>) {
-        let mut watches: Vec<(i64, oneshot::Sender<()>)> = Vec::new();
-        let mut next_id = 0;
-        loop {
-            let message = tokio::select! {
-                message = messages.message() => message,
-                () = answers.closed() => return,
-            };
-            let Ok(Some(request)) = message else { break };
-            watches.retain(|(_, cancel)| !cancel.is_closed());
-            match request.request_union {
-                Some(wire::WatchUnion::Create(create)) => {
-                    let full = watches.len() >= MAX_WATCHES_PER_STREAM;
-                    let is_taken = |id| watches.iter().any(|(own, _)| *own == id);
-                    let id = watch_id(create.watch_id, &mut next_id, is_taken);
-                    let taken = is_taken(id);
-                    match if full || taken {
-                        Err(Status::resource_exhausted("no place for that watch"))
-                    } else {
-                        self.open(create).await
-                    } {
-                        Ok((revision, told)) => {
-                            let response = wire::WatchResponse {
-                                header: header(revision),
-                                watch_id: id,
-                                created: true,
-                                ..Default::default()
-                            };
-                            if answers.send((Ok(response), None)).await.is_err() {
-                                return;
-                            }
-                            let (cancel, cancelled) = oneshot::channel();
-                            tokio::spawn(pass_on(id, told, answers.clone(), cancelled));
-                            watches.push((id, cancel));
-                        }
-                        Err(status) => {
-                            let response = wire::WatchResponse {
-                                header: header(1),
-                                watch_id: -1,
-                                created: true,
-                                canceled: true,
-                                cancel_reason: status.message().to_owned(),
-                                ..Default::default()
-                            };
-                            if answers.send((Ok(response), None)).await.is_err() {
-                                return;
-                            }
-                        }
-                    }
-                }
-                Some(wire::WatchUnion::Cancel(cancel)) => {
-                    let known = watches.iter().any(|(id, _)| *id == cancel.watch_id);
-                    watches.retain(|(id, _)| *id != cancel.watch_id);
-                    let response = wire::WatchResponse {
-                        header: header(1),
-                        watch_id: cancel.watch_id,
-                        canceled: true,
-                        ..Default::default()
-                    };
-                    if known && answers.send((Ok(response), None)).await.is_err() {
-                        return;
-                    }
-                }
-                Some(wire::WatchUnion::Progress(_)) | None => {}
-            }
-        }
-        // The peer asks for nothing more; it still listens until it goes away.
-        answers.closed().await;
     }
 
     async fn open(&self, create: wire::WatchCreateRequest) -> Result<(u64, Told), Status> {

@@ -2,14 +2,15 @@
 //!
 //! Everything that a peer can make the server hold is counted twice: for all together, and for its holder: the name in its
 //! certificate, or where nobody is asked for one the address that it comes from. So one that wants everything leaves enough for
-//! the others.
+//! the others. Those who may only read are counted together as well: they are people and their tools, may have any number of
+//! names, and the cluster goes on without them.
 
-use super::access::Peer;
+use super::access::{self, Peer, Touch};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const MIB: usize = 1 << 20;
 
@@ -17,17 +18,22 @@ const MIB: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Good {
     Connections,
+    /// Requests with one answer, from their head to the last byte of the answer.
+    Calls,
+    /// Requests that are streams: each is one watch, or some, or the renewal of a lease.
+    Streams,
     Watches,
     /// Bytes of answers and of watched changes that are not sent yet.
     Bytes,
 }
 
-const GOODS: usize = 3;
+const GOODS: usize = 5;
 
-/// A limit for all, for one holder of a certificate, and for one address where there are none: a whole cluster may run on one
-/// machine then.
+/// A limit for all, for those who only read, for one holder of a certificate, and for one address where there are none: a whole
+/// cluster may run on one machine then.
 struct Limits {
     all: usize,
+    readers: usize,
     identity: usize,
     address: usize,
 }
@@ -42,17 +48,36 @@ impl Good {
         match self {
             Good::Connections => Limits {
                 all: super::MAX_CONNECTIONS,
+                readers: 512,
                 identity: 128,
                 address: 512,
             },
-            Good::Watches => Limits {
-                all: super::engine::MAX_WATCHES,
+            // A head of 8 KiB each.
+            Good::Calls => Limits {
+                all: 4096,
+                readers: 1024,
                 identity: 512,
                 address: 2048,
             },
-            // An answer may have all that a client takes, 256 MiB, once for a holder and twice for all.
+            // A node has two. Each takes 40 KiB: a message of 4 KiB that may never be whole, what came with it (a frame of 16 KiB),
+            // and as much for answers.
+            Good::Streams => Limits {
+                all: 2048,
+                readers: 256,
+                identity: 64,
+                address: 1024,
+            },
+            Good::Watches => Limits {
+                all: super::engine::MAX_WATCHES,
+                readers: 1024,
+                identity: 512,
+                address: 2048,
+            },
+            // An answer may have all that a client takes, 256 MiB, once for a holder, once for those who only read, and twice for
+            // all.
             Good::Bytes => Limits {
                 all: 640 * MIB,
+                readers: 320 * MIB,
                 identity: 256 * MIB,
                 address: 512 * MIB,
             },
@@ -60,15 +85,17 @@ impl Good {
     }
 }
 
-/// Answers above this leave [`KEPT_FOR_SMALL`] to the others.
+/// Answers above this leave [`KEPT_FOR_SMALL`] to the others, and to others who only read a part of that.
 const SMALL_BYTES: usize = MIB;
 const KEPT_FOR_SMALL: usize = 128 * MIB;
+const KEPT_FOR_SMALL_READERS: usize = 64 * MIB;
 /// Leases of one holder, of [`crate::model::MAX_LEASES`] in all: a node has one, a tool one more.
 const LEASES_OF_IDENTITY: usize = 256;
 const LEASES_OF_ADDRESS: usize = 2048;
 /// Requests that are read and carried out at once. With the most bytes of a request it bounds what strangers can take; more
 /// wait.
 const REQUESTS: usize = 256;
+const REQUESTS_OF_READERS: usize = 96;
 const REQUESTS_OF_IDENTITY: usize = 64;
 const REQUESTS_OF_ADDRESS: usize = 192;
 
@@ -83,7 +110,9 @@ pub(super) struct Shares(Arc<All>);
 
 struct All {
     taken: Counts,
-    requests: Semaphore,
+    readers: Counts,
+    requests: Arc<Semaphore>,
+    readers_requests: Arc<Semaphore>,
     holders: Mutex<HashMap<String, Weak<Holder>>>,
 }
 
@@ -92,8 +121,9 @@ pub(super) struct Holder {
     /// What it is counted as.
     name: Arc<str>,
     is_identity: bool,
+    only_reads: bool,
     taken: Counts,
-    requests: Semaphore,
+    requests: Arc<Semaphore>,
     all: Arc<All>,
 }
 
@@ -104,11 +134,23 @@ pub(super) struct Share {
     amount: usize,
 }
 
+/// A place among the requests; it is given back when this is dropped.
+pub(super) struct Place(#[expect(dead_code, reason = "held")] Vec<OwnedSemaphorePermit>);
+
+/// What a request of the engine holds until it is carried out.
+#[derive(Clone)]
+pub(super) enum Hold {
+    Place(#[expect(dead_code, reason = "held")] Arc<Place>),
+    Stream(#[expect(dead_code, reason = "held")] Arc<Share>),
+}
+
 impl Shares {
     pub(super) fn new() -> Shares {
         Shares(Arc::new(All {
             taken: Counts::default(),
-            requests: Semaphore::new(REQUESTS),
+            readers: Counts::default(),
+            requests: Arc::new(Semaphore::new(REQUESTS)),
+            readers_requests: Arc::new(Semaphore::new(REQUESTS_OF_READERS)),
             holders: Mutex::default(),
         }))
     }
@@ -124,12 +166,13 @@ impl Shares {
         let holder = Arc::new(Holder {
             name: name.as_str().into(),
             is_identity: peer.is_some(),
+            only_reads: !access::may(peer, Touch::Leases),
             taken: Counts::default(),
-            requests: Semaphore::new(if peer.is_some() {
+            requests: Arc::new(Semaphore::new(if peer.is_some() {
                 REQUESTS_OF_IDENTITY
             } else {
                 REQUESTS_OF_ADDRESS
-            }),
+            })),
             all: Arc::clone(&self.0),
         });
         holders.insert(name, Arc::downgrade(&holder));
@@ -146,6 +189,10 @@ fn add(count: &AtomicUsize, amount: usize, most: usize) -> bool {
 impl Holder {
     pub(super) fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    pub(super) fn only_reads(&self) -> bool {
+        self.only_reads
     }
 
     /// Is it the name of a holder that was not asked for a certificate?
@@ -169,23 +216,31 @@ impl Holder {
         } else {
             limits.address
         };
-        let all = if good == Good::Bytes && amount > SMALL_BYTES {
-            limits.all - KEPT_FOR_SMALL
+        let (kept, kept_readers) = if good == Good::Bytes && amount > SMALL_BYTES {
+            (KEPT_FOR_SMALL, KEPT_FOR_SMALL_READERS)
         } else {
-            limits.all
+            (0, 0)
         };
-        if !add(&self.taken[good as usize], amount, own) {
-            return None;
-        }
-        if !add(&self.all.taken[good as usize], amount, all) {
-            self.taken[good as usize].fetch_sub(amount, Ordering::Relaxed);
-            return None;
+        let most = [own, limits.all - kept, limits.readers - kept_readers];
+        for (index, (counts, most)) in self.counted().zip(most).enumerate() {
+            if !add(&counts[good as usize], amount, most) {
+                self.counted().take(index).for_each(|counts| {
+                    counts[good as usize].fetch_sub(amount, Ordering::Relaxed);
+                });
+                return None;
+            }
         }
         Some(Share {
             holder: Arc::clone(self),
             good,
             amount,
         })
+    }
+
+    /// Where it is counted: as itself, as one of all, and as one of those who only read.
+    fn counted(&self) -> impl Iterator<Item = &Counts> {
+        let readers = self.only_reads.then_some(&self.all.readers);
+        [&self.taken, &self.all.taken].into_iter().chain(readers)
     }
 
     /// How much it has.
@@ -195,72 +250,24 @@ impl Holder {
     }
 
     /// Waits for a place among the requests.
-    pub(super) async fn request(&self) -> [tokio::sync::SemaphorePermit<'_>; 2] {
-        // Neither is ever closed.
-        let own = self.requests.acquire().await.expect("it is open");
-        [own, self.all.requests.acquire().await.expect("it is open")]
+    pub(super) async fn place(&self) -> Place {
+        // Its own first: who waits for more than that keeps others from nothing.
+        let readers = self.only_reads.then_some(&self.all.readers_requests);
+        let mut held = Vec::with_capacity(3);
+        for places in [&self.requests].into_iter().chain(readers).chain([&self.all.requests]) {
+            held.push(Arc::clone(places).acquire_owned().await.expect("none is ever closed"));
+        }
+        Place(held)
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        for counts in [&self.holder.taken, &self.holder.all.taken] {
+        for counts in self.holder.counted() {
             counts[self.good as usize].fetch_sub(self.amount, Ordering::Relaxed);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use amita_identity::Role;
-    use std::net::Ipv4Addr;
-
-    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-
-    fn peer(name: &str) -> Peer {
-        Peer {
-            name: name.to_owned(),
-            role: Role::Node,
-            operator_role: None,
-        }
-    }
-
-    #[test]
-    fn one_holder_gets_its_part_and_gives_it_back() {
-        let shares = Shares::new();
-        let (one, same) = (
-            shares.holder(Some(&peer("a")), HERE),
-            shares.holder(Some(&peer("a")), HERE),
-        );
-        let own = Good::Watches.limits().identity;
-        let mut held: Vec<Share> = (0..own)
-            .map(|_| one.take(Good::Watches, 1).expect("its part"))
-            .collect();
-        assert!(same.take(Good::Watches, 1).is_none(), "over all of its connections");
-        let other = shares.holder(Some(&peer("b")), HERE);
-        assert!(other.take(Good::Watches, 1).is_some(), "others have theirs");
-        held.pop();
-        assert!(same.take(Good::Watches, 1).is_some());
-        drop((held, one, same, other));
-        assert_eq!(shares.0.taken[Good::Watches as usize].load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn large_answers_leave_room_for_small_ones() {
-        let shares = Shares::new();
-        let holders: Vec<_> = (0..4)
-            .map(|n| shares.holder(Some(&peer(&n.to_string())), HERE))
-            .collect();
-        let most = Good::Bytes.limits().identity;
-        let held: Vec<_> = holders
-            .iter()
-            .filter_map(|holder| holder.take(Good::Bytes, most))
-            .collect();
-        assert_eq!(held.len(), 2);
-        assert!(holders[3].take(Good::Bytes, SMALL_BYTES + 1).is_none());
-        assert!(holders[3].take(Good::Bytes, SMALL_BYTES).is_some());
-        assert!(holders[0].take(Good::Bytes, 1).is_none(), "it has its part");
-        assert!(holders[3].take(Good::Bytes, usize::MAX).is_none());
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 mod common;
 mod embedded;
 mod etcd;
+mod greedy;
 mod pki;
 mod secure;
 mod suite;

@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub struct Authority {
     pub pem: String,
@@ -56,6 +57,14 @@ impl Authority {
         self.leaf_with(user, |params| {
             (params.not_before, params.not_after) =
                 (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2021, 1, 1));
+        })
+    }
+
+    /// It ends after so long.
+    pub fn ending(&self, user: &str, life: Duration) -> Leaf {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        self.leaf_with(user, |params| {
+            params.not_after = rcgen::date_time_ymd(1970, 1, 1) + (now + life);
         })
     }
 

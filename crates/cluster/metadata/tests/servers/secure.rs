@@ -1,7 +1,7 @@
 //! The embedded server by TLS: who is let in, who is told what, and what one of them, or a crowd of strangers, can hold.
 
 use crate::common::{Kind, SHORT, Server, by_tls};
-use crate::pki::Authority;
+use crate::pki::{Authority, Leaf};
 use amita_identity::{Clock, Live, Name};
 use amita_metadata::client::{SERVER_NAME, Tls};
 use amita_metadata::server::{self, Config, MAX_HANDSHAKES, OperatorRole, Refusals, Role, StartError};
@@ -10,6 +10,7 @@ use amita_types::ClusterId;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +55,28 @@ fn who_proves_nothing_is_not_let_in_and_knows_which_side_to_mend() {
     );
 }
 
+/// What etcd's own client says with this certificate, or why it fails.
+fn etcdctl(server: &Server, leaf: &Leaf, arguments: &[&str]) -> Result<String, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key] = leaf.write(folder.path(), "own");
+    let authority = folder.path().join("authority.pem");
+    std::fs::write(&authority, &server.secure().authority.pem).unwrap();
+    let output = Command::new("/usr/bin/etcdctl")
+        .env("ETCDCTL_API", "3")
+        .args(["--endpoints", &format!("https://{}", server.address)])
+        .args([Path::new("--cacert"), &authority, Path::new("--cert"), &certificate])
+        .args([Path::new("--key"), &key])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(text(&output.stderr))
+    }
+}
+
 #[test]
 fn viewers_read_and_watch_and_whatever_else_they_ask_for_is_refused_and_told() {
     let mut server = Server::start(Kind::Secure);
@@ -69,7 +92,8 @@ fn viewers_read_and_watch_and_whatever_else_they_ask_for_is_refused_and_told() {
     let lease = ours.lease_grant(60).unwrap();
     refused(&server.client_of(&tenant), "its log says why");
     for role in [OperatorRole::Viewer, OperatorRole::Auditor] {
-        let client = server.client_of(&server.secure().operator(role, "eve"));
+        let leaf = server.secure().operator(role, "eve");
+        let client = server.client_of(&leaf);
         assert!(client.txn(&Call::get("/k")).unwrap().value(0).is_some());
         let mut watch = client.watch("/k", from);
         assert!(matches!(watch.wait(Duration::from_secs(20)), Waited::Item(Ok(_))));
@@ -83,13 +107,25 @@ fn viewers_read_and_watch_and_whatever_else_they_ask_for_is_refused_and_told() {
         denied(client.txn(&Call::put_if("/new", 0, "v")).map(drop));
         denied(client.lease_grant(60).map(drop));
         denied(client.lease_keepalive(lease.id).map(drop));
+        denied(client.lease_revoke(lease.id));
         denied(client.compact(from));
+        for arguments in [["alarm", "list"], ["alarm", "disarm"]] {
+            let refused = etcdctl(&server, &leaf, &arguments).unwrap_err();
+            assert!(refused.contains("permission denied"), "{refused}");
+        }
+        assert!(
+            etcdctl(&server, &leaf, &["endpoint", "status"]).is_ok(),
+            "it says nothing of keys"
+        );
         for asked in [
             "a change",
             "a change",
             "a lease",
             "a lease's renewal",
+            "a lease's end",
             "a compaction of the history",
+            "the alarms",
+            "the alarms",
         ] {
             let (told, _) = heard.next(Duration::from_secs(20)).unwrap();
             assert_eq!((told.asked, told.peer.operator_role), (asked, Some(role)));
@@ -105,6 +141,7 @@ fn viewers_read_and_watch_and_whatever_else_they_ask_for_is_refused_and_told() {
     )
     .unwrap();
     assert!(heard.next(Duration::ZERO).is_err());
+    ours.lease_keepalive(lease.id).unwrap();
     assert!(ours.txn(&Call::get("/new")).unwrap().value(0).is_none());
 }
 
@@ -161,6 +198,24 @@ fn revoked_peers_are_cut_off_at_once_and_others_are_not() {
     put(&client, "/k").unwrap();
     assert!(matches!(ours.wait(Duration::from_secs(20)), Waited::Item(Ok(_))));
     assert_eq!(theirs.wait(Duration::from_millis(500)), Waited::Nothing);
+}
+
+#[test]
+fn a_connection_ends_with_the_certificate_that_it_was_made_with() {
+    let server = Server::start(Kind::Secure);
+    let leaf = server.secure().authority.ending("brief", Duration::from_secs(15));
+    server.secure().known.add_operator(&leaf, OperatorRole::Viewer, "brief");
+    let (ours, theirs) = (server.client(), server.client_of(&leaf));
+    let from = put(&ours, "/k").unwrap();
+    let mut watch = theirs.watch("/k", from);
+    assert!(matches!(watch.wait(Duration::from_secs(20)), Waited::Item(Ok(_))));
+    let until = Instant::now() + Duration::from_secs(60);
+    while theirs.txn(&Call::get("/k")).is_ok() {
+        assert!(Instant::now() < until, "it is still served");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    put(&ours, "/k").unwrap();
+    assert_eq!(watch.wait(Duration::from_millis(500)), Waited::Nothing);
 }
 
 /// Far more connections than there are places, none of which ever ends its handshake: some say nothing, some the beginning of a
