@@ -235,5 +235,8 @@ fn what_is_printed_has_no_secret() {
     let (one, two) = (world.node("n1"), world.node("n2"));
     let (one, _) = talk(&one, "n2", &two, 4096, b"");
     let text = format!("{:?} {:?}", one.handshake, one.end.unwrap().unwrap().1);
-    assert_eq!(text, "TlsHandshake { callee: Some(\"n2\"), .. } Secrets(..)");
+    assert_eq!(
+        text,
+        "TlsHandshake { callee: Some(Recorded { name: \"n2\", is_gateway: true }), .. } Secrets(..)"
+    );
 }

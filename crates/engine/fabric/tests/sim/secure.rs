@@ -442,6 +442,9 @@ fn nobody_sends_what_the_table_does_not_let_him() {
             for &kind in Kind::ALL {
                 let mut cluster = victim(&authority, protection, authority.certificate(role, "n9"), 1);
                 let is_owner = matches!(role, Role::Node | Role::Gateway);
+                if role == Role::Gateway {
+                    cluster.node(1).set_name(9, Some(Recorded::gateway("n9")));
+                }
                 if is_owner {
                     cluster.raw(9).hello(0, 9, 1);
                     cluster.run(millis(10));
