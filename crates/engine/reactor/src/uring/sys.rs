@@ -137,8 +137,9 @@ pub(super) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: 
     check(result).map(drop)
 }
 
-/// For how long a TCP peer's machine has said nothing, while segments wait to be acknowledged (tcp(7), `TCP_INFO`). With a full window
-/// none do: the kernel probes then, and keeps what was not sent.
+/// For how long a TCP peer's machine has said nothing, while it is asked (tcp(7), `TCP_INFO`): by segments that wait to be acknowledged,
+/// or, with a full window, by probes. Both are repeated more and more seldom, two minutes apart in the end. So a silence counts only
+/// since something was sent that nothing has come after: a peer that has taken its window back acknowledges nothing new, and answers.
 pub(super) fn unheard(socket: &impl AsRawFd) -> Option<Duration> {
     // SAFETY: a plain structure for which zero is a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
@@ -156,7 +157,8 @@ pub(super) fn unheard(socket: &impl AsRawFd) -> Option<Duration> {
     check(result).ok()?;
     // What comes without acknowledging anything new is a sign of life too.
     let heard_ms = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
-    (info.tcpi_unacked > 0).then(|| Duration::from_millis(heard_ms.into()))
+    let is_asked = info.tcpi_unacked > 0 && heard_ms > info.tcpi_last_data_sent;
+    (is_asked || info.tcpi_probes > 0).then(|| Duration::from_millis(heard_ms.into()))
 }
 
 pub(super) fn bind_and_listen(socket: &OwnedFd, address: SocketAddr, backlog: i32) -> io::Result<SocketAddr> {
