@@ -137,9 +137,12 @@ pub(super) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: 
     check(result).map(drop)
 }
 
+/// Segments that a peer without a window does not take are repeated no further apart than this (`TCP_RTO_MAX`), and a moment more.
+const LONGEST_PAUSE: Duration = Duration::from_secs(125);
+
 /// For how long a TCP peer's machine has said nothing, while it is asked (tcp(7), `TCP_INFO`): by segments that wait to be acknowledged,
-/// or, with a full window, by probes. Both are repeated more and more seldom, two minutes apart in the end. So a silence counts only
-/// since something was sent that nothing has come after: a peer that has taken its window back acknowledges nothing new, and answers.
+/// or, with a full window, by probes. A peer that has taken its window back acknowledges nothing new, and is asked more and more
+/// seldom: its silence counts only when it is longer than any pause between two questions.
 pub(super) fn unheard(socket: &impl AsRawFd) -> Option<Duration> {
     // SAFETY: a plain structure for which zero is a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
@@ -155,10 +158,13 @@ pub(super) fn unheard(socket: &impl AsRawFd) -> Option<Duration> {
         )
     };
     check(result).ok()?;
+    // Linux tells it since 5.4.
+    let tells_window = size as usize >= mem::offset_of!(libc::tcp_info, tcpi_rcv_wnd);
+    let has_window = !tells_window || info.tcpi_snd_wnd > 0;
     // What comes without acknowledging anything new is a sign of life too.
-    let heard_ms = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
-    let is_asked = info.tcpi_unacked > 0 && heard_ms > info.tcpi_last_data_sent;
-    (is_asked || info.tcpi_probes > 0).then(|| Duration::from_millis(heard_ms.into()))
+    let heard = Duration::from_millis(info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv).into());
+    let is_asked = info.tcpi_unacked > 0 && (has_window || heard > LONGEST_PAUSE);
+    (is_asked || info.tcpi_probes > 0).then_some(heard)
 }
 
 pub(super) fn bind_and_listen(socket: &OwnedFd, address: SocketAddr, backlog: i32) -> io::Result<SocketAddr> {
