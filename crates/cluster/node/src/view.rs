@@ -192,11 +192,16 @@ impl View {
         }
     }
 
+    /// A record that cannot be a pool's changes nothing: hosts use its volumes, and how those are cut into chunks never changes.
     fn pool(&mut self, name: &str, record: &Record) -> Change {
-        let pool = record
-            .value
-            .as_ref()
-            .map(|value| parse::<map::Pool>(&record.key, value));
+        let pool = record.value.as_ref().map(|value| {
+            let pool = parse::<map::Pool>(&record.key, value)?;
+            if pool.name != name {
+                return Err(format!("{}: it is of pool {:?}", record.key, pool.name));
+            }
+            pool.check().map_err(|why| format!("{}: {why}", record.key))?;
+            Ok(pool)
+        });
         match pool {
             Some(Ok(pool)) => {
                 self.pools.insert(name.to_owned(), pool.id);

@@ -1,4 +1,5 @@
 mod hostile;
+mod nvme;
 
 use super::*;
 use crate::faults::{Fault, Faults};

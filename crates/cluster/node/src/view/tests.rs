@@ -214,3 +214,32 @@ fn a_record_under_anothers_key_is_not_heard() {
     assert_eq!(apply(live.replace('7', "+7"), "{}"), Change::Nothing);
     assert!(!view.lives(NodeId(7)) && view.node_of(store(1)) == Some(NodeId(1)));
 }
+
+#[test]
+fn a_pool_that_cannot_be_leaves_what_was_known() {
+    let mut view = View::default();
+    let mut apply = |key: &str, name: &str, chunk_bytes: u64| {
+        let value = format!(
+            r#"{{"id":1,"name":"{name}","kind":{{"type":"replicated","copies":3,"min_copies":2}},"groups":8,"chunk_bytes":{chunk_bytes}}}"#
+        );
+        let change = view.apply(&Record {
+            key: map::pool_key(key),
+            value: Some(value.into_bytes()),
+            revision: 1,
+            created: 1,
+        });
+        (change, view.chunk_bytes(key))
+    };
+    for chunk_bytes in [0, 1, 512, 3 << 20, 1 << 31, u64::from(u32::MAX), 1 << 40] {
+        let (change, known) = apply("p", "p", chunk_bytes);
+        assert!(matches!(change, Change::Unreadable(why) if why.contains("/amita/pools/p")));
+        assert_eq!(known, None);
+    }
+    assert_eq!(apply("p", "p", 4 << 20), (Change::Nothing, Some(4 << 20)));
+    for (name, chunk_bytes) in [("p", 0), ("q", 1 << 20), ("p", u64::from(u32::MAX))] {
+        let (change, known) = apply("p", name, chunk_bytes);
+        assert!(matches!(change, Change::Unreadable(_)), "{change:?}");
+        assert_eq!(known, Some(4 << 20), "hosts use its volumes");
+    }
+    assert_eq!(apply("q", "p", 1 << 20).1, None);
+}
