@@ -20,14 +20,16 @@ pub(super) enum Good {
     Connections,
     /// Requests with one answer, from their head to the last byte of the answer.
     Calls,
-    /// Requests that are streams: each is one watch, or some, or the renewal of a lease.
+    /// Requests that are streams of watches.
     Streams,
+    /// Streams by which leases are renewed: whoever has any number of watches keeps his leases.
+    Renewals,
     Watches,
     /// Bytes of answers and of watched changes that are not sent yet.
     Bytes,
 }
 
-const GOODS: usize = 5;
+const GOODS: usize = 6;
 
 /// A limit for all, for those who only read, for one holder of a certificate, and for one address where there are none: a whole
 /// cluster may run on one machine then.
@@ -59,13 +61,20 @@ impl Good {
                 identity: 512,
                 address: 2048,
             },
-            // A node has two. Each takes 40 KiB: a message of 4 KiB that may never be whole, what came with it (a frame of 16 KiB),
+            // A node has one. Each takes 40 KiB: a message of 4 KiB that may never be whole, what came with it (a frame of 16 KiB),
             // and as much for answers.
             Good::Streams => Limits {
                 all: 2048,
                 readers: 256,
                 identity: 64,
                 address: 1024,
+            },
+            // One for each connection that there may be, and the same memory. Who only reads has no leases, and hears that.
+            Good::Renewals => Limits {
+                all: super::MAX_CONNECTIONS,
+                readers: 32,
+                identity: 128,
+                address: 512,
             },
             Good::Watches => Limits {
                 all: super::engine::MAX_WATCHES,
