@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 
 mod members;
@@ -176,6 +177,9 @@ impl View {
             return Change::Nothing;
         };
         match parse::<map::Volume>(&record.key, value) {
+            Ok(volume) if volume.name != name => {
+                Change::Unreadable(format!("{}: it is of volume {:?}", record.key, volume.name))
+            }
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
                 let id = volume.id;
@@ -248,7 +252,7 @@ impl View {
     }
 
     fn apply_scrub(&mut self, volume: &str, record: &Record) -> Change {
-        let Ok(volume) = volume.parse() else {
+        let Some(volume) = number(volume, record, map::scrub_key) else {
             return Change::Nothing;
         };
         let scrub = record
@@ -264,7 +268,7 @@ impl View {
     }
 
     fn live(&mut self, node: &str, record: &Record) -> Change {
-        let Some(node) = node.parse().ok().filter(|node| record.key == map::live_key(*node)) else {
+        let Some(node) = number(node, record, map::live_key) else {
             return Change::Nothing;
         };
         match &record.value {
@@ -316,7 +320,7 @@ impl View {
     }
 
     fn apply_export(&mut self, volume: &str, record: &Record) -> Change {
-        let Ok(volume) = volume.parse() else {
+        let Some(volume) = number(volume, record, map::export_key) else {
             return Change::Nothing;
         };
         // Whoever may use a volume by a record that cannot be read is not known: nobody.
@@ -331,7 +335,7 @@ impl View {
     }
 
     fn apply_reservation(&mut self, volume: &str, record: &Record) -> Change {
-        let Ok(volume) = volume.parse() else {
+        let Some(volume) = number(volume, record, map::reservation_key) else {
             return Change::Nothing;
         };
         match record.value.as_ref().map(|value| parse(&record.key, value)) {
@@ -343,7 +347,7 @@ impl View {
     }
 
     fn apply_move(&mut self, volume: &str, record: &Record) -> Change {
-        let Ok(volume) = volume.parse() else {
+        let Some(volume) = number(volume, record, map::move_key) else {
             return Change::Nothing;
         };
         match record
@@ -359,7 +363,7 @@ impl View {
     }
 
     fn apply_closing(&mut self, volume: &str, record: &Record) -> Change {
-        let Ok(volume) = volume.parse() else {
+        let Some(volume) = number(volume, record, map::closing_key) else {
             return Change::Nothing;
         };
         let wish = record
@@ -579,6 +583,11 @@ impl View {
     pub fn volumes(&self) -> impl Iterator<Item = &map::Volume> {
         self.volumes.values()
     }
+}
+
+/// The number that a key names. A number can be written in several ways, and a record has one key.
+fn number<N: Copy + FromStr>(text: &str, record: &Record, key: impl Fn(N) -> String) -> Option<N> {
+    text.parse().ok().filter(|number| record.key == key(*number))
 }
 
 /// Takes a record into a table, or out of it.

@@ -269,3 +269,39 @@ proptest! {
         assert_served(&mut scene, &[]);
     }
 }
+
+/// Puts what no record is under a key.
+fn spoiled(scene: &mut Scene, key: &str, text: &str) {
+    scene.state.txn(&Call::put(key, text.as_bytes().to_vec())).unwrap();
+    scene.run();
+}
+
+fn delete(scene: &mut Scene, key: &str) {
+    let call = Call {
+        then: vec![Op::Delete { key: key.to_owned() }],
+        ..Call::default()
+    };
+    scene.state.txn(&call).unwrap();
+    scene.run();
+}
+
+/// A store is forgotten when its record goes, and no other.
+#[test]
+fn a_store_is_not_forgotten_by_another_key() {
+    let mut scene = Scene::led(3, 4, 2);
+    let own = map::store_key(store(3));
+    let id = store(3).to_string();
+    for key in [
+        own.replace(&id, &format!("x/{id}")),
+        own.to_uppercase().replace("/AMITA/STORES/", "/amita/stores/"),
+    ] {
+        if key != own {
+            spoiled(&mut scene, &key, "{}");
+            delete(&mut scene, &key);
+        }
+    }
+    assert!(scene.machine.fleet.stores.contains_key(&store(3)));
+    assert_served(&mut scene, &[]);
+    delete(&mut scene, &own);
+    assert!(!scene.machine.fleet.stores.contains_key(&store(3)));
+}
