@@ -241,6 +241,7 @@ pub(super) fn forget(coordinator: &mut Coordinator, id: GroupId) {
 }
 
 pub(super) fn gone(coordinator: &mut Coordinator, key: &str, revision: u64) {
+    coordinator.out.not_left_alone(key);
     if coordinator.health.gone(&coordinator.config, key)
         || coordinator
             .spaces

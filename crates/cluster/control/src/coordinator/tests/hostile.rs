@@ -285,6 +285,48 @@ fn delete(scene: &mut Scene, key: &str) {
     scene.run();
 }
 
+#[test]
+fn what_was_said_of_a_record_goes_with_it() {
+    let mut scene = Scene::led(3, 2, 2);
+    for number in 0..1000 {
+        // It says something else each time, and the keys are others: none is ever mended.
+        let (same, other) = (map::pool_key("x"), map::pool_key(&format!("y{number}")));
+        spoiled(&mut scene, &same, &format!(r#"{{"id":"no number {number}"}}"#));
+        spoiled(&mut scene, &other, "{}");
+        delete(&mut scene, &other);
+    }
+    assert_eq!(scene.machine.out.unreadable.len(), 1);
+    let told = |scene: &Scene, key: &str| {
+        let of = |warning: &&Warning| matches!(warning, Warning::Unreadable { key: own, .. } if own == key);
+        scene.warnings.iter().filter(of).count()
+    };
+    let key = map::pool_key("x");
+    let before = told(&scene, &key);
+    assert!(before >= 1000, "what is news is told: {before}");
+    spoiled(&mut scene, &key, r#"{"id":"no number 999"}"#);
+    assert_eq!(told(&scene, &key), before, "once for as long as it is so");
+    delete(&mut scene, &key);
+    assert!(scene.machine.out.unreadable.is_empty());
+}
+
+#[test]
+fn what_is_kept_of_records_that_nobody_can_read_is_bounded() {
+    let mut scene = Scene::led(3, 2, 2);
+    let long = "x".repeat(10_000);
+    for number in 0..500 {
+        let key = map::store_key(StoreId(1000 + number)) + &long;
+        spoiled(&mut scene, &key, &format!(r#"{{"id":"{long}"}}"#));
+    }
+    let kept = &scene.machine.out.unreadable;
+    let bytes: usize = kept.iter().map(|(key, what)| key.len() + what.len()).sum();
+    assert!(
+        !kept.is_empty() && kept.len() <= 256 && bytes < 1 << 20,
+        "{} of {bytes} bytes",
+        kept.len()
+    );
+    assert_served(&mut scene, &[]);
+}
+
 /// A store is forgotten when its record goes, and no other.
 #[test]
 fn a_store_is_not_forgotten_by_another_key() {
