@@ -59,7 +59,7 @@ use plan::Plan;
 use rests::Rests;
 use serde::de::DeserializeOwned;
 use space::Spaces;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The key that the coordinator holds under its lease.
@@ -196,9 +196,20 @@ impl Due {
 struct Out {
     /// What was warned of and still is so.
     standing: BTreeSet<Warning>,
+    /// The same of records that are left alone: by the key, and why. Who may write keys makes as many as he likes.
+    unreadable: BTreeMap<String, String>,
     /// What owners of volumes have done to groups, to be told at this moment.
     by_owners: Option<(Moment, batch::Change)>,
     actions: Vec<Action>,
+}
+
+/// Most records that are told of as left alone, and so many bytes of their keys and of the reasons.
+const MOST_UNREADABLE: usize = 256;
+const TOLD_BYTES: usize = 512;
+
+/// As much of a text as is told.
+fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TOLD_BYTES)]
 }
 
 impl Out {
@@ -209,10 +220,21 @@ impl Out {
         }
     }
 
-    /// The record is not heard.
-    fn leave_alone(&mut self, key: &str, what: String) {
-        let key = key.to_owned();
-        self.warn(Warning::Unreadable { key, what });
+    /// The record is not heard. Of more than [`MOST_UNREADABLE`] nothing is said: `amita status` has them all.
+    fn leave_alone(&mut self, key: &str, what: &str) {
+        let (key, what) = (beginning(key), beginning(what));
+        let known = self.unreadable.get(key);
+        if known.is_some_and(|known| known == what) || known.is_none() && self.unreadable.len() >= MOST_UNREADABLE {
+            return;
+        }
+        let (key, what) = (key.to_owned(), what.to_owned());
+        self.unreadable.insert(key.clone(), what.clone());
+        self.actions.push(Action::Warn(Warning::Unreadable { key, what }));
+    }
+
+    /// The record can be read now, or is gone.
+    fn not_left_alone(&mut self, key: &str) {
+        self.unreadable.remove(beginning(key));
     }
 
     /// Reads a record; that one cannot be read stands as a warning until it can.
@@ -229,12 +251,11 @@ impl Out {
         let read = record.json().map_err(|refusal| refusal.to_string());
         match read.and_then(|value| check(&value).map(|()| value)) {
             Ok(value) => {
-                self.standing
-                    .retain(|warning| !matches!(warning, Warning::Unreadable { key, .. } if *key == record.key));
+                self.not_left_alone(&record.key);
                 Some(value)
             }
             Err(what) => {
-                self.leave_alone(&record.key, what);
+                self.leave_alone(&record.key, &what);
                 None
             }
         }
@@ -305,6 +326,7 @@ impl Coordinator {
                 self.plan.desired.clear();
                 self.out.by_owners = None;
                 self.out.standing.clear();
+                self.out.unreadable.clear();
             }
             Event::Ended { call, result } => batch::ended(self, call, result),
             Event::Tick => {}

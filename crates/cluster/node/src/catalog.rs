@@ -164,7 +164,7 @@ impl Cataloguer {
         }
     }
 
-    /// `None`: its volume is gone.
+    /// `None`: its volume is gone, or no host could use it.
     fn namespace(
         &self,
         record: &map::Namespace,
@@ -175,7 +175,7 @@ impl Cataloguer {
         let chunk_bytes = view.chunk_bytes(&volume.pool)?;
         let uuid = *record.uuid.as_bytes();
         let owned = volume.owner == Some(self.node) && is_open(volume.id);
-        Some(Namespace {
+        let namespace = Namespace {
             nsid: record.nsid,
             volume: volume.id,
             name: volume.name.clone(),
@@ -185,7 +185,8 @@ impl Cataloguer {
             uuid,
             nguid: uuid,
             ana: if owned { Ana::Optimized } else { Ana::NonOptimized },
-        })
+        };
+        namespace.is_sound().then_some(namespace)
     }
 }
 

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 
 mod members;
@@ -176,6 +177,9 @@ impl View {
             return Change::Nothing;
         };
         match parse::<map::Volume>(&record.key, value) {
+            Ok(volume) if volume.name != name => {
+                Change::Unreadable(format!("{}: it is of volume {:?}", record.key, volume.name))
+            }
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
                 let id = volume.id;
@@ -192,11 +196,16 @@ impl View {
         }
     }
 
+    /// A record that cannot be a pool's changes nothing: hosts use its volumes, and how those are cut into chunks never changes.
     fn pool(&mut self, name: &str, record: &Record) -> Change {
-        let pool = record
-            .value
-            .as_ref()
-            .map(|value| parse::<map::Pool>(&record.key, value));
+        let pool = record.value.as_ref().map(|value| {
+            let pool = parse::<map::Pool>(&record.key, value)?;
+            if pool.name != name {
+                return Err(format!("{}: it is of pool {:?}", record.key, pool.name));
+            }
+            pool.check().map_err(|why| format!("{}: {why}", record.key))?;
+            Ok(pool)
+        });
         match pool {
             Some(Ok(pool)) => {
                 self.pools.insert(name.to_owned(), pool.id);
@@ -243,7 +252,7 @@ impl View {
     }
 
     fn apply_scrub(&mut self, volume: &str, record: &Record) -> Change {
-        let Ok(volume) = volume.parse() else {
+        let Some(volume) = number(volume, record, map::scrub_key) else {
             return Change::Nothing;
         };
         let scrub = record
@@ -259,7 +268,7 @@ impl View {
     }
 
     fn live(&mut self, node: &str, record: &Record) -> Change {
-        let Some(node) = node.parse().ok().filter(|node| record.key == map::live_key(*node)) else {
+        let Some(node) = number(node, record, map::live_key) else {
             return Change::Nothing;
         };
         match &record.value {
@@ -311,7 +320,7 @@ impl View {
     }
 
     fn apply_export(&mut self, volume: &str, record: &Record) -> Change {
-        let Ok(volume) = volume.parse() else {
+        let Some(volume) = number(volume, record, map::export_key) else {
             return Change::Nothing;
         };
         // Whoever may use a volume by a record that cannot be read is not known: nobody.
@@ -326,7 +335,7 @@ impl View {
     }
 
     fn apply_reservation(&mut self, volume: &str, record: &Record) -> Change {
-        let Ok(volume) = volume.parse() else {
+        let Some(volume) = number(volume, record, map::reservation_key) else {
             return Change::Nothing;
         };
         match record.value.as_ref().map(|value| parse(&record.key, value)) {
@@ -338,7 +347,7 @@ impl View {
     }
 
     fn apply_move(&mut self, volume: &str, record: &Record) -> Change {
-        let Ok(volume) = volume.parse() else {
+        let Some(volume) = number(volume, record, map::move_key) else {
             return Change::Nothing;
         };
         match record
@@ -354,7 +363,7 @@ impl View {
     }
 
     fn apply_closing(&mut self, volume: &str, record: &Record) -> Change {
-        let Ok(volume) = volume.parse() else {
+        let Some(volume) = number(volume, record, map::closing_key) else {
             return Change::Nothing;
         };
         let wish = record
@@ -574,6 +583,11 @@ impl View {
     pub fn volumes(&self) -> impl Iterator<Item = &map::Volume> {
         self.volumes.values()
     }
+}
+
+/// The number that a key names. A number can be written in several ways, and a record has one key.
+fn number<N: Copy + FromStr>(text: &str, record: &Record, key: impl Fn(N) -> String) -> Option<N> {
+    text.parse().ok().filter(|number| record.key == key(*number))
 }
 
 /// Takes a record into a table, or out of it.

@@ -197,7 +197,8 @@ impl NbdFront {
         let result = self.input_tls(&mut tls, now, inbox, outbox, pool, service);
         tls.encrypt(outbox, pool);
         tls.rest();
-        self.short_until = tls.is_short().then(|| now.plus(MEMORY_RETRY));
+        // Who takes no input looks for no memory: what has him take some again comes here by itself.
+        self.short_until = (tls.is_short() && self.takes_input()).then(|| now.plus(MEMORY_RETRY));
         self.tls = Some(tls);
         result
     }

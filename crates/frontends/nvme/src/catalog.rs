@@ -1,6 +1,7 @@
 //! What the cluster's settings say of NVMe, as one node sees it.
 
-use crate::admin::DISCOVERY_NQN;
+use crate::admin::{DISCOVERY_NQN, MAX_NAMESPACES};
+use amita_frontend::pieces::is_chunk_size;
 use amita_frontend::reservation;
 use amita_types::{NodeId, VolumeId};
 use std::collections::BTreeMap;
@@ -81,11 +82,16 @@ pub struct Subsystem {
 }
 
 impl Subsystem {
-    /// The namespace of that number.
+    /// The namespace of that number, if it is one that hosts can use.
     #[must_use]
     pub fn namespace(&self, nsid: u32) -> Option<&Arc<Namespace>> {
         let index = self.namespaces.binary_search_by_key(&nsid, |known| known.nsid).ok()?;
-        self.namespaces.get(index)
+        self.namespaces.get(index).filter(|namespace| namespace.is_sound())
+    }
+
+    /// The namespaces that hosts can use, in order of their number.
+    pub(crate) fn sound(&self) -> impl Iterator<Item = &Arc<Namespace>> {
+        self.namespaces.iter().filter(|namespace| namespace.is_sound())
     }
 
     /// What the host must show, if it may connect at all.
@@ -151,6 +157,16 @@ pub struct Namespace {
     pub nguid: [u8; 16],
     /// How this gateway reaches it.
     pub ana: Ana,
+}
+
+impl Namespace {
+    /// Can it be described to a host, and its I/O be cut into chunks? Of the settings no other reaches hosts.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        (1..=MAX_NAMESPACES).contains(&self.nsid)
+            && matches!(self.block_bytes, 512 | 4096)
+            && is_chunk_size(self.chunk_bytes)
+    }
 }
 
 /// States of an ANA group (NVM Express Base 2.1, 8.1.1).

@@ -192,7 +192,7 @@ fn keep_lawful(coordinator: &mut Coordinator, batch: &mut Batch) {
         judged
             .map_err(|what| {
                 let what = format!("what was to be done with it is not lawful: {what}");
-                out.leave_alone(&map::group_key(id.pool, id.index), what);
+                out.leave_alone(&map::group_key(id.pool, id.index), &what);
             })
             .is_ok()
     });

@@ -241,6 +241,7 @@ pub(super) fn forget(coordinator: &mut Coordinator, id: GroupId) {
 }
 
 pub(super) fn gone(coordinator: &mut Coordinator, key: &str, revision: u64) {
+    coordinator.out.not_left_alone(key);
     if coordinator.health.gone(&coordinator.config, key)
         || coordinator
             .spaces
@@ -272,7 +273,7 @@ pub(super) fn gone(coordinator: &mut Coordinator, key: &str, revision: u64) {
         }
         Some(Kind::Store) => {
             let id = key.rsplit('/').next().and_then(|text| text.parse::<StoreId>().ok());
-            if let Some(id) = id {
+            if let Some(id) = id.filter(|id| key == map::store_key(*id)) {
                 coordinator.fleet.forget(id);
                 plan::soon(coordinator);
                 coordinator.rests.stores.remove(&id);

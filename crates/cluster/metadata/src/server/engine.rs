@@ -200,8 +200,8 @@ struct Watcher {
     sender: mpsc::Sender<WatchEvent>,
     /// There is more to tell when there is room.
     waits: Arc<AtomicBool>,
-    /// Its holder has too many bytes on their way: it is looked at again after [`STARVED_PAUSE`].
-    starved: bool,
+    /// Its holder has too many bytes on their way: when it is looked at again, and the bytes that it waits for.
+    starved: Option<(Duration, usize)>,
     holder: Arc<Holder>,
     _place: Share,
 }
@@ -252,8 +252,8 @@ impl Work {
                 Some(seen) => Some(seen + SPACE_PAUSE),
                 None => self.state.deadline(),
             };
-            let starved = self.watchers.iter().any(|watcher| watcher.starved);
-            let again = starved.then(|| self.now() + STARVED_PAUSE);
+            let again = self.watchers.iter().filter_map(|watcher| watcher.starved);
+            let again = again.map(|(until, _)| until).min();
             let next = deadline.into_iter().chain(retry).chain(again).min();
             let goes_on = self.requests.wait(next.map(|next| next.saturating_sub(self.now())));
             let now = self.now();
@@ -426,7 +426,7 @@ impl Work {
                     next,
                     sender,
                     waits: Arc::clone(&waits),
-                    starved: false,
+                    starved: None,
                     holder,
                     _place: place,
                 });
@@ -508,8 +508,8 @@ impl Work {
 
     /// Tells every watcher what it has not seen, as far as there is room.
     fn tell(&mut self) {
-        let state = &self.state;
-        self.watchers.retain_mut(|watcher| tell(state, watcher));
+        let (state, now) = (&self.state, self.now());
+        self.watchers.retain_mut(|watcher| tell(state, watcher, now));
     }
 
     /// Forgets old history when it is too long or too large, in steps.
@@ -536,8 +536,18 @@ fn changes(ask: &EngineRequest) -> bool {
 }
 
 /// Tells a watcher as much as there is room for; `false`: it has ended.
-fn tell(state: &State, watcher: &mut Watcher) -> bool {
-    watcher.starved = false;
+fn tell(state: &State, watcher: &mut Watcher, now: Duration) -> bool {
+    // What it is to be told is looked for in the history, which is long, and passes are many: not before there is room for it.
+    if let Some((until, bytes)) = watcher.starved {
+        if now < until {
+            return !watcher.sender.is_closed();
+        }
+        if watcher.holder.take(Good::Bytes, bytes).is_none() {
+            watcher.starved = Some((now + STARVED_PAUSE, bytes));
+            return !watcher.sender.is_closed();
+        }
+        watcher.starved = None;
+    }
     while watcher.next <= state.revision() {
         let mut place = watcher.sender.try_reserve();
         if place.is_err() {
@@ -558,8 +568,9 @@ fn tell(state: &State, watcher: &mut Watcher) -> bool {
             state.revision()
         };
         if !batch.events.is_empty() {
-            let Some(share) = watcher.holder.take(Good::Bytes, bytes.min(MAX_BATCH_BYTES)) else {
-                watcher.starved = true;
+            let bytes = bytes.min(MAX_BATCH_BYTES);
+            let Some(share) = watcher.holder.take(Good::Bytes, bytes) else {
+                watcher.starved = Some((now + STARVED_PAUSE, bytes));
                 break;
             };
             place.send(WatchEvent::Changes(state.revision(), batch, share));
@@ -571,6 +582,7 @@ fn tell(state: &State, watcher: &mut Watcher) -> bool {
 
 /// As many changes as are told at once, and their bytes.
 fn gather(changes: impl Iterator<Item = Batch>, span: &Span) -> (Batch, usize) {
+    looks();
     let (mut all, mut bytes) = (Batch::default(), 0);
     for mut batch in changes {
         batch.events.retain(|event| span.matches(event.key()));
@@ -613,6 +625,14 @@ fn refuse(ask: EngineRequest, failure: &Failure) {
         EngineRequest::Watch { answer, .. } => send(answer, failure),
     }
 }
+
+/// Counts looks into the history, in tests: the same number on every machine.
+#[cfg(not(test))]
+#[inline(always)]
+fn looks() {}
+
+#[cfg(test)]
+use tests::looks;
 
 #[cfg(test)]
 mod tests;

@@ -100,14 +100,17 @@ impl Service {
 
     async fn route(self, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path();
-        let streams = matches!(path, path::LEASE_KEEP_ALIVE | path::WATCH);
-        let good = if streams { Good::Streams } else { Good::Calls };
+        let good = match path {
+            path::LEASE_KEEP_ALIVE => Good::Renewals,
+            path::WATCH => Good::Streams,
+            _ => Good::Calls,
+        };
         let Some(place) = self.holder.take(good, 1).map(Arc::new) else {
             return Status::resource_exhausted(words::TOO_MANY_REQUESTS).into_http();
         };
         // Who writes does so beside his watches: one that he is slow to read must not have a write's outcome unknown.
         let unsent = match good {
-            Good::Streams if !self.holder.only_reads() => Unsent::default(),
+            Good::Streams | Good::Renewals if !self.holder.only_reads() => Unsent::default(),
             _ => self.unsent.clone(),
         };
         let mut response = match path {

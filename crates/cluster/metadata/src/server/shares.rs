@@ -20,14 +20,16 @@ pub(super) enum Good {
     Connections,
     /// Requests with one answer, from their head to the last byte of the answer.
     Calls,
-    /// Requests that are streams: each is one watch, or some, or the renewal of a lease.
+    /// Requests that are streams of watches.
     Streams,
+    /// Streams by which leases are renewed: whoever has any number of watches keeps his leases.
+    Renewals,
     Watches,
     /// Bytes of answers and of watched changes that are not sent yet.
     Bytes,
 }
 
-const GOODS: usize = 5;
+const GOODS: usize = 6;
 
 /// A limit for all, for those who only read, for one holder of a certificate, and for one address where there are none: a whole
 /// cluster may run on one machine then.
@@ -59,13 +61,20 @@ impl Good {
                 identity: 512,
                 address: 2048,
             },
-            // A node has two. Each takes 40 KiB: a message of 4 KiB that may never be whole, what came with it (a frame of 16 KiB),
+            // A node has one. Each takes 40 KiB: a message of 4 KiB that may never be whole, what came with it (a frame of 16 KiB),
             // and as much for answers.
             Good::Streams => Limits {
                 all: 2048,
                 readers: 256,
                 identity: 64,
                 address: 1024,
+            },
+            // One for each connection that there may be, and the same memory. Who only reads has no leases, and hears that.
+            Good::Renewals => Limits {
+                all: super::MAX_CONNECTIONS,
+                readers: 32,
+                identity: 128,
+                address: 512,
             },
             Good::Watches => Limits {
                 all: super::engine::MAX_WATCHES,
@@ -113,17 +122,21 @@ struct All {
     readers: Counts,
     requests: Arc<Semaphore>,
     readers_requests: Arc<Semaphore>,
-    holders: Mutex<HashMap<String, Weak<Holder>>>,
+    holders: Mutex<HashMap<String, Weak<Own>>>,
 }
 
-/// One of them; its connections share it.
-pub(super) struct Holder {
-    /// What it is counted as.
+/// What is counted of one of them, over all of its connections.
+struct Own {
     name: Arc<str>,
     is_identity: bool,
-    only_reads: bool,
     taken: Counts,
     requests: Arc<Semaphore>,
+}
+
+/// One of them, as a connection shows it: whoever may write by one certificate may only read by a later one.
+pub(super) struct Holder {
+    own: Arc<Own>,
+    only_reads: bool,
     all: Arc<All>,
 }
 
@@ -158,25 +171,31 @@ impl Shares {
     /// The holder behind a connection.
     pub(super) fn holder(&self, peer: Option<&Peer>, source: IpAddr) -> Arc<Holder> {
         let name = peer.map_or_else(|| format!("{ADDRESS}{source}"), |peer| peer.name.clone());
-        let mut holders = self.0.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(holder) = holders.get(&name).and_then(Weak::upgrade) {
-            return holder;
-        }
-        holders.retain(|_, holder| holder.strong_count() > 0);
-        let holder = Arc::new(Holder {
-            name: name.as_str().into(),
-            is_identity: peer.is_some(),
+        Arc::new(Holder {
+            own: self.own(name, peer.is_some()),
             only_reads: !access::may(peer, Touch::Leases),
+            all: Arc::clone(&self.0),
+        })
+    }
+
+    fn own(&self, name: String, is_identity: bool) -> Arc<Own> {
+        let mut holders = self.0.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = holders.get(&name).and_then(Weak::upgrade) {
+            return own;
+        }
+        holders.retain(|_, own| own.strong_count() > 0);
+        let own = Arc::new(Own {
+            name: name.as_str().into(),
+            is_identity,
             taken: Counts::default(),
-            requests: Arc::new(Semaphore::new(if peer.is_some() {
+            requests: Arc::new(Semaphore::new(if is_identity {
                 REQUESTS_OF_IDENTITY
             } else {
                 REQUESTS_OF_ADDRESS
             })),
-            all: Arc::clone(&self.0),
         });
-        holders.insert(name, Arc::downgrade(&holder));
-        holder
+        holders.insert(name, Arc::downgrade(&own));
+        own
     }
 }
 
@@ -188,7 +207,7 @@ fn add(count: &AtomicUsize, amount: usize, most: usize) -> bool {
 
 impl Holder {
     pub(super) fn name(&self) -> &Arc<str> {
-        &self.name
+        &self.own.name
     }
 
     pub(super) fn only_reads(&self) -> bool {
@@ -201,7 +220,7 @@ impl Holder {
     }
 
     pub(super) fn most_leases(&self) -> usize {
-        if self.is_identity {
+        if self.own.is_identity {
             LEASES_OF_IDENTITY
         } else {
             LEASES_OF_ADDRESS
@@ -211,7 +230,7 @@ impl Holder {
     /// So much of a good; `None`: it has too much, or all together have.
     pub(super) fn take(self: &Arc<Self>, good: Good, amount: usize) -> Option<Share> {
         let limits = good.limits();
-        let own = if self.is_identity {
+        let own = if self.own.is_identity {
             limits.identity
         } else {
             limits.address
@@ -240,13 +259,13 @@ impl Holder {
     /// Where it is counted: as itself, as one of all, and as one of those who only read.
     fn counted(&self) -> impl Iterator<Item = &Counts> {
         let readers = self.only_reads.then_some(&self.all.readers);
-        [&self.taken, &self.all.taken].into_iter().chain(readers)
+        [&self.own.taken, &self.all.taken].into_iter().chain(readers)
     }
 
     /// How much it has.
     #[cfg(test)]
     pub(super) fn held(&self, good: Good) -> usize {
-        self.taken[good as usize].load(Ordering::Relaxed)
+        self.own.taken[good as usize].load(Ordering::Relaxed)
     }
 
     /// Waits for a place among the requests.
@@ -254,7 +273,11 @@ impl Holder {
         // Its own first: who waits for more than that keeps others from nothing.
         let readers = self.only_reads.then_some(&self.all.readers_requests);
         let mut held = Vec::with_capacity(3);
-        for places in [&self.requests].into_iter().chain(readers).chain([&self.all.requests]) {
+        for places in [&self.own.requests]
+            .into_iter()
+            .chain(readers)
+            .chain([&self.all.requests])
+        {
             held.push(Arc::clone(places).acquire_owned().await.expect("none is ever closed"));
         }
         Place(held)

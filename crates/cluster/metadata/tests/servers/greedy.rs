@@ -2,7 +2,7 @@
 
 use crate::common::{Kind, Server};
 use crate::pki::Leaf;
-use amita_metadata::server::OperatorRole;
+use amita_metadata::server::{OperatorRole, Role};
 use amita_metadata::{Call, Waited};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
@@ -165,4 +165,28 @@ fn one_name_has_a_few_streams_and_gets_places_back() {
     held.pop();
     let waited = more.wait(PATIENCE);
     assert!(matches!(waited, Waited::Item(Ok(_))), "{waited:?}");
+}
+
+/// Many processes may go by one name, each with a watch and a lease.
+#[test]
+fn a_name_whose_streams_are_all_watches_renews_its_leases() {
+    let server = Server::start(Kind::Secure);
+    let busy = server.client_of(&server.secure().leaf(Role::Node, "busy"));
+    let from = busy.txn(&Call::put("/k", "v")).unwrap().revision;
+    let leases: Vec<_> = (0..8).map(|_| busy.lease_grant(3600).unwrap().id).collect();
+    let mut held = Vec::new();
+    for _ in 0..STREAMS {
+        let mut watch = busy.watch("/k", from);
+        assert!(matches!(watch.wait(PATIENCE), Waited::Item(Ok(_))));
+        held.push(watch);
+    }
+    let mut more = busy.watch("/k", from);
+    assert_eq!(
+        more.wait(Duration::from_secs(1)),
+        Waited::Nothing,
+        "all of them are taken"
+    );
+    for lease in leases {
+        assert_eq!(busy.lease_keepalive(lease).unwrap(), 3600);
+    }
 }

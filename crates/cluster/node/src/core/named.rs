@@ -11,7 +11,8 @@ use crate::mail::{DirectoryMessage, Origin, VolumeMessage};
 use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who};
 use amita_reactor::driver::{Driver, Time};
 use amita_types::name::MAX_NAME_BYTES;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a record may be on its way.
@@ -30,14 +31,64 @@ struct Waiting {
     since: Time,
 }
 
+/// Clients that want to know what there is for them: of one name after the other, however many sessions one has. Each session asks
+/// for one thing at a time.
+#[derive(Default)]
+struct Listings {
+    /// By the name of the client, where it has proven one, in order of time.
+    of: BTreeMap<Option<Arc<str>>, VecDeque<(Origin, Who)>>,
+    /// Whose turn it is next; each that waits is there once.
+    turns: VecDeque<Option<Arc<str>>>,
+    /// How many wait.
+    count: usize,
+}
+
+impl Listings {
+    fn push(&mut self, origin: Origin, who: Who) {
+        let name = match &who {
+            Who::Client(client) => Some(client.name.clone()),
+            Who::Program | Who::Local | Who::Stranger => None,
+        };
+        let line = self.of.entry(name.clone()).or_default();
+        if line.is_empty() {
+            self.turns.push_back(name);
+        }
+        line.push_back((origin, who));
+        self.count += 1;
+    }
+
+    fn pop(&mut self) -> Option<(Origin, Who)> {
+        let name = self.turns.pop_front()?;
+        let line = self.of.get_mut(&name)?;
+        let first = line.pop_front();
+        self.count -= usize::from(first.is_some());
+        if line.is_empty() {
+            self.of.remove(&name);
+        } else {
+            self.turns.push_back(name);
+        }
+        first
+    }
+
+    /// Only those that are meant go on waiting.
+    fn retain(&mut self, mut is_meant: impl FnMut(&Origin) -> bool) {
+        self.of.retain(|_, line| {
+            line.retain(|(origin, _)| is_meant(origin));
+            !line.is_empty()
+        });
+        let of = &self.of;
+        self.turns.retain(|name| of.contains_key(name));
+        self.count = of.values().map(VecDeque::len).sum();
+    }
+}
+
 /// What a core knows of clients that ask by name.
 #[derive(Default)]
 pub(super) struct Named {
     /// In order of time. Each session asks for one volume at a time; those that have gone meanwhile are removed before there are more
     /// than sessions.
     waiting: Vec<Waiting>,
-    /// Clients that want to know what there is for them, in order of time; each session asks for one thing at a time.
-    listings: VecDeque<(Origin, Who)>,
+    listings: Listings,
     /// The next of them is answered then.
     listing_from: Time,
     /// All records of the metadata are known, as they were at the start.
@@ -65,7 +116,7 @@ impl Named {
     /// When [`look`] is wanted.
     pub(super) fn deadline(&self) -> Option<Time> {
         let first = self.waiting.first().map(|first| first.since.plus(self.patience()));
-        let listing = (!self.listings.is_empty()).then_some(self.listing_from);
+        let listing = (self.listings.count > 0).then_some(self.listing_from);
         first.into_iter().chain(listing).min()
     }
 
@@ -99,13 +150,17 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, 
 
 /// A client asks which volumes there are for it.
 pub(super) fn list(core: &mut Core, now: Time, origin: Origin, who: Who) {
-    if core.named.listings.len() >= core.fronts.sessions() {
+    if who == Who::Stranger {
+        // There are none, which takes no looking, and nobody's turn.
+        return tell_listed(core, origin, &who);
+    }
+    if core.named.listings.count >= core.fronts.sessions() {
         let fronts = &mut core.fronts;
         core.named
             .listings
-            .retain(|(origin, _)| fronts.usage(origin.front).is_some());
+            .retain(|origin| fronts.usage(origin.front).is_some());
     }
-    core.named.listings.push_back((origin, who));
+    core.named.listings.push(origin, who);
     answer_listing(core, now);
 }
 
@@ -113,13 +168,21 @@ fn answer_listing(core: &mut Core, now: Time) {
     if now < core.named.listing_from {
         return;
     }
-    if let Some((origin, who)) = core.named.listings.pop_front() {
-        let exports = listed(&core.cx.view, &who);
-        core.cx
-            .mail
-            .send(core.cx.config.core, VolumeMessage::Listed { origin, exports });
-        core.named.listing_from = now.plus(LISTING_PAUSE);
+    while let Some((origin, who)) = core.named.listings.pop() {
+        // Who has gone meanwhile takes no turn.
+        if core.fronts.usage(origin.front).is_some() {
+            tell_listed(core, origin, &who);
+            core.named.listing_from = now.plus(LISTING_PAUSE);
+            return;
+        }
     }
+}
+
+fn tell_listed(core: &mut Core, origin: Origin, who: &Who) {
+    let exports = listed(&core.cx.view, who);
+    core.cx
+        .mail
+        .send(core.cx.config.core, VolumeMessage::Listed { origin, exports });
 }
 
 /// Opens the volume, if the client has the right to; else it goes on waiting.

@@ -1,4 +1,5 @@
 mod hostile;
+mod nvme;
 
 use super::*;
 use crate::faults::{Fault, Faults};
@@ -483,5 +484,102 @@ mod named {
         rig.ask(&db1());
         rig.is_open();
         assert!(matches!(rig.answer(), Some(Ok(info)) if info.read_only));
+    }
+
+    /// Clients that ask what there is for them, each by a session of its own, and what they hear.
+    fn sessions(rig: &mut Rig, count: usize) -> Vec<(FrontId, Rc<RefCell<Vec<Event>>>)> {
+        let one = |_| {
+            let heard = Rc::<RefCell<Vec<Event>>>::default();
+            let front = rig.core.fronts.attach(|_| Box::new(Session(heard.clone())));
+            (front, heard)
+        };
+        (0..count).map(one).collect()
+    }
+
+    fn list(rig: &mut Rig, sessions: &[(FrontId, Rc<RefCell<Vec<Event>>>)], who: &Who) {
+        for (front, _) in sessions {
+            rig.core.fronts.with(*front, |_, service| service.list(*front, 4, who));
+        }
+        rig.pass();
+    }
+
+    /// How many have their answer, and how many exports are in them.
+    fn listed(sessions: &[(FrontId, Rc<RefCell<Vec<Event>>>)]) -> (usize, usize) {
+        let of = |heard: &Event| match heard {
+            Event::Listed { tag: 4, result } => Some(result.as_ref().unwrap().len()),
+            _ => None,
+        };
+        let all = sessions
+            .iter()
+            .flat_map(|(_, heard)| heard.borrow().iter().filter_map(of).collect::<Vec<_>>());
+        all.fold((0, 0), |(answers, exports), count| (answers + 1, exports + count))
+    }
+
+    #[test]
+    fn listings_are_made_so_often_and_no_oftener() {
+        let mut rig = Rig::settled();
+        rig.export(&export());
+        let ours = sessions(&mut rig, 100);
+        list(&mut rig, &ours, &db1());
+        assert_eq!(listed(&ours), (1, 1), "the first at once");
+        rig.passes_for(Duration::from_secs(1));
+        let (answers, exports) = listed(&ours);
+        assert!((48..=52).contains(&answers), "{answers}");
+        assert_eq!(answers, exports);
+        rig.passes_for(Duration::from_millis(1100));
+        assert_eq!(listed(&ours), (100, 100), "each has its answer");
+    }
+
+    #[test]
+    fn strangers_take_no_turn_of_those_who_may_list() {
+        let mut rig = Rig::settled();
+        rig.export(&export());
+        let (strangers, ours) = (sessions(&mut rig, 500), sessions(&mut rig, 2));
+        list(&mut rig, &strangers, &Who::Stranger);
+        rig.pass();
+        assert_eq!(
+            listed(&strangers),
+            (500, 0),
+            "there is nothing for them, and that is told at once"
+        );
+        list(&mut rig, &ours, &db1());
+        rig.passes_for(Duration::from_millis(30));
+        assert_eq!(listed(&ours), (2, 2));
+    }
+
+    #[test]
+    fn who_has_gone_takes_no_turn() {
+        let mut rig = Rig::settled();
+        rig.export(&export());
+        let (gone, ours) = (sessions(&mut rig, 500), sessions(&mut rig, 1));
+        let _silent = sessions(&mut rig, 600);
+        list(&mut rig, &gone, &db1());
+        for (front, _) in &gone {
+            rig.core.fronts.detach(&mut rig.driver, *front);
+        }
+        list(&mut rig, &ours, &db1());
+        rig.passes_for(Duration::from_millis(30));
+        assert_eq!(listed(&ours), (1, 1));
+        assert!(listed(&gone).0 <= 2);
+    }
+
+    #[test]
+    fn each_name_has_its_turn_however_many_sessions_others_have() {
+        let mut rig = Rig::settled();
+        let clients = ["db1", "db2", "db3"].map(str::to_owned).to_vec();
+        rig.export(&map::Export { clients, ..export() });
+        let greedy = sessions(&mut rig, 300);
+        list(&mut rig, &greedy, &db1());
+        for name in ["db2", "db3"] {
+            let ours = sessions(&mut rig, 1);
+            list(&mut rig, &ours, &Who::Client(name.into()));
+            rig.passes_for(Duration::from_millis(60));
+            assert_eq!(listed(&ours), (1, 1), "{name}");
+        }
+        let local = sessions(&mut rig, 1);
+        list(&mut rig, &local, &Who::Local);
+        rig.passes_for(Duration::from_millis(60));
+        assert_eq!(listed(&local).0, 1);
+        assert!((5..15).contains(&listed(&greedy).0), "{}", listed(&greedy).0);
     }
 }

@@ -1,6 +1,6 @@
 //! Which nodes there are, and which stores they serve.
 
-use super::{Change, View, parse};
+use super::{Change, View, number, parse};
 use crate::control::Record;
 use amita_types::{NodeId, StoreId, map};
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ impl View {
 
     pub(super) fn store(&mut self, id: &str, record: &Record) -> Change {
         let Some(value) = &record.value else {
-            if let Ok(id) = id.parse() {
+            if let Some(id) = number(id, record, map::store_key) {
                 let was = self.stores.remove(&id);
                 self.take_from(was, id);
             }

@@ -214,3 +214,133 @@ fn a_record_under_anothers_key_is_not_heard() {
     assert_eq!(apply(live.replace('7', "+7"), "{}"), Change::Nothing);
     assert!(!view.lives(NodeId(7)) && view.node_of(store(1)) == Some(NodeId(1)));
 }
+
+/// What goes by a number is deleted by its own key: a number can be written in several ways, and behind anything.
+#[test]
+fn what_stands_under_another_key_is_not_deleted() {
+    let mut view = View::default();
+    put(&mut view, 1, 1);
+    let volume = VolumeId(7);
+    let apply = |view: &mut View, key: String, value: Option<&str>| {
+        view.apply(&Record {
+            key,
+            value: value.map(|value| value.as_bytes().to_vec()),
+            revision: 1,
+            created: 1,
+        })
+    };
+    let own = [
+        (
+            map::export_key(volume),
+            r#"{"volume":7,"clients":[],"any_client":true}"#,
+        ),
+        (map::move_key(volume), r#"{"volume":"v","to":1,"number":1}"#),
+        (map::closing_key(volume), r#"{"volume":"v","owner":1,"force":true}"#),
+        (
+            map::reservation_key(volume),
+            r#"{"generation":1,"persist":true,"registrants":[],"notices":[],"last_notice":1}"#,
+        ),
+        (
+            map::scrub_key(volume),
+            r#"{"requested":2,"finished":1,"requested_at":1,"report":{"copies":0,"skipped":0,"damaged":0,"repaired":0,"differing":0}}"#,
+        ),
+    ];
+    for (key, value) in &own {
+        let told = apply(&mut view, key.clone(), Some(value));
+        assert!(
+            !matches!(told, Change::Nothing | Change::Unreadable(_)),
+            "{key}: {told:?}"
+        );
+    }
+    let there = |view: &View| {
+        [
+            view.export(volume).is_some(),
+            view.moves().count() == 1,
+            view.closings().count() == 1,
+            view.reservation(volume).is_some(),
+            view.scrub(volume).is_some(),
+        ]
+    };
+    assert_eq!(there(&view), [true; 5]);
+    for (key, value) in &own {
+        let (kind, number) = key.rsplit_once('/').unwrap();
+        for other in [
+            format!("{kind}/+{number}"),
+            format!("{kind}/0{number}"),
+            format!("{kind}/x/{number}"),
+        ] {
+            if other != *key {
+                assert_eq!(apply(&mut view, other.clone(), None), Change::Nothing, "{other}");
+                assert_eq!(apply(&mut view, other, Some(value)), Change::Nothing);
+            }
+        }
+    }
+    assert_eq!(there(&view), [true; 5]);
+    let id = store(1).to_string();
+    let key = map::store_key(store(1));
+    for other in [format!("x/{id}"), format!("+{id}"), format!("0{id}"), id.to_uppercase()] {
+        if other != id {
+            apply(&mut view, key.replace(&id, &other), None);
+        }
+    }
+    assert_eq!(view.node_of(store(1)), Some(NodeId(1)));
+    for (key, _) in own {
+        apply(&mut view, key, None);
+    }
+    gone(&mut view, 1);
+    assert_eq!((there(&view), view.node_of(store(1))), ([false; 5], None));
+}
+
+#[test]
+fn a_pool_that_cannot_be_leaves_what_was_known() {
+    let mut view = View::default();
+    let mut apply = |key: &str, name: &str, chunk_bytes: u64| {
+        let value = format!(
+            r#"{{"id":1,"name":"{name}","kind":{{"type":"replicated","copies":3,"min_copies":2}},"groups":8,"chunk_bytes":{chunk_bytes}}}"#
+        );
+        let change = view.apply(&Record {
+            key: map::pool_key(key),
+            value: Some(value.into_bytes()),
+            revision: 1,
+            created: 1,
+        });
+        (change, view.chunk_bytes(key))
+    };
+    for chunk_bytes in [0, 1, 512, 3 << 20, 1 << 31, u64::from(u32::MAX), 1 << 40] {
+        let (change, known) = apply("p", "p", chunk_bytes);
+        assert!(matches!(change, Change::Unreadable(why) if why.contains("/amita/pools/p")));
+        assert_eq!(known, None);
+    }
+    assert_eq!(apply("p", "p", 4 << 20), (Change::Nothing, Some(4 << 20)));
+    for (name, chunk_bytes) in [("p", 0), ("q", 1 << 20), ("p", u64::from(u32::MAX))] {
+        let (change, known) = apply("p", name, chunk_bytes);
+        assert!(matches!(change, Change::Unreadable(_)), "{change:?}");
+        assert_eq!(known, Some(4 << 20), "hosts use its volumes");
+    }
+    assert_eq!(apply("q", "p", 1 << 20).1, None);
+}
+
+/// Whoever opens and closes volumes would take the real one for deleted, or give it another name.
+#[test]
+fn a_volume_is_not_deleted_by_another_name() {
+    let mut view = View::default();
+    let mut apply = |key: &str, value: Option<&str>| {
+        view.apply(&Record {
+            key: map::volume_key(key),
+            value: value.map(|value| value.as_bytes().to_vec()),
+            revision: 1,
+            created: 1,
+        })
+    };
+    let own = r#"{"id":7,"name":"v","pool":"p","size_bytes":4096,"generation":1}"#;
+    assert!(matches!(apply("v", Some(own)), Change::Volume(VolumeId(7), _)));
+    for other in ["w", "x/v", "v/"] {
+        assert!(matches!(apply(other, Some(own)), Change::Unreadable(_)), "{other}");
+        apply(other, None);
+    }
+    assert!(view.take_deleted().is_empty());
+    assert_eq!(
+        view.volume_of(VolumeId(7)).map(|volume| volume.name.as_str()),
+        Some("v")
+    );
+}

@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 /// An authority, a server and a client, as files.
 struct Pki {
@@ -439,4 +440,41 @@ fn files_that_cannot_be_used_are_named() {
     );
     let authorities = load(&|files| files.client_authorities = Some(pki.path("empty")));
     assert!(matches!(authorities, TlsError::Empty { .. }), "{authorities}");
+}
+
+/// What waits for memory and may not be taken yet anyway waits for that, and not a millisecond at a time.
+#[test]
+fn want_of_memory_wakes_nobody_who_takes_no_input() {
+    let pki = Pki::new();
+    let mut client = pki.server(TlsMode::Allow, false);
+    let mut tls = pki.client(false);
+    upgrade(&mut client, &mut tls).unwrap();
+    let short = Pool::new(amita_reactor::PoolConfig::with_total(16 << 20)).unwrap();
+    let every = |bytes: usize| -> Vec<_> { std::iter::from_fn(|| Inbox::new().start_receive(&short, bytes)).collect() };
+    let (_large, _medium, mut small) = (every(1 << 20), every(64 << 10), every(4 << 10));
+    assert!(small.pop().is_some(), "one block for what comes first");
+    // The service is asked by the first option, and does not answer; there is no memory for the rest of the second.
+    client.runs = false;
+    let asked = [option(opt::LIST, &[]), option(77, &[0; 8000])].concat();
+    tls.writer().write_all(&asked).unwrap();
+    let mut bytes = Vec::new();
+    while tls.wants_write() {
+        tls.write_tls(&mut bytes).unwrap();
+    }
+    let mut buffer = client.inbox.start_receive(&client.pool, 64 << 10).unwrap();
+    buffer[..bytes.len()].copy_from_slice(&bytes);
+    client.inbox.received(buffer, bytes.len());
+    let memory = std::mem::replace(&mut client.pool, short.clone());
+    client.end_pass();
+    assert!(!client.front.wants_input(), "it waits for the service");
+    assert_eq!(client.front.deadline(), None);
+    client.runs = true;
+    client.settle();
+    let again = client.front.deadline().expect("memory is looked for now");
+    assert!(again.since(client.now) <= Duration::from_millis(1));
+    client.now = again;
+    client.pool = memory;
+    client.output = exchange(&mut client, &mut tls).unwrap();
+    let kinds: Vec<_> = client.option_replies().iter().map(|reply| reply.kind).collect();
+    assert_eq!(kinds, [reply::SERVER, reply::ACK, reply::ERR_UNSUP]);
 }

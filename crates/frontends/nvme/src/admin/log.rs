@@ -13,7 +13,7 @@ use super::status::{INVALID_FIELD, INVALID_LOG_PAGE};
 use super::{ALL_NAMESPACES, Kind, Limits, opcode};
 use crate::admin::event::Events;
 use crate::admin::feature::Features;
-use crate::catalog::{Namespace, Subsystem};
+use crate::catalog::Subsystem;
 use crate::command::{Command, Reply, Status};
 use crate::failure::Failure;
 use crate::reservations::host_key;
@@ -248,17 +248,11 @@ impl Logs {
 
     /// The subsystem of an I/O controller is another: what of it is news for the host?
     pub(super) fn namespaces_changed(&mut self, scope: &Scope, events: &mut Events, old: Option<&Subsystem>) {
-        let before = old.map_or(&[][..], |subsystem| &subsystem.namespaces);
         let now = scope.subsystem.clone();
-        let after = now.as_deref().map_or(&[][..], |subsystem| &subsystem.namespaces);
         let count = now.as_deref().map_or(0, |subsystem| subsystem.ana_changes);
-        let visible = |namespace: &&std::sync::Arc<Namespace>| super::scope::is_visible(namespace);
-        let mut old_of: BTreeMap<u32, _> = before
-            .iter()
-            .filter(visible)
-            .map(|namespace| (namespace.nsid, namespace))
-            .collect();
-        for namespace in after.iter().filter(visible) {
+        let before = old.into_iter().flat_map(Subsystem::sound);
+        let mut old_of: BTreeMap<u32, _> = before.map(|namespace| (namespace.nsid, namespace)).collect();
+        for namespace in now.iter().flat_map(|subsystem| subsystem.sound()) {
             let known = old_of.remove(&namespace.nsid);
             let same = known.is_some_and(|known| {
                 (

@@ -81,7 +81,7 @@ impl Queue {
     /// leave data that it was asked for, or that it has asked for, lying for as long as it likes.
     fn withdraw(&mut self, before: Option<&Subsystem>, cx: &mut Cx<'_>) -> Result<(), End> {
         let volumes = |subsystem: Option<&Subsystem>| -> Vec<VolumeId> {
-            let namespaces = subsystem.into_iter().flat_map(|subsystem| &subsystem.namespaces);
+            let namespaces = subsystem.into_iter().flat_map(Subsystem::sound);
             namespaces.map(|namespace| namespace.volume).collect()
         };
         let now = volumes(self.role.subsystem().map(Arc::as_ref));

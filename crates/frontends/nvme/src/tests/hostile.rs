@@ -104,3 +104,41 @@ fn byte_by_byte() {
         assert!(play(&commands, digests, &[]) == play(&commands, digests, &all));
     }
 }
+
+/// Settings are checked where they are made; what slips through there must not end who serves others.
+#[test]
+fn a_namespace_that_cannot_be_is_not_there_for_io_either() {
+    const INVALID_NAMESPACE: (u8, u8) = (0, 0x0b);
+    const SOUND: (u32, u32) = (1 << 20, 4096);
+    const DEALLOCATE: u32 = 1 << 25;
+    let mut world = World::new();
+    let admin = Host::admin(&mut world);
+    let mut host = Host::io(&mut world, &admin);
+    let commands = [
+        read(1, 1, 0, 1),
+        write(1, 1, 0, 1),
+        Sqe::new(0x08, 1, 1).blocks(0, 300).dword(12, 299 | DEALLOCATE),
+        Sqe::new(0x0c, 1, 1).blocks(0, 200),
+        Sqe::new(0, 1, 1),
+    ];
+    for bad in [
+        (0, 4096),
+        (u32::MAX, 4096),
+        (3 << 20, 4096),
+        (512, 4096),
+        (1 << 20, 0),
+        (1 << 20, 4097),
+    ] {
+        for (shape, status) in [(bad, INVALID_NAMESPACE), (SOUND, (0, 0))] {
+            world.change(&mut [&mut host], |subsystem| {
+                let namespace = Arc::make_mut(&mut subsystem.namespaces[0]);
+                (namespace.chunk_bytes, namespace.block_bytes) = shape;
+            });
+            for command in commands {
+                let told = host.run(&mut world, command, &[7; 4096]).0;
+                assert_eq!(told, status, "{shape:?}");
+            }
+            assert_eq!(host.run(&mut world, read(1, 2, 0, 1), &[]).0, (0, 0), "the other one");
+        }
+    }
+}

@@ -106,3 +106,26 @@ fn what_waits_for_room_is_not_begun_any_more() {
     assert_eq!(answer(&mut world, &mut host, &asked, 9), [(1, (0, 0))]);
     assert_eq!(world.volumes.read(gone, 0, 1536), [7; 1536]);
 }
+
+#[test]
+fn what_the_volume_was_too_busy_for_is_not_tried_again() {
+    let (mut world, mut host) = start(Config::default());
+    let gone = volume(&world, 2);
+    world.service.fault = Some((0, amita_types::io::IoError::Busy));
+    host.command_with(&mut world, write(1, 2, 0, 8).capsule(4096), &[7; 4096]);
+    host.command(&mut world, read(2, 2, 0, 8));
+    host.command(&mut world, read(3, 1, 0, 1));
+    assert!(host.pdus().is_empty());
+    let again = host.front.deadline().expect("a time for another try");
+    world.service.fault = None;
+    remove(&mut world, &mut host, 2);
+    let mut ended: Vec<_> = host.pdus().iter().map(|pdu| (pdu.id(), pdu.status())).collect();
+    ended.sort_unstable();
+    assert_eq!(ended, [(1, INVALID_NAMESPACE), (2, INVALID_NAMESPACE)]);
+    world.now = again;
+    host.tick(&mut world);
+    let answered: Vec<u16> = host.pdus().iter().map(Pdu::id).collect();
+    assert_eq!(answered, [3, 3], "the data and the end of what is left");
+    assert_eq!(world.volumes.allocated_bytes(gone), 0);
+    assert_eq!(host.run(&mut world, read(4, 1, 0, 1), &[]).0, (0, 0));
+}

@@ -269,3 +269,81 @@ proptest! {
         assert_served(&mut scene, &[]);
     }
 }
+
+/// Puts what no record is under a key.
+fn spoiled(scene: &mut Scene, key: &str, text: &str) {
+    scene.state.txn(&Call::put(key, text.as_bytes().to_vec())).unwrap();
+    scene.run();
+}
+
+fn delete(scene: &mut Scene, key: &str) {
+    let call = Call {
+        then: vec![Op::Delete { key: key.to_owned() }],
+        ..Call::default()
+    };
+    scene.state.txn(&call).unwrap();
+    scene.run();
+}
+
+#[test]
+fn what_was_said_of_a_record_goes_with_it() {
+    let mut scene = Scene::led(3, 2, 2);
+    for number in 0..1000 {
+        // It says something else each time, and the keys are others: none is ever mended.
+        let (same, other) = (map::pool_key("x"), map::pool_key(&format!("y{number}")));
+        spoiled(&mut scene, &same, &format!(r#"{{"id":"no number {number}"}}"#));
+        spoiled(&mut scene, &other, "{}");
+        delete(&mut scene, &other);
+    }
+    assert_eq!(scene.machine.out.unreadable.len(), 1);
+    let told = |scene: &Scene, key: &str| {
+        let of = |warning: &&Warning| matches!(warning, Warning::Unreadable { key: own, .. } if own == key);
+        scene.warnings.iter().filter(of).count()
+    };
+    let key = map::pool_key("x");
+    let before = told(&scene, &key);
+    assert!(before >= 1000, "what is news is told: {before}");
+    spoiled(&mut scene, &key, r#"{"id":"no number 999"}"#);
+    assert_eq!(told(&scene, &key), before, "once for as long as it is so");
+    delete(&mut scene, &key);
+    assert!(scene.machine.out.unreadable.is_empty());
+}
+
+#[test]
+fn what_is_kept_of_records_that_nobody_can_read_is_bounded() {
+    let mut scene = Scene::led(3, 2, 2);
+    let long = "x".repeat(10_000);
+    for number in 0..500 {
+        let key = map::store_key(StoreId(1000 + number)) + &long;
+        spoiled(&mut scene, &key, &format!(r#"{{"id":"{long}"}}"#));
+    }
+    let kept = &scene.machine.out.unreadable;
+    let bytes: usize = kept.iter().map(|(key, what)| key.len() + what.len()).sum();
+    assert!(
+        !kept.is_empty() && kept.len() <= 256 && bytes < 1 << 20,
+        "{} of {bytes} bytes",
+        kept.len()
+    );
+    assert_served(&mut scene, &[]);
+}
+
+/// A store is forgotten when its record goes, and no other.
+#[test]
+fn a_store_is_not_forgotten_by_another_key() {
+    let mut scene = Scene::led(3, 4, 2);
+    let own = map::store_key(store(3));
+    let id = store(3).to_string();
+    for key in [
+        own.replace(&id, &format!("x/{id}")),
+        own.to_uppercase().replace("/AMITA/STORES/", "/amita/stores/"),
+    ] {
+        if key != own {
+            spoiled(&mut scene, &key, "{}");
+            delete(&mut scene, &key);
+        }
+    }
+    assert!(scene.machine.fleet.stores.contains_key(&store(3)));
+    assert_served(&mut scene, &[]);
+    delete(&mut scene, &own);
+    assert!(!scene.machine.fleet.stores.contains_key(&store(3)));
+}

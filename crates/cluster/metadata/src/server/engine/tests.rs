@@ -1,9 +1,20 @@
 use super::super::shares::Shares;
 use super::*;
 use crate::call::KeyValue;
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 
+thread_local! {
+    static GATHERED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Changes are looked for in the history.
+pub(super) fn looks() {
+    GATHERED.set(GATHERED.get() + 1);
+}
+
 const VALUE_BYTES: usize = 10_000;
+const NOW: Duration = Duration::from_secs(7);
 
 fn watcher(holder: &Arc<Holder>) -> (Watcher, mpsc::Receiver<WatchEvent>) {
     let (sender, events) = mpsc::channel(WATCH_QUEUE);
@@ -12,7 +23,7 @@ fn watcher(holder: &Arc<Holder>) -> (Watcher, mpsc::Receiver<WatchEvent>) {
         next: 2,
         sender,
         waits: Arc::default(),
-        starved: false,
+        starved: None,
         holder: Arc::clone(holder),
         _place: holder.take(Good::Watches, 1).expect("the first"),
     };
@@ -33,7 +44,7 @@ fn read(state: &State, watcher: &mut Watcher, events: &mut mpsc::Receiver<WatchE
             assert_eq!(event.revision(), next);
             next += 1;
         }
-        assert!(tell(state, watcher));
+        assert!(tell(state, watcher, NOW));
     }
     next
 }
@@ -46,7 +57,7 @@ fn a_watcher_that_does_not_read_holds_little_and_misses_nothing() {
         state
             .txn(&Call::put("/w", vec![0; VALUE_BYTES]))
             .expect("it is well formed");
-        assert!(tell(&state, &mut watcher));
+        assert!(tell(&state, &mut watcher, NOW));
         let most = WATCH_QUEUE * (CATCH_UP_BYTES + 2 * VALUE_BYTES);
         assert!(holder.held(Good::Bytes) <= most, "{}", holder.held(Good::Bytes));
     }
@@ -62,11 +73,47 @@ fn a_watcher_whose_holder_has_its_part_waits_and_misses_nothing() {
     let (mut watcher, mut events) = watcher(&holder);
     let all = holder.take(Good::Bytes, Good::Bytes.most()).expect("all of it");
     state.txn(&Call::put("/w", "v")).expect("it is well formed");
-    assert!(tell(&state, &mut watcher) && watcher.starved);
+    assert!(tell(&state, &mut watcher, NOW) && watcher.starved.is_some());
     assert!(events.try_recv().is_err());
     drop(all);
-    assert!(tell(&state, &mut watcher) && !watcher.starved);
+    assert!(tell(&state, &mut watcher, NOW + STARVED_PAUSE) && watcher.starved.is_none());
     assert_eq!(read(&state, &mut watcher, &mut events, 2), 3);
+}
+
+/// What it is to be told is looked for in the whole history.
+#[test]
+fn a_watcher_that_waits_for_bytes_costs_nothing_meanwhile() {
+    let (mut state, holder) = (State::new(), holder());
+    let (mut watcher, mut events) = watcher(&holder);
+    let all = holder.take(Good::Bytes, Good::Bytes.most()).expect("all of it");
+    for _ in 0..100 {
+        state.txn(&Call::put("/other", "v")).expect("it is well formed");
+    }
+    state.txn(&Call::put("/w", "v")).expect("it is well formed");
+    let before = GATHERED.get();
+    // As many passes as others' requests make.
+    for pass in 0..1000 {
+        assert!(tell(&state, &mut watcher, NOW + STARVED_PAUSE * pass / 100));
+        state.txn(&Call::put("/other", "v")).expect("it is well formed");
+    }
+    assert_eq!(
+        GATHERED.get() - before,
+        1,
+        "nor once the pause is over, while there is no room"
+    );
+    drop(all);
+    let late = NOW + STARVED_PAUSE * 19 / 2;
+    assert!(
+        tell(&state, &mut watcher, late) && events.try_recv().is_err(),
+        "it is not its time yet"
+    );
+    assert!(tell(&state, &mut watcher, late + STARVED_PAUSE) && watcher.starved.is_none());
+    let Ok(WatchEvent::Changes(_, batch, _)) = events.try_recv() else {
+        panic!("nothing was told")
+    };
+    assert_eq!(batch.events.len(), 1);
+    drop(events);
+    assert!(!tell(&state, &mut watcher, late), "it has gone");
 }
 
 #[test]
@@ -77,7 +124,7 @@ fn a_watcher_that_the_history_does_not_reach_any_more_is_told_so() {
         state.txn(&Call::put("/w", "v")).expect("it is well formed");
     }
     state.compact(3).expect("it lies within the history");
-    assert!(!tell(&state, &mut watcher));
+    assert!(!tell(&state, &mut watcher, NOW));
     assert!(matches!(events.try_recv(), Ok(WatchEvent::Compacted(3))));
 }
 

@@ -48,7 +48,13 @@ fn those_who_only_read_leave_a_part_of_everything_however_many_names_they_have()
         .map(|n| shares.holder(Some(&viewer(&format!("v{n}"))), HERE))
         .collect();
     let node = shares.holder(Some(&peer("a")), HERE);
-    for good in [Good::Connections, Good::Calls, Good::Streams, Good::Watches] {
+    for good in [
+        Good::Connections,
+        Good::Calls,
+        Good::Streams,
+        Good::Renewals,
+        Good::Watches,
+    ] {
         let take = |holder: &Arc<Holder>| std::iter::from_fn(|| holder.take(good, 1)).collect::<Vec<Share>>();
         let held: Vec<_> = viewers.iter().flat_map(take).collect();
         assert_eq!(held.len(), good.limits().readers, "{good:?}");
@@ -111,4 +117,45 @@ fn large_answers_leave_room_for_small_ones() {
     assert!(holders[3].take(Good::Bytes, SMALL_BYTES).is_some());
     assert!(holders[0].take(Good::Bytes, 1).is_none(), "it has its part");
     assert!(holders[3].take(Good::Bytes, usize::MAX).is_none());
+}
+
+#[test]
+fn streams_of_watches_leave_renewals_alone() {
+    let shares = Shares::new();
+    let node = shares.holder(Some(&peer("a")), HERE);
+    let take = |good| std::iter::from_fn(|| node.take(good, 1)).collect::<Vec<Share>>();
+    let watched = take(Good::Streams);
+    assert_eq!(watched.len(), Good::Streams.limits().identity);
+    // One for each of its connections.
+    assert_eq!(take(Good::Renewals).len(), Good::Connections.limits().identity);
+}
+
+/// An operator who may only read from now on has connections that are older.
+#[test]
+fn who_may_only_read_is_told_by_each_connection() {
+    let shares = Shares::new();
+    let before = shares.holder(
+        Some(&Peer {
+            operator_role: Some(amita_identity::OperatorRole::Operator),
+            ..viewer("bob")
+        }),
+        HERE,
+    );
+    let own = Good::Watches.limits().identity;
+    let held: Vec<Share> = (1..own)
+        .map(|_| before.take(Good::Watches, 1).expect("its part"))
+        .collect();
+    let after = shares.holder(Some(&viewer("bob")), HERE);
+    assert!(!before.only_reads() && after.only_reads());
+    let last = after.take(Good::Watches, 1).expect("the last of its part");
+    assert!(
+        after.take(Good::Watches, 1).is_none() && before.take(Good::Watches, 1).is_none(),
+        "one name has one part"
+    );
+    let readers = || shares.0.readers[Good::Watches as usize].load(Ordering::Relaxed);
+    assert_eq!(readers(), 1);
+    drop(last);
+    assert_eq!(readers(), 0);
+    drop((held, before, after));
+    assert_eq!(shares.0.taken[Good::Watches as usize].load(Ordering::Relaxed), 0);
 }

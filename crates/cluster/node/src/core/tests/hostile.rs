@@ -1,5 +1,6 @@
 //! Records that somebody wrote who may write, and means harm: no core ends, and who uses a volume goes on.
 
+use super::nvme::{INVALID_NAMESPACE, LBA_RANGE, NvmeHost};
 use super::*;
 use amita_testkit::Random;
 use amita_testkit::spoil::spoil;
@@ -76,6 +77,7 @@ fn whatever_is_written_anywhere_no_core_ends() {
         let mut random = Random::new(seed);
         let mut rig = Rig::new();
         rig.make_shard(5);
+        let mut host = NvmeHost::connect(&mut rig);
         let mut others = Vec::new();
         for revision in 1..200 {
             let (key, mut record) = valid(&mut random);
@@ -96,7 +98,61 @@ fn whatever_is_written_anywhere_no_core_ends() {
             if random.percent(20) {
                 rig.write(revision);
             }
+            if random.percent(20) && host.is_connected() {
+                host.uses(&mut rig, 1);
+            }
             rig.pass();
         }
     }
+}
+
+/// Pools are what hosts' commands are cut by.
+#[test]
+fn a_pool_that_cannot_be_ends_no_gateway_and_takes_no_namespace() {
+    let mut rig = Rig::new();
+    rig.make_shard(5);
+    let mut host = NvmeHost::connect(&mut rig);
+    let namespace = |nsid: u32, volume: VolumeId, block_bytes: u32| {
+        let uuid = "5107c6a0-0000-8000-8000-000000000002";
+        json!({"nsid": nsid, "volume": volume, "uuid": uuid, "block_bytes": block_bytes})
+    };
+    // A volume of a pool that never was one, and volumes with blocks that no host knows.
+    rig.put(
+        map::volume_key("w"),
+        &json!({"id": 8, "name": "w", "pool": "q", "size_bytes": 1 << 30, "generation": 1, "owner": 1}),
+    );
+    rig.put(
+        map::subsystem_key("db"),
+        &json!({"name": "db", "nqn": "nqn.2026-01.test:db", "serial": "1", "any_host": true, "namespaces": [
+            namespace(1, VOLUME, 4096), namespace(2, VolumeId(8), 4096), namespace(3, VOLUME, 0), namespace(4, VOLUME, 100)]}),
+    );
+    let pool = |name: &str, chunk_bytes: u32| {
+        json!({"id": 1, "name": name, "kind": {"type": "replicated", "copies": 1, "min_copies": 1},
+            "groups": 1, "chunk_bytes": chunk_bytes})
+    };
+    for chunk_bytes in [0, u32::MAX, 1, 512, 3 << 20, 1 << 31] {
+        for name in ["p", "q"] {
+            rig.put(map::pool_key(name), &pool(name, chunk_bytes));
+        }
+        // Sound, and another's.
+        rig.put(map::pool_key("q"), &pool("p", 1 << 20));
+        rig.pass();
+        for nsid in 1..=4 {
+            host.uses(&mut rig, nsid);
+        }
+        assert!(host.is_connected());
+        assert_eq!(host.reads_too_far(&mut rig, 1), LBA_RANGE, "as before: {chunk_bytes}");
+        for nsid in 2..=4 {
+            assert_eq!(
+                host.reads_too_far(&mut rig, nsid),
+                INVALID_NAMESPACE,
+                "{nsid}: {chunk_bytes}"
+            );
+        }
+    }
+    let is_told = |told: &crate::control::FromCore| match told {
+        crate::control::FromCore::Warning(text) => text.contains("/amita/pools/p") && text.contains("chunks of"),
+        _ => false,
+    };
+    assert!(rig.core.cx.control.outbox.iter().any(is_told));
 }
