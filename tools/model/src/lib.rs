@@ -20,7 +20,7 @@
 //!   shows.
 //!
 //! What is about other things than groups has small models of its own: [`space`] (R7), [`forwarding`] (R9),
-//! [`snapshot`] (R11), [`leases`] (R4 in time), [`handover`] and [`shards`] (the cores of a gateway), [`records`]
+//! [`snapshot`] (R11), [`cut`] (S1 to S4 and S7), [`leases`] (R4 in time), [`handover`] and [`shards`] (the cores of a gateway), [`records`]
 //! (compare-and-set), [`silence`] (whom R12 evicts). Where rules speak of time, they use [`zone`]; what must happen
 //! some time is judged by [`graph`].
 //!
@@ -32,6 +32,7 @@
 #![deny(unsafe_code)]
 
 pub mod config;
+pub mod cut;
 pub mod explore;
 pub mod forwarding;
 pub mod graph;
