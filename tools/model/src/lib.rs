@@ -53,5 +53,6 @@ pub mod sizes;
 pub mod snapshot;
 pub mod space;
 pub mod state;
+pub mod states;
 pub mod store;
 pub mod zone;

@@ -5,6 +5,7 @@ use amita_model::cut::share::{self, FINAL, Share};
 use amita_model::cut::{self, CONSISTENT, Cut, SAME, TAKEN};
 use amita_model::explore::{Seen, explore};
 use amita_model::graph::Graph;
+use amita_model::states::{self, States, WHOLE};
 use stateright::Model;
 
 fn print(name: &str, seen: Seen) -> Seen {
@@ -46,11 +47,8 @@ where
 {
     let seen = print(name, Graph::until_broken(model).seen());
     let found = seen.broken.iter().find(|(broken, _)| *broken == what);
-    assert_eq!(
-        found.map_or(0, |(_, way)| way.len()),
-        steps,
-        "{name}: not so that {what}"
-    );
+    let length = found.map_or(0, |(_, way)| way.len());
+    assert_eq!(length, steps, "{name}: not so that {what}");
 }
 
 fn cut() -> Cut {
@@ -190,5 +188,91 @@ fn s7_a_snapshot_is_shared_when_it_is_sealed() {
         "S7: fences first, the generation is not looked at",
         unlooked,
         &[share::READ],
+    );
+}
+
+#[test]
+fn states_are_whole_with_all_rules() {
+    let all = States::default();
+    holds("states", all, &[states::BROUGHT, states::BOTH, states::RESUMED]);
+    let deletes = States {
+        deletions: 1,
+        raises: 0,
+        ..all
+    };
+    holds("states, one is deleted", deletes, &[states::BROUGHT, states::TRIMMED]);
+}
+
+#[test]
+fn s5_a_state_is_its_version() {
+    let all = States::default();
+    breaks(
+        "S5: an incomplete chunk makes a state",
+        all.without(states::Rule::IncompleteMakesNone),
+        WHOLE,
+        12,
+    );
+    breaks(
+        "S5: a roll-forward straddles a live number",
+        all.without(states::Rule::Void),
+        WHOLE,
+        7,
+    );
+}
+
+#[test]
+fn s6_whole_means_with_snapshots() {
+    let all = States::default();
+    breaks("S6: heads only", all.without(states::Rule::States), WHOLE, 10);
+    breaks(
+        "S6: the list ends where it was read",
+        all.without(states::Rule::AdoptedSince),
+        WHOLE,
+        10,
+    );
+    breaks(
+        "S6: half a state is taken for whole",
+        all.without(states::Rule::OpenDurably),
+        WHOLE,
+        13,
+    );
+    breaks(
+        "S6: the head is called whole first",
+        all.without(states::Rule::StatesFirst),
+        WHOLE,
+        12,
+    );
+    let unsettled = all.without(states::Rule::SettledAtSource);
+    holds(
+        "S6: brought of sealed ones, whatever the source has",
+        unsettled,
+        &[states::BROUGHT],
+    );
+    let unsealed = all.without(states::Rule::SealedOnly);
+    holds(
+        "S6: brought of unsealed ones that the source has",
+        unsealed,
+        &[states::BROUGHT],
+    );
+    breaks(
+        "S6: brought before the source has it",
+        unsealed.without(states::Rule::SettledAtSource),
+        WHOLE,
+        16,
+    );
+}
+
+#[test]
+fn s9_only_what_is_said_to_be_gone_goes() {
+    let deletes = States {
+        deletions: 1,
+        raises: 0,
+        ..States::default()
+    };
+    breaks(
+        "S9: what is missing from a list is trimmed",
+        deletes.without(states::Rule::UpTo),
+        WHOLE,
+        6,
     );
 }
