@@ -32,10 +32,10 @@ pub const WRITES: usize = 3;
 /// The chunk of each write.
 pub const CHUNK: [usize; WRITES] = [0, 1, 0];
 
-/// Whoever sees W1 and then writes W2 finds both in a snapshot, or not W2 alone; and what was acknowledged before the snapshot was
-/// asked for is in it.
-pub const CONSISTENT: &str =
-    "a sealed snapshot that holds W2 holds W1, and all that was acknowledged before it was asked for";
+/// Whoever sees W1 and then writes W2 finds both in a snapshot, or not W2 alone.
+pub const CONSISTENT: &str = "a sealed snapshot that holds W2 holds W1";
+/// A snapshot is of after it was asked for.
+pub const INCLUDED: &str = "a sealed snapshot holds what was acknowledged before it was asked for";
 /// Nobody's writes are refused as older than what the chunk has.
 pub const TAKEN: &str = "no store refuses a write of the owner for its number";
 /// Members agree on what belongs to a snapshot.
@@ -157,11 +157,14 @@ impl State {
     }
 
     fn consistent(&self) -> bool {
+        self.sealed()
+            .all(|number| !self.inside(1, number) || self.inside(0, number))
+    }
+
+    fn included(&self) -> bool {
         self.sealed().all(|number| {
             let asked = self.record.before[usize::from(number) - 1];
-            let acknowledged = (0..WRITES).filter(|write| asked & (1 << write) != 0);
-            (!self.inside(1, number) || self.inside(0, number)) && { acknowledged }
-                .all(|write| self.inside(write, number))
+            (0..WRITES).all(|write| asked & (1 << write) == 0 || self.inside(write, number))
         })
     }
 
@@ -277,6 +280,7 @@ impl Model for Cut {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(CONSISTENT, |_, state: &State| state.consistent()),
+            Property::always(INCLUDED, |_, state: &State| state.included()),
             Property::always(TAKEN, |_, state: &State| !state.refused),
             Property::always(SAME, |_, state: &State| state.same()),
             Property::sometimes(SEALED, |_, state: &State| state.record.sealed != 0),

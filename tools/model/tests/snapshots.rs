@@ -1,8 +1,10 @@
 //! S1 to S9 and S13: the cut, states, and clones, with all rules and without each.
 
+use amita_model::clone::switch::{self, NOT_LOST, NOTHING_LEFT, Switch};
+use amita_model::clone::{self, Clones, FRESH};
 use amita_model::cut::set::{self, ONE_MOMENT, SHARED_IS_READY, Sets};
 use amita_model::cut::share::{self, FINAL, Share};
-use amita_model::cut::{self, CONSISTENT, Cut, SAME, TAKEN};
+use amita_model::cut::{self, CONSISTENT, Cut, INCLUDED, SAME, TAKEN};
 use amita_model::explore::{Seen, explore};
 use amita_model::graph::Graph;
 use amita_model::states::{self, States, WHOLE};
@@ -73,6 +75,23 @@ fn the_cut_of_a_volume_is_consistent() {
 }
 
 #[test]
+fn r11_snapshots() {
+    // What the rule said before there were S1 to S8: one owner, two cores, and acknowledgements that are held.
+    let cores = Cut {
+        owners: 1,
+        writes: 2,
+        ..cut()
+    };
+    holds("R11", cores, &[cut::SEALED, cut::AFTER]);
+    breaks(
+        "R11 without the hold",
+        cores.without(cut::Rule::HoldAcks),
+        CONSISTENT,
+        11,
+    );
+}
+
+#[test]
 fn s1_a_number_is_in_the_record_before_a_write_carries_it() {
     breaks(
         "S1: adopted before it is recorded",
@@ -91,6 +110,13 @@ fn s1_a_number_is_in_the_record_before_a_write_carries_it() {
         "S1: a void number is given again",
         twice.without(cut::Rule::NeverAgain),
         TAKEN,
+        8,
+    );
+    let alone = Cut { owners: 1, ..cut() };
+    breaks(
+        "S1: adopted before it is asked for",
+        alone.without(cut::Rule::RecordFirst),
+        INCLUDED,
         8,
     );
 }
@@ -275,4 +301,241 @@ fn s9_only_what_is_said_to_be_gone_goes() {
         WHOLE,
         6,
     );
+}
+
+/// A clone, and a store that is away and comes back.
+fn returns() -> Clones {
+    Clones {
+        cloned: true,
+        returns: 1,
+        raises: false,
+        ..Clones::default()
+    }
+}
+
+/// The same, and the clone is detached.
+fn detaches() -> Clones {
+    Clones {
+        detaches: true,
+        writes: false,
+        ..returns()
+    }
+}
+
+#[test]
+fn clones_are_whole_with_all_rules() {
+    holds("clone", Clones::default(), &[clone::DELETED, clone::TAKEN_OVER]);
+    holds("clone, a store returns", returns(), &[clone::RETURNED]);
+    holds(
+        "clone, a store returns twice",
+        Clones {
+            returns: 2,
+            ..returns()
+        },
+        &[clone::RETURNED],
+    );
+    let raises = Clones {
+        raises: true,
+        ..returns()
+    };
+    holds(
+        "clone, a store returns, a takeover",
+        raises,
+        &[clone::RETURNED, clone::TAKEN_OVER],
+    );
+    let all = Clones {
+        three: true,
+        writes: true,
+        raises: true,
+        cloned: false,
+        ..detaches()
+    };
+    holds(
+        "clone, detached while a store returns",
+        all,
+        &[clone::RETURNED, clone::DETACHED],
+    );
+}
+
+#[test]
+fn s8_what_is_absent_is_the_parents() {
+    let all = Clones::default();
+    breaks(
+        "S8: made without its entries",
+        all.without(clone::Rule::Entries),
+        clone::WHOLE,
+        4,
+    );
+    breaks(
+        "S8: rolled forward without them",
+        all.without(clone::Rule::EntriesRolled),
+        clone::WHOLE,
+        6,
+    );
+    breaks(
+        "S8: served under the parent's right",
+        all.without(clone::Rule::OwnRight),
+        FRESH,
+        9,
+    );
+}
+
+#[test]
+fn s6_parents_come_first() {
+    let twice = Clones {
+        returns: 2,
+        ..returns()
+    };
+    breaks(
+        "S6: claimed before its parents",
+        returns().without(clone::Rule::ParentsFirst),
+        clone::WHOLE,
+        9,
+    );
+    breaks(
+        "S6: by a claim of before",
+        twice.without(clone::Rule::SameSince),
+        clone::WHOLE,
+        15,
+    );
+    breaks(
+        "S6: a chunk before its parent's",
+        returns().without(clone::Rule::ParentsFirstChunks),
+        clone::WHOLE,
+        9,
+    );
+}
+
+#[test]
+fn s9_what_has_clones_stays() {
+    let all = Clones::default();
+    breaks(
+        "S9: pins are not looked at",
+        all.without(clone::Rule::Pins),
+        clone::WHOLE,
+        4,
+    );
+    breaks(
+        "S9: a delete passes a clone",
+        all.without(clone::Rule::Compared),
+        clone::WHOLE,
+        4,
+    );
+    let deletes = Switch {
+        off: 0,
+        reverts: false,
+        pinned: true,
+    };
+    breaks(
+        "S9: two heads for one snapshot",
+        deletes.without(switch::Rule::OpenFirst),
+        switch::SAME,
+        9,
+    );
+}
+
+#[test]
+fn s13_switching_is_behind_a_raised_generation() {
+    let (reverts, deletes) = (
+        Switch {
+            off: 0,
+            reverts: true,
+            pinned: true,
+        },
+        Switch {
+            off: 0,
+            reverts: false,
+            pinned: true,
+        },
+    );
+    holds("revert", reverts, &[switch::REVERTED]);
+    holds("delete", deletes, &[switch::DELETED]);
+    let deletes = Switch {
+        pinned: false,
+        ..deletes
+    };
+    holds("delete, nothing stays", deletes, &[switch::DELETED]);
+    breaks(
+        "S13: a revert before all stores know",
+        reverts.without(switch::Rule::RevertFences),
+        NOT_LOST,
+        6,
+    );
+    breaks(
+        "S13: a delete before all stores know",
+        deletes.without(switch::Rule::DeleteFences),
+        NOTHING_LEFT,
+        7,
+    );
+    breaks(
+        "S13: who is syncing is left out",
+        detaches().without(clone::Rule::DetachSyncing),
+        clone::WHOLE,
+        10,
+    );
+    breaks(
+        "S13: stores are not told anew",
+        detaches().without(clone::Rule::DetachTells),
+        clone::WHOLE,
+        10,
+    );
+}
+
+/// Sizes that take minutes, for `make soak`.
+#[test]
+#[ignore = "minutes, and gigabytes of memory"]
+fn the_rules_of_snapshots_hold_at_larger_sizes() {
+    let cuts = Cut {
+        owners: 3,
+        snapshots: 2,
+        ..cut()
+    };
+    holds("cut, three owners", cuts, &[cut::SEALED, cut::AFTER, cut::LATER]);
+    let links = Cut {
+        members: 2,
+        breaks: 1,
+        snapshots: 2,
+        ..cut()
+    };
+    holds(
+        "cut, two snapshots, a link breaks",
+        links,
+        &[cut::SEALED, cut::AFTER, cut::LATER],
+    );
+    let joins = Cut { returns: true, ..links };
+    holds(
+        "cut, the same, and a member returns",
+        joins,
+        &[cut::SEALED, cut::AFTER, cut::LATER],
+    );
+    let all = States::default();
+    let happens = [states::BROUGHT, states::BOTH, states::RESUMED];
+    holds("states, four writes", States { writes: 4, ..all }, &happens);
+    holds("states, two takeovers", States { raises: 2, ..all }, &happens);
+    holds(
+        "states, two returns",
+        States {
+            evictions: 3,
+            returns: 2,
+            ..all
+        },
+        &happens,
+    );
+    let three = States { stores: 3, ..all };
+    holds("states, three stores", three, &[states::BROUGHT, states::RESUMED]);
+    let deletes = States { deletions: 1, ..all };
+    holds(
+        "states, a takeover and a deletion",
+        deletes,
+        &[states::BROUGHT, states::TRIMMED, states::RESUMED],
+    );
+    let clones = Clones {
+        three: true,
+        cloned: false,
+        returns: 2,
+        writes: true,
+        raises: true,
+        ..detaches()
+    };
+    holds("clone, three stores, all", clones, &[clone::RETURNED, clone::DETACHED]);
 }
