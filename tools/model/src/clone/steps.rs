@@ -67,7 +67,7 @@ impl Clones {
             }
             Action::SendFence => {
                 let may = s.stores[BACK].role == Role::Listed && s.fence.is_none() && s.open == s.generation;
-                s.fence = Some(s.parents && s.cloned || !s.cloned);
+                s.fence = Some(s.parents);
                 may.then_some(())
             }
             Action::Fenced => {
