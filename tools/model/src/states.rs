@@ -54,6 +54,8 @@ pub enum Rule {
     SettledAtSource,
     /// S9: numbers above what a list goes up to are live.
     UpTo,
+    /// S9: a state that stands for several snapshots goes with the last of them.
+    LastOfState,
 }
 
 /// The bounds, and the rules.

@@ -301,6 +301,13 @@ fn s9_only_what_is_said_to_be_gone_goes() {
         WHOLE,
         6,
     );
+    let one = States { writes: 1, ..deletes };
+    breaks(
+        "S9: a state goes with one of its snapshots",
+        one.without(states::Rule::LastOfState),
+        WHOLE,
+        18,
+    );
 }
 
 /// A clone, and a store that is away and comes back.
@@ -504,30 +511,50 @@ fn the_rules_of_snapshots_hold_at_larger_sizes() {
     );
     let joins = Cut { returns: true, ..links };
     holds(
-        "cut, the same, and a member returns",
+        "cut, two snapshots, a link, a member returns",
         joins,
         &[cut::SEALED, cut::AFTER, cut::LATER],
     );
     let all = States::default();
     let happens = [states::BROUGHT, states::BOTH, states::RESUMED];
-    holds("states, four writes", States { writes: 4, ..all }, &happens);
-    holds("states, two takeovers", States { raises: 2, ..all }, &happens);
-    holds(
-        "states, two returns",
-        States {
-            evictions: 3,
-            returns: 2,
-            ..all
-        },
-        &happens,
-    );
-    let three = States { stores: 3, ..all };
-    holds("states, three stores", three, &[states::BROUGHT, states::RESUMED]);
+    let more = States {
+        writes: 5,
+        raises: 2,
+        ..all
+    };
+    holds("states, five writes, two takeovers", more, &happens);
+    let twice = States {
+        writes: 4,
+        evictions: 3,
+        returns: 2,
+        raises: 2,
+        ..all
+    };
+    holds("states, two returns, two takeovers", twice, &happens);
+    let three = States {
+        stores: 3,
+        evictions: 3,
+        ..all
+    };
+    holds("states, three stores", three, &happens);
     let deletes = States { deletions: 1, ..all };
     holds(
         "states, a takeover and a deletion",
         deletes,
         &[states::BROUGHT, states::TRIMMED, states::RESUMED],
+    );
+    let deletes = States {
+        deletions: 2,
+        raises: 0,
+        evictions: 3,
+        returns: 2,
+        writes: 2,
+        ..all
+    };
+    holds(
+        "states, two returns and two deletions",
+        deletes,
+        &[states::BROUGHT, states::TRIMMED],
     );
     let clones = Clones {
         three: true,

@@ -48,7 +48,7 @@ impl States {
                 let chunk = &mut s.chunks[store];
                 let (live, upto) = chunk.kept?;
                 let gone = |number: u8| (number <= upto || !self.keeps(Rule::UpTo)) && live & (1 << number) == 0;
-                let may = chunk.numbers_of(number).all(gone);
+                let may = gone(number) && (chunk.numbers_of(number).all(gone) || !self.keeps(Rule::LastOfState));
                 let had = chunk.states[usize::from(number) - 1].take().is_some();
                 chunk.trimmed = true;
                 (may && had).then_some(())
