@@ -488,10 +488,11 @@ fn s13_switching_is_behind_a_raised_generation() {
     );
 }
 
-/// Sizes that take minutes, for `make soak`.
+// Sizes that take minutes, for `make soak`.
+
 #[test]
 #[ignore = "minutes, and gigabytes of memory"]
-fn the_rules_of_snapshots_hold_at_larger_sizes() {
+fn the_cut_is_consistent_at_larger_sizes() {
     let cuts = Cut {
         owners: 3,
         snapshots: 2,
@@ -515,6 +516,21 @@ fn the_rules_of_snapshots_hold_at_larger_sizes() {
         joins,
         &[cut::SEALED, cut::AFTER, cut::LATER],
     );
+    let members = Cut {
+        members: 2,
+        writes: 2,
+        ..cuts
+    };
+    holds(
+        "cut, three owners, two members",
+        members,
+        &[cut::SEALED, cut::AFTER, cut::LATER],
+    );
+}
+
+#[test]
+#[ignore = "minutes, and gigabytes of memory"]
+fn states_and_clones_are_whole_at_larger_sizes() {
     let all = States::default();
     let happens = [states::BROUGHT, states::BOTH, states::RESUMED];
     let more = States {
