@@ -1,4 +1,4 @@
-//! The rules of replication (`docs/protocol.md`, R1 to R12) as a model that is checked exhaustively at small sizes.
+//! The rules of replication (`docs/protocol.md`, R1 to R12, S1 to S9 and S13) as a model that is checked exhaustively at small sizes.
 //!
 //! Nothing of the product is in here, and the product has nothing of this: a model is small enough that every
 //! interleaving of it can be tried, which no test of the product can. It says whether the *rules* are right; that the
@@ -20,9 +20,9 @@
 //!   shows.
 //!
 //! What is about other things than groups has small models of its own: [`space`] (R7), [`forwarding`] (R9),
-//! [`snapshot`] (R11), [`leases`] (R4 in time), [`handover`] and [`shards`] (the cores of a gateway), [`records`]
-//! (compare-and-set), [`silence`] (whom R12 evicts). Where rules speak of time, they use [`zone`]; what must happen
-//! some time is judged by [`graph`].
+//! [`leases`] (R4 in time), [`handover`] and [`shards`] (the cores of a gateway), [`records`] (compare-and-set), [`silence`] (whom
+//! R12 evicts). Snapshots and clones have three: [`cut`] (R11, S1 to S4, S7), [`states`] (S5, S6, S9) and [`mod@clone`] (S8, S9, S13).
+//! Where rules speak of time, they use [`zone`]; what must happen some time is judged by [`graph`].
 //!
 //! # What must hold
 //! [`model::KEPT`], [`model::IN_SYNC_IS_WHOLE`], [`model::AGREE`], [`model::CLIENTS`].
@@ -31,7 +31,9 @@
 //! Each rule is a switch ([`config::Rule`]). The tests show for each what the checker finds without it, or that it finds nothing.
 #![deny(unsafe_code)]
 
+pub mod clone;
 pub mod config;
+pub mod cut;
 pub mod explore;
 pub mod forwarding;
 pub mod graph;
@@ -49,8 +51,8 @@ pub mod sequencer;
 pub mod shards;
 pub mod silence;
 pub mod sizes;
-pub mod snapshot;
 pub mod space;
 pub mod state;
+pub mod states;
 pub mod store;
 pub mod zone;

@@ -1,7 +1,6 @@
-//! R7 and R11, each in its own small model, with and without it.
+//! R7 in its own small model, with and without it.
 
 use amita_model::explore::{Seen, explore};
-use amita_model::snapshot::Snapshots;
 use amita_model::space::Space;
 
 fn print(name: &str, seen: &Seen) {
@@ -26,15 +25,5 @@ fn r7_credits() {
         free: [2, 3],
     });
     print("R7 without credits", &seen);
-    assert!(!seen.broken.is_empty());
-}
-
-#[test]
-fn r11_snapshots() {
-    let seen = explore(Snapshots { hold: true });
-    print("R11", &seen);
-    assert!(seen.broken.is_empty() && seen.happened.len() == 1);
-    let seen = explore(Snapshots { hold: false });
-    print("R11 without the hold", &seen);
     assert!(!seen.broken.is_empty());
 }
