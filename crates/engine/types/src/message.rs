@@ -425,6 +425,17 @@ pub struct OpenedAnswer {
     pub version: Version,
     /// Where it is incomplete (R5): the version at which it was last whole. Such a copy never counts as the longest.
     pub incomplete: Option<Version>,
+    /// The snapshot number that this version carries (S3); [`SnapshotId::HEAD`]: none was ever taken when it was written.
+    pub number: SnapshotId,
+}
+
+impl OpenedAnswer {
+    /// The store has no such chunk.
+    pub const NOTHING: OpenedAnswer = OpenedAnswer {
+        version: Version::NONE,
+        incomplete: None,
+        number: SnapshotId::HEAD,
+    };
 }
 
 /// The blocks asked for are the payload; or, where all of them are unmapped, the payload is empty.
@@ -559,6 +570,8 @@ pub enum Problem {
     /// A change names an older snapshot than the chunk's last one did, or comes after the volume was deleted; or a
     /// snapshot is asked for that is not kept any more.
     Snapshot = 6,
+    /// A change is sent again with another snapshot number than it had: the number belongs to the version (S3).
+    Number = 7,
 }
 
 // Messages are moved by value from queue to queue: what is rare and large is boxed, so that a write stays small.

@@ -13,7 +13,8 @@ use amita_types::message::{
     SettledAnswer,
 };
 use amita_types::{
-    BLOCK_BYTES, BlockIndex, Epoch, Generation, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, RequestId, StoreId, Version,
+    BLOCK_BYTES, BlockIndex, Epoch, Generation, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, RequestId, SnapshotId, StoreId,
+    Version,
 };
 
 wire! {
@@ -23,6 +24,10 @@ wire! {
 wire! {
     /// `incomplete` is zero where the chunk is whole.
     RawOpened: 17 { version: u64, incomplete: u64, is_incomplete: u8, }
+}
+wire! {
+    /// Behind [`RawOpened`], where it is not zero: a build that knows no snapshots meets none.
+    RawNumber: 4 { number: u32, }
 }
 wire! {
     /// `full` is 0 or 1.
@@ -54,7 +59,7 @@ const fn from_to(least: usize, more: usize) -> (usize, usize) {
 
 pub(super) const SETTLED_BYTES: (usize, usize) = exactly(RawSettled::BYTES);
 pub(super) const PLAIN_BYTES: (usize, usize) = exactly(0);
-pub(super) const OPENED_BYTES: (usize, usize) = exactly(RawOpened::BYTES);
+pub(super) const OPENED_BYTES: (usize, usize) = from_to(RawOpened::BYTES, RawNumber::BYTES);
 pub(super) const DATA_BYTES: (usize, usize) = from_to(RawData::BYTES, MAX_IO_BLOCKS as usize * size_of::<u32>());
 pub(super) const LISTED_BYTES: (usize, usize) = from_to(RawListed::BYTES, MAX_CHANGES * CHANGE_BYTES);
 pub(super) const ALLOCATED_BYTES: (usize, usize) = exactly(BITMAP_WORDS * size_of::<u64>());
@@ -87,7 +92,11 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
     };
     Ok(match body {
         AnswerBody::Fenced => Kind::Fenced,
-        AnswerBody::Opened(OpenedAnswer { version, incomplete }) => {
+        AnswerBody::Opened(OpenedAnswer {
+            version,
+            incomplete,
+            number,
+        }) => {
             let (incomplete, is_incomplete) = put_incomplete(*incomplete);
             RawOpened {
                 version: version.0,
@@ -95,6 +104,9 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
                 is_incomplete,
             }
             .put(out);
+            if *number != SnapshotId::HEAD {
+                RawNumber { number: number.0 }.put(out);
+            }
             Kind::Opened
         }
         AnswerBody::Done => Kind::Done,
@@ -216,10 +228,15 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
         }
         Kind::Opened => {
             let raw = RawOpened::get(&mut reader)?;
+            let number = match reader.is_empty() {
+                true => SnapshotId::HEAD,
+                false => SnapshotId(RawNumber::get(&mut reader)?.number),
+            };
             reader.end()?;
             AnswerBody::Opened(OpenedAnswer {
                 version: Version(raw.version),
                 incomplete: get_incomplete(raw.incomplete, raw.is_incomplete)?,
+                number,
             })
         }
         Kind::Done => {
@@ -322,6 +339,7 @@ fn get_refusal(mut reader: Reader<'_>) -> Result<Refusal, DecodeError> {
                 4 => Problem::Version,
                 5 => Problem::Members,
                 6 => Problem::Snapshot,
+                7 => Problem::Number,
                 _ => return Err(out_of_range),
             };
             Ok(Refusal::Invalid { what })

@@ -20,6 +20,11 @@ impl<'a> Reader<'a> {
         Ok(front)
     }
 
+    /// Is nothing left?
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// Everything that is left.
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest

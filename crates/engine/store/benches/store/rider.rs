@@ -222,6 +222,7 @@ impl Rider {
                         Ok(AnswerBody::Opened(OpenedAnswer {
                             version,
                             incomplete: None,
+                            ..
                         })) => self.versions[chunk as usize] = version,
                         other => panic!("a chunk was opened and the answer is {other:?}"),
                     },

@@ -5,7 +5,7 @@ use super::op::Op;
 use super::request::Caller;
 use super::space::Claim;
 use super::{Requester, Store, answer, queue, space};
-use crate::index::{OpSlot, WORST_BYTES_PER_JOIN};
+use crate::index::{ChunkKey, OpSlot, WORST_BYTES_PER_JOIN};
 use amita_types::message::{AnswerBody, JoinRequest, JoinedAnswer, OpenedAnswer, Problem, Refusal, WholeRequest};
 use amita_types::{ChunkId, Version};
 
@@ -91,11 +91,11 @@ pub(super) fn whole(store: &mut Store, caller: &Caller, request: &WholeRequest) 
 /// Says something of a chunk when all that was accepted of it is durable.
 pub(super) fn say(store: &mut Store, asker: Requester, chunk: ChunkId, say: Say) {
     let Some(key) = store.index.find(chunk) else {
-        return answer::give(store, asker, say.of(Version::NONE, None));
+        return answer::give(store, asker, say.of(OpenedAnswer::NOTHING));
     };
     let known = store.index.chunk(key);
     if known.queue.first == OpSlot::NONE {
-        let body = say.of(known.durable, store.index.incomplete(key));
+        let body = say.of(opened(store, key));
         return answer::give(store, asker, body);
     }
     let op = Op {
@@ -106,6 +106,16 @@ pub(super) fn say(store: &mut Store, asker: Requester, chunk: ChunkId, say: Say)
     queue::push(store, op);
 }
 
+/// What is durable of the chunk.
+fn opened(store: &Store, key: ChunkKey) -> OpenedAnswer {
+    let known = store.index.chunk(key);
+    OpenedAnswer {
+        version: known.durable,
+        incomplete: store.index.incomplete(key),
+        number: known.snapshot,
+    }
+}
+
 /// Is all before it durable? Then it is said.
 pub(super) fn prepare_say(store: &mut Store, key: OpSlot, say: Say) -> Option<bool> {
     let chunk = store.ops.get(key).chunk;
@@ -113,16 +123,18 @@ pub(super) fn prepare_say(store: &mut Store, key: OpSlot, say: Say) -> Option<bo
     if known.queue.first != key {
         return None;
     }
-    let body = say.of(known.durable, store.index.incomplete(chunk));
+    let body = say.of(opened(store, chunk));
     queue::end(store, key, Ok(body));
     Some(false)
 }
 
 impl Say {
-    fn of(self, version: Version, incomplete: Option<Version>) -> AnswerBody {
+    fn of(self, opened: OpenedAnswer) -> AnswerBody {
         match self {
-            Say::Joined => AnswerBody::Joined(JoinedAnswer { incomplete }),
-            Say::Opened => AnswerBody::Opened(OpenedAnswer { version, incomplete }),
+            Say::Joined => AnswerBody::Joined(JoinedAnswer {
+                incomplete: opened.incomplete,
+            }),
+            Say::Opened => AnswerBody::Opened(opened),
             Say::Done => AnswerBody::Done,
         }
     }

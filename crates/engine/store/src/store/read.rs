@@ -265,10 +265,7 @@ fn answer_unknown(store: &mut Store, asker: Requester, want: Want) {
         Want::Allocation => AnswerBody::Allocation(AllocationAnswer {
             allocated: Box::new([0; 16]),
         }),
-        Want::Version => AnswerBody::Opened(OpenedAnswer {
-            version,
-            incomplete: None,
-        }),
+        Want::Version => AnswerBody::Opened(OpenedAnswer::NOTHING),
         Want::Changes { .. } => AnswerBody::Changes(ChangesAnswer {
             entries: Vec::new(),
             more: None,
@@ -290,6 +287,7 @@ fn serve(store: &mut Store, asker: Requester, key: ChunkKey, view: View, want: W
         Want::Version => AnswerBody::Opened(OpenedAnswer {
             version: store.index.chunk(key).version(view),
             incomplete: store.index.incomplete(key),
+            number: store.index.chunk(key).snapshot,
         }),
         Want::Allocation => {
             let mut allocated = Box::new([0u64; 16]);

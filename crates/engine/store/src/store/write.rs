@@ -52,6 +52,8 @@ enum Admission {
     Wrong(Version),
     /// It names an older snapshot than the chunk's last change, or the volume is deleted.
     OldSnapshot,
+    /// It was accepted, with another snapshot number (S3).
+    OtherNumber,
 }
 
 /// Rules R1 and R8: apply only onto exactly the predecessor; a resend is answered once the original is durable.
@@ -73,6 +75,9 @@ fn judge(config: &Config, index: &Index, ops: &Ops, asked: &Asked, length: u32) 
     if version == chunk.accepted.version && chunk.accepted.last().is_some_and(|last| last != (previous, length)) {
         return Admission::Wrong(chunk.accepted.version);
     }
+    if version == chunk.accepted.version && chunk.accepted.last().is_some() && snapshot != chunk.accepted.snapshot {
+        return Admission::OtherNumber;
+    }
     // Within one generation a chunk's versions follow one another without gaps, and each was applied onto its
     // predecessor: an older one of the same generation is part of what is here.
     if version <= chunk.durable && version.generation() == chunk.durable.generation() {
@@ -83,7 +88,10 @@ fn judge(config: &Config, index: &Index, ops: &Ops, asked: &Asked, length: u32) 
         while pending != OpSlot::NONE {
             let op = ops.get(pending);
             if (op.version, op.previous, op.length_bytes) == (version, previous, length) {
-                return Admission::Pending(pending);
+                return match op.snapshot == snapshot {
+                    true => Admission::Pending(pending),
+                    false => Admission::OtherNumber,
+                };
             }
             pending = op.next;
         }
@@ -115,6 +123,7 @@ pub(super) fn admit(store: &mut Store, asker: Requester, asked: &Asked, length: 
         Admission::Next => return true,
         Admission::Wrong(current) => store.env.refuse(asker, Refusal::WrongPredecessor { current }),
         Admission::OldSnapshot => store.env.invalid(asker, Problem::Snapshot),
+        Admission::OtherNumber => store.env.invalid(asker, Problem::Number),
         Admission::Durable => {
             store.env.counters.resends += 1;
             answer::done(store, asker);

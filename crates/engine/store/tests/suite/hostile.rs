@@ -406,6 +406,7 @@ fn a_chunk_is_cloned_by_whoever_owns_both_volumes() {
         Ok(AnswerBody::Opened(OpenedAnswer {
             version,
             incomplete: None,
+            ..OpenedAnswer::NOTHING
         }))
     };
     let origin = play.owner.volume;

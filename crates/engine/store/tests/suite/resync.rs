@@ -119,7 +119,9 @@ impl Test {
 
     fn open(&mut self) -> (Version, Option<Version>) {
         match self.ask(RequestBody::Open(OpenRequest { chunk: CHUNK }), &[]) {
-            Ok(AnswerBody::Opened(OpenedAnswer { version, incomplete })) => (version, incomplete),
+            Ok(AnswerBody::Opened(OpenedAnswer {
+                version, incomplete, ..
+            })) => (version, incomplete),
             other => panic!("{other:?}"),
         }
     }
@@ -498,6 +500,7 @@ fn a_mend_sees_what_was_accepted_before_it() {
     let opened = AnswerBody::Opened(OpenedAnswer {
         version: version(2, 9),
         incomplete: None,
+        ..OpenedAnswer::NOTHING
     });
     assert_eq!(told.next(), Some(opened));
     test.epoch(false);

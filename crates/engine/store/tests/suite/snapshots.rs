@@ -270,3 +270,28 @@ fn a_clone_shares_slots_and_goes_its_own_way() {
         assert_eq!(*test.rig.store.state(), State::Serving);
     }
 }
+
+/// S3: the number belongs to the version.
+#[test]
+fn what_is_sent_again_with_another_number_is_refused() {
+    let mut test = Test::new();
+    test.write(0, 1).unwrap();
+    let again = |test: &mut Test, number: u32| {
+        let request = test
+            .asker
+            .write_request(0, 0, &[1; BLOCK], version(1, 1), Version::NONE);
+        test.ask(SnapshotId(number), request.body, &[1; BLOCK])
+            .map(|(body, _)| body)
+    };
+    assert_eq!(again(&mut test, 0), Ok(AnswerBody::Done));
+    let what = Problem::Number;
+    assert_eq!(
+        again(&mut test, 1),
+        Err(Refusal::Invalid { what }),
+        "it was given out before snapshot 1"
+    );
+    test.snapshot = SnapshotId(1);
+    test.write(1, 2).unwrap();
+    assert_eq!(test.read(1, 0), Ok(1));
+    assert_eq!(test.read(1, 1), Ok(0));
+}

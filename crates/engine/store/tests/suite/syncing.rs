@@ -548,7 +548,10 @@ fn content(host: &mut impl Host, asker: &mut Requester) -> Vec<Found> {
             let chunk = ChunkIndex(chunk);
             let request = asker.request(RequestBody::Open(OpenRequest { chunk }));
             let opened = asker.ask(host, request, Slice::default()).answer.result;
-            let Ok(AnswerBody::Opened(OpenedAnswer { version, incomplete })) = opened else {
+            let Ok(AnswerBody::Opened(OpenedAnswer {
+                version, incomplete, ..
+            })) = opened
+            else {
                 panic!("{opened:?}")
             };
             let mut all = Vec::new();

@@ -283,7 +283,7 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             "Opened",
             answer(Ok(AnswerBody::Opened(OpenedAnswer {
                 version,
-                incomplete: None,
+                ..OpenedAnswer::NOTHING
             }))),
             0,
         ),
@@ -292,6 +292,16 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             answer(Ok(AnswerBody::Opened(OpenedAnswer {
                 version,
                 incomplete: Some(PREVIOUS),
+                ..OpenedAnswer::NOTHING
+            }))),
+            0,
+        ),
+        (
+            "Opened with snapshots",
+            answer(Ok(AnswerBody::Opened(OpenedAnswer {
+                version,
+                number: SnapshotId(0x0504_0302),
+                ..OpenedAnswer::NOTHING
             }))),
             0,
         ),

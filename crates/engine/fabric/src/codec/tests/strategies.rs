@@ -227,8 +227,13 @@ fn request() -> impl Strategy<Value = Request> {
 fn answer_body() -> impl Strategy<Value = AnswerBody> {
     prop_oneof![
         Just(AnswerBody::Fenced),
-        (version(), prop::option::of(version()))
-            .prop_map(|(version, incomplete)| AnswerBody::Opened(OpenedAnswer { version, incomplete })),
+        (version(), prop::option::of(version()), any::<u32>()).prop_map(|(version, incomplete, number)| {
+            AnswerBody::Opened(OpenedAnswer {
+                version,
+                incomplete,
+                number: SnapshotId(number),
+            })
+        }),
         Just(AnswerBody::Done),
         (version(), vec(any::<u32>(), 0..=MAX_IO_BLOCKS as usize)).prop_map(|(version, sums)| AnswerBody::Data(
             DataAnswer {
@@ -267,6 +272,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Problem::Version,
         Problem::Members,
         Problem::Snapshot,
+        Problem::Number,
     ];
     prop_oneof![
         any::<u64>().prop_map(|epoch| Refusal::StaleEpoch { epoch: Epoch(epoch) }),

@@ -375,6 +375,7 @@ pub fn inspect(host: &mut impl Host, model: &Model, right: Right) -> Served {
             Ok(AnswerBody::Opened(OpenedAnswer {
                 version,
                 incomplete: None,
+                ..
             })) => version,
             // What the store knows of the chunk is damaged: it says so.
             Err(Refusal::Damaged { .. }) => {

@@ -563,6 +563,7 @@ impl Requester {
             Ok(AnswerBody::Opened(OpenedAnswer {
                 version,
                 incomplete: None,
+                ..
             })) => version,
             other => panic!("an open was answered with {other:?}"),
         }

@@ -166,6 +166,7 @@ fn open(owner: &mut Owner, rig: &mut Rig, chunk: u64) -> Option<Version> {
         Ok(AnswerBody::Opened(OpenedAnswer {
             version,
             incomplete: None,
+            ..
         })) => Some(version),
         Ok(AnswerBody::Opened(_)) => None,
         Err(

@@ -90,7 +90,7 @@ impl Game {
     fn resolve(&mut self, key: Key, candidates: &mut Vec<Rc<Held>>) {
         while let Some(k) = candidates.iter().find_map(|held| held.doubtful()) {
             let told = self.narrow(key, k, Ask::Open, candidates);
-            let there = matches!(told.answer.result, Ok(AnswerBody::Opened(OpenedAnswer { version, incomplete: None })) if version > Version::NONE);
+            let there = matches!(told.answer.result, Ok(AnswerBody::Opened(OpenedAnswer { version, incomplete: None, .. })) if version > Version::NONE);
             for held in candidates.iter_mut() {
                 Rc::make_mut(held).resolve(k, there);
             }

@@ -81,6 +81,7 @@ impl Question {
                 AnswerBody::Opened(OpenedAnswer {
                     version,
                     incomplete: None,
+                    ..
                 }),
             ) => *version == blocks.version,
             (Ask::Read { first, count }, AnswerBody::Data(DataAnswer { version, sums })) => {
