@@ -86,4 +86,20 @@ amita_reactor::fault_switches! {
     /// Some of the bytes that are under way to a store are counted for good: a limit that nobody reaches in a short
     /// run.
     ForgetBytes,
+    /// S2: what carries a number is acknowledged, and shown by reads, before all cores carry it.
+    NoCutHold,
+    /// S2: a snapshot is taken though stores may still take writes of an older owner.
+    LazyFences,
+    /// S2: a takeover leaves a snapshot that is not sealed to be sealed.
+    KeepUnsealed,
+    /// S3: a write that is sent again carries the newest number.
+    NumberWhenSent,
+    /// S3: a member joins a chunk's history with the newest number.
+    JoinWithNewest,
+    /// S6: a member is whole when the heads of its chunks are.
+    HeadsOnly,
+    /// S6: states are brought while older writes of the chunk are under way.
+    BringUnsettled,
+    /// S7: a snapshot is sealed while older writes have no acknowledgement.
+    SealUnsettled,
 }

@@ -5,7 +5,7 @@ use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Payload};
 use amita_types::map;
 use amita_types::message::Request;
-use amita_types::{BlockIndex, ChunkId, Generation, GroupId, NodeId, StoreId};
+use amita_types::{BlockIndex, ChunkId, Generation, GroupId, NodeId, SnapshotId, StoreId};
 
 /// Names one I/O among those of its submitter; its end carries it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,6 +83,14 @@ pub enum Effect {
         store: StoreId,
         /// Since which epoch it is syncing.
         since: amita_types::Epoch,
+    },
+    /// All in-sync stores have durably adopted our generation ([`crate::Sequencer::require_generation`]).
+    GenerationAdopted,
+    /// No write with a number below this one is without its acknowledgement, and it is released (S7). Said once for each
+    /// number that was adopted.
+    Settled {
+        /// The number that was adopted last.
+        number: SnapshotId,
     },
     /// [`crate::Sequencer::scrub`] has looked at everything.
     Scrubbed { report: map::ScrubReport },

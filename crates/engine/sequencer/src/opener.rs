@@ -366,8 +366,7 @@ impl Opener {
             Step::Raise => {
                 let (record, revision) = self.volume.as_ref().expect("the volume's record was read first");
                 let mut record = record.clone();
-                record.generation = record.generation.next().expect("looked at before");
-                record.owner = Some(self.config.node);
+                self.take_over(&mut record);
                 let raised = map::Raised {
                     volume: record.id,
                     generation: record.generation,
@@ -435,6 +434,7 @@ impl Opener {
                         volume.size_bytes
                     ));
                 }
+                volume.lineage.check()?;
                 Ok(volume)
             });
         match checked {
@@ -526,16 +526,23 @@ impl Opener {
         self.go(Step::Raise);
     }
 
+    /// The record of before becomes that of our ownership. A snapshot that was not sealed is void from then on: what its owner
+    /// gave out with its number may be on some members only, and what it gave out without may be on others (S2).
+    fn take_over(&self, record: &mut map::Volume) {
+        record.generation = record.generation.next().expect("looked at before");
+        record.owner = Some(self.config.node);
+        record.lineage.taking &= self.config.faults.has(Fault::KeepUnsealed);
+    }
+
     fn raise_answered(&mut self, reply: &Reply) {
         if !reply.succeeded {
             // Somebody else was quicker; its record is here. It may have to be asked first.
             return self.volume_read(reply.value(0));
         }
-        let (record, revision) = self.volume.as_mut().expect("the volume's record was read first");
-        record.generation = record.generation.next().expect("looked at before");
-        record.owner = Some(self.config.node);
-        *revision = reply.revision;
+        let mut record = self.record().clone();
+        self.take_over(&mut record);
         self.raised = Some(record.generation);
+        self.volume = Some((record, reply.revision));
         match self.early_groups.take() {
             Some(reply) => self.finish_with_groups(&reply),
             None => self.go(Step::Groups),

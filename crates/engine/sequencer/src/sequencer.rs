@@ -12,7 +12,7 @@
 //! * `group`: a group is fenced on first touch, after every change of epoch and after every reconnection.
 //! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward.
 //! * `write`, `read`: the life of an I/O; `compare`: of one that is both; `clear`: of one that leaves nothing behind.
-//!   `pipeline`: whose turn it is in a chunk; `resend`: what members have not got; `join`: a syncing member goes on with a
+//!   `cut`: the snapshots that writes belong to. `pipeline`: whose turn it is in a chunk; `resend`: what members have not got; `join`: a syncing member goes on with a
 //!   chunk's history.
 //! * `catch_up`: a member whose block has rotted under a write of a part of it.
 //! * `care`: clients are spared, and slow stores noticed.
@@ -35,6 +35,7 @@ mod clear;
 mod compare;
 mod context;
 mod credits;
+mod cut;
 mod exchange;
 mod faults;
 mod group;
@@ -75,7 +76,7 @@ use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{Op, Payload};
 use amita_types::message::Answer;
-use amita_types::{Epoch, Generation, GroupIndex, NodeId, StoreId, TraceId};
+use amita_types::{Epoch, Generation, GroupIndex, NodeId, SnapshotId, StoreId, TraceId};
 use context::Context;
 use resync::Resync;
 use std::collections::vec_deque::Drain;
@@ -213,6 +214,38 @@ impl Sequencer {
         self.cx.owned.grow(size_bytes);
     }
 
+    /// Has every in-sync store adopt our generation durably; [`Effect::GenerationAdopted`] tells when they have. Before that no
+    /// snapshot is taken (S2).
+    pub fn require_generation(&mut self, now: Time) {
+        if !self.cx.stopped {
+            cut::require_generation(&mut self.cx);
+            self.finish(now);
+        }
+    }
+
+    /// The stores in sync that have not adopted it.
+    #[must_use]
+    pub fn lacking_generation(&self) -> Vec<StoreId> {
+        cut::lacking_generation(&self.cx)
+    }
+
+    /// The volume's record says that a snapshot of this number is being taken by us: writes that get their version from now on carry
+    /// it. They are acknowledged when it is released.
+    pub fn adopt_number(&mut self, now: Time, number: SnapshotId) {
+        if !self.cx.stopped {
+            cut::adopt(&mut self.cx, number);
+            self.finish(now);
+        }
+    }
+
+    /// The sequencers of all cores have adopted the number. [`Effect::Settled`] tells when all older writes are acknowledged.
+    pub fn release_number(&mut self, now: Time, number: SnapshotId) {
+        if !self.cx.stopped {
+            cut::release(&mut self.cx, number);
+            self.finish(now);
+        }
+    }
+
     /// Begins to look at every copy of every chunk; [`Effect::Scrubbed`] tells the end. One that is under way goes on.
     pub fn scrub(&mut self, now: Time) {
         if !self.cx.stopped && self.resync.scrubs.begin(&self.cx.groups, now) {
@@ -282,6 +315,7 @@ impl Sequencer {
             return;
         }
         read::recheck_leases(cx, now);
+        cut::look_at_generation(cx, now);
         self.resync.advance(cx, now);
         open::retry(cx, now);
         pipeline::retry(cx, now);

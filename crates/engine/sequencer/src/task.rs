@@ -11,7 +11,7 @@ use crate::table::{ChunkSlot, GroupSlot, Key, MendSlot, StoreSlot, SyncSlot, Tab
 use amita_reactor::{Slice, Time};
 use amita_types::io::Op;
 use amita_types::message::{AnswerBody, ClearRequest, RequestBody, Sums, WriteRequest};
-use amita_types::{BlockRange, ChunkIndex, Epoch, RequestId, TraceId, Version};
+use amita_types::{BlockRange, ChunkIndex, Epoch, RequestId, SnapshotId, TraceId, Version};
 
 /// A client's write or clear.
 #[derive(Debug)]
@@ -25,6 +25,9 @@ pub struct Write {
     /// [`Version::NONE`] until the write is sequenced.
     pub version: Version,
     pub previous: Version,
+    /// The snapshot number that it carries, for good (S3); and that of the write before.
+    pub number: SnapshotId,
+    pub previous_number: SnapshotId,
     pub sums: Sums,
     pub payload: Slice,
     /// Members to whose account of credits it has been charged on their present link (R7).
@@ -52,6 +55,8 @@ impl Write {
             range,
             version: Version::NONE,
             previous: Version::NONE,
+            number: SnapshotId::HEAD,
+            previous_number: SnapshotId::HEAD,
             sums: Sums::new(),
             payload,
             charged: Members::NONE,

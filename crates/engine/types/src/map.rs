@@ -9,14 +9,22 @@ use serde::{Deserialize, Serialize};
 
 mod check;
 mod holders;
+mod lineage;
 
 pub use check::MAX_GROUPS;
 pub use holders::Holders;
+pub use lineage::{
+    Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState,
+    SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key, snapshot_wishes_prefix,
+    snapshots_prefix,
+};
 
 /// The prefix of every key.
 pub const PREFIX: &str = "/amita/";
-/// The version of the metadata's records that this build writes.
-pub const METADATA_VERSION: u32 = 1;
+/// The newest version of the metadata's records that this build knows: it serves no cluster of a later one.
+pub const METADATA_VERSION: u32 = SNAPSHOTS_SINCE;
+/// The version of a new cluster. What later ones allow waits until it is complete.
+pub const NEW_CLUSTER_VERSION: u32 = 1;
 
 /// `/amita/cluster`: made once, by the first node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -300,6 +308,9 @@ pub struct Volume {
     /// The gateway that owns it, once opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<NodeId>,
+    /// Its snapshots.
+    #[serde(flatten)]
+    pub lineage: Lineage,
 }
 
 /// `/amita/exports/VOLUME_ID`: a volume is served by NBD, under its name. A volume without such a record is not.

@@ -38,7 +38,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
         map::cluster_key(),
         json(&map::Cluster {
             id: node::CLUSTER,
-            version: 1,
+            version: map::SNAPSHOTS_SINCE,
         }),
     );
     let mut candidates = Vec::new();
@@ -135,6 +135,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             size_bytes: setup.chores.first_blocks.unwrap_or(setup.blocks) * u64::from(amita_types::BLOCK_BYTES),
             generation: Generation(0),
             owner: None,
+            lineage: map::Lineage::default(),
         };
         put(map::volume_key(&volume.name), json(&volume));
     }

@@ -88,6 +88,7 @@ pub fn measure(machine: &Machine) -> Sizes {
             size_bytes: 1 << 40,
             generation: Generation(1),
             owner: Some(NodeId(1)),
+            lineage: map::Lineage::default(),
         },
         volume_revision: 1,
         pool: pool(machine),

@@ -103,6 +103,7 @@ mod tests {
                 size_bytes: 4096,
                 generation: Generation(generation),
                 owner: Some(NodeId(1)),
+                lineage: map::Lineage::default(),
             };
             put(&meta, map::volume_key(&volume.name), &volume);
         }

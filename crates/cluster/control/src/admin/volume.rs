@@ -50,6 +50,7 @@ pub fn create_volume(meta: &dyn Transact, name: &str, pool: &str, size_bytes: u6
             size_bytes,
             generation: Generation(0),
             owner: None,
+            lineage: map::Lineage::default(),
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume.

@@ -352,6 +352,7 @@ impl Scene {
             size_bytes: 1 << 20,
             generation: Generation(0),
             owner: None,
+            lineage: map::Lineage::default(),
         };
         self.put(&map::volume_key(&name), &volume);
     }

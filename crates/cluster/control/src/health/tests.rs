@@ -80,6 +80,7 @@ fn volume(pool: &str) -> VolumeStatus {
             size_bytes: 4096,
             generation: Generation(1),
             owner: None,
+            lineage: amita_types::map::Lineage::default(),
         },
         owner_name: None,
         owner_alive: false,

@@ -20,6 +20,7 @@ fn volume(id: u64, name: &str) -> (String, Vec<u8>) {
         size_bytes: 4096,
         generation: Generation(0),
         owner: None,
+        lineage: map::Lineage::default(),
     };
     (map::volume_key(name), json(&volume))
 }

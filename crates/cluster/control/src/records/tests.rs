@@ -78,6 +78,7 @@ fn eight_thousand_groups_and_ten_thousand_volumes_take_a_small_part_of_a_place()
             size_bytes: 1 << 40,
             generation: Generation(100_000),
             owner: Some(amita_types::NodeId(100)),
+            lineage: map::Lineage::default(),
         };
         values.insert(map::volume_key(&volume.name), serde_json::to_vec(&volume).unwrap());
     }

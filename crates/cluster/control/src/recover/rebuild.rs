@@ -551,6 +551,7 @@ impl<'a> Work<'a> {
             size_bytes: last_chunk.unwrap_or(0).saturating_add(1).saturating_mul(chunk_bytes),
             generation,
             owner: None,
+            lineage: map::Lineage::default(),
         })
     }
 

@@ -66,6 +66,7 @@ fn volume(number: u64, generation: u32) -> Volume {
         size_bytes: 8 << 20,
         generation: Generation(generation),
         owner: Some(NodeId(1)),
+        lineage: map::Lineage::default(),
     }
 }
 

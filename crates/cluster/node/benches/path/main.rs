@@ -198,6 +198,7 @@ impl Bench {
             size_bytes: VOLUME_BYTES,
             generation: Generation(0),
             owner: None,
+            lineage: map::Lineage::default(),
         };
         put(map::volume_key(NAME), json(&volume));
 

@@ -78,6 +78,7 @@ impl Rig {
             size_bytes: 1 << 30,
             generation: Generation(generation),
             owner,
+            lineage: map::Lineage::default(),
         };
         put(&mut self.view, map::volume_key("v"), &volume);
     }
@@ -216,6 +217,7 @@ impl Late {
             size_bytes: 1 << 30,
             generation: Generation(8),
             owner: Some(NEXT_OWNER),
+            lineage: map::Lineage::default(),
         };
         let value = serde_json::to_vec(&volume).unwrap();
         self.metadata.txn(&Call::put(map::volume_key("v"), value)).unwrap();
@@ -313,6 +315,7 @@ fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
             size_bytes: 1 << 30,
             generation: Generation(7),
             owner: Some(OWNER),
+            lineage: map::Lineage::default(),
         };
         let key = map::volume_key(&volume.name);
         late.rig.view.apply(&Record {

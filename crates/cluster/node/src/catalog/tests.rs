@@ -57,6 +57,7 @@ fn volume(owner: Option<u32>, size_bytes: u64) -> map::Volume {
         size_bytes,
         generation: Generation(1),
         owner: owner.map(NodeId),
+        lineage: map::Lineage::default(),
     }
 }
 

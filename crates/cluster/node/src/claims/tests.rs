@@ -38,6 +38,7 @@ fn volume(generation: u32) -> map::Volume {
         size_bytes: 1 << 30,
         generation: Generation(generation),
         owner: Some(NodeId(1)),
+        lineage: map::Lineage::default(),
     }
 }
 

@@ -149,6 +149,7 @@ fn opened(generation: Generation) -> Opened {
             size_bytes: 1 << 30,
             generation,
             owner: Some(NodeId(1)),
+            lineage: map::Lineage::default(),
         },
         volume_revision: 1,
         pool: map::Pool {

@@ -55,6 +55,7 @@ impl Rig {
             size_bytes: 1 << 30,
             generation: Generation(3),
             owner: None,
+            lineage: map::Lineage::default(),
         };
         let store = amita_types::StoreId(1);
         let group = map::Group {
@@ -284,6 +285,7 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
         size_bytes: 1 << 30,
         generation: Generation(6),
         owner: Some(NodeId(5)),
+        lineage: map::Lineage::default(),
     };
     put(map::volume_key("w"), serde_json::to_vec(&volume).unwrap());
     put(map::pool_key("p"), serde_json::to_vec(&rig.pool).unwrap());
@@ -326,6 +328,7 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         size_bytes: 1 << 30,
         generation: rig.generation,
         owner: Some(NodeId(1)),
+        lineage: map::Lineage::default(),
     };
     view.apply(&Record {
         key: map::volume_key("v"),

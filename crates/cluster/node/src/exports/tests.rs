@@ -28,6 +28,7 @@ fn view() -> View {
             size_bytes: 4096,
             generation: Generation(0),
             owner: None,
+            lineage: map::Lineage::default(),
         };
         put(&mut view, map::volume_key(name), &volume);
     }

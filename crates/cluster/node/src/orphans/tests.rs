@@ -20,6 +20,7 @@ fn volume(id: u64, generation: u32, owner: Option<u32>) -> map::Volume {
         size_bytes: 1 << 30,
         generation: Generation(generation),
         owner: owner.map(NodeId),
+        lineage: map::Lineage::default(),
     }
 }
 

@@ -20,6 +20,7 @@ fn volume(generation: u32, owner: u32) -> Vec<u8> {
         size_bytes: 1 << 30,
         generation: Generation(generation),
         owner: Some(NodeId(owner)),
+        lineage: map::Lineage::default(),
     })
     .unwrap()
 }

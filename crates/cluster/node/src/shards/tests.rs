@@ -1,7 +1,7 @@
 use super::*;
 use amita_frontend::reservation::{Command, Kind, State};
 use amita_frontend::{FrontId, HostKey};
-use amita_types::map::{Pool, PoolKind, Volume};
+use amita_types::map::{self, Pool, PoolKind, Volume};
 use amita_types::{NodeId, PoolId, TraceId};
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ fn opened(reservation: Option<&[u8]>) -> Opened {
             size_bytes: 1 << 30,
             generation: Generation(3),
             owner: Some(NodeId(1)),
+            lineage: map::Lineage::default(),
         },
         volume_revision: 1,
         pool: Pool {

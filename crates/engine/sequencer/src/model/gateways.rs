@@ -253,7 +253,7 @@ impl World {
                     let member = (group.index, store, since);
                     self.said(gateway, volume, sequencer.generation(), sequencer.core(), member);
                 }
-                Effect::Scrubbed { .. } => {}
+                Effect::Scrubbed { .. } | Effect::GenerationAdopted | Effect::Settled { .. } => {}
                 Effect::Warn(warning) => self.say(|| format!("g{gateway} warns: {warning}")),
                 Effect::Stop { reason } => {
                     self.say(|| format!("g{gateway} stops: {reason}"));

@@ -365,6 +365,7 @@ impl Store {
                     Ok(AnswerBody::Opened(OpenedAnswer {
                         version: held.version,
                         incomplete: held.incomplete,
+                        ..OpenedAnswer::NOTHING
                     })),
                     Slice::default(),
                 );

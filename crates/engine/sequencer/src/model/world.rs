@@ -281,6 +281,7 @@ impl World {
                 size_bytes: CHUNKS * BLOCKS * u64::from(BLOCK_BYTES),
                 generation: Generation(0),
                 owner: None,
+                lineage: map::Lineage::default(),
             };
             put(map::volume_key(name), serde_json::to_vec(&volume).unwrap());
         }

@@ -46,6 +46,7 @@ fn volume(owner: Option<NodeId>) -> map::Volume {
         size_bytes: 1 << 30,
         generation: Generation(4),
         owner,
+        lineage: map::Lineage::default(),
     }
 }
 

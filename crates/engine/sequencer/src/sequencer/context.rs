@@ -1,6 +1,7 @@
 //! What all rooms of a sequencer share, and what each of them says with it: who is whom, and how an I/O ends.
 
 use super::agenda::{Agenda, NEVER};
+use super::cut::Cut;
 use super::intake::Intake;
 use super::metadata::Metadata;
 use super::owned::Owned;
@@ -26,6 +27,7 @@ use std::time::Duration;
 pub(super) struct Context {
     pub config: Config,
     pub owned: Owned,
+    pub cut: Cut,
     pub stores: Stores,
     pub groups: Groups,
     pub chunks: Chunks,
@@ -44,6 +46,7 @@ impl Context {
     /// Without any group yet.
     pub fn new(config: Config, opened: Opened, id_base: u64) -> Context {
         Context {
+            cut: Cut::new(opened.volume.lineage.number),
             owned: Owned::new(opened, id_base),
             stores: Stores::default(),
             groups: Groups::default(),

@@ -12,8 +12,27 @@ use amita_types::SnapshotId;
 use amita_types::message::{Request, RequestBody, Scope};
 
 impl Context {
-    /// Sends a task's request to a member. The task awaits it already.
+    /// Sends a task's request to a member. The task awaits it already. What changes a chunk names the number of its version; all
+    /// else is about the volume itself.
     pub fn send(&mut self, now: Time, slot: TaskSlot, position: Position, body: RequestBody, payload: Slice) {
+        let number = match &self.tasks[slot].kind {
+            Kind::Write(_) if self.config.faults.has(Fault::NumberWhenSent) => self.cut.number,
+            Kind::Write(write) => write.number,
+            _ => SnapshotId::HEAD,
+        };
+        self.send_at(now, slot, position, number, body, payload);
+    }
+
+    /// The same, and the request is about this snapshot, or carries its number.
+    pub fn send_at(
+        &mut self,
+        now: Time,
+        slot: TaskSlot,
+        position: Position,
+        snapshot: SnapshotId,
+        body: RequestBody,
+        payload: Slice,
+    ) {
         let task = &mut self.tasks[slot];
         debug_assert!(task.waiting.has(position) && !task.sent.has(position));
         task.sent.add(position);
@@ -34,7 +53,7 @@ impl Context {
                 generation: self.owned.generation,
                 group: group.id,
                 epoch: group.record.epoch,
-                snapshot: SnapshotId::HEAD,
+                snapshot,
             },
             trace,
             body,

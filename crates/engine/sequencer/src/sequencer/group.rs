@@ -112,6 +112,9 @@ pub(super) fn fenced(cx: &mut Context, resync: &mut Resync, now: Time, slot: Tas
     assert_eq!(epoch, cx.groups[group].record.epoch, "a fence ends with its epoch");
     cx.settle(slot, position);
     cx.groups[group].fence.ready.add(position);
+    let store = cx.groups[group].members[position];
+    cx.stores[store].adopted = true;
+    cx.cut.stores_changed();
     drop_fence_if_done(cx, group);
     if cx.groups[group].members.syncing.has(position) {
         resync.entered(cx, now, group, position);
@@ -256,6 +259,7 @@ fn enter(
     count_behind(cx, now, group, true);
     let state = &mut cx.groups[group];
     state.members.enter(current, stays);
+    cx.cut.stores_changed();
     state.fence.ready = Members::NONE;
     state.to_evict = state.to_evict.and(current.or(stays));
     state.missed = Members::NONE;

@@ -13,8 +13,8 @@ use crate::members::Position;
 use crate::table::{ChunkSlot, TaskSlot};
 use crate::task::Kind;
 use amita_reactor::{Slice, Time};
-use amita_types::Version;
 use amita_types::message::{JoinRequest, Refusal, RequestBody};
+use amita_types::{SnapshotId, Version};
 
 /// Does the member not go on with the chunk's history yet?
 pub(super) fn is_needed(cx: &Context, chunk: ChunkSlot, position: Position) -> bool {
@@ -26,7 +26,7 @@ pub(super) fn is_needed(cx: &Context, chunk: ChunkSlot, position: Position) -> b
 }
 
 /// Asks a syncing member to join the chunk's history at `at`, the version before what it is sent next.
-pub(super) fn first(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position, at: Version) {
+pub(super) fn first(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position, at: (Version, SnapshotId)) {
     if !is_needed(cx, chunk, position) || cx.chunks[chunk].history.joining.has(position) {
         return;
     }
@@ -35,13 +35,14 @@ pub(super) fn first(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Pos
     let (group, index) = (state.group, state.index);
     let slot = cx.tasks.add(Kind::Join, group, Some(chunk));
     cx.expect(now, slot, position);
-    cx.send(
-        now,
-        slot,
-        position,
-        RequestBody::Join(JoinRequest { chunk: index, at }),
-        Slice::default(),
-    );
+    let (at, number) = at;
+    // The number is that version's, whatever was adopted since (S3).
+    let number = match cx.config.faults.has(Fault::JoinWithNewest) {
+        true => cx.cut.number,
+        false => number,
+    };
+    let body = RequestBody::Join(JoinRequest { chunk: index, at });
+    cx.send_at(now, slot, position, number, body, Slice::default());
 }
 
 /// The member goes on with the chunk's history.

@@ -457,9 +457,9 @@ fn finish_checks(cx: &mut Context, now: Time, group: GroupSlot) -> bool {
         };
         match version {
             // Leaves the list: the next one stands in its place.
-            Some(version) => {
+            Some((version, number)) => {
                 any = true;
-                open::opened(cx, now, chunk, version);
+                open::opened(cx, now, chunk, version, number);
             }
             None => index += 1,
         }

@@ -21,7 +21,7 @@ use amita_reactor::buggify::{Point, narrow};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Payload};
 use amita_types::message::{AnswerBody, ChangesAnswer, DataAnswer, OpenRequest, OpenedAnswer, Refusal, RequestBody};
-use amita_types::{Epoch, Version};
+use amita_types::{Epoch, SnapshotId, Version};
 
 /// Where an opening stands.
 #[derive(Debug)]
@@ -40,6 +40,9 @@ pub(super) struct Opening {
     pub(super) epoch: Epoch,
     pub(super) versions: ByPosition<Version>,
     pub(super) longest: Version,
+    /// The snapshot numbers of these versions, and of the longest (S3).
+    pub(super) numbers: ByPosition<SnapshotId>,
+    pub(super) number: SnapshotId,
     /// Its requests under way.
     pub(super) tasks: Vec<TaskSlot>,
     /// The read of the metadata that is the check has been started.
@@ -63,9 +66,9 @@ impl Opening {
         }
     }
 
-    /// The version to open at, when the check was read.
-    pub(super) fn checked(&self) -> Option<Version> {
-        (matches!(self.phase, Phase::Checking) && self.covered).then_some(self.longest)
+    /// The version to open at, and its number, when the check was read.
+    pub(super) fn checked(&self) -> Option<(Version, SnapshotId)> {
+        (matches!(self.phase, Phase::Checking) && self.covered).then_some((self.longest, self.number))
     }
 }
 
@@ -131,6 +134,8 @@ fn ask(cx: &mut Context, now: Time, chunk: ChunkSlot) {
         epoch,
         versions: ByPosition::filled(Version::NONE),
         longest: Version::NONE,
+        numbers: ByPosition::filled(SnapshotId::HEAD),
+        number: SnapshotId::HEAD,
         tasks: vec![slot],
         covered: false,
     }));
@@ -167,7 +172,14 @@ pub(super) fn answered(
         "an opening ends with its epoch (R6)"
     );
     match (step, body) {
-        (Step::Ask, AnswerBody::Opened(OpenedAnswer { version, incomplete })) => {
+        (
+            Step::Ask,
+            AnswerBody::Opened(OpenedAnswer {
+                version,
+                incomplete,
+                number,
+            }),
+        ) => {
             if incomplete.is_some() {
                 // It is not in sync, whatever the record says (R5).
                 return Err(Misbehaved("an incomplete copy, though it is in sync".to_owned()));
@@ -178,7 +190,9 @@ pub(super) fn answered(
                 return Ok(());
             }
             cx.settle(slot, position);
-            cx.chunks.opening(chunk).versions[position] = version;
+            let opening = cx.chunks.opening(chunk);
+            opening.versions[position] = version;
+            opening.numbers[position] = number;
             if cx.tasks[slot].waiting.is_empty() {
                 end_task(cx, slot, chunk);
                 compare(cx, now, chunk);
@@ -223,9 +237,25 @@ fn compare(cx: &mut Context, now: Time, chunk: ChunkSlot) {
         .max()
         .unwrap_or(Version::NONE);
     opening.longest = longest;
+    // Copies of one version carry one number (S5): the largest is that of the longest, whoever has it.
+    opening.number = members
+        .iter()
+        .map(|position| opening.numbers[position])
+        .max()
+        .unwrap_or_default();
+    let number = opening.number;
     let mut claims = members.iter().map(|position| opening.versions[position]);
     if !claims.all(|version| longest.may_follow(version)) && !cx.config.faults.has(Fault::AnyJump) {
         return implausible(cx, now, chunk, members);
+    }
+    if number > cx.cut.number {
+        let known = cx.cut.number;
+        let why = format!(
+            "a copy of it knows snapshot {}, and the volume's record {}; was the metadata restored from an older copy?",
+            number.0, known.0
+        );
+        warn_implausible(cx, chunk, why);
+        return fail(cx, now, chunk, IoError::Damaged);
     }
     let opening = cx.chunks.opening(chunk);
     let mut shorter = Members::NONE;
@@ -236,7 +266,7 @@ fn compare(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     }
     if shorter.is_empty() || cx.config.faults.has(Fault::OpenWithoutRoll) {
         // Nothing was changed, and every member was fenced at this epoch when it answered: no further check.
-        return opened(cx, now, chunk, longest);
+        return opened(cx, now, chunk, longest, number);
     }
     roll::start(cx, now, chunk, members, shorter);
 }
@@ -267,7 +297,7 @@ pub(super) fn warn_implausible(cx: &mut Context, chunk: ChunkSlot, why: String) 
 }
 
 /// The chunk is whole at `version` on every member.
-pub(super) fn opened(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Version) {
+pub(super) fn opened(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Version, number: SnapshotId) {
     interrupt(cx, chunk);
     leave(cx, chunk);
     let state = &mut cx.chunks[chunk];
@@ -278,7 +308,7 @@ pub(super) fn opened(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Ver
         catch_up::end(cx, now, chunk, version);
     } else {
         cx.counters.opened += 1;
-        state.log.open_at(version);
+        state.log.open_at(version, number);
     }
     pipeline::advance(cx, now, chunk);
 }
@@ -389,7 +419,7 @@ pub(super) fn reset(cx: &mut Context, group: GroupSlot) {
     }
 }
 
-/// A new request of an opening, to one member.
+/// A new request of an opening, to one member, about the volume itself.
 pub(super) fn send(
     cx: &mut Context,
     now: Time,
@@ -403,5 +433,10 @@ pub(super) fn send(
     let slot = cx.tasks.add(Kind::Open(step), group, Some(chunk));
     cx.chunks.opening(chunk).tasks.push(slot);
     cx.expect(now, slot, position);
-    cx.send(now, slot, position, body, payload);
+    let number = match step {
+        // What it gets is at the longest version, and carries that one's number.
+        Step::Roll => cx.chunks.opening(chunk).number,
+        _ => SnapshotId::HEAD,
+    };
+    cx.send_at(now, slot, position, number, body, payload);
 }

@@ -45,7 +45,7 @@ pub(super) fn of_chunk(cx: &mut Context, now: Time, chunk: ChunkSlot, position: 
         }
         let again = task.sent_at[position] != Time(0);
         let write = task.write();
-        let previous = write.previous;
+        let previous = (write.previous, write.previous_number);
         if !write.charged.has(position) {
             // A new link counts anew. Whether there is space was settled before the version was given out.
             credits::charge_to(cx, now, slot, position);

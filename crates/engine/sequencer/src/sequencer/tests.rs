@@ -2,6 +2,7 @@
 
 mod answers;
 mod compare;
+mod cut;
 mod evict;
 mod fence;
 mod mend;

@@ -18,7 +18,7 @@
 
 use super::context::Context;
 use super::credits::charge;
-use super::{compare, credits, faults, join, open, pipeline, read, resend};
+use super::{compare, credits, cut, faults, join, open, pipeline, read, resend};
 use crate::config::{MAX_SHARD_BYTES, MAX_STORE_BYTES, MAX_WRITES_PER_CHUNK};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
@@ -123,11 +123,13 @@ fn dequeue(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot) {
 fn sequence(cx: &mut Context, now: Time, slot: TaskSlot, chunk: ChunkSlot, version: Version) {
     let group = cx.chunks[chunk].group;
     let state = &mut cx.chunks[chunk];
-    let previous = state.log.issue(version);
+    let number = cx.cut.number;
+    let (previous, previous_number) = state.log.issue(version, number);
     cx.tasks.push(&mut state.log.writes, slot);
     let write = cx.tasks[slot].write();
     write.version = version;
     write.previous = previous;
+    (write.number, write.previous_number) = (number, previous_number);
     write.sums = sums(write);
     let bytes = write.payload.len() as u64;
     cx.intake.bytes += bytes;
@@ -140,7 +142,7 @@ fn sequence(cx: &mut Context, now: Time, slot: TaskSlot, chunk: ChunkSlot, versi
         credits::charge_to(cx, now, slot, position);
         cx.expect(now, slot, position);
         if cx.can_send(group, position) && !cx.chunks[chunk].lag.stalled.has(position) {
-            join::first(cx, now, chunk, position, previous);
+            join::first(cx, now, chunk, position, (previous, previous_number));
             send(cx, now, slot, position);
         }
     }
@@ -206,7 +208,15 @@ fn is_everywhere(cx: &mut Context, slot: TaskSlot) -> bool {
     }
     let task = &cx.tasks[slot];
     let current = cx.groups[task.group].members.current.count();
-    task.waiting.is_empty() && (current >= cx.owned.min_copies || cx.config.faults.has(Fault::IgnoreMinCopies))
+    let number = match &task.kind {
+        Kind::Write(write) => write.number,
+        other => unreachable!("a chunk's writes are writes, not {other:?}"),
+    };
+    // S2: until all cores carry its number, nobody may hear of it.
+    let released = cx.cut.is_released(number) || cx.config.faults.has(Fault::NoCutHold);
+    task.waiting.is_empty()
+        && released
+        && (current >= cx.owned.min_copies || cx.config.faults.has(Fault::IgnoreMinCopies))
 }
 
 /// The client is told. The payload is kept no longer.
@@ -220,6 +230,7 @@ fn acknowledge(cx: &mut Context, chunk: ChunkSlot, slot: TaskSlot) {
     cx.chunks[chunk].log.commit(write.previous, write.version);
     cx.intake.bytes -= write.payload.len() as u64;
     cx.counters.writes += 1;
+    cut::acknowledged(cx, write.number);
     if !write.told {
         cx.done(write.io, Ok(()), Payload::None, course);
     }

@@ -32,6 +32,7 @@ pub fn opened(chunks: u64, groups: u32) -> Opened {
             size_bytes: chunks * u64::from(CHUNK_BYTES),
             generation: Generation(1),
             owner: Some(NodeId(1)),
+            lineage: map::Lineage::default(),
         },
         volume_revision: 1,
         pool: map::Pool {
@@ -104,6 +105,7 @@ impl Stores {
                     RequestBody::Open(_) => AnswerBody::Opened(OpenedAnswer {
                         version: Version::NONE,
                         incomplete: None,
+                        ..OpenedAnswer::NOTHING
                     }),
                     RequestBody::Read(_) => {
                         payload = self.block.clone();

@@ -354,7 +354,7 @@ impl Mending {
         }
         if !state.history.joined.has(position) {
             // Behind nothing: whatever it is sent from now on comes after what was given out last.
-            let at = state.log.issued;
+            let at = (state.log.issued, state.log.number);
             join::first(cx, now, chunk, position, at);
             return Some(After::GoesOn);
         }

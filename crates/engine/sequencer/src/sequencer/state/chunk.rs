@@ -4,7 +4,7 @@ use crate::members::Members;
 use crate::sequencer::open::Opening;
 use crate::table::{GroupSlot, ListPlace, TaskSlot};
 use crate::task::List;
-use amita_types::{ChunkIndex, Version};
+use amita_types::{ChunkIndex, SnapshotId, Version};
 
 /// One chunk of the volume, once touched.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub(in crate::sequencer) enum ChunkState {
 pub(in crate::sequencer) struct Log {
     /// The version given out last.
     pub issued: Version,
+    /// The snapshot number that it carries (S3).
+    pub number: SnapshotId,
     /// The newest version that every in-sync member has.
     pub committed: Version,
     /// Writes that have a version, in its order; the first is the one after `committed`.
@@ -112,16 +114,19 @@ impl Chunk {
 
 impl Log {
     /// The chunk is whole at `version` on every member.
-    pub fn open_at(&mut self, version: Version) {
+    pub fn open_at(&mut self, version: Version, number: SnapshotId) {
         self.issued = version;
+        self.number = number;
         self.committed = version;
     }
 
-    /// The next write gets its version (R1); the one before, which it names.
-    pub fn issue(&mut self, version: Version) -> Version {
+    /// The next write gets its version (R1), and its number (S3); those of the one before, which it names.
+    pub fn issue(&mut self, version: Version, number: SnapshotId) -> (Version, SnapshotId) {
         assert!(version > self.issued, "versions only grow");
+        assert!(number >= self.number, "numbers never go down in a chunk's history");
         self.count += 1;
-        std::mem::replace(&mut self.issued, version)
+        let previous = std::mem::replace(&mut self.issued, version);
+        (previous, std::mem::replace(&mut self.number, number))
     }
 
     /// The first write is on every member.

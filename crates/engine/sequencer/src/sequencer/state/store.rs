@@ -30,6 +30,8 @@ pub(in crate::sequencer) struct Store {
     pub via: Option<GroupSlot>,
     /// In how many groups' records it is being brought up to date.
     pub behind_in: u32,
+    /// It has durably adopted our generation, by some fence: no older owner changes anything there any more.
+    pub adopted: bool,
     /// Surely dead, or silent for too long: groups that are touched go on without it. Cleared when it speaks.
     pub lost: bool,
     /// When it was found lost: the first one goes first.
@@ -135,6 +137,7 @@ impl Store {
             watch,
             via: None,
             behind_in: 0,
+            adopted: false,
             lost: false,
             lost_at: now,
             unfit: false,

@@ -43,6 +43,7 @@ fn listing() -> Rig {
         AnswerBody::Opened(OpenedAnswer {
             version: old(5),
             incomplete,
+            ..OpenedAnswer::NOTHING
         }),
     );
     rig

@@ -293,6 +293,7 @@ fn no_more_chunks_are_opened_at_once_than_there_is_room_for() {
             AnswerBody::Opened(OpenedAnswer {
                 version: old(1),
                 incomplete: None,
+                ..OpenedAnswer::NOTHING
             }),
         );
     }

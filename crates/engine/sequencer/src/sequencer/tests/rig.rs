@@ -11,7 +11,9 @@ use amita_types::message::{
     Answer, AnswerBody, ChunkState, ChunksAnswer, DataAnswer, OpenedAnswer, ReadRequest, Refusal, Request, RequestBody,
     SettleRequest, SettledAnswer, Sums,
 };
-use amita_types::{BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, Version, VolumeId};
+use amita_types::{
+    BLOCK_BYTES, BlockIndex, Epoch, Generation, GroupIndex, NodeId, PoolId, SnapshotId, StoreId, Version, VolumeId,
+};
 use std::time::Duration;
 
 pub const MS: u64 = 1_000_000;
@@ -30,6 +32,9 @@ pub struct Rig {
     pub warnings: Vec<Warning>,
     pub scrubbed: Option<amita_types::map::ScrubReport>,
     pub wholes: Vec<(amita_types::GroupId, StoreId, Epoch)>,
+    /// How often all stores in sync were said to have adopted the generation.
+    pub adopted: u32,
+    pub settled: Vec<SnapshotId>,
     pub stopped: Option<StopReason>,
     pub lease_ms: u16,
     pub credit: u32,
@@ -64,6 +69,29 @@ impl Rig {
     pub fn with(copies: u8, min_copies: u8, groups: u32, config: Config) -> Rig {
         let members = |_| (1..=u128::from(copies)).map(store).collect();
         let mut rig = Rig::of(200, groups, (copies, min_copies), members, config);
+        for number in 1..=copies {
+            rig.up(u128::from(number));
+        }
+        rig
+    }
+
+    /// The same, of a volume that has had so many snapshots.
+    pub fn numbered(copies: u8, min_copies: u8, number: SnapshotId, config: Config) -> Rig {
+        let mut rig = Rig::with(copies, min_copies, 1, config.clone());
+        let mut volume: map::Volume = rig.metadata.get(&map::volume_key("v")).unwrap().json().unwrap();
+        volume.lineage.number = number;
+        let group = rig.group(0);
+        let opened = Opened {
+            reservation: None,
+            given_back: None,
+            volume,
+            volume_revision: rig.metadata.get(&map::volume_key("v")).unwrap().mod_revision,
+            pool: rig.sequencer.cx.owned.pool.clone(),
+            generation: GENERATION,
+            owner: NodeId(1),
+            groups: vec![(group, 2)],
+        };
+        rig.sequencer = Sequencer::new(config, opened, 7 << 40, rig.now);
         for number in 1..=copies {
             rig.up(u128::from(number));
         }
@@ -107,6 +135,7 @@ impl Rig {
             size_bytes: chunks * CHUNK_BYTES,
             generation: GENERATION,
             owner: Some(NodeId(1)),
+            lineage: map::Lineage::default(),
         };
         let mut put = |key: String, value: Vec<u8>| metadata.txn(&Call::put(key, value)).unwrap().revision;
         let volume_revision = put(map::volume_key("v"), serde_json::to_vec(&volume).unwrap());
@@ -147,6 +176,8 @@ impl Rig {
             warnings: Vec::new(),
             scrubbed: None,
             wholes: Vec::new(),
+            adopted: 0,
+            settled: Vec::new(),
             stopped: None,
             lease_ms: 250,
             credit: 1000,
@@ -187,6 +218,8 @@ impl Rig {
                     self.ended.push((io, result, payload));
                 }
                 Effect::Whole { group, store, since } => self.wholes.push((group, store, since)),
+                Effect::GenerationAdopted => self.adopted += 1,
+                Effect::Settled { number } => self.settled.push(number),
                 Effect::Scrubbed { report } => self.scrubbed = Some(report),
                 Effect::Warn(warning) => self.warnings.push(warning),
                 Effect::Stop { reason } => {
@@ -335,15 +368,19 @@ impl Rig {
     }
 
     pub fn answer_opens(&mut self, version: impl Fn(StoreId) -> Version) {
+        self.answer_opens_at(|store| (version(store), SnapshotId::HEAD));
+    }
+
+    /// The same, of chunks that were written under these numbers.
+    pub fn answer_opens_at(&mut self, at: impl Fn(StoreId) -> (Version, SnapshotId)) {
         for request in self.take(|_, body| matches!(body, RequestBody::Open(_))) {
-            let version = version(request.store);
-            self.accept(
-                &request,
-                AnswerBody::Opened(OpenedAnswer {
-                    version,
-                    incomplete: None,
-                }),
-            );
+            let (version, number) = at(request.store);
+            let opened = OpenedAnswer {
+                version,
+                number,
+                ..OpenedAnswer::NOTHING
+            };
+            self.accept(&request, AnswerBody::Opened(opened));
         }
     }
 
@@ -501,6 +538,7 @@ impl Rig {
                 AnswerBody::Opened(OpenedAnswer {
                     version: old(5),
                     incomplete,
+                    ..OpenedAnswer::NOTHING
                 }),
             );
         }

@@ -98,7 +98,14 @@ fn writes_under_way_when_a_member_enters_are_compared_though_nobody_lists_the_ch
     rig.accept(&sent[0], AnswerBody::Joined(JoinedAnswer { incomplete }));
     let sent = rig.sent_to(3);
     let version = version(6);
-    rig.accept(&sent[0], AnswerBody::Opened(OpenedAnswer { version, incomplete }));
+    rig.accept(
+        &sent[0],
+        AnswerBody::Opened(OpenedAnswer {
+            version,
+            incomplete,
+            ..OpenedAnswer::NOTHING
+        }),
+    );
     let lists = |_, body: &RequestBody| matches!(body, RequestBody::Changes(_));
     assert!(rig.take(lists).is_empty(), "R1: not before the source has the write");
     for number in [1, 2] {

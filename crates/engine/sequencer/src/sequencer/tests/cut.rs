@@ -1,0 +1,213 @@
+//! Snapshots: the number of writes, what is held for it, and when it may be taken and sealed.
+
+use super::rig::{CHUNK_BYTES, Rig, old, store, version};
+use crate::Config;
+use crate::io::Warning;
+use amita_types::io::{IoError, Payload};
+use amita_types::message::{AnswerBody, JoinRequest, Request, RequestBody, Scope};
+use amita_types::{SnapshotId, StoreId};
+
+const ONE: SnapshotId = SnapshotId(1);
+
+fn numbers(requests: &[Request]) -> Vec<u32> {
+    requests.iter().map(|request| request.scope.snapshot.0).collect()
+}
+
+fn adopt(rig: &mut Rig, number: SnapshotId) {
+    rig.sequencer.adopt_number(rig.now, number);
+    rig.collect();
+}
+
+fn release(rig: &mut Rig, number: SnapshotId) {
+    rig.sequencer.release_number(rig.now, number);
+    rig.collect();
+}
+
+#[test]
+fn a_write_carries_the_number_that_was_adopted_when_it_got_its_version() {
+    let mut rig = Rig::open(2, 1);
+    rig.write(0, &[1; 4096]);
+    adopt(&mut rig, ONE);
+    rig.write(0, &[2; 4096]);
+    rig.clear(4096, 4096);
+    for number in 1..=2 {
+        let sent = rig.writes(number);
+        assert_eq!(numbers(&sent), [0, 1, 1]);
+    }
+    let read = rig.read(8192, 4096);
+    assert_eq!(numbers(&rig.reads()), [0], "a read is of the volume itself");
+    assert_eq!(rig.result(read), None);
+}
+
+#[test]
+fn a_write_that_is_sent_again_has_the_number_of_its_version() {
+    let mut rig = Rig::open(2, 1);
+    rig.write(0, &[1; 4096]);
+    assert_eq!(rig.writes(2).len(), 1);
+    adopt(&mut rig, ONE);
+    rig.write(0, &[2; 4096]);
+    rig.down(2);
+    rig.up(2);
+    rig.answer_fences();
+    assert_eq!(numbers(&rig.writes(2)), [0, 1], "S3: whatever was adopted since");
+}
+
+#[test]
+fn nobody_hears_of_what_carries_a_number_before_all_cores_do() {
+    let mut rig = Rig::open(2, 1);
+    let before = rig.write(0, &[1; 4096]);
+    adopt(&mut rig, ONE);
+    let after = rig.write(0, &[2; 4096]);
+    for number in 1..=2 {
+        let sent = rig.writes(number);
+        rig.done(&sent);
+    }
+    assert_eq!(rig.result(before), Some(Ok(())), "it is older");
+    assert_eq!(rig.result(after), None, "it is held");
+    assert!(rig.settled.is_empty(), "another core may give out older ones still");
+    // A read that finds it is held as well.
+    let read = rig.read(0, 4096);
+    let asked = rig.reads();
+    rig.answer_blocks(&asked[0], version(7), 2);
+    rig.answer_renewals();
+    assert_eq!(rig.result(read), None);
+    release(&mut rig, ONE);
+    assert_eq!(rig.result(after), Some(Ok(())));
+    assert_eq!(rig.result(read), Some(Ok(())));
+    assert!(matches!(rig.payload(read), Payload::Data(data) if data[0] == 2));
+    assert_eq!(rig.settled, [ONE]);
+}
+
+#[test]
+fn it_is_settled_when_all_older_writes_are_acknowledged() {
+    let mut rig = Rig::open(2, 1);
+    let old_write = rig.write(0, &[1; 4096]);
+    adopt(&mut rig, ONE);
+    let new_write = rig.write(8192, &[2; 4096]);
+    release(&mut rig, ONE);
+    assert!(rig.settled.is_empty(), "an older write is under way");
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    rig.done(&one);
+    rig.done(&two[..1]);
+    assert_eq!(rig.result(old_write), Some(Ok(())));
+    assert_eq!(rig.result(new_write), None);
+    assert_eq!(rig.settled, [ONE], "newer ones do not matter");
+    rig.done(&two[1..]);
+    assert_eq!(rig.settled, [ONE], "once");
+}
+
+#[test]
+fn without_writes_it_is_settled_at_once_and_every_one_in_its_turn() {
+    let mut rig = Rig::open(2, 1);
+    for number in 1..=3 {
+        adopt(&mut rig, SnapshotId(number));
+        release(&mut rig, SnapshotId(number));
+    }
+    assert_eq!(rig.settled, [1, 2, 3].map(SnapshotId));
+    adopt(&mut rig, ONE);
+    release(&mut rig, ONE);
+    rig.write(0, &[1; 4096]);
+    assert_eq!(numbers(&rig.writes(1)), [3], "numbers never go down");
+    assert_eq!(rig.settled.len(), 3);
+}
+
+#[test]
+fn all_stores_in_sync_adopt_the_generation_before_a_snapshot() {
+    let mut rig = Rig::wide(5, 8, 100);
+    rig.sequencer.require_generation(rig.now);
+    rig.collect();
+    let fences = rig.fences();
+    let mut asked: Vec<StoreId> = fences.iter().map(|request| request.store).collect();
+    asked.sort_unstable();
+    asked.dedup();
+    assert_eq!(
+        asked,
+        (1..=5).map(store).collect::<Vec<_>>(),
+        "each store, though nothing was touched"
+    );
+    let (last, others): (Vec<_>, Vec<_>) = fences.into_iter().partition(|request| request.store == store(4));
+    for request in &others {
+        rig.accept(request, AnswerBody::Fenced);
+    }
+    assert_eq!(rig.adopted, 0);
+    assert_eq!(rig.sequencer.lacking_generation(), [store(4)]);
+    rig.accept(&last[0], AnswerBody::Fenced);
+    assert_eq!(rig.adopted, 1, "one fence a store is enough");
+    assert!(rig.sequencer.lacking_generation().is_empty());
+    rig.sequencer.require_generation(rig.now);
+    rig.collect();
+    assert_eq!(rig.adopted, 2, "for the next one nothing is to be asked");
+    assert!(rig.fences().iter().all(|request| request.store == store(4)));
+}
+
+#[test]
+fn a_store_that_is_evicted_is_not_waited_for() {
+    let mut rig = Rig::new(3, 2);
+    rig.sequencer.require_generation(rig.now);
+    rig.collect();
+    for request in rig.fences() {
+        if request.store != store(3) {
+            rig.accept(&request, AnswerBody::Fenced);
+        }
+    }
+    assert_eq!(rig.adopted, 0);
+    rig.lost(3);
+    rig.do_call();
+    assert_eq!(rig.group(0).in_sync, [store(1), store(2)]);
+    assert_eq!(rig.adopted, 1);
+}
+
+#[test]
+fn a_chunk_is_opened_with_the_number_of_its_version() {
+    let mut rig = Rig::new(2, 1);
+    adopt(&mut rig, SnapshotId(4));
+    release(&mut rig, SnapshotId(4));
+    rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens_at(|_| (old(5), SnapshotId(3)));
+    rig.answer_reads(old(5));
+    rig.list_syncing(9);
+    rig.up(9);
+    rig.answer_fences();
+    rig.write(0, &[1; 4096]);
+    let joins = rig.take(|_, body| matches!(body, RequestBody::Join(_)));
+    let [
+        Request {
+            scope: Scope { snapshot, .. },
+            body: RequestBody::Join(JoinRequest { at, .. }),
+            ..
+        },
+    ] = joins[..]
+    else {
+        panic!("one member joins: {joins:?}")
+    };
+    assert_eq!(
+        (at, snapshot),
+        (old(5), SnapshotId(3)),
+        "S3: of the version that it names"
+    );
+    assert_eq!(numbers(&rig.writes(1)), [4]);
+}
+
+#[test]
+fn a_copy_that_knows_a_newer_snapshot_than_the_volume_is_not_served() {
+    let mut rig = Rig::new(2, 1);
+    let read = rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens_at(|_| (old(5), SnapshotId(1)));
+    assert_eq!(rig.result(read), Some(Err(IoError::Damaged)));
+    assert!(matches!(rig.warnings[..], [Warning::Implausible { .. }]));
+}
+
+#[test]
+fn a_volume_goes_on_with_the_number_of_its_record() {
+    let mut rig = Rig::numbered(2, 1, SnapshotId(7), Config::default());
+    rig.open_chunk();
+    let io = rig.write(CHUNK_BYTES - 4096, &[1; 4096]);
+    let (one, two) = (rig.writes(1), rig.writes(2));
+    assert_eq!(numbers(&one), [7]);
+    rig.done(&one);
+    rig.done(&two);
+    assert_eq!(rig.result(io), Some(Ok(())), "all of them are released, or void");
+    assert!(rig.settled.is_empty());
+}

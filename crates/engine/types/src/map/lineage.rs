@@ -1,0 +1,175 @@
+//! The records of a volume's snapshots. The numbers are of `docs/protocol.md`, "Snapshots and clones": S1, S2 and S7.
+
+use super::{PREFIX, is_false};
+use crate::id::{Generation, SnapshotId, VolumeId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The finalized cluster version from which on snapshots are taken: a program that does not know the fields of [`Lineage`]
+/// would drop them from a volume's record (S17).
+pub const SNAPSHOTS_SINCE: u32 = 2;
+/// The most bytes of a snapshot's name.
+pub const MAX_SNAPSHOT_NAME: usize = 128;
+/// The most labels of a snapshot, and the most bytes of a label's key, or of its value.
+pub const MAX_LABELS: usize = 32;
+/// See [`MAX_LABELS`].
+pub const MAX_LABEL_BYTES: usize = 256;
+
+/// What a volume's record says of its snapshots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lineage {
+    /// The newest snapshot's number, which every write carries; none was ever given: 0. It never goes down, and a number is
+    /// never given again (S1).
+    #[serde(default, skip_serializing_if = "is_head")]
+    pub number: SnapshotId,
+    /// The newest one that is sealed: it never changes any more (S7).
+    #[serde(default, skip_serializing_if = "is_head")]
+    pub sealed: SnapshotId,
+    /// The owner is about to seal `number`. A raise of the generation takes this back: then the number is void (S2).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub taking: bool,
+}
+
+impl Lineage {
+    /// Can it be?
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let Lineage { number, sealed, taking } = self;
+        if sealed > number || (*taking && sealed == number) {
+            return Err(format!("snapshot {} is sealed of {}", sealed.0, number.0));
+        }
+        Ok(())
+    }
+}
+
+/// `/amita/snapshots/VOLUME_ID/NUMBER`: a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Of which volume.
+    pub volume: VolumeId,
+    /// Its number.
+    pub number: SnapshotId,
+    /// Its name, unique among those of the volume.
+    pub name: String,
+    /// The volume's size then, in bytes.
+    pub size_bytes: u64,
+    /// When it was asked for, in seconds since 1970.
+    pub taken_at: u64,
+    /// What the operator says of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// How far it has come.
+    pub state: SnapshotState,
+}
+
+/// How far a snapshot has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotState {
+    /// The owner of this generation is taking it. It is void where the volume's record does not say so as well.
+    Taking(Generation),
+    /// It was sealed by the owner of this generation, and never changes any more.
+    Sealed(Generation),
+}
+
+/// `/amita/snapshot-names/VOLUME_ID/NAME`: which snapshot has the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotName {
+    /// Its number.
+    pub number: SnapshotId,
+}
+
+/// `/amita/taking/VOLUME_ID`: the operator wants a snapshot. The volume's owner takes it and removes the record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotWish {
+    /// The volume's name.
+    pub volume: String,
+    /// The snapshot's.
+    pub name: String,
+    /// When it was asked for, in seconds since 1970.
+    pub asked_at: u64,
+    /// What the operator says of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Why it cannot be taken: whoever waits tells the operator, and removes the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+impl SnapshotWish {
+    /// May a snapshot have this name and these labels?
+    ///
+    /// # Errors
+    /// What is wrong with them, and what would be right.
+    pub fn check(&self) -> Result<(), String> {
+        check_name(&self.name)?;
+        if self.labels.len() > MAX_LABELS {
+            return Err(format!("{} labels; {MAX_LABELS} are the most", self.labels.len()));
+        }
+        for (key, value) in &self.labels {
+            if key.is_empty() || key.len() > MAX_LABEL_BYTES || value.len() > MAX_LABEL_BYTES {
+                return Err(format!("label {key:?}: key and value may have {MAX_LABEL_BYTES} bytes"));
+            }
+            if key.chars().chain(value.chars()).any(char::is_control) {
+                return Err(format!("label {key:?} has a control character"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// May a snapshot be called so?
+///
+/// # Errors
+/// What is wrong with the name, and what would be right.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_good = |character: char| character.is_ascii_alphanumeric() || "._:+-".contains(character);
+    let begins = name.chars().next().is_some_and(|first| first.is_ascii_alphanumeric());
+    if !begins || name.len() > MAX_SNAPSHOT_NAME || !name.chars().all(is_good) {
+        return Err(format!(
+            "{name:?} cannot be a snapshot's name: up to {MAX_SNAPSHOT_NAME} letters, digits, and . _ : + - behind the first, which \
+             is a letter or a digit"
+        ));
+    }
+    Ok(())
+}
+
+fn is_head(number: &SnapshotId) -> bool {
+    *number == SnapshotId::HEAD
+}
+
+/// The prefix of a volume's snapshots.
+#[must_use]
+pub fn snapshots_prefix(volume: VolumeId) -> String {
+    format!("{PREFIX}snapshots/{volume}/")
+}
+/// The key of a snapshot: the number has ten digits, so that keys sort as numbers.
+#[must_use]
+pub fn snapshot_key(volume: VolumeId, number: SnapshotId) -> String {
+    format!("{}{:010}", snapshots_prefix(volume), number.0)
+}
+/// The prefix of the names of a volume's snapshots.
+#[must_use]
+pub fn snapshot_names_prefix(volume: VolumeId) -> String {
+    format!("{PREFIX}snapshot-names/{volume}/")
+}
+/// The key of a name of one of a volume's snapshots.
+#[must_use]
+pub fn snapshot_name_key(volume: VolumeId, name: &str) -> String {
+    format!("{}{name}", snapshot_names_prefix(volume))
+}
+/// The prefix of the operator's wishes for snapshots.
+#[must_use]
+pub fn snapshot_wishes_prefix() -> String {
+    format!("{PREFIX}taking/")
+}
+/// The key of the operator's wish for a snapshot of a volume.
+#[must_use]
+pub fn snapshot_wish_key(volume: VolumeId) -> String {
+    format!("{}{volume}", snapshot_wishes_prefix())
+}
+
+#[cfg(test)]
+mod tests;
