@@ -18,6 +18,7 @@ mod recovery;
 mod reservation;
 mod resize;
 mod scrub;
+mod snapshot;
 mod status;
 mod subsystem;
 mod thresholds;
@@ -44,6 +45,7 @@ pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
+pub use snapshot::{TakingState, ask_snapshot, drop_snapshot_wish, snapshot_number, snapshot_state, snapshots};
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub(crate) use subsystem::unchanged;
 pub use subsystem::{
@@ -100,7 +102,7 @@ pub fn cluster(meta: &dyn Transact) -> Result<Cluster> {
 pub fn init_cluster(meta: &dyn Transact, id: ClusterId) -> Result<Cluster> {
     let record = Cluster {
         id,
-        version: map::METADATA_VERSION,
+        version: map::NEW_CLUSTER_VERSION,
     };
     let reply = meta.txn(&Call::put_if(map::cluster_key(), 0, json(&record)))?;
     if reply.succeeded {

@@ -45,6 +45,7 @@ mod records;
 mod report;
 mod reserve;
 mod route;
+mod snapshots;
 
 pub use config::CoreConfig;
 pub use peers::{REFUSED_FOR, SILENT_FOR};
@@ -58,6 +59,7 @@ use crate::mail::{Mail, NodeMessage};
 use crate::reporter::Reporter;
 use crate::reservations::Reservations;
 use crate::shards::Shards;
+use crate::snapshots::Snapshots;
 use crate::stores::Stores;
 use crate::token;
 use crate::view::View;
@@ -98,6 +100,8 @@ pub struct Core {
     directory: Directory,
     /// On core 0: commands about reservations.
     reservations: Reservations,
+    /// On core 0: snapshots that are being taken.
+    snapshots: Snapshots,
     reporter: Reporter,
 }
 
@@ -119,6 +123,7 @@ impl Core {
             desk: None,
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
+            snapshots: Snapshots::new(config.node, config.cores, crate::directory::snapshot_calls()),
             reporter: Reporter::new(config.node, config.core),
             cx: Context {
                 clock: Clock::new(),
@@ -136,6 +141,7 @@ impl Core {
         core.fronts.faults = faults;
         core.directory.faults = faults;
         core.reservations.faults = faults;
+        core.snapshots.faults = faults;
         core.forwarding.forwarder.faults = faults;
         core
     }
@@ -327,6 +333,7 @@ impl Core {
         self.cx.stores.tick(now);
         self.cx.shards.tick(now);
         self.directory.tick(now, &self.cx.view);
+        snapshots::tick(self, now);
         report::tick(
             &mut self.cx,
             &mut self.reporter,
@@ -349,7 +356,15 @@ impl Core {
     /// Sets the one timer to the nearest deadline.
     fn arm(&mut self, driver: &mut dyn Driver) {
         let (directory, reporter, peers) = (&self.directory, &self.reporter, &self.cx.peers);
-        let rest = || [directory.deadline(), reporter.deadline(), peers.deadline()];
+        let snapshots = &self.snapshots;
+        let rest = || {
+            [
+                directory.deadline(),
+                snapshots.deadline(),
+                reporter.deadline(),
+                peers.deadline(),
+            ]
+        };
         let rest_due = self.cx.clock.rest_due(|| rest().into_iter().flatten().min());
         hosts::set_pulse(&mut self.cx, &self.fronts, &mut self.forwarding, driver.now());
         let starved = self.fronts.is_starved().then(|| driver.now().plus(STARVED_RETRY));

@@ -32,11 +32,18 @@ const SCRUBS: u32 = 0xf_fffe;
 const MOVES: u32 = 0xf_fffd;
 const RESERVATIONS: u32 = 0xf_fffc;
 const CLOSINGS: u32 = 0xf_fffb;
+const SNAPSHOTS: u32 = 0xf_fffa;
 
 /// What stands above the count in the ids of calls about reservations.
 #[must_use]
 pub fn reservation_calls() -> u64 {
     token::id_base(0, DIRECTORY) | u64::from(RESERVATIONS) << 20
+}
+
+/// What stands above the count in the ids of calls about snapshots.
+#[must_use]
+pub fn snapshot_calls() -> u64 {
+    token::id_base(0, DIRECTORY) | u64::from(SNAPSHOTS) << 20
 }
 
 /// What the directory wants done.
@@ -395,6 +402,15 @@ impl Directory {
     pub fn is_open(&self, volume: VolumeId) -> bool {
         let mut states = self.volumes.values();
         states.any(|state| matches!(state, State::Open { info, .. } if info.id == volume))
+    }
+
+    /// The generation under which a volume is open on every core, and is to stay.
+    #[must_use]
+    pub fn open_generation(&self, volume: VolumeId) -> Option<Generation> {
+        self.volumes.values().find_map(|state| match state {
+            State::Open { info, generation, .. } if info.id == volume => Some(*generation),
+            _ => None,
+        })
     }
 
     /// A core has made its sequencer.

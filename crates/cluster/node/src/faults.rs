@@ -47,6 +47,10 @@ amita_reactor::fault_switches! {
     WatchOnly,
     /// A command about a reservation whose outcome is unknown is applied to what is there then.
     ApplyAgain,
+    /// S2: an owner seals the number that the one before it was about to seal.
+    SealAnothers,
+    /// S2: a snapshot is released when one core carries its number.
+    ReleaseEarly,
     /// A reservation's record that cannot be read counts as none.
     UnreadableIsNone,
 }

@@ -27,6 +27,7 @@ mod scrubs;
 pub mod serve;
 pub mod shards;
 mod slab;
+mod snapshots;
 pub mod stores;
 pub mod token;
 pub mod trace;

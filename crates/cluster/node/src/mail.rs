@@ -7,7 +7,8 @@
 mod message;
 
 pub use message::{
-    CoreMessage, DirectoryMessage, IoMessage, NodeMessage, Origin, ReservationMessage, VolumeMessage, VolumeRoute,
+    CoreMessage, DirectoryMessage, IoMessage, NodeMessage, Origin, ReservationMessage, SnapshotMessage, VolumeMessage,
+    VolumeRoute,
 };
 
 use amita_reactor::buggify::{IS_BUILT, Point, slow};

@@ -1,5 +1,5 @@
-//! Volumes that nobody has open and that must be: a store is being brought up to date in their pool, or a look at all their
-//! copies was asked for, and only an owner can do that (R11). On core 0 only.
+//! Volumes that nobody has open and that must be: a store is being brought up to date in their pool, a look at all their
+//! copies or a snapshot was asked for, and only an owner can do that (R11). On core 0 only.
 //!
 //! The node that the volume's record names as its owner opens it, if it lives; else one of the living nodes that are no
 //! clients, the same for all who ask: a hash of volume and node decides. A host that comes elsewhere gets the volume as soon as it asks, since
@@ -47,10 +47,10 @@ impl OrphanedVolumes {
         let mut names = Vec::new();
         let mut more = false;
         for volume in view.volumes() {
-            let ours = volume.generation > Generation(0)
-                && (view.is_syncing(&volume.pool) || is_to_be_scrubbed(view, volume.id))
-                && responsible(view, volume.id, volume.owner) == Some(me)
-                && !open(&volume.name);
+            let has_data = volume.generation > Generation(0);
+            let wanted = view.is_snapshot_wished(volume.id)
+                || has_data && (view.is_syncing(&volume.pool) || is_to_be_scrubbed(view, volume.id));
+            let ours = wanted && responsible(view, volume.id, volume.owner) == Some(me) && !open(&volume.name);
             if !ours {
                 self.tried.remove(&volume.id);
                 continue;

@@ -6,6 +6,7 @@ use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
 use crate::reservations::Adopted;
 use crate::slab::{Slab, Slot};
+use crate::snapshots::{Order, Word};
 use crate::token;
 use crate::trace::{Ended, TraceConfig, Traces};
 use crate::usage::Usage;
@@ -59,6 +60,8 @@ pub enum ShardEffect {
     Whole(VolumeId, Generation, WholeMember),
     /// A look at all copies of the sequencer's chunks has ended.
     Scrubbed(VolumeId, Generation, ScrubReport),
+    /// A sequencer has done its part of a snapshot.
+    Snapshot(VolumeId, Generation, Word),
     /// The volume is lost to this node.
     Lost(VolumeId, Generation, String),
 }
@@ -452,6 +455,29 @@ impl Shards {
         }
     }
 
+    /// A volume's sequencer does its part of a snapshot; false: there is none of this generation.
+    pub fn snapshot(&mut self, now: Time, volume: VolumeId, generation: Generation, order: Order) -> bool {
+        if self.generation(volume) != Some(generation) {
+            return false;
+        }
+        let Some(number) = self.table.number(volume) else {
+            return false;
+        };
+        self.with(number, |s| match order {
+            Order::Require => s.require_generation(now),
+            Order::Adopt(number) => s.adopt_number(now, number),
+            Order::Release(number) => s.release_number(now, number),
+        });
+        true
+    }
+
+    /// The stores in sync that have not adopted the generation under which the volume is open here.
+    #[must_use]
+    pub fn lacking_generation(&self, volume: VolumeId) -> Vec<StoreId> {
+        let shard = self.table.of(volume);
+        shard.map_or_else(Vec::new, |shard| shard.sequencer.lacking_generation())
+    }
+
     /// Ends a volume's sequencer: pending I/O ends as lost.
     pub fn stop(&mut self, volume: VolumeId) {
         if let Some(number) = self.table.number(volume) {
@@ -558,6 +584,13 @@ impl Shards {
                     }
                     Effect::Scrubbed { report } => {
                         effects.push(ShardEffect::Scrubbed(shard.volume, shard.generation, report));
+                    }
+                    Effect::GenerationAdopted => {
+                        effects.push(ShardEffect::Snapshot(shard.volume, shard.generation, Word::Required));
+                    }
+                    Effect::Settled { number } => {
+                        let word = Word::Settled(number);
+                        effects.push(ShardEffect::Snapshot(shard.volume, shard.generation, word));
                     }
                     Effect::Stop { reason } => {
                         effects.push(ShardEffect::Lost(shard.volume, shard.generation, reason.to_string()));

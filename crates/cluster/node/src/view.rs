@@ -43,6 +43,8 @@ pub struct View {
     volume_names: FxHashMap<VolumeId, String>,
     /// The operator's wishes for owners, with their modification revision.
     moves: BTreeMap<VolumeId, (map::Move, u64)>,
+    /// The operator's wishes for snapshots, with their modification revision.
+    snapshot_wishes: BTreeMap<VolumeId, (map::SnapshotWish, u64)>,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
     /// The operator's wishes that owners close volumes, with their modification revision.
@@ -99,6 +101,8 @@ pub enum Change {
     Reservation(VolumeId, u64),
     /// The operator wants a volume to be owned by another gateway, or no longer.
     Move(VolumeId),
+    /// The operator wants a snapshot of a volume, or no longer.
+    SnapshotWish,
     /// The operator wants owners to close volumes, or no longer.
     Closing,
     /// A node finds a store slow, or no longer.
@@ -160,6 +164,7 @@ impl View {
             "scrub" => self.apply_scrub(rest, record),
             "live" => self.live(rest, record),
             "moves" => self.apply_move(rest, record),
+            "taking" => self.apply_snapshot_wish(rest, record),
             "closing" => self.apply_closing(rest, record),
             "nvme" => self.apply_nvme(rest, record),
             "exports" => self.apply_export(rest, record),
@@ -362,6 +367,22 @@ impl View {
         Change::Move(volume)
     }
 
+    fn apply_snapshot_wish(&mut self, volume: &str, record: &Record) -> Change {
+        let Some(volume) = number(volume, record, map::snapshot_wish_key) else {
+            return Change::Nothing;
+        };
+        let wish = record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::SnapshotWish>(&record.key, value));
+        match wish {
+            Some(Ok(wish)) => drop(self.snapshot_wishes.insert(volume, (wish, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.snapshot_wishes.remove(&volume)),
+        }
+        Change::SnapshotWish
+    }
+
     fn apply_closing(&mut self, volume: &str, record: &Record) -> Change {
         let Some(volume) = number(volume, record, map::closing_key) else {
             return Change::Nothing;
@@ -505,6 +526,21 @@ impl View {
         self.moves
             .iter()
             .map(|(volume, (wish, revision))| (*volume, wish, *revision))
+    }
+
+    /// The operator's wishes for snapshots, with their record's modification revision.
+    pub fn snapshot_wishes(&self) -> impl Iterator<Item = (VolumeId, &map::SnapshotWish, u64)> {
+        self.snapshot_wishes
+            .iter()
+            .map(|(volume, (wish, revision))| (*volume, wish, *revision))
+    }
+
+    /// Is a snapshot of the volume wished, and was that not answered?
+    #[must_use]
+    pub fn is_snapshot_wished(&self, volume: VolumeId) -> bool {
+        self.snapshot_wishes
+            .get(&volume)
+            .is_some_and(|(wish, _)| wish.refused.is_none())
     }
 
     /// The operator's wishes that owners close volumes, with their record's modification revision.

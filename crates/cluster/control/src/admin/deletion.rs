@@ -260,11 +260,14 @@ fn leftovers(meta: &dyn Transact, volume: &Volume) -> Result<Vec<Op>> {
         map::reservation_key(id),
         map::scrub_key(id),
         map::export_key(id),
+        map::snapshot_wish_key(id),
     ];
     if let Some((pool, _)) = get::<Pool>(meta, &map::pool_key(&volume.pool))? {
         keys.push(map::whole_key(pool.id, id));
     }
-    Ok(keys.into_iter().map(|key| Op::Delete { key }).collect())
+    let prefixes = [map::snapshots_prefix(id), map::snapshot_names_prefix(id)];
+    let alone = keys.into_iter().map(|key| Op::Delete { key });
+    Ok(alone.chain(prefixes.map(|key| Op::DeletePrefix { key })).collect())
 }
 
 /// What the owner says, if it has. The record does not stay.

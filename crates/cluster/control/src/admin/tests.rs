@@ -2,6 +2,7 @@ mod claim;
 mod export;
 mod node;
 mod nvme;
+mod snapshot;
 mod status;
 mod topology;
 
@@ -65,7 +66,7 @@ fn a_cluster_is_made_once() {
     let meta = empty();
     assert_eq!(cluster(&meta), Err(AdminError::NoCluster));
     let made = init_cluster(&meta, ClusterId(1)).unwrap();
-    assert_eq!((made.id, made.version), (ClusterId(1), map::METADATA_VERSION));
+    assert_eq!((made.id, made.version), (ClusterId(1), map::NEW_CLUSTER_VERSION));
     assert_eq!(
         init_cluster(&meta, ClusterId(2)).unwrap(),
         made,

@@ -1,6 +1,6 @@
 //! What the cores of a node say to one another.
 
-use super::{Core, effects, forward, hosts, named, records, reserve, route};
+use super::{Core, effects, forward, hosts, named, records, reserve, route, snapshots};
 use crate::directory::Requester;
 use crate::faults::Fault;
 use crate::forwarder::{Pending, Work, is_host};
@@ -21,6 +21,7 @@ impl Core {
             CoreMessage::Volume(message) => self.on_volume_mail(driver, message),
             CoreMessage::Directory(message) => self.on_directory_mail(driver.now(), message),
             CoreMessage::Reservation(message) => self.on_reservation_mail(driver, message),
+            CoreMessage::Snapshot(message) => snapshots::on_mail(self, driver.now(), message),
             CoreMessage::Node(message) => self.on_node_mail(driver, message),
         }
     }
@@ -320,6 +321,7 @@ impl Core {
     ) {
         if self.cx.config.core == 0 {
             self.directory.lost(driver.now(), volume, generation);
+            self.snapshots.lost(volume, generation);
             self.reservations.lost(volume, generation);
             reserve::carry_out(&mut self.cx, &mut self.reservations);
         }

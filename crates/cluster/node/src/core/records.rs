@@ -1,7 +1,7 @@
 //! What a core hears from the control plane, records of the metadata above all.
 
 use super::context::Context;
-use super::{Core, hosts, observe, reserve};
+use super::{Core, hosts, observe, reserve, snapshots};
 use crate::authority::AUTHORITY;
 use crate::control::{FromCore, Record, ToCore};
 use crate::faults::Fault;
@@ -79,6 +79,7 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
         DIRECTORY if core.reservations.answered(call, &result) => {
             reserve::carry_out(&mut core.cx, &mut core.reservations);
         }
+        DIRECTORY if core.snapshots.answered(now, call, &result) => snapshots::carry_out(core),
         DIRECTORY => core.directory.metadata(now, call, result),
         _ => core.cx.shards.metadata(now, call, result),
     }
@@ -118,6 +119,10 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         }
         Change::Scrub | Change::Move(_) => core.directory.stir(now),
         Change::Volume(volume, generation) => volume_changed(core, now, volume, generation),
+        Change::SnapshotWish => {
+            core.directory.stir(now);
+            snapshots::look(core, now);
+        }
         Change::Closing => {
             if core.cx.config.core == 0 {
                 core.directory.carry_out_closings(now, &core.cx.view);

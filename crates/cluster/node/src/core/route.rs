@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::forward::Forwarding;
-use super::{Core, hosts, named};
+use super::{Core, hosts, named, snapshots};
 use crate::authority;
 use crate::faults::Fault;
 use crate::forwarder::Work;
@@ -262,6 +262,9 @@ impl Core {
                         },
                     );
                 }
+                ShardEffect::Snapshot(volume, generation, word) => {
+                    snapshots::tell(&mut self.cx, volume, generation, word);
+                }
                 ShardEffect::Lost(volume, generation, why) => {
                     self.cx.mail.broadcast(|| VolumeMessage::DropShard {
                         volume,
@@ -482,7 +485,12 @@ impl Context {
             } => self.send_to_store(now, store, request, payload),
             Effect::Meta { call, request } => self.control.call(call, request),
             Effect::Warn(warning) => self.control.warn(warning.to_string()),
-            Effect::Done { .. } | Effect::Whole { .. } | Effect::Scrubbed { .. } | Effect::Stop { .. } => {
+            Effect::Done { .. }
+            | Effect::Whole { .. }
+            | Effect::Scrubbed { .. }
+            | Effect::GenerationAdopted
+            | Effect::Settled { .. }
+            | Effect::Stop { .. } => {
                 unreachable!("taken out by Shards::take_effects")
             }
         }

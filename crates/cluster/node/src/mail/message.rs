@@ -21,6 +21,7 @@ pub enum CoreMessage {
     /// Of a volume, to the directory on core 0.
     Directory(DirectoryMessage),
     Reservation(ReservationMessage),
+    Snapshot(SnapshotMessage),
     Node(NodeMessage),
 }
 
@@ -275,6 +276,32 @@ pub enum ReservationMessage {
 impl From<ReservationMessage> for CoreMessage {
     fn from(message: ReservationMessage) -> CoreMessage {
         CoreMessage::Reservation(message)
+    }
+}
+
+/// About the snapshots of volumes that are open here.
+#[derive(Clone, Copy, Debug)]
+pub enum SnapshotMessage {
+    /// From core 0: the volume's sequencer does this.
+    Order {
+        volume: VolumeId,
+        /// The generation under which it is open.
+        generation: Generation,
+        order: crate::snapshots::Order,
+    },
+    /// To core 0: a sequencer has done something.
+    Word {
+        volume: VolumeId,
+        /// The sequencer's generation.
+        generation: Generation,
+        core: usize,
+        word: crate::snapshots::Word,
+    },
+}
+
+impl From<SnapshotMessage> for CoreMessage {
+    fn from(message: SnapshotMessage) -> CoreMessage {
+        CoreMessage::Snapshot(message)
     }
 }
 

@@ -1,0 +1,176 @@
+//! Snapshots of volumes: the operator wishes one, the volume's owner takes it.
+
+use super::subsystem::{put, unchanged};
+use super::volume::find_volume;
+use super::{AdminError, RACES, Result, cluster, get, list};
+use amita_metadata::{Call, Op, Transact};
+use amita_types::SnapshotId;
+use amita_types::map::{self, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish, Volume};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What has become of a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TakingState {
+    /// It is taken, and never changes any more.
+    Taken(Snapshot),
+    /// Not yet.
+    Waiting,
+    /// The owner says why it cannot be.
+    Refused(String),
+    /// The wish is gone, and there is no such snapshot.
+    Dropped,
+}
+
+/// Wishes a snapshot of a volume. One at a time may be wished of each volume.
+///
+/// # Errors
+/// No such volume, a name or a label that cannot be, a name that is taken, another snapshot that is being taken, a cluster whose
+/// version does not know snapshots; the metadata is away or refuses.
+pub fn ask_snapshot(
+    meta: &dyn Transact,
+    volume: &str,
+    name: &str,
+    labels: BTreeMap<String, String>,
+    now: Duration,
+) -> Result<SnapshotWish> {
+    let wish = SnapshotWish {
+        volume: volume.to_owned(),
+        name: name.to_owned(),
+        asked_at: now.as_secs(),
+        labels,
+        refused: None,
+    };
+    let bad = |why: String| AdminError::BadSetting {
+        what: "snapshot",
+        name: format!("{volume}@{name}"),
+        why,
+    };
+    wish.check().map_err(bad)?;
+    let version = cluster(meta)?.version;
+    if version < SNAPSHOTS_SINCE {
+        return Err(bad(format!(
+            "the cluster's version is {version}, and snapshots need {SNAPSHOTS_SINCE}: all its programs must know of them first"
+        )));
+    }
+    for _ in 0..RACES {
+        let (found, revision) = find_volume(meta, volume)?;
+        if taken(meta, &found, name)?.is_some() {
+            return Err(AdminError::Exists {
+                what: "snapshot",
+                name: format!("{volume}@{name}"),
+            });
+        }
+        let key = map::snapshot_wish_key(found.id);
+        let before = get::<SnapshotWish>(meta, &key)?;
+        if let Some((other, _)) = before.as_ref().filter(|(other, _)| other.refused.is_none()) {
+            return Err(bad(format!(
+                "another snapshot of the volume, {:?}, is being taken; try again when it is",
+                other.name
+            )));
+        }
+        let call = Call {
+            compares: vec![
+                unchanged(&map::volume_key(volume), revision),
+                unchanged(&key, before.map_or(0, |(_, revision)| revision)),
+            ],
+            then: vec![put(key, &wish)],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(wish);
+        }
+    }
+    Err(AdminError::TooManyRaces {
+        key: map::volume_key(volume),
+    })
+}
+
+/// What has become of a wish. A refusal is told once: the record goes.
+///
+/// # Errors
+/// The volume is gone; the metadata is away or refuses.
+pub fn snapshot_state(meta: &dyn Transact, wish: &SnapshotWish) -> Result<TakingState> {
+    let (found, _) = find_volume(meta, &wish.volume)?;
+    let key = map::snapshot_wish_key(found.id);
+    let record = get::<SnapshotWish>(meta, &key)?;
+    if let Some((record, revision)) = record.filter(|(record, _)| record.name == wish.name) {
+        let Some(why) = record.refused else {
+            return Ok(TakingState::Waiting);
+        };
+        remove(meta, &key, revision)?;
+        return Ok(TakingState::Refused(why));
+    }
+    // The owner removes the wish in the transaction that seals the snapshot.
+    Ok(match taken(meta, &found, &wish.name)? {
+        Some(snapshot) => TakingState::Taken(snapshot),
+        None => TakingState::Dropped,
+    })
+}
+
+/// Takes a wish back, unless another has come in its place. One that its owner is about to seal may be taken all the same.
+///
+/// # Errors
+/// The volume is gone; the metadata is away or refuses.
+pub fn drop_snapshot_wish(meta: &dyn Transact, wish: &SnapshotWish) -> Result<()> {
+    let (found, _) = find_volume(meta, &wish.volume)?;
+    let key = map::snapshot_wish_key(found.id);
+    if let Some((_, revision)) = get::<SnapshotWish>(meta, &key)?.filter(|(record, _)| record.name == wish.name) {
+        remove(meta, &key, revision)?;
+    }
+    Ok(())
+}
+
+fn remove(meta: &dyn Transact, key: &str, revision: u64) -> Result<()> {
+    let call = Call {
+        compares: vec![unchanged(key, revision)],
+        then: vec![Op::Delete { key: key.to_owned() }],
+        otherwise: Vec::new(),
+    };
+    meta.txn(&call)?;
+    Ok(())
+}
+
+/// A volume's snapshots that are taken, in order of their number.
+///
+/// # Errors
+/// There is no volume of that name; the metadata is away.
+pub fn snapshots(meta: &dyn Transact, volume: &str) -> Result<Vec<Snapshot>> {
+    let (found, _) = find_volume(meta, volume)?;
+    let mut all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(found.id))?;
+    all.retain(is_sealed);
+    Ok(all)
+}
+
+/// The number of a volume's snapshot.
+///
+/// # Errors
+/// There is no such volume, or it has no such snapshot; the metadata is away.
+pub fn snapshot_number(meta: &dyn Transact, volume: &str, name: &str) -> Result<SnapshotId> {
+    let (found, _) = find_volume(meta, volume)?;
+    match taken(meta, &found, name)? {
+        Some(snapshot) => Ok(snapshot.number),
+        None => Err(AdminError::NoSuch {
+            what: "snapshot",
+            name: format!("{volume}@{name}"),
+            there: snapshots(meta, volume)?
+                .into_iter()
+                .map(|snapshot| snapshot.name)
+                .collect(),
+        }),
+    }
+}
+
+/// The volume's snapshot of that name, if it is taken. One that was begun and is not sealed is none: it may be void.
+fn taken(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<Option<Snapshot>> {
+    let Some((number, _)) = get::<SnapshotName>(meta, &map::snapshot_name_key(volume.id, name))? else {
+        return Ok(None);
+    };
+    let found = get::<Snapshot>(meta, &map::snapshot_key(volume.id, number.number))?;
+    Ok(found.map(|(snapshot, _)| snapshot).filter(is_sealed))
+}
+
+fn is_sealed(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.state, SnapshotState::Sealed(_))
+}

@@ -1,0 +1,557 @@
+//! Snapshots of the volumes that this node owns (S1, S2, S7): on core 0 only.
+//!
+//! Whoever wants one puts a wish into the metadata ([`SnapshotWish`]). The owner
+//!
+//! 1. has every store in sync adopt its generation, so that no older owner writes anything more;
+//! 2. puts the next number into the volume's record (S1), as one that is being taken;
+//! 3. has every core adopt it, and, when all have, release it: only then what carries it is acknowledged, and shown by reads (S2);
+//! 4. waits until no write with a smaller number is without its acknowledgement, and seals it (S7): the wish goes.
+//!
+//! Each step of the metadata is one transaction that compares the volume's record: an owner that was deposed changes nothing, and
+//! the raise that has deposed it has made the number void. What is not known to be done is read back. A volume that is lost in
+//! between is of no more concern here: its next owner finds the wish, and takes the snapshot with another number.
+
+use crate::faults::{Fault, Faults};
+use crate::view::View;
+use amita_metadata::{self as meta, Call, Compare, Op};
+use amita_reactor::driver::Time;
+use amita_sequencer::CallId;
+use amita_types::map::{self, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish};
+use amita_types::{Generation, NodeId, SnapshotId, StoreId, VolumeId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// How long stores may take to adopt a generation. One that does not answer is evicted long before, where it may be.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// After a call that failed, and after one that found the record changed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Effect {
+    /// A metadata call.
+    Call(CallId, Call),
+    /// Every core does this with the volume, if it is open there under this generation.
+    Order(VolumeId, Generation, Order),
+}
+
+/// What a core's sequencer is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Has all stores in sync adopt the generation. (One core does it for all.)
+    Require,
+    /// Its writes carry the number from now on.
+    Adopt(SnapshotId),
+    /// All cores have adopted it: what carries it may be acknowledged.
+    Release(SnapshotId),
+}
+
+/// What a core's sequencer has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// All stores in sync have adopted the generation.
+    Required,
+    /// Its writes carry the number.
+    Adopted(SnapshotId),
+    /// None of its writes with a smaller one is without its acknowledgement.
+    Settled(SnapshotId),
+}
+
+#[derive(Debug)]
+enum Step {
+    /// Until all stores in sync have adopted the generation, or this time.
+    Requiring { until: Time },
+    /// The volume's record is read, and what may speak against the snapshot.
+    Reading,
+    /// The name is one of another snapshot's: is that one void?
+    Doubting(Box<Plan>),
+    /// The number is put into the record.
+    Beginning(SnapshotId),
+    /// Until these cores have adopted the number.
+    Adopting(SnapshotId, BTreeSet<usize>),
+    /// Until these have acknowledged what is older.
+    Settling(SnapshotId, BTreeSet<usize>),
+    /// The record is read before the number is sealed in it.
+    Looking(SnapshotId),
+    /// The number is sealed.
+    Sealing(SnapshotId),
+    /// The wish is answered: it cannot be taken.
+    Refusing,
+}
+
+/// What the next transaction is made of.
+#[derive(Debug)]
+struct Plan {
+    volume: map::Volume,
+    revision: u64,
+    /// Of the name's record; 0: there is none.
+    name_revision: u64,
+    /// The snapshot that has the name and is void: it goes.
+    void: Option<SnapshotId>,
+}
+
+/// A snapshot on its way.
+#[derive(Debug)]
+struct Taking {
+    name: String,
+    generation: Generation,
+    wish: SnapshotWish,
+    wish_revision: u64,
+    step: Step,
+    call: Option<CallId>,
+    /// The step's call is made at this time.
+    retry: Option<Time>,
+    /// The number that we may have put into the record.
+    tried: Option<SnapshotId>,
+}
+
+/// All snapshots that are being taken here.
+pub struct Snapshots {
+    node: NodeId,
+    cores: usize,
+    base: u64,
+    count: u64,
+    volumes: BTreeMap<VolumeId, Taking>,
+    /// Wishes that were answered, by their revision: the watch may tell of them for a while.
+    answered: BTreeMap<VolumeId, u64>,
+    effects: VecDeque<Effect>,
+    /// Rules that are switched off to show that tests notice.
+    pub faults: Faults,
+}
+
+impl Snapshots {
+    /// None; `base` stands above the low 20 bits of every call's id.
+    #[must_use]
+    pub fn new(node: NodeId, cores: usize, base: u64) -> Snapshots {
+        Snapshots {
+            node,
+            cores,
+            base,
+            count: 0,
+            volumes: BTreeMap::new(),
+            answered: BTreeMap::new(),
+            effects: VecDeque::new(),
+            faults: Faults::NONE,
+        }
+    }
+
+    /// The next thing to do.
+    pub fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// When [`Snapshots::tick`] is wanted.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let due = |taking: &Taking| match taking.step {
+            Step::Requiring { until } => Some(until),
+            _ => taking.retry,
+        };
+        self.volumes.values().filter_map(due).min()
+    }
+
+    /// Begins with what is wished of the volumes that are open here. `open`: under which generation.
+    pub fn look(&mut self, now: Time, view: &View, open: impl Fn(VolumeId) -> Option<Generation>) {
+        self.answered
+            .retain(|volume, _| view.snapshot_wishes().any(|(wished, ..)| wished == *volume));
+        for (volume, wish, revision) in view.snapshot_wishes() {
+            let answered = wish.refused.is_some() || self.answered.get(&volume).is_some_and(|done| *done >= revision);
+            if answered || self.volumes.contains_key(&volume) {
+                continue;
+            }
+            let Some(generation) = open(volume) else { continue };
+            let taking = Taking {
+                name: wish.volume.clone(),
+                generation,
+                wish: wish.clone(),
+                wish_revision: revision,
+                step: Step::Requiring {
+                    until: now.plus(PATIENCE),
+                },
+                call: None,
+                retry: None,
+                tried: None,
+            };
+            self.volumes.insert(volume, taking);
+            self.effects
+                .push_back(Effect::Order(volume, generation, Order::Require));
+        }
+    }
+
+    /// The volume is not ours any more under this generation.
+    pub fn lost(&mut self, volume: VolumeId, generation: Generation) {
+        if self
+            .volumes
+            .get(&volume)
+            .is_some_and(|taking| taking.generation <= generation)
+        {
+            self.volumes.remove(&volume);
+        }
+    }
+
+    /// Time has passed. `lacking`: the stores in sync that have not adopted a volume's generation.
+    pub fn tick(&mut self, now: Time, lacking: impl Fn(VolumeId) -> Vec<StoreId>) {
+        let due: Vec<VolumeId> = self.volumes.keys().copied().collect();
+        for volume in due {
+            let Some(taking) = self.volumes.get_mut(&volume) else {
+                continue;
+            };
+            match taking.step {
+                Step::Requiring { until } if now >= until => {
+                    let stores = lacking(volume);
+                    let named: Vec<String> = stores.iter().map(ToString::to_string).collect();
+                    let why = format!(
+                        "stores in sync have not answered within {} s, and cannot be evicted: {}; `amita status` shows them",
+                        PATIENCE.as_secs(),
+                        named.join(", ")
+                    );
+                    self.refuse(volume, why);
+                }
+                _ if taking.retry.is_some_and(|at| now >= at) => {
+                    taking.retry = None;
+                    self.go_on(volume);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A core's sequencer has done something.
+    pub fn said(&mut self, volume: VolumeId, generation: Generation, core: usize, word: Word) {
+        let Some(taking) = self.volumes.get_mut(&volume) else {
+            return;
+        };
+        if taking.generation != generation {
+            return;
+        }
+        let early = self.faults.has(Fault::ReleaseEarly);
+        match (&mut taking.step, word) {
+            (Step::Requiring { .. }, Word::Required) => {
+                taking.step = Step::Reading;
+                self.go_on(volume);
+            }
+            (Step::Adopting(number, missing), Word::Adopted(adopted)) if *number == adopted => {
+                missing.remove(&core);
+                if missing.is_empty() || early {
+                    taking.step = Step::Settling(adopted, (0..self.cores).collect());
+                    let order = Order::Release(adopted);
+                    self.effects.push_back(Effect::Order(volume, generation, order));
+                }
+            }
+            (Step::Settling(number, missing), Word::Settled(settled)) if *number == settled => {
+                missing.remove(&core);
+                if missing.is_empty() {
+                    taking.step = Step::Looking(settled);
+                    self.go_on(volume);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes the call of the present step, where it reads.
+    fn go_on(&mut self, volume: VolumeId) {
+        let Some(taking) = self.volumes.get(&volume) else {
+            return;
+        };
+        let get = |key: String| Op::Get { key };
+        let call = match &taking.step {
+            Step::Reading => {
+                let mut call = Call::get(map::volume_key(&taking.name));
+                call.then.push(get(map::snapshot_wish_key(volume)));
+                call.then.push(get(map::cluster_key()));
+                call.then.push(get(map::snapshot_name_key(volume, &taking.wish.name)));
+                call
+            }
+            Step::Looking(number) => {
+                let mut call = Call::get(map::volume_key(&taking.name));
+                call.then.push(get(map::snapshot_wish_key(volume)));
+                call.then.push(get(map::snapshot_key(volume, *number)));
+                call
+            }
+            _ => return,
+        };
+        self.call(volume, call);
+    }
+
+    fn call(&mut self, volume: VolumeId, request: Call) {
+        self.count += 1;
+        let call = CallId(self.base | self.count & 0xf_ffff);
+        if let Some(taking) = self.volumes.get_mut(&volume) {
+            taking.call = Some(call);
+            self.effects.push_back(Effect::Call(call, request));
+        }
+    }
+
+    /// The end of a call; false where it is none of these.
+    pub fn answered(&mut self, now: Time, call: CallId, result: &Result<meta::Reply, meta::Error>) -> bool {
+        if call.0 >> 20 != self.base >> 20 {
+            return false;
+        }
+        let found = self.volumes.iter_mut().find(|(_, taking)| taking.call == Some(call));
+        let Some((&volume, taking)) = found else { return true };
+        taking.call = None;
+        let Ok(reply) = result else {
+            // What may have been done is read back (R6).
+            taking.step = match std::mem::replace(&mut taking.step, Step::Reading) {
+                Step::Sealing(number) | Step::Looking(number) => Step::Looking(number),
+                Step::Refusing => return self.end(volume),
+                _ => Step::Reading,
+            };
+            taking.retry = Some(now.plus(PAUSE));
+            return true;
+        };
+        match std::mem::replace(&mut taking.step, Step::Reading) {
+            Step::Reading => self.read(volume, reply),
+            Step::Doubting(plan) => self.doubted(volume, *plan, reply),
+            Step::Beginning(number) if reply.succeeded => self.begun(volume, number),
+            Step::Looking(number) => self.seal(volume, number, reply),
+            Step::Sealing(_) if reply.succeeded => return self.end(volume),
+            // Somebody has changed the record in between.
+            Step::Sealing(number) => {
+                taking.step = Step::Looking(number);
+                taking.retry = Some(now.plus(PAUSE));
+            }
+            Step::Refusing => return self.end(volume),
+            _ => taking.retry = Some(now.plus(PAUSE)),
+        }
+        true
+    }
+
+    /// It is taken, or refused, or cannot be any more.
+    fn end(&mut self, volume: VolumeId) -> bool {
+        if let Some(taking) = self.volumes.remove(&volume) {
+            self.answered.insert(volume, taking.wish_revision);
+        }
+        true
+    }
+
+    /// The volume's record, if it is ours under our generation.
+    fn ours(&self, volume: VolumeId, value: Option<&meta::KeyValue>) -> Option<(map::Volume, u64)> {
+        let taking = self.volumes.get(&volume)?;
+        let value = value?;
+        let record = value.json::<map::Volume>().ok()?;
+        let ours = record.id == volume && record.owner == Some(self.node) && record.generation == taking.generation;
+        ours.then_some((record, value.mod_revision))
+    }
+
+    /// May it be taken?
+    fn read(&mut self, volume: VolumeId, reply: &meta::Reply) {
+        let Some((record, revision)) = self.ours(volume, reply.value(0)) else {
+            // It is lost, and the cores will say so; or its record cannot be read.
+            self.volumes.remove(&volume);
+            return;
+        };
+        let Some(taking) = self.volumes.get_mut(&volume) else {
+            return;
+        };
+        let number = record.lineage.number;
+        let tried = taking.tried == Some(number) || self.faults.has(Fault::SealAnothers);
+        if record.lineage.taking && tried {
+            // It was done, though nobody said so.
+            return self.begun(volume, number);
+        }
+        let wish = reply
+            .value(1)
+            .and_then(|found| Some((found.json::<SnapshotWish>().ok()?, found.mod_revision)));
+        let Some((wish, wish_revision)) = wish.filter(|(wish, _)| wish.refused.is_none()) else {
+            // Nobody wants it any more.
+            self.end(volume);
+            return;
+        };
+        let read_for = std::mem::replace(&mut taking.wish, wish);
+        taking.wish_revision = wish_revision;
+        if read_for.name != taking.wish.name {
+            // The watch was late: what was read is about the name that another one had.
+            return self.go_on(volume);
+        }
+        let version = reply
+            .value(2)
+            .and_then(|found| found.json::<map::Cluster>().ok())
+            .map_or(0, |cluster| cluster.version);
+        if version < SNAPSHOTS_SINCE {
+            let why = format!(
+                "the cluster's version is {version}, and snapshots need {SNAPSHOTS_SINCE}: all programs must know of them first"
+            );
+            return self.refuse(volume, why);
+        }
+        if let Err(why) = taking.wish.check() {
+            return self.refuse(volume, why);
+        }
+        let plan = Plan {
+            volume: record,
+            revision,
+            name_revision: reply.value(3).map_or(0, |found| found.mod_revision),
+            void: None,
+        };
+        match reply.value(3).map(|found| found.json::<SnapshotName>()) {
+            None => self.begin(volume, plan),
+            Some(Err(error)) => {
+                let key = map::snapshot_name_key(volume, &taking.wish.name);
+                self.refuse(volume, format!("the record {key} cannot be read: {error}"));
+            }
+            Some(Ok(name)) => {
+                taking.step = Step::Doubting(Box::new(Plan {
+                    void: Some(name.number),
+                    ..plan
+                }));
+                self.call(volume, Call::get(map::snapshot_key(volume, name.number)));
+            }
+        }
+    }
+
+    /// There was a snapshot of that name. Is it one still?
+    fn doubted(&mut self, volume: VolumeId, plan: Plan, reply: &meta::Reply) {
+        let Some(taking) = self.volumes.get(&volume) else {
+            return;
+        };
+        let name = &taking.wish.name;
+        let held = reply.value(0).map(|found| found.json::<Snapshot>());
+        match held {
+            // Its owner was deposed before it was sealed (S2); or it is being deleted.
+            None => self.begin(volume, plan),
+            Some(Ok(snapshot)) if matches!(snapshot.state, SnapshotState::Taking(_)) => self.begin(volume, plan),
+            Some(Ok(_)) => {
+                let why = format!(
+                    "volume {} has a snapshot {name:?} already; choose another name",
+                    taking.name
+                );
+                self.refuse(volume, why);
+            }
+            Some(Err(error)) => {
+                let why = format!("the record of snapshot {name:?} cannot be read: {error}");
+                self.refuse(volume, why);
+            }
+        }
+    }
+
+    /// Puts the next number into the volume's record (S1).
+    fn begin(&mut self, volume: VolumeId, plan: Plan) {
+        let Some(taking) = self.volumes.get_mut(&volume) else {
+            return;
+        };
+        let Some(number) = plan.volume.lineage.number.0.checked_add(1).map(SnapshotId) else {
+            let why = "all numbers of snapshots are used up; copy the volume to a new one".to_owned();
+            return self.refuse(volume, why);
+        };
+        let mut record = plan.volume;
+        record.lineage.number = number;
+        record.lineage.taking = true;
+        let snapshot = Snapshot {
+            volume,
+            number,
+            name: taking.wish.name.clone(),
+            size_bytes: record.size_bytes,
+            taken_at: taking.wish.asked_at,
+            labels: taking.wish.labels.clone(),
+            state: SnapshotState::Taking(taking.generation),
+        };
+        let (volume_key, wish_key) = (map::volume_key(&taking.name), map::snapshot_wish_key(volume));
+        let name_key = map::snapshot_name_key(volume, &taking.wish.name);
+        let compare = |key: &str, equals| Compare::ModRevision {
+            key: key.to_owned(),
+            equals,
+        };
+        let mut call = Call {
+            compares: vec![
+                compare(&volume_key, plan.revision),
+                compare(&wish_key, taking.wish_revision),
+                compare(&name_key, plan.name_revision),
+            ],
+            then: vec![
+                put(volume_key, &record),
+                put(map::snapshot_key(volume, number), &snapshot),
+                put(name_key, &SnapshotName { number }),
+            ],
+            otherwise: Vec::new(),
+        };
+        if let Some(void) = plan.void {
+            call.then.push(Op::Delete {
+                key: map::snapshot_key(volume, void),
+            });
+        }
+        taking.tried = Some(number);
+        taking.step = Step::Beginning(number);
+        self.call(volume, call);
+    }
+
+    /// The number is in the record: the cores adopt it.
+    fn begun(&mut self, volume: VolumeId, number: SnapshotId) {
+        let Some(taking) = self.volumes.get_mut(&volume) else {
+            return;
+        };
+        taking.step = Step::Adopting(number, (0..self.cores).collect());
+        let order = Order::Adopt(number);
+        self.effects.push_back(Effect::Order(volume, taking.generation, order));
+    }
+
+    /// All that is older is acknowledged: it never changes any more (S7).
+    fn seal(&mut self, volume: VolumeId, number: SnapshotId, reply: &meta::Reply) {
+        let Some((mut record, revision)) = self.ours(volume, reply.value(0)) else {
+            self.volumes.remove(&volume);
+            return;
+        };
+        if record.lineage.sealed >= number {
+            self.end(volume);
+            return;
+        }
+        let Some(taking) = self.volumes.get_mut(&volume) else {
+            return;
+        };
+        let snapshot = reply.value(2).and_then(|found| found.json::<Snapshot>().ok());
+        let Some(mut snapshot) = snapshot.filter(|_| record.lineage.taking && record.lineage.number == number) else {
+            // Somebody has taken it away: it is looked at anew.
+            self.volumes.remove(&volume);
+            return;
+        };
+        record.lineage.sealed = number;
+        record.lineage.taking = false;
+        snapshot.state = SnapshotState::Sealed(taking.generation);
+        let volume_key = map::volume_key(&taking.name);
+        let mut call = Call::put_if(volume_key, revision, json(&record));
+        call.then.push(put(map::snapshot_key(volume, number), &snapshot));
+        // The wish goes, unless it is another one by now.
+        let same = reply
+            .value(1)
+            .filter(|found| found.mod_revision == taking.wish_revision);
+        if same.is_some() {
+            let key = map::snapshot_wish_key(volume);
+            call.compares.push(Compare::ModRevision {
+                key: key.clone(),
+                equals: taking.wish_revision,
+            });
+            call.then.push(Op::Delete { key });
+        }
+        taking.step = Step::Sealing(number);
+        self.call(volume, call);
+    }
+
+    /// The wish is answered: whoever waits is told why not.
+    fn refuse(&mut self, volume: VolumeId, why: String) {
+        let Some(taking) = self.volumes.get_mut(&volume) else {
+            return;
+        };
+        let wish = SnapshotWish {
+            refused: Some(why),
+            ..taking.wish.clone()
+        };
+        taking.step = Step::Refusing;
+        let call = Call::put_if(map::snapshot_wish_key(volume), taking.wish_revision, json(&wish));
+        self.call(volume, call);
+    }
+}
+
+fn json(record: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(record).expect("a record of numbers and texts")
+}
+
+fn put(key: String, record: &impl serde::Serialize) -> Op {
+    Op::Put {
+        key,
+        value: json(record),
+        lease: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
