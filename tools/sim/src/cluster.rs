@@ -20,6 +20,7 @@ mod records;
 mod session;
 mod settings;
 mod setup;
+mod snapshots;
 
 pub use deletion::Passers;
 pub use settings::Settings;
@@ -117,6 +118,7 @@ pub struct Cluster {
     injector: Injector,
     /// Volumes that are made and deleted meanwhile, and stores whose data moves.
     passing: Passing,
+    snapshots: snapshots::Snapshots,
     /// A node that lies, if there is one.
     liar: Option<Liar>,
     coverage: Coverage,
@@ -186,6 +188,7 @@ impl Cluster {
             history: History::new(),
             injector: Injector::new(setup.plan.clone()),
             passing: Passing::new(&setup, random.fork(15)),
+            snapshots: snapshots::Snapshots::default(),
             liar,
             coverage: Coverage::new(),
             random: random.fork(14),
@@ -233,6 +236,7 @@ impl Cluster {
         self.settle()?;
         self.recover()?;
         self.end_moves()?;
+        self.end_snapshots()?;
         self.close()?;
         if self.blocked.is_empty() {
             self.judge_space()?;
@@ -254,6 +258,7 @@ impl Cluster {
             .check()
             .map_err(|violation| format!("the volume is not linearizable: {violation}"))?;
         self.coverage.add("excuse.late_write", late);
+        self.judge_cuts()?;
         let profile = self.workload.profile();
         let most = u64::from(profile.clients * profile.depth) * profile.max_blocks;
         self.ledger.carried_out_again(late, most)
@@ -336,6 +341,7 @@ impl Cluster {
         let now = self.world.now();
         self.inject(now);
         self.do_chores(now);
+        self.look_at_snapshots(now)?;
         self.deliver(now);
         self.coordinate(now);
         self.pass_volumes(now)?;

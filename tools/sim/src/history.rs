@@ -4,6 +4,8 @@
 //! whose outcome is not known (its connection broke, its client gave up, it ended in an error) may take effect at any
 //! time after its start, or never.
 
+mod cut;
+
 use crate::stamp::{SECTORS_PER_BLOCK, Sector, Stamp};
 use amita_reactor::Time;
 use amita_testkit::linear::{self, Action, Step, Violation, Width};
@@ -81,6 +83,9 @@ pub struct Operation {
     /// gateway may not have known yet.
     pub lost_at: Option<Time>,
 }
+
+/// What blocks hold: eight stamps each.
+pub type Held = BTreeMap<u64, Vec<Stamp>>;
 
 /// The operations of one run.
 #[derive(Clone, Debug, Default)]
@@ -307,6 +312,12 @@ impl History {
         &self.operations
     }
 
+    /// The last event so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
     fn next_event(&mut self) -> u64 {
         self.events += 1;
         self.events
@@ -403,6 +414,43 @@ impl History {
         };
         steps.push(read);
         self.check_block(block, &steps, Some(read)).map(drop)
+    }
+
+    /// Could all these blocks hold this at one moment between two events, if everything had stopped then? Each must be what
+    /// some order of its operations until then leaves that explains their answers: everything that was acknowledged by then, and what
+    /// was under way, or not. (What was under way may be in it before hosts can see it: they cannot tell that from a crash.)
+    ///
+    /// Between two events of a block all moments are alike to it.
+    pub fn check_cut(&self, held: &Held, between: (u64, u64)) -> Result<(), String> {
+        let on_time = self.blocks();
+        let late = self.operations.iter().any(|operation| operation.lost_at.is_some());
+        let late = late.then(|| self.steps(true));
+        let mut moments = cut::Moments::all(between);
+        for (&block, values) in held {
+            let mut explained = cut::Moments::none();
+            for moment in cut::moments_of(on_time.get(&block), between) {
+                let holds = |steps: &BTreeMap<u64, Vec<Step>>| {
+                    let mut steps = cut::until(steps.get(&block), moment.0);
+                    steps.push(cut::read_at(values, moment.0));
+                    linear::check(&steps).is_ok()
+                };
+                if holds(&on_time) || late.as_ref().is_some_and(holds) {
+                    explained.add(moment);
+                }
+            }
+            let both = moments.both(&explained);
+            if both.is_empty() {
+                return Err(format!(
+                    "between events {} and {} block {block} held {values:?} at {explained}, and the blocks before it held theirs at \
+                     {moments}\n{}",
+                    between.0,
+                    between.1,
+                    self.story(block)
+                ));
+            }
+            moments = both;
+        }
+        Ok(())
     }
 
     /// Is it so only because a write may come late? `read`: the last of the steps, which is not of the history.

@@ -13,7 +13,8 @@ use crate::random::Random;
 use amita_metadata::model::State;
 use amita_metadata::{Batch, Call, Error, LeaseId, Op, Reply};
 use amita_reactor::Time;
-use amita_types::NodeId;
+use amita_types::map::Volume;
+use amita_types::{Generation, NodeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -134,10 +135,12 @@ pub struct Metadata<T> {
     authors: BTreeMap<u64, (NodeId, T)>,
     /// When each was made.
     made_at: BTreeMap<u64, Time>,
-    /// The count of calls carried out, and at which each node last wrote a volume's record, and last read it together with
-    /// groups.
+    /// The count of calls carried out, and at which each node last raised a volume's generation, and last read its record together
+    /// with groups.
     executed: u64,
     raised_at: BTreeMap<(NodeId, String), u64>,
+    /// Of each volume's record, as a node last wrote it.
+    generations: BTreeMap<String, Generation>,
     groups_read_at: BTreeMap<(NodeId, String), u64>,
     pub counts: Counts,
 }
@@ -162,6 +165,7 @@ impl<T: Clone> Metadata<T> {
             made_at: BTreeMap::new(),
             executed: 0,
             raised_at: BTreeMap::new(),
+            generations: BTreeMap::new(),
             groups_read_at: BTreeMap::new(),
             counts: Counts::default(),
         }
@@ -422,9 +426,9 @@ impl<T: Clone> Metadata<T> {
             .any(|op| matches!(op, Op::Prefix { key } if key.contains("groups/")));
         for op in ops {
             match op {
-                Op::Put { key, .. } => {
+                Op::Put { key, value, .. } => {
                     self.authors.insert(reply.revision, (node, tag.clone()));
-                    if key.starts_with(&volumes) {
+                    if key.starts_with(&volumes) && self.is_raise(key, value) {
                         self.raised_at.insert((node, key.clone()), self.executed);
                     }
                 }
@@ -434,6 +438,15 @@ impl<T: Clone> Metadata<T> {
                 _ => {}
             }
         }
+    }
+
+    /// Has the volume's record another generation than before? (Snapshots and resizes change it as well.)
+    fn is_raise(&mut self, key: &str, value: &[u8]) -> bool {
+        let Ok(volume) = serde_json::from_slice::<Volume>(value) else {
+            return true;
+        };
+        let before = self.generations.insert(key.to_owned(), volume.generation);
+        before != Some(volume.generation)
     }
 
     /// Who made a revision, and by which call.

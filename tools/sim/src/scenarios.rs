@@ -8,6 +8,7 @@
 mod cluster;
 mod machines;
 mod resync;
+mod snapshots;
 mod store;
 
 use crate::campaign::{Run, Summary, run_all};
@@ -95,13 +96,10 @@ impl fmt::Debug for Scenario {
 }
 
 /// Rules whose history cannot be run, and why.
-pub const NOT_YET: &[(&str, &str)] = &[
-    ("R11", "sequencers take no snapshots in this version"),
-    (
-        "D8",
-        "sequencers make no clones in this version; the store's own model test makes them",
-    ),
-];
+pub const NOT_YET: &[(&str, &str)] = &[(
+    "D8",
+    "sequencers make no clones in this version; the store's own model test makes them",
+)];
 
 #[must_use]
 pub fn all() -> Vec<Scenario> {
@@ -109,6 +107,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(cluster::all());
     all.extend(machines::all());
     all.extend(resync::all());
+    all.extend(snapshots::all());
     all.sort_by_key(|scenario| scenario.name);
     all
 }

@@ -1,4 +1,4 @@
-//! What an operator does while hosts work: volumes grow, and all their copies are looked at. It is done by the product's own
+//! What an operator does while hosts work: volumes grow, snapshots of them are taken, and all their copies are looked at. It is done by the product's own
 //! functions (`amita_control::admin`), which the command line calls as well; the cores hear of it by their watch.
 //!
 //! A scrub must end, must find no two intact copies that differ, and no damage where nothing has damaged anything.
@@ -24,6 +24,8 @@ pub enum Chore {
     Scrub(u64),
     /// A volume gets its full size.
     Grow(u64),
+    /// A snapshot of a volume is taken.
+    Snapshot(u64),
 }
 
 /// What is to be done in a run: when so many operations have been asked for.
@@ -54,15 +56,30 @@ impl Chores {
                 chores.steps.push((when(random), Chore::Grow(volume)));
             }
         }
+        if random.percent(50) {
+            for _ in 0..random.within(1, 6) {
+                let at = when(random);
+                chores.steps.push((at, Chore::Snapshot(random.below(volumes))));
+            }
+        }
         chores.steps.sort_by_key(|(at, _)| *at);
         chores
     }
 }
 
 /// The metadata, as the operator's commands reach it: at once.
-struct Desk<'a> {
+pub(super) struct Desk<'a> {
     metadata: RefCell<&'a mut Metadata<Caller>>,
     now: Time,
+}
+
+impl<'a> Desk<'a> {
+    pub fn new(metadata: &'a mut Metadata<Caller>, now: Time) -> Desk<'a> {
+        Desk {
+            metadata: RefCell::new(metadata),
+            now,
+        }
+    }
 }
 
 impl Transact for Desk<'_> {
@@ -90,11 +107,12 @@ impl Cluster {
 
     fn do_chore(&mut self, now: Time, chore: Chore) {
         self.tell(|| format!("the operator: {chore:?}"));
-        let desk = Desk {
-            metadata: RefCell::new(&mut self.metadata),
-            now,
-        };
+        if let Chore::Snapshot(volume) = chore {
+            return self.wish_snapshot(now, volume);
+        }
+        let desk = Desk::new(&mut self.metadata, now);
         match chore {
+            Chore::Snapshot(_) => {}
             Chore::Scrub(volume) => {
                 // One that was never opened has nothing to look at.
                 let asked = admin::scrub_volume(&desk, &volume_name(volume), Duration::from_nanos(now.0));

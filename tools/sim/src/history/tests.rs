@@ -60,3 +60,63 @@ fn a_block_holds_what_was_acknowledged_or_what_may_have_been_done_after_it() {
     torn[0] = old[0];
     assert!(history.could_hold(0, &torn).is_err(), "torn");
 }
+
+/// Two blocks; the second write was asked for when the first one was acknowledged.
+#[test]
+fn a_cut_has_no_write_without_those_that_were_acknowledged_before_it() {
+    let mut history = History::new();
+    let before = history.events();
+    let mut write = |block: u64| {
+        let first = Sector(block * SECTORS_PER_BLOCK as u64);
+        let id = history.invoke(Time(1), 1, Kind::Write, first, SECTORS_PER_BLOCK as u32);
+        history.complete(Time(2), id, Vec::new());
+        vec![id.stamp(); SECTORS_PER_BLOCK]
+    };
+    let (first, second) = (write(0), write(1));
+    let between = (before, history.events());
+    let zeros = vec![Stamp::ZERO; SECTORS_PER_BLOCK];
+    let cut = |one: &Vec<Stamp>, other: &Vec<Stamp>, between| {
+        let held = BTreeMap::from([(0, one.clone()), (1, other.clone())]);
+        history.check_cut(&held, between)
+    };
+    assert_eq!(cut(&zeros, &zeros, between), Ok(()), "before both");
+    assert_eq!(cut(&first, &zeros, between), Ok(()), "between them");
+    assert_eq!(cut(&first, &second, between), Ok(()), "behind both");
+    assert!(cut(&zeros, &second, between).is_err(), "the second without the first");
+    let late = (history.events(), history.events());
+    assert!(
+        cut(&first, &zeros, late).is_err(),
+        "what was acknowledged before it was asked for"
+    );
+    assert_eq!(cut(&first, &second, late), Ok(()));
+}
+
+/// Under way when it was taken: hosts may see that later than the snapshot has it, or never.
+#[test]
+fn what_was_under_way_may_be_in_a_cut_or_not() {
+    let mut history = History::new();
+    let sectors = SECTORS_PER_BLOCK as u32;
+    let id = history.invoke(Time(1), 1, Kind::Write, Sector(0), sectors);
+    let at = (history.events(), history.events());
+    let read = history.invoke(Time(2), 2, Kind::Read, Sector(0), sectors);
+    history.complete(Time(3), read, vec![Stamp::ZERO; SECTORS_PER_BLOCK]);
+    let cut = |stamp, between| history.check_cut(&BTreeMap::from([(0, vec![stamp; SECTORS_PER_BLOCK])]), between);
+    assert_eq!(cut(id.stamp(), at), Ok(()));
+    assert_eq!(cut(Stamp::ZERO, at), Ok(()));
+    assert!(cut(id.stamp(), (0, 0)).is_err(), "before it was asked for");
+    assert!(cut(Stamp(7), at).is_err(), "from nowhere");
+}
+
+/// A host has seen it: then it is there.
+#[test]
+fn what_was_read_before_a_cut_is_in_it() {
+    let mut history = History::new();
+    let sectors = SECTORS_PER_BLOCK as u32;
+    let id = history.invoke(Time(1), 1, Kind::Write, Sector(0), sectors);
+    let read = history.invoke(Time(2), 2, Kind::Read, Sector(0), sectors);
+    history.complete(Time(3), read, vec![id.stamp(); SECTORS_PER_BLOCK]);
+    let at = (history.events(), history.events());
+    let cut = |stamp| history.check_cut(&BTreeMap::from([(0, vec![stamp; SECTORS_PER_BLOCK])]), at);
+    assert_eq!(cut(id.stamp()), Ok(()));
+    assert!(cut(Stamp::ZERO).is_err());
+}

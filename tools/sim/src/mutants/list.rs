@@ -165,6 +165,20 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("keep-opening", "R10", of_gateway!(KeepOpening), &[]),
         cluster("serve-half-fenced", "R10", of_volume!(ServeHalfFenced), &[17]),
         cluster("ignore-min-copies", "R10", of_volume!(IgnoreMinCopies), &[17]),
+        cluster("no-cut-hold", "R11", of_volume!(NoCutHold), &[]),
+        cluster("lazy-fences", "R11", of_volume!(LazyFences), &[27]),
+        cluster(
+            "keep-unsealed",
+            "R11",
+            plant!(plants => {
+                plants.volume = plants.volume.with(amita_sequencer::Fault::KeepUnsealed);
+                plants.node = plants.node.with(amita_node::Fault::SealAnothers);
+            }),
+            &[],
+        ),
+        cluster("number-when-sent", "R11", of_volume!(NumberWhenSent), &[43]),
+        cluster("seal-unsettled", "R11", of_volume!(SealUnsettled), &[370]),
+        cluster("release-early", "R11", of_gateway!(ReleaseEarly), &[]),
         cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[]),
         cluster(
             "blind-coordinator",

@@ -1,5 +1,5 @@
 //! What the disks hold in the end: the power of all nodes is cut, each in-sync store is mounted on its own, and what it
-//! holds is compared with its peers, block for block, and with the last reads.
+//! holds is compared with its peers, block for block, and with the last reads. So is what it holds of each snapshot.
 
 use crate::cluster::hosts::CLOSING_HOST;
 use crate::cluster::node::{CLUSTER, at_place, disk, home, place, store_id};
@@ -60,6 +60,7 @@ impl Cluster {
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
         let chunks = self.setup.blocks.div_ceil(chunk_blocks);
         let all_ranges = self.closing_ranges();
+        let stayed = self.always_in_sync();
         let mut copies: BTreeMap<(u64, StoreId), Copy> = BTreeMap::new();
         for (member, place) in self.places_of_stores() {
             let mut mounted = None;
@@ -104,6 +105,11 @@ impl Cluster {
                         .collect();
                     let copy = self.read_copy(mounted, scope(volume.generation.0 + 1), chunk, &ranges)?;
                     copies.insert((number * chunks + chunk, store_id(member, place)), copy);
+                    if !stayed.contains(&(GroupId { pool, index }, store_id(member, place))) {
+                        self.coverage.hit("judge.snapshots_not_brought");
+                        continue;
+                    }
+                    self.read_snapshots(mounted, scope(volume.generation.0 + 1), (number, chunk), &ranges)?;
                 }
             }
             if mounted.take().is_some() {
@@ -362,6 +368,7 @@ impl Cluster {
         let Ok(AnswerBody::Opened(OpenedAnswer {
             version,
             incomplete: None,
+            ..
         })) = answer.result
         else {
             return Err(format!("store {}, chunk {chunk}: {:?}", mounted.store, answer.result));
@@ -410,6 +417,55 @@ impl Cluster {
             entries,
             blocks: found,
         })
+    }
+
+    /// What the store holds of a chunk in the snapshots that were taken: the same as any other in-sync store.
+    fn read_snapshots(
+        &mut self,
+        mounted: &mut Mounted,
+        scope: Scope,
+        (volume, chunk): (u64, u64),
+        ranges: &[BlockRange],
+    ) -> Result<(), String> {
+        let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
+        let first = volume * self.setup.blocks + chunk * chunk_blocks;
+        for index in 0..self.snapshots.taken.len() {
+            if self.snapshots.taken[index].volume != volume {
+                continue;
+            }
+            let number = self.snapshots.taken[index].number;
+            let scope = Scope {
+                snapshot: number,
+                ..scope
+            };
+            for range in ranges.iter().flat_map(|range| range.iter()) {
+                let one = BlockRange::new(range.0, 1);
+                let found = self.read_blocks(mounted, scope, chunk, one, Version::NONE);
+                let found = found.map_err(|why| format!("snapshot {}: {why}", number.0))?;
+                let block = first + u64::from(range.0);
+                let Some(found) = found else {
+                    let node = home(mounted.store).0;
+                    self.excuse(Excuse::DamagedCopy, Some(volume), node)
+                        .map_err(|why| format!("{why}: block {block} of snapshot {}", number.0))?;
+                    self.coverage.hit("judge.damaged_snapshot");
+                    continue;
+                };
+                let held = self.snapshots.taken[index]
+                    .held
+                    .entry(block)
+                    .or_insert_with(|| found.clone());
+                if *held != found {
+                    return Err(format!(
+                        "block {block} of snapshot {} is {found:?} on {}, and {held:?} on another store in sync\n{}",
+                        number.0,
+                        store_name(mounted.store),
+                        self.history.story(block)
+                    ));
+                }
+                self.coverage.hit("judge.snapshot_copies");
+            }
+        }
+        Ok(())
     }
 
     /// The stamps of a range; none where some of it is damaged.

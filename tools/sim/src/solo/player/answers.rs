@@ -41,6 +41,7 @@ impl Player {
                 Ok(AnswerBody::Opened(OpenedAnswer {
                     version,
                     incomplete: None,
+                    ..
                 })),
             ) => self.on_opened(chunk, version),
             (Asked::Write { chunk, version }, Ok(AnswerBody::Done)) => self.on_written(chunk, version),

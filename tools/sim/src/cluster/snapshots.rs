@@ -1,0 +1,175 @@
+//! Snapshots that an operator takes while hosts work, and what is judged of them (S1 to S7).
+//!
+//! Each must be taken, or refused with a reason, in bounded time once nothing is wrong any more. In the end every store that was in
+//! sync all the time must hold every one that was taken, all of them the same; and what they hold must be what a crash could
+//! have left at *one* moment between the wish and the word that it is taken, of all blocks together: all that was acknowledged by then, or
+//! seen by a read, and nothing that was asked for later.
+
+use super::operator::Desk;
+use super::{Cluster, SETTLE, volume_id, volume_name};
+use crate::stamp::Stamp;
+use amita_control::admin::{self, TakingState};
+use amita_metadata::Event;
+use amita_reactor::Time;
+use amita_types::map::{self, SnapshotWish};
+use amita_types::{GroupId, PoolId, SnapshotId, StoreId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Snapshots of a run.
+#[derive(Default)]
+pub struct Snapshots {
+    /// Those that are wished and not answered, by their volume.
+    wished: BTreeMap<u64, Wished>,
+    /// Those that are taken.
+    pub taken: Vec<Taken>,
+    /// The metadata's revision at which they were looked at last.
+    looked: u64,
+    /// Wishes, counted.
+    asked: u64,
+}
+
+struct Wished {
+    wish: SnapshotWish,
+    /// The last event of the history before it was asked for.
+    asked: u64,
+}
+
+/// One that is taken.
+pub struct Taken {
+    pub volume: u64,
+    pub number: SnapshotId,
+    /// The events of the history between which it was taken.
+    pub between: (u64, u64),
+    /// What stores in sync hold of it, by the block; none where no copy of it is intact.
+    pub held: BTreeMap<u64, Vec<Stamp>>,
+}
+
+impl Cluster {
+    /// The operator wants a snapshot.
+    pub(super) fn wish_snapshot(&mut self, now: Time, volume: u64) {
+        self.snapshots.asked += 1;
+        let name = format!("s{}", self.snapshots.asked);
+        let desk = Desk::new(&mut self.metadata, now);
+        let wished = admin::ask_snapshot(
+            &desk,
+            &volume_name(volume),
+            &name,
+            BTreeMap::new(),
+            Duration::from_nanos(now.0),
+        );
+        match wished {
+            Ok(wish) => {
+                let asked = self.history.events();
+                self.snapshots.wished.insert(volume, Wished { wish, asked });
+                self.coverage.hit("operator.snapshot");
+            }
+            // One at a time.
+            Err(_) => self.coverage.hit("operator.snapshot_too_many"),
+        }
+    }
+
+    /// Looks whether what was wished is taken.
+    pub(super) fn look_at_snapshots(&mut self, now: Time) -> Result<(), String> {
+        let revision = self.metadata.state().revision();
+        if self.snapshots.wished.is_empty() || std::mem::replace(&mut self.snapshots.looked, revision) == revision {
+            return Ok(());
+        }
+        let volumes: Vec<u64> = self.snapshots.wished.keys().copied().collect();
+        for volume in volumes {
+            let wished = &self.snapshots.wished[&volume];
+            let key = map::snapshot_wish_key(volume_id(volume));
+            let record = self.metadata.state().get(&key);
+            let waits = record.and_then(|found| found.json::<SnapshotWish>().ok());
+            if waits.is_some_and(|wish| wish.refused.is_none()) {
+                continue;
+            }
+            let desk = Desk::new(&mut self.metadata, now);
+            let state = admin::snapshot_state(&desk, &wished.wish).map_err(|error| error.to_string())?;
+            let between = (wished.asked, self.history.events());
+            self.snapshots.wished.remove(&volume);
+            match state {
+                TakingState::Taken(snapshot) => {
+                    self.tell(|| format!("snapshot {} of {} is taken", snapshot.number.0, volume_name(volume)));
+                    self.coverage.hit("snapshot.taken");
+                    self.snapshots.taken.push(Taken {
+                        volume,
+                        number: snapshot.number,
+                        between,
+                        held: BTreeMap::new(),
+                    });
+                }
+                TakingState::Refused(why) => {
+                    self.coverage.hit("snapshot.refused");
+                    self.tell(|| format!("a snapshot of {} is refused: {why}", volume_name(volume)));
+                }
+                other => {
+                    return Err(format!(
+                        "a wish for a snapshot has gone, and came to nothing: {other:?}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every wish is answered, now that nothing is wrong any more.
+    pub(super) fn end_snapshots(&mut self) -> Result<(), String> {
+        let limit = self.world.now().plus(SETTLE);
+        while let Some(volume) = self.snapshots.wished.keys().next().copied() {
+            if self.world.now() >= limit {
+                if self.snapshots.wished.keys().all(|volume| self.may_block_in(*volume)) {
+                    self.coverage.hit("snapshot.waits");
+                    return Ok(());
+                }
+                let (name, describe) = (volume_name(volume), self.describe());
+                return Err(format!(
+                    "nothing is wrong any more, and after {SETTLE:?} a snapshot of {name} is not taken\n{describe}"
+                ));
+            }
+            self.step(limit)?;
+            self.look_at_snapshots(self.world.now())?;
+        }
+        Ok(())
+    }
+
+    /// The stores that were in sync in a group from the first record to the last. (What a store that comes back lacks of snapshots is
+    /// not brought to it yet: it refuses to serve them.)
+    pub(super) fn always_in_sync(&self) -> BTreeSet<(GroupId, StoreId)> {
+        let state = self.metadata.state();
+        let mut stayed: BTreeMap<GroupId, BTreeSet<StoreId>> = BTreeMap::new();
+        for pool in (1..=self.setup.pools).map(PoolId) {
+            let prefix = map::groups_prefix(pool);
+            for event in state.history_after(state.compacted()).flat_map(|batch| &batch.events) {
+                let Event::Put(kv) = event else { continue };
+                let record = kv.key.starts_with(&prefix).then(|| kv.json::<map::Group>().ok());
+                let Some(record) = record.flatten() else { continue };
+                let index = record.index;
+                let now: BTreeSet<StoreId> = record.in_sync.into_iter().collect();
+                stayed
+                    .entry(GroupId { pool, index })
+                    .and_modify(|stores| stores.retain(|store| now.contains(store)))
+                    .or_insert(now);
+            }
+        }
+        let pairs = stayed.into_iter();
+        pairs
+            .flat_map(|(group, stores)| stores.into_iter().map(move |store| (group, store)))
+            .collect()
+    }
+
+    /// Each was the volume at one moment.
+    pub(super) fn judge_cuts(&mut self) -> Result<(), String> {
+        for index in 0..self.snapshots.taken.len() {
+            let taken = &self.snapshots.taken[index];
+            let (number, volume) = (taken.number.0, volume_name(taken.volume));
+            let blocks = taken.held.len() as u64;
+            self.history
+                .check_cut(&taken.held, taken.between)
+                .map_err(|why| format!("snapshot {number} of {volume} is no moment of it: {why}"))?;
+            self.coverage.add("judge.snapshot_blocks", blocks);
+            self.coverage.hit("judge.snapshots");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Histories of snapshots (R11).
+
+use super::cluster::{MS, hot, plan, random};
+use super::{Runs, Scenario, plant};
+use crate::cluster::Setup;
+use crate::cluster::operator::{Chore, Chores};
+use crate::faults::Fault;
+use crate::random::Random;
+use std::time::Duration;
+
+/// A small volume of many chunks, so that each host writes by several cores, one after the other; and a snapshot now and then.
+fn busy(seed: u64, random: &mut Random) -> Setup {
+    let mut setup = hot(seed);
+    setup.cores = vec![3; setup.nodes];
+    (setup.chunk_bytes, setup.groups) = (16 << 10, 4);
+    (setup.blocks, setup.profile.blocks) = (48, 48);
+    setup.profile.clients = 4;
+    setup.profile.depth = 1;
+    setup.profile.operations = 1200;
+    setup.profile.pause_ns = 50_000;
+    (setup.profile.hot_percent, setup.profile.max_blocks) = (0, 1);
+    (setup.profile.read_percent, setup.profile.part_percent) = (30, 0);
+    let steps = (0..16).map(|turn| (20 + turn * 60 + random.below(40) as u32, Chore::Snapshot(0)));
+    setup.chores = Chores {
+        steps: steps.collect(),
+        first_blocks: None,
+    };
+    setup
+}
+
+/// What one core has for another comes late.
+fn cores_apart(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = busy(seed, &mut random);
+    setup.slow_mail = Some((random.within(100, 600), Duration::from_millis(3)));
+    setup
+}
+
+/// Stores are far from the gateway and links break, so that much is under way, and sent again.
+fn links_break(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = busy(seed, &mut random);
+    setup.profile.depth = 6;
+    setup.profile.hot_percent = 70;
+    setup.plan = plan((0..14).map(|turn| {
+        let fault = match random.percent(50) {
+            true => Fault::Cut {
+                a: 0,
+                b: 1 + random.below(2) as usize,
+            },
+            false => Fault::SlowNetwork {
+                node: 1 + random.below(2) as usize,
+                extra_ns: random.within(1, 20) * MS,
+                for_ns: 100 * MS,
+            },
+        };
+        (20 + turn * 70, random.below(3 * MS), fault)
+    }));
+    setup
+}
+
+/// Gateways stand still while others take the volume, and come back with what they had.
+fn owners_change(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = busy(seed, &mut random);
+    setup.silent_for = Duration::from_millis(400);
+    setup.slow_mail = Some((random.within(50, 300), Duration::from_millis(5)));
+    let mut steps = Vec::new();
+    for turn in 0..10 {
+        let at = 30 + turn * 100;
+        let node = random.below(3) as usize;
+        let for_ns = random.within(20, 900) * MS;
+        steps.push((at, 0, Fault::Freeze { node, for_ns }));
+        let gateway = (node + 1) % 3;
+        steps.push((at, random.below(20) * MS, Fault::Move { gateway }));
+    }
+    setup.plan = plan(steps);
+    setup
+}
+
+/// The histories of snapshots.
+pub fn all() -> Vec<Scenario> {
+    let scenario = |name, story, setup, seeds, broken| Scenario {
+        name,
+        story,
+        runs: Runs::Cluster(setup),
+        hostile: |_| {},
+        broken: Some(broken),
+        seeds,
+    };
+    vec![
+        scenario(
+            "R11: nobody hears of what carries a number before all cores do",
+            "Core 0 has adopted 1 and acknowledges W1; then the host writes W2 by core 1, which has not: W2 without W1.",
+            cores_apart,
+            200,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NoCutHold)),
+        ),
+        scenario(
+            "R11: a number is released when all cores carry it",
+            "The same, of an owner that waits for the first core only.",
+            cores_apart,
+            200,
+            plant!(plants => plants.node = plants.node.with(amita_node::Fault::ReleaseEarly)),
+        ),
+        scenario(
+            "R11: the number belongs to the version",
+            "W1 reaches M1, the link to M2 breaks, 1 is adopted, and the resend says 1: snapshot 1 has W1 on M1 only.",
+            links_break,
+            200,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NumberWhenSent)),
+        ),
+        scenario(
+            "R11: a number that is not sealed ends with its owner",
+            "S1 adopts 1 and is deposed; S2 seals it, while S1's other core still gives out W2(0).",
+            owners_change,
+            300,
+            plant!(plants => {
+                plants.volume = plants.volume.with(amita_sequencer::Fault::KeepUnsealed);
+                plants.node = plants.node.with(amita_node::Fault::SealAnothers);
+            }),
+        ),
+    ]
+}
