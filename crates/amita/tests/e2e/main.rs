@@ -19,6 +19,7 @@ mod operator;
 mod planned;
 mod quickstart;
 mod recover;
+mod snapshots;
 mod stock_clients;
 mod store_tools;
 mod tenants;
