@@ -25,6 +25,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// After a call that failed, and after one that found the record changed.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Before a wish is looked at anew that could neither be carried out nor answered.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 #[derive(Debug)]
@@ -114,6 +116,8 @@ pub struct Snapshots {
     volumes: BTreeMap<VolumeId, Taking>,
     /// Wishes that were answered, by their revision: the watch may tell of them for a while.
     answered: BTreeMap<VolumeId, u64>,
+    /// Wishes that came to nothing, and when they are looked at anew.
+    put_off: BTreeMap<VolumeId, Time>,
     effects: VecDeque<Effect>,
     /// Rules that are switched off to show that tests notice.
     pub faults: Faults,
@@ -130,6 +134,7 @@ impl Snapshots {
             count: 0,
             volumes: BTreeMap::new(),
             answered: BTreeMap::new(),
+            put_off: BTreeMap::new(),
             effects: VecDeque::new(),
             faults: Faults::NONE,
         }
@@ -147,16 +152,18 @@ impl Snapshots {
             Step::Requiring { until } => Some(until),
             _ => taking.retry,
         };
-        self.volumes.values().filter_map(due).min()
+        let takings = self.volumes.values().filter_map(due);
+        takings.chain(self.put_off.values().copied()).min()
     }
 
     /// Begins with what is wished of the volumes that are open here. `open`: under which generation.
     pub fn look(&mut self, now: Time, view: &View, open: impl Fn(VolumeId) -> Option<Generation>) {
+        self.put_off.retain(|_, until| now < *until);
         self.answered
             .retain(|volume, _| view.snapshot_wishes().any(|(wished, ..)| wished == *volume));
         for (volume, wish, revision) in view.snapshot_wishes() {
             let answered = wish.refused.is_some() || self.answered.get(&volume).is_some_and(|done| *done >= revision);
-            if answered || self.volumes.contains_key(&volume) {
+            if answered || self.volumes.contains_key(&volume) || self.put_off.contains_key(&volume) {
                 continue;
             }
             let Some(generation) = open(volume) else { continue };
@@ -295,24 +302,27 @@ impl Snapshots {
             // What may have been done is read back (R6).
             taking.step = match std::mem::replace(&mut taking.step, Step::Reading) {
                 Step::Sealing(number) | Step::Looking(number) => Step::Looking(number),
-                Step::Refusing => return self.end(volume),
+                // Nobody knows whether it is answered.
+                Step::Refusing => return self.put_off(now, volume),
                 _ => Step::Reading,
             };
             taking.retry = Some(now.plus(PAUSE));
             return true;
         };
         match std::mem::replace(&mut taking.step, Step::Reading) {
-            Step::Reading => self.read(volume, reply),
+            Step::Reading => self.read(now, volume, reply),
             Step::Doubting(plan) => self.doubted(volume, *plan, reply),
             Step::Beginning(number) if reply.succeeded => self.begun(volume, number),
-            Step::Looking(number) => self.seal(volume, number, reply),
+            Step::Looking(number) => self.seal(now, volume, number, reply),
             Step::Sealing(_) if reply.succeeded => return self.end(volume),
             // Somebody has changed the record in between.
             Step::Sealing(number) => {
                 taking.step = Step::Looking(number);
                 taking.retry = Some(now.plus(PAUSE));
             }
-            Step::Refusing => return self.end(volume),
+            Step::Refusing if reply.succeeded => return self.end(volume),
+            // It is another wish by now.
+            Step::Refusing => return self.put_off(now, volume),
             _ => taking.retry = Some(now.plus(PAUSE)),
         }
         true
@@ -326,6 +336,13 @@ impl Snapshots {
         true
     }
 
+    /// It is looked at anew, from the first step, if the volume is still ours then.
+    fn put_off(&mut self, now: Time, volume: VolumeId) -> bool {
+        self.volumes.remove(&volume);
+        self.put_off.insert(volume, now.plus(LONG_PAUSE));
+        true
+    }
+
     /// The volume's record, if it is ours under our generation.
     fn ours(&self, volume: VolumeId, value: Option<&meta::KeyValue>) -> Option<(map::Volume, u64)> {
         let taking = self.volumes.get(&volume)?;
@@ -336,10 +353,10 @@ impl Snapshots {
     }
 
     /// May it be taken?
-    fn read(&mut self, volume: VolumeId, reply: &meta::Reply) {
+    fn read(&mut self, now: Time, volume: VolumeId, reply: &meta::Reply) {
         let Some((record, revision)) = self.ours(volume, reply.value(0)) else {
             // It is lost, and the cores will say so; or its record cannot be read.
-            self.volumes.remove(&volume);
+            self.put_off(now, volume);
             return;
         };
         let Some(taking) = self.volumes.get_mut(&volume) else {
@@ -486,9 +503,9 @@ impl Snapshots {
     }
 
     /// All that is older is acknowledged: it never changes any more (S7).
-    fn seal(&mut self, volume: VolumeId, number: SnapshotId, reply: &meta::Reply) {
+    fn seal(&mut self, now: Time, volume: VolumeId, number: SnapshotId, reply: &meta::Reply) {
         let Some((mut record, revision)) = self.ours(volume, reply.value(0)) else {
-            self.volumes.remove(&volume);
+            self.put_off(now, volume);
             return;
         };
         if record.lineage.sealed >= number {
@@ -500,8 +517,8 @@ impl Snapshots {
         };
         let snapshot = reply.value(2).and_then(|found| found.json::<Snapshot>().ok());
         let Some(mut snapshot) = snapshot.filter(|_| record.lineage.taking && record.lineage.number == number) else {
-            // Somebody has taken it away: it is looked at anew.
-            self.volumes.remove(&volume);
+            // Somebody has taken it away.
+            self.put_off(now, volume);
             return;
         };
         record.lineage.sealed = number;

@@ -346,16 +346,25 @@ impl Core {
     /// What the directory has others do.
     pub(super) fn carry_out_effects(&mut self, now: Time) -> bool {
         let mut moved = false;
-        self.nvme.note(self.directory.take_changed());
+        self.note_opened(now);
         while let Some(effect) = self.directory.next() {
             moved = true;
             effects::carry_out(&mut self.cx, &mut self.directory, effect);
         }
-        self.nvme.note(self.directory.take_changed());
+        self.note_opened(now);
         if self.nvme.is_due(now) {
             self.make_catalog();
         }
         moved
+    }
+
+    /// Volumes may have been opened, or given up: hosts see that, and snapshots may be wished of them.
+    fn note_opened(&mut self, now: Time) {
+        let changed = self.directory.take_changed();
+        self.nvme.note(changed);
+        if changed {
+            snapshots::look(self, now);
+        }
     }
 
     /// A command that came in on this core has ended.

@@ -285,6 +285,7 @@ fn a_deposed_owner_seals_nothing_and_the_next_one_takes_another_number() {
     // It comes back: by a name that the void one has.
     rig.put_volume(OURS, NodeId(1), void);
     rig.orders.clear();
+    rig.pass(Duration::from_secs(2));
     rig.look();
     rig.say(0, Word::Required);
     rig.do_calls();
@@ -401,4 +402,29 @@ fn a_wish_that_came_in_the_place_of_another_is_judged_by_its_own_name() {
     rig.do_calls();
     assert_eq!(rig.refused(), None);
     assert_eq!(rig.snapshot(SnapshotId(2)).unwrap().name, "b");
+}
+
+#[test]
+fn a_refusal_that_may_not_have_been_heard_is_said_again() {
+    for done in [true, false] {
+        let mut rig = Rig::wished("a");
+        rig.pass(Duration::from_secs(30));
+        rig.lose_call(done);
+        rig.look();
+        assert_eq!(rig.orders, [Order::Require], "not at once");
+        rig.pass(Duration::from_secs(2));
+        rig.look();
+        if done {
+            assert_eq!(rig.orders, [Order::Require], "it was heard");
+            continue;
+        }
+        assert_eq!(
+            rig.orders,
+            [Order::Require; 2],
+            "S2 anew: stores may have answered since"
+        );
+        rig.say(0, Word::Required);
+        rig.do_calls();
+        assert_eq!(rig.orders[2..], [Order::Adopt(ONE)]);
+    }
 }
