@@ -269,9 +269,12 @@ impl Cluster {
             };
             let Some(owner) = record.owner else { continue };
             let by = owner.0 as usize - 1;
-            let before = known.map(|(_, owner)| owner);
+            let mut before = known.map(|(_, owner)| owner);
             if known.is_none_or(|(generation, _)| generation < record.generation) {
                 self.owned.insert(volume, (record.generation, by));
+                if known.is_some() && self.snapshots.unused.remove(&volume) {
+                    before = None;
+                }
                 pleas.extend(self.ledger.raised(at, volume, by, before));
             }
         }

@@ -23,6 +23,8 @@ pub struct Snapshots {
     wished: BTreeMap<u64, Wished>,
     /// Those that are taken.
     pub taken: Vec<Taken>,
+    /// Volumes that were opened for one, and not for any host: the first gateway that a host asks has them.
+    pub unused: BTreeSet<u64>,
     /// The metadata's revision at which they were looked at last.
     looked: u64,
     /// Wishes, counted.
@@ -62,6 +64,10 @@ impl Cluster {
             Ok(wish) => {
                 let asked = self.history.events();
                 self.snapshots.wished.insert(volume, Wished { wish, asked });
+                let never_opened = self.volume(volume).is_ok_and(|record| record.owner.is_none());
+                if never_opened {
+                    self.snapshots.unused.insert(volume);
+                }
                 self.coverage.hit("operator.snapshot");
             }
             // One at a time.
