@@ -96,10 +96,6 @@ amita_reactor::fault_switches! {
     NumberWhenSent,
     /// S3: a member joins a chunk's history with the newest number.
     JoinWithNewest,
-    /// S6: a member is whole when the heads of its chunks are.
-    HeadsOnly,
-    /// S6: states are brought while older writes of the chunk are under way.
-    BringUnsettled,
     /// S7: a snapshot is sealed while older writes have no acknowledgement.
     SealUnsettled,
 }
