@@ -137,8 +137,32 @@ pub(super) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: 
     check(result).map(drop)
 }
 
-/// Segments that a peer without a window does not take are repeated no further apart than this (`TCP_RTO_MAX`), and a moment more.
-const LONGEST_PAUSE: Duration = Duration::from_secs(125);
+/// What a peer without a window is asked is repeated no further apart than 120 s (`TCP_RTO_MAX`): twice that, so that one question that was
+/// lost is no silence, and a moment more.
+const LONGEST_PAUSE: Duration = Duration::from_secs(250);
+/// So many probes without an answer are a silence. Linux keeps them apart, by up to 120 s, for as long as the window stays shut, also when
+/// they are answered: one of them, or its answer, may just be lost.
+const UNANSWERED_PROBES: u8 = 2;
+
+/// What the kernel tells of a connection's other end.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    /// Segments that wait to be acknowledged.
+    unacked: u32,
+    has_window: bool,
+    /// Probes of a shut window that were not answered.
+    probes: u8,
+    /// Since the last sign of life.
+    heard: Duration,
+}
+
+impl Peer {
+    /// For how long it has said nothing while it was asked.
+    fn silence(self) -> Option<Duration> {
+        let is_asked = self.unacked > 0 && (self.has_window || self.heard > LONGEST_PAUSE);
+        (is_asked || self.probes >= UNANSWERED_PROBES).then_some(self.heard)
+    }
+}
 
 /// For how long a TCP peer's machine has said nothing, while it is asked (tcp(7), `TCP_INFO`): by segments that wait to be acknowledged,
 /// or, with a full window, by probes. A peer that has taken its window back acknowledges nothing new, and is asked more and more
@@ -163,8 +187,13 @@ pub(super) fn unheard(socket: &impl AsRawFd) -> Option<Duration> {
     let has_window = !tells_window || info.tcpi_snd_wnd > 0;
     // What comes without acknowledging anything new is a sign of life too.
     let heard = Duration::from_millis(info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv).into());
-    let is_asked = info.tcpi_unacked > 0 && (has_window || heard > LONGEST_PAUSE);
-    (is_asked || info.tcpi_probes > 0).then_some(heard)
+    let peer = Peer {
+        unacked: info.tcpi_unacked,
+        has_window,
+        probes: info.tcpi_probes,
+        heard,
+    };
+    peer.silence()
 }
 
 pub(super) fn bind_and_listen(socket: &OwnedFd, address: SocketAddr, backlog: i32) -> io::Result<SocketAddr> {
@@ -646,3 +675,6 @@ pub(super) fn write_inline(file: RawFd, offset: u64, data: &Segments, scratch: &
     scratch.0.clear();
     result
 }
+
+#[cfg(test)]
+mod tests;
