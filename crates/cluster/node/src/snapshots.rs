@@ -57,6 +57,8 @@ pub enum Word {
     Adopted(SnapshotId),
     /// None of its writes with a smaller one is without its acknowledgement.
     Settled(SnapshotId),
+    /// It cannot be sealed: its copies differ in it.
+    Spoilt(SnapshotId),
 }
 
 #[derive(Debug)]
@@ -105,6 +107,8 @@ struct Taking {
     retry: Option<Time>,
     /// The number that we may have put into the record.
     tried: Option<SnapshotId>,
+    /// This one cannot be sealed: when it is released, the next one is taken instead.
+    spoilt: Option<SnapshotId>,
 }
 
 /// All snapshots that are being taken here.
@@ -166,9 +170,11 @@ impl Snapshots {
             if answered || self.volumes.contains_key(&volume) || self.put_off.contains_key(&volume) {
                 continue;
             }
-            let Some(generation) = open(volume) else { continue };
+            let (Some(generation), Some(record)) = (open(volume), view.volume_of(volume)) else {
+                continue;
+            };
             let taking = Taking {
-                name: wish.volume.clone(),
+                name: record.name.clone(),
                 generation,
                 wish: wish.clone(),
                 wish_revision: revision,
@@ -178,6 +184,7 @@ impl Snapshots {
                 call: None,
                 retry: None,
                 tried: None,
+                spoilt: None,
             };
             self.volumes.insert(volume, taking);
             self.effects
@@ -252,7 +259,25 @@ impl Snapshots {
                     self.go_on(volume);
                 }
             }
+            (Step::Adopting(number, _) | Step::Settling(number, _), Word::Spoilt(spoilt)) if *number == spoilt => {
+                taking.spoilt = Some(spoilt);
+            }
             _ => {}
+        }
+        self.take_the_next(volume);
+    }
+
+    /// A number that cannot be sealed is released like any other, because writes wait for that; then the next one is taken.
+    fn take_the_next(&mut self, volume: VolumeId) {
+        let Some(taking) = self.volumes.get_mut(&volume) else {
+            return;
+        };
+        if let Step::Settling(number, _) = taking.step
+            && taking.spoilt == Some(number)
+        {
+            (taking.tried, taking.spoilt) = (None, None);
+            taking.step = Step::Reading;
+            self.go_on(volume);
         }
     }
 
@@ -389,6 +414,13 @@ impl Snapshots {
         if version < SNAPSHOTS_SINCE {
             let why = format!(
                 "the cluster's version is {version}, and snapshots need {SNAPSHOTS_SINCE}: all programs must know of them first"
+            );
+            return self.refuse(volume, why);
+        }
+        if taking.wish.volume != taking.name {
+            let why = format!(
+                "it is about volume {:?}, and its record is volume {}'s",
+                taking.wish.volume, taking.name
             );
             return self.refuse(volume, why);
         }

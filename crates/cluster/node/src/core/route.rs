@@ -490,6 +490,7 @@ impl Context {
             | Effect::Scrubbed { .. }
             | Effect::GenerationAdopted
             | Effect::Settled { .. }
+            | Effect::Spoilt { .. }
             | Effect::Stop { .. } => {
                 unreachable!("taken out by Shards::take_effects")
             }

@@ -253,7 +253,10 @@ impl World {
                     let member = (group.index, store, since);
                     self.said(gateway, volume, sequencer.generation(), sequencer.core(), member);
                 }
-                Effect::Scrubbed { .. } | Effect::GenerationAdopted | Effect::Settled { .. } => {}
+                Effect::Scrubbed { .. }
+                | Effect::GenerationAdopted
+                | Effect::Settled { .. }
+                | Effect::Spoilt { .. } => {}
                 Effect::Warn(warning) => self.say(|| format!("g{gateway} warns: {warning}")),
                 Effect::Stop { reason } => {
                     self.say(|| format!("g{gateway} stops: {reason}"));

@@ -13,13 +13,13 @@
 use super::UNFIT_PAUSES;
 use super::context::Context;
 use super::state::ChunkState;
-use super::{credits, open, pipeline, resend, silence, write};
+use super::{credits, cut, open, pipeline, resend, silence, write};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
 use crate::task::Kind;
 use amita_reactor::Time;
-use amita_types::Version;
+use amita_types::{SnapshotId, Version};
 
 /// A member has refused a write because its own copy has rotted. Must it stay, and is there another one to copy from?
 pub(super) fn is_needed(cx: &Context, group: GroupSlot, position: Position) -> bool {
@@ -60,7 +60,7 @@ pub(super) fn again(cx: &mut Context, now: Time, group: GroupSlot) {
 }
 
 /// Every member in sync holds the chunk whole at `version`: they have said so, or were rolled forward to it.
-pub(super) fn end(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Version) {
+pub(super) fn end(cx: &mut Context, now: Time, chunk: ChunkSlot, (version, number): (Version, SnapshotId)) {
     let state = &mut cx.chunks[chunk];
     let group = state.group;
     if version < state.log.committed || version > state.log.issued {
@@ -85,6 +85,8 @@ pub(super) fn end(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Versio
             }
             cx.settle(slot, position);
             cx.note_answer(now, slot, position);
+            let from = cx.tasks[slot].write().number;
+            cut::rolled_across(cx, from, number);
         }
     }
     for position in behind.and(current).iter() {

@@ -305,7 +305,7 @@ pub(super) fn opened(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Ver
     state.bad_sources = Members::NONE;
     state.implausible = false;
     if state.lag.catching {
-        catch_up::end(cx, now, chunk, version);
+        catch_up::end(cx, now, chunk, (version, number));
     } else {
         cx.counters.opened += 1;
         state.log.open_at(version, number);

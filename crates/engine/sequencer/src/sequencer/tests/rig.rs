@@ -35,6 +35,7 @@ pub struct Rig {
     /// How often all stores in sync were said to have adopted the generation.
     pub adopted: u32,
     pub settled: Vec<SnapshotId>,
+    pub spoilt: Vec<SnapshotId>,
     pub stopped: Option<StopReason>,
     pub lease_ms: u16,
     pub credit: u32,
@@ -178,6 +179,7 @@ impl Rig {
             wholes: Vec::new(),
             adopted: 0,
             settled: Vec::new(),
+            spoilt: Vec::new(),
             stopped: None,
             lease_ms: 250,
             credit: 1000,
@@ -220,6 +222,7 @@ impl Rig {
                 Effect::Whole { group, store, since } => self.wholes.push((group, store, since)),
                 Effect::GenerationAdopted => self.adopted += 1,
                 Effect::Settled { number } => self.settled.push(number),
+                Effect::Spoilt { number } => self.spoilt.push(number),
                 Effect::Scrubbed { report } => self.scrubbed = Some(report),
                 Effect::Warn(warning) => self.warnings.push(warning),
                 Effect::Stop { reason } => {
