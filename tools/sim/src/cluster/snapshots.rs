@@ -174,7 +174,11 @@ impl Cluster {
                 .check_cut(&taken.held, taken.between)
                 .map_err(|why| format!("snapshot {number} of {volume} is no moment of it: {why}"))?;
             self.coverage.add("judge.snapshot_blocks", blocks);
-            self.coverage.hit("judge.snapshots");
+            // Where no store was in sync all the time nothing of it was seen.
+            self.coverage.hit(match blocks {
+                0 => "judge.snapshots_unseen",
+                _ => "judge.snapshots",
+            });
         }
         Ok(())
     }

@@ -178,6 +178,7 @@ fn of_clusters() -> Vec<Mutant> {
         ),
         cluster("number-when-sent", "R11", of_volume!(NumberWhenSent), &[43]),
         cluster("seal-unsettled", "R11", of_volume!(SealUnsettled), &[370]),
+        cluster("seal-spoilt", "R11", of_volume!(SealSpoilt), &[]),
         cluster("release-early", "R11", of_gateway!(ReleaseEarly), &[]),
         cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[]),
         cluster(

@@ -59,6 +59,22 @@ fn links_break(seed: u64) -> Setup {
     setup
 }
 
+/// Blocks rot under writes of parts of them, where no copy can be spared: members are rolled forward.
+fn rotten_parts(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = busy(seed, &mut random);
+    (setup.copies, setup.min_copies) = (2, 2);
+    setup.profile.depth = 6;
+    (setup.profile.read_percent, setup.profile.part_percent) = (5, 95);
+    (setup.blocks, setup.profile.blocks) = (16, 16);
+    setup.plan = plan((0..30).map(|turn| {
+        let node = random.below(3) as usize;
+        let blocks = random.within(2, 8);
+        (20 + turn * 35, random.below(2 * MS), Fault::Rot { node, blocks })
+    }));
+    setup
+}
+
 /// Gateways stand still while others take the volume, and come back with what they had.
 fn owners_change(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -109,6 +125,13 @@ pub fn all() -> Vec<Scenario> {
             links_break,
             200,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::NumberWhenSent)),
+        ),
+        scenario(
+            "R11: a number that a member was rolled across is not sealed",
+            "W1(0) meets a rotten block at M2, which gets it together with W2(1): its snapshot 1 has no W1.",
+            rotten_parts,
+            200,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::SealSpoilt)),
         ),
         scenario(
             "R11: a number that is not sealed ends with its owner",
