@@ -14,7 +14,7 @@
 //! ```
 //!
 //! # Why the payload is not summed here
-//! Only data messages have a payload: `Write`, `Roll`, `Mend` and the answer `Data`. Each carries, in its head, the CRC-32C of
+//! Only data messages have a payload: `Write`, `Roll`, `Mend`, `Put` and the answer `Data`. Each carries, in its head, the CRC-32C of
 //! every piece of the payload, made by whoever had the data first (the sequencer for a write, the store that wrote the
 //! block for a read) and checked by whoever uses it (the store before it applies a write, the sequencer before it
 //! hands data to a host). The codec checks that these sums and the payload's length belong together, so that no byte of a
@@ -190,12 +190,20 @@ kinds! {
     Succeed = 0x20, OWNERS, request::SUCCEED_BYTES, 0;
     /// Request: credits are given back, or wanted.
     Settle = 0x21, OWNERS, request::SETTLE_BYTES, 0;
+    /// Request: what was a chunk for its snapshots?
+    States = 0x22, OWNERS, request::STATES_BYTES, 0;
+    /// Request: a chunk gets a state that it lacks.
+    Frame = 0x23, OWNERS, request::FRAME_BYTES, 0;
+    /// Request: a state gets entries.
+    Put = 0x24, OWNERS, request::PUT_BYTES, MAX_PAYLOAD_BYTES;
+    /// Request: a state is what it should be.
+    Close = 0x25, OWNERS, request::CLOSE_BYTES, 0;
 
     /// Answer to `Fence`.
     Fenced = 0x40, STORES, answer::PLAIN_BYTES, 0;
     /// Answer to `Open`.
     Opened = 0x41, STORES, answer::OPENED_BYTES, 0;
-    /// Answer to `Write`, `Clear`, `Roll`, `RetainSnapshots`, `Clone` and `Whole`.
+    /// Answer to `Write`, `Clear`, `Roll`, `RetainSnapshots`, `Clone`, `Whole`, `Frame` and `Close`.
     Done = 0x42, STORES, answer::PLAIN_BYTES, 0;
     /// Answer to `Read`: the payload.
     Data = 0x43, STORES, answer::DATA_BYTES, MAX_PAYLOAD_BYTES;
@@ -211,12 +219,14 @@ kinds! {
     Held = 0x48, STORES, answer::HELD_BYTES, 0;
     /// Answer to `Join`.
     Joined = 0x49, STORES, answer::JOINED_BYTES, 0;
-    /// Answer to `Mend`.
+    /// Answer to `Mend` and `Put`.
     Mended = 0x4a, STORES, answer::MENDED_BYTES, 0;
     /// Answer to `Verify`.
     Verified = 0x4b, STORES, answer::VERIFIED_BYTES, 0;
     /// Answer to `Settle`.
     Settled = 0x4c, STORES, answer::SETTLED_BYTES, 0;
+    /// Answer to `States`.
+    Stated = 0x4d, STORES, answer::STATED_BYTES, 0;
 }
 
 impl Kind {
@@ -400,6 +410,10 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Whole
         | Kind::Verify
         | Kind::Succeed
+        | Kind::States
+        | Kind::Frame
+        | Kind::Put
+        | Kind::Close
         | Kind::Settle => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
         Kind::Fenced
         | Kind::Opened
@@ -413,6 +427,7 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Joined
         | Kind::Mended
         | Kind::Verified
+        | Kind::Stated
         | Kind::Settled => answer::get(prefix, reader).map(|answer| Frame::Message(Message::Answer(answer))),
     }
 }

@@ -32,7 +32,7 @@ pub const REQUEST_CHARGE_BYTES: u32 = 128;
 /// this size at most.
 pub const LIST_CHARGE_BYTES: u32 = 1024;
 
-/// What the answer to a request that lists chunks costs of the window: it is of this size at most.
+/// What the answer to a request that lists chunks or states costs of the window: it is of this size at most.
 pub const CHUNKS_CHARGE_BYTES: u32 = 8192;
 const _: () = assert!(CHUNKS_CHARGE_BYTES as usize == MAX_HEAD_BYTES);
 

@@ -13,7 +13,7 @@ pub fn charge(request: &Request, payload_bytes: usize) -> u32 {
     let answer = match &request.body {
         RequestBody::Read(ReadRequest { range, .. }) => u32::from(range.count).saturating_mul(BLOCK_BYTES),
         RequestBody::Changes(_) | RequestBody::Allocation(_) | RequestBody::Verify(_) => LIST_CHARGE_BYTES,
-        RequestBody::Chunks(_) => CHUNKS_CHARGE_BYTES,
+        RequestBody::Chunks(_) | RequestBody::States(_) => CHUNKS_CHARGE_BYTES,
         _ => 0,
     };
     REQUEST_CHARGE_BYTES

@@ -96,6 +96,8 @@ amita_reactor::fault_switches! {
     NumberWhenSent,
     /// S3: a member joins a chunk's history with the newest number.
     JoinWithNewest,
+    /// S6: a member is called whole without its states having been compared.
+    BringHeadsAlone,
     /// S5: a number is sealed though a member was rolled forward across it.
     SealSpoilt,
     /// S7: a snapshot is sealed while older writes have no acknowledgement.

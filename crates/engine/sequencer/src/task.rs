@@ -221,6 +221,17 @@ pub enum MendStep {
     Fetch(BlockRange),
     Mend,
     Whole,
+    /// States of the source, or (`false`) of the target.
+    States(bool),
+    /// States of the target are dropped.
+    Drop,
+    Frame,
+    /// Entries of a state, of the source or (`false`) of the target.
+    StateOf(bool),
+    /// Blocks of a state of the source.
+    StateData(BlockRange),
+    Put,
+    Close,
 }
 
 impl MendStep {
@@ -232,8 +243,14 @@ impl MendStep {
                 | (MendStep::Source | MendStep::Target, AnswerBody::Changes(_))
                 | (MendStep::Target, AnswerBody::Verified(_))
                 | (MendStep::Fetch(_), AnswerBody::Data(_))
-                | (MendStep::Mend, AnswerBody::Mended(_))
-                | (MendStep::Whole, AnswerBody::Done)
+                | (MendStep::Mend | MendStep::Put, AnswerBody::Mended(_))
+                | (MendStep::States(_), AnswerBody::States(_))
+                | (MendStep::StateOf(_), AnswerBody::Changes(_))
+                | (MendStep::StateData(_), AnswerBody::Data(_))
+                | (
+                    MendStep::Whole | MendStep::Drop | MendStep::Frame | MendStep::Close,
+                    AnswerBody::Done
+                )
         )
     }
 }

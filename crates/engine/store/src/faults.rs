@@ -60,6 +60,8 @@ amita_reactor::fault_switches! {
     ServesSyncing,
     /// R5: what is pulled or repaired replaces whatever entry is there.
     MendsAnything,
+    /// S6: a chunk is whole with its head alone.
+    WholeWithoutStates,
     /// D5: some slots that were given back are nobody's until the next mount. No host ever sees that.
     LosesSlots,
     /// R13: chunks that nothing needs are dropped though nothing durable says why.

@@ -16,7 +16,7 @@ mod states;
 
 pub(crate) use leaves::{Leaf, Location};
 pub(crate) use listing::{ChunkFilter, Listings};
-pub(crate) use states::{Seen, StateLook, View};
+pub(crate) use states::{Framed, Seen, StateLook, View};
 
 use crate::format::checkpoint::{self, LeafPlace, PastItem};
 use crate::format::record::RollEntry;
@@ -379,12 +379,7 @@ impl Index {
         self.pasts.base(key, self.chunk(key))
     }
 
-    /// Up to which snapshot what the chunk has may not be what they were.
-    pub fn unsure(&self, key: ChunkKey) -> SnapshotId {
-        self.pasts.unsure(key, self.chunk(key))
-    }
-
-    /// The chunk's history goes on at another version; it was last whole at `base`.
+    /// The chunk's history goes on at another version, which carries the number `snapshot`; it was last whole at `base`.
     pub fn join(&mut self, key: ChunkKey, base: Version, snapshot: SnapshotId) {
         self.pasts.join(key, &mut self.chunks[key.0], base, snapshot);
     }
@@ -392,6 +387,14 @@ impl Index {
     /// The chunk is whole.
     pub fn whole(&mut self, key: ChunkKey) {
         self.pasts.whole(key, &mut self.chunks[key.0]);
+    }
+
+    /// The same, and all that it should have for snapshots is there; it was made when `born` was the newest of them.
+    pub fn end_whole(&mut self, key: ChunkKey, born: Option<SnapshotId>) {
+        self.whole(key);
+        let chunk = &mut self.chunks[key.0];
+        chunk.born = born.unwrap_or(chunk.born);
+        chunk.accepted.state = chunk.accepted.state.max(chunk.newest_state());
     }
 
     /// Takes a chunk's past over from a checkpoint.
@@ -438,7 +441,8 @@ impl Index {
     pub fn begin_change(&mut self, key: ChunkKey, snapshot: SnapshotId) {
         let chunk = &mut self.chunks[key.0];
         if chunk.incomplete {
-            self.pasts.skip_snapshot(key, chunk, snapshot);
+            // What it is now is not what the volume was: nothing is kept (S5).
+            chunk.snapshot = chunk.snapshot.max(snapshot);
         } else if chunk.durable == Version::NONE && chunk.states.is_none() {
             chunk.born = snapshot;
             chunk.snapshot = snapshot;

@@ -58,6 +58,8 @@ pub struct Counters {
     pub joins: u64,
     /// Entries replaced to bring the store up to date or to repair it.
     pub mended: u64,
+    /// Entries put into states that it lacked (S6).
+    pub state_entries: u64,
     /// Chunks dropped because nothing needs them any more.
     pub swept: u64,
     /// Fences answered.
@@ -103,7 +105,7 @@ pub struct Counters {
 impl Counters {
     /// Each event with its name, in their order.
     #[must_use]
-    pub fn events(&self) -> [(&'static str, u64); 23] {
+    pub fn events(&self) -> [(&'static str, u64); 24] {
         // All of them are named, so that a new one is not forgotten: here, or by `bytes`.
         let Counters {
             reads,
@@ -114,6 +116,7 @@ impl Counters {
             clones,
             joins,
             mended,
+            state_entries,
             swept,
             fences,
             refused,
@@ -144,6 +147,7 @@ impl Counters {
             ("clones", clones),
             ("joins", joins),
             ("mended", mended),
+            ("state_entries", state_entries),
             ("swept", swept),
             ("fences", fences),
             ("refused", refused),

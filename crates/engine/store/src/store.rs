@@ -63,6 +63,7 @@ mod request;
 mod roll;
 mod snapshot;
 mod space;
+mod states;
 mod superblocks;
 mod sweep;
 mod trace;

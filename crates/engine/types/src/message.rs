@@ -106,6 +106,14 @@ pub enum RequestBody {
     Verify(VerifyRequest),
     /// [`AllocationRequest`]
     Allocation(AllocationRequest),
+    /// [`StatesRequest`]
+    States(StatesRequest),
+    /// [`FrameRequest`]
+    Frame(FrameRequest),
+    /// [`PutRequest`]
+    Put(PutRequest),
+    /// [`CloseRequest`]
+    Close(CloseRequest),
 }
 
 /// Adopt the scope's epoch with this in-sync set, and the scope's generation for its volume, durably; drain
@@ -283,12 +291,71 @@ pub struct MendRequest {
     pub entries: Vec<Mend>,
 }
 
-/// The chunk holds everything up to the version that it has got to by the requests before this one: it is whole.
+/// The chunk holds everything up to the version that it has got to by the requests before this one, and every state that it
+/// should have (S6): it is whole. Refused as `Busy` where it carries another number, has a state that is open, or one for
+/// snapshots above its number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WholeRequest {
     /// The chunk.
     pub chunk: ChunkIndex,
     /// That version; another one is refused as `WrongPredecessor`.
+    pub version: Version,
+    /// The snapshot number that this version carries.
+    pub number: SnapshotId,
+    /// The number that the chunk's first write carried: older snapshots have nothing of it.
+    pub born: SnapshotId,
+}
+
+/// What was the chunk for its snapshots? Answered when all that was accepted of it is durable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StatesRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// Only states for snapshots above this one.
+    pub from: SnapshotId,
+}
+
+/// An incomplete chunk gets a state that it lacks (S6). It is *open*: it begins as its newer neighbour is, changes of that
+/// keep what they replace for it, and it serves nothing until it is closed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FrameRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// For the snapshots above this one
+    pub above: SnapshotId,
+    /// up to this one. Where the chunk's last change carried a smaller number, it is refused as `Busy`.
+    pub to: SnapshotId,
+    /// The chunk's version then.
+    pub version: Version,
+}
+
+/// Entries of an open state (S6). One that the state's older or newer neighbour has for its block, with this version and
+/// checksum, uses the same slot; the others need data, and where one has none nothing is done and the answer names them as
+/// skipped. The payload holds the blocks that `with_data` names, in their order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PutRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The newest snapshot of the state.
+    pub to: SnapshotId,
+    /// One bit for each entry, from the lowest on: its data is in the payload.
+    pub with_data: u32,
+    /// The chunk's version then.
+    pub version: Version,
+    /// In order of their block; at most [`MAX_CHANGES`]. With [`Version::NONE`]: it was never written.
+    pub entries: Vec<Change>,
+}
+
+const _: () = assert!(MAX_CHANGES <= u32::BITS as usize);
+
+/// An open state is what it should be: it is closed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CloseRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The newest snapshot of the state.
+    pub to: SnapshotId,
+    /// The chunk's version then.
     pub version: Version,
 }
 
@@ -416,6 +483,34 @@ pub enum AnswerBody {
     Verified(VerifiedAnswer),
     /// [`AllocationAnswer`]
     Allocation(AllocationAnswer),
+    /// [`StatesAnswer`]
+    States(StatesAnswer),
+}
+
+/// What a chunk was for its snapshots.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatesAnswer {
+    /// The snapshot number that its version carries.
+    pub number: SnapshotId,
+    /// The number that its first write carried.
+    pub born: SnapshotId,
+    /// From the oldest to the newest; at most [`MAX_SNAPSHOTS`].
+    pub states: Vec<StateInfo>,
+    /// Ask again from here, if given.
+    pub more: Option<SnapshotId>,
+}
+
+/// What a chunk was for some snapshots that no write came between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateInfo {
+    /// For those above this one
+    pub above: SnapshotId,
+    /// up to this one.
+    pub to: SnapshotId,
+    /// The chunk's version then.
+    pub version: Version,
+    /// It is being brought, and serves nothing.
+    pub open: bool,
 }
 
 /// The chunk's version, and whether the store holds it whole (R5).
@@ -480,7 +575,7 @@ pub struct JoinedAnswer {
     pub incomplete: Option<Version>,
 }
 
-/// Entries were replaced, durably, but for those that were not as expected.
+/// Entries were replaced, durably, but for those that were not as expected; or of a [`RequestBody::Put`] all or none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MendedAnswer {
     /// Their blocks, in order.

@@ -204,12 +204,6 @@ fn chunk_text(chunk: &ChunkLook) -> String {
     if let Some(base) = chunk.incomplete {
         out.push_str(&format!("incomplete: it was last whole at version {base}\n"));
     }
-    if chunk.unsure.0 > 0 {
-        out.push_str(&format!(
-            "it was incomplete once: what it has for snapshots up to {} is not served\n",
-            chunk.unsure
-        ));
-    }
     out.push_str(&format!(
         "made after snapshot {}, last changed after snapshot {} (0: none)\n\n",
         chunk.born, chunk.snapshot
@@ -232,7 +226,8 @@ fn chunk_text(chunk: &ChunkLook) -> String {
         }
     };
     for state in &chunk.states {
-        let of = format!("snapshots above {} up to {}", state.above, state.to);
+        let open = if state.open { ", being brought" } else { "" };
+        let of = format!("snapshots above {} up to {}{open}", state.above, state.to);
         add(of, state.version.to_string(), &state.parts);
     }
     add("the chunk".to_owned(), chunk.version.to_string(), &chunk.parts);
@@ -280,6 +275,7 @@ fn chunk_value(chunk: &ChunkLook) -> Value {
                 "above": state.above.0,
                 "to": state.to.0,
                 "version": state.version.to_string(),
+                "open": state.open,
                 "parts": parts(&state.parts),
             })
         })
@@ -291,7 +287,6 @@ fn chunk_value(chunk: &ChunkLook) -> Value {
         "snapshot": chunk.snapshot.0,
         "deleted": chunk.deleted,
         "incomplete": chunk.incomplete.map(|base| base.to_string()),
-        "unsure": chunk.unsure.0,
         "origin": chunk.origin.to_string(),
         "parts": parts(&chunk.parts),
         "states": states,

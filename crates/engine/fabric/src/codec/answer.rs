@@ -2,7 +2,7 @@
 
 mod resync;
 
-pub(super) use resync::{HELD_BYTES, JOINED_BYTES, MENDED_BYTES, VERIFIED_BYTES};
+pub(super) use resync::{HELD_BYTES, JOINED_BYTES, MENDED_BYTES, STATED_BYTES, VERIFIED_BYTES};
 
 use super::control::{get_generation, no_payload};
 use super::request::{CHANGE_BYTES, get_changes, get_sums, put_changes, put_sums};
@@ -139,9 +139,11 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
             }
             Kind::Allocated
         }
-        AnswerBody::Chunks(_) | AnswerBody::Joined(_) | AnswerBody::Mended(_) | AnswerBody::Verified(_) => {
-            resync::put(out, body)?
-        }
+        AnswerBody::Chunks(_)
+        | AnswerBody::Joined(_)
+        | AnswerBody::Mended(_)
+        | AnswerBody::Verified(_)
+        | AnswerBody::States(_) => resync::put(out, body)?,
     })
 }
 

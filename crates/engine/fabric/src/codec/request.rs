@@ -4,6 +4,7 @@ mod chunk;
 mod fence;
 mod resync;
 mod roll;
+mod states;
 
 pub(super) use chunk::{
     ALLOCATION_BYTES, CLEAR_BYTES, CLONE_BYTES, OPEN_BYTES, READ_BYTES, RETAIN_SNAPSHOTS_BYTES, WRITE_BYTES,
@@ -11,6 +12,7 @@ pub(super) use chunk::{
 pub(super) use fence::{FENCE_BYTES, SETTLE_BYTES, SUCCEED_BYTES};
 pub(super) use resync::{CHUNKS_BYTES, JOIN_BYTES, MEND_BYTES, VERIFY_BYTES, WHOLE_BYTES};
 pub(super) use roll::{CHANGES_BYTES, ROLL_BYTES};
+pub(super) use states::{CLOSE_BYTES, FRAME_BYTES, PUT_BYTES, STATES_BYTES};
 
 use super::control::{get_generation, no_payload};
 use super::wire::{Reader, Wire, wire};
@@ -92,7 +94,7 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
     .put(out);
     let has_payload = matches!(
         request.body,
-        RequestBody::Write(_) | RequestBody::Roll(_) | RequestBody::Mend(_)
+        RequestBody::Write(_) | RequestBody::Roll(_) | RequestBody::Mend(_) | RequestBody::Put(_)
     );
     if !has_payload {
         no_payload(payload_bytes)?;
@@ -114,6 +116,10 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
         RequestBody::Mend(body) => body.put(out, payload_bytes),
         RequestBody::Whole(body) => body.put(out, payload_bytes),
         RequestBody::Verify(body) => body.put(out, payload_bytes),
+        RequestBody::States(body) => body.put(out, payload_bytes),
+        RequestBody::Frame(body) => body.put(out, payload_bytes),
+        RequestBody::Put(body) => body.put(out, payload_bytes),
+        RequestBody::Close(body) => body.put(out, payload_bytes),
         RequestBody::RenewLease => Ok(Kind::RenewLease),
     }
 }
@@ -157,6 +163,10 @@ fn get_body(prefix: Prefix, reader: Reader<'_>) -> Result<RequestBody, DecodeErr
         Kind::Mend => RequestBody::Mend(Body::get(prefix, reader)?),
         Kind::Whole => RequestBody::Whole(Body::get(prefix, reader)?),
         Kind::Verify => RequestBody::Verify(Body::get(prefix, reader)?),
+        Kind::States => RequestBody::States(Body::get(prefix, reader)?),
+        Kind::Frame => RequestBody::Frame(Body::get(prefix, reader)?),
+        Kind::Put => RequestBody::Put(Body::get(prefix, reader)?),
+        Kind::Close => RequestBody::Close(Body::get(prefix, reader)?),
         Kind::RenewLease => {
             reader.end()?;
             RequestBody::RenewLease

@@ -223,12 +223,14 @@ fn every_kind_has_its_senders() {
         let senders: &[Role] = match kind {
             Hello | Welcome | Refuse | Ping | Pong => &[Node, Gateway],
             Fence | Open | Write | Clear | Read | Changes | Roll | RenewLease | Allocation | Chunks | Join | Mend
-            | Whole | Verify | Settle | RetainSnapshots | Clone | Succeed => &[Node, Gateway],
+            | Whole | Verify | Settle | RetainSnapshots | Clone | Succeed | States | Frame | Put | Close => {
+                &[Node, Gateway]
+            }
             Release | Released | HandOver | Forward | Forwarded => &[Node, Gateway],
             // Any owner says so to whoever has forwarded to it.
             Refused => &[Node, Gateway],
             Fenced | Opened | Done | Data | Listed | LeaseRenewed | Allocated | Held | Joined | Mended | Verified
-            | Settled => &[Node],
+            | Settled | Stated => &[Node],
         };
         for role in [Node, Gateway, Client, Operator] {
             assert_eq!(kind.senders().has(role), senders.contains(&role), "{role:?} {kind:?}");

@@ -143,7 +143,7 @@ impl Store {
     }
 
     pub(super) fn whole(&mut self, now: u64, link: u64, request: Request) {
-        let RequestBody::Whole(WholeRequest { chunk, version }) = request.body else {
+        let RequestBody::Whole(WholeRequest { chunk, version, .. }) = request.body else {
             unreachable!()
         };
         let key: Key = (request.scope.volume, chunk.0);

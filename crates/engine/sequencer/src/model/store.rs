@@ -463,8 +463,13 @@ impl Store {
             RequestBody::Mend(_) => self.mend(now, link, request, &payload),
             RequestBody::Whole(_) => self.whole(now, link, request),
             RequestBody::Verify(_) => self.verify(now, link, &request),
-            RequestBody::RetainSnapshots(_) | RequestBody::Clone(_) => {
-                unreachable!("a sequencer asks for none of them")
+            RequestBody::RetainSnapshots(_)
+            | RequestBody::Clone(_)
+            | RequestBody::States(_)
+            | RequestBody::Frame(_)
+            | RequestBody::Put(_)
+            | RequestBody::Close(_) => {
+                unreachable!("a sequencer asks for none of them, of a volume that has no snapshots")
             }
             RequestBody::Allocation(AllocationRequest { chunk, .. }) => {
                 let held = self.durable.get(&(scope.volume, chunk.0));

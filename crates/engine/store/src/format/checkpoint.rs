@@ -128,13 +128,13 @@ on_disk! {
 }
 
 on_disk! {
-    /// The last chunk's history was once another one (rule R5).
+    /// The last chunk is incomplete (rule R5).
     pub struct RawPast [16] {
         /// The version at which it was last whole.
         base: u64,
-        /// What it has for snapshots up to this one may not be what they were.
-        unsure: u32,
-        /// 1: it is incomplete; 0: it is whole, and `base` means nothing.
+        /// Zero. (Snapshots up to this one were in doubt, in stores of which none could be taken yet.)
+        reserved: u32,
+        /// 1; 0: it is whole (the same stores).
         incomplete: u32,
     }
 }
@@ -152,8 +152,8 @@ on_disk! {
         to: u32,
         /// One bit for each part of its own.
         leaves: u32,
-        /// Zero.
-        reserved: u32,
+        /// 1: it is being brought (S6), and serves nothing; else 0.
+        open: u32,
     }
 }
 
@@ -318,13 +318,11 @@ pub struct ChunkItem {
     pub leaves: Leaves,
 }
 
-/// A chunk whose history was once another one.
+/// A chunk that is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastItem {
-    /// Incomplete: the version at which it was last whole.
+    /// The version at which it was last whole; `None`: it is whole.
     pub base: Option<Version>,
-    /// What it has for snapshots up to this one may not be what they were.
-    pub unsure: SnapshotId,
 }
 
 /// A chunk as it was for some snapshots.
@@ -336,6 +334,8 @@ pub struct StateItem {
     pub above: SnapshotId,
     /// up to this one.
     pub to: SnapshotId,
+    /// It is being brought (S6).
+    pub open: bool,
     /// The parts that have changed since; ascending.
     pub leaves: Leaves,
 }
@@ -462,11 +462,11 @@ impl<'a> PageWriter<'a> {
         .put(self.item(kind::ORIGIN, RawOrigin::BYTES));
     }
 
-    /// The last chunk's history was once another one.
+    /// The last chunk is incomplete.
     pub fn past(&mut self, item: PastItem) {
         RawPast {
             base: item.base.unwrap_or_default().0,
-            unsure: item.unsure.0,
+            reserved: 0,
             incomplete: u32::from(item.base.is_some()),
         }
         .put(self.item(kind::PAST, RawPast::BYTES));
@@ -480,7 +480,7 @@ impl<'a> PageWriter<'a> {
             above: item.above.0,
             to: item.to.0,
             leaves: mask(&item.leaves),
-            reserved: 0,
+            open: u32::from(item.open),
         }
         .put(out);
         put_leaves(&item.leaves, &mut out[RawState::BYTES..]);

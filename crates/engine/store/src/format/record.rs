@@ -36,7 +36,16 @@ pub mod kind {
     pub const MEND: u8 = 11;
     /// A chunk is whole again.
     pub const WHOLE: u8 = 12;
+    /// An open state of a chunk is made.
+    pub const FRAME: u8 = 13;
+    /// Entries of an open state.
+    pub const PUT: u8 = 14;
+    /// An open state is closed; or, with a number at which it was born, the chunk is whole again.
+    pub const CLOSE: u8 = 15;
 }
+
+/// Flag of an entry of an open state: its slot gets its first user. Without it a neighbour of the state uses it too.
+pub const ENTRY_OWN: u16 = 1;
 
 /// Flag of the last part of a roll-forward or a clone: with it the chunk has the new version.
 pub const FLAG_LAST: u8 = 1;
@@ -144,8 +153,8 @@ on_disk! {
         /// CRC-32C of the block.
         sum: u32,
         block: u16,
-        /// Zero.
-        reserved: u16,
+        /// [`ENTRY_OWN`] in an open state; else zero.
+        flags: u16,
     }
 }
 
@@ -188,6 +197,53 @@ on_disk! {
         chunk: u64,
         /// The version at which it is.
         version: u64,
+    }
+}
+
+on_disk! {
+    /// An open state is made (S6); after its [`Head`].
+    pub struct RawFrame [40] {
+        volume: u64,
+        chunk: u64,
+        /// The chunk's version, which stays.
+        version: u64,
+        /// The state's version.
+        state: u64,
+        /// For the snapshots above this one
+        above: u32,
+        /// up to this one.
+        to: u32,
+    }
+}
+
+on_disk! {
+    /// An open state gets entries (S6); after its [`Head`]. Goes on with `count` times a [`RawEntry`]. All parts lie in one
+    /// batch.
+    pub struct RawPut [32] {
+        volume: u64,
+        chunk: u64,
+        /// The chunk's version, which stays.
+        version: u64,
+        /// The newest snapshot of the state.
+        to: u32,
+        /// Entries that follow.
+        count: u16,
+        /// Zero.
+        reserved: u16,
+    }
+}
+
+on_disk! {
+    /// A state is closed (S6), or the chunk is whole; after its [`Head`].
+    pub struct RawClose [32] {
+        volume: u64,
+        chunk: u64,
+        /// The chunk's version, which stays.
+        version: u64,
+        /// The newest snapshot of the state; 0: the chunk itself.
+        to: u32,
+        /// Of the chunk itself: the volume's newest snapshot when it was made; else zero.
+        born: u32,
     }
 }
 
@@ -269,6 +325,7 @@ pub struct RollEntry {
 /// Entries of a roll-forward or a clone that fit one record.
 pub const MAX_ROLL_ENTRIES: usize = (RECORDS_BYTES - Head::BYTES - RawClone::BYTES) / RawEntry::BYTES;
 const _: () = assert!(Roll::BYTES <= RawClone::BYTES && RawMend::BYTES <= RawClone::BYTES);
+const _: () = assert!(RawPut::BYTES <= RawClone::BYTES);
 
 /// The most bytes of one record; it fits a page.
 pub const MAX_RECORD_BYTES: usize = Head::BYTES + Blocks::BYTES + MAX_PIECES * (RawRun::BYTES + 4);
@@ -361,7 +418,39 @@ pub enum Record {
         entries: Vec<RollEntry>,
     },
     /// A chunk is whole.
-    Whole { chunk: ChunkId, version: Version },
+    Whole {
+        chunk: ChunkId,
+        version: Version,
+        /// The volume's newest snapshot when it was made, where that was not known.
+        born: Option<SnapshotId>,
+    },
+    /// An open state is made.
+    Frame {
+        chunk: ChunkId,
+        /// Its version, which stays.
+        version: Version,
+        above: SnapshotId,
+        to: SnapshotId,
+        /// The state's version.
+        state: Version,
+    },
+    /// An open state gets entries.
+    Put {
+        chunk: ChunkId,
+        /// Its version, which stays.
+        version: Version,
+        to: SnapshotId,
+        entries: Vec<RollEntry>,
+        /// Of each: its slot gets its first user.
+        own: Vec<bool>,
+    },
+    /// A state is closed.
+    Close {
+        chunk: ChunkId,
+        /// Its version, which stays.
+        version: Version,
+        to: SnapshotId,
+    },
 }
 
 /// Bytes that a write of `blocks` blocks in `runs` runs takes.
@@ -394,6 +483,17 @@ pub const DROP_BYTES: usize = Head::BYTES + RawDrop::BYTES;
 pub const JOIN_BYTES: usize = Head::BYTES + RawJoin::BYTES;
 /// Bytes that it takes to say that a chunk is whole.
 pub const WHOLE_BYTES: usize = Head::BYTES + RawWhole::BYTES;
+
+/// Bytes that a frame takes.
+pub const FRAME_BYTES: usize = Head::BYTES + RawFrame::BYTES;
+/// Bytes that it takes to say that a state is closed, or a chunk whole that was born at a number.
+pub const CLOSE_BYTES: usize = Head::BYTES + RawClose::BYTES;
+
+/// Bytes that `entries` entries of a state take.
+#[must_use]
+pub fn put_bytes(entries: usize) -> usize {
+    Head::BYTES + RawPut::BYTES + entries * RawEntry::BYTES
+}
 
 /// What a record says of its chunk.
 #[derive(Clone, Copy, Debug)]
@@ -528,13 +628,17 @@ impl<'a> RecordWriter<'a> {
     }
 
     fn entries(&mut self, entries: &[RollEntry]) {
-        for entry in entries {
+        self.flagged(entries, std::iter::repeat(0));
+    }
+
+    fn flagged(&mut self, entries: &[RollEntry], flags: impl Iterator<Item = u16>) {
+        for (entry, flags) in entries.iter().zip(flags) {
             RawEntry {
                 version: entry.version.0,
                 slot: entry.slot.0,
                 sum: entry.sum,
                 block: entry.block.0,
-                reserved: 0,
+                flags,
             }
             .put(&mut self.out[self.at..]);
             self.at += RawEntry::BYTES;
@@ -599,6 +703,61 @@ impl<'a> RecordWriter<'a> {
         }
         .put(&mut self.out[self.at..]);
         self.at += RawWhole::BYTES;
+    }
+
+    /// A chunk is whole; it was made when `born` was the volume's newest snapshot.
+    pub fn whole_born(&mut self, chunk: ChunkId, version: Version, born: SnapshotId) {
+        self.close_of(chunk, version, SnapshotId::HEAD, born);
+    }
+
+    /// A state is closed.
+    pub fn close(&mut self, chunk: ChunkId, version: Version, to: SnapshotId) {
+        self.close_of(chunk, version, to, SnapshotId::HEAD);
+    }
+
+    fn close_of(&mut self, chunk: ChunkId, version: Version, to: SnapshotId, born: SnapshotId) {
+        self.head(kind::CLOSE, 0, CLOSE_BYTES);
+        RawClose {
+            volume: chunk.volume.0,
+            chunk: chunk.index.0,
+            version: version.0,
+            to: to.0,
+            born: born.0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += RawClose::BYTES;
+    }
+
+    /// An open state is made, of version `state`.
+    pub fn frame(&mut self, chunk: ChunkId, version: Version, (above, to): (SnapshotId, SnapshotId), state: Version) {
+        self.head(kind::FRAME, 0, FRAME_BYTES);
+        RawFrame {
+            volume: chunk.volume.0,
+            chunk: chunk.index.0,
+            version: version.0,
+            state: state.0,
+            above: above.0,
+            to: to.0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += RawFrame::BYTES;
+    }
+
+    /// An open state gets entries; slots of those in `own` get their first user.
+    pub fn put(&mut self, chunk: ChunkId, version: Version, to: SnapshotId, entries: &[RollEntry], own: &[bool]) {
+        self.head(kind::PUT, 0, put_bytes(entries.len()));
+        RawPut {
+            volume: chunk.volume.0,
+            chunk: chunk.index.0,
+            version: version.0,
+            to: to.0,
+            count: narrow(entries.len()),
+            reserved: 0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += RawPut::BYTES;
+        let flag = |own: &bool| if *own { ENTRY_OWN } else { 0 };
+        self.flagged(entries, own.iter().map(flag));
     }
 
     pub fn fence(&mut self, fence: &Fence) {

@@ -160,6 +160,48 @@ fn resync_records() -> Vec<Record> {
         Record::Whole {
             chunk: chunk(),
             version: Version(5),
+            born: None,
+        },
+    ]
+}
+
+fn state_records() -> Vec<Record> {
+    let (chunk, version) = (chunk(), Version(5));
+    let entries: Vec<RollEntry> = (0..32u16)
+        .map(|n| RollEntry {
+            block: BlockIndex(n + 100),
+            version: Version(u64::from(n)),
+            slot: if n % 3 == 0 { Slot::NONE } else { Slot(u32::from(n)) },
+            sum: u32::from(n) * 7,
+        })
+        .collect();
+    vec![
+        Record::Frame {
+            chunk,
+            version,
+            above: SnapshotId(3),
+            to: SnapshotId(6),
+            state: Version(4),
+        },
+        Record::Put {
+            chunk,
+            version,
+            to: SnapshotId(6),
+            own: entries
+                .iter()
+                .map(|entry| entry.slot != Slot::NONE && entry.slot.0 % 2 == 0)
+                .collect(),
+            entries,
+        },
+        Record::Close {
+            chunk,
+            version,
+            to: SnapshotId(6),
+        },
+        Record::Whole {
+            chunk,
+            version,
+            born: Some(SnapshotId(2)),
         },
     ]
 }
@@ -281,19 +323,46 @@ fn put(writer: &mut RecordWriter<'_>, record: &Record) {
             version,
             entries,
         } => writer.mend(*chunk, *version, entries),
-        Record::Whole { chunk, version } => writer.whole(*chunk, *version),
+        Record::Whole {
+            chunk,
+            version,
+            born: None,
+        } => writer.whole(*chunk, *version),
+        Record::Whole {
+            chunk,
+            version,
+            born: Some(born),
+        } => writer.whole_born(*chunk, *version, *born),
+        Record::Frame {
+            chunk,
+            version,
+            above,
+            to,
+            state,
+        } => writer.frame(*chunk, *version, (*above, *to), *state),
+        Record::Put {
+            chunk,
+            version,
+            to,
+            entries,
+            own,
+        } => writer.put(*chunk, *version, *to, entries, own),
+        Record::Close { chunk, version, to } => writer.close(*chunk, *version, *to),
     }
 }
 
 #[test]
 fn records_are_read_as_written() {
-    for record in records().into_iter().chain(resync_records()) {
+    for record in records().into_iter().chain(resync_records()).chain(state_records()) {
         let mut bytes = vec![0; RECORDS_BYTES];
         let mut writer = RecordWriter::resume(&mut bytes, 0, 0);
         put(&mut writer, &record);
         let (used, count) = writer.used();
         assert_eq!(count, 1);
-        let long = matches!(record, Record::Roll { .. } | Record::Clone { .. } | Record::Mend { .. });
+        let long = matches!(
+            record,
+            Record::Roll { .. } | Record::Clone { .. } | Record::Mend { .. } | Record::Put { .. }
+        );
         assert!(used <= MAX_RECORD_BYTES || long);
         let mut reader = RecordReader::new(&bytes[..used]);
         assert_eq!(reader.next(), Some(Ok(record)));
@@ -432,6 +501,7 @@ fn state_item() -> checkpoint::StateItem {
         version: Version(8),
         above: SnapshotId(1),
         to: SnapshotId(5),
+        open: false,
         leaves: leaves(),
     }
 }
@@ -450,10 +520,13 @@ fn items_are_read_as_written() {
     writer.state(&state_item());
     let past = checkpoint::PastItem {
         base: Some(Version(11)),
-        unsure: SnapshotId(12),
     };
     writer.past(past);
-    writer.past(checkpoint::PastItem { base: None, ..past });
+    let open = checkpoint::StateItem {
+        open: true,
+        ..state_item()
+    };
+    writer.state(&open);
     writer.group(&syncing_fence());
     writer.slots(13, 0, &bits);
     bits[3] = 0xff00_ff00;
@@ -476,7 +549,7 @@ fn items_are_read_as_written() {
     assert_eq!(items[4], Item::Cleared { first, count, version });
     assert_eq!(items[5], Item::State(state_item()));
     assert_eq!(items[6], Item::Past(past));
-    assert_eq!(items[7], Item::Past(checkpoint::PastItem { base: None, ..past }));
+    assert_eq!(items[7], Item::State(open));
     assert_eq!(items[8], Item::Group(syncing_fence()));
     let Item::Slots {
         position: 14,
@@ -616,9 +689,20 @@ fn the_bytes_of_joins_and_mends_stay_where_they_are() {
     writer.group(&syncing_fence());
     writer.past(checkpoint::PastItem {
         base: Some(Version(11)),
-        unsure: SnapshotId(12),
     });
     assert_eq!(writer.finish().pages, 1);
     let sums = [&records_bytes[..at], &pages[..PAGE_BODY_BYTES]].map(amita_types::crc32c);
-    assert_eq!(sums, [2_696_389_961, 2_754_460_358]);
+    assert_eq!(sums, [2_696_389_961, 1_893_421_040]);
+}
+
+#[test]
+fn the_bytes_of_what_a_state_gets_stay_where_they_are() {
+    let mut bytes = vec![0; RECORDS_BYTES];
+    let mut writer = RecordWriter::resume(&mut bytes, 0, 0);
+    for record in state_records() {
+        put(&mut writer, &record);
+    }
+    let (used, count) = writer.used();
+    assert_eq!((used, count), (44 + 36 + 32 * 20 + 2 * 36, 4));
+    assert_eq!(amita_types::crc32c(&bytes[..used]), 2_066_944_251);
 }

@@ -54,7 +54,9 @@ pub(crate) fn walk(index: &Index, mut used: impl FnMut(Slot, bool)) -> Met {
         }
         for state in chunk.states() {
             counted.states += 1;
-            assert!(state.above < state.to && state.to <= chunk.snapshot.max(chunk.accepted.snapshot));
+            let seen = chunk.snapshot.max(chunk.accepted.snapshot);
+            assert!(state.above < state.to && (state.to <= seen || chunk.incomplete));
+            assert!(!state.open || chunk.incomplete, "an open state serves nothing");
             for &(part, leaf) in &state.parts {
                 counted.state_parts += 1;
                 check_leaf(index, key, state.serial, part, leaf, &mut counted, &mut used);

@@ -5,29 +5,20 @@
 //! at which it was last whole, takes changes, and serves nothing, until the owner has replaced what differs and says that
 //! it is whole.
 //!
-//! Three things follow from that for good. The versions of a chunk's entries do not say any more which of them its newest
-//! snapshot has, too: the chunk is *loose*, and what is replaced is looked up in that snapshot's own leaf. While a chunk is
-//! incomplete nothing of it is kept for a snapshot, because it would not be what the volume was. And what it had kept for
-//! snapshots before may belong to the history that was given up: up to that snapshot it is *unsure*.
+//! Two things follow from that. The versions of a chunk's entries do not say any more, for good, which of them its newest
+//! snapshot has, too: the chunk is *loose*, and what is replaced is looked up in that snapshot's own leaf. And while a chunk
+//! is incomplete nothing of it is kept for a snapshot, because it would not be what the volume was: the owner brings the
+//! states that it lacks, and drops those of the history that was given up, before it says that the chunk is whole (S6).
 
 use super::{Chunk, ChunkKey};
 use crate::format::checkpoint::PastItem;
 use amita_types::{SnapshotId, Version};
 use rustc_hash::FxHashMap;
 
-/// What is known of a chunk that has joined.
-#[derive(Clone, Copy, Debug, Default)]
-struct Past {
-    /// Incomplete: the version at which it was last whole.
-    base: Option<Version>,
-    /// What it has for snapshots up to this one may not be what they were.
-    unsure: SnapshotId,
-}
-
-/// Chunks that are incomplete, or were (rule R5).
+/// Chunks that are incomplete (rule R5): the version at which each was last whole.
 #[derive(Debug, Default)]
 pub(super) struct Pasts {
-    of: FxHashMap<u32, Past>,
+    of: FxHashMap<u32, Version>,
 }
 
 impl Pasts {
@@ -36,44 +27,21 @@ impl Pasts {
         if !chunk.incomplete {
             return None;
         }
-        self.of.get(&key.0).and_then(|past| past.base)
+        self.of.get(&key.0).copied()
     }
 
-    /// Up to which snapshot what the chunk has may not be what they were.
-    pub fn unsure(&self, key: ChunkKey, chunk: &Chunk) -> SnapshotId {
-        if !chunk.loose {
-            return SnapshotId::HEAD;
-        }
-        self.of.get(&key.0).map_or(SnapshotId::HEAD, |past| past.unsure)
-    }
-
-    /// The chunk's history goes on at another version; it was last whole at `base`.
+    /// The chunk's history goes on at another version, which carries the number `snapshot`; it was last whole at `base`.
     pub fn join(&mut self, key: ChunkKey, chunk: &mut Chunk, base: Version, snapshot: SnapshotId) {
         chunk.loose = true;
         chunk.incomplete = true;
-        chunk.snapshot = chunk.snapshot.max(snapshot);
-        let past = self.of.entry(key.0).or_default();
-        past.base = Some(base);
-        past.unsure = past.unsure.max(chunk.snapshot);
-    }
-
-    /// A change of an incomplete chunk names a snapshot: nothing is kept for it.
-    pub fn skip_snapshot(&mut self, key: ChunkKey, chunk: &mut Chunk, snapshot: SnapshotId) {
-        if snapshot <= chunk.snapshot {
-            return;
-        }
+        // Also down: the number belongs to the version (S3), and a larger one to a history that was given up.
         chunk.snapshot = snapshot;
-        self.of.entry(key.0).or_default().unsure = snapshot;
+        self.of.insert(key.0, base);
     }
 
     pub fn whole(&mut self, key: ChunkKey, chunk: &mut Chunk) {
         chunk.incomplete = false;
-        if let Some(past) = self.of.get_mut(&key.0) {
-            past.base = None;
-            if past.unsure == SnapshotId::HEAD {
-                self.of.remove(&key.0);
-            }
-        }
+        self.of.remove(&key.0);
     }
 
     pub fn forget(&mut self, key: ChunkKey) {
@@ -82,22 +50,17 @@ impl Pasts {
 
     /// What a checkpoint says of it.
     pub fn item(&self, key: ChunkKey) -> Option<PastItem> {
-        let past = self.of.get(&key.0)?;
-        Some(PastItem {
-            base: past.base,
-            unsure: past.unsure,
-        })
+        let &base = self.of.get(&key.0)?;
+        Some(PastItem { base: Some(base) })
     }
 
     /// Takes it over from a checkpoint.
     pub fn load(&mut self, key: ChunkKey, chunk: &mut Chunk, item: PastItem) {
         chunk.loose = true;
         chunk.incomplete = item.base.is_some();
-        let past = Past {
-            base: item.base,
-            unsure: item.unsure,
-        };
-        self.of.insert(key.0, past);
+        if let Some(base) = item.base {
+            self.of.insert(key.0, base);
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -105,6 +68,6 @@ impl Pasts {
     }
 
     pub fn bytes(&self) -> usize {
-        self.of.capacity() * (size_of::<(u32, Past)>() + 1)
+        self.of.capacity() * (size_of::<(u32, Version)>() + 1)
     }
 }

@@ -10,8 +10,8 @@
 //! than that; what a state that is dropped refers to is needed if its older or its newer neighbour refers to it. Only
 //! clones, whose chunks have no order among each other, need counts ([`crate::slot_map`]).
 
-use super::leaves::HEAD;
-use super::{Chunk, ChunkKey, Entry, Index, LEAF_ENTRIES, Leaf, LeafRef, Location, PARTS};
+use super::leaves::{HEAD, NO_MEM};
+use super::{Chunk, ChunkKey, Entry, Index, LEAF_ENTRIES, LOST, Leaf, LeafRef, Location, PARTS};
 use crate::format::Slot;
 use crate::format::checkpoint::{ChunkItem, LeafPlace, Leaves, PageWriter, StateItem, flag};
 use crate::format::record::RollEntry;
@@ -28,6 +28,8 @@ pub(super) struct State {
     pub version: Version,
     /// Names it in this process.
     pub serial: u32,
+    /// It is being brought (S6): its leaves are not all what they should be.
+    pub open: bool,
     /// The leaves that have changed since.
     pub parts: Vec<(u8, LeafRef)>,
 }
@@ -68,6 +70,16 @@ pub(crate) enum Seen {
     NotKept,
 }
 
+/// May a state be made between the others?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framed {
+    Fits,
+    /// It is there, and open.
+    There,
+    /// Another one is in its place.
+    Taken,
+}
+
 /// A state of a chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct StateLook {
@@ -75,8 +87,13 @@ pub(crate) struct StateLook {
     pub to: SnapshotId,
     pub version: Version,
     pub serial: u32,
+    pub open: bool,
     /// The parts that are its own.
     pub parts: Vec<u8>,
+}
+
+fn part_of(block: BlockIndex) -> u8 {
+    (usize::from(block.0) / LEAF_ENTRIES) as u8
 }
 
 impl Chunk {
@@ -123,6 +140,24 @@ impl Chunk {
         self.loose |= self.states.is_some();
     }
 
+    /// May a state for the snapshots above `above` up to `to` be made? One at a time is open: what stands between two that are
+    /// right refers to slots that follow one another, and one that is not right yet may refer to any.
+    pub fn framed(&self, above: SnapshotId, to: SnapshotId, version: Version) -> Framed {
+        let there = |state: &State| (state.above, state.to, state.version, state.open) == (above, to, version, true);
+        let apart = |state: &State| state.to <= above || to <= state.above;
+        match self.states() {
+            states if states.iter().any(there) => Framed::There,
+            states if above < to && states.iter().all(|state| apart(state) && !state.open) => Framed::Fits,
+            _ => Framed::Taken,
+        }
+    }
+
+    /// Has it states that nobody could be served: open ones, or of a history that was given up?
+    pub fn is_ajar(&self) -> bool {
+        let wrong = |state: &State| state.open || state.to > self.snapshot;
+        self.states().iter().any(wrong)
+    }
+
     /// How many states it has.
     pub fn state_count(&self) -> usize {
         self.states().len()
@@ -165,11 +200,147 @@ impl Index {
             to,
             version: chunk.durable,
             serial,
+            open: false,
             parts: Vec::new(),
         };
         chunk.snapshot = to;
         chunk.states.get_or_insert_default().push(state);
         self.states += 1;
+    }
+
+    /// Makes an open state between the others: it has nothing of its own.
+    pub fn frame(&mut self, key: ChunkKey, above: SnapshotId, to: SnapshotId, version: Version) {
+        self.next_serial += 1;
+        let state = State {
+            above,
+            to,
+            version,
+            serial: self.next_serial,
+            open: true,
+            parts: Vec::new(),
+        };
+        let states = self.chunk_mut(key).states.get_or_insert_default();
+        let place = states.partition_point(|state| state.to <= above);
+        states.insert(place, state);
+        self.states += 1;
+    }
+
+    /// An open state is what it should be.
+    pub fn close(&mut self, key: ChunkKey, to: SnapshotId) {
+        if let Some(place) = self.state_to(key, to) {
+            self.states_mut(key)[place].open = false;
+        }
+    }
+
+    /// The leaves that must be in memory for these blocks' entries to be put into a state.
+    pub fn needed_to_put(
+        &self,
+        key: ChunkKey,
+        place: usize,
+        blocks: impl Iterator<Item = BlockIndex>,
+    ) -> Vec<Location> {
+        let mut parts: Vec<u8> = blocks.map(part_of).collect();
+        parts.dedup();
+        parts
+            .into_iter()
+            .flat_map(|part| self.around(key, place, part))
+            .collect()
+    }
+
+    /// Where a state, its newer neighbour and its older one have this part: the first and the last only if it is their own.
+    fn around(&self, key: ChunkKey, place: usize, part: u8) -> impl Iterator<Item = Location> + use<> {
+        let states = self.chunk(key).states();
+        let at = |state: &State| Location {
+            chunk: key,
+            serial: state.serial,
+            part,
+        };
+        let own = |place: usize| states.get(place).filter(|state| state.part(part).is_some()).map(at);
+        let older = place.checked_sub(1).and_then(own);
+        let newer = self.newer(key, place, usize::from(part));
+        own(place).into_iter().chain([newer]).chain(older)
+    }
+
+    /// What a state, its newer neighbour and its older one have for a block: what the state can share. The leaves that
+    /// [`Index::needed_to_put`] names are in memory.
+    pub fn neighbours(&self, key: ChunkKey, place: usize, block: BlockIndex) -> impl Iterator<Item = Entry> + '_ {
+        let around = self.around(key, place, part_of(block));
+        around.map(move |at| {
+            self.cache
+                .entry(*self.leaf_ref(at), usize::from(block.0) % LEAF_ENTRIES)
+        })
+    }
+
+    /// A state gets these entries; an older state that looked through it keeps what it saw. Slots that nothing of the chunk
+    /// refers to any more go to `freed`. The leaves that [`Index::needed_to_put`] names are in memory, or lost.
+    pub fn put_entries(&mut self, key: ChunkKey, to: SnapshotId, entries: &[RollEntry], freed: &mut impl FnMut(Slot)) {
+        let Some(place) = self.state_to(key, to) else { return };
+        for entries in entries.chunk_by(|one, next| part_of(one.block) == part_of(next.block)) {
+            self.put_part(key, place, part_of(entries[0].block), entries, freed);
+        }
+    }
+
+    fn put_part(&mut self, key: ChunkKey, place: usize, part: u8, entries: &[RollEntry], freed: &mut impl FnMut(Slot)) {
+        self.keep_for_older(key, place, part);
+        let newer = *self.leaf_ref(self.newer(key, place, usize::from(part)));
+        let states = self.chunk(key).states();
+        let older = place.checked_sub(1).and_then(|older| states[older].part(part)).copied();
+        let at = Location {
+            chunk: key,
+            serial: states[place].serial,
+            part,
+        };
+        if states[place].part(part).is_none() {
+            self.copy_leaf(at, newer);
+        }
+        let own = *self.leaf_ref(at);
+        // What a lost leaf referred to is not known, and stays in use; nor can half of a leaf be known.
+        if own.is_lost() {
+            return;
+        }
+        let mem = match own.mem {
+            NO_MEM => self.cache.add_blank(at),
+            mem => mem,
+        };
+        self.leaf_ref_mut(at).mem = mem;
+        let known = !newer.is_lost() && older.is_none_or(|older| !older.is_lost());
+        for entry in entries {
+            let block = usize::from(entry.block.0) % LEAF_ENTRIES;
+            let new = Entry::from(entry);
+            let old = std::mem::replace(&mut self.cache.change(mem)[block], new);
+            let held = |by: LeafRef| self.cache.entry(by, block).slot == old.slot;
+            if known && old.has_data() && old.slot != new.slot && !held(newer) && !older.is_some_and(held) {
+                freed(old.slot);
+            }
+        }
+    }
+
+    /// A state gets a leaf of its own, like another one.
+    fn copy_leaf(&mut self, at: Location, from: LeafRef) {
+        self.state_has_part(at);
+        if from.is_lost() {
+            self.leaf_ref_mut(at).sum = LOST;
+        } else if !from.is_never() {
+            let mem = self.cache.add_copy(at, from);
+            self.leaf_ref_mut(at).mem = mem;
+            self.cache.mark_dirty(mem);
+        }
+    }
+
+    /// The next older state, if it looks through this one for a part, gets what it sees there.
+    fn keep_for_older(&mut self, key: ChunkKey, place: usize, part: u8) {
+        let Some(older) = place.checked_sub(1) else { return };
+        let states = self.chunk(key).states();
+        if states[older].part(part).is_some() {
+            return;
+        }
+        let at = Location {
+            chunk: key,
+            serial: states[older].serial,
+            part,
+        };
+        let seen = *self.leaf_ref(self.location(key, View::State(place), usize::from(part)));
+        self.copy_leaf(at, seen);
     }
 
     /// Before the chunk itself is dropped: keeps it as it is for the snapshots up to `to`, if that is not one.
@@ -372,6 +543,7 @@ impl Index {
                 version: state.version,
                 above: state.above,
                 to: state.to,
+                open: state.open,
                 leaves,
             });
             for (part, version) in cleared.drain(..) {
@@ -442,7 +614,7 @@ impl Index {
         let chunk = self.chunk(key);
         let last = chunk.states().last();
         let right = item.above < item.to
-            && item.to <= chunk.snapshot
+            && (item.to <= chunk.snapshot || chunk.loose)
             && last.is_none_or(|last| last.to <= item.above && (chunk.loose || last.version <= item.version));
         if !right {
             return None;
@@ -456,6 +628,7 @@ impl Index {
             to: item.to,
             version: item.version,
             serial,
+            open: item.open,
             parts: Vec::new(),
         });
         self.states += 1;
@@ -576,6 +749,7 @@ impl Index {
                 to: state.to,
                 version: state.version,
                 serial: state.serial,
+                open: state.open,
                 parts: state.parts.iter().map(|(part, _)| *part).collect(),
             })
             .collect()

@@ -192,7 +192,7 @@ fn wrong_state(
 ) -> Option<&'static str> {
     match last {
         _ if above >= to => Some("stands for no snapshot"),
-        _ if to > newest => Some("stands for snapshots that the chunk has not seen"),
+        _ if to > newest && !loose => Some("stands for snapshots that the chunk has not seen"),
         Some((before, _)) if above < before => Some("overlaps the state before it"),
         Some((_, before)) if version < before && !loose => Some("is older than the state before it"),
         _ => None,

@@ -88,6 +88,8 @@ pub struct StateLook {
     pub to: SnapshotId,
     /// Its version then.
     pub version: Version,
+    /// It is being brought, and serves nothing.
+    pub open: bool,
     /// The parts that have changed since.
     pub parts: Vec<PartLook>,
 }
@@ -102,8 +104,6 @@ pub struct ChunkLook {
     pub snapshot: SnapshotId,
     /// Where it is incomplete: the version at which it was last whole.
     pub incomplete: Option<Version>,
-    /// What it has for snapshots up to this one may not be what they were: it was once incomplete.
-    pub unsure: SnapshotId,
     /// Is only what it was for its snapshots left?
     pub deleted: bool,
     /// Where its blocks were first written: itself, or what it is a clone of.
@@ -225,6 +225,7 @@ impl<R: ReadAt> Offline<R> {
             above: state.above,
             to: state.to,
             version: state.version,
+            open: state.open,
             parts: parts(Some(state.serial)),
         });
         ChunkLook {
@@ -233,7 +234,6 @@ impl<R: ReadAt> Offline<R> {
             born: chunk.born,
             snapshot: chunk.snapshot,
             incomplete: index.incomplete(key),
-            unsure: index.unsure(key),
             deleted: chunk.deleted,
             origin: index.origin(key),
             parts: parts(None),

@@ -7,7 +7,7 @@ use crate::format::Place;
 use crate::format::record::{Fence, RollEntry};
 use amita_reactor::{BufMut, Slice};
 use amita_types::message::Sums;
-use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
+use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, SnapshotId, Version};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
@@ -26,7 +26,13 @@ pub(super) enum Change {
     /// Entries are replaced one by one.
     Mend(Box<MendChange>),
     /// The chunk is whole.
-    Whole,
+    Whole(Ended),
+    /// An open state is made: for the snapshots above this one, up to this one, of this version.
+    Frame(SnapshotId, SnapshotId, Version),
+    /// An open state gets entries.
+    Put(Box<PutChange>),
+    /// The state up to this snapshot, of this version, is closed.
+    Close(SnapshotId, Version),
     /// Nothing is changed; something is said when all before it is durable.
     Say(Say),
 }
@@ -37,15 +43,25 @@ impl Change {
         match self {
             Change::Roll(roll) => Some(roll),
             Change::Mend(mend) => Some(&mend.change),
+            Change::Put(put) => Some(&put.change),
             _ => None,
         }
     }
 
-    /// The same, to be changed.
+    /// Entries of the chunk itself.
+    fn head_entries(&self) -> Option<&RollChange> {
+        match self {
+            Change::Put(_) => None,
+            change => change.entries(),
+        }
+    }
+
+    /// The same as [`Change::entries`], to be changed.
     pub fn entries_mut(&mut self) -> Option<&mut RollChange> {
         match self {
             Change::Roll(roll) => Some(roll),
             Change::Mend(mend) => Some(&mut mend.change),
+            Change::Put(put) => Some(&mut put.change),
             _ => None,
         }
     }
@@ -53,7 +69,13 @@ impl Change {
     /// Is it no part of the chain of versions, so that it can end without those behind it?
     pub fn is_aside(&self) -> bool {
         match self {
-            Change::RetainSnapshots(_) | Change::Mend(_) | Change::Whole | Change::Say(_) => true,
+            Change::RetainSnapshots(_)
+            | Change::Mend(_)
+            | Change::Whole(_)
+            | Change::Frame(..)
+            | Change::Put(_)
+            | Change::Close(..)
+            | Change::Say(_) => true,
             Change::Write(_)
             | Change::Clear(_)
             | Change::Roll(_)
@@ -65,7 +87,7 @@ impl Change {
 
     /// Takes it out; what stays in its place means nothing.
     pub fn take(&mut self) -> Change {
-        std::mem::replace(self, Change::Whole)
+        std::mem::replace(self, Change::Say(Say::Done))
     }
 
     /// The write that it is.
@@ -81,7 +103,10 @@ impl Change {
         match self {
             Change::Write(write) => write.range,
             Change::Clear(range) => *range,
-            change => match change.entries().map(|roll| (roll.entries.first(), roll.entries.last())) {
+            change => match change
+                .head_entries()
+                .map(|roll| (roll.entries.first(), roll.entries.last()))
+            {
                 Some((Some(first), Some(last))) => BlockRange::new(first.block.0, last.block.0 - first.block.0 + 1),
                 _ => BlockRange::default(),
             },
@@ -93,7 +118,7 @@ impl Change {
         match self {
             Change::Clear(range) => contains(*range, block).then(Slice::default),
             Change::Write(write) => contains(write.range, block).then(|| write.block(block.0 - write.range.first.0)),
-            change => change.entries()?.block(block),
+            change => change.head_entries()?.block(block),
         }
     }
 
@@ -106,7 +131,7 @@ impl Change {
                 let at = usize::from(block.0 - write.range.first.0);
                 (version, Some(write.sums[at]))
             }),
-            change => change.entries()?.entry(block),
+            change => change.head_entries()?.entry(block),
         }
     }
 
@@ -138,6 +163,27 @@ impl Change {
             }
         }
     }
+}
+
+/// What is known of a chunk that is whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    /// The snapshot number that its version carries.
+    pub number: SnapshotId,
+    /// The one that its first write carried.
+    pub born: SnapshotId,
+}
+
+/// Entries of an open state.
+#[derive(Debug)]
+pub(super) struct PutChange {
+    /// The newest snapshot of the state, and its version.
+    pub to: SnapshotId,
+    pub version: Version,
+    /// Those with data get slots of their own; the others' slots are known, once it is ready.
+    pub change: RollChange,
+    /// One bit for each: it has data, wherever that comes from.
+    pub has_sum: u32,
 }
 
 fn contains(range: BlockRange, block: BlockIndex) -> bool {

@@ -148,7 +148,12 @@ impl AppliedChange<'_> {
     fn apply(&mut self, op: &mut Op) -> AnswerBody {
         match &op.change {
             // None of them is a change of the volume.
-            Change::Join(_) | Change::Mend(_) | Change::Whole => {}
+            Change::Join(_)
+            | Change::Mend(_)
+            | Change::Whole(_)
+            | Change::Frame(..)
+            | Change::Put(_)
+            | Change::Close(..) => {}
             _ => self.index.begin_change(self.chunk, op.snapshot),
         }
         match &mut op.change {
@@ -161,7 +166,23 @@ impl AppliedChange<'_> {
                 let incomplete = Some(*base);
                 return AnswerBody::Joined(JoinedAnswer { incomplete });
             }
-            Change::Whole => self.index.whole(self.chunk),
+            Change::Whole(ended) => self.index.end_whole(self.chunk, Some(ended.born)),
+            Change::Frame(above, to, version) => self.index.frame(self.chunk, *above, *to, *version),
+            Change::Close(to, _) => self.index.close(self.chunk, *to),
+            Change::Put(put) => {
+                self.counters.state_entries += put.change.entries.len() as u64;
+                let (position, reads) = (self.position, self.reads);
+                let (map, freed) = (&mut self.space.map, &mut self.space.freed);
+                self.index
+                    .put_entries(self.chunk, put.to, &put.change.entries, &mut |slot| {
+                        if map.release(slot) {
+                            freed.push(slot, position, reads);
+                        }
+                    });
+                self.claim(&op.runs);
+                let skipped = Vec::new();
+                return AnswerBody::Mended(MendedAnswer { skipped });
+            }
             Change::Mend(mend) => {
                 self.counters.mended += mend.change.entries.len() as u64;
                 self.replace(&mend.change.entries);

@@ -1,13 +1,16 @@
 //! A store is brought up to date (rule R5): a chunk joins the owner's history, and at last it is whole again.
 
-use super::change::Change;
+use super::change::{Change, Ended};
 use super::op::Op;
 use super::request::Caller;
 use super::space::Claim;
-use super::{Requester, Store, answer, queue, space};
+use super::{Requester, Store, answer, queue, space, states};
+use crate::faults::Fault;
 use crate::index::{ChunkKey, OpSlot, WORST_BYTES_PER_JOIN};
-use amita_types::message::{AnswerBody, JoinRequest, JoinedAnswer, OpenedAnswer, Problem, Refusal, WholeRequest};
-use amita_types::{ChunkId, Version};
+use amita_types::message::{
+    AnswerBody, JoinRequest, JoinedAnswer, OpenedAnswer, Problem, Refusal, StatesAnswer, WholeRequest,
+};
+use amita_types::{ChunkId, SnapshotId, Version};
 
 /// What is said when all changes before it are durable.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +19,8 @@ pub(super) enum Say {
     Joined,
     /// The same, and its version.
     Opened,
+    /// What it was for its snapshots above this one.
+    States(SnapshotId),
     /// That it is done.
     Done,
 }
@@ -53,6 +58,10 @@ pub(super) fn join(store: &mut Store, caller: &Caller, request: &JoinRequest) {
         version: at,
         previous: accepted,
         snapshot: caller.snapshot(),
+        before: (
+            store.index.chunk(key).accepted.snapshot,
+            store.index.chunk(key).accepted.state,
+        ),
         // Like no write's.
         length_bytes: u32::MAX,
         claim: Claim {
@@ -63,7 +72,9 @@ pub(super) fn join(store: &mut Store, caller: &Caller, request: &JoinRequest) {
     };
     let known = store.index.chunk_mut(key);
     known.accepted.version = at;
-    known.accepted.snapshot = known.accepted.snapshot.max(caller.snapshot());
+    // Also down: a larger one belongs to a history that is given up (S3, S5).
+    known.accepted.snapshot = caller.snapshot();
+    known.accepted.state = Version::NONE;
     known.loose_soon = true;
     known.accepted.set_last(None);
     queue::push(store, op);
@@ -83,9 +94,34 @@ pub(super) fn whole(store: &mut Store, caller: &Caller, request: &WholeRequest) 
     let op = Op {
         version,
         previous: version,
-        ..Op::new(Change::Whole, Some(asker), key)
+        ..Op::new(
+            Change::Whole(Ended {
+                number: request.number,
+                born: request.born,
+            }),
+            Some(asker),
+            key,
+        )
     };
     queue::push(store, op);
+}
+
+/// Has it all that it should have for snapshots (S6)? Looked at when all before it are durable.
+pub(super) fn prepare_whole(store: &mut Store, key: OpSlot, ended: Ended) -> Option<bool> {
+    let chunk = store.index.chunk(store.ops.get(key).chunk);
+    let never = chunk.state_count() == 0 && ended.number == SnapshotId::HEAD && ended.born == SnapshotId::HEAD;
+    if never && chunk.snapshot == SnapshotId::HEAD && chunk.accepted.snapshot == SnapshotId::HEAD {
+        return Some(true);
+    }
+    if chunk.queue.first != key {
+        return None;
+    }
+    let lacking = chunk.is_ajar() || chunk.snapshot != ended.number;
+    if lacking && !store.config.faults.has(Fault::WholeWithoutStates) {
+        queue::end(store, key, Err(Refusal::Busy));
+        return Some(false);
+    }
+    Some(true)
 }
 
 /// Says something of a chunk when all that was accepted of it is durable.
@@ -95,7 +131,7 @@ pub(super) fn say(store: &mut Store, asker: Requester, chunk: ChunkId, say: Say)
     };
     let known = store.index.chunk(key);
     if known.queue.first == OpSlot::NONE {
-        let body = say.of(opened(store, key));
+        let body = say.of_chunk(store, key);
         return answer::give(store, asker, body);
     }
     let op = Op {
@@ -123,14 +159,27 @@ pub(super) fn prepare_say(store: &mut Store, key: OpSlot, say: Say) -> Option<bo
     if known.queue.first != key {
         return None;
     }
-    let body = say.of(opened(store, chunk));
+    let body = say.of_chunk(store, chunk);
     queue::end(store, key, Ok(body));
     Some(false)
 }
 
 impl Say {
+    fn of_chunk(self, store: &Store, key: ChunkKey) -> AnswerBody {
+        match self {
+            Say::States(from) => AnswerBody::States(states::list(&store.index, key, from)),
+            other => other.of(opened(store, key)),
+        }
+    }
+
     fn of(self, opened: OpenedAnswer) -> AnswerBody {
         match self {
+            Say::States(_) => AnswerBody::States(StatesAnswer {
+                number: SnapshotId::HEAD,
+                born: SnapshotId::HEAD,
+                states: Vec::new(),
+                more: None,
+            }),
             Say::Joined => AnswerBody::Joined(JoinedAnswer {
                 incomplete: opened.incomplete,
             }),

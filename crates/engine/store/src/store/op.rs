@@ -162,7 +162,7 @@ impl Ops {
         let now = index.incomplete(key);
         self.pending(index.chunk(key)).fold(now, |found, op| match op.change {
             Change::Join(base) => Some(base),
-            Change::Whole => None,
+            Change::Whole(_) => None,
             _ => found,
         })
     }

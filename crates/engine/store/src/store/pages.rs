@@ -8,6 +8,7 @@ use crate::format::{PAGE_BODY_BYTES, PAGE_BYTES, seal};
 use crate::index::Index;
 use amita_reactor::BufMut;
 use arrayvec::ArrayVec;
+use std::cell::Cell;
 
 /// The pages of a batch while they are being filled.
 pub(super) struct Pages<'a> {
@@ -47,8 +48,25 @@ impl Pages<'_> {
         match &op.change {
             Change::Fence(_) | Change::Say(_) => unreachable!("taken above, or never logged"),
             Change::Join(base) => self.put(record::JOIN_BYTES, |writer| writer.join(&change, *base)),
-            Change::Whole => self.put(record::WHOLE_BYTES, |writer| {
-                writer.whole(change.chunk, change.version);
+            Change::Whole(ended) if ended.born == index.chunk(op.chunk).born => {
+                self.put(record::WHOLE_BYTES, |writer| writer.whole(change.chunk, change.version));
+            }
+            Change::Whole(ended) => self.put(record::CLOSE_BYTES, |writer| {
+                writer.whole_born(change.chunk, change.version, ended.born);
+            }),
+            Change::Frame(above, to, version) => self.put(record::FRAME_BYTES, |writer| {
+                writer.frame(change.chunk, change.version, (*above, *to), *version);
+            }),
+            Change::Put(put) => {
+                let done = Cell::new(0);
+                self.parts(&put.change.entries, record::put_bytes(0), |writer, entries, _| {
+                    let own = &put.change.with_data[done.get()..][..entries.len()];
+                    done.set(done.get() + entries.len());
+                    writer.put(change.chunk, change.version, put.to, entries, own);
+                });
+            }
+            Change::Close(to, _) => self.put(record::CLOSE_BYTES, |writer| {
+                writer.close(change.chunk, change.version, *to);
             }),
             Change::Mend(mend) => self.parts(&mend.change.entries, record::mend_bytes(0), |writer, entries, _| {
                 writer.mend(change.chunk, change.version, entries);
@@ -127,7 +145,9 @@ pub(super) fn record_bytes(op: &Op) -> usize {
         Change::Roll(roll) => entries_bytes(roll.entries.len()),
         Change::Clone(clone) => entries_bytes(clone.entries.len()),
         Change::Join(_) => record::JOIN_BYTES,
-        Change::Whole => record::WHOLE_BYTES,
+        Change::Whole(_) | Change::Close(..) => record::CLOSE_BYTES,
+        Change::Frame(..) => record::FRAME_BYTES,
+        Change::Put(put) => entries_bytes(put.change.entries.len()),
         Change::Mend(mend) => entries_bytes(mend.change.entries.len()),
         Change::Say(_) => unreachable!("what is only said is not logged"),
     }

@@ -7,7 +7,7 @@
 use super::change::Change;
 use super::leaves::{LostLeaf, Waiter};
 use super::op::Op;
-use super::{Requester, Store, answer, join, leaves, mend, merge, read, snapshot};
+use super::{Requester, Store, answer, join, leaves, mend, merge, read, snapshot, states};
 use crate::credits::AccountId;
 use crate::faults::Fault;
 use crate::index::{ChunkKey, Location, OpSlot, View};
@@ -111,7 +111,11 @@ fn prepare(store: &mut Store, key: OpSlot) -> Option<bool> {
         Change::Clone(_) => return snapshot::prepare_clone(store, key),
         Change::Mend(_) => return mend::prepare(store, key),
         Change::Say(say) => return join::prepare_say(store, key, *say),
-        Change::Join(_) | Change::Whole => return Some(true),
+        Change::Join(_) => return Some(true),
+        Change::Whole(ended) => return join::prepare_whole(store, key, *ended),
+        Change::Frame(above, to, version) => return states::prepare_frame(store, key, (*above, *to), *version),
+        Change::Put(_) => return states::prepare_put(store, key),
+        Change::Close(to, version) => return states::prepare_close(store, key, *to, *version),
         Change::Write(_) | Change::Clear(_) | Change::Roll(_) | Change::Fence(_) => {}
     }
     match have_changed_leaves(store, key) {

@@ -125,7 +125,7 @@ pub(super) fn open(store: &mut Store, caller: &Caller, request: &OpenRequest) {
     // A join may make it an older one.
     let joins = |key: ChunkKey| {
         let mut pending = store.ops.pending(store.index.chunk(key));
-        pending.any(|op| matches!(op.change, OpChange::Join(_) | OpChange::Whole))
+        pending.any(|op| matches!(op.change, OpChange::Join(_) | OpChange::Whole(_)))
     };
     if caller.snapshot() == SnapshotId::HEAD && store.index.find(chunk).is_some_and(joins) {
         return join::say(store, caller.asker, chunk, Say::Opened);
@@ -164,11 +164,8 @@ fn find(index: &Index, faults: Faults, query: &Query) -> Result<Option<(ChunkKey
     };
     let chunk = index.chunk(key);
     let seen = chunk.seen(query.snapshot);
-    // Rule R5: what is not the volume's is not served.
-    let unsure = query.snapshot > SnapshotId::HEAD && query.snapshot <= index.unsure(key);
-    let unfit = query.want.is_served() && (chunk.incomplete || unsure);
-    let none = seen == Seen::NotKept && unsure;
-    if none || (unfit && !faults.has(Fault::ServesSyncing)) {
+    // Rule R5: what is not the volume's is not served, of snapshots neither (S6).
+    if query.want.is_served() && chunk.incomplete && !faults.has(Fault::ServesSyncing) {
         return Err(Refusal::Incomplete);
     }
     match seen {

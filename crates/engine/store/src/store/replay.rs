@@ -15,7 +15,7 @@ use crate::faults::Fault;
 use crate::format::page::LogPage;
 use crate::format::record::{Record, RecordReader, RollEntry};
 use crate::format::{PAGE_BYTES, Slot};
-use crate::index::{ChunkKey, Entry, Leaf, Location};
+use crate::index::{ChunkKey, Entry, Framed, Leaf, Location};
 use amita_reactor::BufMut;
 use amita_types::{BlockIndex, BlockRange, ChunkId, SnapshotId, Version};
 use needs::{counts, is_in_checkpoint, needed, release, runs_of};
@@ -355,7 +355,17 @@ impl Mount {
                 self.replay_entries(store, key, entries, first, User::First)?;
                 store.index.chunk_mut(key).loosen();
             }
-            Record::Whole { .. } => store.index.whole(key),
+            Record::Whole { born, .. } => store.index.end_whole(key, born),
+            Record::Frame { above, to, state, .. } => match store.index.chunk(key).framed(above, to, state) {
+                Framed::Fits => store.index.frame(key, above, to, state),
+                Framed::There | Framed::Taken => {
+                    return Err(MountError::Inconsistent {
+                        what: format!("page {first} of the log makes a state up to snapshot {to} that is there"),
+                    });
+                }
+            },
+            Record::Put { to, entries, own, .. } => self.replay_put(store, key, to, &entries, &own, first)?,
+            Record::Close { to, .. } => store.index.close(key, to),
             Record::Fence(_) | Record::Drop { .. } => unreachable!("neither has a step"),
         }
         Ok(())
@@ -395,6 +405,32 @@ impl Mount {
             store.index.forget(key);
             self.loaded.positions[key.0 as usize] = 0;
         }
+    }
+
+    fn replay_put(
+        &mut self,
+        store: &mut Store,
+        key: ChunkKey,
+        to: SnapshotId,
+        entries: &[RollEntry],
+        own: &[bool],
+        first: u64,
+    ) -> Result<(), MountError> {
+        for entry in entries.iter().filter(|entry| entry.slot != Slot::NONE) {
+            check_slot(store, entry.slot, 1)?;
+        }
+        let (map, mount) = (&mut store.space.map, &*self);
+        store
+            .index
+            .put_entries(key, to, entries, &mut |slot| release(map, mount, slot, first));
+        for (entry, _) in entries.iter().zip(own).filter(|(_, own)| **own) {
+            let used_again = store.report.leaves_lost > 0 && store.space.map.has(entry.slot);
+            if counts(self, entry.slot, first) && !used_again {
+                store.space.map.claim(entry.slot);
+            }
+        }
+        self.retire_replayed(store, first);
+        Ok(())
     }
 
     fn replay_entries(
@@ -586,7 +622,11 @@ fn step_of(record: &Record) -> Option<(ChunkId, Version, Version)> {
         Record::Clone {
             chunk, version, last, ..
         } => Some((chunk, Version::NONE, if last { version } else { Version::NONE })),
-        Record::Mend { chunk, version, .. } | Record::Whole { chunk, version } => Some((chunk, version, version)),
+        Record::Mend { chunk, version, .. }
+        | Record::Whole { chunk, version, .. }
+        | Record::Frame { chunk, version, .. }
+        | Record::Put { chunk, version, .. }
+        | Record::Close { chunk, version, .. } => Some((chunk, version, version)),
         Record::Fence(_) | Record::Drop { .. } => None,
     }
 }

@@ -2,7 +2,8 @@
 
 use super::snapshot::Retained;
 use super::{
-    LinkId, Requester, Store, answer, fence, join, list, mend, read, roll, snapshot, space, sweep, verify, write,
+    LinkId, Requester, Store, answer, fence, join, list, mend, read, roll, snapshot, space, states, sweep, verify,
+    write,
 };
 use crate::credits::AccountId;
 use crate::faults::Fault;
@@ -131,6 +132,13 @@ fn dispatch(store: &mut Store, caller: &Caller, body: RequestBody, payload: Slic
         RequestBody::Whole(request) => join::whole(store, caller, &request),
         RequestBody::Verify(request) => verify::verify(store, caller, &request),
         RequestBody::Chunks(request) => list::chunks(store, caller, &request),
+        RequestBody::States(request) => {
+            let chunk = caller.chunk(request.chunk);
+            join::say(store, asker, chunk, join::Say::States(request.from));
+        }
+        RequestBody::Frame(request) => states::frame(store, caller, &request),
+        RequestBody::Put(request) => states::put(store, caller, &request, &payload),
+        RequestBody::Close(request) => states::close(store, caller, &request),
         RequestBody::RenewLease => answer::give(store, asker, AnswerBody::LeaseRenewed),
         RequestBody::Settle(request) => space::settle(store, asker, request.want, request.back),
         RequestBody::Fence(_) => unreachable!("fences were taken before"),

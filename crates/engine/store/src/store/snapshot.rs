@@ -274,7 +274,7 @@ pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneReq
     if origin_chunk.queue.first != OpSlot::NONE {
         return store.env.refuse(asker, Refusal::Busy);
     }
-    if origin_chunk.incomplete || at <= store.index.unsure(origin) {
+    if origin_chunk.incomplete {
         return store.env.refuse(asker, Refusal::Incomplete);
     }
     let view = match origin_chunk.seen(at) {

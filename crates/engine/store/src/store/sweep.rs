@@ -28,8 +28,9 @@ use crate::status::Counters;
 use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
 use amita_types::message::{
-    AllocationRequest, ChangesRequest, ClearRequest, CloneRequest, JoinRequest, MendRequest, OpenRequest, ReadRequest,
-    RequestBody, RetainSnapshotsRequest, RollRequest, VerifyRequest, WholeRequest, WriteRequest,
+    AllocationRequest, ChangesRequest, ClearRequest, CloneRequest, CloseRequest, FrameRequest, JoinRequest,
+    MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody, RetainSnapshotsRequest, RollRequest, StatesRequest,
+    VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::{ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, VolumeId};
 use std::sync::Arc;
@@ -360,7 +361,11 @@ pub(super) fn is_going(store: &Store, volume: VolumeId, body: &RequestBody) -> b
         | RequestBody::Mend(MendRequest { chunk, .. })
         | RequestBody::Whole(WholeRequest { chunk, .. })
         | RequestBody::Verify(VerifyRequest { chunk, .. })
-        | RequestBody::Allocation(AllocationRequest { chunk, .. }) => chunk,
+        | RequestBody::Allocation(AllocationRequest { chunk, .. })
+        | RequestBody::States(StatesRequest { chunk, .. })
+        | RequestBody::Frame(FrameRequest { chunk, .. })
+        | RequestBody::Put(PutRequest { chunk, .. })
+        | RequestBody::Close(CloseRequest { chunk, .. }) => chunk,
         RequestBody::Fence(_) | RequestBody::RenewLease | RequestBody::Settle(_) | RequestBody::Chunks(_) => {
             return false;
         }

@@ -190,7 +190,12 @@ impl Play {
             }),
             13 => RequestBody::Join(JoinRequest { chunk, at: version }),
             14 => return self.lying_mend(chunk),
-            15 => RequestBody::Whole(WholeRequest { chunk, version }),
+            15 => RequestBody::Whole(WholeRequest {
+                chunk,
+                version,
+                number: SnapshotId(some as u32),
+                born: SnapshotId(other as u32),
+            }),
             16 if self.rng.chance(2) => RequestBody::Allocation(AllocationRequest { chunk, least: version }),
             _ => RequestBody::Verify(VerifyRequest {
                 chunk,

@@ -22,5 +22,6 @@ mod random;
 mod resync;
 mod snapshots;
 mod space;
+mod states;
 mod sweep;
 mod syncing;

@@ -134,7 +134,15 @@ impl Test {
     }
 
     fn whole(&mut self, version: Version) -> Result {
-        self.ask(RequestBody::Whole(WholeRequest { chunk: CHUNK, version }), &[])
+        self.ask(
+            RequestBody::Whole(WholeRequest {
+                chunk: CHUNK,
+                version,
+                number: SnapshotId(0),
+                born: SnapshotId(0),
+            }),
+            &[],
+        )
     }
 
     /// (block, expected, version, byte): the blocks that were skipped.
@@ -360,7 +368,15 @@ fn a_chunk_that_was_never_there_joins_with_nothing() {
         Ok(AnswerBody::Mended(MendedAnswer { skipped: vec![] }))
     );
     assert_eq!(
-        test.ask(RequestBody::Whole(WholeRequest { chunk, version: at }), &[]),
+        test.ask(
+            RequestBody::Whole(WholeRequest {
+                chunk,
+                version: at,
+                number: SnapshotId(0),
+                born: SnapshotId(0)
+            }),
+            &[]
+        ),
         Ok(AnswerBody::Done)
     );
     test.epoch(false);
@@ -474,6 +490,8 @@ fn a_mend_sees_what_was_accepted_before_it() {
         RequestBody::Whole(WholeRequest {
             chunk: CHUNK,
             version: version(2, 9),
+            number: SnapshotId(0),
+            born: SnapshotId(0),
         }),
         &[],
     );
@@ -648,7 +666,7 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
     }
 }
 
-/// What a chunk that was once another one has kept for snapshots is not handed out, and what it shares with them stays.
+/// What a chunk that was once another one has kept for snapshots goes before it is whole, and what it shares with them stays.
 #[test]
 fn snapshots_of_another_history_are_not_served() {
     let mut test = Test::new();
@@ -680,11 +698,31 @@ fn snapshots_of_another_history_are_not_served() {
     snapshot(&mut test, 1, 31, version(2, 4), version(1, 3), 2);
     snapshot(&mut test, 0, 32, version(2, 5), version(2, 4), 2);
     let mut test = test.crashed();
-    assert_eq!(test.whole(version(2, 5)), Ok(AnswerBody::Done));
+    // Not at the number that it had before.
+    assert_eq!(test.whole(version(2, 5)), Err(Refusal::Busy));
+    // The owner knows of no such state: it goes, and what it shares with the chunk stays.
+    let drop = RequestBody::RetainSnapshots(RetainSnapshotsRequest {
+        chunk: CHUNK,
+        head: true,
+        above: SnapshotId::HEAD,
+        to: SnapshotId(u32::MAX),
+        live: Vec::new(),
+    });
+    assert_eq!(test.ask(drop, &[]), Ok(AnswerBody::Done));
+    let whole = RequestBody::Whole(WholeRequest {
+        chunk: CHUNK,
+        version: version(2, 5),
+        number: SnapshotId(2),
+        born: SnapshotId(1),
+    });
+    assert_eq!(test.ask(whole, &[]), Ok(AnswerBody::Done));
     test.epoch(false);
+    let mut test = test.crashed();
     snapshot(&mut test, 3, 33, version(2, 6), version(2, 5), 3);
-    assert_eq!(read(&mut test, 0, 1), Err(Refusal::Incomplete));
-    assert_eq!(read(&mut test, 0, 2), Err(Refusal::Incomplete));
+    // It was made after the first snapshot, and what it was for the second is not there.
+    assert_eq!(read(&mut test, 0, 1), Ok(0));
+    let what = Problem::Snapshot;
+    assert_eq!(read(&mut test, 0, 2), Err(Refusal::Invalid { what }));
     assert_eq!(read(&mut test, 3, 3), Ok(4));
     assert_eq!(read(&mut test, 3, 0), Ok(33));
     crate::common::check::is_clean(&test.rig.disk.durable, true);

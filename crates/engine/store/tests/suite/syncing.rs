@@ -34,6 +34,8 @@ const SIZE: u64 = 2 << 20;
 struct Moment {
     version: Version,
     incomplete: Option<Version>,
+    /// The snapshot number that the version carries.
+    number: u32,
     blocks: Vec<(Version, Option<Rc<Vec<u8>>>)>,
 }
 
@@ -101,6 +103,7 @@ impl Game {
         let nothing = Moment {
             version: Version::NONE,
             incomplete: None,
+            number: 0,
             blocks: vec![(Version::NONE, None); usize::from(BLOCKS)],
         };
         let history = History {
@@ -207,6 +210,7 @@ impl Game {
         let mut next = self.histories[chunk].last().clone();
         let previous = next.version;
         next.version = previous.next(self.asker.generation).expect("few writes");
+        next.number = self.newest;
         let block = self.block();
         let (from, bytes) = if self.rng.chance(3) {
             let from = 1 + self.rng.below(BLOCK - 2);
@@ -230,6 +234,7 @@ impl Game {
         let mut next = self.histories[chunk].last().clone();
         let previous = next.version;
         next.version = previous.next(self.asker.generation).expect("few writes");
+        next.number = self.newest;
         let (first, count) = match self.rng.below(4) {
             0 => (0, 128),
             1 => (128, 128),
@@ -290,6 +295,7 @@ impl Game {
         let next = Moment {
             version: at,
             incomplete,
+            number: self.newest,
             ..last
         };
         self.send(
@@ -380,6 +386,8 @@ impl Game {
         let body = RequestBody::Whole(WholeRequest {
             chunk: ChunkIndex(chunk as u64),
             version,
+            number: SnapshotId(last.number),
+            born: SnapshotId(0),
         });
         if version != last.version {
             let current = last.version;

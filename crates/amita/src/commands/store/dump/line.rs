@@ -185,9 +185,51 @@ pub(super) fn record(page: u64, record: &Record) -> Line {
                 }),
             )
         }
-        Record::Whole { chunk, version } => (
-            format!("whole {chunk} at version {version}"),
-            json!({ "record": "whole", "chunk": chunk.to_string(), "version": version.to_string() }),
+        Record::Whole { chunk, version, born } => (
+            match born {
+                Some(born) => format!("whole {chunk} at version {version}, made after snapshot {born}"),
+                None => format!("whole {chunk} at version {version}"),
+            },
+            json!({
+                "record": "whole", "chunk": chunk.to_string(), "version": version.to_string(),
+                "born": born.map(|born| born.0),
+            }),
+        ),
+        Record::Frame {
+            chunk,
+            version,
+            above,
+            to,
+            state,
+        } => (
+            format!("frame {chunk} at version {version}: above {above} to {to} version {state}"),
+            json!({
+                "record": "frame", "chunk": chunk.to_string(), "version": version.to_string(), "above": above.0,
+                "to": to.0, "state": state.to_string(),
+            }),
+        ),
+        Record::Put {
+            chunk,
+            version,
+            to,
+            entries: list,
+            own,
+        } => {
+            let (text, list) = entries(list);
+            let shared = own.iter().filter(|own| !**own).count();
+            (
+                format!("put {chunk} at version {version} to {to}, {shared} shared: {text}"),
+                json!({
+                    "record": "put", "chunk": chunk.to_string(), "version": version.to_string(), "to": to.0,
+                    "entries": list, "own": own,
+                }),
+            )
+        }
+        Record::Close { chunk, version, to } => (
+            format!("close {chunk} at version {version}: to {to}"),
+            json!({
+                "record": "close", "chunk": chunk.to_string(), "version": version.to_string(), "to": to.0,
+            }),
         ),
         Record::Fence(fence) => (
             format!(
@@ -292,22 +334,25 @@ pub(super) fn item(item: &Item<'_>) -> Vec<Line> {
             let incomplete = item.base.map(|base| base.to_string());
             (
                 match &incomplete {
-                    Some(base) => format!("  incomplete since {base}, unsure of snapshots up to {}", item.unsure),
-                    None => format!("  unsure of snapshots up to {}", item.unsure),
+                    Some(base) => format!("  incomplete since {base}"),
+                    None => "  once incomplete".to_owned(),
                 },
-                json!({ "item": "past", "incomplete": incomplete, "unsure": item.unsure.0 }),
+                json!({ "item": "past", "incomplete": incomplete }),
             )
         }
         Item::State(item) => {
             let (text, list) = leaves(&item.leaves);
             (
                 format!(
-                    "  state above {} to {} version {} leaves {text}",
-                    item.above, item.to, item.version
+                    "  state above {} to {} version {}{} leaves {text}",
+                    item.above,
+                    item.to,
+                    item.version,
+                    if item.open { " open" } else { "" }
                 ),
                 json!({
                     "item": "state", "above": item.above.0, "to": item.to.0, "version": item.version.to_string(),
-                    "leaves": list,
+                    "open": item.open, "leaves": list,
                 }),
             )
         }

@@ -5,9 +5,10 @@ use super::super::wire::{Reader, Wire, wire};
 use super::super::{DecodeError, EncodeError, Kind, Prefix};
 use super::{NO_MORE, exactly, from_to, get_incomplete, put_incomplete, put_more};
 use amita_types::message::{
-    AnswerBody, ChunkState, ChunksAnswer, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS, MendedAnswer, VerifiedAnswer,
+    AnswerBody, ChunkState, ChunksAnswer, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_SNAPSHOTS, MendedAnswer,
+    StateInfo, StatesAnswer, VerifiedAnswer,
 };
-use amita_types::{BlockIndex, ChunkIndex, Version};
+use amita_types::{BlockIndex, ChunkIndex, SnapshotId, Version};
 
 wire! {
     /// Goes on with the chunks. `more` is [`NO_MORE_CHUNKS`] at the end.
@@ -26,6 +27,15 @@ wire! {
     RawVerified: 3 { more: u16, damaged: u8, }
 }
 
+wire! {
+    /// Goes on with the states. `more` is zero at the end.
+    RawStated: 12 { number: u32, born: u32, more: u32, }
+}
+wire! {
+    /// `open` is 0 or 1.
+    RawState: 17 { version: u64, above: u32, to: u32, open: u8, }
+}
+
 /// No chunk has this index.
 const NO_MORE_CHUNKS: u64 = u64::MAX;
 const BLOCK_INDEX_BYTES: usize = size_of::<u16>();
@@ -36,6 +46,8 @@ pub(in super::super) const JOINED_BYTES: (usize, usize) = exactly(RawJoined::BYT
 pub(in super::super) const MENDED_BYTES: (usize, usize) = from_to(0, MAX_CHANGES * BLOCK_INDEX_BYTES);
 pub(in super::super) const VERIFIED_BYTES: (usize, usize) =
     from_to(RawVerified::BYTES, MAX_CHANGES * (BLOCK_INDEX_BYTES + CHANGE_BYTES));
+
+pub(in super::super) const STATED_BYTES: (usize, usize) = from_to(RawStated::BYTES, MAX_SNAPSHOTS * RawState::BYTES);
 
 /// Appends a body of this room; its kind.
 pub(super) fn put(out: &mut Vec<u8>, body: &AnswerBody) -> Result<Kind, EncodeError> {
@@ -93,6 +105,10 @@ pub(super) fn put(out: &mut Vec<u8>, body: &AnswerBody) -> Result<Kind, EncodeEr
             put_changes(out, entries)?;
             Kind::Verified
         }
+        AnswerBody::States(answer) => {
+            put_states(out, answer)?;
+            Kind::Stated
+        }
         _ => {
             return Err(EncodeError::Unsupported {
                 what: "an answer that is newer than the codec",
@@ -145,7 +161,73 @@ pub(super) fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, 
                 more: (raw.more != NO_MORE).then_some(BlockIndex(raw.more)),
             })
         }
+        Kind::Stated => AnswerBody::States(get_states(reader)?),
         other => return Err(DecodeError::Kind(other as u8)),
+    })
+}
+
+fn put_states(out: &mut Vec<u8>, answer: &StatesAnswer) -> Result<(), EncodeError> {
+    let StatesAnswer {
+        number,
+        born,
+        states,
+        more,
+    } = answer;
+    if states.len() > MAX_SNAPSHOTS {
+        return Err(EncodeError::Field {
+            field: "number of states",
+            value: states.len() as u64,
+        });
+    }
+    RawStated {
+        number: number.0,
+        born: born.0,
+        more: more.unwrap_or(SnapshotId::HEAD).0,
+    }
+    .put(out);
+    for state in states {
+        RawState {
+            version: state.version.0,
+            above: state.above.0,
+            to: state.to.0,
+            open: state.open.into(),
+        }
+        .put(out);
+    }
+    Ok(())
+}
+
+/// States up to the end of the head, which bounds them.
+fn get_states(mut reader: Reader<'_>) -> Result<StatesAnswer, DecodeError> {
+    let raw = RawStated::get(&mut reader)?;
+    let bytes = reader.rest().len();
+    if !bytes.is_multiple_of(RawState::BYTES) {
+        return Err(DecodeError::Field {
+            field: "bytes of states",
+            value: bytes as u64,
+        });
+    }
+    let mut states = Vec::with_capacity(bytes / RawState::BYTES);
+    for _ in 0..bytes / RawState::BYTES {
+        let raw = RawState::get(&mut reader)?;
+        if raw.open > 1 {
+            return Err(DecodeError::Field {
+                field: "is the state open",
+                value: raw.open.into(),
+            });
+        }
+        states.push(StateInfo {
+            above: SnapshotId(raw.above),
+            to: SnapshotId(raw.to),
+            version: Version(raw.version),
+            open: raw.open == 1,
+        });
+    }
+    Ok(StatesAnswer {
+        number: SnapshotId(raw.number),
+        born: SnapshotId(raw.born),
+        states,
+        more: (raw.more != SnapshotId::HEAD.0).then_some(SnapshotId(raw.more)),
     })
 }
 

@@ -6,7 +6,7 @@ use super::{Body, exactly, from_to};
 use amita_types::message::{
     ChunksRequest, Expect, JoinRequest, MAX_CHANGES, Mend, MendRequest, VerifyRequest, WholeRequest,
 };
-use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, Version};
+use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, SnapshotId, Version};
 
 wire! { RawChunks: 16 { from: u64, groups: u32, core: u16, cores: u16, } }
 wire! { RawJoin: 16 { chunk: u64, at: u64, } }
@@ -28,6 +28,10 @@ wire! {
     }
 }
 wire! { RawWhole: 16 { chunk: u64, version: u64, } }
+wire! {
+    /// Behind [`RawWhole`], where one of them is not zero: a build that knows no snapshots meets none.
+    RawNumbers: 8 { number: u32, born: u32, }
+}
 wire! { RawVerify: 18 { chunk: u64, least: u64, from: u16, } }
 
 /// The store has lost the entry.
@@ -42,7 +46,7 @@ const EXPECT_UPTO: u8 = 3;
 pub(in super::super) const CHUNKS_BYTES: (usize, usize) = exactly(RawChunks::BYTES);
 pub(in super::super) const JOIN_BYTES: (usize, usize) = exactly(RawJoin::BYTES);
 pub(in super::super) const MEND_BYTES: (usize, usize) = from_to(RawMend::BYTES, MAX_CHANGES * RawMendEntry::BYTES);
-pub(in super::super) const WHOLE_BYTES: (usize, usize) = exactly(RawWhole::BYTES);
+pub(in super::super) const WHOLE_BYTES: (usize, usize) = from_to(RawWhole::BYTES, RawNumbers::BYTES);
 pub(in super::super) const VERIFY_BYTES: (usize, usize) = exactly(RawVerify::BYTES);
 
 impl Body for ChunksRequest {
@@ -138,21 +142,39 @@ impl Body for MendRequest {
 
 impl Body for WholeRequest {
     fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
-        let WholeRequest { chunk, version } = self;
+        let &WholeRequest {
+            chunk,
+            version,
+            number,
+            born,
+        } = self;
         RawWhole {
             chunk: chunk.0,
             version: version.0,
         }
         .put(out);
+        if (number, born) != (SnapshotId::HEAD, SnapshotId::HEAD) {
+            RawNumbers {
+                number: number.0,
+                born: born.0,
+            }
+            .put(out);
+        }
         Ok(Kind::Whole)
     }
 
     fn get(_: Prefix, mut reader: Reader<'_>) -> Result<WholeRequest, DecodeError> {
         let raw = RawWhole::get(&mut reader)?;
+        let numbers = match reader.is_empty() {
+            true => RawNumbers { number: 0, born: 0 },
+            false => RawNumbers::get(&mut reader)?,
+        };
         reader.end()?;
         Ok(WholeRequest {
             chunk: ChunkIndex(raw.chunk),
             version: Version(raw.version),
+            number: SnapshotId(numbers.number),
+            born: SnapshotId(numbers.born),
         })
     }
 }

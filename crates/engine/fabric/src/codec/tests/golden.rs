@@ -9,10 +9,10 @@ use crate::codec::{
 use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
-    ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, DataAnswer, Expect, FenceRequest, JoinRequest,
-    JoinedAnswer, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request,
-    RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, SettledAnswer, VerifiedAnswer,
-    VerifyRequest, WholeRequest, WriteRequest,
+    ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, Expect, FenceRequest,
+    FrameRequest, JoinRequest, JoinedAnswer, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem,
+    PutRequest, ReadRequest, Refusal, Request, RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest,
+    SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -268,7 +268,64 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             })),
             4096,
         ),
-        ("Whole", request(RequestBody::Whole(WholeRequest { chunk, version })), 0),
+        (
+            "Whole",
+            request(RequestBody::Whole(WholeRequest {
+                chunk,
+                version,
+                number: SnapshotId::HEAD,
+                born: SnapshotId::HEAD,
+            })),
+            0,
+        ),
+        (
+            "Whole with snapshots",
+            request(RequestBody::Whole(WholeRequest {
+                chunk,
+                version,
+                number: SnapshotId(0x0504_0302),
+                born: SnapshotId(0x0908_0706),
+            })),
+            0,
+        ),
+        (
+            "States",
+            request(RequestBody::States(StatesRequest {
+                chunk,
+                from: SnapshotId(0x0504_0302),
+            })),
+            0,
+        ),
+        (
+            "Frame",
+            request(RequestBody::Frame(FrameRequest {
+                chunk,
+                above: SnapshotId(0x0504_0302),
+                to: SnapshotId(0x0908_0706),
+                version,
+            })),
+            0,
+        ),
+        (
+            "Put",
+            request(RequestBody::Put(PutRequest {
+                chunk,
+                to: SnapshotId(0x0504_0302),
+                with_data: 2,
+                version,
+                entries: entries(),
+            })),
+            4096,
+        ),
+        (
+            "Close",
+            request(RequestBody::Close(CloseRequest {
+                chunk,
+                to: SnapshotId(0x0504_0302),
+                version,
+            })),
+            0,
+        ),
         (
             "Verify",
             request(RequestBody::Verify(VerifyRequest {
@@ -276,6 +333,21 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                 from: BlockIndex(0x83),
                 least: VERSION,
             })),
+            0,
+        ),
+        (
+            "Stated",
+            answer(Ok(AnswerBody::States(StatesAnswer {
+                number: SnapshotId(0x0504_0302),
+                born: SnapshotId(0x0908_0706),
+                states: vec![StateInfo {
+                    above: SnapshotId(0x0102_0304),
+                    to: SnapshotId(0x0504_0302),
+                    version,
+                    open: true,
+                }],
+                more: Some(SnapshotId(0x0504_0302)),
+            }))),
             0,
         ),
         ("Fenced", answer(Ok(AnswerBody::Fenced)), 0),

@@ -4,10 +4,11 @@ use crate::codec::{Hello, Refuse, RefuseCode};
 use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
-    ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, DataAnswer, Expect, FenceRequest, JoinRequest,
-    JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS, MAX_SNAPSHOTS, Mend, MendRequest, MendedAnswer,
-    OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Request, RequestBody, RetainSnapshotsRequest,
-    RollRequest, Scope, SettleRequest, SettledAnswer, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
+    ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, Expect, FenceRequest,
+    FrameRequest, JoinRequest, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS, MAX_SNAPSHOTS, Mend,
+    MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem, PutRequest, ReadRequest, Refusal, Request,
+    RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer,
+    StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -186,7 +187,37 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
         }),
         (chunk(), version()).prop_map(|(chunk, at)| RequestBody::Join(JoinRequest { chunk, at })),
         (chunk(), mends()).prop_map(|(chunk, entries)| RequestBody::Mend(MendRequest { chunk, entries })),
-        (chunk(), version()).prop_map(|(chunk, version)| RequestBody::Whole(WholeRequest { chunk, version })),
+        (chunk(), version(), number(), number()).prop_map(|(chunk, version, number, born)| {
+            RequestBody::Whole(WholeRequest {
+                chunk,
+                version,
+                number,
+                born,
+            })
+        }),
+        (chunk(), number()).prop_map(|(chunk, from)| RequestBody::States(StatesRequest { chunk, from })),
+        (chunk(), number(), number(), version()).prop_map(|(chunk, above, to, version)| {
+            RequestBody::Frame(FrameRequest {
+                chunk,
+                above,
+                to,
+                version,
+            })
+        }),
+        (chunk(), number(), any::<u32>(), version(), changes()).prop_map(|(chunk, to, with_data, version, entries)| {
+            RequestBody::Put(PutRequest {
+                chunk,
+                to,
+                with_data,
+                version,
+                entries,
+            })
+        }),
+        (chunk(), number(), version()).prop_map(|(chunk, to, version)| RequestBody::Close(CloseRequest {
+            chunk,
+            to,
+            version
+        })),
         (chunk(), any::<u16>(), version()).prop_map(|(chunk, from, least)| RequestBody::Verify(VerifyRequest {
             chunk,
             from: BlockIndex(from),
@@ -254,6 +285,18 @@ fn answer_body() -> impl Strategy<Value = AnswerBody> {
             .prop_map(|(chunks, more)| AnswerBody::Chunks(ChunksAnswer { chunks, more })),
         prop::option::of(version()).prop_map(|incomplete| AnswerBody::Joined(JoinedAnswer { incomplete })),
         blocks().prop_map(|skipped| AnswerBody::Mended(MendedAnswer { skipped })),
+        (
+            number(),
+            number(),
+            prop::collection::vec(state(), 0..=MAX_SNAPSHOTS),
+            (1..=u32::MAX).prop_map(SnapshotId).prop_map(Some)
+        )
+            .prop_map(|(number, born, states, more)| AnswerBody::States(StatesAnswer {
+                number,
+                born,
+                states,
+                more
+            })),
         (changes(), blocks(), prop::option::of(0..1024u16)).prop_map(|(entries, damaged, more)| {
             AnswerBody::Verified(VerifiedAnswer {
                 entries,
@@ -262,6 +305,19 @@ fn answer_body() -> impl Strategy<Value = AnswerBody> {
             })
         }),
     ]
+}
+
+fn number() -> impl Strategy<Value = SnapshotId> {
+    any::<u32>().prop_map(SnapshotId)
+}
+
+fn state() -> impl Strategy<Value = StateInfo> {
+    (number(), number(), version(), any::<bool>()).prop_map(|(above, to, version, open)| StateInfo {
+        above,
+        to,
+        version,
+        open,
+    })
 }
 
 fn refusal() -> impl Strategy<Value = Refusal> {
@@ -427,6 +483,10 @@ pub fn payload_bytes(message: &Message) -> usize {
             body: RequestBody::Mend(MendRequest { entries, .. }),
             ..
         }) => entries.iter().filter(|entry| entry.sum.is_some()).count(),
+        Message::Request(Request {
+            body: RequestBody::Put(PutRequest { with_data, .. }),
+            ..
+        }) => with_data.count_ones() as usize,
         Message::Answer(Answer {
             result: Ok(AnswerBody::Data(DataAnswer { sums, .. })),
             ..

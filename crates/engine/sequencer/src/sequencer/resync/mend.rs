@@ -11,8 +11,10 @@
 //!
 //! The same is done with a member that is in sync, to look at its copy (see `scrub`): all of it is read and checked there.
 //!
-//! Here is the course of it, from stage to stage; one window of it is in `window`.
+//! Here is the course of it, from stage to stage; one window of it is in `window`, and what the chunk was for its snapshots in
+//! `states`.
 
+mod states;
 mod window;
 
 use super::progress::Tallies;
@@ -29,10 +31,11 @@ use crate::table::{ChunkSlot, GroupSlot, MendSlot, SyncSlot, Table, TaskSlot};
 use crate::task::{Kind, MendStep, SyncStep, Tasks};
 use amita_reactor::{Slice, Time};
 use amita_types::message::{
-    AnswerBody, ChangesAnswer, DataAnswer, MendedAnswer, OpenRequest, OpenedAnswer, Refusal, RequestBody,
+    AnswerBody, ChangesAnswer, DataAnswer, MendedAnswer, OpenRequest, OpenedAnswer, Problem, Refusal, RequestBody,
     VerifiedAnswer, WholeRequest,
 };
-use amita_types::{BlockIndex, Version};
+use amita_types::{BlockIndex, SnapshotId, Version};
+use states::States;
 use std::time::Duration;
 use window::{Listing, Window};
 
@@ -82,6 +85,10 @@ pub(in crate::sequencer) struct Mending {
     /// The leave for the window that is under way; and whether there was one to begin.
     pass: Option<Pass>,
     begun: bool,
+    /// The number that the version carries at which the copy is whole, and the one that its first write carried.
+    numbers: (SnapshotId, SnapshotId),
+    /// The member's states are damaged: all of them are brought anew.
+    afresh: bool,
 }
 
 /// How the chunk is compared, from its first block to the last.
@@ -115,6 +122,10 @@ enum Stage {
     Fetching(Window),
     /// The member was sent them.
     Putting(Window),
+    /// Nothing differs any more but what it was for its snapshots.
+    Compared,
+    /// Its states are compared and brought.
+    States(Box<States>),
     /// Until everything was sent to the member.
     Finishing,
     /// It was told that its copy is whole.
@@ -160,6 +171,8 @@ impl Mendings {
             tasks: Vec::new(),
             pass: None,
             begun: false,
+            numbers: (SnapshotId::HEAD, SnapshotId::HEAD),
+            afresh: false,
         });
     }
 
@@ -269,6 +282,8 @@ impl Mending {
                 Stage::Opening { asked } => self.open(cx, now, asked),
                 Stage::Joining => self.join(cx, now),
                 Stage::Settling => Some(self.list(cx, now)),
+                Stage::Compared => Some(self.begin_states(cx, now)),
+                Stage::States(_) => Some(self.bring(cx, now)),
                 Stage::Finishing => Some(self.finish(cx, now)),
                 Stage::Asking | Stage::Listing(_) | Stage::Fetching(_) | Stage::Putting(_) | Stage::Telling => {
                     Some(After::GoesOn)
@@ -284,7 +299,7 @@ impl Mending {
     fn may_begin(&mut self, cx: &mut Context, now: Time) -> bool {
         let waits = matches!(
             self.stage,
-            Stage::Opening { .. } | Stage::Joining | Stage::Settling | Stage::Finishing
+            Stage::Opening { .. } | Stage::Joining | Stage::Settling | Stage::Compared | Stage::Finishing
         );
         if waits {
             self.pass.take_if(|pass| pass.is_old(now));
@@ -373,9 +388,16 @@ impl Mending {
         if !cx.can_send(group, position) || state.lag.stalled.has(position) {
             return After::GoesOn;
         }
+        let (number, born) = self.numbers;
+        if number != state.log.number {
+            // A write with a newer number was sent since the states were listed: there is one more.
+            return self.begin_again(cx, now, PAUSE);
+        }
         let body = RequestBody::Whole(WholeRequest {
             chunk: state.index,
             version: state.log.issued,
+            number,
+            born,
         });
         self.stage = Stage::Telling;
         self.send(cx, now, position, MendStep::Whole, body, Slice::default());
@@ -391,12 +413,31 @@ impl Mending {
         body: RequestBody,
         payload: Slice,
     ) {
+        let slot = self.task(cx, now, position, step);
+        cx.send(now, slot, position, body, payload);
+    }
+
+    /// Asks what the chunk was for a snapshot.
+    fn send_view(
+        &mut self,
+        cx: &mut Context,
+        now: Time,
+        (position, at): (Position, SnapshotId),
+        step: MendStep,
+        body: RequestBody,
+    ) {
+        let slot = self.task(cx, now, position, step);
+        cx.send_at(now, slot, position, at, body, Slice::default());
+    }
+
+    /// A request of the step, to be sent to a member.
+    fn task(&mut self, cx: &mut Context, now: Time, position: Position, step: MendStep) -> TaskSlot {
         let Subject { group, chunk, .. } = self.subject;
         let kind = Kind::Sync(SyncStep::Mend(self.slot, step));
         let slot = cx.tasks.add(kind, group, Some(chunk));
         self.tasks.push(slot);
         cx.expect(now, slot, position);
-        cx.send(now, slot, position, body, payload);
+        slot
     }
 
     /// A task is not awaited any more.
@@ -416,6 +457,15 @@ impl Mending {
     ) -> After {
         match (step, body) {
             (_, AnswerBody::Opened(OpenedAnswer { incomplete, .. })) => self.asked(cx, now, incomplete),
+            (MendStep::States(of_source), AnswerBody::States(page)) => self.listed_states(cx, now, of_source, page),
+            (MendStep::StateOf(of_source), AnswerBody::Changes(ChangesAnswer { entries, more })) => {
+                self.listed_state(cx, now, of_source, (entries, more))
+            }
+            (MendStep::StateData(range), AnswerBody::Data(DataAnswer { sums, .. })) => {
+                self.state_data(cx, now, range, &sums, payload)
+            }
+            (MendStep::Put, AnswerBody::Mended(MendedAnswer { skipped })) => self.state_put(cx, tallies, now, &skipped),
+            (MendStep::Drop | MendStep::Frame | MendStep::Close, AnswerBody::Done) => self.state_done(cx, now),
             (step, AnswerBody::Changes(ChangesAnswer { entries, more })) => {
                 let is_source = step == MendStep::Source;
                 self.listed(cx, scrubs, now, is_source, (entries, more))
@@ -460,6 +510,14 @@ impl Mending {
         let at_target = position == self.subject.position;
         match refusal {
             Refusal::Damaged { block } if !at_target => self.source_damaged(cx, now, position, *block),
+            Refusal::Damaged { .. } if self.is_bringing() && !self.afresh => {
+                self.afresh = true;
+                self.begin_again(cx, now, PAUSE)
+            }
+            // The source has trimmed the state meanwhile, or the member lost it with the rest of a history.
+            Refusal::Invalid {
+                what: Problem::Snapshot,
+            } if self.is_bringing() => self.begin_again(cx, now, PAUSE),
             // A write that it refused is to come again before what was sent behind it.
             Refusal::WrongPredecessor { .. } if at_target => self.begin_again(cx, now, PAUSE),
             other if passes_by_itself(other) => self.begin_again(cx, now, PAUSE),
@@ -472,6 +530,11 @@ impl Mending {
                 self.begin_again(cx, now, LONG_PAUSE)
             }
         }
+    }
+
+    /// Are states under way?
+    fn is_bringing(&self) -> bool {
+        matches!(self.stage, Stage::States(_))
     }
 
     /// The source has no intact copy of a block: another one is asked.

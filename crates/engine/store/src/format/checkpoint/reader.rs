@@ -132,7 +132,6 @@ impl<'a> PageReader<'a> {
                 let raw = RawPast::get(body).ok_or(CUT)?;
                 Ok(Item::Past(PastItem {
                     base: (raw.incomplete != 0).then_some(Version(raw.base)),
-                    unsure: SnapshotId(raw.unsure),
                 }))
             }
             kind::STATE => {
@@ -141,6 +140,7 @@ impl<'a> PageReader<'a> {
                     version: Version(raw.version),
                     above: SnapshotId(raw.above),
                     to: SnapshotId(raw.to),
+                    open: raw.open != 0,
                     leaves: get_leaves(raw.leaves, &body[RawState::BYTES..])?,
                 }))
             }

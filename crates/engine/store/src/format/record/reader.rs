@@ -1,8 +1,8 @@
 //! Reading records that came from a disk: everything is checked.
 
 use super::{
-    Blocks, FLAG_LAST, Head, RawClone, RawDrop, RawEntry, RawJoin, RawMend, RawRun, RawWhole, Record, Roll, RollEntry,
-    Run, get_fence, kind,
+    Blocks, ENTRY_OWN, FLAG_LAST, Head, RawClone, RawClose, RawDrop, RawEntry, RawFrame, RawJoin, RawMend, RawPut,
+    RawRun, RawWhole, Record, Roll, RollEntry, Run, get_fence, kind,
 };
 use crate::format::Slot;
 use amita_types::message::MAX_PIECES;
@@ -68,6 +68,33 @@ impl<'a> RecordReader<'a> {
                 Ok(Record::Whole {
                     chunk: id(raw.volume, raw.chunk),
                     version: Version(raw.version),
+                    born: None,
+                })
+            }
+            kind::FRAME => {
+                let raw = RawFrame::get(body).ok_or("a frame is cut off")?;
+                if raw.above >= raw.to {
+                    return Err("a frame stands for no snapshot");
+                }
+                Ok(Record::Frame {
+                    chunk: id(raw.volume, raw.chunk),
+                    version: Version(raw.version),
+                    above: SnapshotId(raw.above),
+                    to: SnapshotId(raw.to),
+                    state: Version(raw.state),
+                })
+            }
+            kind::PUT => Self::put(body),
+            kind::CLOSE => {
+                let raw = RawClose::get(body).ok_or("what says that a state is closed is cut off")?;
+                let (chunk, version) = (id(raw.volume, raw.chunk), Version(raw.version));
+                Ok(match SnapshotId(raw.to) {
+                    SnapshotId::HEAD => Record::Whole {
+                        chunk,
+                        version,
+                        born: Some(SnapshotId(raw.born)),
+                    },
+                    to => Record::Close { chunk, version, to },
                 })
             }
             _ => Err("a record is of an unknown kind"),
@@ -139,6 +166,31 @@ impl<'a> RecordReader<'a> {
             snapshot: SnapshotId(raw.snapshot),
             entries: entries(list, raw.count)?,
             last,
+        })
+    }
+
+    fn put(body: &[u8]) -> Result<Record, &'static str> {
+        let raw = RawPut::get(body).ok_or("what a state gets is cut off")?;
+        let list = body.get(RawPut::BYTES..);
+        let entries = entries(list, raw.count)?;
+        if !entries.windows(2).all(|pair| pair[0].block < pair[1].block) {
+            return Err("a state gets entries in disorder");
+        }
+        let raws = list
+            .unwrap_or_default()
+            .chunks_exact(RawEntry::BYTES)
+            .filter_map(RawEntry::get);
+        let own: Vec<bool> = raws.map(|entry| entry.flags & ENTRY_OWN != 0).collect();
+        let nothing = |(entry, own): (&RollEntry, &bool)| *own && entry.slot == Slot::NONE;
+        if entries.iter().zip(&own).any(nothing) {
+            return Err("a state gets a slot that there is not");
+        }
+        Ok(Record::Put {
+            chunk: id(raw.volume, raw.chunk),
+            version: Version(raw.version),
+            to: SnapshotId(raw.to),
+            entries,
+            own,
         })
     }
 

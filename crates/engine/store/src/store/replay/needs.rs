@@ -48,7 +48,22 @@ pub(super) fn needed(index: &Index, mount: &Mount, record: &Record, first: u64, 
         }
     };
     match record {
-        Record::Fence(_) | Record::Join { .. } | Record::Whole { .. } => {}
+        Record::Fence(_) | Record::Join { .. } | Record::Whole { .. } | Record::Frame { .. } | Record::Close { .. } => {
+        }
+        Record::Put { chunk, to, entries, .. } => {
+            if let Some(key) = index.find(*chunk)
+                && !is_in_checkpoint(index, mount, *chunk, first)
+                && let Some(place) = index.state_to(key, *to)
+            {
+                let needed = index.needed_to_put(key, place, entries.iter().map(|entry| entry.block));
+                let away = |at: &Location| matches!(index.leaf(*at), Leaf::Away(_));
+                for at in needed.into_iter().filter(away) {
+                    if !out.contains(&at) {
+                        out.push(at);
+                    }
+                }
+            }
+        }
         Record::Write { chunk, range, .. } | Record::Clear { chunk, range, .. } => of_blocks(*chunk, *range, out),
         Record::Roll { chunk, entries, .. }
         | Record::Clone { chunk, entries, .. }
@@ -127,6 +142,14 @@ pub(super) fn runs_of(records: &[Record], slots: u32, index: &Index) -> VecDeque
                     add(entry.slot, place.bind(entry.block, entry.sum));
                 }
             }
+            Record::Put {
+                chunk, entries, own, ..
+            } => {
+                let place = place(&origins, *chunk);
+                for (entry, _) in entries.iter().zip(own).filter(|(_, own)| **own) {
+                    add(entry.slot, place.bind(entry.block, entry.sum));
+                }
+            }
             Record::Clone { chunk, origin, .. } => {
                 origins.insert(*chunk, *origin);
             }
@@ -134,7 +157,9 @@ pub(super) fn runs_of(records: &[Record], slots: u32, index: &Index) -> VecDeque
             | Record::Fence(_)
             | Record::Drop { .. }
             | Record::Join { .. }
-            | Record::Whole { .. } => {}
+            | Record::Whole { .. }
+            | Record::Frame { .. }
+            | Record::Close { .. } => {}
         }
     }
     runs

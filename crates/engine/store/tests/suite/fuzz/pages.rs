@@ -96,6 +96,7 @@ fn fits(found: &Record) -> bool {
         Record::Roll { entries, .. } => record::roll_bytes(entries.len()) <= RECORDS_BYTES,
         Record::Clone { entries, .. } => record::clone_bytes(entries.len()) <= RECORDS_BYTES,
         Record::Mend { entries, .. } => record::mend_bytes(entries.len()) <= RECORDS_BYTES,
+        Record::Put { entries, .. } => record::put_bytes(entries.len()) <= RECORDS_BYTES,
         _ => true,
     }
 }
@@ -157,7 +158,31 @@ fn write(writer: &mut RecordWriter<'_>, record: &Record) {
             version,
             entries,
         } => writer.mend(*chunk, *version, entries),
-        Record::Whole { chunk, version } => writer.whole(*chunk, *version),
+        Record::Whole {
+            chunk,
+            version,
+            born: None,
+        } => writer.whole(*chunk, *version),
+        Record::Whole {
+            chunk,
+            version,
+            born: Some(born),
+        } => writer.whole_born(*chunk, *version, *born),
+        Record::Frame {
+            chunk,
+            version,
+            above,
+            to,
+            state,
+        } => writer.frame(*chunk, *version, (*above, *to), *state),
+        Record::Put {
+            chunk,
+            version,
+            to,
+            entries,
+            own,
+        } => writer.put(*chunk, *version, *to, entries, own),
+        Record::Close { chunk, version, to } => writer.close(*chunk, *version, *to),
     }
 }
 

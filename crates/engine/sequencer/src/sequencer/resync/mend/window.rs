@@ -62,26 +62,13 @@ impl Mending {
             return After::GoesOn;
         }
         let look = self.is_look();
-        let mut bad = self.bad_sources;
-        if look {
-            bad.add(position);
-        }
         if !cx.can_send(group, position) {
             return After::GoesOn;
         }
-        let intact = cx.groups[group].members.current.without(bad);
-        if intact.is_empty() {
-            // Nobody has an intact copy: what is said of it has been said.
-            if look {
-                return After::Looked { seen: false };
-            }
-            self.bad_sources = Members::NONE;
-            return self.begin_again(cx, now, LONG_PAUSE);
-        }
-        let can = |&source: &Position| cx.can_send(group, source);
-        let sources: Vec<Position> = intact.iter().filter(can).collect();
-        let Some(&source) = sources.get(index.0 as usize % sources.len().max(1)) else {
-            return After::GoesOn;
+        let source = match self.choose_source(cx, now) {
+            Ok(Some(source)) => source,
+            Ok(None) => return After::GoesOn,
+            Err(after) => return after,
         };
         if !self.has_leave(cx, now, held) {
             return After::GoesOn;
@@ -110,6 +97,30 @@ impl Mending {
         };
         self.send(cx, now, position, MendStep::Target, body, Slice::default());
         After::GoesOn
+    }
+
+    /// A member whose copy is compared with; `None`: none can be asked at present.
+    pub(super) fn choose_source(&mut self, cx: &mut Context, now: Time) -> Result<Option<Position>, After> {
+        let Subject {
+            group, position, chunk, ..
+        } = self.subject;
+        let mut bad = self.bad_sources;
+        if self.is_look() {
+            bad.add(position);
+        }
+        let intact = cx.groups[group].members.current.without(bad);
+        if intact.is_empty() {
+            // Nobody has an intact copy: what is said of it has been said.
+            if self.is_look() {
+                return Err(After::Looked { seen: false });
+            }
+            self.bad_sources = Members::NONE;
+            return Err(self.begin_again(cx, now, LONG_PAUSE));
+        }
+        let can = |&source: &Position| cx.can_send(group, source);
+        let sources: Vec<Position> = intact.iter().filter(can).collect();
+        let index = cx.chunks[chunk].index.0 as usize;
+        Ok(sources.get(index % sources.len().max(1)).copied())
     }
 
     /// The source, or the member, has listed its entries.
@@ -465,14 +476,14 @@ impl Mending {
         } else if self.scan.dirty {
             return self.begin_pass(cx, now);
         } else {
-            self.stage = Stage::Finishing;
+            self.stage = Stage::Compared;
         }
         self.advance(cx, now)
     }
 }
 
 /// Is this a part of a list that goes on?
-fn is_window(entries: &[Change], more: Option<BlockIndex>, blocks: u16) -> bool {
+pub(super) fn is_window(entries: &[Change], more: Option<BlockIndex>, blocks: u16) -> bool {
     let ordered = entries.windows(2).all(|pair| pair[0].block < pair[1].block);
     let last = entries.last().map(|change| change.block);
     let onwards = more.is_none_or(|more| more.0 < blocks && last.is_some_and(|last| last < more));
