@@ -21,8 +21,9 @@ use amita_metadata::model::State;
 use amita_reactor::sim::{SimDriver, World};
 use amita_reactor::{Completion, Driver, Slice, Time, Wait};
 use amita_types::message::{
-    Change, ClearRequest, FenceRequest, JoinRequest, OpenRequest, ReadRequest, Request, RequestBody,
-    RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, WholeRequest, WriteRequest,
+    Change, ClearRequest, CloseRequest, FenceRequest, FrameRequest, JoinRequest, OpenRequest, PutRequest, ReadRequest,
+    Request, RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, StatesRequest, WholeRequest,
+    WriteRequest,
 };
 use amita_types::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId,
@@ -291,6 +292,37 @@ impl Liar {
         }
     }
 
+    /// What brings a chunk the states that it lacks, and says that it is whole.
+    fn of_states(&mut self, chunk: ChunkIndex, version: Version) -> RequestBody {
+        let to = SnapshotId(1);
+        match self.random.below(5) {
+            0 => RequestBody::Whole(WholeRequest {
+                chunk,
+                version,
+                number: SnapshotId::HEAD,
+                born: SnapshotId::HEAD,
+            }),
+            1 => RequestBody::States(StatesRequest {
+                chunk,
+                from: SnapshotId::HEAD,
+            }),
+            2 => RequestBody::Frame(FrameRequest {
+                chunk,
+                above: SnapshotId::HEAD,
+                to,
+                version,
+            }),
+            3 => RequestBody::Put(PutRequest {
+                chunk,
+                to,
+                with_data: 0,
+                version,
+                entries: Vec::new(),
+            }),
+            _ => RequestBody::Close(CloseRequest { chunk, to, version }),
+        }
+    }
+
     /// A request as the owner makes them, under the owner's right.
     fn pretend(&mut self, known: &Known, payload: &mut Vec<u8>) -> RequestBody {
         let chunks = known.volume.size_bytes / u64::from(known.pool.chunk_bytes);
@@ -348,7 +380,7 @@ impl Liar {
                 live: Vec::new(),
             }),
             5 => RequestBody::Join(JoinRequest { chunk, at: version }),
-            6 => RequestBody::Whole(WholeRequest { chunk, version }),
+            6 => self.of_states(chunk, version),
             7 => RequestBody::Settle(SettleRequest {
                 want: 512,
                 back: u32::MAX,

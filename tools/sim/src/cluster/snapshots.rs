@@ -1,7 +1,7 @@
 //! Snapshots that an operator takes while hosts work, and what is judged of them (S1 to S7).
 //!
-//! Each must be taken, or refused with a reason, in bounded time once nothing is wrong any more. In the end every store that was in
-//! sync all the time must hold every one that was taken, all of them the same; and what they hold must be what a crash could
+//! Each must be taken, or refused with a reason, in bounded time once nothing is wrong any more. In the end every store in sync
+//! must hold every one that was taken, all of them the same; and what they hold must be what a crash could
 //! have left at *one* moment between the wish and the word that it is taken, of all blocks together: all that was acknowledged by then, or
 //! seen by a read, and nothing that was asked for later.
 
@@ -139,8 +139,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The stores that were in sync in a group from the first record to the last. (What a store that comes back lacks of snapshots is
-    /// not brought to it yet: it refuses to serve them.)
+    /// The stores that were in sync in a group from the first record to the last: what the others hold of snapshots was brought to
+    /// them in part.
     pub(super) fn always_in_sync(&self) -> BTreeSet<(GroupId, StoreId)> {
         let state = self.metadata.state();
         let mut stayed: BTreeMap<GroupId, BTreeSet<StoreId>> = BTreeMap::new();
@@ -174,7 +174,7 @@ impl Cluster {
                 .check_cut(&taken.held, taken.between)
                 .map_err(|why| format!("snapshot {number} of {volume} is no moment of it: {why}"))?;
             self.coverage.add("judge.snapshot_blocks", blocks);
-            // Where no store was in sync all the time nothing of it was seen.
+            // Where nobody has written anything there is nothing to be seen.
             self.coverage.hit(match blocks {
                 0 => "judge.snapshots_unseen",
                 _ => "judge.snapshots",

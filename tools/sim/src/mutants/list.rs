@@ -178,6 +178,16 @@ fn of_clusters() -> Vec<Mutant> {
         ),
         cluster("number-when-sent", "R11", of_volume!(NumberWhenSent), &[43]),
         cluster("seal-unsettled", "R11", of_volume!(SealUnsettled), &[370]),
+        cluster(
+            "bring-heads-alone",
+            "R11",
+            plant!(plants => {
+                plants.volume = plants.volume.with(amita_sequencer::Fault::BringHeadsAlone);
+                plants.store = plants.store.with(amita_store::Fault::WholeWithoutStates);
+            }),
+            &[],
+        ),
+        cluster("join-with-newest", "R11", of_volume!(JoinWithNewest), &[]),
         cluster("seal-spoilt", "R11", of_volume!(SealSpoilt), &[]),
         cluster("release-early", "R11", of_gateway!(ReleaseEarly), &[]),
         cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[]),

@@ -75,6 +75,27 @@ fn rotten_parts(seed: u64) -> Setup {
     setup
 }
 
+/// Nodes go and come back, one after the other, while snapshots are taken; what they were last given may be given up.
+fn members_return(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = busy(seed, &mut random);
+    setup.silent_for = Duration::from_millis(60);
+    setup.profile.operations = 2400;
+    (setup.profile.depth, setup.profile.part_percent) = (3, 20);
+    let mut steps = Vec::new();
+    for turn in 0..6 {
+        let at = 40 + turn * 180;
+        let node = random.below(3) as usize;
+        let for_ns = random.within(100, 160) * MS;
+        steps.push(match random.percent(60) {
+            true => (at, random.below(20) * MS, Fault::Kill { node, for_ns }),
+            false => (at, random.below(20) * MS, Fault::PowerCut { node, for_ns }),
+        });
+    }
+    setup.plan = plan(steps);
+    setup
+}
+
 /// Gateways stand still while others take the volume, and come back with what they had.
 fn owners_change(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -132,6 +153,16 @@ pub fn all() -> Vec<Scenario> {
             rotten_parts,
             200,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::SealSpoilt)),
+        ),
+        scenario(
+            "R11: whole means with snapshots",
+            "M2 is away while 1 and 2 are taken, and comes back: its head is mended, it is promoted, and has neither.",
+            members_return,
+            200,
+            plant!(plants => {
+                plants.volume = plants.volume.with(amita_sequencer::Fault::BringHeadsAlone);
+                plants.store = plants.store.with(amita_store::Fault::WholeWithoutStates);
+            }),
         ),
         scenario(
             "R11: a number that is not sealed ends with its owner",
