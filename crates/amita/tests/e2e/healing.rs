@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// What a gateway says when it finds and repairs damage.
 const DAMAGE: &[&str] = &["has a damaged copy of block", "was repaired on store"];
 
-fn await_in_sync(world: &World) {
+pub fn await_in_sync(world: &World) {
     let observer = Observer::of(&world.cluster).expect("the metadata answers");
     let whole = observer.await_whole(PATIENCE).expect("nobody interrupts");
     assert!(whole, "not all copies were brought up to date");

@@ -1,24 +1,34 @@
-//! Snapshots are taken of a volume under load, while nodes are killed and come back. (Nothing reads them yet: what they hold is judged
-//! by the simulator.)
+//! Snapshots are taken of a volume under load, while nodes are killed and come back; and all of them are read, at any node.
 
+use crate::healing::await_in_sync;
 use crate::load::Load;
-use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, VOLUME, World};
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, World};
 use amita_control::admin::{self, TakingState};
-use amita_metadata::{Call, Client};
+use amita_harness::nbd::Client;
+use amita_metadata::{Call, Client as Metadata};
 use amita_types::SnapshotId;
 use amita_types::map::{self, Snapshot, SnapshotState};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Where the diary lies, and how many blocks it has.
+const DIARY_AT: u64 = 32 << 20;
+const PAGES: u64 = 48;
+const BLOCK: u64 = 4096;
+
 /// As an upgrade's last step allows them.
-fn allow_snapshots(meta: &Client) {
+fn allow_snapshots(meta: &Metadata) {
     let mut cluster = admin::cluster(meta).expect("the cluster's record");
     cluster.version = map::SNAPSHOTS_SINCE;
     let value = serde_json::to_vec(&cluster).expect("plain data");
     amita_metadata::Transact::txn(meta, &Call::put(map::cluster_key(), value)).expect("the operator may");
 }
 
-fn take(meta: &Client, name: &str) -> (Snapshot, Duration) {
+fn take(meta: &Metadata, name: &str) -> (Snapshot, Duration) {
     let began = Instant::now();
     let labels = BTreeMap::from([("by".to_owned(), "a test".to_owned())]);
     let wish = admin::ask_snapshot(meta, VOLUME, name, labels, Duration::from_secs(1)).expect("it may be wished");
@@ -32,8 +42,82 @@ fn take(meta: &Client, name: &str) -> (Snapshot, Duration) {
     }
 }
 
+/// One who writes 1, 2, 3, ... into one block after the other, round and round, each when the one before is acknowledged. So what
+/// a snapshot has of it says up to which one it goes, and that nothing is missing before.
+struct Diary {
+    written: Arc<AtomicU64>,
+    ends: Arc<AtomicBool>,
+    writer: JoinHandle<()>,
+}
+
+impl Diary {
+    fn begin(gateway: SocketAddr) -> Diary {
+        let mut client = Client::open(gateway, VOLUME, PATIENCE).expect("the volume opens");
+        let (written, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, told) = (Arc::clone(&written), Arc::clone(&ends));
+        let writer = std::thread::spawn(move || {
+            let mut entry = 0u64;
+            while !told.load(Ordering::Relaxed) {
+                entry += 1;
+                let page = entry.to_le_bytes().repeat(BLOCK as usize / 8);
+                let at = DIARY_AT + entry % PAGES * BLOCK;
+                client.write(at, &page).expect("it is written");
+                count.store(entry, Ordering::SeqCst);
+            }
+            client.close();
+        });
+        Diary { written, ends, writer }
+    }
+
+    fn written(&self) -> u64 {
+        self.written.load(Ordering::SeqCst)
+    }
+
+    fn finish(self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.writer.join().expect("every write was acknowledged");
+    }
+}
+
+/// What a snapshot has of the diary, read at a node: the entry on each page.
+fn read(node: SocketAddr, name: &str) -> Vec<u64> {
+    let mut client = Client::open(node, &format!("{VOLUME}@{name}"), PATIENCE).expect("the snapshot opens");
+    let mut bytes = vec![0; (PAGES * BLOCK) as usize];
+    for (page, bytes) in (0..).zip(bytes.chunks_exact_mut(BLOCK as usize)) {
+        client.read(DIARY_AT + page * BLOCK, bytes).expect("it can be read");
+    }
+    client.close();
+    let pages = bytes.chunks_exact(BLOCK as usize);
+    pages
+        .map(|page| {
+            let entry = u64::from_le_bytes(page[..8].try_into().expect("eight bytes"));
+            assert_eq!(
+                page,
+                entry.to_le_bytes().repeat(BLOCK as usize / 8),
+                "a page is of one entry"
+            );
+            entry
+        })
+        .collect()
+}
+
+/// It is the diary as it was when it ended with one of these entries.
+fn check(name: &str, pages: &[u64], between: (u64, u64)) {
+    let last = pages.iter().copied().max().unwrap_or(0);
+    assert!(
+        between.0 <= last && last <= between.1,
+        "{name} goes up to entry {last}, and was taken between {between:?}"
+    );
+    for (page, &entry) in (0u64..).zip(pages) {
+        // The newest entry of this page up to the last one.
+        let back = (last + PAGES - page) % PAGES;
+        let right = last.saturating_sub(back);
+        assert_eq!(entry, right, "{name}: page {page} of a diary that ends with {last}");
+    }
+}
+
 #[test]
-fn snapshots_are_taken_under_load_and_while_nodes_fail() {
+fn snapshots_are_taken_and_read_under_load_and_while_nodes_fail() {
     let mut world = World::of(4);
     let gateway = world.cluster.add_gateway("gateway").expect("a gateway");
     let meta = world.cluster.metadata_client().expect("the metadata");
@@ -48,9 +132,12 @@ fn snapshots_are_taken_under_load_and_while_nodes_fail() {
     let (first, _) = take(&meta, "of-nothing");
     assert_eq!((first.number, first.name.as_str()), (SnapshotId(1), "of-nothing"));
 
+    let nodes: Vec<SocketAddr> = world.cluster.nodes().iter().map(|node| node.nbd).collect();
     let load = Load::start(&world, gateway, None);
+    let diary = Diary::begin(nodes[gateway]);
     let mut last = first.number;
     let mut times = Vec::new();
+    let mut kept: Vec<(String, Vec<u64>)> = Vec::new();
     for round in 0..30 {
         if round == 10 {
             world.cluster.kill_node(1);
@@ -59,20 +146,49 @@ fn snapshots_are_taken_under_load_and_while_nodes_fail() {
             world.cluster.start_node(1).expect("it starts again");
             world.cluster.await_node(1).expect("it serves again");
         }
-        let (snapshot, time) = take(&meta, &format!("s{round}"));
+        let name = format!("s{round}");
+        let before = diary.written();
+        let (snapshot, time) = take(&meta, &name);
+        // One may be under way.
+        let after = diary.written() + 1;
         assert!(snapshot.number > last, "numbers only grow");
         assert!(matches!(snapshot.state, SnapshotState::Sealed(_)));
         last = snapshot.number;
         times.push(time);
+        // Where the volume is owned, and where it is not.
+        let at = if round % 2 == 0 { gateway } else { 0 };
+        let pages = read(nodes[at], &name);
+        check(&name, &pages, (before, after));
+        kept.push((name, pages));
     }
     assert!(!load.has_ended(), "fio goes on");
     load.finish();
+    diary.finish();
     times.sort_unstable();
     eprintln!(
         "a snapshot takes {:?}, the slowest {:?}",
         times[times.len() / 2],
         times[times.len() - 1]
     );
+
+    // The one that was away has them too: it is one of the two that are left.
+    await_in_sync(&world);
+    world.cluster.kill_node(0);
+    for (name, pages) in &kept {
+        assert_eq!(read(nodes[1], name), *pages, "{name} has changed");
+    }
+    assert_eq!(read(nodes[2], "of-nothing"), vec![0; PAGES as usize]);
+
+    let info = world.done("nbdinfo", &[&format!("nbd://{}/{VOLUME}@s3", nodes[gateway])]);
+    assert!(info.contains("is_read_only: true"), "{info}");
+    let mut client = Client::open(nodes[gateway], &format!("{VOLUME}@s3"), PATIENCE).expect("it opens");
+    let error = client.write(0, &[0; BLOCK as usize]).unwrap_err();
+    assert!(!error.to_string().is_empty());
+    client.close();
+    for unknown in [format!("{VOLUME}@none"), "none@s3".to_owned(), format!("{VOLUME}@")] {
+        let error = Client::open(nodes[gateway], &unknown, PATIENCE).map(drop).unwrap_err();
+        assert!(error.to_string().contains("no volume"), "{unknown}: {error}");
+    }
 
     let all = admin::snapshots(&meta, VOLUME).expect("the metadata answers");
     assert_eq!(all.len(), 31);

@@ -46,6 +46,9 @@ mod report;
 mod reserve;
 mod route;
 mod snapshots;
+mod views;
+
+pub use views::VIEWS;
 
 pub use config::CoreConfig;
 pub use peers::{REFUSED_FOR, SILENT_FOR};
@@ -78,6 +81,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
+use views::Views;
 
 /// Mail that one pass takes in at most, so that a busy neighbour cannot keep a core from its own sockets.
 const MAIL_PER_PASS: usize = 4096;
@@ -94,6 +98,7 @@ pub struct Core {
     forwarding: Forwarding,
     nvme: NvmeSide,
     named: Named,
+    views: Views,
     /// Where fronts have things computed; none: on this core.
     desk: Option<Desk>,
     /// On core 0: which volumes are open, and who opens them.
@@ -120,6 +125,7 @@ impl Core {
             forwarding: Forwarding::new(config.core),
             nvme: NvmeSide::new(config.nvme.clone()),
             named: Named::default(),
+            views: Views::new(config.core),
             desk: None,
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
@@ -249,6 +255,9 @@ impl Core {
         if self.named.is_due(driver.now()) {
             named::look(self, driver);
         }
+        if self.views.is_due(driver.now()) {
+            views::look(self, driver);
+        }
         if self.cx.clock.is_tick_due(driver.now()) {
             self.tick(driver);
         }
@@ -374,6 +383,7 @@ impl Core {
             self.cx.peers.fabric.deadline(),
             self.fronts.deadline(),
             self.named.deadline(),
+            self.views.deadline(),
             self.nvme.deadline(),
             rest_due,
             self.forwarding.forwarder.deadline(),

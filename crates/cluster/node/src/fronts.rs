@@ -17,8 +17,8 @@ use amita_frontend::{
 use amita_nvme as nvme;
 use amita_reactor::driver::{Completion, Driver, ListenerId, LocalPeer, Outcome, SocketId, Time};
 use amita_reactor::{Inbox, Outbox, Pool, Slice};
-use amita_types::VolumeId;
 use amita_types::io::Op;
+use amita_types::{SnapshotId, VolumeId};
 use deadlines::Deadlines;
 use hosts::Hosts;
 use rustc_hash::FxHashMap;
@@ -79,6 +79,8 @@ pub enum FrontRequest {
         payload: Slice,
         /// Whose, if the front has said so: then it may be forwarded.
         host: HostKey,
+        /// The snapshot that the front has open; [`SnapshotId::HEAD`]: the volume itself.
+        snapshot: SnapshotId,
     },
     /// Look at or change a volume's reservation.
     Reserve {
@@ -105,6 +107,22 @@ pub struct FrontRequests {
     pub queue: VecDeque<FrontRequest>,
     /// Fronts that have said whose I/O theirs is.
     hosts: FxHashMap<FrontId, HostKey>,
+    /// Fronts that have a snapshot open, and not a volume.
+    snapshots: FxHashMap<FrontId, SnapshotId>,
+}
+
+impl FrontRequests {
+    /// All that the front asks for from now on is of this snapshot of its volume.
+    pub fn reads_from(&mut self, front: FrontId, snapshot: SnapshotId) {
+        self.snapshots.insert(front, snapshot);
+    }
+
+    fn snapshot_of(&self, front: FrontId) -> SnapshotId {
+        match self.snapshots.is_empty() {
+            true => SnapshotId::HEAD,
+            false => self.snapshots.get(&front).copied().unwrap_or_default(),
+        }
+    }
 }
 
 impl StorageService for FrontRequests {
@@ -123,14 +141,18 @@ impl StorageService for FrontRequests {
             who: who.clone(),
         });
     }
-    fn close(&mut self, _front: FrontId, volume: VolumeId) {
-        self.queue.push_back(FrontRequest::Close { volume });
+    fn close(&mut self, front: FrontId, volume: VolumeId) {
+        // A snapshot keeps no volume open.
+        if self.snapshots.remove(&front).is_none() {
+            self.queue.push_back(FrontRequest::Close { volume });
+        }
     }
     fn submit(&mut self, front: FrontId, tag: u64, volume: VolumeId, op: Op, payload: Slice) {
         let host = match self.hosts.is_empty() {
             true => HostKey::NONE,
             false => self.hosts.get(&front).copied().unwrap_or_default(),
         };
+        let snapshot = self.snapshot_of(front);
         self.queue.push_back(FrontRequest::Submit {
             front,
             tag,
@@ -138,6 +160,7 @@ impl StorageService for FrontRequests {
             op,
             payload,
             host,
+            snapshot,
         });
     }
     fn identify(&mut self, front: FrontId, host: HostKey) {
@@ -553,6 +576,18 @@ impl Fronts {
         true
     }
 
+    /// Tells every session that has the volume itself open that it is served here no longer.
+    pub fn lost(&mut self, driver: &mut dyn Driver, volume: VolumeId, why: &str) {
+        let snapshots = &self.requests.snapshots;
+        let mut ids: Vec<u64> = self.sessions.keys().copied().collect();
+        ids.retain(|id| !snapshots.contains_key(&FrontId(*id)));
+        ids.sort_unstable();
+        for id in ids {
+            let why = why.to_owned();
+            self.event(driver, FrontId(id), Event::Lost { volume, why });
+        }
+    }
+
     /// Hands an event to every session.
     pub fn event_to_all(&mut self, driver: &mut dyn Driver, mut make: impl FnMut() -> Event) {
         let mut ids: Vec<u64> = self.sessions.keys().copied().collect();
@@ -615,6 +650,7 @@ impl Fronts {
         }
         self.deadlines.forget(&mut session.due, id);
         session.front.closed(&mut self.requests);
+        self.requests.snapshots.remove(&FrontId(id));
         if self.requests.hosts.remove(&FrontId(id)).is_some() {
             self.gone.push(FrontId(id));
         }

@@ -21,7 +21,7 @@ use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, ScrubReport, WholeMember};
 use amita_types::message::Answer;
 use amita_types::recovery::{Recovery, StoreHealth};
-use amita_types::{Generation, NodeId, StoreId, VolumeId};
+use amita_types::{Generation, NodeId, SnapshotId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -350,7 +350,8 @@ impl Shards {
         if !origin.may_act_under(shard.generation) {
             return Err(Declined::Elsewhere(payload));
         }
-        let reserved = shard.reserved.as_ref();
+        // A reservation is of the volume, and what it was once is nobody's to change.
+        let reserved = shard.reserved.as_ref().filter(|_| origin.snapshot == SnapshotId::HEAD);
         if reserved.is_some_and(|reserved| !reserved.allows(origin.host, access(&op))) {
             return Err(Declined::Reserved);
         }
@@ -365,7 +366,9 @@ impl Shards {
         if origin.trace.is_some() {
             self.traces.open(now, &origin, volume, op);
         }
-        shard.sequencer.submit_traced(now, io, op, payload, origin.trace);
+        shard
+            .sequencer
+            .submit_traced(now, io, op, payload, origin.snapshot, origin.trace);
         self.mark(number);
         Ok(())
     }

@@ -148,7 +148,7 @@ kinds! {
     Released = 0x07, OWNERS, (control::RELEASED_BYTES, control::RELEASED_BYTES), 0;
 
     /// A host's request, to the owner of the volume.
-    Forward = 0x08, OWNERS, (forward::FORWARD_BYTES, forward::FORWARD_BYTES), MAX_PAYLOAD_BYTES;
+    Forward = 0x08, OWNERS, forward::FORWARD_BYTES, MAX_PAYLOAD_BYTES;
     /// The answer to `Forward`.
     Forwarded = 0x09, OWNERS, (forward::FORWARDED_BYTES, forward::FORWARDED_BYTES), MAX_PAYLOAD_BYTES;
     /// A gateway asks for a volume that the operator moves to it.

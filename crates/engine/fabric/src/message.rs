@@ -1,7 +1,7 @@
 //! What travels on a link.
 
 use amita_types::message::{Answer, Request};
-use amita_types::{Generation, VolumeId};
+use amita_types::{Generation, SnapshotId, VolumeId};
 
 /// What one node says to another on a link. Bulk data travels beside it, never inside.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +62,8 @@ pub struct Forward {
     /// since then by the sender's clock. 0: it has said nothing yet. The owner carries out nothing that is old by this
     /// (R9): bytes that lay on the way may belong to a host that has long gone on by another gateway.
     pub as_of: u64,
+    /// The snapshot that is read; [`SnapshotId::HEAD`]: the volume itself is used.
+    pub snapshot: SnapshotId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -115,13 +115,14 @@ impl Sequencer {
 
     /// Starts an I/O; `data` is a write's payload, else empty. It ends in one [`Effect::Done`].
     pub fn submit(&mut self, now: Time, io: IoId, op: Op, data: Slice) {
-        self.submit_traced(now, io, op, data, TraceId::NONE);
+        self.submit_traced(now, io, op, data, SnapshotId::HEAD, TraceId::NONE);
     }
 
-    /// The same for an I/O that may be traced: its requests to stores name its trace.
-    pub fn submit_traced(&mut self, now: Time, io: IoId, op: Op, data: Slice, trace: TraceId) {
+    /// The same for an I/O of a snapshot, which can only be read and must be sealed (S7); and for one that may be traced: its
+    /// requests to stores name its trace.
+    pub fn submit_traced(&mut self, now: Time, io: IoId, op: Op, data: Slice, at: SnapshotId, trace: TraceId) {
         self.cx.intake.ios += 1;
-        if let Err(error) = submit::accept(&mut self.cx, now, io, op, data, trace) {
+        if let Err(error) = submit::accept(&mut self.cx, now, io, op, data, at, trace) {
             self.cx.done(io, Err(error), Payload::None, Course::default());
         }
         self.finish(now);

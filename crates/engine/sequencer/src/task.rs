@@ -96,6 +96,8 @@ pub struct Read {
     pub io: IoId,
     pub op: Op,
     pub range: BlockRange,
+    /// The snapshot that is read; [`SnapshotId::HEAD`]: the volume itself.
+    pub at: SnapshotId,
     /// Members that were asked.
     pub tried: Members,
     /// Members whose copy is damaged.
@@ -115,11 +117,12 @@ impl Read {
     }
 
     /// One that was not sent to anybody yet.
-    pub fn new(io: IoId, op: Op, range: BlockRange, compare: Slice) -> Read {
+    pub fn new(io: IoId, op: Op, range: BlockRange, at: SnapshotId, compare: Slice) -> Read {
         Read {
             io,
             op,
             range,
+            at,
             tried: Members::NONE,
             damaged: Members::NONE,
             found: None,

@@ -83,6 +83,7 @@ pub fn always() {
             trace: TraceId::NONE,
             host: amita_frontend::HostKey::NONE,
             generation: amita_types::Generation(0),
+            snapshot: amita_types::SnapshotId::HEAD,
         };
         black_box(trace);
         let course = Course::default();

@@ -24,7 +24,7 @@ use amita_frontend::HostKey;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::{NodeId, VolumeId};
+use amita_types::{NodeId, SnapshotId, VolumeId};
 use std::collections::BTreeSet;
 use wire::code;
 
@@ -65,7 +65,7 @@ impl Forwarding {
         op: Op,
         payload: Slice,
     ) {
-        if origin.host == HostKey::NONE && origin.front != FORWARDED {
+        if origin.host == HostKey::NONE && origin.front != FORWARDED && origin.snapshot == SnapshotId::HEAD {
             // A front that has opened the volume for itself: it was lost to another gateway.
             return cx.done(origin, Err(IoError::Lost), Payload::None);
         }

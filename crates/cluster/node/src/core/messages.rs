@@ -336,11 +336,7 @@ impl Core {
         if handed_over {
             return self.forwarding.settle(&mut self.cx, driver.now(), volume);
         }
-        let why = why.to_owned();
-        self.fronts.event_to_all(driver, || frontend::Event::Lost {
-            volume,
-            why: why.clone(),
-        });
+        self.fronts.lost(driver, volume, why);
     }
 
     /// What the directory has others do.

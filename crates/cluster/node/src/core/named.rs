@@ -5,11 +5,13 @@
 //! client connect at once, and the record comes by the watch. So a client without a right is not refused before some time has
 //! passed, nor before a node that starts knows all records. That it takes as long for names that do not exist tells nothing.
 
-use super::Core;
+use super::{Core, views};
 use crate::exports::{Grant, Usage, judge, listed};
 use crate::mail::{DirectoryMessage, Origin, VolumeMessage};
 use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who};
 use amita_reactor::driver::{Driver, Time};
+use amita_types::VolumeId;
+use amita_types::map::MAX_SNAPSHOT_NAME;
 use amita_types::name::MAX_NAME_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -128,7 +130,7 @@ impl Named {
 
 /// A client asks for a volume.
 pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, who: Who) {
-    if name.len() > MAX_NAME_BYTES {
+    if name.len() > MAX_NAME_BYTES + 1 + MAX_SNAPSHOT_NAME {
         // No volume has it, nor this one, and that is told as late.
         name = String::new();
     }
@@ -187,14 +189,24 @@ fn tell_listed(core: &mut Core, origin: Origin, who: &Who) {
 
 /// Opens the volume, if the client has the right to; else it goes on waiting.
 fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
-    let volume = core.cx.view.volume_named(&asked.name);
-    if volume
-        .and_then(|volume| judge(&core.cx.view, volume.id, &asked.who))
-        .is_none()
-    {
+    let snapshot = views::split(&asked.name);
+    let volume = snapshot.map_or(asked.name.as_str(), |(volume, _)| volume);
+    let volume = core.cx.view.volume_named(volume).map(|volume| volume.id);
+    let may = |volume: &VolumeId| judge(&core.cx.view, *volume, &asked.who).is_some();
+    let Some(volume) = volume.filter(may) else {
         return Some(asked);
+    };
+    let is_snapshot = snapshot.is_some();
+    let Waiting {
+        origin,
+        name,
+        who,
+        since,
+    } = asked;
+    if is_snapshot {
+        views::ask(core, since, origin, volume, name, who);
+        return None;
     }
-    let Waiting { origin, name, who, .. } = asked;
     if let Some(usage) = core.fronts.usage(origin.front) {
         *usage = Some(Usage { who, open: None });
         core.cx.mail.send(0, DirectoryMessage::Open { origin, name });

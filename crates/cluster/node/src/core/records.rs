@@ -1,6 +1,7 @@
 //! What a core hears from the control plane, records of the metadata above all.
 
 use super::context::Context;
+use super::views::VIEWS;
 use super::{Core, hosts, observe, reserve, snapshots};
 use crate::authority::AUTHORITY;
 use crate::control::{FromCore, Record, ToCore};
@@ -74,6 +75,7 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
         return core.cx.mail.send(caller, NodeMessage::Metadata { call, result });
     }
     match token::id_shard(call.0) {
+        VIEWS => core.views.answered(call, result),
         AUTHORITY => core.cx.inquiry.answered(now, call, result.as_ref().ok()),
         REPORTER => core.reporter.ended(now, result.is_ok()),
         DIRECTORY if core.reservations.answered(call, &result) => {

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::forward::Forwarding;
-use super::{Core, hosts, named, snapshots};
+use super::{Core, hosts, named, snapshots, views};
 use crate::authority;
 use crate::faults::Fault;
 use crate::forwarder::Work;
@@ -18,7 +18,7 @@ use amita_sequencer::Effect;
 use amita_store::LinkId;
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::{Answer, Refusal, Request, RequestBody};
-use amita_types::{ChunkId, ChunkIndex, Generation, NodeId, StoreId, TraceId, VolumeId};
+use amita_types::{ChunkId, ChunkIndex, Generation, NodeId, SnapshotId, StoreId, TraceId, VolumeId};
 
 impl Core {
     /// Lets the parts hand each other what they have until nobody has anything left.
@@ -162,7 +162,9 @@ impl Core {
             FrontRequest::Open { front, tag, name, who } => {
                 let origin = self.cx.origin(now, front, tag);
                 match who {
-                    Who::Program => self.cx.mail.send(0, DirectoryMessage::Open { origin, name }),
+                    Who::Program if views::split(&name).is_none() => {
+                        self.cx.mail.send(0, DirectoryMessage::Open { origin, name });
+                    }
                     who => named::ask(self, now, origin, name, who),
                 }
             }
@@ -174,9 +176,10 @@ impl Core {
                 op,
                 payload,
                 host,
+                snapshot,
             } => {
                 let mut origin = self.cx.origin(now, front, tag);
-                origin.host = host;
+                (origin.host, origin.snapshot) = (host, snapshot);
                 origin.trace = self.cx.shards.traces.sample(now);
                 if origin.trace.is_some() {
                     driver.refresh();
@@ -459,6 +462,7 @@ impl Context {
             trace: TraceId::NONE,
             host: frontend::HostKey::NONE,
             generation: Generation(0),
+            snapshot: SnapshotId::HEAD,
         }
     }
 

@@ -255,6 +255,7 @@ fn what_is_kept_of_a_gateway_is_kept_of_each_of_its_cores_and_of_nothing_else() 
             length: 4096,
             crc: 0,
             as_of: now.0,
+            snapshot: amita_types::SnapshotId::HEAD,
         };
         let nothing = amita_reactor::Slice::default();
         rig.core
@@ -279,6 +280,7 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
         trace: TraceId::NONE,
         host: frontend::HostKey(9),
         generation: Generation(0),
+        snapshot: amita_types::SnapshotId::HEAD,
     };
     let read = Op::Read {
         offset: 0,
@@ -376,6 +378,7 @@ mod named {
                 trace: TraceId::NONE,
                 host: amita_frontend::HostKey::NONE,
                 generation: Generation(0),
+                snapshot: amita_types::SnapshotId::HEAD,
             };
             let result = Ok(info);
             let message = VolumeMessage::Opened { origin, result };

@@ -81,6 +81,7 @@ impl Rig {
             trace: TraceId::NONE,
             host: HostKey::NONE,
             generation: Generation(0),
+            snapshot: amita_types::SnapshotId::HEAD,
         };
         let mut rig = Rig {
             origin,

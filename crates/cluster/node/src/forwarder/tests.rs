@@ -23,6 +23,7 @@ fn pending(tag: u64, op: Op, since: Time) -> Pending {
             trace: TraceId::NONE,
             host: HostKey(9),
             generation: amita_types::Generation(0),
+            snapshot: amita_types::SnapshotId::HEAD,
         },
         work: Work::Io(op),
         payload: Slice::default(),

@@ -8,7 +8,7 @@ use amita_sequencer::{self as volume, Opened};
 use amita_store::LinkId;
 use amita_types::io::Payload;
 use amita_types::message::{Answer, Request};
-use amita_types::{Generation, NodeId, StoreId, TraceId, VolumeId};
+use amita_types::{Generation, NodeId, SnapshotId, StoreId, TraceId, VolumeId};
 
 /// From one core to another of the same node. (The common one, a step of an I/O, is the largest; boxing it would allocate per
 /// I/O.)
@@ -413,6 +413,8 @@ pub struct Origin {
     pub host: frontend::HostKey,
     /// Of a forwarded request: the generation under which alone it may be carried out here. Zero: of a host of ours.
     pub generation: Generation,
+    /// The snapshot that is read; [`SnapshotId::HEAD`]: the volume itself is used.
+    pub snapshot: SnapshotId,
 }
 
 impl Origin {

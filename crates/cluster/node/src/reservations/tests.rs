@@ -56,6 +56,7 @@ impl Rig {
             trace: TraceId::NONE,
             host: HostKey(host.into()),
             generation: amita_types::Generation(0),
+            snapshot: amita_types::SnapshotId::HEAD,
         };
         let host = HostKey(host.into());
         self.reservations

@@ -73,7 +73,7 @@ impl Table {
 
     /// A number that no shard has.
     pub fn free_number(&mut self) -> u16 {
-        while self.next >= crate::authority::AUTHORITY || self.shards.contains_key(&self.next) {
+        while self.next >= crate::core::VIEWS || self.shards.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let number = self.next;

@@ -68,6 +68,7 @@ fn origin(host: u64) -> Origin {
         trace: TraceId::NONE,
         host: HostKey(host.into()),
         generation: Generation(0),
+        snapshot: amita_types::SnapshotId::HEAD,
     }
 }
 

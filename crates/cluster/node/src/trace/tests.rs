@@ -21,6 +21,7 @@ fn origin(trace: TraceId, arrived: Time, parsed: Time) -> Origin {
         trace,
         host: amita_frontend::HostKey::NONE,
         generation: amita_types::Generation(0),
+        snapshot: amita_types::SnapshotId::HEAD,
     }
 }
 

@@ -4,8 +4,8 @@ use super::control::get_generation;
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, EncodeError, Kind};
 use crate::message::{Forward, ForwardOp, Forwarded, Message};
-use amita_types::VolumeId;
 use amita_types::layout::MAX_IO_BYTES;
+use amita_types::{SnapshotId, VolumeId};
 
 wire! {
     RawForward: 73 {
@@ -21,9 +21,13 @@ wire! {
         op: u8,
     }
 }
+wire! {
+    /// Behind [`RawForward`], where it is not zero: a build that knows no snapshots meets none.
+    RawSnapshot: 4 { snapshot: u32, }
+}
 wire! { RawForwarded: 26 { tag: u64, clock: u64, value: u32, crc: u32, code: u8, form: u8, } }
 
-pub(super) const FORWARD_BYTES: usize = RawForward::BYTES;
+pub(super) const FORWARD_BYTES: (usize, usize) = (RawForward::BYTES, RawForward::BYTES + RawSnapshot::BYTES);
 pub(super) const FORWARDED_BYTES: usize = RawForwarded::BYTES;
 
 impl ForwardOp {
@@ -76,11 +80,21 @@ pub(super) fn put_forward(out: &mut Vec<u8>, forward: &Forward, payload_bytes: u
         op: forward.op as u8,
     }
     .put(out);
+    if forward.snapshot != SnapshotId::HEAD {
+        RawSnapshot {
+            snapshot: forward.snapshot.0,
+        }
+        .put(out);
+    }
     Ok(Kind::Forward)
 }
 
 pub(super) fn get_forward(mut reader: Reader<'_>, payload_bytes: usize) -> Result<Message, DecodeError> {
     let raw = RawForward::get(&mut reader)?;
+    let snapshot = match reader.is_empty() {
+        true => SnapshotId::HEAD,
+        false => SnapshotId(RawSnapshot::get(&mut reader)?.snapshot),
+    };
     reader.end()?;
     let op = ForwardOp::ALL
         .into_iter()
@@ -108,6 +122,7 @@ pub(super) fn get_forward(mut reader: Reader<'_>, payload_bytes: usize) -> Resul
         tag: raw.tag,
         session: raw.session,
         host: raw.host.to_le_bytes(),
+        snapshot,
         volume: VolumeId(raw.volume),
         op,
         offset: raw.offset,

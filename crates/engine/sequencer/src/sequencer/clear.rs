@@ -8,7 +8,7 @@ use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
 use crate::task::{Kind, Read, Write};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{Op, Payload};
-use amita_types::{BlockIndex, TraceId, Version};
+use amita_types::{BlockIndex, SnapshotId, TraceId, Version};
 
 /// Was nothing of the chunk ever written, and is nothing being written?
 pub(super) fn is_never_written(cx: &Context, chunk: ChunkSlot) -> bool {
@@ -31,7 +31,7 @@ pub(super) fn look_instead(cx: &mut Context, now: Time, slot: TaskSlot, chunk: C
         offset: offset + u64::from(write.offset_bytes),
         length: u64::from(write.length_bytes),
     };
-    cx.tasks[slot].kind = Kind::Read(Read::new(io, op, range, Slice::default()));
+    cx.tasks[slot].kind = Kind::Read(Read::new(io, op, range, SnapshotId::HEAD, Slice::default()));
     if !read::start(cx, now, slot) {
         cx.tasks.push(&mut cx.chunks[chunk].queues.reads, slot);
     }

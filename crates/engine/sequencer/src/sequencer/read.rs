@@ -13,8 +13,8 @@ use crate::task::{Found, Kind, Read};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::message::{AllocationRequest, ReadRequest, Refusal, RequestBody, Sums};
-use amita_types::{BLOCK_BYTES, BlockRange, TraceId, Version};
+use amita_types::message::{AllocationRequest, Problem, ReadRequest, Refusal, RequestBody, Sums};
+use amita_types::{BLOCK_BYTES, BlockRange, SnapshotId, TraceId, Version};
 
 /// Submitted, and found valid: queued at its chunk.
 pub(super) fn queue(cx: &mut Context, chunk: ChunkSlot, read: Read, trace: TraceId) {
@@ -96,13 +96,16 @@ fn ask_member(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
     let group = cx.tasks[slot].group;
     let chunk = &cx.chunks[cx.tasks[slot].chunk()];
     let index = chunk.index;
-    // R8: everything acknowledged, and with it (R3) everything that a read has returned.
-    let least = if cx.config.faults.has(Fault::NoLeast) {
-        Version::NONE
-    } else {
-        chunk.log.committed
-    };
+    let committed = chunk.log.committed;
+    let ignores = cx.config.faults.has(Fault::NoLeast);
     let read = cx.tasks[slot].read();
+    let at = read.at;
+    // R8: everything acknowledged, and with it (R3) everything that a read has returned. All writes that a sealed snapshot has are
+    // (S7), on every member in sync: whatever one has for it is it.
+    let least = match ignores || at > SnapshotId::HEAD {
+        true => Version::NONE,
+        false => committed,
+    };
     read.tried.add(position);
     let body = match read.is_about_allocation() {
         true => RequestBody::Allocation(AllocationRequest { chunk: index, least }),
@@ -115,7 +118,7 @@ fn ask_member(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
     cx.tasks.age(slot, now);
     cx.agenda.arm(now.plus(care::hedge_after(cx)));
     cx.expect(now, slot, position);
-    cx.send(now, slot, position, body, Slice::default());
+    cx.send_at(now, slot, position, at, body, Slice::default());
     // Beside the read, so that its answer need not wait for leases (R4); its own member grants one by the answer.
     lease::renew(cx, now, group, Members::one(position), now);
 }
@@ -161,6 +164,10 @@ pub(super) fn refused(
             scrubs.want_repair(chunk, position, *block);
             cx.tasks[slot].read().damaged.add(position);
         }
+        // Of a snapshot: it has been deleted, and is gone there.
+        Refusal::Invalid {
+            what: Problem::Snapshot,
+        } if cx.tasks[slot].read().at > SnapshotId::HEAD => cx.tasks[slot].read().damaged.add(position),
         other => {
             // R8: a member that is behind what it has answered has lost something. Others are as unfit.
             cx.warn_refused(group, cx.groups[group].members[position], other);

@@ -8,7 +8,7 @@ use crate::io::{Course, IoId};
 use crate::task::{Read, Write};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::{BLOCK_BYTES, BlockRange, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, TraceId};
+use amita_types::{BLOCK_BYTES, BlockRange, ChunkIndex, MAX_IO_BLOCKS, MAX_IO_BYTES, SnapshotId, TraceId};
 
 /// Where an I/O goes.
 struct Place {
@@ -25,10 +25,20 @@ pub(super) fn accept(
     io: IoId,
     op: Op,
     data: Slice,
+    at: SnapshotId,
     trace: TraceId,
 ) -> Result<(), IoError> {
     if cx.stopped {
         return Err(IoError::Lost);
+    }
+    if at > SnapshotId::HEAD {
+        if op.is_write() {
+            return Err(IoError::ReadOnly);
+        }
+        if !cx.cut.is_released(at) {
+            // Nobody can know of it who asks by the records.
+            return Err(IoError::Invalid);
+        }
     }
     if matches!(op, Op::Clear { length: 0, .. }) && data.is_empty() {
         // Nothing to do, and nothing to wait for: all that was answered is durable.
@@ -47,7 +57,7 @@ pub(super) fn accept(
             write::queue(cx, now, chunk, write, trace);
         }
         Op::Read { .. } | Op::Allocation { .. } | Op::CompareAndWrite { .. } => {
-            read::queue(cx, chunk, Read::new(io, op, place.range, data), trace);
+            read::queue(cx, chunk, Read::new(io, op, place.range, at, data), trace);
         }
     }
     pipeline::advance(cx, now, chunk);

@@ -70,6 +70,7 @@ impl Forwarding {
             trace: TraceId::NONE,
             host: HostKey::from(request.host),
             generation,
+            snapshot: request.snapshot,
         };
         match work {
             Work::Io(op) => route::route(cx, self, now, origin, request.volume, op, payload),

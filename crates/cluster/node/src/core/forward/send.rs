@@ -169,6 +169,7 @@ fn message(
         length,
         crc: checksum(&pending.payload),
         as_of,
+        snapshot: pending.origin.snapshot,
     })
 }
 

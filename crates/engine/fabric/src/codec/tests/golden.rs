@@ -515,7 +515,7 @@ fn traced() -> Vec<(&'static str, Message, usize)> {
 
 /// Hosts' requests on their way to the owner, and the handing over of a volume with its leases.
 fn forwarded() -> Vec<(&'static str, Message, usize)> {
-    let forward = |op, length| {
+    let forward = |op, length, snapshot| {
         Message::Forward(Forward {
             tag: 0x0102_0304_0506_0708,
             session: 0x1112_1314_1516_1718,
@@ -527,6 +527,7 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
             crc: 0x5152_5354,
             generation: Generation(0x31_3233),
             as_of: 0x7172_7374_7576_7778,
+            snapshot: SnapshotId(snapshot),
         })
     };
     let answer = Message::Forwarded(Forwarded {
@@ -566,12 +567,17 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
             self::answer(Ok(AnswerBody::Settled(SettledAnswer { full: true }))),
             0,
         ),
-        ("Forward read", forward(ForwardOp::Read, 0x1000), 0),
-        ("Forward write", forward(ForwardOp::Write, 512), 512),
-        ("Forward clear", forward(ForwardOp::Clear, 0x10_0000), 0),
-        ("Forward allocation", forward(ForwardOp::Allocation, 0), 0),
-        ("Forward compare", forward(ForwardOp::CompareAndWrite, 512), 1024),
-        ("Forward reserve", forward(ForwardOp::Reserve, 0), 24),
+        (
+            "Forward read of a snapshot",
+            forward(ForwardOp::Read, 0x1000, 0x0504_0302),
+            0,
+        ),
+        ("Forward read", forward(ForwardOp::Read, 0x1000, 0), 0),
+        ("Forward write", forward(ForwardOp::Write, 512, 0), 512),
+        ("Forward clear", forward(ForwardOp::Clear, 0x10_0000, 0), 0),
+        ("Forward allocation", forward(ForwardOp::Allocation, 0, 0), 0),
+        ("Forward compare", forward(ForwardOp::CompareAndWrite, 512, 0), 1024),
+        ("Forward reserve", forward(ForwardOp::Reserve, 0, 0), 24),
         ("Forwarded", answer, 0),
     ]
 }

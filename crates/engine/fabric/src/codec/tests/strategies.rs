@@ -397,9 +397,10 @@ fn forward() -> impl Strategy<Value = Forward> {
         any::<u32>(),
         any::<u64>(),
         generation(),
+        number(),
     );
     (numbers, op, 0..=u64::from(MAX_IO_BYTES) / 2).prop_map(
-        |((tag, session, host, volume, offset, crc, as_of, generation), op, length)| Forward {
+        |((tag, session, host, volume, offset, crc, as_of, generation, snapshot), op, length)| Forward {
             tag,
             session,
             host: u128::to_le_bytes(host),
@@ -410,6 +411,7 @@ fn forward() -> impl Strategy<Value = Forward> {
             crc,
             generation,
             as_of,
+            snapshot,
         },
     )
 }

@@ -3,9 +3,12 @@
 use super::rig::{CHUNK_BYTES, Rig, old, store, version};
 use crate::Config;
 use crate::io::Warning;
-use amita_types::io::{IoError, Payload};
-use amita_types::message::{AnswerBody, Change, ChangesAnswer, JoinRequest, Refusal, Request, RequestBody, Scope};
-use amita_types::{BlockIndex, SnapshotId, StoreId};
+use amita_types::io::{IoError, Op, Payload};
+use amita_types::message::{
+    AllocationAnswer, AnswerBody, Change, ChangesAnswer, JoinRequest, Problem, ReadRequest, Refusal, Request,
+    RequestBody, Scope,
+};
+use amita_types::{BlockIndex, SnapshotId, StoreId, Version};
 
 const ONE: SnapshotId = SnapshotId(1);
 
@@ -252,4 +255,57 @@ fn a_number_that_a_member_was_rolled_across_is_not_sealed() {
     adopt(&mut rig, SnapshotId(2));
     release(&mut rig, SnapshotId(2));
     assert_eq!(rig.settled, [SnapshotId(2)]);
+}
+
+#[test]
+fn a_snapshot_is_read_as_it_is_and_only_read() {
+    let mut rig = Rig::open(2, 1);
+    adopt(&mut rig, ONE);
+    let (offset, length) = (0, 4096);
+    let read = Op::Read { offset, length };
+    let early = rig.submit_at(ONE, read);
+    assert_eq!(rig.result(early), Some(Err(IoError::Invalid)), "not all cores carry it");
+    release(&mut rig, ONE);
+    let unknown = rig.submit_at(SnapshotId(2), read);
+    assert_eq!(rig.result(unknown), Some(Err(IoError::Invalid)));
+    let clear = Op::Clear { offset, length: 4096 };
+    let written = rig.submit_at(ONE, clear);
+    assert_eq!(rig.result(written), Some(Err(IoError::ReadOnly)));
+    let io = rig.submit_at(ONE, read);
+    let sent = rig.reads();
+    assert_eq!(numbers(&sent), [1]);
+    let least = |request: &Request| match request.body {
+        RequestBody::Read(ReadRequest { least, .. }) => least,
+        _ => panic!("{request:?}"),
+    };
+    assert_eq!(
+        least(&sent[0]),
+        Version::NONE,
+        "the state's version is older than the volume's"
+    );
+    rig.answer_read(&sent[0], old(2));
+    assert_eq!(rig.result(io), Some(Ok(())));
+    let io = rig.submit_at(ONE, Op::Allocation { offset });
+    let sent = rig.take(|_, body| matches!(body, RequestBody::Allocation(_)));
+    assert_eq!(numbers(&sent), [1]);
+    let allocated = Box::new([1; 16]);
+    rig.accept(&sent[0], AnswerBody::Allocation(AllocationAnswer { allocated }));
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
+fn a_member_that_has_dropped_a_snapshot_keeps_its_place() {
+    let mut rig = Rig::open(2, 1);
+    adopt(&mut rig, ONE);
+    release(&mut rig, ONE);
+    let (offset, length) = (0, 4096);
+    let io = rig.submit_at(ONE, Op::Read { offset, length });
+    let what = Problem::Snapshot;
+    for _ in 0..2 {
+        let sent = rig.reads();
+        assert_eq!(sent.len(), 1, "one after the other is asked");
+        rig.refuse(&sent[0], Refusal::Invalid { what });
+    }
+    assert_eq!(rig.result(io), Some(Err(IoError::Damaged)));
+    assert!(rig.calls.is_empty() && rig.warnings.is_empty());
 }

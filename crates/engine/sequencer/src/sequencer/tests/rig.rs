@@ -279,6 +279,17 @@ impl Rig {
         io
     }
 
+    /// Something of a snapshot.
+    pub fn submit_at(&mut self, at: SnapshotId, op: Op) -> IoId {
+        self.next_io += 1;
+        let io = IoId(self.next_io);
+        let trace = amita_types::TraceId::NONE;
+        self.sequencer
+            .submit_traced(self.now, io, op, Slice::default(), at, trace);
+        self.collect();
+        io
+    }
+
     pub fn read(&mut self, offset: u64, length: u32) -> IoId {
         self.submit(Op::Read { offset, length }, &[])
     }

@@ -1,0 +1,191 @@
+//! Snapshots that clients open by their names, `VOLUME@SNAPSHOT`: for reading only, at any gateway.
+//!
+//! The volume is not opened for that: its owner goes on with it, and what is read goes to the owner, here or forwarded; it is opened
+//! for it if nobody has it. Which snapshot a name means is read in the metadata, when it is asked for: its records are many, and no node
+//! keeps them. A right is judged as that to the volume is.
+
+use super::Core;
+use crate::exports::{Grant, Usage, judge};
+use crate::mail::Origin;
+use crate::token;
+use amita_frontend::{Event, OpenError, VolumeInfo, Who};
+use amita_metadata::{self as meta, Call, Op, Reply};
+use amita_reactor::driver::{Driver, Time};
+use amita_sequencer::CallId;
+use amita_types::map::{self, Snapshot, SnapshotName, SnapshotState};
+use amita_types::{SnapshotId, VolumeId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The number that no sequencer gets: the calls of this part carry it.
+pub const VIEWS: u16 = u16::MAX - 5;
+const _: () = assert!(VIEWS < crate::authority::AUTHORITY, "each part has a number of its own");
+/// The metadata is not waited for longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between the name of a volume and that of its snapshot.
+const BETWEEN: char = '@';
+
+/// One that is being looked for.
+struct Asked {
+    origin: Origin,
+    who: Who,
+    volume: VolumeId,
+    /// What was asked for, as it was.
+    name: String,
+    since: Time,
+    /// Its number, once that is known.
+    number: Option<SnapshotId>,
+}
+
+/// What a core looks for.
+pub(super) struct Views {
+    id_base: u64,
+    count: u64,
+    /// By the call that is under way.
+    asked: BTreeMap<u64, Asked>,
+    /// What the calls have brought, in their order.
+    ended: Vec<(Asked, Option<Reply>)>,
+}
+
+impl Views {
+    pub(super) fn new(core: usize) -> Views {
+        Views {
+            id_base: token::id_base(core, VIEWS),
+            count: 0,
+            asked: BTreeMap::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Is [`look`] to be called?
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        !self.ended.is_empty() || self.deadline().is_some_and(|at| at <= now)
+    }
+
+    /// When [`look`] is wanted.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        // Calls are made in order of time, but for the second ones of a name, which come soon.
+        let first = self.asked.values().next()?;
+        Some(first.since.plus(PATIENCE))
+    }
+
+    /// A call has ended.
+    pub(super) fn answered(&mut self, call: CallId, result: Result<Reply, meta::Error>) {
+        if let Some(asked) = self.asked.remove(&call.0) {
+            self.ended.push((asked, result.ok()));
+        }
+    }
+}
+
+/// The names of the volume and of its snapshot.
+pub(super) fn split(name: &str) -> Option<(&str, &str)> {
+    name.split_once(BETWEEN)
+}
+
+/// A client that may use the volume asks for a snapshot of it.
+pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, name: String, who: Who) {
+    let Some((_, snapshot)) = split(&name) else { return };
+    if let Some(usage) = core.fronts.usage(origin.front) {
+        let open = None;
+        let key = map::snapshot_name_key(volume, snapshot);
+        *usage = Some(Usage { who: who.clone(), open });
+        let asked = Asked {
+            origin,
+            who,
+            volume,
+            name,
+            since: now,
+            number: None,
+        };
+        call(core, asked, key);
+    }
+}
+
+fn call(core: &mut Core, asked: Asked, key: String) {
+    let views = &mut core.views;
+    views.count += 1;
+    let call = CallId(views.id_base | views.count & ((1 << 40) - 1));
+    views.asked.insert(call.0, asked);
+    let request = Call {
+        compares: Vec::new(),
+        then: vec![Op::Get { key }],
+        otherwise: Vec::new(),
+    };
+    core.cx.control.call(call, request);
+}
+
+/// The metadata has answered, or has been silent for long.
+pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
+    let now = driver.now();
+    let late = |asked: &Asked| now >= asked.since.plus(PATIENCE);
+    let late: Vec<u64> = core
+        .views
+        .asked
+        .iter()
+        .filter(|(_, asked)| late(asked))
+        .map(|(call, _)| *call)
+        .collect();
+    for call in late {
+        core.views
+            .ended
+            .extend(core.views.asked.remove(&call).map(|asked| (asked, None)));
+    }
+    for (asked, result) in std::mem::take(&mut core.views.ended) {
+        let (front, tag) = (asked.origin.front, asked.origin.tag);
+        let result = match result {
+            Some(reply) => go_on(core, asked, &reply),
+            None => Some(Err(OpenError::Unavailable("the metadata does not answer".to_owned()))),
+        };
+        if let Some(result) = result {
+            core.fronts.event(driver, front, Event::Opened { tag, result });
+        }
+    }
+}
+
+/// The next step; `None`: there is one more, or nobody waits any more.
+fn go_on(core: &mut Core, mut asked: Asked, reply: &Reply) -> Option<Result<VolumeInfo, OpenError>> {
+    core.fronts.usage(asked.origin.front)?;
+    let found = reply.value(0);
+    let Some(number) = asked.number else {
+        let Some(name) = found.and_then(|found| found.json::<SnapshotName>().ok()) else {
+            return Some(Err(OpenError::NotFound));
+        };
+        asked.number = Some(name.number);
+        let key = map::snapshot_key(asked.volume, name.number);
+        call(core, asked, key);
+        return None;
+    };
+    let record = found.and_then(|found| found.json::<Snapshot>().ok());
+    let is_it = |record: &Snapshot| (record.volume, record.number) == (asked.volume, number);
+    let Some(record) = record.filter(is_it) else {
+        return Some(Err(OpenError::NotFound));
+    };
+    if !matches!(record.state, SnapshotState::Sealed(_)) {
+        let why = "the snapshot is still being taken".to_owned();
+        return Some(Err(OpenError::Unavailable(why)));
+    }
+    Some(opened(core, &asked, number, &record))
+}
+
+/// It may be read from now on, if the client still has the right to.
+fn opened(core: &mut Core, asked: &Asked, number: SnapshotId, record: &Snapshot) -> Result<VolumeInfo, OpenError> {
+    let view = &core.cx.view;
+    let right = judge(view, asked.volume, &asked.who);
+    let chunk_bytes = view
+        .volume_of(asked.volume)
+        .and_then(|volume| view.chunk_bytes(&volume.pool));
+    let (Some(Grant { read_only }), Some(chunk_bytes)) = (right, chunk_bytes) else {
+        return Err(OpenError::NotFound);
+    };
+    if let Some(Some(usage)) = core.fronts.usage(asked.origin.front) {
+        usage.open = Some((asked.volume, read_only));
+    }
+    core.fronts.requests.reads_from(asked.origin.front, number);
+    Ok(VolumeInfo {
+        id: asked.volume,
+        name: asked.name.clone(),
+        size_bytes: record.size_bytes,
+        chunk_bytes,
+        read_only: true,
+    })
+}
