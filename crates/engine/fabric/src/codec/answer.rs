@@ -232,7 +232,7 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
             let raw = RawOpened::get(&mut reader)?;
             let number = match reader.is_empty() {
                 true => SnapshotId::HEAD,
-                false => SnapshotId(RawNumber::get(&mut reader)?.number),
+                false => super::forward::written(SnapshotId(RawNumber::get(&mut reader)?.number))?,
             };
             reader.end()?;
             AnswerBody::Opened(OpenedAnswer {

@@ -89,11 +89,22 @@ pub(super) fn put_forward(out: &mut Vec<u8>, forward: &Forward, payload_bytes: u
     Ok(Kind::Forward)
 }
 
+/// A number that goes behind a head only where it says something: said in one way, so zero is not written out.
+pub(super) fn written(number: SnapshotId) -> Result<SnapshotId, DecodeError> {
+    match number {
+        SnapshotId::HEAD => Err(DecodeError::Field {
+            field: "number of a snapshot",
+            value: 0,
+        }),
+        number => Ok(number),
+    }
+}
+
 pub(super) fn get_forward(mut reader: Reader<'_>, payload_bytes: usize) -> Result<Message, DecodeError> {
     let raw = RawForward::get(&mut reader)?;
     let snapshot = match reader.is_empty() {
         true => SnapshotId::HEAD,
-        false => SnapshotId(RawSnapshot::get(&mut reader)?.snapshot),
+        false => written(SnapshotId(RawSnapshot::get(&mut reader)?.snapshot))?,
     };
     reader.end()?;
     let op = ForwardOp::ALL

@@ -167,7 +167,15 @@ impl Body for WholeRequest {
         let raw = RawWhole::get(&mut reader)?;
         let numbers = match reader.is_empty() {
             true => RawNumbers { number: 0, born: 0 },
-            false => RawNumbers::get(&mut reader)?,
+            false => match RawNumbers::get(&mut reader)? {
+                RawNumbers { number: 0, born: 0 } => {
+                    return Err(DecodeError::Field {
+                        field: "number of a snapshot",
+                        value: 0,
+                    });
+                }
+                numbers => numbers,
+            },
         };
         reader.end()?;
         Ok(WholeRequest {
