@@ -45,7 +45,9 @@ pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
-pub use snapshot::{TakingState, ask_snapshot, drop_snapshot_wish, snapshot_number, snapshot_state, snapshots};
+pub use snapshot::{
+    TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, snapshot_number, snapshot_state, snapshots,
+};
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub(crate) use subsystem::unchanged;
 pub use subsystem::{

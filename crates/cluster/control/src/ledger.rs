@@ -5,9 +5,9 @@
 //! records of one change; while a record cannot be read, or anybody suspects the metadata; for another cluster; and never again
 //! once something went back that only ever goes forward: an epoch, a counter, a volume that had been deleted.
 
-use amita_types::holdings::{HeldGroup, HeldVolume, Holdings};
-use amita_types::map::{self, Cluster, Group, Pool, Volume};
-use amita_types::{ClusterId, GroupId, PoolId, VolumeId};
+use amita_types::holdings::{HeldGroup, HeldSnapshots, HeldVolume, Holdings};
+use amita_types::map::{self, Cluster, Group, Lineage, Pool, Snapshot, SnapshotState, Volume};
+use amita_types::{ClusterId, GroupId, PoolId, SnapshotId, VolumeId};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub enum News {
     /// A group has changed.
     Group,
-    /// A volume is deleted.
+    /// A volume is deleted, or a snapshot.
     Deleted,
 }
 
@@ -32,6 +32,10 @@ pub struct Ledger {
     /// By name; the pool by its name.
     volumes: BTreeMap<String, (VolumeId, String)>,
     ids: BTreeSet<VolumeId>,
+    /// Of volumes that ever had a snapshot.
+    lineages: BTreeMap<VolumeId, Lineage>,
+    /// The records of each volume's snapshots, and which of them are not sealed.
+    snapshots: BTreeMap<VolumeId, BTreeMap<SnapshotId, IsTaking>>,
     pools: BTreeMap<String, (PoolId, u32)>,
     groups: BTreeMap<GroupId, Arc<HeldGroup>>,
     unreadable: BTreeSet<String>,
@@ -42,7 +46,12 @@ pub struct Ledger {
     news: Option<News>,
     /// Made when it is asked for.
     list: Option<Arc<[HeldVolume]>>,
+    /// The same, of one volume each.
+    kept: BTreeMap<VolumeId, Arc<HeldSnapshots>>,
 }
+
+/// The record says that the snapshot is being taken. One that cannot be read does not: it is kept.
+type IsTaking = bool;
 
 impl Ledger {
     /// Of this cluster; nothing is known yet.
@@ -67,6 +76,7 @@ impl Ledger {
             Some(("volumes", name)) => self.volume(name, value),
             Some(("pools", name)) => self.pool(name, value),
             Some(("groups", rest)) => self.group(rest, value),
+            Some(("snapshots", rest)) => self.snapshot(rest, value),
             Some(("suspect", _)) => {
                 match value {
                     Some(_) => self.suspects.insert(key.to_owned()),
@@ -119,10 +129,27 @@ impl Ledger {
             list.sort_unstable_by_key(|held| held.id);
             list.into()
         });
+        let volumes = list.clone();
+        for (volume, lineage) in &self.lineages {
+            // One that is not sealed is void, unless it is being taken still (S2).
+            let is_live = |(number, is_taking): (&SnapshotId, &IsTaking)| {
+                let lives = !is_taking || (lineage.taking && *number == lineage.number);
+                lives.then_some(*number)
+            };
+            let records = self.snapshots.get(volume).into_iter().flatten();
+            self.kept.entry(*volume).or_insert_with(|| {
+                Arc::new(HeldSnapshots {
+                    volume: *volume,
+                    given: lineage.number,
+                    live: records.filter_map(is_live).collect(),
+                })
+            });
+        }
         Some(Holdings {
             revision: self.revision,
             given: VolumeId(self.given),
-            volumes: list.clone(),
+            volumes,
+            snapshots: self.kept.values().cloned().collect(),
             groups: self.groups.values().cloned().collect(),
         })
     }
@@ -159,7 +186,10 @@ impl Ledger {
     fn volume(&mut self, name: &str, value: Option<&[u8]>) -> bool {
         let volume = match value.map(parse::<Volume>) {
             Some(None) => return false,
-            Some(Some(volume)) => Some((volume.id, volume.pool)),
+            Some(Some(volume)) => {
+                self.lineage(volume.id, volume.lineage);
+                Some((volume.id, volume.pool))
+            }
             None => None,
         };
         let before = self.volumes.get(name);
@@ -171,12 +201,56 @@ impl Ledger {
             // A record that only says otherwise where it lies is the same volume.
             if volume.as_ref().is_none_or(|(now, _)| *now != id) {
                 self.ids.remove(&id);
+                self.lineages.remove(&id);
+                self.kept.remove(&id);
                 self.news = self.news.max(Some(News::Deleted));
             }
         }
         if let Some((id, pool)) = volume {
             self.ids.insert(id);
             self.volumes.insert(name.to_owned(), (id, pool));
+        }
+        true
+    }
+
+    /// What a volume's record says of its snapshots.
+    fn lineage(&mut self, volume: VolumeId, lineage: Lineage) {
+        let before = self.lineages.get(&volume).copied().unwrap_or_default();
+        if lineage.number < before.number {
+            let (before, now) = (before.number, lineage.number);
+            self.back(|| format!("the number of snapshots of volume {volume} went back from {before} to {now}"));
+        } else if lineage != before {
+            if before.taking && lineage.sealed < before.number {
+                // It is void.
+                self.news = self.news.max(Some(News::Deleted));
+            }
+            self.lineages.insert(volume, lineage);
+            self.kept.remove(&volume);
+        }
+    }
+
+    fn snapshot(&mut self, rest: &str, value: Option<&[u8]>) -> bool {
+        let place = rest.split_once('/');
+        let place = place.and_then(|(volume, number)| Some((volume.parse().ok()?, number.parse().ok()?)));
+        let Some((volume, number)) = place else {
+            return value.is_none();
+        };
+        self.kept.remove(&volume);
+        let records = self.snapshots.entry(volume).or_default();
+        match value {
+            Some(value) => {
+                let snapshot = parse::<Snapshot>(value);
+                let is_taking = snapshot.is_some_and(|snapshot| matches!(snapshot.state, SnapshotState::Taking(_)));
+                records.insert(number, is_taking);
+            }
+            None => {
+                if records.remove(&number).is_some() {
+                    self.news = self.news.max(Some(News::Deleted));
+                }
+                if records.is_empty() {
+                    self.snapshots.remove(&volume);
+                }
+            }
         }
         true
     }

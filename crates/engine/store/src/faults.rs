@@ -62,6 +62,10 @@ amita_reactor::fault_switches! {
     MendsAnything,
     /// S6: a chunk is whole with its head alone.
     WholeWithoutStates,
+    /// S9: what a list does not name is gone, though the list does not speak of it.
+    TrimUnlisted,
+    /// S9: a state goes with the newest of the snapshots that it stands for.
+    TrimOfMany,
     /// D5: some slots that were given back are nobody's until the next mount. No host ever sees that.
     LosesSlots,
     /// R13: chunks that nothing needs are dropped though nothing durable says why.

@@ -62,6 +62,8 @@ pub struct Counters {
     pub state_entries: u64,
     /// Chunks dropped because nothing needs them any more.
     pub swept: u64,
+    /// States of chunks dropped because no snapshot needs them any more (S9).
+    pub trimmed: u64,
     /// Fences answered.
     pub fences: u64,
     /// Requests refused.
@@ -105,7 +107,7 @@ pub struct Counters {
 impl Counters {
     /// Each event with its name, in their order.
     #[must_use]
-    pub fn events(&self) -> [(&'static str, u64); 24] {
+    pub fn events(&self) -> [(&'static str, u64); 25] {
         // All of them are named, so that a new one is not forgotten: here, or by `bytes`.
         let Counters {
             reads,
@@ -118,6 +120,7 @@ impl Counters {
             mended,
             state_entries,
             swept,
+            trimmed,
             fences,
             refused,
             resends,
@@ -149,6 +152,7 @@ impl Counters {
             ("mended", mended),
             ("state_entries", state_entries),
             ("swept", swept),
+            ("trimmed", trimmed),
             ("fences", fences),
             ("refused", refused),
             ("resends", resends),

@@ -1,11 +1,11 @@
 //! What the metadata says that stores may hold, as of one revision: from it a store learns which of its chunks nothing
 //! needs any more (`docs/protocol.md`, "Giving space back").
 //!
-//! Two facts are in it, and neither can become untrue again, so that it does no harm to act on them late: a volume whose
-//! number was given out and that is not there any more is deleted for good (numbers are never given twice), and at this
-//! epoch a group had these members (a store that adopts an epoch refuses all older ones).
+//! Three facts are in it, and none can become untrue again, so that it does no harm to act on them late: a volume whose
+//! number was given out and that is not there any more is deleted for good (numbers are never given twice); so is a snapshot of
+//! a volume (S9); and at this epoch a group had these members (a store that adopts an epoch refuses all older ones).
 
-use crate::id::{Epoch, GroupId, PoolId, StoreId, VolumeId};
+use crate::id::{Epoch, GroupId, PoolId, SnapshotId, StoreId, VolumeId};
 use crate::layout::{ChunkId, ChunkIndex};
 use crate::message::MemberSet;
 use std::sync::Arc;
@@ -19,8 +19,21 @@ pub struct Holdings {
     pub given: VolumeId,
     /// The volumes that there are, in order of their number.
     pub volumes: Arc<[HeldVolume]>,
+    /// The snapshots of the volumes that ever had one, in order of their number.
+    pub snapshots: Vec<Arc<HeldSnapshots>>,
     /// The groups of all pools, in order.
     pub groups: Vec<Arc<HeldGroup>>,
+}
+
+/// The snapshots that a volume has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldSnapshots {
+    /// The volume.
+    pub volume: VolumeId,
+    /// Numbers up to this one were given out. Of a larger one nothing is known.
+    pub given: SnapshotId,
+    /// Those that there are, ascending.
+    pub live: Arc<[SnapshotId]>,
 }
 
 /// A volume that there is.
@@ -47,6 +60,19 @@ pub struct HeldGroup {
     pub syncing: MemberSet,
 }
 
+impl HeldSnapshots {
+    /// Is one gone that was there, or that was given out since?
+    fn has_lost(&self, before: &HeldSnapshots) -> bool {
+        let there = before
+            .live
+            .iter()
+            .chain(self.live.iter().filter(|live| **live > before.given));
+        let all = before.live.len() as u64 + u64::from(self.given.0.saturating_sub(before.given.0));
+        let kept = there.filter(|live| self.live.binary_search(live).is_ok()).count();
+        (kept as u64) < all
+    }
+}
+
 impl HeldGroup {
     /// Has the store anything to do with the group?
     #[must_use]
@@ -61,6 +87,22 @@ impl Holdings {
     pub fn volume(&self, volume: VolumeId) -> Option<&HeldVolume> {
         let at = self.volumes.binary_search_by_key(&volume, |held| held.id).ok()?;
         Some(&self.volumes[at])
+    }
+
+    /// The snapshots of a volume; `None`: it never had one, or nothing is known.
+    #[must_use]
+    pub fn snapshots(&self, volume: VolumeId) -> Option<&HeldSnapshots> {
+        let at = self.snapshots.binary_search_by_key(&volume, |held| held.volume).ok()?;
+        Some(&self.snapshots[at])
+    }
+
+    /// Has a volume lost a snapshot since `before`, so that chunks may hold what nobody needs?
+    #[must_use]
+    pub fn has_lost_snapshots(&self, before: &Holdings) -> bool {
+        self.snapshots.iter().any(|now| match before.snapshots(now.volume) {
+            Some(then) => !std::ptr::eq(then, now.as_ref()) && now.has_lost(then),
+            None => now.has_lost(&HeldSnapshots::default()),
+        })
     }
 
     /// A group as it was.

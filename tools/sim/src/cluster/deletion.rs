@@ -473,7 +473,8 @@ impl Cluster {
     pub(super) fn judge_space(&mut self) -> Result<(), String> {
         let limit = self.world.now().plus(GIVEN_BACK);
         loop {
-            let left = self.unexplained();
+            let mut left = self.unexplained();
+            left.extend(self.kept_for_nothing());
             if left.is_empty() && !self.passing.is_busy() {
                 break;
             }
@@ -487,11 +488,15 @@ impl Cluster {
             self.step(self.world.now().plus(Duration::from_millis(100)).min(limit))?;
         }
         let swept = self.nodes.iter().flat_map(Node::each_core);
-        let swept: u64 = swept
+        let counters = |store: &amita_store::Store| store.status().counters;
+        let (swept, trimmed) = swept
             .flat_map(|core| core.stores().each())
-            .map(|store| store.status().counters.swept)
-            .sum();
+            .map(counters)
+            .fold((0, 0), |sum, counters| {
+                (sum.0 + counters.swept, sum.1 + counters.trimmed)
+            });
         self.coverage.add("space.swept", swept);
+        self.coverage.add("space.trimmed", trimmed);
         self.coverage.hit("space.judged");
         Ok(())
     }

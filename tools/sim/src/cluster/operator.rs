@@ -26,6 +26,8 @@ pub enum Chore {
     Grow(u64),
     /// A snapshot of a volume is taken.
     Snapshot(u64),
+    /// One of those that are taken is deleted, whichever there are.
+    Unsnapshot(u64),
 }
 
 /// What is to be done in a run: when so many operations have been asked for.
@@ -60,6 +62,17 @@ impl Chores {
             for _ in 0..random.within(1, 6) {
                 let at = when(random);
                 chores.steps.push((at, Chore::Snapshot(random.below(volumes))));
+            }
+        }
+        if chores
+            .steps
+            .iter()
+            .any(|(_, chore)| matches!(chore, Chore::Snapshot(_)))
+            && random.percent(50)
+        {
+            for _ in 0..random.within(1, 6) {
+                let at = when(random);
+                chores.steps.push((at, Chore::Unsnapshot(random.below(64))));
             }
         }
         chores.steps.sort_by_key(|(at, _)| *at);
@@ -107,12 +120,14 @@ impl Cluster {
 
     fn do_chore(&mut self, now: Time, chore: Chore) {
         self.tell(|| format!("the operator: {chore:?}"));
-        if let Chore::Snapshot(volume) = chore {
-            return self.wish_snapshot(now, volume);
+        match chore {
+            Chore::Snapshot(volume) => return self.wish_snapshot(now, volume),
+            Chore::Unsnapshot(turn) => return self.delete_snapshot(now, turn),
+            Chore::Scrub(_) | Chore::Grow(_) => {}
         }
         let desk = Desk::new(&mut self.metadata, now);
         match chore {
-            Chore::Snapshot(_) => {}
+            Chore::Snapshot(_) | Chore::Unsnapshot(_) => {}
             Chore::Scrub(volume) => {
                 // One that was never opened has nothing to look at.
                 let asked = admin::scrub_volume(&desk, &volume_name(volume), Duration::from_nanos(now.0));

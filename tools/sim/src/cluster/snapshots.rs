@@ -6,15 +6,18 @@
 //! seen by a read, and nothing that was asked for later.
 
 use super::operator::Desk;
-use super::{Cluster, SETTLE, volume_id, volume_name};
+use super::{Cluster, SETTLE, node_id, volume_id, volume_name};
 use crate::stamp::Stamp;
 use amita_control::admin::{self, TakingState};
 use amita_metadata::Event;
 use amita_reactor::Time;
-use amita_types::map::{self, SnapshotWish};
-use amita_types::{GroupId, PoolId, SnapshotId, StoreId};
+use amita_types::map::{self, SnapshotState, SnapshotWish};
+use amita_types::{GroupId, PoolId, SnapshotId, StoreId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// The prefix of all volumes' snapshots.
+const SNAPSHOTS: &str = "/amita/snapshots/";
 
 /// Snapshots of a run.
 #[derive(Default)]
@@ -40,6 +43,7 @@ struct Wished {
 /// One that is taken.
 pub struct Taken {
     pub volume: u64,
+    name: String,
     pub number: SnapshotId,
     /// The events of the history between which it was taken.
     pub between: (u64, u64),
@@ -75,6 +79,63 @@ impl Cluster {
         }
     }
 
+    /// The operator deletes one of the snapshots that there are, the oldest or any.
+    pub(super) fn delete_snapshot(&mut self, now: Time, turn: u64) {
+        let taken = &mut self.snapshots.taken;
+        if taken.is_empty() {
+            return;
+        }
+        let gone = taken.remove(turn as usize % taken.len());
+        let desk = Desk::new(&mut self.metadata, now);
+        match admin::delete_snapshot(&desk, &volume_name(gone.volume), &gone.name) {
+            Ok(_) => self.coverage.hit("operator.snapshot_deleted"),
+            Err(why) => {
+                self.hosts
+                    .violation
+                    .get_or_insert(format!("a snapshot cannot be deleted: {why}"));
+            }
+        }
+        self.tell(|| format!("snapshot {} of {} is deleted", gone.number.0, volume_name(gone.volume)));
+    }
+
+    /// What stores keep of their chunks that stands for no snapshot.
+    pub(super) fn kept_for_nothing(&self) -> Vec<String> {
+        let mut live: BTreeMap<VolumeId, BTreeSet<SnapshotId>> = BTreeMap::new();
+        for record in self.metadata.state().keys() {
+            let snapshot = record
+                .key
+                .starts_with(SNAPSHOTS)
+                .then(|| record.json::<map::Snapshot>());
+            let Some(Ok(snapshot)) = snapshot else { continue };
+            if matches!(snapshot.state, SnapshotState::Sealed(_)) {
+                live.entry(snapshot.volume).or_default().insert(snapshot.number);
+            }
+        }
+        let mut left = Vec::new();
+        for (member, node) in self.nodes.iter().enumerate() {
+            for store in node.each_core().flat_map(|core| core.stores().each()) {
+                if !matches!(store.state(), amita_store::State::Serving) {
+                    continue;
+                }
+                for (chunk, above, to) in store.held_states() {
+                    let of_volume = live.get(&chunk.volume).into_iter().flatten();
+                    if !of_volume
+                        .into_iter()
+                        .any(|number| (above.0 + 1..=to.0).contains(&number.0))
+                    {
+                        left.push(format!(
+                            "{chunk} on {} for snapshots {} to {}",
+                            node_id(member),
+                            above.0 + 1,
+                            to.0
+                        ));
+                    }
+                }
+            }
+        }
+        left
+    }
+
     /// Looks whether what was wished is taken.
     pub(super) fn look_at_snapshots(&mut self, now: Time) -> Result<(), String> {
         let revision = self.metadata.state().revision();
@@ -100,6 +161,7 @@ impl Cluster {
                     self.coverage.hit("snapshot.taken");
                     self.snapshots.taken.push(Taken {
                         volume,
+                        name: snapshot.name,
                         number: snapshot.number,
                         between,
                         held: BTreeMap::new(),

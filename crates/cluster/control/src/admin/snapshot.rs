@@ -1,7 +1,7 @@
 //! Snapshots of volumes: the operator wishes one, the volume's owner takes it.
 
 use super::subsystem::{put, unchanged};
-use super::volume::find_volume;
+use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, cluster, get, list};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::SnapshotId;
@@ -141,6 +141,44 @@ pub fn snapshots(meta: &dyn Transact, volume: &str) -> Result<Vec<Snapshot>> {
     let mut all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(found.id))?;
     all.retain(is_sealed);
     Ok(all)
+}
+
+/// Deletes a volume's snapshot: its records. The stores drop what nothing else needs by and by (S9), and who reads it is told that
+/// it is gone.
+///
+/// # Errors
+/// There is no such volume, or it has no such snapshot; the metadata is away, suspected, or refuses.
+pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
+    for _ in 0..RACES {
+        believable(meta)?;
+        let number = snapshot_number(meta, volume, name)?;
+        let (found, revision) = find_volume(meta, volume)?;
+        let key = map::snapshot_key(found.id, number);
+        let name_key = map::snapshot_name_key(found.id, name);
+        let record = get::<Snapshot>(meta, &key)?;
+        let named = get::<SnapshotName>(meta, &name_key)?;
+        let (Some((snapshot, snapshot_revision)), Some((named, name_revision))) = (record, named) else {
+            continue;
+        };
+        if named.number != number || !is_sealed(&snapshot) {
+            continue;
+        }
+        let call = Call {
+            compares: vec![
+                unchanged(&map::volume_key(volume), revision),
+                unchanged(&key, snapshot_revision),
+                unchanged(&name_key, name_revision),
+            ],
+            then: vec![Op::Delete { key }, Op::Delete { key: name_key }],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(snapshot);
+        }
+    }
+    Err(AdminError::TooManyRaces {
+        key: map::volume_key(volume),
+    })
 }
 
 /// The number of a volume's snapshot.

@@ -169,9 +169,83 @@ fn nothing_is_said_in_doubt() {
     assert_eq!(scene.said(), None);
 }
 
+fn of_lineage(number: u32, sealed: u32, taking: bool) -> (String, Vec<u8>) {
+    let (key, record) = volume(1, "a");
+    let mut record: Volume = parse(&record).expect("made above");
+    record.lineage = Lineage {
+        number: SnapshotId(number),
+        sealed: SnapshotId(sealed),
+        taking,
+    };
+    (key, json(&record))
+}
+
+fn snapshot(number: u32, state: SnapshotState) -> (String, Vec<u8>) {
+    let snapshot = Snapshot {
+        volume: VolumeId(1),
+        number: SnapshotId(number),
+        name: format!("s{number}"),
+        size_bytes: 4096,
+        taken_at: 0,
+        labels: BTreeMap::new(),
+        state,
+    };
+    (map::snapshot_key(VolumeId(1), SnapshotId(number)), json(&snapshot))
+}
+
+/// What is said of the snapshots of volume 1: numbers up to which one were given, and those that live.
+fn snapshots(scene: &mut Scene) -> Option<(u32, Vec<u32>)> {
+    let said = scene.said().expect("all is told");
+    let held = said.snapshots(VolumeId(1))?;
+    Some((held.given.0, held.live.iter().map(|live| live.0).collect()))
+}
+
+#[test]
+fn a_snapshot_lives_while_it_is_taken_and_until_it_is_deleted() {
+    use SnapshotState::{Sealed, Taking};
+    let mut scene = Scene::new();
+    assert_eq!(snapshots(&mut scene), None, "it never had one");
+    scene.ledger.take_news();
+    scene.put(of_lineage(1, 0, true));
+    scene.put(snapshot(1, Taking(Generation(1))));
+    assert_eq!(snapshots(&mut scene), Some((1, vec![1])));
+    scene.put(of_lineage(1, 1, false));
+    scene.put(snapshot(1, Sealed(Generation(1))));
+    assert_eq!(snapshots(&mut scene), Some((1, vec![1])));
+    scene.put(of_lineage(2, 1, true));
+    scene.put(snapshot(2, Taking(Generation(1))));
+    assert_eq!(snapshots(&mut scene), Some((2, vec![1, 2])));
+    assert_eq!(scene.ledger.take_news(), None);
+    // Another owner comes: 2 is void, though its record is there.
+    scene.put(of_lineage(2, 1, false));
+    assert_eq!(snapshots(&mut scene), Some((2, vec![1])));
+    assert_eq!(scene.ledger.take_news(), Some(News::Deleted));
+    // It may have the name of one that is taken later.
+    scene.put(of_lineage(3, 1, true));
+    scene.put(snapshot(3, Taking(Generation(2))));
+    assert_eq!(snapshots(&mut scene), Some((3, vec![1, 3])));
+    scene.put(of_lineage(3, 3, false));
+    scene.put(snapshot(3, Sealed(Generation(2))));
+    scene.ledger.take_news();
+    scene.remove(&snapshot(1, Sealed(Generation(1))).0);
+    assert_eq!(snapshots(&mut scene), Some((3, vec![3])));
+    assert_eq!(scene.ledger.take_news(), Some(News::Deleted));
+    // What cannot be read is kept.
+    scene.put((snapshot(3, Taking(Generation(1))).0, b"{}".to_vec()));
+    assert_eq!(snapshots(&mut scene), Some((3, vec![3])));
+    // With its volume all goes, in whatever order it is told.
+    scene.remove(&map::volume_key("a"));
+    scene.remove(&snapshot(3, Sealed(Generation(1))).0);
+    assert_eq!(snapshots(&mut scene), None);
+}
+
 #[test]
 fn what_went_back_is_believed_no_more() {
-    let older: [fn(&mut Scene); 3] = [
+    let older: [fn(&mut Scene); 4] = [
+        |scene| {
+            scene.put(of_lineage(2, 2, false));
+            scene.put(of_lineage(1, 1, false));
+        },
         |scene| scene.put((map::counter_key("volumes"), json(&1u64))),
         |scene| scene.remove(&map::counter_key("volumes")),
         |scene| scene.put(group(2, &[1, 2, 3])),

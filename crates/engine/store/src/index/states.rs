@@ -158,9 +158,20 @@ impl Chunk {
         self.states().iter().any(wrong)
     }
 
+    /// What its states stand for: above which snapshot, and up to which one.
+    pub fn kept_for(&self) -> impl Iterator<Item = (SnapshotId, SnapshotId)> {
+        self.states().iter().map(|state| (state.above, state.to))
+    }
+
     /// How many states it has.
     pub fn state_count(&self) -> usize {
         self.states().len()
+    }
+
+    /// Those of `live` that are the newest for which a state stands.
+    pub fn newest_of(&self, live: &[SnapshotId]) -> impl Iterator<Item = SnapshotId> {
+        let newest = self.states().iter().map(|state| state.to);
+        newest.filter(|to| live.binary_search(to).is_ok())
     }
 
     /// A state that stands for snapshots above `above` up to `to` only, of which none is in `live` (ascending): the newest

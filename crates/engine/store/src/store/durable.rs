@@ -6,7 +6,7 @@ use super::op::{Op, Ops};
 use super::snapshot::CloneChange;
 use super::space::Space;
 use super::trace::Course;
-use super::{Store, answer, fence, queue, read, snapshot, space};
+use super::{Store, answer, fence, queue, read, snapshot, space, sweep};
 use crate::config::Config;
 use crate::faults::Fault;
 use crate::format::record::{RollEntry, Run};
@@ -103,6 +103,7 @@ fn apply(store: &mut Store, key: OpSlot, position: u64) {
         return next_of_chunk(store, chunk);
     }
     let op = store.ops.get_mut(key);
+    let keeps = op.snapshot > store.index.chunk(chunk).snapshot || matches!(op.change, Change::Whole(_));
     let mut applying = AppliedChange {
         chunk,
         version: op.version,
@@ -114,6 +115,9 @@ fn apply(store: &mut Store, key: OpSlot, position: u64) {
     };
     let body = applying.apply(op);
     store.index.chunk_mut(chunk).durable = op.version;
+    if keeps {
+        sweep::look_again(&mut store.sweep, &store.index, chunk, store.env.now);
+    }
     store.space.claims.applied(&op.claim);
     let (asker, resent) = (op.asker, op.resent);
     if let Some(asker) = asker {

@@ -11,13 +11,23 @@ use crate::index::Index;
 use crate::memo;
 use crate::offline::{self, GroupLook, VolumeLook};
 use crate::slot_map::SlotMap;
-use amita_types::{ChunkId, VolumeId};
+use amita_types::{ChunkId, SnapshotId, VolumeId};
 
 impl Store {
     /// The chunks that the store holds, in no order: for checkers.
     pub fn held_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
         let there = self.index.keys().map(|key| self.index.chunk(key));
         there.filter(|chunk| chunk.is_there()).map(|chunk| chunk.id)
+    }
+
+    /// What the chunks are kept as for snapshots, in no order: the chunk, and above which snapshot and up to which one.
+    /// For checkers.
+    pub fn held_states(&self) -> impl Iterator<Item = (ChunkId, SnapshotId, SnapshotId)> + '_ {
+        let there = self.index.keys().map(|key| self.index.chunk(key));
+        there.flat_map(|chunk| {
+            let kept = chunk.kept_for();
+            kept.map(|(above, to)| (chunk.id, above, to))
+        })
     }
 
     pub(crate) fn look_index(&self) -> &Index {

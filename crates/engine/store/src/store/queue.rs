@@ -64,7 +64,7 @@ pub(super) fn end(store: &mut Store, key: OpSlot, result: Result<AnswerBody, Ref
     let op = store.ops.get_mut(key);
     let (chunk, asker) = (op.chunk, op.asker.take());
     let keep = matches!(op.change, Change::RetainSnapshots(_));
-    let swept = matches!(&op.change, Change::RetainSnapshots(keep) if keep.is_swept());
+    let swept = swept(&op.change);
     store.space.claims.dropped(&op.claim);
     if keep && (result.is_err() || !store.index.chunk(chunk).is_there()) {
         store.index.chunk_mut(chunk).deleting = false;
@@ -80,8 +80,26 @@ pub(super) fn end(store: &mut Store, key: OpSlot, result: Result<AnswerBody, Ref
     read::wake(store, chunk);
     let stays = store.index.chunk(chunk).is_there() && !store.index.chunk(chunk).deleted;
     snapshot::forget_if_nothing(&mut store.checkpoint, &mut store.index, chunk, store.log.applied.page);
-    if swept {
-        store.sweep.ended(!stays, &mut store.env.counters);
+    match swept {
+        Some(Swept::Chunk) => store.sweep.ended(!stays, &mut store.env.counters),
+        // Nothing was to be dropped any more, or it could not be.
+        Some(Swept::State) => store.sweep.trimmed(chunk, false, &mut store.env.counters),
+        None => {}
+    }
+}
+
+/// What nobody has asked to be dropped.
+#[derive(Clone, Copy)]
+enum Swept {
+    Chunk,
+    State,
+}
+
+fn swept(change: &Change) -> Option<Swept> {
+    match change {
+        Change::RetainSnapshots(keep) if keep.is_swept() && keep.keeps_head() => Some(Swept::State),
+        Change::RetainSnapshots(keep) if keep.is_swept() => Some(Swept::Chunk),
+        _ => None,
     }
 }
 
@@ -189,7 +207,7 @@ pub(super) fn drop_from(store: &mut Store, key: OpSlot, refusal: Refusal) {
         let op = store.ops.get(dropped);
         let (asker, claim, resent) = (op.asker, op.claim, op.resent);
         let keep = matches!(op.change, Change::RetainSnapshots(_));
-        let swept = matches!(&op.change, Change::RetainSnapshots(keep) if keep.is_swept());
+        let swept = swept(&op.change);
         let paid = matches!(op.change, Change::Write(_));
         let aside = op.change.is_aside() || matches!(op.change, Change::Join(_));
         next = op.next;
@@ -203,8 +221,10 @@ pub(super) fn drop_from(store: &mut Store, key: OpSlot, refusal: Refusal) {
         if keep {
             store.index.chunk_mut(chunk_key).deleting = false;
         }
-        if swept {
-            store.sweep.ended(false, &mut store.env.counters);
+        match swept {
+            Some(Swept::Chunk) => store.sweep.ended(false, &mut store.env.counters),
+            Some(Swept::State) => store.sweep.trimmed(chunk_key, false, &mut store.env.counters),
+            None => {}
         }
         // What was kept for the change goes to whoever asked first and has an account still. Who sent it again counts
         // it as unused, too: he gets at least what he paid.

@@ -11,6 +11,7 @@ use crate::format::record::RollEntry;
 use crate::index::{ChunkKey, Index, Leaf, Location, OpSlot, PARTS, Seen, WORST_BYTES_PER_CLEAR};
 use amita_types::message::{AnswerBody, CloneRequest, MAX_SNAPSHOTS, Problem, Refusal, RetainSnapshotsRequest};
 use amita_types::{BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId};
+use std::sync::Arc;
 
 /// What is to be left of a chunk.
 #[derive(Clone, Debug)]
@@ -18,12 +19,12 @@ pub(super) struct Retained {
     head: bool,
     above: SnapshotId,
     to: SnapshotId,
-    live: Vec<SnapshotId>,
+    live: Arc<[SnapshotId]>,
     /// What is dropped next: the state for the snapshots up to this one; [`SnapshotId::HEAD`]: the chunk itself.
     pub dropping: Option<SnapshotId>,
     /// The chunk itself is dropped, and snapshots up to this one have it as it is.
     pub kept_for: SnapshotId,
-    /// Nobody has asked: nothing needs the chunk any more (rule R13).
+    /// Nobody has asked: nothing needs the chunk, or some of its states, any more (rules R13 and S9).
     swept: bool,
     /// Leaves that were read and were wrong, once for each time.
     wrong: Vec<Location>,
@@ -35,11 +36,21 @@ impl Retained {
             head: false,
             above: SnapshotId::HEAD,
             to: SnapshotId(u32::MAX),
-            live: Vec::new(),
+            live: Arc::default(),
             dropping: None,
             kept_for: SnapshotId::HEAD,
             swept: true,
             wrong: Vec::new(),
+        }
+    }
+
+    /// The chunk, and of its snapshots up to the one given out last those that live.
+    pub fn held(given: SnapshotId, live: Arc<[SnapshotId]>) -> Retained {
+        Retained {
+            head: true,
+            to: given,
+            live,
+            ..Retained::nothing()
         }
     }
 
@@ -48,7 +59,7 @@ impl Retained {
             head: request.head,
             above: request.above,
             to: request.to,
-            live: request.live,
+            live: request.live.into(),
             dropping: None,
             kept_for: SnapshotId::HEAD,
             swept: false,
@@ -64,6 +75,11 @@ impl Retained {
     /// Did nobody ask for it?
     pub fn is_swept(&self) -> bool {
         self.swept
+    }
+
+    /// Does the chunk itself stay?
+    pub fn keeps_head(&self) -> bool {
+        self.head
     }
 }
 
@@ -115,6 +131,8 @@ pub(super) fn prepare_retain(store: &mut Store, key: OpSlot) -> Option<bool> {
         unreachable!("the caller has looked");
     };
     let dead = chunk.dead_state(keep.above, keep.to, &keep.live);
+    // Meanwhile its owner brings it up to date: until that is done its states are the owner's.
+    let dead = dead.filter(|_| !(keep.swept && keep.head && chunk.incomplete));
     let dropping = match dead {
         Some(state) => state,
         // What would have made the chunk has come to nothing.
@@ -159,7 +177,8 @@ pub(super) fn drops_wrong_leaf(index: &Index, ops: &mut Ops, chunk: ChunkKey, at
         return false;
     }
     match &mut ops.get_mut(key).change {
-        Change::RetainSnapshots(keep) if keep.swept => {
+        // Where the chunk stays, its leaves are others' as well, and may be mended.
+        Change::RetainSnapshots(keep) if keep.swept && !keep.head => {
             keep.wrong.push(at);
             true
         }
@@ -221,6 +240,8 @@ pub(super) fn apply_keep(store: &mut Store, key: OpSlot, position: u64) {
                 ..*keep
             },
         ),
+        // One state at a time: the next one has its turn.
+        None if keep.swept && keep.head => store.sweep.trimmed(chunk, true, &mut store.env.counters),
         None if keep.swept => sweep::next(store, chunk),
         None => forget_if_nothing(&mut store.checkpoint, &mut store.index, chunk, position),
     }

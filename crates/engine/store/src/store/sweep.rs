@@ -10,6 +10,10 @@
 //! out is not there for anybody: it is not listed, and what asks for it is told to come again. So a group that names
 //! the store again finds each chunk as it was, or not at all, and both are sound to begin a resync from (rule R5).
 //!
+//! **Snapshots** (rule S9). What a chunk was for snapshots that are deleted goes in the same way, state by state: a state goes if no
+//! snapshot that it stands for is there any more, and none of them is newer than what was said. Nothing need be durable for that: a
+//! number is never given twice. While a chunk is being brought up to date its states are its owner's (S6).
+//!
 //! **Pace.** A step looks at a bounded number of volumes, groups and chunks, and few chunks are on their way at one
 //! time. After a step the next one waits.
 
@@ -32,7 +36,7 @@ use amita_types::message::{
     MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody, RetainSnapshotsRequest, RollRequest, StatesRequest,
     VerifyRequest, WholeRequest, WriteRequest,
 };
-use amita_types::{ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, VolumeId};
+use amita_types::{ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, SnapshotId, VolumeId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,8 +67,10 @@ pub(super) struct Sweep {
     volumes: Round,
     groups: Round,
     chunks: Round,
-    /// Chunks on their way out.
+    /// Chunks on their way out, and states.
     going: u32,
+    /// Chunks that may have more states to be dropped.
+    more: Vec<ChunkKey>,
     /// Something new is durable, so that all chunks are to be judged by it.
     news: bool,
     /// Something could not be decided, or dropped: it is looked at again, with newer holdings or later.
@@ -85,6 +91,7 @@ impl Default for Sweep {
             groups: Round::default(),
             chunks: Round::default(),
             going: 0,
+            more: Vec::new(),
             news: false,
             undecided: true,
             failed: false,
@@ -125,6 +132,17 @@ impl Sweep {
     }
 }
 
+impl Sweep {
+    /// A state of a chunk has been dropped, or nothing was; the chunk may have more of them.
+    pub fn trimmed(&mut self, chunk: ChunkKey, dropped: bool, counters: &mut Counters) {
+        self.going -= 1;
+        counters.trimmed += u64::from(dropped);
+        if dropped {
+            self.more.push(chunk);
+        }
+    }
+}
+
 impl Round {
     fn begin(&mut self, all: u32) {
         self.left = all;
@@ -152,7 +170,11 @@ pub(super) fn begin(store: &mut Store, holdings: Option<Arc<Holdings>>) {
     };
     sweep.volumes.begin(store.fences.volumes().len() as u32);
     sweep.groups.begin(store.fences.groups().len() as u32);
-    if std::mem::take(&mut sweep.undecided) {
+    let trims = match &sweep.holdings {
+        Some(before) => holdings.has_lost_snapshots(before),
+        None => true,
+    };
+    if std::mem::take(&mut sweep.undecided) || trims {
         sweep.chunks.begin(store.index.end());
     }
     sweep.holdings = Some(holdings);
@@ -283,6 +305,11 @@ fn log(config: &Config, ops: &mut Ops, space: &mut Space, fence: Fence) {
 /// Drops chunks; `true`: all of them were looked at.
 fn look_at_chunks(store: &mut Store, holdings: &Holdings) -> bool {
     let mut looks = 0;
+    while store.sweep.going < AT_ONCE
+        && let Some(key) = store.sweep.more.pop()
+    {
+        trim(store, holdings, key);
+    }
     while looks < LOOKS && store.sweep.going < AT_ONCE {
         let Some(at) = store.sweep.chunks.next(store.index.end()) else {
             return true;
@@ -295,9 +322,50 @@ fn look_at_chunks(store: &mut Store, holdings: &Holdings) -> bool {
         let there = chunk.is_there() || chunk.queue.first != OpSlot::NONE;
         if there && !chunk.deleting && is_left(store, holdings, chunk.id) {
             drop_chunk(store, key);
+        } else if there {
+            trim(store, holdings, key);
         }
     }
-    store.sweep.chunks.left == 0
+    store.sweep.chunks.left == 0 && store.sweep.more.is_empty()
+}
+
+/// A chunk was kept as it was, or is whole again: perhaps for snapshots that are gone already.
+pub(super) fn look_again(sweep: &mut Sweep, index: &Index, key: ChunkKey, now: Time) {
+    let chunk = index.chunk(key);
+    let holdings = sweep.holdings.as_deref();
+    let held = holdings.and_then(|holdings| holdings.snapshots(chunk.id.volume));
+    if held.is_some_and(|held| chunk.dead_state(SnapshotId::HEAD, held.given, &held.live).is_some()) {
+        sweep.more.push(key);
+        sweep.done = None;
+        sweep.due = sweep.due.min(now);
+    }
+}
+
+/// Drops a state that no snapshot needs, if the chunk has one.
+fn trim(store: &mut Store, holdings: &Holdings, key: ChunkKey) {
+    let chunk = store.index.chunk(key);
+    let Some(held) = holdings.snapshots(chunk.id.volume).filter(|_| chunk.state_count() > 0) else {
+        return;
+    };
+    let faults = store.config.faults;
+    let given = match faults.has(Fault::TrimUnlisted) {
+        true => SnapshotId(u32::MAX),
+        false => held.given,
+    };
+    let live = match faults.has(Fault::TrimOfMany) {
+        true => chunk.newest_of(&held.live).collect(),
+        false => Arc::clone(&held.live),
+    };
+    if chunk.deleting || chunk.dead_state(SnapshotId::HEAD, given, &live).is_none() {
+        return;
+    }
+    if chunk.incomplete {
+        // Its owner brings it what others have, and they have these too for now.
+        store.sweep.failed = true;
+        return;
+    }
+    store.sweep.going += 1;
+    retain(store, key, Retained::held(given, live));
 }
 
 /// Does nothing need this chunk, by what is durably known?
@@ -332,13 +400,17 @@ fn drop_chunk(store: &mut Store, key: ChunkKey) {
 
 /// The next of its states is dropped, or at last the chunk itself.
 pub(super) fn next(store: &mut Store, key: ChunkKey) {
+    retain(store, key, Retained::nothing());
+}
+
+fn retain(store: &mut Store, key: ChunkKey, retained: Retained) {
     let version = store.index.chunk(key).accepted.version;
     queue::push(
         store,
         Op {
             version,
             previous: version,
-            ..Op::new(Change::RetainSnapshots(Box::new(Retained::nothing())), None, key)
+            ..Op::new(Change::RetainSnapshots(Box::new(retained)), None, key)
         },
     );
 }

@@ -25,3 +25,4 @@ mod space;
 mod states;
 mod sweep;
 mod syncing;
+mod trim;

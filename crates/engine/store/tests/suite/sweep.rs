@@ -44,6 +44,7 @@ fn holdings(living: &[u64], given: u64, left_at: Option<u64>) -> Arc<Holdings> {
         revision: 1,
         given: VolumeId(given),
         volumes: volumes.into(),
+        snapshots: Vec::new(),
         groups: group.into_iter().collect(),
     })
 }

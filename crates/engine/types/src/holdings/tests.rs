@@ -60,3 +60,33 @@ fn a_chunk_lies_where_its_pool_says() {
     assert_eq!((group.pool, group.index), (PoolId(1), chunk.group(4)));
     assert_eq!(holdings.group_of(VolumeId(4), ChunkIndex(11)), None);
 }
+
+#[test]
+fn a_lost_snapshot_is_noticed_and_a_new_one_is_not() {
+    let held = |given, live: &[u32]| {
+        let held = HeldSnapshots {
+            volume: VolumeId(3),
+            given: SnapshotId(given),
+            live: live.iter().copied().map(SnapshotId).collect(),
+        };
+        Holdings {
+            snapshots: vec![Arc::new(held)],
+            ..Holdings::default()
+        }
+    };
+    let before = held(4, &[1, 4]);
+    assert!(!before.has_lost_snapshots(&before));
+    for (given, live, lost) in [
+        (4, &[1, 4][..], false),
+        (5, &[1, 4, 5], false),
+        (4, &[4], true),
+        (5, &[1, 4], true),
+        (6, &[1, 4, 6], true),
+        (5, &[4, 5], true),
+    ] {
+        assert_eq!(held(given, live).has_lost_snapshots(&before), lost, "{given} {live:?}");
+    }
+    assert!(!held(2, &[1, 2]).has_lost_snapshots(&Holdings::default()));
+    assert!(held(2, &[2]).has_lost_snapshots(&Holdings::default()));
+    assert!(before.snapshots(VolumeId(2)).is_none() && before.snapshots(VolumeId(3)).is_some());
+}

@@ -152,3 +152,62 @@ fn a_volumes_snapshots_go_with_it() {
             .is_none()
     );
 }
+
+#[test]
+fn a_snapshot_is_deleted_and_its_name_is_free() {
+    let meta = with_volume(SNAPSHOTS_SINCE);
+    let id = volume(&meta, "db").unwrap().id;
+    ask(&meta, "a").unwrap();
+    take(&meta, 1, SnapshotState::Sealed(Generation(1)));
+    ask(&meta, "b").unwrap();
+    take(&meta, 2, SnapshotState::Sealed(Generation(1)));
+    let deleted = delete_snapshot(&meta, "db", "a").unwrap();
+    assert_eq!((deleted.number, deleted.name.as_str()), (SnapshotId(1), "a"));
+    assert!(
+        get::<Snapshot>(&meta, &map::snapshot_key(id, SnapshotId(1)))
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        get::<SnapshotName>(&meta, &map::snapshot_name_key(id, "a"))
+            .unwrap()
+            .is_none()
+    );
+    let left = snapshots(&meta, "db").unwrap();
+    assert_eq!(
+        left.iter().map(|snapshot| snapshot.name.as_str()).collect::<Vec<_>>(),
+        ["b"]
+    );
+    let gone = delete_snapshot(&meta, "db", "a").unwrap_err();
+    let AdminError::NoSuch {
+        what: "snapshot",
+        name,
+        there,
+    } = &gone
+    else {
+        panic!("{gone}")
+    };
+    assert_eq!((name.as_str(), there.as_slice()), ("db@a", &["b".to_owned()][..]));
+    // One that is being taken is none yet: nothing of it is touched.
+    ask(&meta, "c").unwrap();
+    take(&meta, 3, SnapshotState::Taking(Generation(1)));
+    assert!(matches!(
+        delete_snapshot(&meta, "db", "c"),
+        Err(AdminError::NoSuch { .. })
+    ));
+    assert!(
+        get::<Snapshot>(&meta, &map::snapshot_key(id, SnapshotId(3)))
+            .unwrap()
+            .is_some()
+    );
+    // While the metadata is suspected nothing is deleted.
+    let suspect = map::Suspect {
+        why: "older".to_owned(),
+    };
+    let call = Call::put(map::suspect_key(amita_types::NodeId(1)), json(&suspect));
+    meta.txn(&call).unwrap();
+    assert!(matches!(
+        delete_snapshot(&meta, "db", "b"),
+        Err(AdminError::Suspected { .. })
+    ));
+}
