@@ -6,7 +6,7 @@ use amita_control::recover::{Bundle, KnownGroup, KnownVolume, Source};
 use amita_store::memo;
 use amita_store::offline::{Offline, ReadAt};
 use amita_terminal::error::{Context, Failure, Kind, Result};
-use amita_types::VolumeId;
+use amita_types::{SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::Write;
@@ -49,10 +49,12 @@ fn store(path: &Path, memory: u64) -> Result<Held> {
 fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
     let status = offline.status();
     let copy = offline.memo().map(|copy| Records::decode(&copy.content)).transpose();
-    let mut last: BTreeMap<VolumeId, u64> = BTreeMap::new();
+    let mut met: BTreeMap<VolumeId, (u64, SnapshotId)> = BTreeMap::new();
     for look in offline.chunks() {
-        let known = last.entry(look.chunk.volume).or_default();
-        *known = look.chunk.index.0.max(*known);
+        let (last, number) = met.entry(look.chunk.volume).or_default();
+        *last = look.chunk.index.0.max(*last);
+        let of_states = look.states.iter().map(|state| state.to);
+        *number = of_states.chain([look.snapshot, *number]).max().unwrap_or_default();
     }
     let groups = offline.groups().into_iter().filter(|look| !memo::is_memo(look.group));
     let volumes = offline.volumes().into_iter().filter(|look| look.volume != memo::VOLUME);
@@ -78,7 +80,8 @@ fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
             .map(|look| KnownVolume {
                 volume: look.volume,
                 generation: look.generation,
-                last_chunk: last.get(&look.volume).copied(),
+                last_chunk: met.get(&look.volume).map(|(last, _)| *last),
+                number: met.get(&look.volume).map_or(SnapshotId::HEAD, |(_, number)| *number),
             })
             .collect(),
         deleted: offline.deleted(),

@@ -5,7 +5,8 @@ use crate::records::{Records, is_kept};
 use crate::regress::{all, groups, read, same};
 use amita_types::map::{self, Cluster, Group, Life, Node, Pool, Store, Volume};
 use amita_types::{
-    BLOCK_BYTES, ClusterId, Epoch, Generation, GroupId, GroupIndex, MAX_BLOCKS_PER_CHUNK, PoolId, StoreId, VolumeId,
+    BLOCK_BYTES, ClusterId, Epoch, Generation, GroupId, GroupIndex, MAX_BLOCKS_PER_CHUNK, PoolId, SnapshotId, StoreId,
+    VolumeId,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -330,6 +331,14 @@ struct Work<'a> {
     report: Report,
 }
 
+/// What the stores know of a volume.
+#[derive(Default)]
+struct Met {
+    generation: Generation,
+    last_chunk: Option<u64>,
+    number: SnapshotId,
+}
+
 impl<'a> Work<'a> {
     fn bad(&self, why: String) -> RecoverError {
         RecoverError::BadCopy { store: self.from, why }
@@ -466,11 +475,12 @@ impl<'a> Work<'a> {
     }
 
     fn volumes(&mut self) -> Result<(), RecoverError> {
-        let mut known: BTreeMap<VolumeId, (Generation, Option<u64>)> = BTreeMap::new();
+        let mut known: BTreeMap<VolumeId, Met> = BTreeMap::new();
         for volume in self.sources.iter().flat_map(|source| &source.volumes) {
-            let (generation, last) = known.entry(volume.volume).or_default();
-            *generation = volume.generation.max(*generation);
-            *last = volume.last_chunk.max(*last);
+            let met = known.entry(volume.volume).or_default();
+            met.generation = volume.generation.max(met.generation);
+            met.last_chunk = volume.last_chunk.max(met.last_chunk);
+            met.number = volume.number.max(met.number);
         }
         let sources = self.sources.clone();
         let is_deleted = |id| sources.iter().any(|source| source.knows_deleted(id));
@@ -481,19 +491,23 @@ impl<'a> Work<'a> {
                     volume.name
                 ));
                 self.records.remove(&map::volume_key(&volume.name));
+                let prefixes = [map::snapshots_prefix(volume.id), map::snapshot_names_prefix(volume.id)];
+                self.records
+                    .retain(|key, _| !prefixes.iter().any(|prefix| key.starts_with(prefix)));
                 continue;
             }
-            let (newest, last_chunk) = known.remove(&volume.id).unwrap_or_default();
-            volume.generation = volume.generation.max(newest);
-            self.grow(&mut volume, last_chunk);
+            let met = known.remove(&volume.id).unwrap_or_default();
+            volume.generation = volume.generation.max(met.generation);
+            self.grow(&mut volume, met.last_chunk);
+            self.number(&mut volume, met.number);
             self.insert_volume(volume)?;
         }
         // What is left was deleted, or made after the copy: the copy's numbers tell.
         let key = map::counter_key("volumes");
         let given: u64 = read(self.copy, &key).unwrap_or(0);
         known.retain(|id, _| id.0 > given && !is_deleted(*id));
-        for (&id, &(generation, last_chunk)) in &known {
-            self.found_volume(id, generation, last_chunk)?;
+        for (&id, met) in &known {
+            self.found_volume(id, met)?;
         }
         // No number is given again that a store knows, be it a deleted volume's. Who counts as given and has no record is deleted (R13).
         let recorded: BTreeSet<VolumeId> = self.records_of::<Volume>("volumes/").map(|volume| volume.id).collect();
@@ -521,12 +535,7 @@ impl<'a> Work<'a> {
 
     /// A volume that was made after the copy. Where it is not known which pool it lies in, its record names none: that keeps its
     /// number and its chunks.
-    fn found_volume(
-        &mut self,
-        id: VolumeId,
-        generation: Generation,
-        last_chunk: Option<u64>,
-    ) -> Result<(), RecoverError> {
+    fn found_volume(&mut self, id: VolumeId, met: &Met) -> Result<(), RecoverError> {
         let mut name = format!("recovered-{id}");
         while self.records.contains_key(&map::volume_key(&name)) {
             name.push('x');
@@ -544,15 +553,18 @@ impl<'a> Work<'a> {
             }
         };
         self.report.found_volumes.push(name.clone());
-        self.insert_volume(Volume {
+        let last = met.last_chunk.unwrap_or(0);
+        let mut volume = Volume {
             id,
             name,
             pool,
-            size_bytes: last_chunk.unwrap_or(0).saturating_add(1).saturating_mul(chunk_bytes),
-            generation,
+            size_bytes: last.saturating_add(1).saturating_mul(chunk_bytes),
+            generation: met.generation,
             owner: None,
             lineage: map::Lineage::default(),
-        })
+        };
+        self.number(&mut volume, met.number);
+        self.insert_volume(volume)
     }
 
     /// A volume may have grown, and been written there, after the copy was made. Volumes never shrink, so a chunk that
@@ -573,6 +585,26 @@ impl<'a> Work<'a> {
             volume.name, volume.size_bytes
         ));
         volume.size_bytes = grown;
+    }
+
+    /// Snapshots may have been taken after the copy was made. No number is given again, also none that no store has met yet (S1); and
+    /// what was being taken is void, as it is at each raise of the generation (S2).
+    fn number(&mut self, volume: &mut Volume, met: SnapshotId) {
+        let lineage = &mut volume.lineage;
+        let before = lineage.number;
+        lineage.taking = false;
+        let newest = before.max(met);
+        if newest == SnapshotId::HEAD {
+            return;
+        }
+        lineage.number = SnapshotId(newest.0.saturating_add(1));
+        if met > before {
+            self.report.notes.push(format!(
+                "volume {} had {} snapshots in the newest copy of the metadata, counted from its beginning, and the stores have met {}: \
+                 later ones have no names any more, and what was kept for them is given back",
+                volume.name, before.0, met.0
+            ));
+        }
     }
 
     fn insert_volume(&mut self, mut volume: Volume) -> Result<(), RecoverError> {

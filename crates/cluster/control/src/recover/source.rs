@@ -1,7 +1,7 @@
 //! What one store knows, as it is taken from its disk and, by way of a file, from other hosts.
 
 use crate::records::Records;
-use amita_types::{ClusterId, Epoch, Generation, GroupId, GroupIndex, PoolId, StoreId, VolumeId};
+use amita_types::{ClusterId, Epoch, Generation, GroupId, GroupIndex, PoolId, SnapshotId, StoreId, VolumeId};
 use serde::{Deserialize, Serialize};
 
 /// What one store knows.
@@ -63,6 +63,13 @@ pub struct KnownVolume {
     /// The last chunk that the store holds of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_chunk: Option<u64>,
+    /// The newest snapshot that a chunk of it has met here.
+    #[serde(default, skip_serializing_if = "is_head")]
+    pub number: SnapshotId,
+}
+
+fn is_head(number: &SnapshotId) -> bool {
+    *number == SnapshotId::HEAD
 }
 
 /// What the stores of one host know: the file that `amita recover collect` writes.

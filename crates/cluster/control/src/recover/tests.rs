@@ -7,7 +7,7 @@ use crate::regress::{Verdict, compare};
 use amita_metadata::model::State;
 use amita_metadata::{Call, Error, Reply, Transact};
 use amita_types::map::{self, Group, Live, Pool, PoolKind, Volume};
-use amita_types::{ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
+use amita_types::{ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, SnapshotId, StoreId, VolumeId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -228,6 +228,7 @@ fn known_volume(number: u64, generation: u32, last_chunk: u64) -> KnownVolume {
         volume: VolumeId(number),
         generation: Generation(generation),
         last_chunk: Some(last_chunk),
+        number: SnapshotId::HEAD,
     }
 }
 
@@ -282,6 +283,40 @@ fn the_newest_epoch_and_generation_of_any_store_count() {
             lost: Vec::new()
         }
     );
+}
+
+/// No number is given again; what was being taken is void.
+#[test]
+fn snapshots_that_the_copy_does_not_know_are_said_and_their_numbers_never_come_again() {
+    let with = |number, taking, met| {
+        let mut a = source(A, 10);
+        let copy = a.copy.as_mut().expect("it has one");
+        let key = map::volume_key("v1");
+        let mut volume: Volume = serde_json::from_slice(&copy.values[&key]).unwrap();
+        volume.lineage = map::Lineage {
+            number: SnapshotId(number),
+            sealed: SnapshotId(number.saturating_sub(u32::from(taking))),
+            taking,
+        };
+        copy.values.insert(key, serde_json::to_vec(&volume).unwrap());
+        a.volumes = vec![KnownVolume {
+            number: SnapshotId(met),
+            ..known_volume(1, 5, 0)
+        }];
+        let rebuilt = rebuild(&[a, source(B, 9), source(C, 9)], &[]).expect("all are there");
+        let said = rebuilt.report.notes.iter().any(|note| note.contains("snapshots"));
+        (read_volume(&rebuilt, "v1").lineage, said)
+    };
+    let lineage = |number, sealed| map::Lineage {
+        number: SnapshotId(number),
+        sealed: SnapshotId(sealed),
+        taking: false,
+    };
+    assert_eq!(with(0, false, 0), (lineage(0, 0), false));
+    assert_eq!(with(3, false, 2), (lineage(4, 3), false));
+    assert_eq!(with(3, true, 3), (lineage(4, 2), false));
+    assert_eq!(with(3, false, 7), (lineage(8, 3), true));
+    assert_eq!(with(0, false, 2), (lineage(3, 0), true));
 }
 
 #[test]
@@ -515,6 +550,7 @@ fn the_records_are_written_once_and_the_rest_is_gone() {
         session: 1,
         pid,
         stores: None,
+        version: map::METADATA_VERSION,
     };
     meta.put(&map::live_key(NodeId(4)), &json(&live(1234)));
     let error = write(&meta, &rebuilt, true, false).unwrap_err();

@@ -25,7 +25,7 @@ use amita_metadata::{Call, Client, Op};
 use amita_store::memo::{Content, Head};
 use amita_store::offline::{GroupLook, VolumeLook};
 use amita_types::map;
-use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
+use amita_types::{ClusterId, NodeId, SnapshotId, StoreId, VolumeId};
 use doubt::Doubt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -242,6 +242,7 @@ impl Keeper {
             volume: look.volume,
             generation: look.generation,
             last_chunk: None,
+            number: SnapshotId::HEAD,
         });
         Source {
             store,
