@@ -181,7 +181,7 @@ pub fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Meta(arguments) => meta::run(&arguments, identity.given(), cli.insecure_network),
         Command::Serve(arguments) => serve::run(&arguments, &metadata, &identity),
-        Command::Cluster(command) => cluster::run(&command, &identity),
+        Command::Cluster(command) => cluster::run(&command, &identity, &metadata),
         Command::Ca(command) => ca::run(&command),
         Command::Cert(command) => cert::run(&command, &identity),
         Command::Client(command) => client::run(&command, &identity),

@@ -576,6 +576,7 @@ impl Cluster {
             stores: Some(self.nodes[member].serving.clone()),
             session: self.nodes[member].session(),
             pid: 1,
+            version: map::METADATA_VERSION,
         })
     }
 

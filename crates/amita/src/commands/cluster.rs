@@ -1,11 +1,16 @@
 //! `amita cluster`.
 
-use crate::cli::Folder;
+use crate::admin::{Admin, Described as _};
+use crate::cli::{Endpoints, Folder};
 use crate::commands::join::{CaArguments, Described};
+use amita_control::access::Action;
+use amita_control::admin;
 use amita_identity::{Authority, Clock, Identity, IdentityError, Name, Role};
 use amita_terminal::error::Result;
-use amita_terminal::table::print;
+use amita_terminal::say_line;
+use amita_terminal::table::{Table, print};
 use amita_types::ClusterId;
+use amita_types::map::METADATA_VERSION;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -29,14 +34,31 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show the cluster's version, and what the programs of its nodes know
+    Version {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Raise the cluster's version to what this program knows, when all nodes run programs that know it
+    ///
+    /// What a newer version allows (2: snapshots) is refused until then. It is never lowered, and older programs do not start in the
+    /// cluster any more.
+    Finalize {
+        /// Also while nodes do not run, so that nobody can say what they know
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 /// Does it.
 ///
 /// # Errors
 /// Says what happened, where, and what to do.
-pub fn run(command: &Command, identity: &Folder) -> Result<()> {
+pub fn run(command: &Command, identity: &Folder, metadata: &Endpoints) -> Result<()> {
     match command {
+        Command::Version { json } => versions(*json, &Admin::connect(metadata)?),
+        Command::Finalize { force } => finalize(*force, &Admin::connect(metadata)?),
         Command::Init { ca, cluster, json } => init(ca, *cluster, *json, identity),
     }
 }
@@ -68,4 +90,32 @@ fn init(ca: &CaArguments, cluster: Option<ClusterId>, as_json: bool, identity: &
             ca.ca.display(),
         )
     })
+}
+
+fn versions(as_json: bool, metadata: &Admin) -> Result<()> {
+    let versions = admin::versions(&metadata.reader()).described()?;
+    print(as_json, &versions, || {
+        let mut text = format!(
+            "The cluster's version is {}; this program knows {}.\n",
+            versions.cluster, versions.known
+        );
+        let mut table = Table::new(&["node", "knows"]);
+        for (node, version) in &versions.nodes {
+            table.row([node.clone(), version.to_string()]);
+        }
+        for node in &versions.away {
+            table.row([node.clone(), "does not run".to_owned()]);
+        }
+        text.push_str(&table.text());
+        text
+    })
+}
+
+fn finalize(force: bool, metadata: &Admin) -> Result<()> {
+    let raised = metadata.act(Action::ClusterFinalize, "cluster", |meta| admin::finalize(meta, force));
+    match raised.described()? {
+        true => say_line!("The cluster's version is {METADATA_VERSION}."),
+        false => say_line!("The cluster's version is {METADATA_VERSION} already."),
+    }
+    Ok(())
 }

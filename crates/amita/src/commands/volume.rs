@@ -5,6 +5,7 @@ mod export;
 mod guide;
 mod moves;
 mod reservation;
+mod snapshot;
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
@@ -53,6 +54,9 @@ pub enum Command {
     Move(moves::Arguments),
     /// Show who has reserved a volume
     Reservation(reservation::Arguments),
+    /// Snapshots: the volume as it was at one moment
+    #[command(subcommand)]
+    Snapshot(snapshot::Command),
     /// Look at all copies of a volume, repair what is damaged, and say what was found
     Scrub(ScrubArguments),
     /// Delete a volume: its data is gone
@@ -153,6 +157,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         }
         Command::Move(arguments) => moves::run(arguments, &metadata),
         Command::Reservation(arguments) => reservation::run(arguments, &metadata),
+        Command::Snapshot(command) => snapshot::run(command, &metadata),
         Command::Scrub(arguments) => scrub(arguments, &metadata),
         Command::Delete(arguments) => {
             let until = Instant::now() + CLOSE_PATIENCE;

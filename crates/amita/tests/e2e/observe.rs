@@ -165,7 +165,7 @@ fn a_slow_io_is_kept_with_the_store_that_was_slow() {
 }
 
 /// Where a node's metrics are, as the metadata says.
-fn metrics_of(world: &World, name: &str) -> String {
+pub fn metrics_of(world: &World, name: &str) -> String {
     let nodes = world.json(&["node", "list"]);
     let node = nodes
         .as_array()

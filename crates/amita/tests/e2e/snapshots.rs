@@ -3,6 +3,7 @@
 use crate::healing::await_in_sync;
 use crate::load::Load;
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, World};
+use amita::nodes;
 use amita_control::admin::{self, TakingState};
 use amita_harness::nbd::Client;
 use amita_metadata::{Call, Client as Metadata};
@@ -20,10 +21,10 @@ const DIARY_AT: u64 = 32 << 20;
 const PAGES: u64 = 48;
 const BLOCK: u64 = 4096;
 
-/// As an upgrade's last step allows them.
-fn allow_snapshots(meta: &Metadata) {
+/// A cluster that programs without snapshots have made.
+fn as_before(meta: &Metadata) {
     let mut cluster = admin::cluster(meta).expect("the cluster's record");
-    cluster.version = map::SNAPSHOTS_SINCE;
+    cluster.version = map::SNAPSHOTS_SINCE - 1;
     let value = serde_json::to_vec(&cluster).expect("plain data");
     amita_metadata::Transact::txn(meta, &Call::put(map::cluster_key(), value)).expect("the operator may");
 }
@@ -121,21 +122,35 @@ fn snapshots_are_taken_and_read_under_load_and_while_nodes_fail() {
     let mut world = World::of(4);
     let gateway = world.cluster.add_gateway("gateway").expect("a gateway");
     let meta = world.cluster.metadata_client().expect("the metadata");
-    let early = admin::ask_snapshot(&meta, VOLUME, "early", BTreeMap::new(), Duration::ZERO);
-    assert!(
-        early.unwrap_err().to_string().contains("version"),
-        "older programs may be about"
+    as_before(&meta);
+    let early = world.amita(&["volume", "snapshot", "create", VOLUME, "early"]);
+    assert!(!early.status.success(), "older programs may be about");
+    assert!(early.text.contains("version is 1"), "{}", early.text);
+    assert_eq!(
+        world.json(&["cluster", "version"])["nodes"]["n1"],
+        map::METADATA_VERSION
     );
-    allow_snapshots(&meta);
+    world.amita_done(&["cluster", "finalize"]);
 
     // Nobody has it open: it is opened for the snapshot.
-    let (first, _) = take(&meta, "of-nothing");
-    assert_eq!((first.number, first.name.as_str()), (SnapshotId(1), "of-nothing"));
+    let first = world.json(&[
+        "volume",
+        "snapshot",
+        "create",
+        VOLUME,
+        "of-nothing",
+        "--label",
+        "by=a test",
+    ]);
+    assert_eq!(
+        (&first["number"], &first["labels"]["by"]),
+        (&1.into(), &"a test".into())
+    );
 
     let nodes: Vec<SocketAddr> = world.cluster.nodes().iter().map(|node| node.nbd).collect();
     let load = Load::start(&world, gateway, None);
     let diary = Diary::begin(nodes[gateway]);
-    let mut last = first.number;
+    let mut last = SnapshotId(1);
     let mut times = Vec::new();
     let mut kept: Vec<(String, Vec<u64>)> = Vec::new();
     for round in 0..30 {
@@ -190,9 +205,56 @@ fn snapshots_are_taken_and_read_under_load_and_while_nodes_fail() {
         assert!(error.to_string().contains("no volume"), "{unknown}: {error}");
     }
 
-    let all = admin::snapshots(&meta, VOLUME).expect("the metadata answers");
-    assert_eq!(all.len(), 31);
-    let twice = admin::ask_snapshot(&meta, VOLUME, "s3", BTreeMap::new(), Duration::ZERO);
-    assert!(twice.unwrap_err().to_string().contains("exists"));
+    let all = world.json(&["volume", "snapshot", "list", VOLUME]);
+    let all: Vec<&str> = all
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| one["name"].as_str().expect("a name"))
+        .collect();
+    assert_eq!((all.len(), all[0], all[30]), (31, "of-nothing", "s29"));
+    let twice = world.amita(&["volume", "snapshot", "create", VOLUME, "s3"]);
+    assert_eq!(twice.status.code(), Some(5));
+    assert!(twice.text.contains("exists"), "{}", twice.text);
+    let none = world.amita(&["volume", "snapshot", "delete", VOLUME, "s99"]);
+    assert_eq!(none.status.code(), Some(4));
+    assert!(
+        none.text.contains("there is no snapshot") && none.text.contains("s3"),
+        "{}",
+        none.text
+    );
+
+    delete_all_but(&world, &all, "s17");
+    let (_, pages) = kept.iter().find(|(name, _)| name == "s17").expect("it was taken");
+    assert_eq!(read(nodes[1], "s17"), *pages, "the one that stays has changed");
+    let gone = Client::open(nodes[1], &format!("{VOLUME}@s3"), PATIENCE)
+        .map(drop)
+        .unwrap_err();
+    assert!(gone.to_string().contains("no volume"), "{gone}");
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
+}
+
+/// Their space comes back at the nodes that run: what is left is the volume, and one snapshot.
+fn delete_all_but(world: &World, all: &[&str], stays: &str) {
+    let pages: Vec<String> = ["n2", "n3", "n4"]
+        .map(|name| crate::observe::metrics_of(world, name))
+        .into();
+    let free = || {
+        let pages = pages.iter().map(|page| nodes::get(page, "/metrics").expect("the page"));
+        let of_page = |page: String| {
+            let lines = page.lines().filter(|line| line.starts_with("amita_store_free_bytes{"));
+            let values = lines.map(|line| line.rsplit_once(' ').expect("a value").1);
+            values.map(|value| value.parse::<f64>().expect("a number")).sum::<f64>()
+        };
+        pages.map(of_page).sum::<f64>()
+    };
+    let before = free();
+    for name in all.iter().filter(|name| **name != stays) {
+        world.amita_done(&["volume", "snapshot", "delete", VOLUME, name]);
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    while free() <= before {
+        assert!(Instant::now() < until, "nothing comes back: {before} bytes are free");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

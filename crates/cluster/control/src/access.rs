@@ -81,6 +81,10 @@ actions! {
     VolumeCreate "volume.create" WORK,
     /// Make a volume larger.
     VolumeResize "volume.resize" WORK,
+    /// Take a snapshot of a volume.
+    SnapshotCreate "snapshot.create" WORK,
+    /// Delete a snapshot of a volume.
+    SnapshotDelete "snapshot.delete" WORK,
     /// Have another gateway own a volume.
     VolumeMove "volume.move" WORK,
     /// Have all copies of a volume looked at.
@@ -139,6 +143,8 @@ actions! {
     NodePlace "node.place" WORK,
     /// Say how hard recovery works.
     RecoverySet "recovery.set" WORK,
+    /// Raise the cluster's version.
+    ClusterFinalize "cluster.finalize" ADMIN,
     /// Rebuild the metadata from the stores.
     MetadataRecover "metadata.recover" ADMIN,
 }

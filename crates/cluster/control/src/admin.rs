@@ -8,6 +8,7 @@ mod client;
 mod deletion;
 mod error;
 mod export;
+mod finalize;
 mod host;
 mod moves;
 mod namespace;
@@ -30,6 +31,7 @@ pub use client::{client_number, forget_client, forget_dead_clients, register_cli
 pub use deletion::{Deleted, Deletion, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
+pub use finalize::{Versions, finalize, versions};
 pub use host::{
     HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, field, host, hosts, remove_host, reseal_host,
     set_host_keys,

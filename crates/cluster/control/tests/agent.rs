@@ -210,6 +210,7 @@ fn kill(client: &Client, running: Running) -> NodeId {
         stores: None,
         session: 999,
         pid: 999,
+        version: map::METADATA_VERSION,
     })
     .unwrap();
     let lease = client.lease_grant(60).unwrap();

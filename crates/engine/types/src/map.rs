@@ -23,8 +23,9 @@ pub use lineage::{
 pub const PREFIX: &str = "/amita/";
 /// The newest version of the metadata's records that this build knows: it serves no cluster of a later one.
 pub const METADATA_VERSION: u32 = SNAPSHOTS_SINCE;
-/// The version of a new cluster. What later ones allow waits until it is complete.
-pub const NEW_CLUSTER_VERSION: u32 = 1;
+/// The version of a new cluster: what its first node knows. That of an older one is raised by the operator, when all programs know
+/// it.
+pub const NEW_CLUSTER_VERSION: u32 = METADATA_VERSION;
 
 /// `/amita/cluster`: made once, by the first node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +90,13 @@ pub struct Live {
     /// not told; such a node is taken to serve all its stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stores: Option<Vec<StoreId>>,
+    /// The newest version of the metadata's records that its program knows. The first programs do not say so.
+    #[serde(default = "first_version")]
+    pub version: u32,
+}
+
+fn first_version() -> u32 {
+    1
 }
 
 /// `/amita/stores/UUID`: a disk.

@@ -28,6 +28,7 @@ fn rise(meta: &dyn Transact, node: NodeId, pid: u32) {
         stores: None,
         session: 1,
         pid,
+        version: map::METADATA_VERSION,
     })
     .unwrap();
     meta.txn(&Call::put(map::live_key(node), live)).unwrap();

@@ -118,6 +118,7 @@ fn live(session: u64, stores: &BTreeSet<StoreId>) -> Vec<u8> {
         stores: Some(stores.iter().copied().collect()),
         session,
         pid: std::process::id(),
+        version: map::METADATA_VERSION,
     };
     serde_json::to_vec(&live).expect("plain data")
 }
@@ -180,6 +181,7 @@ fn attempt(client: &Client, config: &Config, stores: &BTreeSet<StoreId>) -> Resu
                 stores: None,
                 session: 0,
                 pid: 0,
+                version: 0,
             }))
         }
     }
@@ -325,6 +327,7 @@ fn stopped(client: &Client, config: &Config, lease: LeaseId) {
         stores: None,
         session: config.session,
         pid: STOPPED,
+        version: map::METADATA_VERSION,
     };
     let value = serde_json::to_vec(&live).expect("plain data");
     let call = Call {

@@ -145,6 +145,7 @@ impl Scene {
             stores: self.served.get(&node).cloned(),
             session,
             pid,
+            version: map::METADATA_VERSION,
         })
         .unwrap();
         let put = Op::Put {

@@ -233,6 +233,7 @@ fn what_is_kept_of_a_gateway_is_kept_of_each_of_its_cores_and_of_nothing_else() 
         session,
         pid: 1,
         stores: None,
+        version: map::METADATA_VERSION,
     };
     rig.core.cx.view.apply(&crate::control::Record {
         key: map::live_key(node),

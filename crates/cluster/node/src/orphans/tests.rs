@@ -61,6 +61,7 @@ fn view(syncing: bool, volumes: &[map::Volume], living: &[u32]) -> View {
             session: 1,
             pid: 1,
             stores: None,
+            version: map::METADATA_VERSION,
         };
         put(&mut view, map::live_key(NodeId(*node)), &live);
     }

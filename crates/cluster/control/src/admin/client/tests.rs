@@ -16,6 +16,7 @@ fn rise(meta: &dyn Transact, node: NodeId) {
         stores: None,
         session: 1,
         pid: 7,
+        version: map::METADATA_VERSION,
     };
     let value = serde_json::to_vec(&live).unwrap();
     meta.txn(&Call::put(map::live_key(node), value)).unwrap();

@@ -15,7 +15,12 @@ fn two_nodes() -> (Mutex<State>, NodeId, NodeId) {
 
 fn live(meta: &dyn Transact, node: NodeId, session: u64, pid: u32) {
     let stores = None;
-    let value = json(&Live { stores, session, pid });
+    let value = json(&Live {
+        stores,
+        session,
+        pid,
+        version: map::METADATA_VERSION,
+    });
     meta.txn(&Call::put(map::live_key(node), value)).unwrap();
 }
 

@@ -263,6 +263,7 @@ fn status_counts_groups_by_how_they_are() {
         session: 1,
         pid: 1,
         stores: Some(Vec::new()),
+        version: map::METADATA_VERSION,
     };
     meta.txn(&Call::put(map::live_key(NodeId(1)), json(&live))).unwrap();
     let told = status(&meta).unwrap();

@@ -1,0 +1,168 @@
+//! `amita volume snapshot`: the volume as it was at one moment.
+
+use crate::admin::{Admin, Described};
+use crate::logging::timestamp;
+use amita_control::access::Action;
+use amita_control::admin::{self, TakingState};
+use amita_terminal::error::{Failure, Result};
+use amita_terminal::say_line;
+use amita_terminal::size;
+use amita_terminal::table::{Table, print};
+use amita_types::map::Snapshot;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often it is looked whether a snapshot is taken. It takes the metadata three transactions.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What to do with a volume's snapshots.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Take a snapshot of a volume: all that is acknowledged by now, by whatever gateway, and nothing that comes later
+    ///
+    /// Nothing is copied, and nobody waits. A database finds in it what it would find after a power cut at that moment. Clients of NBD
+    /// read it as VOLUME@NAME.
+    Create(CreateArguments),
+    /// List a volume's snapshots, the oldest first
+    List {
+        /// The volume
+        volume: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a snapshot; what nothing else needs of it comes back by and by
+    Delete {
+        /// The volume
+        volume: String,
+        /// The snapshot
+        name: String,
+    },
+}
+
+/// `amita volume snapshot create`.
+#[derive(Debug, clap::Args)]
+pub struct CreateArguments {
+    /// The volume
+    pub volume: String,
+    /// The snapshot's name: up to 128 letters, digits, and . _ : + - behind the first
+    pub name: String,
+    /// Say what it is for; once for each label
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub labels: Vec<(String, String)>,
+    /// How long to wait for it, in seconds; then it is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub timeout: u64,
+    /// Say what was taken as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One of them, as JSON says it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    volume: &'a str,
+    name: &'a str,
+    number: u32,
+    size_bytes: u64,
+    taken_at: u64,
+    labels: &'a BTreeMap<String, String>,
+}
+
+/// Does it.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run(command: &Command, metadata: &Admin) -> Result<()> {
+    match command {
+        Command::Create(arguments) => create(arguments, metadata),
+        Command::List { volume, json } => list(volume, *json, metadata),
+        Command::Delete { volume, name } => {
+            let object = format!("{volume}@{name}");
+            let deleted = metadata.act(Action::SnapshotDelete, &object, |meta| {
+                admin::delete_snapshot(meta, volume, name)
+            });
+            deleted.described()?;
+            say_line!("Snapshot {object} is deleted; its space comes back by and by.");
+            Ok(())
+        }
+    }
+}
+
+fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
+    let CreateArguments { volume, name, .. } = arguments;
+    let object = format!("{volume}@{name}");
+    let labels: BTreeMap<String, String> = arguments.labels.iter().cloned().collect();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let until = Instant::now() + Duration::from_secs(arguments.timeout);
+    let taken = metadata.act(Action::SnapshotCreate, &object, |meta| {
+        let wish = admin::ask_snapshot(meta, volume, name, labels, now)?;
+        loop {
+            match admin::snapshot_state(meta, &wish)? {
+                TakingState::Waiting if Instant::now() < until => std::thread::sleep(LOOK),
+                TakingState::Waiting => {
+                    admin::drop_snapshot_wish(meta, &wish)?;
+                    // It may have been taken meanwhile.
+                    return admin::snapshot_state(meta, &wish);
+                }
+                state => return Ok(state),
+            }
+        }
+    });
+    match taken.described()? {
+        TakingState::Taken(snapshot) => print(arguments.json, &shown(volume, &snapshot), || {
+            format!("Snapshot {object} is taken, of {}.\n", size::show(snapshot.size_bytes))
+        }),
+        TakingState::Refused(why) => Err(Failure::new(format!("snapshot {object} cannot be taken: {why}"))),
+        _ => {
+            let what = format!(
+                "snapshot {object} was not taken within {} seconds, and is given up: no gateway opens the volume, or a store of \
+                 it does not answer and is not out of its groups yet",
+                arguments.timeout
+            );
+            Err(Failure::new(what).advice("see `amita status`; try again, or wait for longer with --timeout"))
+        }
+    }
+}
+
+fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
+    let snapshots = admin::snapshots(&metadata.reader(), volume).described()?;
+    let all: Vec<Shown<'_>> = snapshots.iter().map(|snapshot| shown(volume, snapshot)).collect();
+    print(as_json, &all, || {
+        let mut table = Table::new(&["snapshot", "number", "size", "taken", "labels"]);
+        for snapshot in &snapshots {
+            let labels: Vec<String> = snapshot
+                .labels
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect();
+            table.row([
+                snapshot.name.clone(),
+                snapshot.number.to_string(),
+                size::show(snapshot.size_bytes),
+                timestamp(snapshot.taken_at, 0),
+                labels.join(","),
+            ]);
+        }
+        table.text()
+    })
+}
+
+fn shown<'a>(volume: &'a str, snapshot: &'a Snapshot) -> Shown<'a> {
+    Shown {
+        volume,
+        name: &snapshot.name,
+        number: snapshot.number.0,
+        size_bytes: snapshot.size_bytes,
+        taken_at: snapshot.taken_at,
+        labels: &snapshot.labels,
+    }
+}
+
+fn parse_label(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("a label is KEY=VALUE".to_owned()),
+    }
+}
