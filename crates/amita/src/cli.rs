@@ -4,8 +4,8 @@ use crate::admin::metadata_failure;
 use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
-    audit, ca, cert, client, cluster, disk, events, host, meta, namespace, node, operator, pool, recover, recovery,
-    serve, status, store, subsystem, top, trace, volume,
+    audit, ca, cert, client, cluster, disk, events, host, meta, namespace, nbd, node, operator, pool, recover,
+    recovery, serve, status, store, subsystem, top, trace, volume,
 };
 use crate::demo;
 use amita_control::access::Caller;
@@ -89,6 +89,9 @@ pub enum Command {
     /// Volumes: make, list, grow, move and delete them, and hand them to hosts
     #[command(subcommand)]
     Volume(volume::Command),
+    /// NBD: which volumes are served by it, and to whom
+    #[command(subcommand)]
+    Nbd(nbd::Command),
     /// Subsystems: what hosts connect to by NVMe/TCP
     #[command(subcommand)]
     Subsystem(subsystem::Command),
@@ -191,6 +194,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Node(command) => node::run(&command, &metadata, &identity),
         Command::Pool(command) => pool::run(&command, &metadata),
         Command::Volume(command) => volume::run(&command, &metadata),
+        Command::Nbd(command) => nbd::run(&command, &metadata),
         Command::Subsystem(command) => subsystem::run(&command, &metadata),
         Command::Namespace(command) => namespace::run(&command, &metadata),
         Command::Host(command) => host::run(&command, &metadata),

@@ -12,6 +12,7 @@ pub mod host;
 pub mod join;
 pub mod meta;
 pub mod namespace;
+pub mod nbd;
 pub mod node;
 pub mod operator;
 pub mod pool;

@@ -610,7 +610,11 @@ impl Cluster {
     /// # Errors
     /// What the command says.
     pub fn offer_by_nbd(&self, volume: &str) -> Result<()> {
-        let made = self.amita(["volume", "export", volume, "--any-client", "--shared"])?;
+        let mut made = self.amita(["nbd", "export", volume, "--any-client", "--shared"])?;
+        // Builds of before the commands of NBD had a noun of their own.
+        if made.text.contains("unrecognized subcommand 'nbd'") {
+            made = self.amita(["volume", "export", volume, "--any-client", "--shared"])?;
+        }
         // Builds that have no exports serve every volume.
         if made.text.contains("unrecognized subcommand 'export'") {
             return Ok(());

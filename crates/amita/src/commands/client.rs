@@ -21,7 +21,7 @@ pub enum Command {
     ///
     /// With --tenant or --volume its certificates carry a capability: which volumes its programs may use through any node, by
     /// libamita or any client of NBD. They are renewed by what the authority has noted then. Without either the client is known by
-    /// its name only, which is what `amita volume export --client` asks for.
+    /// its name only, which is what `amita nbd export --client` asks for.
     Create {
         #[command(flatten)]
         create: CreateArguments,
@@ -106,7 +106,7 @@ impl NodesArguments {
 /// What a client is granted.
 #[derive(Debug, clap::Args)]
 pub struct GrantArguments {
-    /// It may use the volumes that are exported to this tenant (`amita volume export --tenant`)
+    /// It may use the volumes that are exported to this tenant (`amita nbd export --tenant`)
     #[arg(long, value_name = "TENANT", conflicts_with = "volumes")]
     pub tenant: Option<String>,
     /// A volume that it may use, by its number (`amita volume list`), for a name may be another volume's one day; once for

@@ -1,7 +1,6 @@
 //! `amita volume`.
 
 mod attach;
-mod export;
 mod guide;
 mod moves;
 mod reservation;
@@ -9,6 +8,7 @@ mod snapshot;
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
+use crate::commands::nbd::for_whom;
 use amita_control::access::Action;
 use amita_control::admin;
 use amita_terminal::error::Result;
@@ -42,12 +42,6 @@ pub enum Command {
     Attach(attach::AttachArguments),
     /// Take a volume away from its hosts, or from one of them; its data stays
     Detach(attach::DetachArguments),
-    /// Serve a volume by NBD, to the clients that are named
-    ///
-    /// What it was exported as before is replaced: name all that shall hold. Clients that use it and may no more are cut off.
-    Export(export::ExportArguments),
-    /// Serve a volume by NBD no longer; its data stays
-    Unexport(export::UnexportArguments),
     /// Make a volume larger; hosts that are connected by NVMe see it at once
     Resize(ResizeArguments),
     /// Have another gateway own a volume: hosts that are connected to both go over without an error
@@ -143,8 +137,6 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::List { json } => list(*json, &metadata),
         Command::Attach(arguments) => attach::attach(arguments, &metadata),
         Command::Detach(arguments) => attach::detach(arguments, &metadata),
-        Command::Export(arguments) => export::export(arguments, &metadata),
-        Command::Unexport(arguments) => export::unexport(arguments, &metadata),
         Command::Resize(arguments) => {
             let ResizeArguments { name, size, .. } = arguments;
             let resized = metadata.act(Action::VolumeResize, name, |meta| {
@@ -249,7 +241,7 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
                 size::show(volume.size_bytes),
                 found.owner_name.clone().unwrap_or_default(),
                 alive.to_owned(),
-                found.export.as_ref().map(export::for_whom).unwrap_or_default(),
+                found.export.as_ref().map(for_whom).unwrap_or_default(),
             ]);
         }
         table.text()

@@ -151,7 +151,7 @@ impl World {
 
     pub fn make_volume(&self, name: &str, size: &str) {
         self.done(&["volume", "create", name, "--pool", POOL, "--size", size]);
-        self.done(&["volume", "export", name, "--any-client", "--shared"]);
+        self.done(&["nbd", "export", name, "--any-client", "--shared"]);
     }
 
     /// Makes the volume a namespace, of blocks of 512 bytes, of a subsystem that any host may use; the subsystem's

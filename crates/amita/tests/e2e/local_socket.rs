@@ -60,7 +60,7 @@ fn who_may_open_the_file_may_use_what_is_for_any_client_and_nothing_else() {
     let world = World::with_sockets(&[]);
     let path = world.socket(0);
     world.amita_done(&["volume", "create", "second", "--pool", "demo", "--size", "8M"]);
-    world.amita_done(&["volume", "export", "second", "--client", "ann"]);
+    world.amita_done(&["nbd", "export", "second", "--client", "ann"]);
     let open = |volume: &str| Client::open_socket(&path, volume, PATIENCE);
     let refused = open("second").expect_err("it is ann's").to_string();
     let unknown = open("nothing").expect_err("there is none").to_string();
@@ -68,10 +68,10 @@ fn who_may_open_the_file_may_use_what_is_for_any_client_and_nothing_else() {
     let mut client = open(VOLUME).expect("it is for any client");
     client.write(0, &stamped(0, 1)).expect("written");
 
-    world.amita_done(&["volume", "export", "second", "--any-client", "--read-only"]);
+    world.amita_done(&["nbd", "export", "second", "--any-client", "--read-only"]);
     let mut reader = open("second").expect("it is exported");
     assert!(reader.write(0, &stamped(0, 1)).is_err(), "read-only");
-    world.amita_done(&["volume", "unexport", "second"]);
+    world.amita_done(&["nbd", "unexport", "second"]);
     eventually("who has it open is cut off", || reader.read(0, &mut [0; 4096]).is_err());
 
     let mut read = vec![0; 4096];

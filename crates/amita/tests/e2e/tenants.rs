@@ -149,11 +149,11 @@ fn a_client_uses_what_its_certificate_grants_and_nothing_else() {
         assert_eq!(refusal(&mut mine, name), "not found", "{name}");
     }
     // An export is no less.
-    world.amita_done(&["volume", "export", "second", "--client", "mine"]);
+    world.amita_done(&["nbd", "export", "second", "--client", "mine"]);
     let second = granted(&mut mine, "second");
     write(&mut mine, &second, 0, 2);
     assert_eq!(settle(&mut mine)[0].result, Ok(()));
-    world.amita_done(&["volume", "unexport", "second"]);
+    world.amita_done(&["nbd", "unexport", "second"]);
     await_cut_off(&mut mine, &second);
     // The one that it was granted goes on.
     write(&mut mine, &volume, 0, 3);
@@ -176,7 +176,7 @@ fn a_client_uses_what_its_certificate_grants_and_nothing_else() {
     let mut acme = connect(&world, client(&world, "acme-db", tenant("acme")));
     let mut other = connect(&world, client(&world, "other-db", tenant("other")));
     assert_eq!(refusal(&mut acme, "ours"), "not found");
-    world.amita_done(&["volume", "export", "ours", "--tenant", "acme"]);
+    world.amita_done(&["nbd", "export", "ours", "--tenant", "acme"]);
     let ours = granted(&mut acme, "ours");
     assert_eq!(refusal(&mut other, "ours"), "not found");
     write(&mut acme, &ours, 0, 1);

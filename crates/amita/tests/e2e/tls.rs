@@ -80,9 +80,9 @@ fn each_client_has_the_volumes_that_are_exported_to_it() {
         &file("ca-cert.pem"),
     ]);
     world.amita_done(&["volume", "create", "second", "--pool", "demo", "--size", "8M"]);
-    world.amita_done(&["volume", "export", VOLUME, "--client", "ann"]);
+    world.amita_done(&["nbd", "export", VOLUME, "--client", "ann"]);
     world.amita_done(&[
-        "volume",
+        "nbd",
         "export",
         "second",
         "--client",

@@ -35,7 +35,7 @@ impl Scene {
     }
 
     fn export(&self) {
-        self.world.amita_done(&["volume", "export", THEIRS, "--any-client"]);
+        self.world.amita_done(&["nbd", "export", THEIRS, "--any-client"]);
     }
 
     fn open(&self, gateway: usize, volume: &str) -> Result<Client, String> {
@@ -104,7 +104,7 @@ fn a_right_that_was_taken_away_does_not_come_back_with_older_metadata() {
     let [older, newest] = ["older", "newest"].map(|name| scene.world.file(name));
     let (older, newest) = (older.as_path(), newest.as_path());
     scene.exchange(Some(older), None);
-    scene.world.amita_done(&["volume", "unexport", THEIRS]);
+    scene.world.amita_done(&["nbd", "unexport", THEIRS]);
     for &gateway in &scene.gateways {
         eventually("the right has ended", || scene.is_refused(gateway));
     }

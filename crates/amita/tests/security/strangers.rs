@@ -26,14 +26,14 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 /// A volume of that name whose blocks begin with the mark, exported to nobody.
 fn marked(world: &World, name: &str) {
     world.amita_done(&["volume", "create", name, "--pool", "demo", "--size", "4M"]);
-    world.amita_done(&["volume", "export", name, "--any-client"]);
+    world.amita_done(&["nbd", "export", name, "--any-client"]);
     let mut client = Client::open(world.cluster.nodes()[1].nbd, name, PATIENCE).expect("it is exported");
     let block = [MARK, &[0x5a; 4096]].concat();
     for at in 0..16 {
         client.write(at * 4096, &block[..4096]).expect("written");
     }
     client.close();
-    world.amita_done(&["volume", "unexport", name]);
+    world.amita_done(&["nbd", "unexport", name]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn who_has_nothing_to_show_gets_nothing_at_any_port() {
         .expect("a sealing key");
     let world = World::with_sockets(&["--seal-key", &seal]);
     marked(&world, "hers");
-    world.amita_done(&["volume", "export", "hers", "--client", "ann"]);
+    world.amita_done(&["nbd", "export", "hers", "--client", "ann"]);
     marked(&world, "disk");
     let made = world.json(&["subsystem", "create", "db"]);
     let nqn = made["nqn"].as_str().expect("a name").to_owned();
@@ -124,7 +124,7 @@ fn metadata(world: &World) {
     for arguments in [
         &["status", "--metadata", endpoint][..],
         &["status", "--metadata", &plain, "--insecure-network"],
-        &["volume", "export", "hers", "--any-client", "--metadata", endpoint],
+        &["nbd", "export", "hers", "--any-client", "--metadata", endpoint],
         &["subsystem", "set", "db", "--any-host", "--metadata", &plain],
     ] {
         let found = tool::run(world.folder(), binary(), arguments, PATIENCE).expect("it runs");

@@ -184,7 +184,7 @@ fn a_tenants_client_that_says_everything_finds_and_changes_nothing_of_anothers()
         world.amita_done(&["volume", "create", name, "--pool", "demo", "--size", "8M"]);
     }
     // By the same road: what is exported to anybody is offered to this client too, and is not the matter here.
-    world.amita_done(&["volume", "unexport", crate::world::VOLUME]);
+    world.amita_done(&["nbd", "unexport", crate::world::VOLUME]);
     let [mine, theirs] = [("ann", MINE), ("bob", THEIRS)].map(|(name, volume)| granted(&world, name, volume));
     let nodes: Vec<_> = world
         .cluster

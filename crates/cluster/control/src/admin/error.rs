@@ -119,7 +119,7 @@ pub enum AdminError {
     /// A volume that is exported by NBD is to be a namespace.
     #[error(
         "volume {volume} is exported by NBD: its clients and the hosts of subsystem {subsystem} would write beside each other \
-         without knowing; take the export away first (`amita volume unexport {volume}`), or export it with --shared"
+         without knowing; take the export away first (`amita nbd unexport {volume}`), or export it with --shared"
     )]
     Exported { volume: String, subsystem: String },
     /// A subsystem that hosts may use.

@@ -1,15 +1,33 @@
-//! `amita volume export` and `unexport`.
+//! `amita nbd`: volumes that are served by NBD, and to whom.
 
 use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::admin::{self, ExportSpec};
 use amita_terminal::error::Result;
 use amita_terminal::say_line;
-use amita_terminal::table::print;
+use amita_terminal::table::{Table, print};
 use amita_types::map::Export;
 use serde::Serialize;
 
-/// `amita volume export`.
+/// What to do with exports.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Serve a volume by NBD, to the clients that are named
+    ///
+    /// What it was exported as before is replaced: name all that shall hold. Clients that use it and may no more are cut off.
+    Export(ExportArguments),
+    /// Serve a volume by NBD no longer; its data stays
+    Unexport(UnexportArguments),
+    /// List the volumes that are served by NBD, and to whom
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `amita nbd export`.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("who").required(true).multiple(true))]
 pub struct ExportArguments {
@@ -36,7 +54,7 @@ pub struct ExportArguments {
     pub json: bool,
 }
 
-/// `amita volume unexport`.
+/// `amita nbd unexport`.
 #[derive(Debug, clap::Args)]
 pub struct UnexportArguments {
     /// The volume's name
@@ -50,8 +68,20 @@ struct Shown<'a> {
     export: &'a Export,
 }
 
-/// Serves a volume by NBD.
-pub(super) fn export(arguments: &ExportArguments, metadata: &Admin) -> Result<()> {
+/// Does it.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
+    let metadata = Admin::connect(metadata)?;
+    match command {
+        Command::Export(arguments) => export(arguments, &metadata),
+        Command::Unexport(arguments) => unexport(arguments, &metadata),
+        Command::List { json } => list(*json, &metadata),
+    }
+}
+
+fn export(arguments: &ExportArguments, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
     let spec = ExportSpec {
         clients: arguments.clients.clone(),
@@ -70,8 +100,7 @@ pub(super) fn export(arguments: &ExportArguments, metadata: &Admin) -> Result<()
     })
 }
 
-/// Serves a volume by NBD no longer.
-pub(super) fn unexport(arguments: &UnexportArguments, metadata: &Admin) -> Result<()> {
+fn unexport(arguments: &UnexportArguments, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
     let was_exported = metadata.act(Action::VolumeUnexport, name, |meta| admin::unexport_volume(meta, name));
     if was_exported.described()? {
@@ -80,6 +109,22 @@ pub(super) fn unexport(arguments: &UnexportArguments, metadata: &Admin) -> Resul
         say_line!("Volume {name} was not exported.");
     }
     Ok(())
+}
+
+fn list(as_json: bool, metadata: &Admin) -> Result<()> {
+    let volumes = metadata.status()?.volumes;
+    let exported = volumes.iter().filter_map(|found| {
+        let name = found.volume.name.as_str();
+        found.export.as_ref().map(|export| Shown { name, export })
+    });
+    let exported: Vec<Shown<'_>> = exported.collect();
+    print(as_json, &exported, || {
+        let mut table = Table::new(&["volume", "id", "to"]);
+        for Shown { name, export } in &exported {
+            table.row([(*name).to_owned(), export.volume.to_string(), for_whom(export)]);
+        }
+        table.text()
+    })
 }
 
 /// How a volume is exported, in a cell of a table.
