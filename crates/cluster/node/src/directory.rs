@@ -11,7 +11,7 @@ mod openers;
 use crate::claims::Claims;
 use crate::faults::{Fault, Faults};
 use crate::mail::{Origin, VolumeRoute};
-use crate::orphans::OrphanedVolumes;
+use crate::orphans::{Held, OrphanedVolumes};
 use crate::scrubs::Scrubs;
 use crate::shards::DIRECTORY;
 use crate::token;
@@ -475,6 +475,7 @@ impl Directory {
             _ => None,
         });
         let Some(name) = name else { return };
+        self.upkeep.orphans.lost(now);
         self.moves.note_taken(now, volume);
         let removed = self.volumes.remove(&name);
         if let Some(State::Leaving { asker, .. }) = removed {
@@ -501,7 +502,11 @@ impl Directory {
         for name in self
             .upkeep
             .orphans
-            .look(now, self.node, view, |name| volumes.contains_key(name))
+            .look(now, self.node, view, |name| match volumes.get(name) {
+                None => Held::No,
+                Some(State::Open { .. }) => Held::Open,
+                Some(_) => Held::Perhaps,
+            })
         {
             if !self.openers.is_full() {
                 self.begin(now, &name, Waiting::default(), Consent::Asked);

@@ -17,6 +17,17 @@ const MAX_AT_ONCE: usize = 16;
 /// After a look, and after an opening that failed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// Has this node a volume?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// No.
+    No,
+    /// It is being opened or given away, and nobody knows how that ends.
+    Perhaps,
+    /// It is open.
+    Open,
+}
+
 /// When to look.
 #[derive(Debug, Default)]
 pub struct OrphanedVolumes {
@@ -38,8 +49,13 @@ impl OrphanedVolumes {
         self.wanted
     }
 
-    /// The names of the volumes to open now. `open`: is it open, or being opened, here?
-    pub fn look(&mut self, now: Time, me: NodeId, view: &View, open: impl Fn(&str) -> bool) -> Vec<String> {
+    /// A volume is open here no more.
+    pub fn lost(&mut self, now: Time) {
+        self.wanted.get_or_insert(now.plus(LOOK_AGAIN));
+    }
+
+    /// The names of the volumes to open now.
+    pub fn look(&mut self, now: Time, me: NodeId, view: &View, held: impl Fn(&str) -> Held) -> Vec<String> {
         if self.wanted.is_none_or(|at| at > now) {
             return Vec::new();
         }
@@ -50,12 +66,13 @@ impl OrphanedVolumes {
             let has_data = volume.generation > Generation(0);
             let wanted = view.is_snapshot_wished(volume.id)
                 || has_data && (view.is_syncing(&volume.pool) || is_to_be_scrubbed(view, volume.id));
-            let ours = wanted && responsible(view, volume.id, volume.owner) == Some(me) && !open(&volume.name);
-            if !ours {
+            let ours = wanted && responsible(view, volume.id, volume.owner) == Some(me);
+            let held = if ours { held(&volume.name) } else { Held::Open };
+            more |= held != Held::Open;
+            if held != Held::No {
                 self.tried.remove(&volume.id);
                 continue;
             }
-            more = true;
             if names.len() < MAX_AT_ONCE && self.tried.get(&volume.id).is_none_or(|at| *at <= now) {
                 self.tried.insert(volume.id, now.plus(LOOK_AGAIN * 2));
                 names.push(volume.name.clone());

@@ -71,7 +71,7 @@ fn view(syncing: bool, volumes: &[map::Volume], living: &[u32]) -> View {
 fn looked(view: &View, me: u32) -> Vec<String> {
     let mut orphans = OrphanedVolumes::default();
     orphans.stir(Time(0));
-    orphans.look(Time(1), NodeId(me), view, |_| false)
+    orphans.look(Time(1), NodeId(me), view, |_| Held::No)
 }
 
 #[test]
@@ -107,12 +107,29 @@ fn what_did_not_open_is_tried_again_later() {
     let view = view(true, &[volume(1, 1, Some(1))], &[1]);
     let mut orphans = OrphanedVolumes::default();
     orphans.stir(Time(0));
-    assert_eq!(orphans.look(Time(1), NodeId(1), &view, |_| false).len(), 1);
+    assert_eq!(orphans.look(Time(1), NodeId(1), &view, |_| Held::No).len(), 1);
     let next = orphans.deadline().expect("it looks whether it has opened");
-    assert!(orphans.look(next, NodeId(1), &view, |_| false).is_empty());
+    assert!(orphans.look(next, NodeId(1), &view, |_| Held::No).is_empty());
     let next = orphans.deadline().expect("it is not open yet");
-    assert_eq!(orphans.look(next, NodeId(1), &view, |_| false).len(), 1);
+    assert_eq!(orphans.look(next, NodeId(1), &view, |_| Held::No).len(), 1);
     let next = orphans.deadline().expect("it is not open yet");
-    assert!(orphans.look(next, NodeId(1), &view, |_| true).is_empty());
+    assert!(orphans.look(next, NodeId(1), &view, |_| Held::Open).is_empty());
     assert_eq!(orphans.deadline(), None, "nothing is left to do");
+}
+
+#[test]
+fn a_volume_that_is_being_opened_is_looked_at_until_it_is_open() {
+    let view = view(true, &[volume(1, 1, Some(1))], &[1]);
+    let mut orphans = OrphanedVolumes::default();
+    orphans.stir(Time(0));
+    for _ in 0..3 {
+        let next = orphans.deadline().expect("nobody knows how the opening ends");
+        assert!(orphans.look(next, NodeId(1), &view, |_| Held::Perhaps).is_empty());
+    }
+    let next = orphans.deadline().expect("nobody knows how the opening ends");
+    assert!(orphans.look(next, NodeId(1), &view, |_| Held::Open).is_empty());
+    assert_eq!(orphans.deadline(), None);
+    orphans.lost(next);
+    let next = orphans.deadline().expect("it is open no more");
+    assert_eq!(orphans.look(next, NodeId(1), &view, |_| Held::No).len(), 1);
 }
