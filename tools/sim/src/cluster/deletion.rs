@@ -9,6 +9,7 @@ use super::records::json;
 use super::session::Heard;
 use super::setup::Setup;
 use super::{Cluster, pool_name};
+use crate::excuse::Excuse;
 use crate::faults::Member;
 use crate::metadata::Metadata;
 use crate::random::Random;
@@ -474,11 +475,23 @@ impl Cluster {
         let limit = self.world.now().plus(GIVEN_BACK);
         loop {
             let mut left = self.unexplained();
-            left.extend(self.kept_for_nothing());
-            if left.is_empty() && !self.passing.is_busy() {
+            let kept = self.kept_for_nothing();
+            if kept.is_empty() && left.is_empty() && !self.passing.is_busy() {
                 break;
             }
             if self.world.now() >= limit {
+                // A state whose leaf has rotted waits for it.
+                if left.is_empty()
+                    && !self.passing.is_busy()
+                    && kept.iter().all(|(node, _)| self.ledger.is_rotten(*node))
+                {
+                    for (node, _) in kept {
+                        self.excuse(Excuse::DamagedCopy, None, node)?;
+                    }
+                    self.coverage.hit("space.leaf_wrong");
+                    break;
+                }
+                left.extend(kept.into_iter().map(|(_, what)| what));
                 return Err(format!(
                     "nothing is wrong any more, and after {GIVEN_BACK:?} stores hold what nobody needs: {:?}\n{}",
                     &left[..left.len().min(8)],

@@ -7,6 +7,7 @@
 
 use super::operator::Desk;
 use super::{Cluster, SETTLE, node_id, volume_id, volume_name};
+use crate::faults::Member;
 use crate::stamp::Stamp;
 use amita_control::admin::{self, TakingState};
 use amita_metadata::Event;
@@ -98,8 +99,8 @@ impl Cluster {
         self.tell(|| format!("snapshot {} of {} is deleted", gone.number.0, volume_name(gone.volume)));
     }
 
-    /// What stores keep of their chunks that stands for no snapshot.
-    pub(super) fn kept_for_nothing(&self) -> Vec<String> {
+    /// What stores keep of their chunks that stands for no snapshot, and at which node.
+    pub(super) fn kept_for_nothing(&self) -> Vec<(Member, String)> {
         let mut live: BTreeMap<VolumeId, BTreeSet<SnapshotId>> = BTreeMap::new();
         for record in self.metadata.state().keys() {
             let snapshot = record
@@ -123,12 +124,8 @@ impl Cluster {
                         .into_iter()
                         .any(|number| (above.0 + 1..=to.0).contains(&number.0))
                     {
-                        left.push(format!(
-                            "{chunk} on {} for snapshots {} to {}",
-                            node_id(member),
-                            above.0 + 1,
-                            to.0
-                        ));
+                        let (node, first) = (node_id(member), above.0 + 1);
+                        left.push((member, format!("{chunk} on {node} for snapshots {first} to {}", to.0)));
                     }
                 }
             }

@@ -7,6 +7,7 @@
 use super::change::Change;
 use super::leaves::{LostLeaf, Waiter};
 use super::op::Op;
+use super::sweep::Trim;
 use super::{Requester, Store, answer, join, leaves, mend, merge, read, snapshot, states};
 use crate::credits::AccountId;
 use crate::faults::Fault;
@@ -65,6 +66,7 @@ pub(super) fn end(store: &mut Store, key: OpSlot, result: Result<AnswerBody, Ref
     let (chunk, asker) = (op.chunk, op.asker.take());
     let keep = matches!(op.change, Change::RetainSnapshots(_));
     let swept = swept(&op.change);
+    let failed = result.is_err();
     store.space.claims.dropped(&op.claim);
     if keep && (result.is_err() || !store.index.chunk(chunk).is_there()) {
         store.index.chunk_mut(chunk).deleting = false;
@@ -82,8 +84,8 @@ pub(super) fn end(store: &mut Store, key: OpSlot, result: Result<AnswerBody, Ref
     snapshot::forget_if_nothing(&mut store.checkpoint, &mut store.index, chunk, store.log.applied.page);
     match swept {
         Some(Swept::Chunk) => store.sweep.ended(!stays, &mut store.env.counters),
-        // Nothing was to be dropped any more, or it could not be.
-        Some(Swept::State) => store.sweep.trimmed(chunk, false, &mut store.env.counters),
+        Some(Swept::State) if failed => store.sweep.trimmed(chunk, Trim::Failed, &mut store.env.counters),
+        Some(Swept::State) => store.sweep.trimmed(chunk, Trim::Nothing, &mut store.env.counters),
         None => {}
     }
 }
@@ -223,7 +225,7 @@ pub(super) fn drop_from(store: &mut Store, key: OpSlot, refusal: Refusal) {
         }
         match swept {
             Some(Swept::Chunk) => store.sweep.ended(false, &mut store.env.counters),
-            Some(Swept::State) => store.sweep.trimmed(chunk_key, false, &mut store.env.counters),
+            Some(Swept::State) => store.sweep.trimmed(chunk_key, Trim::Failed, &mut store.env.counters),
             None => {}
         }
         // What was kept for the change goes to whoever asked first and has an account still. Who sent it again counts

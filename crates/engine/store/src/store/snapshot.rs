@@ -5,6 +5,7 @@ use super::checkpoint::Writer;
 use super::op::{Op, Ops};
 use super::request::Caller;
 use super::space::Claim;
+use super::sweep::Trim;
 use super::{Requester, Store, answer, leaves, queue, space, sweep};
 use crate::faults::Fault;
 use crate::format::record::RollEntry;
@@ -241,7 +242,7 @@ pub(super) fn apply_keep(store: &mut Store, key: OpSlot, position: u64) {
             },
         ),
         // One state at a time: the next one has its turn.
-        None if keep.swept && keep.head => store.sweep.trimmed(chunk, true, &mut store.env.counters),
+        None if keep.swept && keep.head => store.sweep.trimmed(chunk, Trim::Dropped, &mut store.env.counters),
         None if keep.swept => sweep::next(store, chunk),
         None => forget_if_nothing(&mut store.checkpoint, &mut store.index, chunk, position),
     }

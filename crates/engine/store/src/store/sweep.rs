@@ -44,6 +44,8 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(5);
 /// What could not be dropped is tried again after this.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The pause before a leaf that could not be read is read again.
+const LATER: Duration = Duration::from_secs(10);
 /// Chunks that are on their way out at one time: each may read up to eight leaves of the index.
 pub(super) const AT_ONCE: u32 = 2;
 /// Volumes, groups or chunks that one step looks at.
@@ -71,6 +73,8 @@ pub(super) struct Sweep {
     going: u32,
     /// Chunks that may have more states to be dropped.
     more: Vec<ChunkKey>,
+    /// Those of which a leaf could not be read: they are tried again.
+    later: Vec<ChunkKey>,
     /// Something new is durable, so that all chunks are to be judged by it.
     news: bool,
     /// Something could not be decided, or dropped: it is looked at again, with newer holdings or later.
@@ -92,6 +96,7 @@ impl Default for Sweep {
             chunks: Round::default(),
             going: 0,
             more: Vec::new(),
+            later: Vec::new(),
             news: false,
             undecided: true,
             failed: false,
@@ -99,6 +104,14 @@ impl Default for Sweep {
             looks: 0,
         }
     }
+}
+
+/// How it ended to drop a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trim {
+    Dropped,
+    Nothing,
+    Failed,
 }
 
 /// A look at everything of a kind, wherever it begins.
@@ -133,12 +146,17 @@ impl Sweep {
 }
 
 impl Sweep {
-    /// A state of a chunk has been dropped, or nothing was; the chunk may have more of them.
-    pub fn trimmed(&mut self, chunk: ChunkKey, dropped: bool, counters: &mut Counters) {
+    /// A state of a chunk has been dropped, and it may have more of them; nothing was to be dropped any more; or it could not be.
+    pub fn trimmed(&mut self, chunk: ChunkKey, end: Trim, counters: &mut Counters) {
         self.going -= 1;
-        counters.trimmed += u64::from(dropped);
-        if dropped {
-            self.more.push(chunk);
+        match end {
+            Trim::Dropped => {
+                counters.trimmed += 1;
+                self.more.push(chunk);
+            }
+            Trim::Nothing => {}
+            Trim::Failed if self.later.contains(&chunk) => {}
+            Trim::Failed => self.later.push(chunk),
         }
     }
 }
@@ -205,8 +223,15 @@ pub(super) fn step(store: &mut Store) {
     if !look_at_chunks(store, &holdings) || store.sweep.going > 0 {
         return;
     }
+    if !store.sweep.later.is_empty() && !store.sweep.failed {
+        store.sweep.more = std::mem::take(&mut store.sweep.later);
+        store.sweep.due = store.env.now.plus(LATER);
+        return;
+    }
     store.sweep.due = match std::mem::take(&mut store.sweep.failed) {
         true => {
+            // All are looked at again, and these too.
+            store.sweep.later.clear();
             store.sweep.chunks.begin(store.index.end());
             store.env.now.plus(AGAIN)
         }

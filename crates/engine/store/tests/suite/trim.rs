@@ -257,9 +257,19 @@ fn where_a_leaf_is_wrong_nothing_is_given_up() {
         let at = leaves[which] + 100;
         let before = test.rig.disk.view[at..at + 3].to_vec();
         test.rig.disk.rot(at, 3);
-        test.sweep(3, &[2]);
+        test.rig.store.sweep(test.rig.now, Some(holdings(3, &[2])));
+        for _ in 0..200 {
+            test.rig.run();
+            test.rig.advance(Duration::from_millis(5));
+        }
+        let waits = test.kept().len() > 1;
+        assert_eq!(test.rig.store.swept().is_none(), waits, "what waits is not done");
         gone += 3 - test.kept().len();
         test.rig.disk.write(at as u64, &before);
+        if which % 2 == 0 {
+            test.rest();
+            assert_eq!(test.kept(), [2], "it is tried again");
+        }
         test.remount();
         shows(&mut test.rig, &mut test.owner, 2, &NUMBERS);
         for (block, fill) in [(0, 1), (1, 101), (2, 102), (3, 103), (4, 5)] {
