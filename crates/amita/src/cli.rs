@@ -258,6 +258,12 @@ impl Endpoints {
         Endpoints { identity, ..self }
     }
 
+    /// The folder of the identity, if one is given.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Path> {
+        self.identity.as_deref()
+    }
+
     /// Is whoever is on the network believed?
     #[must_use]
     pub fn insecure_network(&self) -> bool {

@@ -1,7 +1,8 @@
 //! What a long command is at: a line a step, and a bar for what has a known length.
 
 use crate::error::Result;
-use indicatif::{ProgressBar, ProgressStyle};
+pub use indicatif::ProgressBar;
+use indicatif::ProgressStyle;
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 

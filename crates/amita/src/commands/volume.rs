@@ -1,7 +1,12 @@
 //! `amita volume`.
 
 mod attach;
+mod data;
+mod export;
 mod guide;
+mod image;
+mod import;
+mod label;
 mod moves;
 mod reservation;
 mod snapshot;
@@ -15,6 +20,8 @@ use amita_terminal::error::Result;
 use amita_terminal::say_line;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
+use amita_types::VolumeId;
+use amita_types::map::About;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the end of a scrub is looked for.
@@ -31,6 +38,9 @@ pub enum Command {
     Create(CreateArguments),
     /// List the volumes
     List {
+        /// Only those with this label; once for each that is wanted
+        #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label::parse_label)]
+        labels: Vec<(String, String)>,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -42,6 +52,18 @@ pub enum Command {
     Attach(attach::AttachArguments),
     /// Take a volume away from its hosts, or from one of them; its data stays
     Detach(attach::DetachArguments),
+    /// Copy an image into a new volume: raw or qcow2, as its head says
+    ///
+    /// Holes and zeros are not written: the volume is thin. Where it is interrupted, the same command with --resume goes on.
+    Import(import::Arguments),
+    /// Copy a volume into a file, raw or as qcow2: holes and zeros take no space in it
+    ///
+    /// Nobody should write to the volume meanwhile. (To serve a volume by NBD: `amita nbd export`.)
+    Export(export::Arguments),
+    /// Show what is known of a volume
+    Show(label::ShowArguments),
+    /// Set labels of a volume (KEY=VALUE), or take them away (KEY-)
+    Label(label::LabelArguments),
     /// Make a volume larger; hosts that are connected by NVMe see it at once
     Resize(ResizeArguments),
     /// Have another gateway own a volume: hosts that are connected to both go over without an error
@@ -117,12 +139,13 @@ pub struct ScrubArguments {
 /// # Errors
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
+    let endpoints = metadata;
     let metadata = Admin::connect(metadata)?;
     match command {
         Command::Create(arguments) => {
             let CreateArguments { name, pool, size, .. } = arguments;
             let made = metadata.act(Action::VolumeCreate, name, |meta| {
-                admin::create_volume(meta, name, pool, *size)
+                admin::make_volume(meta, name, pool, *size, Some(&now()))
             });
             let volume = made.described()?;
             print(arguments.json, &volume, || {
@@ -134,7 +157,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 )
             })
         }
-        Command::List { json } => list(*json, &metadata),
+        Command::List { labels, json } => list(labels, *json, &metadata),
+        Command::Import(arguments) => import::run(arguments, endpoints, &metadata),
+        Command::Export(arguments) => export::run(arguments, endpoints, &metadata),
+        Command::Show(arguments) => label::show(arguments, &metadata),
+        Command::Label(arguments) => label::label(arguments, &metadata),
         Command::Attach(arguments) => attach::attach(arguments, &metadata),
         Command::Detach(arguments) => attach::detach(arguments, &metadata),
         Command::Resize(arguments) => {
@@ -223,10 +250,23 @@ fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
     })
 }
 
-fn list(as_json: bool, metadata: &Admin) -> Result<()> {
-    let volumes = metadata.status()?.volumes;
+/// What is known of a volume that is made now.
+fn now() -> About {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    About {
+        created_at: Some(since.as_secs()),
+        ..About::of(VolumeId(0))
+    }
+}
+
+fn list(labels: &[(String, String)], as_json: bool, metadata: &Admin) -> Result<()> {
+    let mut volumes = metadata.status()?.volumes;
+    volumes.retain(|found| {
+        let has = |(key, value): &(String, String)| found.labels.get(key) == Some(value);
+        labels.iter().all(has)
+    });
     print(as_json, &volumes, || {
-        let mut table = Table::new(&["volume", "id", "pool", "size", "owner", "alive", "nbd"]);
+        let mut table = Table::new(&["volume", "id", "pool", "size", "owner", "alive", "nbd", "labels"]);
         for found in &volumes {
             let volume = &found.volume;
             let alive = match (&found.owner_name, found.owner_alive) {
@@ -242,6 +282,7 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
                 found.owner_name.clone().unwrap_or_default(),
                 alive.to_owned(),
                 found.export.as_ref().map(for_whom).unwrap_or_default(),
+                label::shown(&found.labels),
             ]);
         }
         table.text()

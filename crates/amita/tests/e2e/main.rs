@@ -10,6 +10,7 @@ mod exports;
 mod failures;
 mod healing;
 mod identity;
+mod images;
 mod load;
 mod local_socket;
 mod metadata;

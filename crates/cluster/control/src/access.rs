@@ -81,6 +81,10 @@ actions! {
     VolumeCreate "volume.create" WORK,
     /// Make a volume larger.
     VolumeResize "volume.resize" WORK,
+    /// Say what a volume is for: its labels.
+    VolumeLabel "volume.label" WORK,
+    /// Copy an image into a volume.
+    VolumeImport "volume.import" WORK,
     /// Take a snapshot of a volume.
     SnapshotCreate "snapshot.create" WORK,
     /// Delete a snapshot of a volume.

@@ -3,6 +3,7 @@
 //! Every change is a compare-and-set that says what it was based on, so that two operators at once cannot undo each
 //! other; a lost race is read anew and tried again a few times.
 
+mod about;
 mod claim;
 mod client;
 mod deletion;
@@ -26,6 +27,7 @@ mod thresholds;
 mod topology;
 mod volume;
 
+pub use about::{about, label_volume, note_import};
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
 pub use deletion::{Deleted, Deletion, delete_volume};
@@ -61,7 +63,7 @@ pub use topology::{
     Outlook, PoolChange, Replacement, change_pool, classify_store, drain_store, find_store, forget_store,
     maintain_node, place_node, replace_store, weigh_store,
 };
-pub use volume::{MAX_VOLUME_BYTES, create_volume, volume, volumes};
+pub use volume::{MAX_VOLUME_BYTES, create_volume, make_volume, volume, volumes};
 
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::map::{self, Cluster, Node, Store};

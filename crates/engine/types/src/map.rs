@@ -7,10 +7,12 @@ use crate::id::{ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreI
 use crate::placement::Level;
 use serde::{Deserialize, Serialize};
 
+mod about;
 mod check;
 mod holders;
 mod lineage;
 
+pub use about::{About, Import, about_key, about_prefix};
 pub use check::MAX_GROUPS;
 pub use holders::Holders;
 pub use lineage::{

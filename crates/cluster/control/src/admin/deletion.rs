@@ -260,6 +260,7 @@ fn leftovers(meta: &dyn Transact, volume: &Volume) -> Result<Vec<Op>> {
         map::reservation_key(id),
         map::scrub_key(id),
         map::export_key(id),
+        map::about_key(id),
         map::snapshot_wish_key(id),
     ];
     if let Some((pool, _)) = get::<Pool>(meta, &map::pool_key(&volume.pool))? {

@@ -7,7 +7,9 @@ use crate::agent::STOPPED;
 use crate::health::{self, Fact, Picture};
 use amita_metadata::{Call, KeyValue, Transact};
 use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
-use amita_types::map::{self, Export, Group, Host, Live, Node, Pool, PoolKind, Store, Subsystem, Suspect, Volume};
+use amita_types::map::{
+    self, About, Export, Group, Host, Import, Live, Node, Pool, PoolKind, Store, Subsystem, Suspect, Volume,
+};
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -132,6 +134,15 @@ pub struct VolumeStatus {
     /// As what it is served by NBD; none: it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export: Option<Export>,
+    /// When it was made, in seconds since 1970, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<u64>,
+    /// What operators say of it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// An image is copied into it, and is not there whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub import: Option<Import>,
 }
 
 /// Reads the state of the cluster.
@@ -228,14 +239,22 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let slow_stores = slow(meta, &living)?;
     let exports: Vec<Export> = reader.list(&map::exports_prefix(), any)?;
     let mut exported: BTreeMap<VolumeId, Export> = exports.into_iter().map(|export| (export.volume, export)).collect();
+    let abouts: Vec<About> = reader.list(&map::about_prefix(), About::check)?;
+    let mut abouts: BTreeMap<VolumeId, About> = abouts.into_iter().map(|about| (about.volume, about)).collect();
     let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
     let volumes: Vec<VolumeStatus> = volumes
         .into_iter()
-        .map(|volume| VolumeStatus {
-            owner_name: volume.owner.and_then(|owner| names.get(&owner).cloned()),
-            owner_alive: volume.owner.is_some_and(|owner| lives.alive(owner)),
-            export: exported.remove(&volume.id),
-            volume,
+        .map(|volume| {
+            let about = abouts.remove(&volume.id).unwrap_or_else(|| About::of(volume.id));
+            VolumeStatus {
+                owner_name: volume.owner.and_then(|owner| names.get(&owner).cloned()),
+                owner_alive: volume.owner.is_some_and(|owner| lives.alive(owner)),
+                export: exported.remove(&volume.id),
+                created_at: about.created_at,
+                labels: about.labels,
+                import: about.import,
+                volume,
+            }
         })
         .collect();
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();

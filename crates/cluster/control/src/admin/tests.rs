@@ -1,5 +1,6 @@
 mod claim;
 mod export;
+mod label;
 mod node;
 mod nvme;
 mod snapshot;

@@ -22,8 +22,29 @@ pub fn volumes(meta: &dyn Transact) -> Result<Vec<Volume>> {
 /// # Errors
 /// A bad name or size, no such pool, a name that is taken; the metadata is away or refuses.
 pub fn create_volume(meta: &dyn Transact, name: &str, pool: &str, size_bytes: u64) -> Result<Volume> {
+    make_volume(meta, name, pool, size_bytes, None)
+}
+
+/// The same, with what is known of it from the start; its number is told then.
+///
+/// # Errors
+/// As [`create_volume`]; or labels that cannot be.
+pub fn make_volume(
+    meta: &dyn Transact,
+    name: &str,
+    pool: &str,
+    size_bytes: u64,
+    about: Option<&map::About>,
+) -> Result<Volume> {
     check_name("volume", name)?;
     check_size(name, size_bytes)?;
+    about
+        .map_or(Ok(()), map::About::check)
+        .map_err(|why| AdminError::BadSetting {
+            what: "volume",
+            name: name.to_owned(),
+            why,
+        })?;
     if get::<Pool>(meta, &map::pool_key(pool))?.is_none() {
         let there = pools(meta)?.into_iter().map(|pool| pool.name).collect();
         return Err(AdminError::NoSuch {
@@ -54,9 +75,18 @@ pub fn create_volume(meta: &dyn Transact, name: &str, pool: &str, size_bytes: u6
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume.
+        let mut then = vec![put(key.clone(), &volume)];
+        then.extend(about.map(|about| {
+            let about = map::About {
+                volume: volume.id,
+                ..about.clone()
+            };
+            put(map::about_key(volume.id), &about)
+        }));
+        then.push(put(counter.clone(), &volume.id.0));
         let call = Call {
             compares: vec![unchanged(&counter, revision), unchanged(&key, 0)],
-            then: vec![put(key.clone(), &volume), put(counter.clone(), &volume.id.0)],
+            then,
             otherwise: Vec::new(),
         };
         if meta.txn(&call)?.succeeded {

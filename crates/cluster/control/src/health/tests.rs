@@ -73,6 +73,9 @@ fn pool(stores: &[u32]) -> PoolStatus {
 fn volume(pool: &str) -> VolumeStatus {
     VolumeStatus {
         export: None,
+        created_at: None,
+        labels: std::collections::BTreeMap::new(),
+        import: None,
         volume: Volume {
             id: VolumeId(3),
             name: "disk0".to_owned(),

@@ -105,19 +105,27 @@ impl SnapshotWish {
     /// What is wrong with them, and what would be right.
     pub fn check(&self) -> Result<(), String> {
         check_name(&self.name)?;
-        if self.labels.len() > MAX_LABELS {
-            return Err(format!("{} labels; {MAX_LABELS} are the most", self.labels.len()));
-        }
-        for (key, value) in &self.labels {
-            if key.is_empty() || key.len() > MAX_LABEL_BYTES || value.len() > MAX_LABEL_BYTES {
-                return Err(format!("label {key:?}: key and value may have {MAX_LABEL_BYTES} bytes"));
-            }
-            if key.chars().chain(value.chars()).any(char::is_control) {
-                return Err(format!("label {key:?} has a control character"));
-            }
-        }
-        Ok(())
+        check_labels(&self.labels)
     }
+}
+
+/// May something have these labels?
+///
+/// # Errors
+/// What is wrong with them, and what would be right.
+pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), String> {
+    if labels.len() > MAX_LABELS {
+        return Err(format!("{} labels; {MAX_LABELS} are the most", labels.len()));
+    }
+    for (key, value) in labels {
+        if key.is_empty() || key.len() > MAX_LABEL_BYTES || value.len() > MAX_LABEL_BYTES {
+            return Err(format!("label {key:?}: key and value may have {MAX_LABEL_BYTES} bytes"));
+        }
+        if key.chars().chain(value.chars()).any(char::is_control) {
+            return Err(format!("label {key:?} has a control character"));
+        }
+    }
+    Ok(())
 }
 
 /// May a snapshot be called so?

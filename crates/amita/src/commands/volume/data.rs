@@ -1,0 +1,305 @@
+//! The data of a volume, for commands that copy: by the client library, as whoever may.
+
+use crate::admin::Admin;
+use crate::cli::Endpoints;
+use crate::commands::join::Described as _;
+use amita_client::{Client, Config, Done, Error, OpenError, Queue, Volume};
+use amita_identity::{Clock, Live, Name, Role};
+use amita_terminal::error::{Failure, Kind, Result};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The longest read or write.
+pub const PIECE_BYTES: u64 = amita_client::MAX_READ_WRITE_BYTES as u64;
+/// Blocks are what is zero or not.
+pub const BLOCK_BYTES: usize = amita_types::BLOCK_BYTES as usize;
+/// Requests under way: with pieces of 1 MiB enough for any network, and what the client's memory allows reads to bring at one time.
+const DEPTH: usize = 16;
+/// How often it is looked whether the command is to end.
+const LOOK: Duration = Duration::from_millis(200);
+/// Memory for writes is free again within this, or nothing moves any more.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// As whom data is read and written.
+#[derive(Debug, clap::Args)]
+pub struct Access {
+    /// The folder of the identity that reads and writes the data: a client's, which goes through nodes, or a gateway's. Without it
+    /// --identity is tried, and where nobody has an identity none is needed
+    #[arg(long, env = "AMITA_CLIENT_IDENTITY", value_name = "DIR")]
+    pub client_identity: Option<PathBuf>,
+    /// Where nodes serve NBD, for a client's identity: as HOST:PORT, once for each or divided by commas. Without it those that the
+    /// identity's file `nodes` names, or all that live
+    #[arg(long = "nodes", env = "AMITA_NODES", value_name = "HOST:PORT", value_delimiter = ',')]
+    pub nodes: Vec<String>,
+}
+
+/// The settings of the client library, and who it is.
+pub struct Way {
+    config: Config,
+    /// Of which role and name, where that is proved.
+    pub name: Option<Name>,
+}
+
+impl Access {
+    /// Looks at what was given, before anything is made.
+    ///
+    /// # Errors
+    /// An identity that may not use data, or none where one is needed.
+    pub fn way(&self, endpoints: &Endpoints, admin: &Admin) -> Result<Way> {
+        let folder = self
+            .client_identity
+            .clone()
+            .or_else(|| endpoints.identity().map(PathBuf::from));
+        let mut config = Config::new(endpoints.list()?);
+        config.insecure_network = endpoints.insecure_network();
+        config.identity.clone_from(&folder);
+        config.nodes.clone_from(&self.nodes);
+        let name = match &folder {
+            Some(folder) => Some(Live::open(folder, Clock::system()).described()?.name()),
+            None => None,
+        };
+        let may = |name: &Name| matches!(name.role(), Role::Client | Role::Gateway);
+        if let Some(name) = name.as_ref().filter(|name| !may(name)) {
+            return Err(Failure::new(format!(
+                "{name} may not read or write the data of volumes: operators say what is served to whom, and no more"
+            ))
+            .kind(Kind::Usage)
+            .advice(
+                "Name a client's identity, or a gateway's: --client-identity DIR, AMITA_CLIENT_IDENTITY. `amita client create` \
+                 makes one.",
+            ));
+        }
+        let is_client = name.as_ref().is_some_and(|name| name.role() == Role::Client);
+        if !is_client {
+            config.nodes.clear();
+        } else if config.nodes.is_empty() && !folder.is_some_and(|folder| folder.join("nodes").exists()) {
+            let nodes = admin.status()?.nodes.into_iter();
+            config.nodes = nodes
+                .filter(|found| found.alive)
+                .filter_map(|found| found.node.nbd)
+                .collect();
+        }
+        Ok(Way { config, name })
+    }
+}
+
+impl Way {
+    /// The name of the client, if it goes through nodes.
+    pub fn client(&self) -> Option<&str> {
+        let name = self.name.as_ref().filter(|name| name.role() == Role::Client);
+        name.map(Name::name)
+    }
+
+    /// Opens a volume.
+    ///
+    /// # Errors
+    /// The cluster cannot be joined, or the volume is not to be had.
+    pub fn open(&self, volume: &str) -> Result<Data> {
+        let client = Client::connect(&self.config).map_err(|why| described(&why))?;
+        let volume = client.open(volume).map_err(|why| described(&why))?;
+        let queue = client.queue(DEPTH).map_err(|why| described(&why))?;
+        Ok(Data {
+            queue,
+            volume,
+            under_way: VecDeque::new(),
+            done: Vec::new(),
+            client,
+        })
+    }
+}
+
+fn described(why: &Error) -> Failure {
+    let failure = Failure::new(why.to_string());
+    match why {
+        Error::Join(_) | Error::OpenTimeout { .. } => failure.kind(Kind::Unreachable),
+        Error::Setting { .. } => failure.kind(Kind::Usage),
+        Error::Open {
+            why: OpenError::Unavailable(_),
+            ..
+        } => failure.kind(Kind::Unreachable),
+        Error::Open { .. } => failure.kind(Kind::Conflict).advice(
+            "Whoever uses it is to let go of it first. A client may use what is exported to it (`amita nbd export VOLUME --client \
+             NAME`), or what its certificate grants.",
+        ),
+        _ => failure,
+    }
+}
+
+/// An open volume: requests end in any order, and are handed out in the order in which they were begun.
+pub struct Data {
+    // Before the client: it goes first.
+    queue: Queue,
+    volume: Volume,
+    /// Offsets and, once it has ended, what came of it.
+    under_way: VecDeque<(u64, Option<Done>)>,
+    done: Vec<Done>,
+    client: Client,
+}
+
+impl Data {
+    pub fn size_bytes(&self) -> u64 {
+        self.volume.size_bytes()
+    }
+
+    /// Is there room for another request?
+    pub fn has_room(&self) -> bool {
+        self.under_way.len() < DEPTH
+    }
+
+    /// Starts to read a piece.
+    ///
+    /// # Errors
+    /// The client has ended.
+    pub fn read(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        let started = self.queue.read(&self.volume, offset, bytes as u32, offset);
+        started.map_err(|why| described(&why))?;
+        self.under_way.push_back((offset, None));
+        Ok(())
+    }
+
+    /// Starts to write bytes, and zeros up to the end of their last block. Waits where there is no room.
+    ///
+    /// # Errors
+    /// What an earlier request has ended with; or the command is to end.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let length = bytes.len().next_multiple_of(BLOCK_BYTES);
+        let until = std::time::Instant::now() + PATIENCE;
+        let mut buffer = loop {
+            while self.under_way.front().is_some_and(|(_, done)| done.is_some()) || !self.has_room() {
+                self.next()?;
+            }
+            if let Some(buffer) = self.queue.buffer(length) {
+                break buffer;
+            }
+            if std::time::Instant::now() > until {
+                return Err(Failure::new(format!(
+                    "there is no memory for {length} bytes to be written"
+                )));
+            }
+            self.take(LOOK)?;
+        };
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        buffer[bytes.len()..].fill(0);
+        let started = self.queue.write(&self.volume, offset, buffer.freeze(), offset);
+        started.map_err(|why| described(&why))?;
+        self.under_way.push_back((offset, None));
+        Ok(())
+    }
+
+    /// Has the rest of the volume from here on read as zeros, and waits for it.
+    ///
+    /// # Errors
+    /// What it has ended with; or the command is to end.
+    pub fn clear(&mut self, offset: u64) -> Result<()> {
+        let bytes = self.size_bytes().saturating_sub(offset);
+        if bytes == 0 {
+            return Ok(());
+        }
+        let started = self.queue.write_zeroes(&self.volume, offset, bytes, offset);
+        started.map_err(|why| described(&why))?;
+        self.under_way.push_back((offset, None));
+        self.finish()
+    }
+
+    /// Waits for the oldest request under way; none: there is none.
+    ///
+    /// # Errors
+    /// What it has ended with; or the command is to end.
+    pub fn next(&mut self) -> Result<Option<(u64, Done)>> {
+        while self.under_way.front().is_some_and(|(_, done)| done.is_none()) {
+            self.take(LOOK)?;
+        }
+        match self.under_way.pop_front() {
+            Some((offset, Some(done))) => {
+                if let Err(why) = done.result {
+                    return Err(Failure::new(format!("the volume at byte {offset}: {why}")));
+                }
+                Ok(Some((offset, done)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Waits until nothing is under way.
+    ///
+    /// # Errors
+    /// As [`Data::next`].
+    pub fn finish(&mut self) -> Result<()> {
+        while self.next()?.is_some() {}
+        Ok(())
+    }
+
+    /// Where the oldest request under way begins: everything before is done.
+    pub fn place(&self) -> Option<u64> {
+        self.under_way.front().map(|(offset, _)| *offset)
+    }
+
+    /// Leaves the cluster.
+    pub fn close(self) {
+        drop(self.queue);
+        self.client.close();
+    }
+
+    fn take(&mut self, limit: Duration) -> Result<()> {
+        amita_terminal::interrupt::check()?;
+        self.queue.wait(limit, &mut self.done);
+        for done in self.done.drain(..) {
+            let place = self.under_way.iter_mut();
+            if let Some((_, ended)) = place
+                .into_iter()
+                .find(|(offset, ended)| *offset == done.tag && ended.is_none())
+            {
+                *ended = Some(done);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The runs of units of `unit` bytes that are not all zeros: each as where it begins, and where it ends.
+pub fn runs(bytes: &[u8], unit: usize) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (index, block) in bytes.chunks(unit).enumerate() {
+        if is_zero(block) {
+            continue;
+        }
+        let (start, end) = (index * unit, index * unit + block.len());
+        match runs.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ => runs.push((start, end)),
+        }
+    }
+    runs
+}
+
+fn is_zero(block: &[u8]) -> bool {
+    // Each byte is as the one before it, and the first one is zero: one comparison of memory.
+    block.first().is_none_or(|first| *first == 0)
+        && block[..block.len().saturating_sub(1)] == block[block.len().min(1)..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_zero_is_left_out() {
+        let mut bytes = vec![0; 5 * BLOCK_BYTES + 10];
+        assert!(runs(&bytes, BLOCK_BYTES).is_empty());
+        bytes[BLOCK_BYTES - 1] = 1;
+        bytes[2 * BLOCK_BYTES] = 1;
+        bytes[3 * BLOCK_BYTES + 7] = 1;
+        bytes[5 * BLOCK_BYTES + 9] = 1;
+        let found = runs(&bytes, BLOCK_BYTES);
+        assert_eq!(
+            found,
+            [
+                (0, BLOCK_BYTES),
+                (2 * BLOCK_BYTES, 4 * BLOCK_BYTES),
+                (5 * BLOCK_BYTES, 5 * BLOCK_BYTES + 10)
+            ]
+        );
+        assert!(runs(&[], BLOCK_BYTES).is_empty());
+    }
+}

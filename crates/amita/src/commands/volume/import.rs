@@ -1,0 +1,397 @@
+//! `amita volume import`.
+//!
+//! How far it has come stands in the metadata, with the volume ([`map::About`]): everything before that place is written, and a write
+//! that is answered is durable. What lies behind it is cleared before an import goes on, so that nothing of the first attempt is left
+//! where the image has a hole.
+
+use super::data::{Access, BLOCK_BYTES, Data, PIECE_BYTES, Way, runs};
+use super::image::{Format, Source, modified_ns};
+use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
+use amita_control::access::Action;
+use amita_control::admin::{self, ExportSpec};
+use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_terminal::progress::{self, ProgressBar};
+use amita_terminal::table::print;
+use amita_terminal::{interrupt, size};
+use amita_types::map::{About, Export, Import, Volume};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often the place is noted: each time is a record of the audit log, and what an import loses when its machine does.
+const NOTE_EVERY: Duration = Duration::from_secs(30);
+
+/// `amita volume import`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The image; `-`: standard input, raw
+    pub file: PathBuf,
+    /// The volume's name
+    pub name: String,
+    /// The pool that holds it
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["force", "resume"])]
+    pub pool: Option<String>,
+    /// What the image is, instead of what its head says
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// The volume's size, where it is to be larger than the image; of standard input, which does not tell how long it is, it has to be
+    /// given
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_blocks)]
+    pub size: Option<u64>,
+    /// Go on with an import that was interrupted, from the place that the metadata knows
+    #[arg(long, conflicts_with = "force")]
+    pub resume: bool,
+    /// Into a volume that exists: what it holds is lost
+    #[arg(long)]
+    pub force: bool,
+    /// Read also the files that the image names (backing files): for images whose maker you trust
+    #[arg(long)]
+    pub follow: bool,
+    #[command(flatten)]
+    pub access: Access,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Summary {
+    volume: String,
+    id: u64,
+    size_bytes: u64,
+    format: &'static str,
+    image_bytes: u64,
+    /// Of those, what was written: not holes, not zeros.
+    written_bytes: u64,
+    /// Where it went on; 0: it began anew.
+    resumed_at_bytes: u64,
+    seconds: f64,
+}
+
+pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -> Result<()> {
+    let start = Instant::now();
+    let is_stdin = arguments.file == Path::new("-");
+    if is_stdin && arguments.resume {
+        return Err(usage(
+            "what came by a pipe does not come again: begin anew, with --force",
+        ));
+    }
+    let (source, format) = match is_stdin {
+        true => Source::stdin(arguments.format)?,
+        false => Source::open(&arguments.file, arguments.format, arguments.follow)?,
+    };
+    let image_bytes = match (source.size_bytes(), arguments.size) {
+        (Some(0), None) => {
+            return Err(usage(
+                "the image has no bytes, and a volume has at least 4096; say --size",
+            ));
+        }
+        (Some(bytes), _) => bytes,
+        (None, Some(size)) => size,
+        (None, None) => return Err(usage("nobody knows how long standard input is; say --size")),
+    };
+    let mark = Import {
+        format: format.name().to_owned(),
+        image_bytes,
+        modified_ns: if is_stdin { 0 } else { modified_ns(&arguments.file)? },
+        done_bytes: 0,
+    };
+    let way = arguments.access.way(endpoints, admin)?;
+    let target = prepare(arguments, &mark, admin)?;
+    interrupt::catch();
+    let lent = lend(&way, &target, admin)?;
+    let from = target.import.done_bytes;
+    let mut copy = Copy {
+        source,
+        admin,
+        volume: &target.volume,
+        import: target.import.clone(),
+        bar: progress::bar("importing", image_bytes),
+        written_bytes: 0,
+        noted: Instant::now(),
+    };
+    let copied = copy.run(&way, target.is_empty);
+    copy.bar.finish_and_clear();
+    if let Err(failure) = copied {
+        return Err(left(failure, &copy, arguments, is_stdin));
+    }
+    let ended = admin.act(Action::VolumeImport, &arguments.name, |meta| {
+        admin::note_import(meta, &target.volume, None)
+    });
+    ended.described()?;
+    if lent {
+        let ended = admin.act(Action::VolumeUnexport, &arguments.name, |meta| {
+            admin::unexport_volume(meta, &arguments.name)
+        });
+        ended.described()?;
+    }
+    let summary = Summary {
+        volume: target.volume.name.clone(),
+        id: target.volume.id.0,
+        size_bytes: target.volume.size_bytes,
+        format: format.name(),
+        image_bytes,
+        written_bytes: copy.written_bytes,
+        resumed_at_bytes: from,
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    print(arguments.json, &summary, || {
+        format!(
+            "Volume {} has {}: {} of data were written in {:.1} s, all else is zeros and takes no space.\n",
+            summary.volume,
+            size::show(summary.size_bytes),
+            size::show(summary.written_bytes),
+            summary.seconds
+        )
+    })
+}
+
+/// What is written, and from where.
+struct Target {
+    volume: Volume,
+    import: Import,
+    /// Nobody has written to it.
+    is_empty: bool,
+}
+
+/// Makes the volume, or takes the one that is there.
+fn prepare(arguments: &Arguments, mark: &Import, admin: &Admin) -> Result<Target> {
+    let name = &arguments.name;
+    let wanted = arguments.size.unwrap_or(0).max(mark.image_bytes);
+    let wanted = wanted.next_multiple_of(BLOCK_BYTES as u64);
+    if arguments.size.is_some_and(|size| size < mark.image_bytes) {
+        return Err(usage(&format!(
+            "--size is less than the {} bytes of the image: what does not fit would be lost",
+            mark.image_bytes
+        )));
+    }
+    let existing = admin
+        .status()?
+        .volumes
+        .into_iter()
+        .find(|found| &found.volume.name == name);
+    let Some(found) = existing else {
+        if arguments.resume {
+            return Err(
+                Failure::new(format!("there is no volume {name:?}, so no import to go on with"))
+                    .kind(Kind::NotFound)
+                    .advice("Begin without --resume."),
+            );
+        }
+        let Some(pool) = &arguments.pool else {
+            return Err(usage(&format!(
+                "there is no volume {name:?}, and a new one needs --pool"
+            )));
+        };
+        let about = About {
+            import: Some(mark.clone()),
+            ..super::now()
+        };
+        let made = admin.act(Action::VolumeImport, name, |meta| {
+            admin::make_volume(meta, name, pool, wanted, Some(&about))
+        });
+        return Ok(Target {
+            volume: made.described()?,
+            import: mark.clone(),
+            is_empty: true,
+        });
+    };
+    if let Some(pool) = arguments.pool.as_ref().filter(|pool| **pool != found.volume.pool) {
+        return Err(usage(&format!(
+            "volume {name} is in pool {}, not in {pool}",
+            found.volume.pool
+        ))
+        .kind(Kind::Conflict));
+    }
+    if arguments.resume {
+        return match found.import {
+            None => Err(Failure::new(format!("no import into volume {name} was interrupted"))
+                .kind(Kind::Conflict)
+                .advice("Either it has come to its end, or the volume was not made by an import. --force writes over it.")),
+            Some(was) if !was.is_of(mark) => Err(Failure::new(format!(
+                "the import into volume {name} was of another image, or the image was changed since: it was {} with {} bytes",
+                was.format, was.image_bytes
+            ))
+            .kind(Kind::Conflict)
+            .advice("--force begins anew.")),
+            Some(was) => Ok(Target {
+                volume: found.volume,
+                import: was,
+                is_empty: false,
+            }),
+        };
+    }
+    if !arguments.force {
+        let failure = Failure::new(match found.import {
+            Some(_) => format!("an import into volume {name} was interrupted"),
+            None => format!("there is a volume {name:?} already"),
+        });
+        return Err(failure.kind(Kind::Conflict).advice(match found.import {
+            Some(_) => "--resume goes on with it; --force begins anew.",
+            None => "--force writes over it: what it holds is lost. Or choose another name.",
+        }));
+    }
+    let mut volume = found.volume;
+    if volume.size_bytes < wanted {
+        let resized = admin.act(Action::VolumeResize, name, |meta| {
+            admin::resize_volume(meta, name, wanted)
+        });
+        volume = resized.described()?;
+    }
+    let noted = admin.act(Action::VolumeImport, name, |meta| {
+        admin::note_import(meta, &volume, Some(mark))
+    });
+    noted.described()?;
+    Ok(Target {
+        volume,
+        import: mark.clone(),
+        is_empty: false,
+    })
+}
+
+/// A client goes through nodes, which serve it what is exported to it: a volume that is exported to nobody is exported to it for as long
+/// as the import takes. Is it, and so to be taken away again? Also where an import that was interrupted has left it so.
+fn lend(way: &Way, target: &Target, admin: &Admin) -> Result<bool> {
+    let Some(client) = way.client() else { return Ok(false) };
+    let name = &target.volume.name;
+    let mine = Export {
+        volume: target.volume.id,
+        clients: vec![client.to_owned()],
+        tenants: Vec::new(),
+        any_client: false,
+        read_only: false,
+        shared: false,
+    };
+    let volumes = admin.status()?.volumes.into_iter();
+    let found = volumes
+        .filter(|found| found.volume.id == target.volume.id)
+        .find_map(|found| found.export);
+    if let Some(export) = found {
+        return Ok(export == mine && target.import.done_bytes > 0);
+    }
+    let spec = ExportSpec {
+        clients: mine.clients,
+        ..ExportSpec::default()
+    };
+    let exported = admin.act(Action::VolumeExport, name, |meta| {
+        admin::export_volume(meta, name, &spec)
+    });
+    exported.described()?;
+    Ok(true)
+}
+
+struct Copy<'a> {
+    source: Source,
+    admin: &'a Admin,
+    volume: &'a Volume,
+    import: Import,
+    bar: ProgressBar,
+    written_bytes: u64,
+    noted: Instant,
+}
+
+impl Copy<'_> {
+    fn run(&mut self, way: &Way, is_empty: bool) -> Result<()> {
+        let mut data = way.open(&self.volume.name)?;
+        if data.size_bytes() < self.import.image_bytes {
+            return Err(Failure::new("the volume is smaller than the image"));
+        }
+        let copied = self.copy(&mut data, is_empty);
+        // What was begun may be done after all: then it is not done again.
+        let place = match &copied {
+            Ok(()) => self.import.image_bytes,
+            Err(_) => data.place().unwrap_or(self.import.done_bytes),
+        };
+        if copied.is_err() && place > self.import.done_bytes {
+            self.import.done_bytes = place;
+            // The failure that is told is the first one.
+            let _ = self.note();
+        }
+        data.close();
+        copied
+    }
+
+    fn copy(&mut self, data: &mut Data, is_empty: bool) -> Result<()> {
+        let end = self.import.image_bytes;
+        let mut at = self.import.done_bytes;
+        if !is_empty {
+            data.clear(at)?;
+        }
+        let mut piece = vec![0; PIECE_BYTES as usize];
+        while at < end {
+            interrupt::check()?;
+            self.bar.set_position(at);
+            let read = |why: std::io::Error| Failure::new(format!("the image cannot be read at byte {at}: {why}"));
+            let (is_data, until) = self.source.extent(at, end).map_err(read)?;
+            // Pieces begin with a block; what is left of one is read with it.
+            let whole = until / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+            if !is_data && (until == end || whole > at) {
+                at = if until == end { end } else { whole };
+                continue;
+            }
+            let until = until
+                .next_multiple_of(BLOCK_BYTES as u64)
+                .min(end)
+                .min(at + PIECE_BYTES);
+            let bytes = &mut piece[..(until - at) as usize];
+            let found = self.source.read(at, bytes).map_err(read)?;
+            for (start, stop) in runs(&bytes[..found], BLOCK_BYTES) {
+                data.write(at + start as u64, &bytes[start..stop])?;
+                self.written_bytes += (stop - start) as u64;
+            }
+            if found < bytes.len() {
+                // The stream has ended: the rest of the volume is zeros.
+                return data.finish();
+            }
+            at = until;
+            if self.noted.elapsed() > NOTE_EVERY {
+                self.import.done_bytes = data.place().unwrap_or(at).max(self.import.done_bytes);
+                self.note()?;
+            }
+        }
+        if let Source::Stream(stream) = &mut self.source {
+            let more = stream.read(&mut [0]).context(|| "standard input".to_owned())?;
+            if more > 0 {
+                return Err(Failure::new(format!(
+                    "standard input has more than the {end} bytes of --size"
+                )));
+            }
+        }
+        data.finish()
+    }
+
+    fn note(&mut self) -> Result<()> {
+        self.noted = Instant::now();
+        let name = &self.volume.name;
+        let noted = self.admin.act(Action::VolumeImport, name, |meta| {
+            admin::note_import(meta, self.volume, Some(&self.import))
+        });
+        noted.described().map(drop)
+    }
+}
+
+/// What a failure leaves, and what to do.
+fn left(mut failure: Failure, copy: &Copy<'_>, arguments: &Arguments, is_stdin: bool) -> Failure {
+    let (name, done) = (&arguments.name, copy.import.done_bytes);
+    failure.what = format!(
+        "{}: volume {name} is there, and holds the first {} of {} of the image",
+        failure.what,
+        size::show(done),
+        size::show(copy.import.image_bytes)
+    );
+    let next = match is_stdin {
+        true => format!("`amita volume import - {name} --force` begins anew"),
+        false => "The same command with --resume goes on there, with --force it begins anew".to_owned(),
+    };
+    let advice = format!("{next}; `amita volume delete {name}` removes what is there.");
+    failure.advice = match failure.advice.is_empty() {
+        true => advice,
+        false => format!("{} {advice}", failure.advice),
+    };
+    failure
+}
+
+fn usage(why: &str) -> Failure {
+    Failure::new(why).kind(Kind::Usage)
+}

@@ -1,0 +1,176 @@
+//! `amita volume show` and `label`.
+
+use crate::admin::{Admin, Described};
+use crate::commands::nbd::for_whom;
+use amita_control::access::Action;
+use amita_control::admin::{self, NamespaceStatus, VolumeStatus};
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::size;
+use amita_terminal::table::print;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// `amita volume show`.
+#[derive(Debug, clap::Args)]
+pub struct ShowArguments {
+    /// The volume's name
+    pub name: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita volume label`.
+#[derive(Debug, clap::Args)]
+pub struct LabelArguments {
+    /// The volume's name
+    pub name: String,
+    /// KEY=VALUE sets a label, KEY- takes it away
+    #[arg(required = true, value_name = "KEY=VALUE|KEY-", value_parser = parse_change)]
+    pub changes: Vec<Change>,
+    /// Say what labels it has as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A change of a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    Set(String, String),
+    Remove(String),
+}
+
+/// Reads `key=value`.
+///
+/// # Errors
+/// Says what a label looks like.
+pub fn parse_label(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is no label: write KEY=VALUE")),
+    }
+}
+
+fn parse_change(text: &str) -> std::result::Result<Change, String> {
+    if let Ok((key, value)) = parse_label(text) {
+        return Ok(Change::Set(key, value));
+    }
+    match text.strip_suffix('-') {
+        Some(key) if !key.is_empty() && !key.contains('=') => Ok(Change::Remove(key.to_owned())),
+        _ => Err(format!(
+            "{text:?} is no label: write KEY=VALUE to set one, KEY- to take it away"
+        )),
+    }
+}
+
+/// Labels in a cell of a table.
+pub(super) fn shown(labels: &BTreeMap<String, String>) -> String {
+    let words: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    words.join(" ")
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    volume: VolumeStatus,
+    namespaces: Vec<NamespaceStatus>,
+}
+
+pub(super) fn show(arguments: &ShowArguments, metadata: &Admin) -> Result<()> {
+    let name = &arguments.name;
+    let volumes = metadata.status()?.volumes.into_iter();
+    let Some(volume) = volumes.into_iter().find(|found| &found.volume.name == name) else {
+        return Err(Failure::new(format!("there is no volume {name:?}"))
+            .kind(Kind::NotFound)
+            .advice("`amita volume list` shows those that are there."));
+    };
+    let mut namespaces = admin::namespaces(&metadata.reader(), None).described()?;
+    namespaces.retain(|found| found.namespace.volume == volume.volume.id);
+    let shown = Shown { volume, namespaces };
+    print(arguments.json, &shown, || text(&shown))
+}
+
+fn text(shown: &Shown) -> String {
+    let VolumeStatus {
+        volume,
+        owner_name,
+        owner_alive,
+        export,
+        created_at,
+        labels,
+        import,
+    } = &shown.volume;
+    let owner = match (owner_name, owner_alive) {
+        (None, _) => "none".to_owned(),
+        (Some(name), true) => name.clone(),
+        (Some(name), false) => format!("{name}, which does not live"),
+    };
+    let namespaces = shown.namespaces.iter();
+    let namespaces: Vec<String> = namespaces
+        .map(|found| format!("{} of subsystem {}", found.namespace.nsid, found.subsystem))
+        .collect();
+    let mut lines = vec![
+        ("name", volume.name.clone()),
+        ("id", volume.id.to_string()),
+        ("pool", volume.pool.clone()),
+        (
+            "size",
+            format!("{} ({} bytes)", size::show(volume.size_bytes), volume.size_bytes),
+        ),
+        ("owner", owner),
+        (
+            "nbd",
+            export.as_ref().map_or_else(|| "not exported".to_owned(), for_whom),
+        ),
+        ("namespace", namespaces.join(", ")),
+        ("labels", self::shown(labels)),
+    ];
+    if let Some(created_at) = created_at {
+        lines.push(("made", crate::logging::timestamp(*created_at, 0)));
+    }
+    if let Some(import) = import {
+        let (done, all) = (size::show(import.done_bytes), size::show(import.image_bytes));
+        lines.push(("import", format!("not at its end: at least {done} of {all}")));
+    }
+    let lines = lines.into_iter().filter(|(_, value)| !value.is_empty());
+    lines
+        .map(|(key, value)| format!("{key:<10} {}\n", amita_audit::plain(&value)))
+        .collect()
+}
+
+pub(super) fn label(arguments: &LabelArguments, metadata: &Admin) -> Result<()> {
+    let name = &arguments.name;
+    let mut set = BTreeMap::new();
+    let mut remove = Vec::new();
+    for change in &arguments.changes {
+        match change {
+            Change::Set(key, value) => drop(set.insert(key.clone(), value.clone())),
+            Change::Remove(key) => remove.push(key.clone()),
+        }
+    }
+    let labeled = metadata.act(Action::VolumeLabel, name, |meta| {
+        admin::label_volume(meta, name, &set, &remove)
+    });
+    let about = labeled.described()?;
+    print(arguments.json, &about.labels, || match about.labels.is_empty() {
+        true => format!("Volume {name} has no labels.\n"),
+        false => format!("Volume {name} has the labels {}.\n", shown(&about.labels)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_labels_are_read() {
+        let set = |key: &str, value: &str| Ok(Change::Set(key.to_owned(), value.to_owned()));
+        assert_eq!(parse_change("team=db"), set("team", "db"));
+        assert_eq!(parse_change("team="), set("team", ""));
+        assert_eq!(parse_change("a=b-"), set("a", "b-"));
+        assert_eq!(parse_change("team-"), Ok(Change::Remove("team".to_owned())));
+        for bad in ["", "-", "=x", "team"] {
+            assert!(parse_change(bad).is_err(), "{bad}");
+        }
+    }
+}

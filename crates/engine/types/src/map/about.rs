@@ -1,0 +1,82 @@
+//! What is known of a volume beside what it needs to work.
+//!
+//! It stands in a record of its own. A node of an older version that owns the volume writes the volume's record anew at each
+//! takeover, from the fields that it knows: what it does not know would be gone. A key that it does not know it leaves alone.
+
+use super::PREFIX;
+use super::lineage::check_labels;
+use crate::id::VolumeId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `/amita/about/VOLUME_ID`: what is known of a volume. One of before has no such record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The volume.
+    pub volume: VolumeId,
+    /// When it was made, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<u64>,
+    /// What the operator says of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// An image is copied into it, and is not there whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub import: Option<Import>,
+}
+
+/// An image that is being copied into a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// The image's format.
+    pub format: String,
+    /// What a machine would see of it, in bytes.
+    pub image_bytes: u64,
+    /// When its file was changed last, in nanoseconds since 1970; 0: it is no file.
+    pub modified_ns: u64,
+    /// Everything before is in the volume, and durable.
+    pub done_bytes: u64,
+}
+
+impl Import {
+    /// Is it of the same image?
+    #[must_use]
+    pub fn is_of(&self, other: &Import) -> bool {
+        self.format == other.format && self.image_bytes == other.image_bytes && self.modified_ns == other.modified_ns
+    }
+}
+
+impl About {
+    /// Nothing is known.
+    #[must_use]
+    pub fn of(volume: VolumeId) -> About {
+        About {
+            volume,
+            created_at: None,
+            labels: BTreeMap::new(),
+            import: None,
+        }
+    }
+
+    /// Can it be?
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        check_labels(&self.labels)
+    }
+}
+
+/// The prefix of what is known of volumes.
+#[must_use]
+pub fn about_prefix() -> String {
+    format!("{PREFIX}about/")
+}
+/// The key of what is known of a volume.
+#[must_use]
+pub fn about_key(volume: VolumeId) -> String {
+    format!("{PREFIX}about/{volume}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+use super::*;
+use crate::map::{MAX_LABELS, Volume};
+
+#[test]
+fn what_is_not_known_is_not_written() {
+    let nothing = About::of(VolumeId(7));
+    let json = r#"{"volume":7}"#;
+    assert_eq!(serde_json::to_string(&nothing).expect("plain"), json);
+    assert_eq!(serde_json::from_str::<About>(json).expect("what was written"), nothing);
+}
+
+#[test]
+fn labels_have_bounds() {
+    let labels = |count: usize| (0..count).map(|index| (format!("k{index}"), String::new())).collect();
+    let about = |count| About {
+        labels: labels(count),
+        ..About::of(VolumeId(7))
+    };
+    assert_eq!(about(MAX_LABELS).check(), Ok(()));
+    assert!(about(MAX_LABELS + 1).check().is_err());
+}
+
+/// Why labels have a record of their own: a program reads a volume's record with fields that it does not know, and drops them when it
+/// writes the record.
+#[test]
+fn a_field_that_is_not_known_does_not_outlive_a_write() {
+    let json = r#"{"id":7,"name":"db","pool":"fast","size_bytes":4096,"generation":3,"labels":{"a":"b"}}"#;
+    let volume: Volume = serde_json::from_str(json).expect("fields that are not known are no fault");
+    assert!(!serde_json::to_string(&volume).expect("plain").contains("labels"));
+}
