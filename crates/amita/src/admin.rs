@@ -87,6 +87,9 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 AdminError::NoCluster | AdminError::NoSuch { .. } | AdminError::NotAllowed { .. } => Kind::NotFound,
                 AdminError::Exists { .. }
                 | AdminError::InUse { .. }
+                | AdminError::Protected { .. }
+                | AdminError::HasSnapshots { .. }
+                | AdminError::Ambiguous { .. }
                 | AdminError::IsOpen { .. }
                 | AdminError::OwnerSilent { .. }
                 | AdminError::Suspected { .. }

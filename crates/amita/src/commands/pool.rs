@@ -2,6 +2,7 @@
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
+use crate::commands::events::parse_age;
 use crate::commands::outlook;
 use amita_control::access::Action;
 use amita_control::admin::{self, DEFAULT_CHUNK_BYTES, PoolChange, PoolSpec};
@@ -10,6 +11,7 @@ use amita_terminal::size;
 use amita_terminal::table::{Table, print};
 use amita_types::map::PoolKind;
 use amita_types::placement::Level;
+use std::time::Duration;
 
 /// What to do with pools.
 #[derive(Debug, clap::Subcommand)]
@@ -25,6 +27,10 @@ pub enum Command {
     /// It is for all pools. `amita status` says of a pool that it is near full, or full, when one of its stores is; an event
     /// is written when a store gets over a threshold, and when it is 2 % below it again.
     Thresholds(ThresholdsArguments),
+    /// Show, or set, for how long deleted volumes of a pool can be had back
+    ///
+    /// Those that are deleted already stay for as long as they were told.
+    Recycle(RecycleArguments),
     /// List the pools, and how their groups are
     List {
         /// As JSON
@@ -67,6 +73,19 @@ pub struct ThresholdsArguments {
     /// Percent of a store's capacity at which writes will fail soon [default: as it was; at first 95]
     #[arg(long, value_name = "PERCENT")]
     pub full: Option<u8>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita pool recycle`.
+#[derive(Debug, clap::Args)]
+pub struct RecycleArguments {
+    /// Its name
+    pub name: String,
+    /// Like 12h or 7d; 0s: they go at once [default: as it was; at first 7d]
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
+    pub keep: Option<Duration>,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -131,6 +150,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Create(arguments) => create(arguments, metadata),
         Command::Set(arguments) => set(arguments, metadata),
         Command::Thresholds(arguments) => thresholds(arguments, metadata),
+        Command::Recycle(arguments) => recycle(arguments, metadata),
         Command::List { json } => list(*json, metadata),
     }
 }
@@ -153,6 +173,27 @@ fn thresholds(arguments: &ThresholdsArguments, metadata: &Endpoints) -> Result<(
             "A store is near full at {} %, and full at {} %.\n",
             found.near_full_percent, found.full_percent
         )
+    })
+}
+
+fn recycle(arguments: &RecycleArguments, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let name = &arguments.name;
+    if let Some(keep) = arguments.keep {
+        let set = admin.act(Action::PoolRecycle, name, |meta| {
+            admin::set_recycle_time(meta, name, keep)
+        });
+        set.described()?;
+    }
+    let seconds = admin::recycle_time(&admin.reader(), name).described()?.as_secs();
+    let found = serde_json::json!({ "pool": name, "keep_seconds": seconds });
+    print(arguments.json, &found, || match seconds {
+        0 => format!("Volumes of pool {name} that are deleted are gone at once.\n"),
+        _ => format!(
+            "Volumes of pool {name} that are deleted can be had back for {} h {:02} min.\n",
+            seconds / 3600,
+            seconds / 60 % 60
+        ),
     })
 }
 

@@ -36,6 +36,12 @@ fn text(status: &Status) -> String {
         status.pools.len(),
         status.volumes.len(),
     );
+    if status.deleted_volumes > 0 {
+        out.push_str(&format!(
+            "deleted {} volumes can be had back (`amita volume list --deleted`)\n",
+            status.deleted_volumes
+        ));
+    }
     let nvme = &status.nvme;
     if nvme.gateways > 0 || nvme.subsystems > 0 {
         out.push_str(&format!(

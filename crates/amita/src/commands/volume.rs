@@ -10,6 +10,7 @@ mod label;
 mod moves;
 mod reservation;
 mod snapshot;
+mod trash;
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
@@ -22,15 +23,10 @@ use amita_terminal::size;
 use amita_terminal::table::{Table, print};
 use amita_types::VolumeId;
 use amita_types::map::About;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often the end of a scrub is looked for.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often it is looked whether a volume's owner has closed it, and how long that may take: it is done within milliseconds, and a
-/// node that is gone loses its liveness within this.
-const CLOSE_LOOK: Duration = Duration::from_millis(5);
-const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
-
 /// What to do with volumes.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -41,6 +37,9 @@ pub enum Command {
         /// Only those with this label; once for each that is wanted
         #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label::parse_label)]
         labels: Vec<(String, String)>,
+        /// Those that were deleted, and can be had back
+        #[arg(long, conflicts_with = "labels")]
+        deleted: bool,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -75,8 +74,22 @@ pub enum Command {
     Snapshot(snapshot::Command),
     /// Look at all copies of a volume, repair what is damaged, and say what was found
     Scrub(ScrubArguments),
-    /// Delete a volume: its data is gone
-    Delete(DeleteArguments),
+    /// Give a volume another name; clients ask for it by that from then on
+    ///
+    /// Nobody may use it meanwhile. Its number, its snapshots, its labels and the rights of clients stay.
+    Rename(trash::RenameArguments),
+    /// Protect a volume from being deleted
+    Protect(trash::ProtectArguments),
+    /// Delete a volume; for a time it can be had back (`amita volume undelete`)
+    ///
+    /// For how long says its pool: `amita pool recycle`. Until then it takes the space that it took.
+    Delete(trash::DeleteArguments),
+    /// Have a deleted volume back, with its data and its snapshots
+    ///
+    /// It is served by nothing then: export it, or attach it, as you did when it was made.
+    Undelete(trash::UndeleteArguments),
+    /// Have a deleted volume gone for good, with its snapshots: its space comes back by and by
+    Purge(trash::PurgeArguments),
 }
 
 /// `amita volume create`.
@@ -93,16 +106,6 @@ pub struct CreateArguments {
     /// Say what was made as JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// `amita volume delete`.
-#[derive(Debug, clap::Args)]
-pub struct DeleteArguments {
-    /// Its name
-    pub name: String,
-    /// Also where clients use it, or it is a namespace: that goes too
-    #[arg(long)]
-    pub force: bool,
 }
 
 /// `amita volume resize`.
@@ -157,7 +160,10 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 )
             })
         }
-        Command::List { labels, json } => list(labels, *json, &metadata),
+        Command::List {
+            deleted: true, json, ..
+        } => trash::list(*json, &metadata),
+        Command::List { labels, json, .. } => list(labels, *json, &metadata),
         Command::Import(arguments) => import::run(arguments, endpoints, &metadata),
         Command::Export(arguments) => export::run(arguments, endpoints, &metadata),
         Command::Show(arguments) => label::show(arguments, &metadata),
@@ -178,31 +184,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Reservation(arguments) => reservation::run(arguments, &metadata),
         Command::Snapshot(command) => snapshot::run(command, &metadata),
         Command::Scrub(arguments) => scrub(arguments, &metadata),
-        Command::Delete(arguments) => {
-            let until = Instant::now() + CLOSE_PATIENCE;
-            let mut pause = || {
-                std::thread::sleep(CLOSE_LOOK);
-                Instant::now() < until
-            };
-            let DeleteArguments { name, force } = arguments;
-            let deleted = metadata.act(Action::VolumeDelete, name, |meta| {
-                admin::delete_volume(meta, name, *force, &mut pause)
-            });
-            let deleted = deleted.described()?;
-            say_line!("Volume {} is deleted; its space comes back by and by.", arguments.name);
-            if let Some(node) = deleted.unheard {
-                eprintln!(
-                    "Node {node} had it open and does not answer: until it hears of the deletion, it may go on serving clients \
-                     from stores that nobody else reaches."
-                );
-            } else if deleted.gone {
-                eprintln!(
-                    "The node that had it open last is not known as living, and was not waited for: if it runs after \
-                     all, it may serve clients until it hears of the deletion."
-                );
-            }
-            Ok(())
-        }
+        Command::Rename(arguments) => trash::rename(arguments, &metadata),
+        Command::Protect(arguments) => trash::protect(arguments, &metadata),
+        Command::Delete(arguments) => trash::delete(arguments, &metadata),
+        Command::Undelete(arguments) => trash::undelete(arguments, &metadata),
+        Command::Purge(arguments) => trash::purge(arguments, &metadata),
     }
 }
 

@@ -77,6 +77,8 @@ actions! {
     PoolSet "pool.set" WORK,
     /// Say when stores count as full.
     PoolThresholds "pool.thresholds" WORK,
+    /// Say for how long a pool's deleted volumes are kept.
+    PoolRecycle "pool.recycle" WORK,
     /// Make a volume.
     VolumeCreate "volume.create" WORK,
     /// Make a volume larger.
@@ -87,14 +89,24 @@ actions! {
     VolumeImport "volume.import" WORK,
     /// Take a snapshot of a volume.
     SnapshotCreate "snapshot.create" WORK,
+    /// Protect a snapshot from being deleted, or no longer.
+    SnapshotProtect "snapshot.protect" WORK,
     /// Delete a snapshot of a volume.
     SnapshotDelete "snapshot.delete" WORK,
     /// Have another gateway own a volume.
     VolumeMove "volume.move" WORK,
     /// Have all copies of a volume looked at.
     VolumeScrub "volume.scrub" WORK,
+    /// Give a volume another name.
+    VolumeRename "volume.rename" WORK,
+    /// Protect a volume from being deleted, or no longer.
+    VolumeProtect "volume.protect" WORK,
     /// Delete a volume.
     VolumeDelete "volume.delete" WORK,
+    /// Have a deleted volume back.
+    VolumeUndelete "volume.undelete" WORK,
+    /// Have a deleted volume gone for good.
+    VolumePurge "volume.purge" WORK,
     /// Serve a volume by NBD.
     VolumeExport "volume.export" WORK,
     /// Serve a volume by NBD no longer.

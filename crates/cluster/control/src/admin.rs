@@ -25,12 +25,13 @@ mod status;
 mod subsystem;
 mod thresholds;
 mod topology;
+mod trash;
 mod volume;
 
-pub use about::{about, label_volume, note_import};
+pub use about::{about, label_volume, note_import, protect_volume};
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
-pub use deletion::{Deleted, Deletion, delete_volume};
+pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
 pub use finalize::{Versions, finalize, versions};
@@ -50,7 +51,8 @@ pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub use snapshot::{
-    TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, snapshot_number, snapshot_state, snapshots,
+    TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, protect_snapshot, snapshot_number, snapshot_state,
+    snapshots,
 };
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub(crate) use subsystem::unchanged;
@@ -63,7 +65,8 @@ pub use topology::{
     Outlook, PoolChange, Replacement, change_pool, classify_store, drain_store, find_store, forget_store,
     maintain_node, place_node, replace_store, weigh_store,
 };
-pub use volume::{MAX_VOLUME_BYTES, create_volume, make_volume, volume, volumes};
+pub use trash::{TrashStatus, purge_volume, purge_what_is_due, recycle_time, set_recycle_time, trash, undelete_volume};
+pub use volume::{MAX_VOLUME_BYTES, create_volume, make_volume, volume, volumes, with_deleted};
 
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::map::{self, Cluster, Node, Store};

@@ -308,9 +308,9 @@ impl Agent {
         }
         {
             let (client, config, sink, stop) = (client.clone(), config.clone(), sink.clone(), stop.clone());
-            let standing = standing.clone();
+            let (standing, journal) = (standing.clone(), journal.clone());
             threads.push(thread("amita-schedule", move || {
-                schedule::run(&client, &config, &sink, &stop, &standing)
+                schedule::run(&client, &config, &sink, &stop, &standing, &journal)
             }));
         }
         {

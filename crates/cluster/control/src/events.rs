@@ -92,6 +92,8 @@ kinds! {
     StoreFailed "store-failed" Error,
     /// A volume has another owner.
     VolumeTakenOver "volume-taken-over" Info,
+    /// A deleted volume went for good: its time had come.
+    VolumePurged "volume-purged" Info,
     /// The metadata does not answer a node.
     MetadataAway "metadata-away" Warning,
     /// The metadata answers a node again.

@@ -198,8 +198,9 @@ impl Ledger {
         }
         self.list = None;
         if let Some((id, _)) = self.volumes.remove(name) {
-            // A record that only says otherwise where it lies is the same volume.
-            if volume.as_ref().is_none_or(|(now, _)| *now != id) {
+            // A record that only says otherwise where it lies is the same volume, and so is one that stands under another name.
+            let is_there = |id: VolumeId| self.volumes.values().any(|(other, _)| *other == id);
+            if volume.as_ref().is_none_or(|(now, _)| *now != id) && !is_there(id) {
                 self.ids.remove(&id);
                 self.lineages.remove(&id);
                 self.kept.remove(&id);

@@ -147,6 +147,17 @@ enum State {
     },
 }
 
+impl State {
+    /// Is it of this volume? Of which one an opener asks is not known before it has read that.
+    fn is_of(&self, volume: VolumeId) -> bool {
+        match self {
+            State::Opening { .. } => false,
+            State::Making { opened, .. } => opened.volume.id == volume,
+            State::Open { info, .. } | State::Leaving { info, .. } => info.id == volume,
+        }
+    }
+}
+
 /// What is done for open volumes in the background, and volumes that are opened for that.
 struct Upkeep {
     claims: Claims,

@@ -8,7 +8,7 @@ use crate::view::View;
 use amita_frontend::{Export, Who};
 use amita_types::VolumeId;
 use amita_types::capability::{self, Rights, Scope};
-use amita_types::map::Volume;
+use amita_types::map::{self, Volume};
 
 /// What a session uses by the right of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,13 @@ pub struct Grant {
 pub fn judge(view: &View, volume: VolumeId, who: &Who) -> Option<Grant> {
     if *who == Who::Program {
         return Some(Grant { read_only: false });
+    }
+    // A deleted volume is nobody's.
+    if view
+        .volume_of(volume)
+        .is_some_and(|record| map::is_hidden(&record.name))
+    {
+        return None;
     }
     // Looked for last: for whoever is not let in nothing is.
     let is_served = || !view.is_namespace(volume) || view.export(volume).is_some_and(|export| export.shared);

@@ -493,6 +493,7 @@ impl Snapshots {
             size_bytes: record.size_bytes,
             taken_at: taking.wish.asked_at,
             labels: taking.wish.labels.clone(),
+            protected: false,
             state: SnapshotState::Taking(taking.generation),
         };
         let (volume_key, wish_key) = (map::volume_key(&taking.name), map::snapshot_wish_key(volume));

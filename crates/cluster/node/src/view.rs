@@ -25,9 +25,8 @@ pub struct View {
     stores: FxHashMap<StoreId, NodeId>,
     /// The same by node: a core asks for a node's stores for each volume that it opens and each link that breaks.
     stores_by_node: BTreeMap<NodeId, BTreeSet<StoreId>>,
-    volumes: BTreeMap<String, map::Volume>,
-    pools: BTreeMap<String, PoolId>,
-    chunk_bytes: BTreeMap<String, u32>,
+    volumes: map::Holders<VolumeId, map::Volume>,
+    pools: BTreeMap<String, KnownPool>,
     subsystems: BTreeMap<String, map::Subsystem>,
     /// How many namespaces show a volume.
     namespaces: FxHashMap<VolumeId, u32>,
@@ -39,8 +38,6 @@ pub struct View {
     syncing: BTreeMap<PoolId, usize>,
     /// With the session of the process, as far as it can be read.
     living: BTreeMap<NodeId, u64>,
-    /// The names of volumes.
-    volume_names: FxHashMap<VolumeId, String>,
     /// The operator's wishes for owners, with their modification revision.
     moves: BTreeMap<VolumeId, (map::Move, u64)>,
     /// The operator's wishes for snapshots, with their modification revision.
@@ -53,6 +50,15 @@ pub struct View {
     deleted: Vec<VolumeId>,
     /// Stores that a core of a node finds slow.
     accused: BTreeMap<String, (NodeId, Vec<StoreId>)>,
+}
+
+/// What matters of a pool here.
+#[derive(Clone, Copy, Debug)]
+struct KnownPool {
+    id: PoolId,
+    chunk_bytes: u32,
+    /// The revision of its key's creation.
+    created: u64,
 }
 
 /// What matters of a group here.
@@ -174,28 +180,36 @@ impl View {
     }
 
     fn volume(&mut self, name: &str, record: &Record) -> Change {
+        let key = &record.key;
         let Some(value) = &record.value else {
-            if let Some(gone) = self.volumes.remove(name) {
-                self.volume_names.remove(&gone.id);
-                self.deleted.push(gone.id);
-            }
-            return Change::Nothing;
+            let Some(id) = self.volumes.remove(key) else {
+                return Change::Nothing;
+            };
+            return match self.volumes.get(id) {
+                // It has another name now.
+                Some(volume) => Change::Volume(id, volume.generation),
+                None => {
+                    self.deleted.push(id);
+                    Change::Nothing
+                }
+            };
         };
-        match parse::<map::Volume>(&record.key, value) {
+        match parse::<map::Volume>(key, value) {
             Ok(volume) if volume.name != name => {
-                Change::Unreadable(format!("{}: it is of volume {:?}", record.key, volume.name))
+                Change::Unreadable(format!("{key}: it is of volume {:?}", volume.name))
             }
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
-                let id = volume.id;
-                self.volume_names.insert(id, name.to_owned());
-                let before = self.volumes.insert(name.to_owned(), volume);
-                if let Some(before) = before.filter(|before| before.id != id) {
+                let before = self.volumes.of(key).map(|before| before.id);
+                let put = self.volumes.put(key, record.created, volume.id, volume);
+                if let Some(before) = before.filter(|before| self.volumes.get(*before).is_none()) {
                     // Deleted and made anew while nobody watched.
-                    self.volume_names.remove(&before.id);
-                    self.deleted.push(before.id);
+                    self.deleted.push(before);
                 }
-                change
+                match put {
+                    Ok(()) => change,
+                    Err(why) => Change::Unreadable(format!("{key} is left alone: {why}")),
+                }
             }
             Err(why) => Change::Unreadable(why),
         }
@@ -203,24 +217,13 @@ impl View {
 
     /// A record that cannot be a pool's changes nothing: hosts use its volumes, and how those are cut into chunks never changes.
     fn pool(&mut self, name: &str, record: &Record) -> Change {
-        let pool = record.value.as_ref().map(|value| {
-            let pool = parse::<map::Pool>(&record.key, value)?;
-            if pool.name != name {
-                return Err(format!("{}: it is of pool {:?}", record.key, pool.name));
-            }
-            pool.check().map_err(|why| format!("{}: {why}", record.key))?;
-            Ok(pool)
-        });
-        match pool {
-            Some(Ok(pool)) => {
-                self.pools.insert(name.to_owned(), pool.id);
-                self.chunk_bytes.insert(name.to_owned(), pool.chunk_bytes);
-            }
-            Some(Err(why)) => return Change::Unreadable(why),
-            None => {
-                self.pools.remove(name);
-                self.chunk_bytes.remove(name);
-            }
+        let Some(value) = &record.value else {
+            self.pools.remove(name);
+            return Change::Nothing;
+        };
+        match read_pool(name, &record.key, value, record.created, self.pools.get(name)) {
+            Ok(pool) => drop(self.pools.insert(name.to_owned(), pool)),
+            Err(why) => return Change::Unreadable(why),
         }
         Change::Nothing
     }
@@ -473,7 +476,7 @@ impl View {
     #[must_use]
     pub fn absent(&self, pool: &str) -> BTreeMap<StoreId, u32> {
         let mut absent = BTreeMap::new();
-        let Some(&pool) = self.pools.get(pool) else {
+        let Some(pool) = self.pool_of(pool) else {
             return absent;
         };
         let index = |index| GroupId { pool, index };
@@ -487,8 +490,8 @@ impl View {
     /// Is a store being brought up to date in some group of the pool?
     #[must_use]
     pub fn is_syncing(&self, pool: &str) -> bool {
-        let pool = self.pools.get(pool);
-        pool.and_then(|pool| self.syncing.get(pool))
+        let pool = self.pool_of(pool);
+        pool.and_then(|pool| self.syncing.get(&pool))
             .is_some_and(|count| *count > 0)
     }
 
@@ -512,7 +515,7 @@ impl View {
     /// The volume of that number.
     #[must_use]
     pub fn volume_of(&self, volume: VolumeId) -> Option<&map::Volume> {
-        self.volumes.get(self.volume_names.get(&volume)?)
+        self.volumes.get(volume)
     }
 
     /// The gateway that owns a volume, as last heard.
@@ -558,13 +561,13 @@ impl View {
     /// The pool of that name.
     #[must_use]
     pub fn pool_of(&self, name: &str) -> Option<PoolId> {
-        self.pools.get(name).copied()
+        self.pools.get(name).map(|pool| pool.id)
     }
 
     /// Bytes of a chunk of a pool's volumes.
     #[must_use]
     pub fn chunk_bytes(&self, pool: &str) -> Option<u32> {
-        self.chunk_bytes.get(pool).copied()
+        self.pools.get(pool).map(|pool| pool.chunk_bytes)
     }
 
     pub fn nodes(&self) -> impl Iterator<Item = &map::Node> {
@@ -591,7 +594,7 @@ impl View {
     /// The volume of that name.
     #[must_use]
     pub fn volume_named(&self, name: &str) -> Option<&map::Volume> {
-        self.volumes.get(name)
+        self.volumes.held(&map::volume_key(name))
     }
 
     /// What is reserved of a volume, as last heard: for notifications only. What I/O is held against is the owner's.
@@ -617,7 +620,34 @@ impl View {
 
     /// The volumes by name.
     pub fn volumes(&self) -> impl Iterator<Item = &map::Volume> {
-        self.volumes.values()
+        self.volumes.by_key()
+    }
+}
+
+/// What a pool's record says, if it can be: of the pool of this name, of which this is known.
+fn read_pool(
+    name: &str,
+    key: &str,
+    value: &[u8],
+    created: u64,
+    known: Option<&KnownPool>,
+) -> Result<KnownPool, String> {
+    let pool = parse::<map::Pool>(key, value)?;
+    if pool.name != name {
+        return Err(format!("{key}: it is of pool {:?}", pool.name));
+    }
+    pool.check().map_err(|why| format!("{key}: {why}"))?;
+    let now = KnownPool {
+        id: pool.id,
+        chunk_bytes: pool.chunk_bytes,
+        created,
+    };
+    match known.filter(|known| known.created == created) {
+        Some(known) if (known.id, known.chunk_bytes) != (now.id, now.chunk_bytes) => Err(format!(
+            "{key}: it says number {} and chunks of {} bytes, and the pool has number {} and chunks of {}: these never change",
+            now.id, now.chunk_bytes, known.id, known.chunk_bytes
+        )),
+        _ => Ok(now),
     }
 }
 

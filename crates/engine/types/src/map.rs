@@ -11,6 +11,7 @@ mod about;
 mod check;
 mod holders;
 mod lineage;
+mod trash;
 
 pub use about::{About, Import, about_key, about_prefix};
 pub use check::MAX_GROUPS;
@@ -19,6 +20,10 @@ pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState,
     SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key, snapshot_wishes_prefix,
     snapshots_prefix,
+};
+pub use trash::{
+    DEFAULT_RECYCLE_SECONDS, MAX_RECYCLE_SECONDS, Recycling, Trashed, hidden_name, is_hidden, recycling_key, trash_key,
+    trash_prefix,
 };
 
 /// The prefix of every key.
@@ -292,8 +297,9 @@ impl std::ops::AddAssign for ScrubReport {
     }
 }
 
-/// `/amita/raised/POOL_ID`: written in the same transaction as each raise of the generation of one of the pool's volumes.
-/// A promotion compares it, so that none can rest on what a deposed owner has said.
+/// `/amita/raised/POOL_ID`: written in the same transaction as each raise of the generation of one of the pool's volumes, and as each
+/// new name of one. A promotion compares it, so that none can rest on what a deposed owner has said, or forget a volume of which it
+/// has only heard that its old name is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Raised {
     /// The volume whose generation was raised last.

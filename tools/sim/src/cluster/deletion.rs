@@ -1,5 +1,6 @@
-//! Volumes that pass: made, written, and deleted during the run, some of them while their writer goes on; stores whose data moves away
-//! and back; and in the end nothing of what is gone is left on any store (rule R13).
+//! Volumes that pass: made, written, and deleted during the run, some of them while their writer goes on; some get another name
+//! first, or are deleted for a time and had back, and then all that was acknowledged is there. And stores whose data moves away and
+//! back. In the end nothing of what is gone is left on any store (rule R13).
 //!
 //! What each node's keeper does is done here in virtual time: the ledger follows the node's watch, and what it says reaches the stores
 //! in order, and late. The operator who deletes is [`amita_control::admin::Deletion`], as it is.
@@ -13,18 +14,18 @@ use crate::excuse::Excuse;
 use crate::faults::Member;
 use crate::metadata::Metadata;
 use crate::random::Random;
-use amita_control::admin::{self, AdminError, Deletion};
+use amita_control::admin::{self, AdminError, Deletion, Fate};
 use amita_control::ledger::{Ledger, News};
 use amita_frontend::{Event, FrontId, Who};
 use amita_metadata::{Batch, Call, Event as Changed, Reply, Transact};
 use amita_node::control::ToCore;
 use amita_reactor::{Slice, Time};
 use amita_types::holdings::Holdings;
-use amita_types::io::Op;
+use amita_types::io::{Op, Payload};
 use amita_types::map::{self, StoreDuty};
 use amita_types::{BLOCK_BYTES, PoolId, StoreId, VolumeId};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +35,14 @@ const GIVEN_BACK: Duration = Duration::from_secs(60);
 /// Between two looks of the operator at a deletion under way, and his patience.
 const LOOK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a volume is kept that is to be had back, in seconds.
+const A_DAY: u64 = 86_400;
 /// Before a guest tries again to open its volume.
 const RETRY: Duration = Duration::from_millis(40);
-/// Writes that a guest has under way.
+/// I/O that a guest has under way.
 const DEPTH: usize = 3;
+/// The tags of reads: this and the block.
+const READ: u64 = 1 << 32;
 
 /// What a run has of them.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +77,8 @@ impl Passers {
 pub struct Passing {
     setup: Passers,
     random: Random,
+    /// What becomes of volumes before they go, of chance of its own.
+    fates: Random,
     next: Option<Time>,
     made: u32,
     guests: Vec<Guest>,
@@ -88,9 +95,30 @@ struct Keeper {
     told: VecDeque<Told>,
 }
 
+/// What becomes of a volume at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It gets another name.
+    Rename,
+    /// It is deleted for a time, and had back, perhaps under another name, or gone for good.
+    Recycle { back: bool, rename: bool },
+    /// It is gone for good.
+    Purge,
+}
+
 /// Somebody who writes to a volume that passes.
 struct Guest {
     name: String,
+    /// How often it got another name.
+    names: u32,
+    /// What becomes of it, in order.
+    turns: VecDeque<Turn>,
+    /// It is deleted, and had back or gone for good at this moment.
+    kept: Option<(Time, VolumeId, Turn)>,
+    /// What was acknowledged; nothing of it is ever overwritten by anything else.
+    written: BTreeSet<u64>,
+    /// What is to be looked at again.
+    unread: Vec<u64>,
     blocks: u64,
     at: Option<Seat>,
     /// The gateway that he uses.
@@ -131,6 +159,7 @@ impl Passing {
         let first = Time(random.within(1_000_000, 400_000_000));
         Passing {
             setup: passers,
+            fates: random.fork(1),
             random,
             next: begins.then_some(first),
             made: 0,
@@ -160,9 +189,8 @@ impl Passing {
 
     /// Does anything wait for its end?
     pub fn is_busy(&self) -> bool {
-        self.guests
-            .iter()
-            .any(|guest| !guest.deleted && guest.delete_at < NEVER)
+        let is_busy = |guest: &Guest| guest.kept.is_some() || !guest.deleted && guest.delete_at < NEVER;
+        self.guests.iter().any(is_busy)
     }
 }
 
@@ -188,6 +216,7 @@ impl Guest {
             None if self.deleted || self.delete_at == NEVER => None,
             None => Some(self.delete_at),
         };
+        let deletes = self.kept.map(|(at, ..)| at).or(deletes);
         acts.into_iter().chain(deletes).min()
     }
 }
@@ -282,8 +311,31 @@ impl Cluster {
         made.expect("nobody else has the name");
         self.coverage.hit("space.volume_made");
         let gateway = self.passing.random.below(self.nodes.len() as u64) as usize;
+        let fates = &mut self.passing.fates;
+        let mut turns = VecDeque::new();
+        for _ in 0..fates.below(3) {
+            turns.push_back(match fates.percent(40) {
+                true => Turn::Rename,
+                false => Turn::Recycle {
+                    back: true,
+                    rename: fates.percent(30),
+                },
+            });
+        }
+        turns.push_back(match fates.percent(30) {
+            true => Turn::Recycle {
+                back: false,
+                rename: false,
+            },
+            false => Turn::Purge,
+        });
         self.passing.guests.push(Guest {
             name,
+            names: 0,
+            turns,
+            kept: None,
+            written: BTreeSet::new(),
+            unread: Vec::new(),
             blocks,
             at: None,
             gateway,
@@ -338,13 +390,33 @@ impl Cluster {
             .and_then(|seat| seat.heard.borrow_mut().events.pop_front())
         {
             match event {
-                Event::Opened { result: Ok(info), .. } => guest.open = Some(info.id),
+                Event::Opened { result: Ok(info), .. } => {
+                    guest.open = Some(info.id);
+                    guest.unread = guest.written.iter().copied().collect();
+                }
                 Event::Opened { result: Err(_), .. } | Event::Lost { .. } => {
                     guest.hang_up(now, &mut self.nodes);
                     break;
                 }
-                Event::Done { result, .. } => {
+                Event::Done { tag, result, payload } if tag >= READ => {
                     guest.under_way = guest.under_way.saturating_sub(1);
+                    let is_right = match payload {
+                        Payload::Data(data) => data.iter().all(|byte| *byte == index as u8 + 1),
+                        _ => false,
+                    };
+                    if result.is_ok() && !is_right {
+                        let (block, name) = (tag - READ, &guest.name);
+                        return Err(format!(
+                            "block {block} of {name} was acknowledged, and reads as something else"
+                        ));
+                    }
+                    self.coverage.add("space.guest_read", u64::from(result.is_ok()));
+                }
+                Event::Done { tag, result, .. } => {
+                    guest.under_way = guest.under_way.saturating_sub(1);
+                    if result.is_ok() {
+                        guest.written.insert(tag);
+                    }
                     if result.is_ok() && guest.deleted {
                         return Err(format!(
                             "a write to {} was acknowledged after the operator had been told that it is deleted",
@@ -384,6 +456,19 @@ impl Cluster {
             }
         }
         if let (Some(seat), Some(volume)) = (&guest.at, guest.open) {
+            while guest.under_way < DEPTH
+                && let Some(block) = guest.unread.pop()
+            {
+                guest.under_way += 1;
+                let op = Op::Read {
+                    offset: block * u64::from(BLOCK_BYTES),
+                    length: BLOCK_BYTES,
+                };
+                let front = seat.front;
+                self.nodes[guest.gateway].ask(0, front, |service| {
+                    service.submit(front, READ + block, volume, op, Slice::default())
+                });
+            }
             while guest.under_way < DEPTH && guest.writes < 6 * guest.blocks {
                 guest.under_way += 1;
                 let block = self.passing.random.below(guest.blocks);
@@ -393,7 +478,7 @@ impl Cluster {
                 };
                 let data = Slice::copy_from(&vec![index as u8 + 1; BLOCK_BYTES as usize]);
                 let front = seat.front;
-                self.nodes[guest.gateway].ask(0, front, |service| service.submit(front, 1, volume, op, data));
+                self.nodes[guest.gateway].ask(0, front, |service| service.submit(front, block, volume, op, data));
             }
         }
         Ok(())
@@ -401,16 +486,30 @@ impl Cluster {
 
     /// The operator deletes the volume of a guest, when its time has come.
     fn delete_for_guest(&mut self, now: Time, index: usize) -> Result<(), String> {
+        if self.passing.guests[index].kept.is_some() {
+            return self.end_keeping(now, index);
+        }
         let guest = &mut self.passing.guests[index];
         if guest.deleted || now < guest.delete_at {
             return Ok(());
         }
+        let turn = guest.turns.front().copied().unwrap_or(Turn::Purge);
         if guest.deletion.is_none() {
             if !guest.stays {
                 guest.hang_up(now, &mut self.nodes);
                 guest.again = NEVER;
             }
-            guest.deletion = Some((Deletion::new(&guest.name, guest.stays), now, now.plus(PATIENCE)));
+            let fate = match turn {
+                Turn::Rename => Fate::Rename { to: guest.next_name() },
+                // Whoever purges what is due purges that of others too.
+                Turn::Recycle { back, .. } => Fate::Recycle {
+                    deleted_at: seconds(now),
+                    purge_at: seconds(now) + if back { A_DAY } else { 0 },
+                },
+                Turn::Purge => Fate::Purge { snapshots: true },
+            };
+            let deletion = Deletion::of(&guest.name, guest.stays, fate);
+            guest.deletion = Some((deletion, now, now.plus(PATIENCE)));
         }
         let Some((mut deletion, at, until)) = guest.deletion.take() else {
             return Ok(());
@@ -429,7 +528,27 @@ impl Cluster {
             step => step,
         };
         match step {
+            Ok(Some(_)) if turn == Turn::Rename => {
+                guest.turns.pop_front();
+                guest.name = guest.next_name();
+                guest.names += 1;
+                guest.again = now;
+                guest.delete_at = now.plus(Duration::from_nanos(
+                    self.passing.fates.within(20_000_000, 1_500_000_000),
+                ));
+                self.coverage.hit("space.renamed");
+                let name = guest.name.clone();
+                self.tell(|| format!("a volume is {name} now"));
+            }
             Ok(Some(deleted)) => {
+                if let Turn::Recycle { .. } = turn {
+                    guest.turns.pop_front();
+                    let until = now.plus(Duration::from_nanos(
+                        self.passing.fates.within(1_000_000, 1_000_000_000),
+                    ));
+                    guest.kept = Some((until, deleted.volume.id, turn));
+                    self.coverage.hit("space.recycled");
+                }
                 // A node that is gone, or says nothing, is not waited for.
                 guest.deleted =
                     deleted.unheard.is_none() && !deleted.gone && deleted.volume.owner == Some(node_id(guest.gateway));
@@ -456,6 +575,44 @@ impl Cluster {
         Ok(())
     }
 
+    /// A volume that was deleted for a time is had back, or gone for good.
+    fn end_keeping(&mut self, now: Time, index: usize) -> Result<(), String> {
+        let guest = &mut self.passing.guests[index];
+        let Some((_, volume, Turn::Recycle { back, rename })) = guest.kept.filter(|(at, ..)| *at <= now) else {
+            return Ok(());
+        };
+        let operator = Operator(RefCell::new((&mut self.metadata, now)));
+        if !back {
+            let limit = Duration::from_secs(seconds(now));
+            admin::purge_what_is_due(&operator, 1, limit).map_err(|why| format!("nothing is purged: {why}"))?;
+            // Another one's turn may have been first.
+            let is_there = admin::trash(&operator).map_err(|why| why.to_string())?;
+            if !is_there.iter().any(|kept| kept.trashed.volume == volume) {
+                guest.kept = None;
+                self.coverage.hit("space.purged");
+            }
+            return Ok(());
+        }
+        let name = match rename {
+            true => guest.next_name(),
+            false => guest.name.clone(),
+        };
+        let undeleted = admin::undelete_volume(&operator, &volume.to_string(), Some(&name));
+        undeleted.map_err(|why| format!("{name} cannot be had back: {why}"))?;
+        guest.names += u32::from(rename);
+        guest.name = name.clone();
+        guest.kept = None;
+        guest.deleted = false;
+        guest.hang_up(now, &mut self.nodes);
+        guest.again = now;
+        guest.delete_at = now.plus(Duration::from_nanos(
+            self.passing.fates.within(20_000_000, 1_500_000_000),
+        ));
+        self.coverage.hit("space.undeleted");
+        self.tell(|| format!("{name} is there again"));
+        Ok(())
+    }
+
     /// Nothing is wrong any more: no store's data moves, and what is to be deleted is.
     pub(super) fn end_passing(&mut self) {
         let now = self.world.now();
@@ -464,6 +621,9 @@ impl Cluster {
             self.set_store_duty(now, store, StoreDuty::Normal);
         }
         for guest in &mut self.passing.guests {
+            if let Some((at, ..)) = &mut guest.kept {
+                *at = now.min(*at);
+            }
             if guest.delete_at < NEVER {
                 guest.delete_at = guest.delete_at.min(now);
             }
@@ -555,7 +715,18 @@ impl Cluster {
     }
 }
 
+/// What an operator's clock says.
+fn seconds(now: Time) -> u64 {
+    1_700_000_000 + now.0 / 1_000_000_000
+}
+
 impl Guest {
+    /// The volume's next name.
+    fn next_name(&self) -> String {
+        let (base, _) = self.name.split_once("-again").unwrap_or((&self.name, ""));
+        format!("{base}-again{}", self.names + 1)
+    }
+
     fn leave(&mut self, now: Time) {
         (self.at, self.open, self.under_way) = (None, None, 0);
         self.again = now.plus(RETRY);

@@ -177,7 +177,7 @@ fn of_clusters() -> Vec<Mutant> {
             &[],
         ),
         cluster("number-when-sent", "R11", of_volume!(NumberWhenSent), &[43]),
-        cluster("seal-unsettled", "R11", of_volume!(SealUnsettled), &[370]),
+        cluster("seal-unsettled", "R11", of_volume!(SealUnsettled), &[1791]),
         cluster(
             "bring-heads-alone",
             "R11",

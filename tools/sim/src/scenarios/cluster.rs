@@ -906,7 +906,7 @@ pub fn all() -> Vec<Scenario> {
             )
         },
         Scenario {
-            seeds: 20,
+            seeds: 100,
             ..scenario(
                 "R9: what was on the way for long is not carried out",
                 "W1 lies between G1 and the owner; the host repeats it by G2; the network heals and brings W1.",
@@ -919,7 +919,7 @@ pub fn all() -> Vec<Scenario> {
             )
         },
         Scenario {
-            seeds: 30,
+            seeds: 100,
             ..scenario(
                 "R9: what was cleared long ago is not cleared again",
                 "The same with a clear: zeros have no stamp, and would hide what was written after them.",

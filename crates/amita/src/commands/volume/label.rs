@@ -98,6 +98,7 @@ fn text(shown: &Shown) -> String {
         export,
         created_at,
         labels,
+        protected,
         import,
     } = &shown.volume;
     let owner = match (owner_name, owner_alive) {
@@ -124,6 +125,7 @@ fn text(shown: &Shown) -> String {
         ),
         ("namespace", namespaces.join(", ")),
         ("labels", self::shown(labels)),
+        ("protected", if *protected { "yes" } else { "" }.to_owned()),
     ];
     if let Some(created_at) = created_at {
         lines.push(("made", crate::logging::timestamp(*created_at, 0)));

@@ -32,6 +32,16 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Protect a snapshot from being deleted
+    Protect {
+        /// The volume
+        volume: String,
+        /// The snapshot
+        name: String,
+        /// Protect it no longer
+        #[arg(long)]
+        off: bool,
+    },
     /// Delete a snapshot; what nothing else needs of it comes back by and by
     Delete {
         /// The volume
@@ -67,6 +77,7 @@ struct Shown<'a> {
     number: u32,
     size_bytes: u64,
     taken_at: u64,
+    protected: bool,
     labels: &'a BTreeMap<String, String>,
 }
 
@@ -78,6 +89,18 @@ pub fn run(command: &Command, metadata: &Admin) -> Result<()> {
     match command {
         Command::Create(arguments) => create(arguments, metadata),
         Command::List { volume, json } => list(volume, *json, metadata),
+        Command::Protect { volume, name, off } => {
+            let object = format!("{volume}@{name}");
+            let done = metadata.act(Action::SnapshotProtect, &object, |meta| {
+                admin::protect_snapshot(meta, volume, name, !off)
+            });
+            done.described()?;
+            match off {
+                true => say_line!("Snapshot {object} may be deleted."),
+                false => say_line!("Snapshot {object} is protected: it cannot be deleted."),
+            }
+            Ok(())
+        }
         Command::Delete { volume, name } => {
             let object = format!("{volume}@{name}");
             let deleted = metadata.act(Action::SnapshotDelete, &object, |meta| {
@@ -130,7 +153,7 @@ fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
     let snapshots = admin::snapshots(&metadata.reader(), volume).described()?;
     let all: Vec<Shown<'_>> = snapshots.iter().map(|snapshot| shown(volume, snapshot)).collect();
     print(as_json, &all, || {
-        let mut table = Table::new(&["snapshot", "number", "size", "taken", "labels"]);
+        let mut table = Table::new(&["snapshot", "number", "size", "taken", "protected", "labels"]);
         for snapshot in &snapshots {
             let labels: Vec<String> = snapshot
                 .labels
@@ -142,6 +165,7 @@ fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
                 snapshot.number.to_string(),
                 size::show(snapshot.size_bytes),
                 timestamp(snapshot.taken_at, 0),
+                if snapshot.protected { "yes" } else { "" }.to_owned(),
                 labels.join(","),
             ]);
         }
@@ -156,6 +180,7 @@ fn shown<'a>(volume: &'a str, snapshot: &'a Snapshot) -> Shown<'a> {
         number: snapshot.number.0,
         size_bytes: snapshot.size_bytes,
         taken_at: snapshot.taken_at,
+        protected: snapshot.protected,
         labels: &snapshot.labels,
     }
 }

@@ -33,6 +33,14 @@ pub fn label_volume(
     })
 }
 
+/// Protects a volume from being deleted, or no longer.
+///
+/// # Errors
+/// No such volume; the metadata is away or refuses.
+pub fn protect_volume(meta: &dyn Transact, name: &str, protected: bool) -> Result<About> {
+    change(meta, name, None, |about| about.protected = protected)
+}
+
 /// Says how far an import has come; `None`: it is at its end. `volume` is the one that it is into.
 ///
 /// # Errors

@@ -1,8 +1,9 @@
-//! A volume is deleted.
+//! A volume is deleted, or gets another name: what may be done to a volume that nobody uses.
 //!
-//! Its record goes, by one transaction, and with it all that rests on it; the stores give its space back by and by, because a number
-//! that was given out and has no record is a deleted volume's (R13). (A recycle time would be a state in the record: a volume with a
-//! record keeps its chunks.)
+//! *Deleted for good*, its record goes, by one transaction, and with it all that rests on it; the stores give its space back by and by,
+//! because a number that was given out and has no record is a deleted volume's (R13). *Deleted for a time*, its record gets a name
+//! that nobody can give ([`map::Trashed`]): a volume with a record keeps its chunks. So both that and another name are one
+//! transaction which moves the record from one key to another.
 //!
 //! Who owns it may be serving clients at that moment. So the owner is told by a record, [`Closing`], and takes it away when nothing
 //! more is acknowledged. Without `force` it is asked *before*, and says when clients use the volume; with it the record comes with the
@@ -11,10 +12,11 @@
 use super::namespace::{remove_namespace, use_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
-use super::{AdminError, RACES, Result, get, node_name};
+use super::{AdminError, RACES, Result, check_name, cluster, get, list, node_name};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::NodeId;
-use amita_types::map::{self, Closing, Pool, Volume};
+use amita_types::map::{self, About, Closing, Pool, SNAPSHOTS_SINCE, Trashed, Volume};
+use std::time::Duration;
 
 /// A volume that was deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,15 +31,36 @@ pub struct Deleted {
     pub unheard: Option<String>,
 }
 
-/// Deletes a volume's record, with what the operator wished for it and who had reserved it. When it returns, nothing more is
-/// acknowledged to anybody who has it open, but for what [`Deleted`] says. `pause` waits a little, and says
-/// whether there is still patience.
+/// What is done to a volume that nobody uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is gone for good.
+    Purge {
+        /// Its snapshots too; else one that has any stays.
+        snapshots: bool,
+    },
+    /// It is kept under a hidden name.
+    Recycle {
+        /// When it is deleted, in seconds since 1970.
+        deleted_at: u64,
+        /// When it goes for good.
+        purge_at: u64,
+    },
+    /// It has another name.
+    Rename {
+        /// The new one.
+        to: String,
+    },
+}
+
+/// Carries a deletion, or a change of the name, out. When it returns, nothing more is acknowledged to anybody who has the volume
+/// open, but for what [`Deleted`] says. `pause` waits a little, and says whether there is still patience.
 ///
 /// # Errors
 /// There is none of that name, or it is a namespace, or clients use it at the node that owns it, or that node does not say (and
-/// `force` is not given; with it the namespace goes too); the metadata is suspected, away or refuses.
-pub fn delete_volume(meta: &dyn Transact, name: &str, force: bool, pause: &mut dyn FnMut() -> bool) -> Result<Deleted> {
-    let mut deletion = Deletion::new(name, force);
+/// `force` is not given; with it the namespace goes too); it is protected, or has snapshots; the new name cannot be, or is taken; the
+/// metadata is suspected, away or refuses.
+pub fn carry_out(meta: &dyn Transact, mut deletion: Deletion, pause: &mut dyn FnMut() -> bool) -> Result<Deleted> {
     loop {
         if let Some(deleted) = deletion.step(meta)? {
             return Ok(deleted);
@@ -48,11 +71,20 @@ pub fn delete_volume(meta: &dyn Transact, name: &str, force: bool, pause: &mut d
     }
 }
 
-/// A deletion, step by step.
+/// Deletes a volume for good, with its snapshots, what the operator wished for it and who had reserved it.
+///
+/// # Errors
+/// As [`carry_out`].
+pub fn delete_volume(meta: &dyn Transact, name: &str, force: bool, pause: &mut dyn FnMut() -> bool) -> Result<Deleted> {
+    carry_out(meta, Deletion::new(name, force), pause)
+}
+
+/// A deletion, or a change of the name, step by step.
 #[derive(Debug)]
 pub struct Deletion {
     name: String,
     force: bool,
+    fate: Fate,
     races: u32,
     stage: Stage,
 }
@@ -79,12 +111,19 @@ enum Answer {
 }
 
 impl Deletion {
-    /// Of the volume of that name.
+    /// Of the volume of that name, for good and with its snapshots.
     #[must_use]
     pub fn new(name: &str, force: bool) -> Deletion {
+        Deletion::of(name, force, Fate::Purge { snapshots: true })
+    }
+
+    /// Of the volume of that name.
+    #[must_use]
+    pub fn of(name: &str, force: bool, fate: Fate) -> Deletion {
         Deletion {
             name: name.to_owned(),
             force,
+            fate,
             races: 0,
             stage: Stage::Begin,
         }
@@ -122,7 +161,7 @@ impl Deletion {
                         Some(answer @ (Answer::Closed | Answer::Gone)) => {
                             self.stage = Stage::Begin;
                             let gone = answer == Answer::Gone;
-                            if delete(meta, &volume, revision, guard, None)? {
+                            if finish(meta, &self.fate, &volume, revision, guard, None)? {
                                 return Ok(Some(Deleted::of(volume, gone)));
                             }
                         }
@@ -177,6 +216,7 @@ impl Deletion {
         believable(meta)?;
         let guard = uses_guard(meta)?;
         let (volume, revision) = find_volume(meta, &self.name)?;
+        permit(meta, &self.fate, &volume)?;
         let subsystems = subsystems(meta)?;
         let used = use_of(&subsystems, volume.id);
         if let Some((subsystem, namespace)) = used {
@@ -195,7 +235,7 @@ impl Deletion {
         }
         let lives = super::status::lives(meta)?;
         let Some(owner) = volume.owner.filter(|owner| lives.alive(*owner)) else {
-            return Ok(delete(meta, &volume, revision, guard, None)?.then_some(volume));
+            return Ok(finish(meta, &self.fate, &volume, revision, guard, None)?.then_some(volume));
         };
         let closing = Closing {
             volume: self.name.clone(),
@@ -204,7 +244,7 @@ impl Deletion {
             clients: None,
         };
         if self.force {
-            if delete(meta, &volume, revision, guard, Some(&closing))? {
+            if finish(meta, &self.fate, &volume, revision, guard, Some(&closing))? {
                 self.stage = Stage::Told(volume, owner);
             }
             return Ok(None);
@@ -231,44 +271,151 @@ impl Deleted {
     }
 }
 
+/// May that be done to the volume? The revision of what is known of it, by which it may.
+fn permit(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<u64> {
+    let name = &volume.name;
+    let about = get::<About>(meta, &map::about_key(volume.id))?;
+    let revision = about.as_ref().map_or(0, |(_, revision)| *revision);
+    let is_protected = about.is_some_and(|(about, _)| about.protected);
+    match fate {
+        Fate::Purge { .. } | Fate::Recycle { .. } if is_protected => {
+            return Err(AdminError::Protected {
+                what: "volume",
+                name: name.clone(),
+                command: format!("amita volume protect {name} --off"),
+            });
+        }
+        Fate::Purge { snapshots: true } => return Ok(revision),
+        Fate::Purge { snapshots: false } => {
+            let snapshots = list::<map::Snapshot>(meta, &map::snapshots_prefix(volume.id))?;
+            let snapshots = snapshots
+                .iter()
+                .filter(|snapshot| super::snapshot::is_sealed(snapshot))
+                .count();
+            return match snapshots {
+                0 => Ok(revision),
+                snapshots => Err(AdminError::HasSnapshots {
+                    name: name.clone(),
+                    snapshots,
+                }),
+            };
+        }
+        Fate::Rename { to } => {
+            check_name("volume", to)?;
+            if get::<Volume>(meta, &map::volume_key(to))?.is_some() {
+                return Err(AdminError::Exists {
+                    what: "volume",
+                    name: to.clone(),
+                });
+            }
+        }
+        Fate::Recycle { deleted_at, purge_at } => {
+            let keep = Duration::from_secs(purge_at.saturating_sub(*deleted_at));
+            super::trash::check_time("volume", name, keep)?;
+        }
+    }
+    let version = cluster(meta)?.version;
+    if version < SNAPSHOTS_SINCE {
+        let how = match fate {
+            Fate::Recycle { .. } => "delete it for good with --now, or let all programs be of this version first",
+            _ => "all its programs must know of it first",
+        };
+        return Err(AdminError::BadSetting {
+            what: "volume",
+            name: name.clone(),
+            why: format!(
+                "the cluster's version is {version}, and another name of a volume needs {SNAPSHOTS_SINCE}: {how} \
+                 (`amita cluster finalize`)"
+            ),
+        });
+    }
+    Ok(revision)
+}
+
 /// The transaction; `false`: something has changed meanwhile.
-fn delete(
+fn finish(
     meta: &dyn Transact,
+    fate: &Fate,
     volume: &Volume,
     revision: u64,
     (guard, guard_revision): (u64, u64),
     closing: Option<&Closing>,
 ) -> Result<bool> {
     let (key, guard_key) = (map::volume_key(&volume.name), map::counter_key("namespaces"));
-    let mut then: Vec<Op> = leftovers(meta, volume)?;
-    then.push(Op::Delete { key: key.clone() });
-    then.push(put(guard_key.clone(), &(guard + 1)));
+    let about = permit(meta, fate, volume)?;
+    let mut compares = vec![
+        unchanged(&key, revision),
+        unchanged(&guard_key, guard_revision),
+        unchanged(&map::about_key(volume.id), about),
+    ];
+    let mut then = leftovers(meta, fate, volume)?;
+    match fate {
+        Fate::Purge { .. } => then.push(Op::Delete { key }),
+        Fate::Recycle { deleted_at, purge_at } => {
+            let trashed = Trashed {
+                volume: volume.id,
+                name: volume.name.clone(),
+                deleted_at: *deleted_at,
+                purge_at: *purge_at,
+            };
+            then.push(put(map::trash_key(volume.id), &trashed));
+            then.extend(moved(meta, volume, &map::hidden_name(volume.id))?);
+        }
+        Fate::Rename { to } => {
+            compares.push(unchanged(&map::volume_key(to), 0));
+            then.extend(moved(meta, volume, to)?);
+        }
+    }
+    then.push(put(guard_key, &(guard + 1)));
     then.extend(closing.map(|closing| put(map::closing_key(volume.id), closing)));
     let call = Call {
-        compares: vec![unchanged(&key, revision), unchanged(&guard_key, guard_revision)],
+        compares,
         then,
         otherwise: Vec::new(),
     };
     Ok(meta.txn(&call)?.succeeded)
 }
 
-/// The records that go with a volume.
-fn leftovers(meta: &dyn Transact, volume: &Volume) -> Result<Vec<Op>> {
-    let id = volume.id;
-    let mut keys = vec![
-        map::move_key(id),
-        map::reservation_key(id),
-        map::scrub_key(id),
-        map::export_key(id),
-        map::about_key(id),
-        map::snapshot_wish_key(id),
-    ];
+/// The volume's record has another name. The old one goes first: at no moment two records speak of one volume. Whoever hears of that
+/// before he hears of the new one takes the volume for deleted, so the pool's `raised` record is written too: no promotion that
+/// knows half of it goes through (R11).
+pub(super) fn moved(meta: &dyn Transact, volume: &Volume, to: &str) -> Result<Vec<Op>> {
+    let now = Volume {
+        name: to.to_owned(),
+        ..volume.clone()
+    };
+    let key = map::volume_key(&volume.name);
+    let mut moved = vec![Op::Delete { key }, put(map::volume_key(to), &now)];
+    // A pool that has volumes stays.
     if let Some((pool, _)) = get::<Pool>(meta, &map::pool_key(&volume.pool))? {
-        keys.push(map::whole_key(pool.id, id));
+        let raised = map::Raised {
+            volume: volume.id,
+            generation: volume.generation,
+        };
+        moved.push(put(map::raised_key(pool.id), &raised));
     }
-    let prefixes = [map::snapshots_prefix(id), map::snapshot_names_prefix(id)];
+    Ok(moved)
+}
+
+/// The records that go: those that speak of the volume by its name, and where it is deleted also how it is served, and at last all
+/// that is known of it.
+pub(super) fn leftovers(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<Vec<Op>> {
+    let id = volume.id;
+    let mut keys = vec![map::move_key(id), map::snapshot_wish_key(id)];
+    if !matches!(fate, Fate::Rename { .. }) {
+        keys.extend([map::reservation_key(id), map::export_key(id)]);
+    }
+    let mut prefixes = Vec::new();
+    if matches!(fate, Fate::Purge { .. }) {
+        keys.extend([map::scrub_key(id), map::about_key(id), map::trash_key(id)]);
+        prefixes.extend([map::snapshots_prefix(id), map::snapshot_names_prefix(id)]);
+        if let Some((pool, _)) = get::<Pool>(meta, &map::pool_key(&volume.pool))? {
+            keys.push(map::whole_key(pool.id, id));
+        }
+    }
     let alone = keys.into_iter().map(|key| Op::Delete { key });
-    Ok(alone.chain(prefixes.map(|key| Op::DeletePrefix { key })).collect())
+    let all = prefixes.into_iter().map(|key| Op::DeletePrefix { key });
+    Ok(alone.chain(all).collect())
 }
 
 /// What the owner says, if it has. The record does not stay.

@@ -72,6 +72,34 @@ pub enum AdminError {
         /// How many use it there.
         clients: u64,
     },
+    /// Something that is not to be deleted.
+    #[error("{what} {name} is protected; take that away first (`{command}`)")]
+    Protected {
+        /// What it is.
+        what: &'static str,
+        name: String,
+        /// What takes the protection away.
+        command: String,
+    },
+    /// A volume that is to go with all that is known of it.
+    #[error(
+        "volume {name} has {snapshots} snapshots, which would go with it; delete them first (`amita volume snapshot list {name}`), \
+         use --snapshots, or leave --now away: then it can be had back for a time"
+    )]
+    HasSnapshots {
+        /// The volume.
+        name: String,
+        snapshots: usize,
+    },
+    /// Several deleted volumes had the name.
+    #[error(
+        "{} deleted volumes were called {name}; say which one by its number: {}", numbers.len(), numbers.join(", ")
+    )]
+    Ambiguous {
+        name: String,
+        /// Their numbers.
+        numbers: Vec<String>,
+    },
     /// A volume that is open somewhere.
     #[error("volume {name} is open on node {node}; disconnect its hosts and stop that node, or use --force")]
     IsOpen {
@@ -263,6 +291,7 @@ fn how_to_make(what: &str) -> String {
     match what {
         "host" | "namespace" => format!(": add one with `amita {what} add`"),
         "node" => ": start one with `amita serve`".to_owned(),
+        "deleted volume" => String::new(),
         _ => format!(": make one with `amita {what} create`"),
     }
 }

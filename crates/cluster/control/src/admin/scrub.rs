@@ -1,6 +1,7 @@
 //! Looks at all copies of a volume: asked for here, carried out by the volume's owner.
 
-use super::{AdminError, RACES, Result, get, put_if, volume, volumes};
+use super::volume::with_deleted;
+use super::{AdminError, RACES, Result, get, put_if, volume};
 use amita_metadata::Transact;
 use amita_types::map::{self, Scrub};
 use amita_types::{Generation, VolumeId};
@@ -60,7 +61,7 @@ pub fn scrub_state(meta: &dyn Transact, name: &str) -> Result<Scrub> {
 pub fn scrub_what_is_due(meta: &dyn Transact, every: Duration, most: usize, now: Duration) -> Result<Vec<String>> {
     let mut under_way = 0;
     let mut due = Vec::new();
-    for volume in volumes(meta)? {
+    for volume in with_deleted(meta)? {
         let found = get::<Scrub>(meta, &map::scrub_key(volume.id))?;
         let scrub = found.map(|(scrub, _)| scrub).unwrap_or_default();
         under_way += usize::from(scrub.requested > scrub.finished);

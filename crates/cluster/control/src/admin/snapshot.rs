@@ -163,6 +163,13 @@ pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<
         if named.number != number || !is_sealed(&snapshot) {
             continue;
         }
+        if snapshot.protected {
+            return Err(AdminError::Protected {
+                what: "snapshot",
+                name: format!("{volume}@{name}"),
+                command: format!("amita volume snapshot protect {volume} {name} --off"),
+            });
+        }
         let call = Call {
             compares: vec![
                 unchanged(&map::volume_key(volume), revision),
@@ -170,6 +177,36 @@ pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<
                 unchanged(&name_key, name_revision),
             ],
             then: vec![Op::Delete { key }, Op::Delete { key: name_key }],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(snapshot);
+        }
+    }
+    Err(AdminError::TooManyRaces {
+        key: map::volume_key(volume),
+    })
+}
+
+/// Protects a snapshot from being deleted, or no longer.
+///
+/// # Errors
+/// There is no such volume, or it has no such snapshot; the metadata is away or refuses.
+pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected: bool) -> Result<Snapshot> {
+    for _ in 0..RACES {
+        let number = snapshot_number(meta, volume, name)?;
+        let (found, revision) = find_volume(meta, volume)?;
+        let key = map::snapshot_key(found.id, number);
+        let Some((mut snapshot, snapshot_revision)) = get::<Snapshot>(meta, &key)? else {
+            continue;
+        };
+        snapshot.protected = protected;
+        let call = Call {
+            compares: vec![
+                unchanged(&map::volume_key(volume), revision),
+                unchanged(&key, snapshot_revision),
+            ],
+            then: vec![put(key, &snapshot)],
             otherwise: Vec::new(),
         };
         if meta.txn(&call)?.succeeded {
@@ -209,6 +246,6 @@ fn taken(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<Option<Snap
     Ok(found.map(|(snapshot, _)| snapshot).filter(is_sealed))
 }
 
-fn is_sealed(snapshot: &Snapshot) -> bool {
+pub(super) fn is_sealed(snapshot: &Snapshot) -> bool {
     matches!(snapshot.state, SnapshotState::Sealed(_))
 }

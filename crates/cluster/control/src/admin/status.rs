@@ -30,6 +30,8 @@ pub struct Status {
     pub pools: Vec<PoolStatus>,
     /// Volumes by name.
     pub volumes: Vec<VolumeStatus>,
+    /// Deleted volumes that are kept for a time: see [`super::trash()`].
+    pub deleted_volumes: usize,
     /// What hosts can connect to by NVMe/TCP.
     pub nvme: NvmeCounts,
     /// The facts' sentences.
@@ -140,6 +142,8 @@ pub struct VolumeStatus {
     /// What operators say of it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// It is not to be deleted.
+    pub protected: bool,
     /// An image is copied into it, and is not there whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
@@ -242,8 +246,10 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let abouts: Vec<About> = reader.list(&map::about_prefix(), About::check)?;
     let mut abouts: BTreeMap<VolumeId, About> = abouts.into_iter().map(|about| (about.volume, about)).collect();
     let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
+    let deleted_volumes = volumes.iter().filter(|volume| map::is_hidden(&volume.name)).count();
     let volumes: Vec<VolumeStatus> = volumes
         .into_iter()
+        .filter(|volume| !map::is_hidden(&volume.name))
         .map(|volume| {
             let about = abouts.remove(&volume.id).unwrap_or_else(|| About::of(volume.id));
             VolumeStatus {
@@ -252,6 +258,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
                 export: exported.remove(&volume.id),
                 created_at: about.created_at,
                 labels: about.labels,
+                protected: about.protected,
                 import: about.import,
                 volume,
             }
@@ -282,6 +289,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         slow_stores,
         pools: pool_status,
         volumes,
+        deleted_volumes,
     })
 }
 

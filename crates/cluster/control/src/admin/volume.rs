@@ -9,11 +9,21 @@ use amita_types::{BLOCK_BYTES, Generation, VolumeId};
 /// The largest volume.
 pub const MAX_VOLUME_BYTES: u64 = 1 << 56;
 
-/// All volumes by name.
+/// All volumes by name, but for those that are deleted.
 ///
 /// # Errors
 /// As [`super::nodes`].
 pub fn volumes(meta: &dyn Transact) -> Result<Vec<Volume>> {
+    let mut all = with_deleted(meta)?;
+    all.retain(|volume| !map::is_hidden(&volume.name));
+    Ok(all)
+}
+
+/// All volumes by name, also those that are deleted and kept for a time.
+///
+/// # Errors
+/// As [`super::nodes`].
+pub fn with_deleted(meta: &dyn Transact) -> Result<Vec<Volume>> {
     list(meta, &map::volume_key(""))
 }
 
@@ -145,7 +155,7 @@ pub fn volume(meta: &dyn Transact, name: &str) -> Result<Volume> {
 }
 
 pub(super) fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u64)> {
-    match get::<Volume>(meta, &map::volume_key(name))? {
+    match get::<Volume>(meta, &map::volume_key(name))?.filter(|_| !map::is_hidden(name)) {
         Some(found) => Ok(found),
         None => {
             let there = volumes(meta)?.into_iter().map(|volume| volume.name).collect();

@@ -51,6 +51,11 @@ impl Journal {
         self.leads.store(leads, Ordering::Relaxed);
     }
 
+    /// Is this node the coordinator, as far as it knows?
+    pub(super) fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
     pub(super) fn stop(&self) {
         let _ = self.sender.send(Input::Stop);
     }

@@ -6,7 +6,8 @@
 //! its takeover, writes that the old owner never heard the answers of (R2, R5, R6).
 //!
 //! What a watch tells is a hint, so the promotion compares: the group's record (nothing happened to the syncing store)
-//! and the pool's `raised` record, which every raise of a generation rewrites. The second compare is worth something
+//! and the pool's `raised` record, which every raise of a generation and every new name of a volume rewrites: half of
+//! what a renaming writes looks like a deletion. The second compare is worth something
 //! only if all volumes are known as they were when `raised` was last written. A watch tells changes in the order of
 //! their revisions, but the two records of one transaction one after the other; and a watch that starts anew tells all
 //! records in the order of their keys. Hence [`Claims::raised_by`]: no promotion rests on a `raised` newer than the

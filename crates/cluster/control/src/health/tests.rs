@@ -75,6 +75,7 @@ fn volume(pool: &str) -> VolumeStatus {
         export: None,
         created_at: None,
         labels: std::collections::BTreeMap::new(),
+        protected: false,
         import: None,
         volume: Volume {
             id: VolumeId(3),

@@ -188,6 +188,7 @@ fn snapshot(number: u32, state: SnapshotState) -> (String, Vec<u8>) {
         size_bytes: 4096,
         taken_at: 0,
         labels: BTreeMap::new(),
+        protected: false,
         state,
     };
     (map::snapshot_key(VolumeId(1), SnapshotId(number)), json(&snapshot))

@@ -193,6 +193,9 @@ fn volume_changed(core: &mut Core, now: Time, volume: VolumeId, generation: Gene
     core.cx.shards.hint_volume(now, volume, generation);
     if let Some(record) = core.cx.view.volume_of(volume) {
         let size_bytes = record.size_bytes;
+        if core.cx.config.core == 0 {
+            core.directory.named(now, volume, &record.name);
+        }
         core.cx.shards.resized(volume, size_bytes);
         core.directory.resized(volume, size_bytes);
     }

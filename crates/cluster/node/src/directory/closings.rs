@@ -55,6 +55,21 @@ impl Directory {
         self.close_if_open(now, volume, "it was deleted");
     }
 
+    /// A volume is in the metadata under this name. One that is open under another is closed: it was renamed, and all that is said
+    /// of it to the metadata is said by its name.
+    pub fn named(&mut self, now: Time, volume: VolumeId, name: &str) {
+        if self.closings.is_gone(volume) {
+            self.closings.gone.retain(|gone| *gone != volume);
+        }
+        let other = self
+            .volumes
+            .iter()
+            .any(|(known, state)| known != name && state.is_of(volume));
+        if other {
+            self.close_if_open(now, volume, "it was renamed");
+        }
+    }
+
     /// A core has ended its sequencer of a volume.
     pub fn shard_ended(&mut self, volume: VolumeId, core: usize) {
         if let Some(cores) = self.closings.ending.get_mut(&volume) {

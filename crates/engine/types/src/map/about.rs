@@ -3,8 +3,8 @@
 //! It stands in a record of its own. A node of an older version that owns the volume writes the volume's record anew at each
 //! takeover, from the fields that it knows: what it does not know would be gone. A key that it does not know it leaves alone.
 
-use super::PREFIX;
 use super::lineage::check_labels;
+use super::{PREFIX, is_false};
 use crate::id::VolumeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,6 +20,9 @@ pub struct About {
     /// What the operator says of it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// It is not to be deleted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub protected: bool,
     /// An image is copied into it, and is not there whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
@@ -54,6 +57,7 @@ impl About {
             volume,
             created_at: None,
             labels: BTreeMap::new(),
+            protected: false,
             import: None,
         }
     }

@@ -86,6 +86,28 @@ impl<N: Copy + Ord + std::fmt::Display, T> Holders<N, T> {
         self.records.get(key).map(|claim| &claim.record)
     }
 
+    /// The records of those who have a number, in order of their keys.
+    pub fn by_key(&self) -> impl Iterator<Item = &T> {
+        let holds = |key: &String, claim: &Claim<N, T>| {
+            let holders = self.by_number.get(&claim.number);
+            holders
+                .and_then(BTreeSet::first)
+                .is_some_and(|(_, holder)| holder == key)
+        };
+        let records = self.records.iter();
+        records
+            .filter(move |(key, claim)| holds(key, claim))
+            .map(|(_, claim)| &claim.record)
+    }
+
+    /// The record under a key, if it has its number.
+    #[must_use]
+    pub fn held(&self, key: &str) -> Option<&T> {
+        let claim = self.records.get(key)?;
+        let (_, holder) = self.by_number.get(&claim.number)?.first()?;
+        (holder == key).then_some(&claim.record)
+    }
+
     /// Who has which number, in order.
     pub fn iter(&self) -> impl Iterator<Item = (N, &T)> {
         let numbers = self.by_number.keys();

@@ -60,6 +60,9 @@ pub struct Snapshot {
     /// What the operator says of it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// It is not to be deleted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub protected: bool,
     /// How far it has come.
     pub state: SnapshotState,
 }

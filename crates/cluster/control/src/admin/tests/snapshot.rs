@@ -32,6 +32,7 @@ fn take(meta: &dyn Transact, number: u32, state: SnapshotState) {
         size_bytes: 1 << 30,
         taken_at: wish.asked_at,
         labels: wish.labels,
+        protected: false,
         state,
     };
     let name_key = map::snapshot_name_key(id, &wish.name);
