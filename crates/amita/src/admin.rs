@@ -92,6 +92,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::Ambiguous { .. }
                 | AdminError::IsOpen { .. }
                 | AdminError::OwnerSilent { .. }
+                | AdminError::BeingClosed { .. }
                 | AdminError::Suspected { .. }
                 | AdminError::WouldWait { .. }
                 | AdminError::Attached { .. }

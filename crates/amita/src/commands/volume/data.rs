@@ -102,7 +102,7 @@ impl Way {
         Ok(Data {
             queue,
             volume,
-            under_way: VecDeque::new(),
+            under_way: UnderWay::default(),
             done: Vec::new(),
             client,
         })
@@ -131,10 +131,55 @@ pub struct Data {
     // Before the client: it goes first.
     queue: Queue,
     volume: Volume,
-    /// Offsets and, once it has ended, what came of it.
-    under_way: VecDeque<(u64, Option<Done>)>,
+    under_way: UnderWay,
     done: Vec<Done>,
     client: Client,
+}
+
+/// The requests under way, in the order in which they were begun.
+#[derive(Default)]
+struct UnderWay {
+    /// Offsets and, once it has ended, what came of it.
+    requests: VecDeque<(u64, Option<Done>)>,
+    /// The lowest offset of those that have failed.
+    failed: Option<u64>,
+}
+
+impl UnderWay {
+    fn begin(&mut self, offset: u64) {
+        self.requests.push_back((offset, None));
+    }
+
+    fn end(&mut self, done: Done) {
+        let mut waiting = self.requests.iter_mut();
+        if let Some((_, ended)) = waiting.find(|(offset, ended)| *offset == done.tag && ended.is_none()) {
+            *ended = Some(done);
+        }
+    }
+
+    fn is_oldest_done(&self) -> Option<bool> {
+        self.requests.front().map(|(_, done)| done.is_some())
+    }
+
+    /// Takes the oldest one out, if it has ended.
+    fn pop(&mut self) -> Result<Option<(u64, Done)>> {
+        if self.is_oldest_done() != Some(true) {
+            return Ok(None);
+        }
+        let Some((offset, Some(done))) = self.requests.pop_front() else {
+            return Ok(None);
+        };
+        if let Err(why) = done.result {
+            self.failed = Some(self.failed.map_or(offset, |failed| failed.min(offset)));
+            return Err(Failure::new(format!("the volume at byte {offset}: {why}")));
+        }
+        Ok(Some((offset, done)))
+    }
+
+    fn place(&self) -> Option<u64> {
+        let oldest = self.requests.front().map(|(offset, _)| *offset);
+        oldest.into_iter().chain(self.failed).min()
+    }
 }
 
 impl Data {
@@ -144,7 +189,7 @@ impl Data {
 
     /// Is there room for another request?
     pub fn has_room(&self) -> bool {
-        self.under_way.len() < DEPTH
+        self.under_way.requests.len() < DEPTH
     }
 
     /// Starts to read a piece.
@@ -154,7 +199,7 @@ impl Data {
     pub fn read(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let started = self.queue.read(&self.volume, offset, bytes as u32, offset);
         started.map_err(|why| described(&why))?;
-        self.under_way.push_back((offset, None));
+        self.under_way.begin(offset);
         Ok(())
     }
 
@@ -166,7 +211,7 @@ impl Data {
         let length = bytes.len().next_multiple_of(BLOCK_BYTES);
         let until = std::time::Instant::now() + PATIENCE;
         let mut buffer = loop {
-            while self.under_way.front().is_some_and(|(_, done)| done.is_some()) || !self.has_room() {
+            while self.under_way.is_oldest_done() == Some(true) || !self.has_room() {
                 self.next()?;
             }
             if let Some(buffer) = self.queue.buffer(length) {
@@ -183,7 +228,7 @@ impl Data {
         buffer[bytes.len()..].fill(0);
         let started = self.queue.write(&self.volume, offset, buffer.freeze(), offset);
         started.map_err(|why| described(&why))?;
-        self.under_way.push_back((offset, None));
+        self.under_way.begin(offset);
         Ok(())
     }
 
@@ -198,7 +243,7 @@ impl Data {
         }
         let started = self.queue.write_zeroes(&self.volume, offset, bytes, offset);
         started.map_err(|why| described(&why))?;
-        self.under_way.push_back((offset, None));
+        self.under_way.begin(offset);
         self.finish()
     }
 
@@ -207,18 +252,10 @@ impl Data {
     /// # Errors
     /// What it has ended with; or the command is to end.
     pub fn next(&mut self) -> Result<Option<(u64, Done)>> {
-        while self.under_way.front().is_some_and(|(_, done)| done.is_none()) {
+        while self.under_way.is_oldest_done() == Some(false) {
             self.take(LOOK)?;
         }
-        match self.under_way.pop_front() {
-            Some((offset, Some(done))) => {
-                if let Err(why) = done.result {
-                    return Err(Failure::new(format!("the volume at byte {offset}: {why}")));
-                }
-                Ok(Some((offset, done)))
-            }
-            _ => Ok(None),
-        }
+        self.under_way.pop()
     }
 
     /// Waits until nothing is under way.
@@ -230,9 +267,9 @@ impl Data {
         Ok(())
     }
 
-    /// Where the oldest request under way begins: everything before is done.
+    /// Where the oldest request begins that is under way or has failed: everything before is done.
     pub fn place(&self) -> Option<u64> {
-        self.under_way.front().map(|(offset, _)| *offset)
+        self.under_way.place()
     }
 
     /// Leaves the cluster.
@@ -245,13 +282,7 @@ impl Data {
         amita_terminal::interrupt::check()?;
         self.queue.wait(limit, &mut self.done);
         for done in self.done.drain(..) {
-            let place = self.under_way.iter_mut();
-            if let Some((_, ended)) = place
-                .into_iter()
-                .find(|(offset, ended)| *offset == done.tag && ended.is_none())
-            {
-                *ended = Some(done);
-            }
+            self.under_way.end(done);
         }
         Ok(())
     }
@@ -282,6 +313,36 @@ fn is_zero(block: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use amita_client::IoError;
+
+    fn ended(offset: u64, result: std::result::Result<(), IoError>) -> Done {
+        Done {
+            tag: offset,
+            result,
+            payload: amita_client::Payload::default(),
+        }
+    }
+
+    #[test]
+    fn what_has_failed_is_not_passed_over() {
+        let mut under_way = UnderWay::default();
+        for offset in [0, 10, 20, 30] {
+            under_way.begin(offset);
+        }
+        under_way.end(ended(0, Ok(())));
+        under_way.end(ended(20, Ok(())));
+        assert_eq!(under_way.pop().unwrap().map(|(offset, _)| offset), Some(0));
+        assert!(under_way.pop().unwrap().is_none(), "the next one has not ended");
+        assert_eq!(under_way.place(), Some(10));
+        under_way.end(ended(10, Err(IoError::NoSpace)));
+        assert!(under_way.pop().is_err());
+        // An import goes on there, and not behind it.
+        assert_eq!(under_way.place(), Some(10));
+        assert_eq!(under_way.pop().unwrap().map(|(offset, _)| offset), Some(20));
+        under_way.end(ended(30, Ok(())));
+        under_way.pop().unwrap();
+        assert_eq!(under_way.place(), Some(10));
+    }
 
     #[test]
     fn what_is_zero_is_left_out() {

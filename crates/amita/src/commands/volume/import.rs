@@ -39,6 +39,9 @@ pub struct Arguments {
     /// given
     #[arg(long, value_name = "SIZE", value_parser = size::parse_blocks)]
     pub size: Option<u64>,
+    /// Standard input may end before --size: what is behind it reads as zeros
+    #[arg(long)]
+    pub pad: bool,
     /// Go on with an import that was interrupted, from the place that the metadata knows
     #[arg(long, conflicts_with = "force")]
     pub resume: bool,
@@ -77,6 +80,9 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
             "what came by a pipe does not come again: begin anew, with --force",
         ));
     }
+    if arguments.pad && !is_stdin {
+        return Err(usage("--pad is for standard input: a file tells how long it is"));
+    }
     let (source, format) = match is_stdin {
         true => Source::stdin(arguments.format)?,
         false => Source::open(&arguments.file, arguments.format, arguments.follow)?,
@@ -110,6 +116,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         bar: progress::bar("importing", image_bytes),
         written_bytes: 0,
         noted: Instant::now(),
+        pads: arguments.pad,
     };
     let copied = copy.run(&way, target.is_empty);
     copy.bar.finish_and_clear();
@@ -289,6 +296,8 @@ struct Copy<'a> {
     bar: ProgressBar,
     written_bytes: u64,
     noted: Instant,
+    /// The stream may be shorter.
+    pads: bool,
 }
 
 impl Copy<'_> {
@@ -341,8 +350,16 @@ impl Copy<'_> {
                 self.written_bytes += (stop - start) as u64;
             }
             if found < bytes.len() {
-                // The stream has ended: the rest of the volume is zeros.
-                return data.finish();
+                // The stream has ended.
+                data.finish()?;
+                let bytes = at + found as u64;
+                return match self.pads && bytes > 0 {
+                    true => Ok(()),
+                    false => Err(Failure::new(format!(
+                        "standard input ended after {bytes} of {end} bytes: was whoever wrote it cut short?"
+                    ))
+                    .advice("If that was all of it, --pad has the rest of the volume read as zeros.")),
+                };
             }
             at = until;
             if self.noted.elapsed() > NOTE_EVERY {

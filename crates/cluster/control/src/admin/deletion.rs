@@ -87,16 +87,30 @@ pub struct Deletion {
     fate: Fate,
     races: u32,
     stage: Stage,
+    /// Another one has asked the owner, who has not answered yet.
+    waits: bool,
 }
 
 #[derive(Debug)]
 enum Stage {
     /// Nothing was done yet, or in vain.
     Begin,
-    /// The owner is asked to close the volume: whose record was of this revision, and what volumes are used for as of this.
-    Asked(Volume, u64, (u64, u64), NodeId),
-    /// The record is gone; the owner is told.
-    Told(Volume, NodeId),
+    /// The owner is asked to close the volume.
+    Asked(Asked),
+    /// The record is gone; the owner is told, by a record of this revision.
+    Told(Volume, NodeId, u64),
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    volume: Volume,
+    /// Of the volume's record.
+    revision: u64,
+    /// What volumes are used for, as of this.
+    guard: (u64, u64),
+    owner: NodeId,
+    /// Of the record by which the owner is asked.
+    question: u64,
 }
 
 /// What an owner says.
@@ -108,6 +122,8 @@ enum Answer {
     Gone,
     /// So many clients use the volume: it goes on.
     Clients(u64),
+    /// Another one has asked since: what the owner says is said to that one.
+    Superseded,
 }
 
 impl Deletion {
@@ -126,6 +142,7 @@ impl Deletion {
             fate,
             races: 0,
             stage: Stage::Begin,
+            waits: false,
         }
     }
 
@@ -147,29 +164,40 @@ impl Deletion {
                         return Ok(Some(Deleted::of(volume, gone)));
                     }
                 }
-                Stage::Asked(volume, revision, guard, owner) => {
-                    let (volume, revision, guard, owner) = (volume.clone(), *revision, *guard, *owner);
-                    match answer(meta, &volume, owner)? {
+                Stage::Asked(asked) => {
+                    let asked = asked.clone();
+                    match answer(meta, &asked.volume, asked.owner, asked.question)? {
                         None => return Ok(None),
                         Some(Answer::Clients(clients)) => {
                             return Err(AdminError::InUse {
-                                name: volume.name,
-                                node: node_name(meta, owner)?,
+                                name: asked.volume.name,
+                                node: node_name(meta, asked.owner)?,
                                 clients,
                             });
                         }
+                        Some(Answer::Superseded) => self.stage = Stage::Begin,
                         Some(answer @ (Answer::Closed | Answer::Gone)) => {
                             self.stage = Stage::Begin;
                             let gone = answer == Answer::Gone;
-                            if finish(meta, &self.fate, &volume, revision, guard, None)? {
+                            let Asked {
+                                volume,
+                                revision,
+                                guard,
+                                ..
+                            } = asked;
+                            if finish(meta, &self.fate, &volume, revision, guard, None)?.is_some() {
                                 return Ok(Some(Deleted::of(volume, gone)));
                             }
                         }
                     }
                 }
-                Stage::Told(volume, owner) => {
-                    let answered = answer(meta, volume, *owner)?;
-                    return Ok(answered.map(|answer| Deleted::of(volume.clone(), answer == Answer::Gone)));
+                Stage::Told(volume, owner, question) => {
+                    let answered = answer(meta, volume, *owner, *question)?;
+                    return Ok(match answered {
+                        // By one who forces it too, so that nobody has heard the answer yet.
+                        None | Some(Answer::Superseded) => None,
+                        Some(answer) => Some(Deleted::of(volume.clone(), answer == Answer::Gone)),
+                    });
                 }
             }
         }
@@ -180,31 +208,33 @@ impl Deletion {
     /// # Errors
     /// The volume is not deleted: nobody says whether it is in use; or the metadata is away or refuses.
     pub fn give_up(self, meta: &dyn Transact) -> Result<Deleted> {
-        let drop = |volume: &Volume| {
+        // Only one's own: another one may wait for the owner's answer to his.
+        let drop = |volume: &Volume, question: u64| {
+            let key = map::closing_key(volume.id);
             let call = Call {
-                then: vec![Op::Delete {
-                    key: map::closing_key(volume.id),
-                }],
-                ..Call::default()
+                compares: vec![unchanged(&key, question)],
+                then: vec![Op::Delete { key }],
+                otherwise: Vec::new(),
             };
             meta.txn(&call)
         };
         match self.stage {
-            Stage::Told(volume, owner) => {
-                drop(&volume)?;
+            Stage::Told(volume, owner, question) => {
+                drop(&volume, question)?;
                 let unheard = Some(node_name(meta, owner)?);
                 Ok(Deleted {
                     unheard,
                     ..Deleted::of(volume, false)
                 })
             }
-            Stage::Asked(volume, _, _, owner) => {
-                drop(&volume)?;
+            Stage::Asked(asked) => {
+                drop(&asked.volume, asked.question)?;
                 Err(AdminError::OwnerSilent {
-                    name: volume.name,
-                    node: node_name(meta, owner)?,
+                    name: asked.volume.name,
+                    node: node_name(meta, asked.owner)?,
                 })
             }
+            Stage::Begin if self.waits => Err(AdminError::BeingClosed { name: self.name }),
             Stage::Begin => Err(AdminError::TooManyRaces {
                 key: map::volume_key(&self.name),
             }),
@@ -235,7 +265,7 @@ impl Deletion {
         }
         let lives = super::status::lives(meta)?;
         let Some(owner) = volume.owner.filter(|owner| lives.alive(*owner)) else {
-            return Ok(finish(meta, &self.fate, &volume, revision, guard, None)?.then_some(volume));
+            return Ok(finish(meta, &self.fate, &volume, revision, guard, None)?.map(|_| volume));
         };
         let closing = Closing {
             volume: self.name.clone(),
@@ -244,18 +274,36 @@ impl Deletion {
             clients: None,
         };
         if self.force {
-            if finish(meta, &self.fate, &volume, revision, guard, Some(&closing))? {
-                self.stage = Stage::Told(volume, owner);
+            if let Some(question) = finish(meta, &self.fate, &volume, revision, guard, Some(&closing))? {
+                self.stage = Stage::Told(volume, owner, question);
             }
             return Ok(None);
         }
+        let key = map::closing_key(volume.id);
+        let standing = get::<Closing>(meta, &key)?;
+        // One question at a time: who put it over another's would take the answer to that for the answer to his own.
+        self.waits = standing
+            .as_ref()
+            .is_some_and(|(other, _)| other.clients.is_none() && other.owner == owner);
+        if self.waits {
+            self.races = 0;
+            return Ok(None);
+        }
+        let before = standing.map_or(0, |(_, revision)| revision);
         let call = Call {
-            compares: vec![unchanged(&map::volume_key(&volume.name), revision)],
-            then: vec![put(map::closing_key(volume.id), &closing)],
+            compares: vec![unchanged(&map::volume_key(&volume.name), revision), unchanged(&key, before)],
+            then: vec![put(key, &closing)],
             otherwise: Vec::new(),
         };
-        if meta.txn(&call)?.succeeded {
-            self.stage = Stage::Asked(volume, revision, guard, owner);
+        let asked = meta.txn(&call)?;
+        if asked.succeeded {
+            self.stage = Stage::Asked(Asked {
+                volume,
+                revision,
+                guard,
+                owner,
+                question: asked.revision,
+            });
         }
         Ok(None)
     }
@@ -332,7 +380,7 @@ fn permit(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<u64> {
     Ok(revision)
 }
 
-/// The transaction; `false`: something has changed meanwhile.
+/// The transaction, and its revision; `None`: something has changed meanwhile.
 fn finish(
     meta: &dyn Transact,
     fate: &Fate,
@@ -340,7 +388,7 @@ fn finish(
     revision: u64,
     (guard, guard_revision): (u64, u64),
     closing: Option<&Closing>,
-) -> Result<bool> {
+) -> Result<Option<u64>> {
     let (key, guard_key) = (map::volume_key(&volume.name), map::counter_key("namespaces"));
     let about = permit(meta, fate, volume)?;
     let mut compares = vec![
@@ -373,7 +421,8 @@ fn finish(
         then,
         otherwise: Vec::new(),
     };
-    Ok(meta.txn(&call)?.succeeded)
+    let done = meta.txn(&call)?;
+    Ok(done.succeeded.then_some(done.revision))
 }
 
 /// The volume's record has another name. The old one goes first: at no moment two records speak of one volume. Whoever hears of that
@@ -419,13 +468,14 @@ pub(super) fn leftovers(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Re
 }
 
 /// What the owner says, if it has. The record does not stay.
-fn answer(meta: &dyn Transact, volume: &Volume, owner: NodeId) -> Result<Option<Answer>> {
+fn answer(meta: &dyn Transact, volume: &Volume, owner: NodeId, question: u64) -> Result<Option<Answer>> {
     let key = map::closing_key(volume.id);
     let Some((record, revision)) = get::<Closing>(meta, &key)? else {
         return Ok(Some(Answer::Closed));
     };
     let answer = match record.clients {
         Some(clients) => Answer::Clients(clients),
+        None if revision != question => return Ok(Some(Answer::Superseded)),
         None if super::status::lives(meta)?.alive(owner) => return Ok(None),
         None => Answer::Gone,
     };

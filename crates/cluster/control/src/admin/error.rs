@@ -119,6 +119,15 @@ pub enum AdminError {
         /// Who has it.
         node: String,
     },
+    /// Another one deletes or renames the volume.
+    #[error(
+        "another deletion or renaming of volume {name} is under way: its owner was asked, and has not answered yet; `amita audit \
+         list` says who does it"
+    )]
+    BeingClosed {
+        /// The volume.
+        name: String,
+    },
     /// The metadata is not to be relied on.
     #[error("no volume is made or deleted while the metadata is suspected: {why}")]
     Suspected { why: String },
