@@ -29,6 +29,7 @@ pub mod report;
 pub mod row;
 pub mod scaling;
 pub mod site;
+pub mod snapshots;
 pub mod testbed;
 pub mod units;
 pub mod usage;
@@ -163,6 +164,8 @@ pub enum Part {
     Links,
     /// What is left of the rate while a stranger does his worst at every port
     Hostile,
+    /// What snapshots cost: the head that has many, first writes, taking and deleting them
+    Snapshots,
     /// The raw backing, and peers (--peer), side by side with this; only when it is asked for
     Peers,
 }

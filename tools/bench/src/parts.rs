@@ -11,7 +11,8 @@ use crate::report::Figures;
 use crate::site::Site;
 use crate::testbed::{Backing, NODES, Product, Testbed, store_bytes};
 use crate::{
-    Arguments, Part, curve, hostile, idle, links, micros, nvme, path, pause, peers, raw, rebuild, row, scaling, units,
+    Arguments, Part, curve, hostile, idle, links, micros, nvme, path, pause, peers, raw, rebuild, row, scaling,
+    snapshots, units,
 };
 use amita_harness::scratch::Scratch;
 use amita_terminal::error::Result;
@@ -81,6 +82,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     }
     if bench.wants(Part::Hostile) {
         bench.hostile(units)?;
+    }
+    if bench.wants(Part::Snapshots) {
+        bench.snapshots(units)?;
     }
     done.figures = bench.figures.all().to_vec();
     bench.print_and_write(&done)
@@ -238,6 +242,16 @@ impl Bench<'_> {
             start,
             &mut self.figures,
         )
+    }
+
+    fn snapshots(&mut self, units: units::Units) -> Result<()> {
+        let mut measuring = self.uncounted(units);
+        let folder = self.arguments.store_dir.as_deref();
+        let start = |product: &Product, room: snapshots::Room| {
+            let scratch = Scratch::make("bench", None, folder, room.store_bytes * NODES as u64)?;
+            Testbed::with_room(scratch, room.store_bytes, room.volume_bytes, product)
+        };
+        snapshots::measure(&mut self.steps, &mut measuring, &self.product, start, &mut self.figures)
     }
 
     /// With the run's patience; neither system calls nor allocations are counted.

@@ -7,7 +7,7 @@ use amita::nodes::Nodes;
 use amita_harness::affinity;
 use amita_harness::cluster::{Cluster, Config, Links, Metadata};
 use amita_harness::scratch::Scratch;
-use amita_node::observe::NodePage;
+use amita_node::observe::{NodePage, StorePage};
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::interrupt;
 use std::collections::BTreeMap;
@@ -159,6 +159,23 @@ impl Testbed {
         Ok(testbed)
     }
 
+    /// Starts it with one volume, on files of so many bytes, whatever is written.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub fn with_room(scratch: Scratch, store_bytes: u64, volume_bytes: u64, product: &Product) -> Result<Testbed> {
+        let cluster = Cluster::start(three_nodes(&scratch, store_bytes, Metadata::Embedded, product))?;
+        let mut testbed = Testbed {
+            cluster,
+            scratch,
+            volumes: Vec::new(),
+            devices: false,
+            cpus: amita_reactor::core::allowed_cpus(),
+        };
+        testbed.make_volumes(1, volume_bytes)?;
+        Ok(testbed)
+    }
+
     fn make_volumes(&mut self, count: u32, bytes: u64) -> Result<()> {
         self.make_pool()?;
         for number in 0..count {
@@ -271,14 +288,24 @@ impl Stores {
     /// Bytes that they have written so far, by their own count; `None` where a node does not tell.
     #[must_use]
     pub fn wrote(&self) -> Option<u64> {
+        self.sum(|store| store.written_bytes)
+    }
+
+    /// Bytes that are free in them, by their own count; `None` where a node does not tell.
+    #[must_use]
+    pub fn free(&self) -> Option<u64> {
+        self.sum(|store| store.free_bytes)
+    }
+
+    fn sum(&self, of: impl Fn(&StorePage) -> u64) -> Option<u64> {
         let asked = Nodes::find(&self.metadata).ok()?.ask::<NodePage>("/top");
         // Clients are nodes as well, and tell nothing.
         let told: BTreeMap<String, NodePage> = asked
             .into_iter()
             .filter_map(|asked| Some((asked.node, asked.answer.ok()?)))
             .collect();
-        let wrote = |page: &NodePage| page.stores.iter().map(|store| store.written_bytes).sum::<u64>();
-        self.nodes.iter().map(|name| told.get(name).map(wrote)).sum()
+        let each = |page: &NodePage| page.stores.iter().map(&of).sum::<u64>();
+        self.nodes.iter().map(|name| told.get(name).map(each)).sum()
     }
 }
 

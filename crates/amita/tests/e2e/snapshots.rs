@@ -234,6 +234,84 @@ fn snapshots_are_taken_and_read_under_load_and_while_nodes_fail() {
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
 }
 
+/// So many snapshots, where the environment's AMITA_SNAPSHOTS says nothing else.
+const MANY: usize = 500;
+/// A node is killed each so many snapshots, and comes back after half of them.
+const BETWEEN_KILLS: usize = 50;
+/// Of so many snapshots, one stays.
+const ONE_STAYS: usize = 3;
+
+/// As a soak: snapshots without end under fio's verified load and a diary, nodes that die and return one after the other, snapshots
+/// that are deleted in between, and every one that stays read at every node.
+#[test]
+#[ignore = "takes minutes: scripts/soak runs it"]
+fn five_hundred_snapshots_of_a_volume_under_load() {
+    let many = std::env::var("AMITA_SNAPSHOTS").map_or(MANY, |many| many.parse().expect("a number"));
+    let mut world = World::of(4);
+    let gateway = world.cluster.add_gateway("gateway").expect("a gateway");
+    let meta = world.cluster.metadata_client().expect("the metadata");
+    let nodes: Vec<SocketAddr> = world.cluster.nodes().iter().map(|node| node.nbd).collect();
+    let load = Load::start(&world, gateway, None);
+    let diary = Diary::begin(nodes[gateway]);
+    let mut kept: Vec<(String, Vec<u64>)> = Vec::new();
+    let mut deleted = 0;
+    for round in 0..many {
+        let victim = round / BETWEEN_KILLS % 4;
+        match round % BETWEEN_KILLS {
+            10 => world.cluster.kill_node(victim),
+            35 => {
+                world.cluster.start_node(victim).expect("it starts again");
+                world.cluster.await_node(victim).expect("it serves again");
+            }
+            // Three copies on four nodes: the next one may go when this one is whole.
+            49 => await_in_sync(&world),
+            _ => {}
+        }
+        let name = format!("s{round}");
+        let before = diary.written();
+        take(&meta, &name);
+        let after = diary.written() + 1;
+        // Through its owner; through a node that lives.
+        let at = if round % 2 == 0 { gateway } else { (victim + 1) % 4 };
+        let pages = read(nodes[at], &name);
+        check(&name, &pages, (before, after));
+        kept.push((name, pages));
+        if round % ONE_STAYS != 0 {
+            // Not always the newest, and not always the oldest.
+            let (name, pages) = kept.remove(round * 7 % kept.len());
+            assert_eq!(read(nodes[gateway], &name), pages, "{name} has changed");
+            admin::delete_snapshot(&meta, VOLUME, &name).expect("it is deleted");
+            deleted += 1;
+        }
+        assert!(!load.has_ended(), "fio goes on");
+    }
+    load.finish();
+    diary.finish();
+    // Whoever is still away comes back.
+    for node in 0..4 {
+        if world.cluster.nodes()[node].process.is_none() {
+            world.cluster.start_node(node).expect("it starts again");
+            world.cluster.await_node(node).expect("it serves again");
+        }
+    }
+    await_in_sync(&world);
+    for away in 0..4 {
+        // Each in its turn is not there, so that each copy is read.
+        world.cluster.kill_node(away);
+        for (name, pages) in &kept {
+            assert_eq!(read(nodes[(away + 1) % 4], name), *pages, "{name} has changed");
+        }
+        world.cluster.start_node(away).expect("it starts again");
+        world.cluster.await_node(away).expect("it serves again");
+        await_in_sync(&world);
+    }
+    eprintln!(
+        "{many} snapshots, {deleted} of them deleted, {} read at each node",
+        kept.len()
+    );
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
+}
+
 /// Their space comes back at the nodes that run: what is left is the volume, and one snapshot.
 fn delete_all_but(world: &World, all: &[&str], stays: &str) {
     let pages: Vec<String> = ["n2", "n3", "n4"]
