@@ -96,6 +96,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::Suspected { .. }
                 | AdminError::WouldWait { .. }
                 | AdminError::Attached { .. }
+                | AdminError::SnapshotAttached { .. }
                 | AdminError::ServedByNvme { .. }
                 | AdminError::Exported { .. }
                 | AdminError::HasNamespaces { .. }

@@ -1,4 +1,4 @@
-//! `amita namespace`: volumes under a number in a subsystem.
+//! `amita namespace`: volumes, and snapshots of them, under a number in a subsystem.
 
 use super::subsystem::table_of;
 use crate::admin::{Admin, Described};
@@ -12,7 +12,7 @@ use amita_terminal::table::print;
 /// What to do with namespaces.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Make a volume a namespace of a subsystem; hosts that are connected see it at once
+    /// Make a volume, or a snapshot, a namespace of a subsystem; hosts that are connected see it at once
     Add(AddArguments),
     /// Take a namespace out of a subsystem; hosts that are connected lose the disk, its volume stays
     Remove {
@@ -36,7 +36,7 @@ pub enum Command {
 pub struct AddArguments {
     /// The subsystem's name
     pub subsystem: String,
-    /// The volume's name
+    /// The volume's name, or VOLUME@SNAPSHOT: what the volume was then, to be read only
     pub volume: String,
     /// Its number, 1 to 1024 [default: the one after the highest]
     #[arg(long, value_name = "N")]
@@ -70,8 +70,12 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             });
             let made = made.described()?;
             print(*json, &made, || {
+                let (what, how) = match made.snapshot {
+                    None => ("Volume", ""),
+                    Some(_) => ("Snapshot", ", write protected"),
+                };
                 format!(
-                    "Volume {volume} is namespace {} of subsystem {subsystem}, with blocks of {} bytes: {}.\n",
+                    "{what} {volume} is namespace {} of subsystem {subsystem}, with blocks of {} bytes{how}: {}.\n",
                     made.nsid, made.block_bytes, made.uuid
                 )
             })

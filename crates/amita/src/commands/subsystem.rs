@@ -171,7 +171,7 @@ pub(super) fn table_of(namespaces: &[NamespaceStatus], with_subsystem: bool) -> 
         let cells = [
             found.subsystem.clone(),
             found.namespace.nsid.to_string(),
-            found.volume_name.clone().unwrap_or_else(|| "(deleted)".to_owned()),
+            found.of(),
             found.size_bytes.map(size::show).unwrap_or_default(),
             found.namespace.block_bytes.to_string(),
             found.namespace.uuid.to_string(),

@@ -20,6 +20,7 @@ mod operator;
 mod planned;
 mod quickstart;
 mod recover;
+mod snapshot_readers;
 mod snapshots;
 mod stock_clients;
 mod store_tools;

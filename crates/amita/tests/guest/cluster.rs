@@ -99,6 +99,14 @@ impl Gateways {
         Ok(())
     }
 
+    /// A snapshot of the volume, as one more namespace.
+    pub fn take_snapshot(&self) -> Result<()> {
+        self.amita(&["volume", "snapshot", "create", &self.volume, "was"])?;
+        let snapshot = format!("{}@was", self.volume);
+        self.amita(&["namespace", "add", &self.subsystem, &snapshot])?;
+        Ok(())
+    }
+
     fn amita(&self, arguments: &[&str]) -> Result<String> {
         Ok(self.cluster.amita(arguments.iter().copied())?.success()?.text)
     }

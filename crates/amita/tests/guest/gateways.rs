@@ -2,7 +2,7 @@
 
 use crate::cluster::Gateways;
 use crate::host::Host;
-use crate::scenarios::{access, database, disk, paths, reservations};
+use crate::scenarios::{access, database, disk, paths, reservations, snapshot};
 use crate::steps::Steps;
 
 const MIB: u64 = 1 << 20;
@@ -40,6 +40,18 @@ fn paths_go_and_come() {
     });
     steps.step("a frozen gateway", || {
         target.play(|target| paths::frozen_gateway(&host, target))
+    });
+    steps.finish();
+    target.end();
+}
+
+#[test]
+fn a_snapshot() {
+    let target = Gateways::start(64 * MIB).expect("a cluster");
+    let host = Host::boot("alpha", 2);
+    let mut steps = Steps::of("a snapshot", &[&host]);
+    steps.step("mounted read-only", || {
+        snapshot::mounted(&host, &target, || target.take_snapshot())
     });
     steps.finish();
     target.end();

@@ -5,3 +5,4 @@ pub mod database;
 pub mod disk;
 pub mod paths;
 pub mod reservations;
+pub mod snapshot;

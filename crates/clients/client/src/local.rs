@@ -186,6 +186,7 @@ impl Local {
     }
 
     /// Opens a volume, to be the one owner of it: another gateway that uses it keeps it, and this is an error. Blocks.
+    /// `VOLUME@SNAPSHOT` is a snapshot of it, to be read only: its owner goes on with the volume.
     ///
     /// # Errors
     /// There is none of that name; somebody else uses it; the metadata is away.

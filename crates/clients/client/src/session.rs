@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::payload::{Done, Payload};
 use amita_frontend::engine::{Delivery, Engine, Limits, Plan, Protocol};
 use amita_frontend::slots::MAX_SLOTS;
-use amita_frontend::{Event, FrontId, OpenError, StorageService, VolumeInfo, Who, clears, pieces, zeroes};
+use amita_frontend::{Event, FrontId, OpenError, Source, StorageService, VolumeInfo, Who, clears, pieces, zeroes};
 use amita_reactor::{Pool, Slice};
 use amita_sequencer::MAX_IOS;
-use amita_types::{MAX_IO_BYTES, VolumeId};
+use amita_types::MAX_IO_BYTES;
 use answer::Asks;
 
 /// The most requests of one client under way.
@@ -170,12 +170,12 @@ impl Session {
         let open = place.and_then(|place| place.take_if(|open| open.serial == volume.serial));
         let open = open.ok_or(Error::NotOpen)?;
         if open.lost.is_none() {
-            service.close(self.engine.front(), open.info.id);
+            service.close(self.engine.front(), open.info.source());
         }
         Ok(())
     }
 
-    fn check(&self, volume: &Volume, offset: u64, bytes: u64) -> Result<VolumeId, Error> {
+    fn check(&self, volume: &Volume, offset: u64, bytes: u64) -> Result<Source, Error> {
         let place = self.volumes.get(volume.index as usize).and_then(Option::as_ref);
         let open = place
             .filter(|open| open.serial == volume.serial)
@@ -188,7 +188,7 @@ impl Session {
         if self.under_way() >= MAX_REQUESTS {
             return Err(Error::Full { most: MAX_REQUESTS });
         }
-        Ok(open.info.id)
+        Ok(open.info.source())
     }
 
     /// Starts a read.
@@ -201,9 +201,9 @@ impl Session {
         tag: u64,
     ) -> Result<(), Error> {
         check_length(bytes.into())?;
-        let id = self.check(volume, offset, bytes.into())?;
+        let source = self.check(volume, offset, bytes.into())?;
         let cut = pieces(offset, bytes.into(), volume.chunk_bytes);
-        self.run(service, id, tag, offset, Plan::ReadWhole(cut), Slice::default());
+        self.run(service, source, tag, offset, Plan::ReadWhole(cut), Slice::default());
         Ok(())
     }
 
@@ -218,9 +218,9 @@ impl Session {
     ) -> Result<(), Error> {
         let bytes = data.len() as u64;
         check_length(bytes)?;
-        let id = self.check(volume, offset, bytes)?;
+        let source = self.check(volume, offset, bytes)?;
         let cut = pieces(offset, bytes, volume.chunk_bytes);
-        self.run(service, id, tag, offset, Plan::Write(cut), data);
+        self.run(service, source, tag, offset, Plan::Write(cut), data);
         Ok(())
     }
 
@@ -233,9 +233,9 @@ impl Session {
         bytes: u64,
         tag: u64,
     ) -> Result<(), Error> {
-        let id = self.check(volume, offset, bytes)?;
+        let source = self.check(volume, offset, bytes)?;
         let cut = clears(offset, bytes, volume.chunk_bytes);
-        self.run(service, id, tag, offset, Plan::Clear(cut), Slice::default());
+        self.run(service, source, tag, offset, Plan::Clear(cut), Slice::default());
         Ok(())
     }
 
@@ -248,9 +248,9 @@ impl Session {
         bytes: u64,
         tag: u64,
     ) -> Result<(), Error> {
-        let id = self.check(volume, offset, bytes)?;
+        let source = self.check(volume, offset, bytes)?;
         let cut = zeroes(offset, bytes, volume.chunk_bytes, true);
-        self.run(service, id, tag, offset, Plan::Zero(cut), Slice::default());
+        self.run(service, source, tag, offset, Plan::Zero(cut), Slice::default());
         Ok(())
     }
 
@@ -268,7 +268,7 @@ impl Session {
     fn run(
         &mut self,
         service: &mut dyn StorageService,
-        volume: VolumeId,
+        source: Source,
         tag: u64,
         offset: u64,
         plan: Plan,
@@ -279,7 +279,7 @@ impl Session {
             _ => Delivery::Verdict,
         };
         // There is room: `check` has looked.
-        let Some((slot, request)) = self.engine.begin(volume, offset, plan, delivery) else {
+        let Some((slot, request)) = self.engine.begin(source, offset, plan, delivery) else {
             return;
         };
         request.own = tag;
@@ -294,7 +294,7 @@ impl Session {
                 let Ok(()) = self.done(tag, result, payload, &mut Asks(service));
             }
             Event::Opened { tag, result } if tag == self.opening => self.opened = Some(result),
-            Event::Opened { result: Ok(info), .. } => service.close(self.engine.front(), info.id),
+            Event::Opened { result: Ok(info), .. } => service.close(self.engine.front(), info.source()),
             Event::Opened { .. }
             | Event::Listed { .. }
             | Event::Reserved { .. }
@@ -302,8 +302,13 @@ impl Session {
             | Event::Computed { .. }
             | Event::Settings
             | Event::Trust => {}
-            Event::Lost { volume, why } => {
-                for open in self.volumes.iter_mut().flatten().filter(|open| open.info.id == volume) {
+            Event::Lost { source, why } => {
+                for open in self
+                    .volumes
+                    .iter_mut()
+                    .flatten()
+                    .filter(|open| open.info.source() == source)
+                {
                     open.lost.get_or_insert_with(|| why.clone());
                 }
             }

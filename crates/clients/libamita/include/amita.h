@@ -73,7 +73,8 @@ int amita_close(amita_client client);
 
 /* ---- volumes ---- */
 
-/* Opens a volume. This client is then its one owner: who uses it elsewhere keeps it, and this fails with -EBUSY. Blocks. */
+/* Opens a volume. This client is then its one owner: who uses it elsewhere keeps it, and this fails with -EBUSY. Blocks.
+ * "VOLUME@SNAPSHOT" opens a snapshot of it, to be read only (writes end with EROFS): the volume stays with its owner. */
 int amita_open(amita_client client, const char *name, amita_volume *volume);
 int amita_close_volume(amita_volume volume);
 /* Bytes; 0 for a bad handle. */

@@ -85,12 +85,12 @@ pub(crate) fn sentence(code: c_int) -> &'static CStr {
         libc::ENOSPC => {
             c"no space is left on a store that holds this part of the volume; add disks, or discard what is not needed"
         }
-        libc::EROFS => c"the volume is open for reading only",
+        libc::EROFS => c"it is open for reading only: a snapshot, or a volume that this client may only read",
         libc::ESTALE => c"the volume was taken over by another gateway, or closed; writes under way may have been done; open it again",
         libc::ENODEV => c"no copy of this part of the volume can be reached; bring a store that holds it back",
-        libc::EBADMSG => c"no intact copy of this part of the volume was found; see the nodes' logs",
+        libc::EBADMSG => c"no intact copy of this part of the volume was found, or the snapshot was deleted; see the nodes' logs",
         libc::EAGAIN => c"not now: too much is under way, or what it needs is away; try again",
-        libc::ENOENT => c"there is no volume of that name",
+        libc::ENOENT => c"there is no volume of that name, or no such snapshot of it",
         libc::EBUSY => c"in use: the volume by another gateway, or the queue by another thread",
         libc::ETIMEDOUT => c"it took too long; is the volume's owner, or the metadata, away?",
         libc::EBADF => c"the handle is NULL, closed, of another kind, or of another thread",

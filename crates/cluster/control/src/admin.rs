@@ -51,8 +51,8 @@ pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub use snapshot::{
-    TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, protect_snapshot, snapshot_number, snapshot_state,
-    snapshots,
+    TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, protect_snapshot, snapshot, snapshot_number,
+    snapshot_state, snapshots, split,
 };
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub(crate) use subsystem::unchanged;

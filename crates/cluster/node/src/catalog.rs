@@ -53,6 +53,8 @@ impl Cataloguer {
             .collect();
         subsystems.sort_by(|a, b| a.nqn.cmp(&b.nqn));
         let volumes = subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        // Nobody reserves what was.
+        let volumes = volumes.filter(|namespace| namespace.source().is_head());
         let reservations = volumes
             .filter_map(|namespace| Some((namespace.volume, view.reservation(namespace.volume)?.clone())))
             .collect();
@@ -164,22 +166,27 @@ impl Cataloguer {
         }
     }
 
-    /// `None`: its volume is gone, or no host could use it.
+    /// `None`: its volume is gone or deleted, or no host could use it.
     fn namespace(
         &self,
         record: &map::Namespace,
         view: &View,
         is_open: &impl Fn(VolumeId) -> bool,
     ) -> Option<Namespace> {
-        let volume = view.volume_of(record.volume)?;
+        let volume = view
+            .volume_of(record.volume)
+            .filter(|volume| !map::is_hidden(&volume.name))?;
         let chunk_bytes = view.chunk_bytes(&volume.pool)?;
         let uuid = *record.uuid.as_bytes();
         let owned = volume.owner == Some(self.node) && is_open(volume.id);
         let namespace = Namespace {
             nsid: record.nsid,
             volume: volume.id,
+            snapshot: record.snapshot_id(),
             name: volume.name.clone(),
-            size_bytes: volume.size_bytes,
+            size_bytes: record
+                .snapshot
+                .map_or(volume.size_bytes, |snapshot| snapshot.size_bytes),
             chunk_bytes,
             block_bytes: record.block_bytes,
             uuid,

@@ -21,8 +21,8 @@ use amita_frontend as frontend;
 use amita_metadata as meta;
 use amita_reactor::driver::Time;
 use amita_sequencer::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
-use amita_types::map::{ScrubReport, WholeMember};
-use amita_types::{Generation, NodeId, VolumeId};
+use amita_types::map::{ScrubReport, WholeMember, is_hidden};
+use amita_types::{Generation, NodeId, SnapshotId, VolumeId};
 use openers::{MAX_OPENERS, Openers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -267,7 +267,9 @@ impl Directory {
         lost: &[(NodeId, bool)],
         view: &View,
     ) -> Option<VolumeRoute> {
-        let Some(record) = view.volume_of(volume) else {
+        // Of a deleted volume nothing is served.
+        let found = view.volume_of(volume).filter(|record| !is_hidden(&record.name));
+        let Some(record) = found else {
             return Some(VolumeRoute::Nowhere);
         };
         match self.volumes.get_mut(&record.name) {
@@ -445,6 +447,7 @@ impl Directory {
         }
         let info = frontend::VolumeInfo {
             id: volume,
+            snapshot: SnapshotId::HEAD,
             name: name.clone(),
             size_bytes: opened.volume.size_bytes,
             chunk_bytes: opened.pool.chunk_bytes,

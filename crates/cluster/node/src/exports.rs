@@ -5,7 +5,7 @@
 //! for a volume that does not exist.
 
 use crate::view::View;
-use amita_frontend::{Export, Who};
+use amita_frontend::{Export, Source, Who};
 use amita_types::VolumeId;
 use amita_types::capability::{self, Rights, Scope};
 use amita_types::map::{self, Volume};
@@ -15,8 +15,8 @@ use amita_types::map::{self, Volume};
 pub struct Usage {
     /// Who its client is.
     pub who: Who,
-    /// The volume that it has open, and whether for reading only.
-    pub open: Option<(VolumeId, bool)>,
+    /// What it has open, and whether the volume is for it to read only.
+    pub open: Option<(Source, bool)>,
 }
 
 /// How a client may use a volume.

@@ -17,8 +17,8 @@ use amita_frontend::{
 use amita_nvme as nvme;
 use amita_reactor::driver::{Completion, Driver, ListenerId, LocalPeer, Outcome, SocketId, Time};
 use amita_reactor::{Inbox, Outbox, Pool, Slice};
+use amita_types::VolumeId;
 use amita_types::io::Op;
-use amita_types::{SnapshotId, VolumeId};
 use deadlines::Deadlines;
 use hosts::Hosts;
 use rustc_hash::FxHashMap;
@@ -74,13 +74,11 @@ pub enum FrontRequest {
     Submit {
         front: FrontId,
         tag: u64,
-        volume: VolumeId,
+        source: amita_frontend::Source,
         op: Op,
         payload: Slice,
         /// Whose, if the front has said so: then it may be forwarded.
         host: HostKey,
-        /// The snapshot that the front has open; [`SnapshotId::HEAD`]: the volume itself.
-        snapshot: SnapshotId,
     },
     /// Look at or change a volume's reservation.
     Reserve {
@@ -107,22 +105,6 @@ pub struct FrontRequests {
     pub queue: VecDeque<FrontRequest>,
     /// Fronts that have said whose I/O theirs is.
     hosts: FxHashMap<FrontId, HostKey>,
-    /// Fronts that have a snapshot open, and not a volume.
-    snapshots: FxHashMap<FrontId, SnapshotId>,
-}
-
-impl FrontRequests {
-    /// All that the front asks for from now on is of this snapshot of its volume.
-    pub fn reads_from(&mut self, front: FrontId, snapshot: SnapshotId) {
-        self.snapshots.insert(front, snapshot);
-    }
-
-    fn snapshot_of(&self, front: FrontId) -> SnapshotId {
-        match self.snapshots.is_empty() {
-            true => SnapshotId::HEAD,
-            false => self.snapshots.get(&front).copied().unwrap_or_default(),
-        }
-    }
 }
 
 impl StorageService for FrontRequests {
@@ -141,26 +123,25 @@ impl StorageService for FrontRequests {
             who: who.clone(),
         });
     }
-    fn close(&mut self, front: FrontId, volume: VolumeId) {
+    fn close(&mut self, _: FrontId, source: amita_frontend::Source) {
         // A snapshot keeps no volume open.
-        if self.snapshots.remove(&front).is_none() {
+        if source.is_head() {
+            let volume = source.volume;
             self.queue.push_back(FrontRequest::Close { volume });
         }
     }
-    fn submit(&mut self, front: FrontId, tag: u64, volume: VolumeId, op: Op, payload: Slice) {
+    fn submit(&mut self, front: FrontId, tag: u64, source: amita_frontend::Source, op: Op, payload: Slice) {
         let host = match self.hosts.is_empty() {
             true => HostKey::NONE,
             false => self.hosts.get(&front).copied().unwrap_or_default(),
         };
-        let snapshot = self.snapshot_of(front);
         self.queue.push_back(FrontRequest::Submit {
             front,
             tag,
-            volume,
+            source,
             op,
             payload,
             host,
-            snapshot,
         });
     }
     fn identify(&mut self, front: FrontId, host: HostKey) {
@@ -576,15 +557,13 @@ impl Fronts {
         true
     }
 
-    /// Tells every session that has the volume itself open that it is served here no longer.
+    /// Tells every session that it is served here no longer: those that have the volume itself open heed it.
     pub fn lost(&mut self, driver: &mut dyn Driver, volume: VolumeId, why: &str) {
-        let snapshots = &self.requests.snapshots;
         let mut ids: Vec<u64> = self.sessions.keys().copied().collect();
-        ids.retain(|id| !snapshots.contains_key(&FrontId(*id)));
         ids.sort_unstable();
         for id in ids {
-            let why = why.to_owned();
-            self.event(driver, FrontId(id), Event::Lost { volume, why });
+            let (source, why) = (volume.into(), why.to_owned());
+            self.event(driver, FrontId(id), Event::Lost { source, why });
         }
     }
 
@@ -650,7 +629,6 @@ impl Fronts {
         }
         self.deadlines.forget(&mut session.due, id);
         session.front.closed(&mut self.requests);
-        self.requests.snapshots.remove(&FrontId(id));
         if self.requests.hosts.remove(&FrontId(id)).is_some() {
             self.gone.push(FrontId(id));
         }

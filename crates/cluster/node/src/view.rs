@@ -296,6 +296,7 @@ impl View {
             namespaces
                 .into_iter()
                 .flatten()
+                .filter(|namespace| namespace.snapshot.is_none())
                 .map(|namespace| namespace.volume)
                 .collect()
         };
@@ -585,7 +586,7 @@ impl View {
         self.exports.get(&volume)
     }
 
-    /// Is a volume a namespace of a subsystem?
+    /// Is a volume itself a namespace of a subsystem?
     #[must_use]
     pub fn is_namespace(&self, volume: VolumeId) -> bool {
         self.namespaces.contains_key(&volume)

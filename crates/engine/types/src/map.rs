@@ -3,7 +3,7 @@
 //! All keys lie under one prefix, `/amita/`. A record is written by compare-and-set on its key's modification revision
 //! only. No data and no per-chunk state live there.
 
-use crate::id::{ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
+use crate::id::{ClusterId, Epoch, Generation, GroupIndex, NodeId, PoolId, SnapshotId, StoreId, VolumeId};
 use crate::placement::Level;
 use serde::{Deserialize, Serialize};
 
@@ -377,7 +377,7 @@ pub struct Subsystem {
     pub namespaces: Vec<Namespace>,
 }
 
-/// A namespace of a subsystem: a volume under a number.
+/// A namespace of a subsystem: a volume, or a snapshot of one, under a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
     /// Its number, from 1 on.
@@ -388,6 +388,18 @@ pub struct Namespace {
     pub uuid: uuid::Uuid,
     /// Bytes of a logical block: 512 or 4096.
     pub block_bytes: u32,
+    /// The snapshot of the volume that it is, to be read only; none: the volume itself. In clusters of version [`SNAPSHOTS_SINCE`] alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<NamespaceSnapshot>,
+}
+
+/// What a gateway has to know of a snapshot that is a namespace. None of it ever changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceSnapshot {
+    /// Its number.
+    pub number: SnapshotId,
+    /// The volume's size when it was taken.
+    pub size_bytes: u64,
 }
 
 impl Namespace {
@@ -396,8 +408,27 @@ impl Namespace {
     /// version 8 (RFC 9562, 5.8: what the other bits are is the maker's affair).
     #[must_use]
     pub fn uuid_of(cluster: ClusterId, volume: VolumeId) -> uuid::Uuid {
-        let bytes = (cluster.0 ^ u128::from(volume.0)).to_be_bytes();
+        Namespace::uuid_of_snapshot(cluster, volume, SnapshotId::HEAD)
+    }
+
+    /// The same for a snapshot, whose number is never given again either: a disk of its own. It lies above the bits that are the
+    /// version's, so that nothing of it is lost.
+    #[must_use]
+    pub fn uuid_of_snapshot(cluster: ClusterId, volume: VolumeId, snapshot: SnapshotId) -> uuid::Uuid {
+        let bytes = (cluster.0 ^ u128::from(volume.0) ^ u128::from(snapshot.0) << 80).to_be_bytes();
         uuid::Builder::from_custom_bytes(bytes).into_uuid()
+    }
+
+    /// Does it stand for this snapshot of this volume? [`SnapshotId::HEAD`]: for the volume itself.
+    #[must_use]
+    pub fn is_of(&self, volume: VolumeId, snapshot: SnapshotId) -> bool {
+        self.volume == volume && self.snapshot_id() == snapshot
+    }
+
+    /// The number of the snapshot that it is; [`SnapshotId::HEAD`]: the volume itself.
+    #[must_use]
+    pub fn snapshot_id(&self) -> SnapshotId {
+        self.snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number)
     }
 }
 

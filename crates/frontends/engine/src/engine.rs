@@ -42,10 +42,9 @@ pub use request::{Charge, Delivery, Part, PieceState, Plan, Request, Submission}
 
 use crate::context::Context;
 use crate::pieces::{Piece, ZeroStep, Zeroes};
-use crate::service::{FrontId, StorageService};
+use crate::service::{FrontId, Source, StorageService};
 use crate::slots::{SlotId, Slots};
 use amita_reactor::{Pool, Slice, Time};
-use amita_types::VolumeId;
 use amita_types::io::{Op, Payload};
 use std::collections::VecDeque;
 
@@ -165,13 +164,13 @@ impl<P: Protocol> Engine<P> {
     /// Gives a request a slot. Its own part is what the last request there has left. `None`: all slots are taken.
     pub fn begin(
         &mut self,
-        volume: VolumeId,
+        source: impl Into<Source>,
         offset: u64,
         plan: Plan,
         delivery: Delivery,
     ) -> Option<(SlotId, &mut Request<P>)> {
         let (slot, request) = self.slots.take()?;
-        request.begin(volume, offset, plan, delivery);
+        request.begin(source.into(), offset, plan, delivery);
         Some((slot, request))
     }
 
@@ -382,10 +381,10 @@ impl<P: Protocol> Engine<P> {
             None if piece.op.is_write() => std::mem::take(&mut piece.data),
             _ => piece.sent(),
         };
-        let (op, volume) = (piece.op, request.volume);
+        let (op, source) = (piece.op, request.source);
         let number = request.add(piece);
         let tag = self.slots.tag(slot, number);
-        service.submit(self.front, tag, volume, op, data);
+        service.submit(self.front, tag, source, op, data);
     }
 
     fn submit_read(&mut self, slot: SlotId, Piece { offset, length }: Piece, cx: &mut P::Context<'_>) {

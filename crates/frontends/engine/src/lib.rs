@@ -30,4 +30,4 @@ pub use engine::{Engine, Protocol};
 pub use front::{CloseReason, Flow, Front};
 pub use pieces::{Piece, Pieces, ZeroStep, Zeroes, clears, pieces, zeroes};
 pub use register::{ConnectionId, RegisterMessage};
-pub use service::{Client, Event, Export, FrontId, HostKey, OpenError, StorageService, VolumeInfo, Who};
+pub use service::{Client, Event, Export, FrontId, HostKey, OpenError, Source, StorageService, VolumeInfo, Who};

@@ -7,10 +7,10 @@ mod serve;
 use crate::compute::Computation;
 use crate::register::RegisterMessage;
 use crate::reservation;
-use crate::service::{Event, Export, FrontId, HostKey, OpenError, StorageService, VolumeInfo, Who};
+use crate::service::{Event, Export, FrontId, HostKey, OpenError, Source, StorageService, VolumeInfo, Who};
 use amita_reactor::{Pool, Slice};
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::{BLOCK_BYTES, BlockRange, MAX_IO_BLOCKS, MAX_IO_BYTES, VolumeId};
+use amita_types::{BLOCK_BYTES, BlockRange, MAX_IO_BLOCKS, MAX_IO_BYTES, SnapshotId, VolumeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -61,6 +61,7 @@ impl Volumes {
         let id = VolumeId(volumes.len() as u64 + 1);
         let info = VolumeInfo {
             id,
+            snapshot: SnapshotId::HEAD,
             name: name.into(),
             size_bytes,
             chunk_bytes,
@@ -216,7 +217,7 @@ impl Chunk {
 pub struct Submitted {
     front: FrontId,
     tag: u64,
-    volume: VolumeId,
+    source: Source,
     pub op: Op,
     data: Slice,
     host: HostKey,
@@ -227,6 +228,12 @@ impl Submitted {
     #[must_use]
     pub fn front(&self) -> FrontId {
         self.front
+    }
+
+    /// What it is of.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        self.source
     }
 }
 
@@ -291,7 +298,7 @@ impl MemoryService {
         let Submitted {
             front,
             tag,
-            volume,
+            source,
             op,
             data,
             host,
@@ -303,14 +310,16 @@ impl MemoryService {
                 let mut volumes = self.volumes.lock();
                 let volume = volumes
                     .iter_mut()
-                    .find(|candidate| candidate.info.id == volume)
+                    .find(|candidate| candidate.info.id == source.volume)
                     .expect("an open volume");
                 let access = match op {
                     Op::Read { .. } | Op::Allocation { .. } => reservation::Access::Read,
                     _ => reservation::Access::Write,
                 };
-                let allowed = volume.reservation.allows(host, access);
+                // What is read of a snapshot is what the volume has: nothing here keeps what it had.
+                let allowed = !source.is_head() || volume.reservation.allows(host, access);
                 let outcome = match allowed {
+                    true if !source.is_head() && op.is_write() => Err(IoError::ReadOnly),
                     true => volume.apply(op, &data, &self.pool),
                     false => Err(IoError::Reserved),
                 };
@@ -368,15 +377,15 @@ impl StorageService for MemoryService {
         self.events.push_back((front, Event::Opened { tag, result }));
     }
 
-    fn close(&mut self, _: FrontId, _: VolumeId) {
+    fn close(&mut self, _: FrontId, _: Source) {
         self.open_count = self.open_count.checked_sub(1).expect("what is closed was open");
     }
 
-    fn submit(&mut self, front: FrontId, tag: u64, volume: VolumeId, op: Op, data: Slice) {
+    fn submit(&mut self, front: FrontId, tag: u64, source: Source, op: Op, data: Slice) {
         self.queue.push_back(Submitted {
             front,
             tag,
-            volume,
+            source,
             op,
             data,
             host: self.hosts.get(&front).copied().unwrap_or_default(),

@@ -7,9 +7,9 @@ use crate::compute::{Computation, Computed};
 use crate::register::RegisterMessage;
 use crate::reservation;
 use amita_reactor::Slice;
-use amita_types::VolumeId;
 use amita_types::capability::Grant;
 use amita_types::io::{IoError, Op, Payload};
+use amita_types::{SnapshotId, VolumeId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +17,30 @@ use std::sync::Arc;
 /// One connection of a host, among those of a core. Given by whoever accepts it and never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrontId(pub u64);
+
+/// What I/O is about: a volume, or what it was at a snapshot of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source {
+    pub volume: VolumeId,
+    /// [`SnapshotId::HEAD`]: the volume itself. All else can only be read.
+    pub snapshot: SnapshotId,
+}
+
+impl Source {
+    /// Is it the volume itself?
+    #[must_use]
+    pub fn is_head(&self) -> bool {
+        self.snapshot == SnapshotId::HEAD
+    }
+}
+
+impl From<VolumeId> for Source {
+    /// The volume itself.
+    fn from(volume: VolumeId) -> Source {
+        let snapshot = SnapshotId::HEAD;
+        Source { volume, snapshot }
+    }
+}
 
 /// A host, as reservations tell hosts apart: drawn from its name and its identifier together (by its protocol), the same for all its
 /// connections and at every gateway. Nobody can make up a host whose key is another's. As text: 32 hexadecimal digits.
@@ -97,13 +121,13 @@ pub trait StorageService {
 
     /// Opens a volume by its name; ends in [`Event::Opened`]. A volume that another gateway owns is taken over or
     /// refused, as the service sees fit; one that `who` may not use is not found. The name is checked text, but otherwise the
-    /// host's. A right that ends while the volume is open ends in [`Event::Lost`].
+    /// host's; `VOLUME@SNAPSHOT` is a snapshot. A right that ends while the volume is open ends in [`Event::Lost`].
     ///
     /// When the front closes before that, the service undoes the opening by itself.
     fn open(&mut self, front: FrontId, tag: u64, name: &str, who: &Who);
 
-    /// The front has no more use for the volume that it opened. What it has submitted may still be under way.
-    fn close(&mut self, front: FrontId, volume: VolumeId);
+    /// The front has no more use for what it opened. What it has submitted may still be under way.
+    fn close(&mut self, front: FrontId, source: Source);
 
     /// Starts one piece of I/O on an open volume: inside one chunk, and at most `MAX_IO_BYTES` where it has data (see
     /// [`crate::pieces()`]). `data` is what a write writes, and empty for all else. Ends in exactly one [`Event::Done`].
@@ -111,7 +135,7 @@ pub trait StorageService {
     /// The volume need not be one that the front has [opened](StorageService::open): one that it knows from the cluster's
     /// settings is served here or forwarded to the gateway that owns it, and taken over when that one
     /// is dead.
-    fn submit(&mut self, front: FrontId, tag: u64, volume: VolumeId, op: Op, data: Slice);
+    fn submit(&mut self, front: FrontId, tag: u64, source: Source, op: Op, data: Slice);
 
     /// From now on the front's I/O is this host's: the reservation of a volume is held against it.
     fn identify(&mut self, front: FrontId, host: HostKey);
@@ -144,6 +168,8 @@ pub struct Export {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
     pub id: VolumeId,
+    /// The snapshot of it that is open; [`SnapshotId::HEAD`]: the volume itself.
+    pub snapshot: SnapshotId,
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,
@@ -151,6 +177,15 @@ pub struct VolumeInfo {
     pub chunk_bytes: u32,
     /// May it be read only?
     pub read_only: bool,
+}
+
+impl VolumeInfo {
+    /// What I/O on it is about.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        let (volume, snapshot) = (self.id, self.snapshot);
+        Source { volume, snapshot }
+    }
 }
 
 /// What comes back from the service.
@@ -182,7 +217,7 @@ pub enum Event {
     /// The volume is no longer served here (another gateway took it over, or it was deleted). I/O that is under way
     /// still ends, with errors.
     Lost {
-        volume: VolumeId,
+        source: Source,
         /// Why, for people.
         why: String,
     },
@@ -216,7 +251,7 @@ pub enum Event {
 /// Why a volume was not opened (or the volumes not listed).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// There is no volume of that name.
+    /// There is no volume of that name, or no such snapshot of it.
     NotFound,
     /// It cannot be opened now, and may later: the text says why.
     Unavailable(String),
@@ -229,7 +264,7 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::NotFound => f.write_str("there is no volume of that name here"),
+            OpenError::NotFound => f.write_str("there is no volume of that name here, or no such snapshot of it"),
             OpenError::Unavailable(why) => write!(f, "not available now, try again: {why}"),
             OpenError::Refused(why) => write!(f, "refused: {why}"),
             OpenError::ShuttingDown => f.write_str("this node is stopping"),

@@ -4,12 +4,13 @@
 //! so what is measured is parsing, slots, replies and buffers.
 
 use amita_frontend::{
-    Computation, Event, Flow, Front, FrontId, HostKey, RegisterMessage, StorageService, VolumeInfo, Who, reservation,
+    Computation, Event, Flow, Front, FrontId, HostKey, RegisterMessage, Source, StorageService, VolumeInfo, Who,
+    reservation,
 };
 use amita_nbd::{Config, NbdFront};
 use amita_reactor::{Inbox, Outbox, Pool, PoolConfig, Slice, Time};
-use amita_types::VolumeId;
 use amita_types::io::{Op, Payload};
+use amita_types::{SnapshotId, VolumeId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,7 @@ impl StorageService for Instantly {
         let name = name.to_owned();
         let volume = VolumeInfo {
             id,
+            snapshot: SnapshotId::HEAD,
             name,
             size_bytes: 1 << 40,
             chunk_bytes: 4 << 20,
@@ -44,8 +46,8 @@ impl StorageService for Instantly {
             result: Ok(volume),
         });
     }
-    fn close(&mut self, _: FrontId, _: VolumeId) {}
-    fn submit(&mut self, _: FrontId, tag: u64, _: VolumeId, op: Op, _: Slice) {
+    fn close(&mut self, _: FrontId, _: Source) {}
+    fn submit(&mut self, _: FrontId, tag: u64, _: Source, op: Op, _: Slice) {
         let payload = match op {
             Op::Read { length, .. } => Payload::Data(self.data.slice(..length as usize)),
             _ => Payload::None,

@@ -9,9 +9,9 @@ use crate::wire::{
     INIT_PASSWD, MAX_STRING_BYTES, OPTION_MAGIC, OPTION_REPLY_MAGIC, REQUEST_MAGIC, Reader, SIMPLE_REPLY_MAGIC, Writer,
     command, handshake_flag, info, option as opt, reply, transmission_flag,
 };
+use amita_frontend::Source;
 use amita_frontend::pieces::is_chunk_size;
 use amita_reactor::{Inbox, Outbox, Pool, Slice};
-use amita_types::VolumeId;
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use std::collections::HashMap;
@@ -408,10 +408,14 @@ fn put_option(outbox: &mut Outbox, pool: &Pool, option: u32, parts: &[&[u8]]) {
     }
 }
 
-/// What a server of ours says of an open volume ("NBD_INFO_DESCRIPTION"): a client that connects again sees whether it is the volume that it
+/// What a server of ours says of an open volume, or of a snapshot of one ("NBD_INFO_DESCRIPTION"): a client that connects again sees whether it is the volume that it
 /// was, and where requests are cut.
-pub(crate) fn description(volume: VolumeId, chunk_bytes: u32) -> String {
-    format!("volume {volume}{CHUNKS}{chunk_bytes} bytes")
+pub(crate) fn description(source: Source, chunk_bytes: u32) -> String {
+    let Source { volume, snapshot } = source;
+    match source.is_head() {
+        true => format!("volume {volume}{CHUNKS}{chunk_bytes} bytes"),
+        false => format!("snapshot {snapshot} of volume {volume}{CHUNKS}{chunk_bytes} bytes"),
+    }
 }
 
 fn described_chunks(description: &str) -> Option<u32> {

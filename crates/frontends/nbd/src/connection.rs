@@ -288,7 +288,7 @@ impl NbdFront {
             (Phase::Transmission(session), Event::Done { tag, result, payload }) => {
                 session.done(tag, result, payload, cx)
             }
-            (Phase::Transmission(session), Event::Lost { volume, .. }) if session.volume().id == volume => {
+            (Phase::Transmission(session), Event::Lost { source, .. }) if session.volume().source() == source => {
                 Err(CloseReason::Storage("the volume is no longer served here"))
             }
             (Phase::Transmission(_), _) => Ok(()),
@@ -549,7 +549,7 @@ impl Front for NbdFront {
 
     fn closed(&mut self, service: &mut dyn StorageService) {
         if let Phase::Transmission(session) = &self.phase {
-            service.close(self.id, session.volume().id);
+            service.close(self.id, session.volume().source());
         }
     }
 }

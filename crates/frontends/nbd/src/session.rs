@@ -243,7 +243,7 @@ impl Session {
                 (status, Plan::Steps, Delivery::InOrder)
             }
         };
-        let Some((slot, request)) = self.engine.begin(self.volume.id, offset, plan, delivery) else {
+        let Some((slot, request)) = self.engine.begin(self.volume.source(), offset, plan, delivery) else {
             // `is_full` was asked before.
             let failure = Failure::new(Errno::Io, "too many requests");
             return self.answer(cookie, header.command, Some(failure), cx);
@@ -340,7 +340,9 @@ impl Session {
             return Ok(());
         }
         // A stream has the wire. There is a slot: `is_full` was asked before.
-        let begun = self.engine.begin(self.volume.id, 0, Plan::Hold, Delivery::Verdict);
+        let begun = self
+            .engine
+            .begin(self.volume.source(), 0, Plan::Hold, Delivery::Verdict);
         let Some((slot, request)) = begun else {
             return Err(CloseReason::Storage("no slot for a reply"));
         };

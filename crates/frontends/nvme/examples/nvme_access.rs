@@ -14,7 +14,7 @@ use amita_nvme::auth::Group;
 use amita_nvme::memory::{Board, Nvme};
 use amita_nvme::{Ana, Catalog, Config, Gateway, HostAccess, Namespace, Secret, Subsystem};
 use amita_reactor::Pool;
-use amita_types::NodeId;
+use amita_types::{NodeId, SnapshotId};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -63,6 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             namespaces: vec![Arc::new(Namespace {
                 nsid: 1,
                 volume,
+                snapshot: SnapshotId::HEAD,
                 name: "access".into(),
                 size_bytes: SIZE_BYTES,
                 chunk_bytes: 4 << 20,

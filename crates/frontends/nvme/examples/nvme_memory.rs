@@ -11,7 +11,7 @@ use amita_frontend::memory::{Server, Volumes};
 use amita_nvme::memory::{Board, Nvme};
 use amita_nvme::{Ana, Catalog, Config, Gateway, Namespace, Subsystem};
 use amita_reactor::Pool;
-use amita_types::NodeId;
+use amita_types::{NodeId, SnapshotId};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Arc::new(Namespace {
             nsid: index as u32 + 1,
             volume,
+            snapshot: SnapshotId::HEAD,
             name,
             size_bytes: size_mib << 20,
             chunk_bytes: 4 << 20,

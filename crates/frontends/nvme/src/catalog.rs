@@ -1,9 +1,10 @@
 //! What the cluster's settings say of NVMe, as one node sees it.
 
 use crate::admin::{DISCOVERY_NQN, MAX_NAMESPACES};
+use amita_frontend::Source;
 use amita_frontend::pieces::is_chunk_size;
 use amita_frontend::reservation;
-use amita_types::{NodeId, VolumeId};
+use amita_types::{NodeId, SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -138,12 +139,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A namespace: a volume under a number.
+/// A namespace: a volume, or a snapshot of one, under a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Namespace {
     /// Its number in the subsystem, from 1 on. It is the number of its ANA group as well.
     pub nsid: u32,
     pub volume: VolumeId,
+    /// The snapshot of it that is meant, which can only be read; [`SnapshotId::HEAD`]: the volume itself.
+    pub snapshot: SnapshotId,
     /// The volume's name.
     pub name: String,
     pub size_bytes: u64,
@@ -160,6 +163,19 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// What its I/O is about.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        let (volume, snapshot) = (self.volume, self.snapshot);
+        Source { volume, snapshot }
+    }
+
+    /// Can it be read only? What is so was never another way, and stays so.
+    #[must_use]
+    pub fn is_write_protected(&self) -> bool {
+        !self.source().is_head()
+    }
+
     /// Can it be described to a host, and its I/O be cut into chunks? Of the settings no other reaches hosts.
     #[must_use]
     pub fn is_sound(&self) -> bool {

@@ -47,7 +47,13 @@ pub(super) fn command(queue: &mut Queue, command: &Command, data: Slice, cx: &mu
         return Ok(());
     }
     let namespace = namespace(&queue.role, command)?;
+    check_protection(&namespace, command)?;
     match command.opcode() {
+        // All that can be read of it is durable, and it takes neither hints nor reservations.
+        opcode::FLUSH | opcode::DATASET if namespace.is_write_protected() => {
+            queue.nothing_to_do(command, cx);
+            Ok(())
+        }
         opcode::FLUSH => flush(queue, command, &namespace, cx),
         opcode::READ => {
             let (target, length) = range(command, &namespace, true)?;
@@ -128,6 +134,23 @@ fn run(
     Ok(())
 }
 
+/// May the command be given to the namespace? What is write protected is not changed (Base 2.1, 8.1.16: Namespace is Write Protected),
+/// nor reserved: it says so itself (RESCAP is 0).
+pub(super) fn check_protection(namespace: &Namespace, command: &Command) -> Result<(), Status> {
+    if !namespace.is_write_protected() {
+        return Ok(());
+    }
+    match command.opcode() {
+        opcode::WRITE | opcode::WRITE_ZEROES | opcode::COPY => Err(status::WRITE_PROTECTED),
+        opcode::DATASET if command.dword(11) & dataset::DEALLOCATE != 0 => Err(status::WRITE_PROTECTED),
+        opcode::RESERVATION_REGISTER
+        | opcode::RESERVATION_REPORT
+        | opcode::RESERVATION_ACQUIRE
+        | opcode::RESERVATION_RELEASE => Err(status::INVALID_OPCODE),
+        _ => Ok(()),
+    }
+}
+
 /// The namespace that a command is for, if it can be reached here.
 pub(super) fn namespace(role: &Role, command: &Command) -> Result<std::sync::Arc<Namespace>, Status> {
     if !is_known(command.opcode()) {
@@ -164,7 +187,7 @@ fn is_known(opcode: u8) -> bool {
 /// The target of a namespace's volume.
 fn target(namespace: &Namespace, offset: u64) -> Target {
     Target {
-        volume: namespace.volume,
+        source: namespace.source(),
         chunk_bytes: namespace.chunk_bytes,
         offset,
     }

@@ -266,7 +266,7 @@ impl Queue {
     /// Says what a command is about.
     pub(super) fn aim(&mut self, slot: SlotId, target: Target, length: u32) {
         let request = self.engine.request(slot);
-        request.volume = target.volume;
+        request.source = target.source;
         request.offset = target.offset;
         request.own.target = target;
         request.own.length = length;

@@ -9,6 +9,7 @@ mod fused;
 mod handshake;
 mod hostile;
 mod limits;
+mod protected;
 mod reserve;
 mod transfer;
 mod withdrawal;
@@ -21,7 +22,7 @@ use amita_frontend::front::{CloseReason, Flow, Front};
 use amita_frontend::memory::{MemoryService, Volumes};
 use amita_frontend::service::{Event, FrontId};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
-use amita_types::{NodeId, VolumeId, crc32c};
+use amita_types::{NodeId, SnapshotId, VolumeId, crc32c};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -55,6 +56,7 @@ impl World {
             Arc::new(Namespace {
                 nsid,
                 volume,
+                snapshot: SnapshotId::HEAD,
                 name,
                 size_bytes: 16 * MIB,
                 chunk_bytes: 1 << 20,

@@ -6,7 +6,7 @@ use amita_nvme::memory::Board;
 use amita_nvme::{Ana, Catalog, Config, Namespace, NvmeFront, Port, Subsystem};
 use amita_reactor::{Inbox, Outbox, Pool, PoolConfig, Time};
 use amita_testkit::allocations::{self, Counting};
-use amita_types::NodeId;
+use amita_types::{NodeId, SnapshotId};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -120,6 +120,7 @@ fn catalog(volumes: &Volumes) -> Catalog {
     let namespace = Namespace {
         nsid: 1,
         volume,
+        snapshot: SnapshotId::HEAD,
         name: "vol".into(),
         size_bytes: 16 << 20,
         chunk_bytes: 4 << 20,

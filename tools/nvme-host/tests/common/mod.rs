@@ -8,7 +8,7 @@ use amita_nvme::{Ana, Catalog, Config, Gateway, HostAccess, Namespace, Subsystem
 use amita_nvme_host::conformance::Options;
 use amita_nvme_host::{Controller, Error, Host, Queue, Settings, commands};
 use amita_reactor::Pool;
-use amita_types::NodeId;
+use amita_types::{NodeId, SnapshotId};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,6 +42,7 @@ impl Target {
             Arc::new(Namespace {
                 nsid: u32::from(number),
                 volume,
+                snapshot: SnapshotId::HEAD,
                 name,
                 size_bytes: NAMESPACE_BYTES,
                 chunk_bytes: 4 << 20,

@@ -466,7 +466,7 @@ impl Cluster {
                 };
                 let front = seat.front;
                 self.nodes[guest.gateway].ask(0, front, |service| {
-                    service.submit(front, READ + block, volume, op, Slice::default())
+                    service.submit(front, READ + block, volume.into(), op, Slice::default())
                 });
             }
             while guest.under_way < DEPTH && guest.writes < 6 * guest.blocks {
@@ -478,7 +478,9 @@ impl Cluster {
                 };
                 let data = Slice::copy_from(&vec![index as u8 + 1; BLOCK_BYTES as usize]);
                 let front = seat.front;
-                self.nodes[guest.gateway].ask(0, front, |service| service.submit(front, block, volume, op, data));
+                self.nodes[guest.gateway].ask(0, front, |service| {
+                    service.submit(front, block, volume.into(), op, data)
+                });
             }
         }
         Ok(())

@@ -656,7 +656,7 @@ impl Hosts {
             history.asked_of(now, ask.id, at.member);
             let (front, volume) = (at.front, *volume);
             nodes[at.member].ask(at.core, front, |service| {
-                service.submit(front, u64::from(ask.id.0), volume, op, payload);
+                service.submit(front, u64::from(ask.id.0), volume.into(), op, payload);
             });
         }
     }

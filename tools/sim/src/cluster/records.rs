@@ -114,6 +114,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             volume: volume_id(number),
             uuid: map::Namespace::uuid_of(node::CLUSTER, volume_id(number)),
             block_bytes: crate::stamp::SECTOR_BYTES as u32,
+            snapshot: None,
         });
         let subsystem = map::Subsystem {
             name: "simulated".into(),

@@ -50,9 +50,9 @@ impl Front for Session {
     fn event(&mut self, _: Time, event: Event, _: &mut Outbox, _: &Pool, service: &mut dyn StorageService) -> Flow {
         let mut heard = self.heard.borrow_mut();
         match &event {
-            Event::Opened { result: Ok(info), .. } if heard.gone => service.close(self.id, info.id),
+            Event::Opened { result: Ok(info), .. } if heard.gone => service.close(self.id, info.source()),
             Event::Opened { result: Ok(info), .. } => heard.volume = Some(info.id),
-            Event::Lost { volume, .. } if heard.volume == Some(*volume) => heard.volume = None,
+            Event::Lost { source, .. } if heard.volume == Some(source.volume) => heard.volume = None,
             _ => {}
         }
         if !heard.gone {
@@ -86,7 +86,7 @@ impl Front for Session {
         heard.gone = true;
         heard.events.clear();
         if let Some(volume) = heard.volume.take() {
-            service.close(self.id, volume);
+            service.close(self.id, volume.into());
         }
     }
 }

@@ -15,12 +15,13 @@ use std::net::SocketAddr;
 /// `amita volume attach`.
 #[derive(Debug, clap::Args)]
 pub struct AttachArguments {
-    /// The volume's name
+    /// The volume's name, or VOLUME@SNAPSHOT: what the volume was then, to be read only
     pub name: String,
     /// The host's NVMe qualified name: on Linux, what /etc/nvme/hostnqn says
     #[arg(long, value_name = "NQN")]
     pub host: String,
-    /// The subsystem that it shall be a namespace of [default: where it is one, else one of the volume's name]
+    /// The subsystem that it shall be a namespace of [default: where it is one, else one of the volume's name; of a snapshot
+    /// VOLUME.SNAPSHOT]
     #[arg(long, value_name = "NAME")]
     pub subsystem: Option<String>,
     /// Bytes of a logical block, where the namespace is made now: 4096, or 512 for hosts that know nothing else
@@ -34,7 +35,7 @@ pub struct AttachArguments {
 /// `amita volume detach`.
 #[derive(Debug, clap::Args)]
 pub struct DetachArguments {
-    /// The volume's name
+    /// The volume's name, or VOLUME@SNAPSHOT
     pub name: String,
     /// Only this host: it may connect to the volume's subsystem no more
     #[arg(long, value_name = "NQN")]
@@ -71,7 +72,8 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
             .described();
         }
         (_, Some(used)) => used.subsystem.clone(),
-        (wanted, None) => wanted.as_ref().unwrap_or(name).clone(),
+        (Some(wanted), None) => wanted.clone(),
+        (None, None) => own_subsystem(metadata, name)?,
     };
     let present = used.map(|used| used.namespace);
     let Made { namespace, found, made } = metadata
@@ -85,7 +87,8 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
         dhchap_controller: host.dhchap_controller.is_some(),
         tls: host.tls.is_some(),
     };
-    let gateways = gateways(metadata, &found, name)?;
+    let volume = admin::split(name).described()?.0;
+    let gateways = gateways(metadata, &found, volume)?;
     let attached = Attached {
         volume: name.clone(),
         subsystem,
@@ -97,6 +100,26 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
         guide: Guide::new(&found.nqn, nqn, &gateways, proofs),
     };
     print(arguments.json, &attached, || text(&attached))
+}
+
+/// The name of a subsystem for this volume, or for this snapshot alone: a host that may connect to it is to have no volume by that
+/// which it has no right to.
+fn own_subsystem(metadata: &Admin, name: &str) -> Result<String> {
+    let (volume, Some(snapshot)) = admin::split(name).described()? else {
+        return Ok(name.to_owned());
+    };
+    // Names of snapshots may have what those of subsystems have not.
+    let own = format!("{volume}.{}", snapshot.replace([':', '+'], "-"));
+    let subsystems = admin::subsystems(&metadata.reader()).described()?;
+    let others = subsystems.iter().find(|found| found.name == own);
+    match others.filter(|found| !found.namespaces.is_empty()) {
+        None => Ok(own),
+        Some(_) => Err(Failure::new(format!(
+            "subsystem {own} has other namespaces, and a host that may connect to it may use them all"
+        ))
+        .kind(Kind::Conflict)
+        .advice("Say which subsystem it shall be: --subsystem NAME.")),
+    }
 }
 
 /// What a host needs, and what of it was missing.
@@ -126,7 +149,7 @@ fn make(
         Some(namespace) => namespace,
         None => {
             let namespace = admin::add_namespace(meta, subsystem, name, None, arguments.block_size)?;
-            made.push(format!("namespace {} of it, volume {name}", namespace.nsid));
+            made.push(format!("namespace {} of it, {} {name}", namespace.nsid, kind_of(name)));
             namespace
         }
     };
@@ -190,9 +213,21 @@ fn gateways(metadata: &Admin, subsystem: &Subsystem, volume: &str) -> Result<Vec
     Ok(gateways)
 }
 
+/// What it is a name of.
+fn kind_of(name: &str) -> &'static str {
+    match name.contains('@') {
+        true => "snapshot",
+        false => "volume",
+    }
+}
+
 fn text(attached: &Attached) -> String {
+    let what = match kind_of(&attached.volume) {
+        "snapshot" => "Snapshot",
+        _ => "Volume",
+    };
     let mut text = format!(
-        "Volume {} is namespace {} of {}; host {} may connect.\n",
+        "{what} {} is namespace {} of {}; host {} may connect.\n",
         attached.volume, attached.nsid, attached.nqn, attached.host
     );
     for made in &attached.made {
@@ -206,9 +241,11 @@ pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()
     let name = &arguments.name;
     let (_, used) = admin::namespace_of(&metadata.reader(), name).described()?;
     let Some(used) = used else {
-        return Err(Failure::new(format!("volume {name} is no namespace of any subsystem"))
-            .kind(Kind::NotFound)
-            .advice("`amita namespace list` shows which volumes are."));
+        return Err(
+            Failure::new(format!("{} {name} is no namespace of any subsystem", kind_of(name)))
+                .kind(Kind::NotFound)
+                .advice("`amita namespace list` shows which volumes are."),
+        );
     };
     let subsystem = &used.subsystem;
     if let Some(nqn) = &arguments.host {
@@ -225,7 +262,7 @@ pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()
             admin::remove_namespace(meta, subsystem, used.namespace.nsid)
         })
         .described()?;
-    say_line!("Volume {name} is no namespace of subsystem {subsystem} any more; its data stays.");
+    say_line!("{name} is no namespace of subsystem {subsystem} any more; its data stays.");
     if admin::subsystem(&metadata.reader(), subsystem)
         .described()?
         .namespaces

@@ -1,7 +1,8 @@
 //! `amita volume export`.
 //!
 //! What was written is made durable, and only then the place is noted, in a file beside: an export that goes on believes nothing
-//! that a crash could have taken. That the volume is the same still is told by its generation, which each new owner raises.
+//! that a crash could have taken. That the volume is the same still is told by its generation, which each new owner raises; a
+//! snapshot never changes, and its number is given once.
 
 use super::data::{Access, BLOCK_BYTES, Data, PIECE_BYTES, runs};
 use super::image::Format;
@@ -32,7 +33,7 @@ const CLUSTER_BYTES: usize = 64 << 10;
 /// `amita volume export`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The volume's name
+    /// The volume's name, or VOLUME@SNAPSHOT: what the volume was then, while others go on writing
     pub volume: String,
     /// The image to be made; `-`: standard output, raw
     pub file: PathBuf,
@@ -57,7 +58,11 @@ pub struct Arguments {
 struct Place {
     cluster: String,
     volume: u64,
+    /// Of the volume: who has it now. Of a snapshot nobody's.
     generation: u32,
+    /// The snapshot's number; 0: the volume itself.
+    #[serde(default)]
+    snapshot: u32,
     size_bytes: u64,
     /// Everything before is in the file, and durable.
     done_bytes: u64,
@@ -97,8 +102,9 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         done_bytes: resumed,
         ..place_of(admin, name)?
     };
-    if place.volume != before.volume || data.size_bytes() < place.size_bytes {
-        return Err(Failure::new(format!("volume {name} was changed meanwhile")).kind(Kind::Conflict));
+    let is_it = (place.volume, place.snapshot) == (before.volume, before.snapshot);
+    if !is_it || data.size_bytes() < place.size_bytes {
+        return Err(Failure::new(format!("{name} was changed meanwhile")).kind(Kind::Conflict));
     }
     let target = match (is_stdout, arguments.format) {
         (true, _) => Target::Stdout,
@@ -129,7 +135,8 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         seconds: start.elapsed().as_secs_f64(),
     };
     let text = format!(
-        "Volume {name} is in {}: {} of data in {}, {:.1} s.\n",
+        "{} {name} is in {}: {} of data in {}, {:.1} s.\n",
+        if copy.place.snapshot == 0 { "Volume" } else { "Snapshot" },
         summary.file,
         size::show(summary.written_bytes),
         size::show(summary.size_bytes),
@@ -186,15 +193,28 @@ fn check_file(arguments: &Arguments) -> Result<()> {
     })
 }
 
-/// The volume as the metadata has it, and nothing done.
+/// The volume, or the snapshot, as the metadata has it, and nothing done.
 fn place_of(admin: &Admin, name: &str) -> Result<Place> {
-    let volume = admin::volume(&admin.reader(), name).described()?;
-    Ok(Place {
+    let meta = admin.reader();
+    let (volume_name, snapshot_name) = admin::split(name).described()?;
+    let volume = admin::volume(&meta, volume_name).described()?;
+    let place = Place {
         cluster: admin.status()?.cluster.to_string(),
         volume: volume.id.0,
         generation: volume.generation.0,
+        snapshot: 0,
         size_bytes: volume.size_bytes,
         done_bytes: 0,
+    };
+    let Some(snapshot_name) = snapshot_name else {
+        return Ok(place);
+    };
+    let snapshot = admin::snapshot(&meta, volume_name, snapshot_name).described()?;
+    Ok(Place {
+        generation: 0,
+        snapshot: snapshot.number.0,
+        size_bytes: snapshot.size_bytes,
+        ..place
     })
 }
 
@@ -217,6 +237,12 @@ fn resumed(file: &Path, now: &Place) -> Result<u64> {
     };
     if (&was.cluster, was.volume) != (&now.cluster, now.volume) {
         return refused("it was of another volume");
+    }
+    if was.snapshot != now.snapshot {
+        return refused(match now.snapshot {
+            0 => "it was of a snapshot of the volume",
+            _ => "it was of the volume itself, or of another snapshot",
+        });
     }
     if was.generation != now.generation || was.size_bytes != now.size_bytes {
         return refused("others have had the volume since, and the image would be of two times");

@@ -108,7 +108,13 @@ fn text(shown: &Shown) -> String {
     };
     let namespaces = shown.namespaces.iter();
     let namespaces: Vec<String> = namespaces
-        .map(|found| format!("{} of subsystem {}", found.namespace.nsid, found.subsystem))
+        .map(|found| {
+            let which = format!("{} of subsystem {}", found.namespace.nsid, found.subsystem);
+            match &found.namespace.snapshot {
+                None => which,
+                Some(_) => format!("{which} ({})", found.of()),
+            }
+        })
         .collect();
     let mut lines = vec![
         ("name", volume.name.clone()),

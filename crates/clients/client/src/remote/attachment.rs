@@ -11,8 +11,8 @@ use amita_nbd::client::{Dial, Word};
 use amita_nbd::wire::Errno;
 use amita_reactor::driver::{Driver, Time};
 use amita_reactor::{Pool, Slice};
-use amita_types::VolumeId;
 use amita_types::io::{IoError, Op, Payload};
+use amita_types::{SnapshotId, VolumeId};
 use rustls::pki_types::CertificateDer;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -317,6 +317,8 @@ impl Attachment {
         if let Some(tag) = self.opening.take() {
             let result = Ok(VolumeInfo {
                 id: self.id,
+                // Which snapshot it is, if it is one, its name tells to the nodes.
+                snapshot: SnapshotId::HEAD,
                 name: self.name.clone(),
                 size_bytes,
                 chunk_bytes,
@@ -493,8 +495,8 @@ impl Attachment {
             let (tag, result, payload) = (request.tag, Err(IoError::Lost), Payload::None);
             step.events.push_back(Event::Done { tag, result, payload });
         }
-        let (volume, why) = (self.id, why.to_owned());
-        step.events.push_back(Event::Lost { volume, why });
+        let (source, why) = (self.id.into(), why.to_owned());
+        step.events.push_back(Event::Lost { source, why });
     }
 
     /// Ends all connections.

@@ -6,7 +6,7 @@ use super::attachment::{Attachment, Step};
 use super::link::{QUIET, SILENCE};
 use amita_frontend::compute::Computation;
 use amita_frontend::reservation::{Command, Refusal};
-use amita_frontend::{Event, FrontId, HostKey, OpenError, RegisterMessage, StorageService, Who};
+use amita_frontend::{Event, FrontId, HostKey, OpenError, RegisterMessage, Source, StorageService, Who};
 use amita_nbd::client::Dial;
 use amita_reactor::driver::{Completion, Driver, Outcome, Time};
 use amita_reactor::{Pool, Slice};
@@ -260,14 +260,14 @@ impl StorageService for Attachments {
         self.volumes.insert(id, volume);
     }
 
-    fn close(&mut self, _: FrontId, volume: VolumeId) {
-        if let Some(volume) = self.volumes.get_mut(&volume) {
+    fn close(&mut self, _: FrontId, source: Source) {
+        if let Some(volume) = self.volumes.get_mut(&source.volume) {
             volume.close(self.now);
         }
     }
 
-    fn submit(&mut self, _: FrontId, tag: u64, volume: VolumeId, op: Op, data: Slice) {
-        match self.volumes.get_mut(&volume) {
+    fn submit(&mut self, _: FrontId, tag: u64, source: Source, op: Op, data: Slice) {
+        match self.volumes.get_mut(&source.volume) {
             Some(volume) if !volume.is_over() => volume.submit(tag, op, data),
             _ => self.events.push_back(Event::Done {
                 tag,

@@ -2,6 +2,7 @@ use super::*;
 use amita_frontend::engine::Usage;
 use amita_frontend::memory::{MemoryService, Volumes};
 use amita_types::io::IoError;
+use amita_types::{SnapshotId, VolumeId};
 
 const CHUNK: u32 = 1 << 20;
 const SIZE: u64 = 64 << 20;
@@ -158,7 +159,7 @@ fn a_lost_volume_refuses_and_a_late_opening_is_undone() {
     let mut scene = Scene::new();
     scene.read(0, 4096, 1).unwrap();
     let lost = Event::Lost {
-        volume: VolumeId(1),
+        source: VolumeId(1).into(),
         why: "taken over".to_owned(),
     };
     scene.session.event(&mut scene.service, lost);
@@ -189,5 +190,75 @@ fn slots_are_bounded_and_used_again() {
         // Ended ones count until they are taken.
         assert!(matches!(scene.read(0, 512, 0), Err(Error::Full { .. })), "{round}");
         scene.session.ended.clear();
+    }
+}
+
+/// A volume and snapshots of it have one number: each request is of what it was begun on, each end of the one that it is about.
+#[test]
+fn a_volume_and_its_snapshots_are_open_beside_each_other() {
+    let mut scene = Scene::new();
+    scene.write(0, &[1; 4096], 1).unwrap();
+    scene.run();
+    assert_eq!(scene.one().result, Ok(()));
+    let snapshot = |number, serial, session: &mut Session| {
+        let info = VolumeInfo {
+            id: VolumeId(1),
+            snapshot: SnapshotId(number),
+            name: format!("v@{number}"),
+            size_bytes: SIZE / number as u64,
+            chunk_bytes: CHUNK,
+            read_only: true,
+        };
+        session.add(info, serial)
+    };
+    let head = scene.volume;
+    let first = snapshot(1, 2, &mut scene.session);
+    let second = snapshot(2, 3, &mut scene.session);
+    assert_eq!((first.size_bytes(), second.size_bytes()), (SIZE, SIZE / 2));
+    for (tag, volume) in [(1, &head), (2, &first), (3, &second)] {
+        scene.session.read(&mut scene.service, volume, 0, 4096, tag).unwrap();
+    }
+    let of: Vec<_> = scene
+        .service
+        .queue
+        .iter()
+        .map(|piece| piece.source().snapshot)
+        .collect();
+    assert_eq!(of, [SnapshotId::HEAD, SnapshotId(1), SnapshotId(2)]);
+    scene.run();
+    scene.session.ended.clear();
+    assert!(matches!(
+        scene.session.read(&mut scene.service, &second, SIZE / 2, 4096, 4),
+        Err(Error::OutOfRange { .. })
+    ));
+    // What would change it is refused.
+    let data = Slice::copy_from(&[2; 4096]);
+    scene.session.write(&mut scene.service, &first, 0, data, 5).unwrap();
+    scene.session.discard(&mut scene.service, &second, 0, 4096, 6).unwrap();
+    scene.run();
+    let ends: Vec<_> = scene.session.ended.drain(..).map(|done| done.result).collect();
+    assert_eq!(ends, [Err(IoError::ReadOnly); 2]);
+    // The volume goes to another gateway: its snapshots are read there.
+    let lost = Event::Lost {
+        source: VolumeId(1).into(),
+        why: "taken over".to_owned(),
+    };
+    scene.session.event(&mut scene.service, lost);
+    assert!(matches!(scene.read(0, 4096, 7), Err(Error::Lost { .. })));
+    scene.session.read(&mut scene.service, &first, 0, 4096, 8).unwrap();
+    let lost = Event::Lost {
+        source: snapshot_of_v(1),
+        why: "the right has ended".to_owned(),
+    };
+    scene.session.event(&mut scene.service, lost);
+    let of_first = scene.session.read(&mut scene.service, &first, 0, 4096, 9);
+    assert!(matches!(of_first, Err(Error::Lost { volume, .. }) if volume == "v@1"));
+    scene.session.read(&mut scene.service, &second, 0, 4096, 9).unwrap();
+}
+
+fn snapshot_of_v(number: u32) -> Source {
+    Source {
+        volume: VolumeId(1),
+        snapshot: SnapshotId(number),
     }
 }

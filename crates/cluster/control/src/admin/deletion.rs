@@ -9,7 +9,7 @@
 //! more is acknowledged. Without `force` it is asked *before*, and says when clients use the volume; with it the record comes with the
 //! deletion, and whoever deletes waits until it is gone before the operator is told.
 
-use super::namespace::{remove_namespace, use_of};
+use super::namespace::{any_use_of, remove_namespace, status_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, check_name, cluster, get, list, node_name};
@@ -248,11 +248,15 @@ impl Deletion {
         let (volume, revision) = find_volume(meta, &self.name)?;
         permit(meta, &self.fate, &volume)?;
         let subsystems = subsystems(meta)?;
-        let used = use_of(&subsystems, volume.id);
+        let used = any_use_of(&subsystems, volume.id);
         if let Some((subsystem, namespace)) = used {
             if !self.force {
+                let name = match namespace.snapshot {
+                    None => volume.name,
+                    Some(_) => status_of(meta, &subsystem, &namespace, Some(&volume))?.of(),
+                };
                 return Err(AdminError::Attached {
-                    volume: volume.name,
+                    volume: name,
                     subsystem,
                     nsid: namespace.nsid,
                 });

@@ -142,6 +142,18 @@ pub enum AdminError {
         /// The namespace's number.
         nsid: u32,
     },
+    /// A snapshot that hosts may use.
+    #[error(
+        "snapshot {name} is namespace {nsid} of subsystem {subsystem}: hosts may use it; take it out first \
+         (`amita namespace remove {subsystem} {nsid}`)"
+    )]
+    SnapshotAttached {
+        /// `VOLUME@SNAPSHOT`.
+        name: String,
+        subsystem: String,
+        /// The namespace's number.
+        nsid: u32,
+    },
     /// A volume that hosts have by NVMe is to be exported by NBD.
     #[error(
         "volume {volume} is namespace {nsid} of subsystem {subsystem}: hosts have it by NVMe, and clients of NBD would write \

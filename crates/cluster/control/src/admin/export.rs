@@ -8,6 +8,7 @@ use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, list, remove};
 use amita_metadata::{Call, Transact};
+use amita_types::SnapshotId;
 use amita_types::capability;
 use amita_types::map::{self, Export};
 
@@ -60,7 +61,9 @@ pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Resu
     for _ in 0..RACES {
         let (guard, guard_revision) = uses_guard(meta)?;
         let (volume, volume_revision) = find_volume(meta, name)?;
-        if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, volume.id).filter(|_| !spec.shared) {
+        if let Some((subsystem, namespace)) =
+            use_of(&subsystems(meta)?, volume.id, SnapshotId::HEAD).filter(|_| !spec.shared)
+        {
             return Err(AdminError::ServedByNvme {
                 volume: volume.name,
                 subsystem,

@@ -1,11 +1,12 @@
-//! Namespaces: volumes under a number in a subsystem.
+//! Namespaces: volumes, and snapshots of them, under a number in a subsystem.
 
+use super::snapshot::{snapshot as snapshot_of, split};
 use super::subsystem::{find_subsystem, put, subsystems, unchanged, uses_guard};
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, cluster, get, volumes};
-use amita_metadata::{Call, Transact};
-use amita_types::VolumeId;
-use amita_types::map::{self, Export, Namespace, Subsystem, Volume};
+use amita_metadata::{Call, Compare, Transact};
+use amita_types::map::{self, Export, Namespace, NamespaceSnapshot, Snapshot, Subsystem, Volume};
+use amita_types::{SnapshotId, VolumeId};
 use serde::Serialize;
 
 /// Namespaces of a subsystem, at most; it is the highest number of one as well.
@@ -23,8 +24,54 @@ pub struct NamespaceStatus {
     pub namespace: Namespace,
     /// The volume's name; none: the volume was deleted.
     pub volume_name: Option<String>,
-    /// The volume's size.
+    /// The name of the snapshot of it that it is; none: it is the volume itself, or the snapshot is gone.
+    pub snapshot_name: Option<String>,
+    /// The volume's size, or the snapshot's.
     pub size_bytes: Option<u64>,
+}
+
+impl NamespaceStatus {
+    /// What it is: a volume, or a snapshot of one, as commands take it.
+    #[must_use]
+    pub fn of(&self) -> String {
+        let Some(volume) = &self.volume_name else {
+            return "(deleted)".to_owned();
+        };
+        match (&self.snapshot_name, self.namespace.snapshot) {
+            (_, None) => volume.clone(),
+            (Some(name), Some(_)) => format!("{volume}@{name}"),
+            (None, Some(_)) => format!("{volume}@(deleted)"),
+        }
+    }
+}
+
+pub(super) fn status_of(
+    meta: &dyn Transact,
+    subsystem: &str,
+    namespace: &Namespace,
+    volume: Option<&Volume>,
+) -> Result<NamespaceStatus> {
+    let snapshot_name = match namespace.snapshot {
+        Some(snapshot) => snapshot_name(meta, namespace.volume, snapshot.number)?,
+        None => None,
+    };
+    let size_of = |volume: &Volume| {
+        namespace
+            .snapshot
+            .map_or(volume.size_bytes, |snapshot| snapshot.size_bytes)
+    };
+    Ok(NamespaceStatus {
+        subsystem: subsystem.to_owned(),
+        namespace: namespace.clone(),
+        volume_name: volume.map(|volume| volume.name.clone()),
+        snapshot_name,
+        size_bytes: volume.map(size_of),
+    })
+}
+
+fn snapshot_name(meta: &dyn Transact, volume: VolumeId, number: SnapshotId) -> Result<Option<String>> {
+    let found = get::<Snapshot>(meta, &map::snapshot_key(volume, number))?;
+    Ok(found.map(|(snapshot, _)| snapshot.name))
 }
 
 /// The namespaces of a subsystem, or of all of them.
@@ -37,31 +84,21 @@ pub fn namespaces(meta: &dyn Transact, name: Option<&str>) -> Result<Vec<Namespa
         None => subsystems(meta)?,
     };
     let volumes = volumes(meta)?;
-    let status = |subsystem: &Subsystem, namespace: &Namespace| {
-        let volume = volumes.iter().find(|volume| volume.id == namespace.volume);
-        NamespaceStatus {
-            subsystem: subsystem.name.clone(),
-            namespace: namespace.clone(),
-            volume_name: volume.map(|volume| volume.name.clone()),
-            size_bytes: volume.map(|volume| volume.size_bytes),
+    let mut all = Vec::new();
+    for subsystem in &subsystems {
+        for namespace in &subsystem.namespaces {
+            let volume = volumes.iter().find(|volume| volume.id == namespace.volume);
+            all.push(status_of(meta, &subsystem.name, namespace, volume)?);
         }
-    };
-    Ok(subsystems
-        .iter()
-        .flat_map(|subsystem| {
-            subsystem
-                .namespaces
-                .iter()
-                .map(|namespace| status(subsystem, namespace))
-        })
-        .collect())
+    }
+    Ok(all)
 }
 
-/// Makes a volume a namespace of a subsystem; `nsid`: its number, or the one after the highest. Hosts that are connected see
-/// it at once.
+/// Makes a volume, or a snapshot `VOLUME@SNAPSHOT`, a namespace of a subsystem; `nsid`: its number, or the one after the highest.
+/// Hosts that are connected see it at once.
 ///
 /// # Errors
-/// No such subsystem or volume, a number or size that cannot be, or is taken; a volume that is a namespace already; the
+/// No such subsystem, volume or snapshot, a number or size that cannot be, or is taken; a volume that is a namespace already; the
 /// metadata is away or refuses.
 pub fn add_namespace(
     meta: &dyn Transact,
@@ -88,15 +125,22 @@ pub fn add_namespace(
     for _ in 0..RACES {
         let (guard, guard_revision) = uses_guard(meta)?;
         let (mut found, revision) = find_subsystem(meta, subsystem)?;
-        let (target, volume_revision) = find_volume(meta, volume)?;
-        if let Some((user, namespace)) = use_of(&subsystems(meta)?, target.id) {
+        let Target {
+            volume: target,
+            compares,
+            snapshot,
+        } = find_target(meta, volume)?;
+        let number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
+        if let Some((user, namespace)) = use_of(&subsystems(meta)?, target.id, number) {
             return Err(AdminError::Attached {
                 volume: volume.to_owned(),
                 subsystem: user,
                 nsid: namespace.nsid,
             });
         }
-        if get::<Export>(meta, &map::export_key(target.id))?.is_some_and(|(export, _)| !export.shared) {
+        // Nobody writes beside somebody else to what can only be read.
+        let may_write = snapshot.is_none();
+        if may_write && get::<Export>(meta, &map::export_key(target.id))?.is_some_and(|(export, _)| !export.shared) {
             return Err(AdminError::Exported {
                 volume: volume.to_owned(),
                 subsystem: subsystem.to_owned(),
@@ -118,18 +162,19 @@ pub fn add_namespace(
         let namespace = Namespace {
             nsid,
             volume: target.id,
-            uuid: Namespace::uuid_of(cluster, target.id),
+            uuid: Namespace::uuid_of_snapshot(cluster, target.id, number),
             block_bytes,
+            snapshot,
         };
         found.namespaces.push(namespace.clone());
         found.namespaces.sort_by_key(|known| known.nsid);
         let key = map::subsystem_key(subsystem);
         let call = Call {
-            compares: vec![
-                unchanged(&guard_key, guard_revision),
-                unchanged(&key, revision),
-                unchanged(&map::volume_key(volume), volume_revision),
-            ],
+            compares: [
+                vec![unchanged(&guard_key, guard_revision), unchanged(&key, revision)],
+                compares,
+            ]
+            .concat(),
             then: vec![put(key, &found), put(guard_key.clone(), &(guard + 1))],
             otherwise: Vec::new(),
         };
@@ -138,6 +183,45 @@ pub fn add_namespace(
         }
     }
     Err(AdminError::TooManyRaces { key: guard_key })
+}
+
+/// What is to be a namespace.
+struct Target {
+    volume: Volume,
+    /// Its records are so.
+    compares: Vec<Compare>,
+    snapshot: Option<NamespaceSnapshot>,
+}
+
+fn find_target(meta: &dyn Transact, name: &str) -> Result<Target> {
+    let (volume_name, snapshot_name) = split(name)?;
+    let (volume, revision) = find_volume(meta, volume_name)?;
+    let mut compares = vec![unchanged(&map::volume_key(volume_name), revision)];
+    let snapshot = match snapshot_name {
+        Some(snapshot) => {
+            let found = snapshot_of(meta, volume_name, snapshot)?;
+            let key = map::snapshot_key(volume.id, found.number);
+            let Some((_, revision)) = get::<Snapshot>(meta, &key)? else {
+                // It was deleted this moment.
+                return Err(AdminError::NoSuch {
+                    what: "snapshot",
+                    name: name.to_owned(),
+                    there: Vec::new(),
+                });
+            };
+            compares.push(unchanged(&key, revision));
+            Some(NamespaceSnapshot {
+                number: found.number,
+                size_bytes: found.size_bytes,
+            })
+        }
+        None => None,
+    };
+    Ok(Target {
+        volume,
+        compares,
+        snapshot,
+    })
 }
 
 /// The number after the highest, so that a number does not stand for another disk soon; where there is none, the lowest
@@ -150,29 +234,35 @@ fn free_number(subsystem: &Subsystem) -> Option<u32> {
     (1..=MAX_NAMESPACES).find(|nsid| subsystem.namespaces.iter().all(|known| known.nsid != *nsid))
 }
 
-/// The subsystem and the namespace that a volume is, if it is one.
-pub(super) fn use_of(subsystems: &[Subsystem], volume: VolumeId) -> Option<(String, Namespace)> {
+/// The subsystem and the namespace that a volume is, or a snapshot of it, if it is one.
+pub(super) fn use_of(subsystems: &[Subsystem], volume: VolumeId, snapshot: SnapshotId) -> Option<(String, Namespace)> {
+    find_use(subsystems, |namespace| namespace.is_of(volume, snapshot))
+}
+
+/// The same for the volume, or any snapshot of it.
+pub(super) fn any_use_of(subsystems: &[Subsystem], volume: VolumeId) -> Option<(String, Namespace)> {
+    find_use(subsystems, |namespace| namespace.volume == volume)
+}
+
+fn find_use(subsystems: &[Subsystem], is_it: impl Fn(&Namespace) -> bool) -> Option<(String, Namespace)> {
     subsystems.iter().find_map(|subsystem| {
-        let mut namespaces = subsystem.namespaces.iter();
-        let namespace = namespaces.find(|namespace| namespace.volume == volume)?;
+        let namespace = subsystem.namespaces.iter().find(|namespace| is_it(namespace))?;
         Some((subsystem.name.clone(), namespace.clone()))
     })
 }
 
-/// Which namespace a volume is, if it is one.
+/// Which namespace a volume is, or a snapshot `VOLUME@SNAPSHOT`, if it is one.
 ///
 /// # Errors
-/// No such volume; the metadata is away.
-pub fn namespace_of(meta: &dyn Transact, volume: &str) -> Result<(Volume, Option<NamespaceStatus>)> {
-    let (found, _) = find_volume(meta, volume)?;
-    let used = use_of(&subsystems(meta)?, found.id);
-    let status = used.map(|(subsystem, namespace)| NamespaceStatus {
-        subsystem,
-        namespace,
-        volume_name: Some(found.name.clone()),
-        size_bytes: Some(found.size_bytes),
-    });
-    Ok((found, status))
+/// No such volume or snapshot; the metadata is away.
+pub fn namespace_of(meta: &dyn Transact, name: &str) -> Result<(Volume, Option<NamespaceStatus>)> {
+    let Target { volume, snapshot, .. } = find_target(meta, name)?;
+    let number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
+    let status = match use_of(&subsystems(meta)?, volume.id, number) {
+        Some((subsystem, namespace)) => Some(status_of(meta, &subsystem, &namespace, Some(&volume))?),
+        None => None,
+    };
+    Ok((volume, status))
 }
 
 /// Takes a namespace out of a subsystem. Its volume stays; hosts that are connected lose the disk.

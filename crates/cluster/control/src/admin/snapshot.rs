@@ -1,6 +1,7 @@
 //! Snapshots of volumes: the operator wishes one, the volume's owner takes it.
 
-use super::subsystem::{put, unchanged};
+use super::namespace::use_of;
+use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, cluster, get, list};
 use amita_metadata::{Call, Op, Transact};
@@ -143,14 +144,34 @@ pub fn snapshots(meta: &dyn Transact, volume: &str) -> Result<Vec<Snapshot>> {
     Ok(all)
 }
 
+/// The names of a volume and, where it is `VOLUME@SNAPSHOT`, of its snapshot.
+///
+/// # Errors
+/// It is none of the two.
+pub fn split(name: &str) -> Result<(&str, Option<&str>)> {
+    match name.split_once('@') {
+        None => Ok((name, None)),
+        Some((volume, snapshot)) if !volume.is_empty() && !snapshot.is_empty() && !snapshot.contains('@') => {
+            Ok((volume, Some(snapshot)))
+        }
+        Some(_) => Err(AdminError::BadName {
+            what: "volume or snapshot",
+            name: name.to_owned(),
+            why: "a snapshot is named VOLUME@SNAPSHOT, and neither name has an @".to_owned(),
+        }),
+    }
+}
+
 /// Deletes a volume's snapshot: its records. The stores drop what nothing else needs by and by (S9), and who reads it is told that
 /// it is gone.
 ///
 /// # Errors
-/// There is no such volume, or it has no such snapshot; the metadata is away, suspected, or refuses.
+/// There is no such volume, or it has no such snapshot; the snapshot is a namespace, or protected; the metadata is away, suspected, or
+/// refuses.
 pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
     for _ in 0..RACES {
         believable(meta)?;
+        let (_, guard_revision) = uses_guard(meta)?;
         let number = snapshot_number(meta, volume, name)?;
         let (found, revision) = find_volume(meta, volume)?;
         let key = map::snapshot_key(found.id, number);
@@ -170,8 +191,18 @@ pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<
                 command: format!("amita volume snapshot protect {volume} {name} --off"),
             });
         }
+        if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, found.id, number) {
+            return Err(AdminError::SnapshotAttached {
+                name: format!("{volume}@{name}"),
+                subsystem,
+                nsid: namespace.nsid,
+            });
+        }
+        // Not raised: what makes a namespace of it compares its record.
+        let guard_key = map::counter_key("namespaces");
         let call = Call {
             compares: vec![
+                unchanged(&guard_key, guard_revision),
                 unchanged(&map::volume_key(volume), revision),
                 unchanged(&key, snapshot_revision),
                 unchanged(&name_key, name_revision),
@@ -223,9 +254,17 @@ pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected
 /// # Errors
 /// There is no such volume, or it has no such snapshot; the metadata is away.
 pub fn snapshot_number(meta: &dyn Transact, volume: &str, name: &str) -> Result<SnapshotId> {
+    snapshot(meta, volume, name).map(|snapshot| snapshot.number)
+}
+
+/// A volume's snapshot that is taken.
+///
+/// # Errors
+/// There is no such volume, or it has no such snapshot; the metadata is away.
+pub fn snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
     let (found, _) = find_volume(meta, volume)?;
     match taken(meta, &found, name)? {
-        Some(snapshot) => Ok(snapshot.number),
+        Some(snapshot) => Ok(snapshot),
         None => Err(AdminError::NoSuch {
             what: "snapshot",
             name: format!("{volume}@{name}"),

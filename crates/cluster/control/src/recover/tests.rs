@@ -427,6 +427,7 @@ fn who_may_connect_comes_back_and_wishes_do_not() {
             volume: VolumeId(1),
             uuid: map::Namespace::uuid_of(CLUSTER, VolumeId(1)),
             block_bytes: 4096,
+            snapshot: None,
         }],
     };
     let host = map::Host {

@@ -1,10 +1,11 @@
 use super::{Cataloguer, discovery_nqn};
 use crate::control::Record;
 use crate::view::View;
+use amita_frontend::reservation;
 use amita_keys::SealKey;
 use amita_nvme::Ana;
 use amita_types::map::{self, PoolKind};
-use amita_types::{ClusterId, Generation, NodeId, PoolId, VolumeId};
+use amita_types::{ClusterId, Generation, NodeId, PoolId, SnapshotId, VolumeId};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ fn subsystem(any_host: bool, hosts: &[&str]) -> map::Subsystem {
             volume: VolumeId(7),
             uuid: map::Namespace::uuid_of(ClusterId(5), VolumeId(7)),
             block_bytes: 4096,
+            snapshot: None,
         }],
     }
 }
@@ -161,4 +163,63 @@ fn a_secret_that_does_not_open_bars_its_host_also_where_any_may_come() {
         cataloguer.make(&view, |_| false);
         assert_eq!(cataloguer.warnings().count(), 0, "it is said once");
     }
+}
+
+#[test]
+fn a_snapshot_is_a_namespace_of_its_own_size() {
+    let (mut view, mut cataloguer) = (view(), cataloguer(None));
+    let snapshot = SnapshotId(3);
+    let mut with_both = subsystem(false, &[HOST]);
+    with_both.namespaces.push(map::Namespace {
+        nsid: 2,
+        volume: VolumeId(7),
+        uuid: map::Namespace::uuid_of_snapshot(ClusterId(5), VolumeId(7), snapshot),
+        block_bytes: 4096,
+        snapshot: Some(map::NamespaceSnapshot {
+            number: snapshot,
+            size_bytes: 1 << 20,
+        }),
+    });
+    put(&mut view, map::subsystem_key("db"), &with_both);
+    let state = reservation::State {
+        generation: 1,
+        ..reservation::State::default()
+    };
+    put(&mut view, map::reservation_key(VolumeId(7)), &state);
+    let made = cataloguer.make(&view, |_| true).expect("the first");
+    let subsystem = made.subsystem(NQN).unwrap().clone();
+    let [head, snapshot] = [1, 2].map(|nsid| subsystem.namespace(nsid).unwrap().clone());
+    assert!(!head.is_write_protected() && snapshot.is_write_protected());
+    assert_eq!((head.size_bytes, snapshot.size_bytes), (1 << 30, 1 << 20));
+    assert_ne!((head.uuid, head.nguid), (snapshot.uuid, snapshot.nguid));
+    assert_eq!((head.ana, snapshot.ana), (Ana::Optimized, Ana::Optimized));
+    // The volume grows, and its snapshot does not.
+    put(&mut view, map::volume_key("v"), &volume(Some(1), 2 << 30));
+    let made = cataloguer.make(&view, |_| true).expect("it has grown");
+    let subsystem = made.subsystem(NQN).unwrap().clone();
+    let sizes = [1, 2].map(|nsid| subsystem.namespace(nsid).unwrap().size_bytes);
+    assert_eq!(sizes, [2 << 30, 1 << 20]);
+    // Clients of NBD are in nobody's way who reads what was.
+    assert!(view.is_namespace(VolumeId(7)));
+    with_both.namespaces.remove(0);
+    put(&mut view, map::subsystem_key("db"), &with_both);
+    assert!(!view.is_namespace(VolumeId(7)));
+    let made = cataloguer.make(&view, |_| true).expect("another one");
+    assert!(made.reservations.is_empty(), "nobody reserves a snapshot");
+    // Of a deleted volume nothing is served.
+    let record = volume(Some(1), 2 << 30);
+    let hidden = map::hidden_name(record.id);
+    view.apply(&Record {
+        key: map::volume_key("v"),
+        value: None,
+        revision: 2,
+        created: 0,
+    });
+    let deleted = map::Volume {
+        name: hidden.clone(),
+        ..record
+    };
+    put(&mut view, map::volume_key(&hidden), &deleted);
+    let made = cataloguer.make(&view, |_| false).expect("it is gone");
+    assert!(made.subsystem(NQN).unwrap().namespaces.is_empty());
 }

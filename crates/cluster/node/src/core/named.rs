@@ -11,7 +11,7 @@ use crate::mail::{DirectoryMessage, Origin, VolumeMessage};
 use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who};
 use amita_reactor::driver::{Driver, Time};
 use amita_types::VolumeId;
-use amita_types::map::MAX_SNAPSHOT_NAME;
+use amita_types::map::{MAX_SNAPSHOT_NAME, is_hidden};
 use amita_types::name::MAX_NAME_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -191,7 +191,10 @@ fn tell_listed(core: &mut Core, origin: Origin, who: &Who) {
 fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
     let snapshot = views::split(&asked.name);
     let volume = snapshot.map_or(asked.name.as_str(), |(volume, _)| volume);
-    let volume = core.cx.view.volume_named(volume).map(|volume| volume.id);
+    // A deleted volume has no name.
+    let volume = Some(volume).filter(|volume| !is_hidden(volume));
+    let volume = volume.and_then(|name| core.cx.view.volume_named(name));
+    let volume = volume.map(|volume| volume.id);
     let may = |volume: &VolumeId| judge(&core.cx.view, *volume, &asked.who).is_some();
     let Some(volume) = volume.filter(may) else {
         return Some(asked);
@@ -226,7 +229,7 @@ pub(super) fn opened(
     let mut info = result?;
     match judge(&core.cx.view, info.id, &usage.who) {
         Some(Grant { read_only }) => {
-            usage.open = Some((info.id, read_only));
+            usage.open = Some((info.source(), read_only));
             info.read_only |= read_only;
             Ok(info)
         }
@@ -242,12 +245,12 @@ pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
     let now = driver.now();
     if std::mem::take(&mut core.named.changed) {
         for (front, usage) in core.fronts.usages() {
-            let Some((volume, read_only)) = usage.open else {
+            let Some((source, read_only)) = usage.open else {
                 continue;
             };
-            if judge(&core.cx.view, volume, &usage.who) != Some(Grant { read_only }) {
+            if judge(&core.cx.view, source.volume, &usage.who) != Some(Grant { read_only }) {
                 let why = "the client's right to it has ended, or is another one".to_owned();
-                core.fronts.event(driver, front, Event::Lost { volume, why });
+                core.fronts.event(driver, front, Event::Lost { source, why });
             }
         }
     }

@@ -17,6 +17,7 @@ use amita_reactor::driver::{Driver, Time};
 use amita_sequencer::Effect;
 use amita_store::LinkId;
 use amita_types::io::{IoError, Op, Payload};
+use amita_types::map::is_hidden;
 use amita_types::message::{Answer, Refusal, Request, RequestBody};
 use amita_types::{ChunkId, ChunkIndex, Generation, NodeId, SnapshotId, StoreId, TraceId, VolumeId};
 
@@ -162,7 +163,7 @@ impl Core {
             FrontRequest::Open { front, tag, name, who } => {
                 let origin = self.cx.origin(now, front, tag);
                 match who {
-                    Who::Program if views::split(&name).is_none() => {
+                    Who::Program if views::split(&name).is_none() && !is_hidden(&name) => {
                         self.cx.mail.send(0, DirectoryMessage::Open { origin, name });
                     }
                     who => named::ask(self, now, origin, name, who),
@@ -172,21 +173,28 @@ impl Core {
             FrontRequest::Submit {
                 front,
                 tag,
-                volume,
+                source,
                 op,
                 payload,
                 host,
-                snapshot,
             } => {
                 let mut origin = self.cx.origin(now, front, tag);
-                (origin.host, origin.snapshot) = (host, snapshot);
+                (origin.host, origin.snapshot) = (host, source.snapshot);
                 origin.trace = self.cx.shards.traces.sample(now);
                 if origin.trace.is_some() {
                     driver.refresh();
                     now = driver.now();
                     origin.parsed = now;
                 }
-                route(&mut self.cx, &mut self.forwarding, now, origin, volume, op, payload);
+                route(
+                    &mut self.cx,
+                    &mut self.forwarding,
+                    now,
+                    origin,
+                    source.volume,
+                    op,
+                    payload,
+                );
             }
             FrontRequest::Reserve {
                 front,

@@ -118,7 +118,7 @@ impl Rig {
         let (offset, length) = (0, 4096);
         self.core.fronts.with(front, |_, service| {
             let payload = amita_reactor::Slice::copy_from(&[1; 4096]);
-            service.submit(front, tag, VOLUME, Op::Write { offset, length }, payload);
+            service.submit(front, tag, VOLUME.into(), Op::Write { offset, length }, payload);
         });
         self.pass();
     }
@@ -365,6 +365,7 @@ mod named {
             let volume = opened(Generation(1)).volume;
             let info = VolumeInfo {
                 id: volume.id,
+                snapshot: amita_types::SnapshotId::HEAD,
                 name: volume.name,
                 size_bytes: volume.size_bytes,
                 chunk_bytes: 4 << 20,

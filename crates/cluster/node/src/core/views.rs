@@ -177,15 +177,16 @@ fn opened(core: &mut Core, asked: &Asked, number: SnapshotId, record: &Snapshot)
     let (Some(Grant { read_only }), Some(chunk_bytes)) = (right, chunk_bytes) else {
         return Err(OpenError::NotFound);
     };
-    if let Some(Some(usage)) = core.fronts.usage(asked.origin.front) {
-        usage.open = Some((asked.volume, read_only));
-    }
-    core.fronts.requests.reads_from(asked.origin.front, number);
-    Ok(VolumeInfo {
+    let info = VolumeInfo {
         id: asked.volume,
+        snapshot: number,
         name: asked.name.clone(),
         size_bytes: record.size_bytes,
         chunk_bytes,
         read_only: true,
-    })
+    };
+    if let Some(Some(usage)) = core.fronts.usage(asked.origin.front) {
+        usage.open = Some((info.source(), read_only));
+    }
+    Ok(info)
 }

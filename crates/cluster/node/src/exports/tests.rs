@@ -206,6 +206,7 @@ fn subsystem() -> map::Subsystem {
             volume: VOLUME,
             uuid: map::Namespace::uuid_of(amita_types::ClusterId(1), VOLUME),
             block_bytes: 4096,
+            snapshot: None,
         }],
     }
 }

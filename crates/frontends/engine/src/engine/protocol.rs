@@ -227,7 +227,7 @@ pub trait Protocol: Sized {
             return Ok(());
         };
         let request = engine.slots.get_mut(slot);
-        let (volume, delivery, failed) = (request.volume, request.delivery, request.failure.is_some());
+        let (source, delivery, failed) = (request.source, request.delivery, request.failure.is_some());
         let Some((own, piece)) = request.piece(number) else {
             return Ok(());
         };
@@ -239,7 +239,7 @@ pub trait Protocol: Sized {
         let verdict = Self::judge(own, piece, result, &payload)?;
         if verdict.is_ok() && !failed && Self::goes_on(own, piece, &mut payload, &engine.pool) {
             let (op, data) = (piece.op, piece.sent());
-            cx.service().submit(engine.front, tag, volume, op, data);
+            cx.service().submit(engine.front, tag, source, op, data);
             return Ok(());
         }
         let part = engine.land(slot, number, &verdict, payload);
@@ -291,12 +291,12 @@ pub trait Protocol: Sized {
                 continue;
             };
             let request = engine.slots.get_mut(slot);
-            let volume = request.volume;
+            let source = request.source;
             let Some((_, piece)) = request.piece(number) else {
                 continue;
             };
             let (op, data) = (piece.op, piece.sent());
-            cx.service().submit(engine.front, tag, volume, op, data);
+            cx.service().submit(engine.front, tag, source, op, data);
         }
     }
 

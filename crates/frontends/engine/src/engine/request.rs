@@ -2,11 +2,11 @@
 
 use super::Protocol;
 use amita_reactor::Slice;
-use amita_types::VolumeId;
 use amita_types::io::{Op, Payload};
 use std::collections::VecDeque;
 
 use crate::pieces::{Pieces, Zeroes};
+use crate::service::Source;
 use crate::slots::MAX_PIECE;
 
 /// What the engine submits of a request by itself, and how far it has come.
@@ -153,8 +153,8 @@ pub struct Part<F> {
 pub struct Request<P: Protocol> {
     /// What the protocol keeps with it. It stays in the slot, with the memory that it holds, for the next request there.
     pub own: P::Request,
-    /// The volume that its pieces go to.
-    pub volume: VolumeId,
+    /// What its pieces are of.
+    pub source: Source,
     /// Where its range begins.
     pub offset: u64,
     /// What is written, where that is here as a whole.
@@ -193,7 +193,7 @@ impl<P: Protocol> Default for Request<P> {
     fn default() -> Request<P> {
         Request {
             own: P::Request::default(),
-            volume: VolumeId::default(),
+            source: Source::default(),
             offset: 0,
             data: Slice::default(),
             plan: Plan::Hold,
@@ -216,9 +216,9 @@ impl<P: Protocol> Default for Request<P> {
 
 impl<P: Protocol> Request<P> {
     /// Makes a freed one this; its memory stays.
-    pub(super) fn begin(&mut self, volume: VolumeId, offset: u64, plan: Plan, delivery: Delivery) {
+    pub(super) fn begin(&mut self, source: Source, offset: u64, plan: Plan, delivery: Delivery) {
         assert!(self.pieces.is_empty(), "a free slot has no pieces");
-        self.volume = volume;
+        self.source = source;
         self.offset = offset;
         self.plan = plan;
         self.delivery = delivery;

@@ -4,6 +4,7 @@ use super::*;
 use crate::memory::{MemoryService, Volumes};
 use crate::pieces::{clears, pieces, zeroes};
 use crate::service::Event;
+use amita_types::VolumeId;
 use amita_types::io::IoError;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -396,7 +397,7 @@ fn a_piece_can_go_on_as_another() {
         length: 4096,
     };
     let data = Slice::copy_from(&[9; 4096]);
-    world.service.submit(FrontId(9), 0, VolumeId(1), op, data);
+    world.service.submit(FrontId(9), 0, VolumeId(1).into(), op, data);
     world.service.run();
     world.service.events.clear();
     let plan = Plan::Read(pieces(0, 4096, CHUNK));

@@ -112,14 +112,14 @@ impl Handshake {
 
     fn opened(&mut self, option: u32, request: &InfoRequest, volume: VolumeInfo, cx: &mut Cx<'_>) -> Step {
         if !is_chunk_size(volume.chunk_bytes) {
-            cx.service.close(self.front, volume.id);
+            cx.service.close(self.front, volume.source());
             let why = OpenError::Refused(format!(
                 "its chunk size of {} bytes is not supported",
                 volume.chunk_bytes
             ));
             return fail(option, &why, &request.name, &mut cx.replies());
         }
-        let description = crate::client::description(volume.id, volume.chunk_bytes);
+        let description = crate::client::description(volume.source(), volume.chunk_bytes);
         let about = About {
             name: &volume.name,
             description: &description,

@@ -342,8 +342,8 @@ fn a_lost_volume_ends_the_connection() {
     client.send(&request(0, command::READ, 2, 0, 512));
     assert!(matches!(client.closed, Some(CloseReason::Storage(_))));
     let mut client = Client::started(true);
-    let lost = |volume| amita_frontend::service::Event::Lost {
-        volume,
+    let lost = |volume: VolumeId| amita_frontend::service::Event::Lost {
+        source: volume.into(),
         why: "taken over".into(),
     };
     client.service.events.push_back((FRONT, lost(VolumeId(4711))));

@@ -13,6 +13,7 @@ use crate::command::{Command, Reply, Status};
 use crate::hub::Question;
 use amita_frontend::reservation;
 use amita_reactor::Time;
+use amita_types::VolumeId;
 use std::collections::BTreeMap;
 
 pub(crate) const ARBITRATION: u8 = 0x01;
@@ -349,7 +350,7 @@ pub(super) fn get(admin: &Admin, command: &Command) -> Result<Turn, Status> {
         RESERVATION_MASK => from.reservation_masks.get(&nsid).copied().unwrap_or(0),
         RESERVATION_PERSISTENCE if select != CURRENT => 0,
         RESERVATION_PERSISTENCE => {
-            let volume = admin.scope.namespace(nsid).ok_or(INVALID_NAMESPACE)?.volume;
+            let volume = reservable(&admin.scope, nsid)?;
             let command = reservation::Command::Report;
             return Ok(Turn::Reserve { volume, command });
         }
@@ -377,9 +378,18 @@ fn queues_wanted(scope: &Scope, value: u32) -> Result<u16, Status> {
     Ok(submission.min(completion).min(last))
 }
 
+/// The volume of a namespace that can be reserved.
+fn reservable(scope: &Scope, nsid: u32) -> Result<VolumeId, Status> {
+    let namespace = scope.namespace(nsid).ok_or(INVALID_NAMESPACE)?;
+    match namespace.is_write_protected() {
+        true => Err(INVALID_FIELD),
+        false => Ok(namespace.volume),
+    }
+}
+
 fn set_persistence(scope: &Scope, nsid: u32, value: u32) -> Result<Turn, Status> {
     // For all namespaces at once it would be many changes that could fail one by one.
-    let volume = scope.namespace(nsid).ok_or(INVALID_NAMESPACE)?.volume;
+    let volume = reservable(scope, nsid)?;
     Ok(Turn::Reserve {
         volume,
         command: reservation::Command::Persist(value & 1 == 1),

@@ -217,6 +217,7 @@ impl Logs {
         let before = std::mem::take(&mut self.seen_notices);
         let volumes: Vec<_> = scope
             .namespaces()
+            .filter(|namespace| !namespace.is_write_protected())
             .map(|namespace| (namespace.nsid, namespace.volume))
             .collect();
         for (nsid, volume) in volumes {
@@ -256,14 +257,14 @@ impl Logs {
             let known = old_of.remove(&namespace.nsid);
             let same = known.is_some_and(|known| {
                 (
-                    known.volume,
+                    known.source(),
                     known.size_bytes,
                     known.chunk_bytes,
                     known.block_bytes,
                     known.uuid,
                     known.nguid,
                 ) == (
-                    namespace.volume,
+                    namespace.source(),
                     namespace.size_bytes,
                     namespace.chunk_bytes,
                     namespace.block_bytes,

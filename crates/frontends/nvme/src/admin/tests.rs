@@ -12,7 +12,7 @@ mod logs;
 use super::*;
 use crate::catalog::{Ana, Gateway, HostAccess, Namespace, Secret};
 use crate::failure::Failures;
-use amita_types::NodeId;
+use amita_types::{NodeId, SnapshotId};
 use std::collections::BTreeMap;
 
 const NQN: &str = "nqn.2026-01.io.amita:one";
@@ -23,6 +23,7 @@ pub(super) fn namespace(nsid: u32) -> Namespace {
     Namespace {
         nsid,
         volume: VolumeId(100 + u64::from(nsid)),
+        snapshot: SnapshotId::HEAD,
         name: format!("volume-{nsid}"),
         size_bytes: 1 << 30,
         chunk_bytes: 4 << 20,

@@ -15,7 +15,7 @@ use amita_types::io::Op;
 /// Bytes of a range.
 const RANGE_BYTES: u32 = 16;
 /// The attribute "deallocate" (dword 11).
-const DEALLOCATE: u32 = 1 << 2;
+pub(super) const DEALLOCATE: u32 = 1 << 2;
 
 pub(super) fn command(
     queue: &mut Queue,

@@ -64,6 +64,7 @@ fn second(queue: &mut Queue, command: &Command, first: SlotId, data: Slice, cx: 
 
 fn pair_range(role: &Role, command: &Command) -> Result<(Target, u32), Status> {
     let namespace = io::namespace(role, command)?;
+    io::check_protection(&namespace, command)?;
     let (target, length) = range(command, &namespace, true)?;
     if length > port::MAX_PAIR_BYTES || !is_one_piece(&target, length) {
         return Err(status::ATOMIC_UNIT);

@@ -57,7 +57,7 @@ pub(crate) fn execute(queue: &mut Queue, slot: SlotId, cx: &mut Cx<'_>) -> Resul
     request.own.work = Work::Wait;
     match reservations::decode(&request.own.command, &data, &host_id) {
         Ok(command) => {
-            let volume = request.own.target.volume;
+            let volume = request.own.target.source.volume;
             cx.service.reserve(queue.engine.front(), tag, volume, host, command);
             Ok(())
         }

@@ -8,10 +8,10 @@ use crate::catalog::{Catalog, Subsystem};
 use crate::hub::{Call, Reply};
 use crate::io::reserve;
 use crate::wire::status;
+use amita_frontend::Source;
 use amita_frontend::engine::{Protocol as _, Request};
 use amita_frontend::front::CloseReason;
 use amita_frontend::service::Event;
-use amita_types::VolumeId;
 use std::sync::Arc;
 
 impl Queue {
@@ -80,21 +80,21 @@ impl Queue {
     /// Namespaces that are not there any more take their commands with them. Their volumes may be somebody else's soon, and a host can
     /// leave data that it was asked for, or that it has asked for, lying for as long as it likes.
     fn withdraw(&mut self, before: Option<&Subsystem>, cx: &mut Cx<'_>) -> Result<(), End> {
-        let volumes = |subsystem: Option<&Subsystem>| -> Vec<VolumeId> {
+        let sources = |subsystem: Option<&Subsystem>| -> Vec<Source> {
             let namespaces = subsystem.into_iter().flat_map(Subsystem::sound);
-            namespaces.map(|namespace| namespace.volume).collect()
+            namespaces.map(|namespace| namespace.source()).collect()
         };
-        let now = volumes(self.role.subsystem().map(Arc::as_ref));
-        let gone: Vec<VolumeId> = volumes(before)
+        let now = sources(self.role.subsystem().map(Arc::as_ref));
+        let gone: Vec<Source> = sources(before)
             .into_iter()
-            .filter(|volume| !now.contains(volume))
+            .filter(|source| !now.contains(source))
             .collect();
         if gone.is_empty() {
             return Ok(());
         }
         // What only waits for what is under way ends with that.
         let is_meant =
-            |request: &Request<Queue>| gone.contains(&request.volume) && !matches!(request.own.work, Work::Wait);
+            |request: &Request<Queue>| gone.contains(&request.source) && !matches!(request.own.work, Work::Wait);
         for slot in self.engine.withdraw(is_meant, status::INVALID_NAMESPACE) {
             self.finish_if_complete(slot, cx)?;
         }

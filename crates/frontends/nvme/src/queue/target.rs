@@ -1,12 +1,13 @@
 //! The part of a volume that a command is about, and how it is cut into pieces: with what is atomic in mind.
 
+use amita_frontend::Source;
 use amita_frontend::pieces::{Pieces, Zeroes, has_partial_blocks, pieces, zeroes};
-use amita_types::{BLOCK_BYTES, MAX_IO_BYTES, VolumeId};
+use amita_types::{BLOCK_BYTES, MAX_IO_BYTES, SnapshotId, VolumeId};
 
-/// Where in which volume a command's range begins.
+/// Where in which volume, or snapshot of one, a command's range begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    pub volume: VolumeId,
+    pub source: Source,
     pub chunk_bytes: u32,
     /// In bytes.
     pub offset: u64,
@@ -15,7 +16,10 @@ pub(crate) struct Target {
 impl Target {
     /// Of a command that has none.
     pub const NONE: Target = Target {
-        volume: VolumeId(0),
+        source: Source {
+            volume: VolumeId(0),
+            snapshot: SnapshotId::HEAD,
+        },
         chunk_bytes: BLOCK_BYTES,
         offset: 0,
     };

@@ -26,6 +26,7 @@ pub const SGL_LENGTH: Status = lasting(0, 0x0f);
 pub const SGL_TYPE: Status = lasting(0, 0x11);
 pub const ATOMIC_UNIT: Status = lasting(0, 0x14);
 pub const SGL_OFFSET: Status = lasting(0, 0x16);
+pub const WRITE_PROTECTED: Status = lasting(0, 0x20);
 pub const TRANSIENT_TRANSPORT: Status = passing(0, 0x22);
 pub const LBA_RANGE: Status = lasting(0, 0x80);
 pub const CAPACITY: Status = lasting(0, 0x81);

@@ -11,7 +11,7 @@ use amita_nvme::memory::Board;
 use amita_nvme::{Ana, Catalog, Config, HostAccess, Namespace, NvmeFront, Port, Subsystem};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
 use amita_types::io::{IoError, Op};
-use amita_types::{NodeId, crc32c};
+use amita_types::{NodeId, SnapshotId, crc32c};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -92,6 +92,7 @@ fn catalog(volumes: &Volumes) -> Catalog {
         Arc::new(Namespace {
             nsid,
             volume,
+            snapshot: SnapshotId::HEAD,
             name,
             size_bytes: VOLUME_BYTES,
             chunk_bytes: 1 << 20,

@@ -142,7 +142,7 @@ impl Program {
                 Op::Write { .. } => Slice::copy_from(&order.data),
                 _ => Slice::default(),
             };
-            self.attachments.submit(FRONT, tag, volume, op, data);
+            self.attachments.submit(FRONT, tag, volume.into(), op, data);
         }
     }
 

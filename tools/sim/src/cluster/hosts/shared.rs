@@ -315,7 +315,9 @@ impl Hosts {
                 },
             );
             let tag = u64::from(again.ask.id.0);
-            nodes[member].ask(core, front, |service| service.submit(front, tag, volume, op, payload));
+            nodes[member].ask(core, front, |service| {
+                service.submit(front, tag, volume.into(), op, payload)
+            });
         }
     }
 

@@ -31,11 +31,18 @@ fn taken_over(meta: &dyn Transact, name: &str, owner: NodeId) {
 }
 
 /// Metadata in which somebody else does something before the `at`-th call.
-struct Meanwhile<'a> {
+pub(super) struct Meanwhile<'a> {
     meta: &'a Mutex<State>,
     calls: AtomicUsize,
     at: usize,
     act: &'a (dyn Fn(&dyn Transact) + Sync),
+}
+
+impl<'a> Meanwhile<'a> {
+    pub(super) fn new(meta: &'a Mutex<State>, at: usize, act: &'a (dyn Fn(&dyn Transact) + Sync)) -> Meanwhile<'a> {
+        let calls = AtomicUsize::new(0);
+        Meanwhile { meta, calls, at, act }
+    }
 }
 
 impl Transact for Meanwhile<'_> {
@@ -236,6 +243,7 @@ fn a_subsystem_is_full_at_its_limit_and_uses_free_numbers_again() {
             volume: amita_types::VolumeId(10_000 + u64::from(nsid)),
             uuid: map::Namespace::uuid_of(ClusterId(9), amita_types::VolumeId(10_000 + u64::from(nsid))),
             block_bytes: 4096,
+            snapshot: None,
         });
     }
     assert!(put_if(&meta, &map::subsystem_key("db"), revision, &full).unwrap());

@@ -212,3 +212,140 @@ fn a_snapshot_is_deleted_and_its_name_is_free() {
         Err(AdminError::Suspected { .. })
     ));
 }
+
+fn with_snapshot() -> Mutex<State> {
+    let meta = with_volume(SNAPSHOTS_SINCE);
+    ask(&meta, "a").unwrap();
+    take(&meta, 1, SnapshotState::Sealed(Generation(1)));
+    let subsystem = SubsystemSpec {
+        name: "s".to_owned(),
+        ..SubsystemSpec::default()
+    };
+    create_subsystem(&meta, &subsystem).unwrap();
+    meta
+}
+
+#[test]
+fn a_snapshot_is_a_disk_of_its_own_and_stays_while_it_is_one() {
+    let meta = with_snapshot();
+    let head = add_namespace(&meta, "s", "db", None, 4096).unwrap();
+    let made = add_namespace(&meta, "s", "db@a", None, 512).unwrap();
+    assert_eq!((made.nsid, made.volume), (2, head.volume));
+    assert_eq!(made.snapshot.map(|snapshot| snapshot.number), Some(SnapshotId(1)));
+    assert_ne!(made.uuid, head.uuid);
+    assert_eq!(made.uuid.get_version_num(), 8);
+    // What it is does not change with the volume.
+    resize_volume(&meta, "db", 2 << 30).unwrap();
+    let all = namespaces(&meta, None).unwrap();
+    let shown: Vec<_> = all.iter().map(|found| (found.of(), found.size_bytes)).collect();
+    assert_eq!(
+        shown,
+        [("db".to_owned(), Some(2 << 30)), ("db@a".to_owned(), Some(1 << 30))]
+    );
+    let found = namespace_of(&meta, "db@a").unwrap().1.unwrap();
+    assert_eq!((found.namespace.nsid, found.snapshot_name.as_deref()), (2, Some("a")));
+    let twice = add_namespace(&meta, "s", "db@a", None, 4096).unwrap_err();
+    assert!(twice.to_string().contains("volume db@a is namespace 2"), "{twice}");
+
+    let refused = delete_snapshot(&meta, "db", "a").unwrap_err();
+    let AdminError::SnapshotAttached { name, subsystem, nsid } = &refused else {
+        panic!("{refused}")
+    };
+    assert_eq!((name.as_str(), subsystem.as_str(), *nsid), ("db@a", "s", 2));
+    assert!(refused.to_string().contains("amita namespace remove s 2"), "{refused}");
+    assert_eq!(snapshots(&meta, "db").unwrap().len(), 1);
+    // The volume takes its snapshots with it: not while hosts have one.
+    remove_namespace(&meta, "s", 1).unwrap();
+    let refused = delete_volume(&meta, "db", false, &mut || true).unwrap_err();
+    assert!(
+        refused.to_string().contains("db@a is namespace 2 of subsystem s"),
+        "{refused}"
+    );
+    remove_namespace(&meta, "s", 2).unwrap();
+    delete_snapshot(&meta, "db", "a").unwrap();
+}
+
+#[test]
+fn a_snapshot_of_an_exported_volume_may_be_a_namespace() {
+    let meta = with_snapshot();
+    let spec = ExportSpec {
+        any_client: true,
+        ..ExportSpec::default()
+    };
+    export_volume(&meta, "db", &spec).unwrap();
+    assert!(matches!(
+        add_namespace(&meta, "s", "db", None, 4096),
+        Err(AdminError::Exported { .. })
+    ));
+    add_namespace(&meta, "s", "db@a", None, 4096).unwrap();
+    // And the other way round.
+    unexport_volume(&meta, "db").unwrap();
+    export_volume(&meta, "db", &spec).unwrap();
+}
+
+/// Whoever is second loses, whichever of the two it is.
+#[test]
+fn a_snapshot_is_not_deleted_while_it_becomes_a_namespace() {
+    use super::nvme::Meanwhile;
+    let mut met = [0; 2];
+    for at in 0..12 {
+        let meta = with_snapshot();
+        let delete = |meta: &dyn Transact| drop(delete_snapshot(meta, "db", "a"));
+        let slow = Meanwhile::new(&meta, at, &delete);
+        let added = add_namespace(&slow, "s", "db@a", None, 4096);
+        let gone = snapshots(&meta, "db").unwrap().is_empty();
+        assert_eq!(added.is_err(), gone, "at call {at}: {added:?}");
+        met[0] += usize::from(gone);
+
+        let meta = with_snapshot();
+        let add = |meta: &dyn Transact| drop(add_namespace(meta, "s", "db@a", None, 4096));
+        let slow = Meanwhile::new(&meta, at, &add);
+        let deleted = delete_snapshot(&slow, "db", "a");
+        let namespaces = subsystem(&meta, "s").unwrap().namespaces.len();
+        assert_eq!(deleted.is_err(), namespaces == 1, "at call {at}: {deleted:?}");
+        met[1] += namespaces;
+    }
+    assert!(met.iter().all(|met| *met > 2), "{met:?}");
+}
+
+#[test]
+fn what_is_no_name_of_a_snapshot_is_said() {
+    let meta = with_snapshot();
+    for bad in ["db@", "@a", "@", "db@a@a", "db@@a"] {
+        let refused = add_namespace(&meta, "s", bad, None, 4096).unwrap_err();
+        assert!(matches!(refused, AdminError::BadName { .. }), "{bad}: {refused}");
+        assert!(refused.to_string().contains("VOLUME@SNAPSHOT"), "{refused}");
+    }
+    let refused = add_namespace(&meta, "s", "db@b", None, 4096).unwrap_err();
+    assert!(
+        matches!(&refused, AdminError::NoSuch { what: "snapshot", there, .. } if there == &["a"]),
+        "{refused}"
+    );
+    let refused = add_namespace(&meta, "s", "none@a", None, 4096).unwrap_err();
+    assert!(
+        matches!(refused, AdminError::NoSuch { what: "volume", .. }),
+        "{refused}"
+    );
+    // One that is being taken is none yet.
+    ask(&meta, "c").unwrap();
+    take(&meta, 2, SnapshotState::Taking(Generation(1)));
+    let refused = add_namespace(&meta, "s", "db@c", None, 4096).unwrap_err();
+    assert!(
+        matches!(refused, AdminError::NoSuch { what: "snapshot", .. }),
+        "{refused}"
+    );
+    // A deleted volume has no name that anybody could use.
+    let id = volume(&meta, "db").unwrap().id;
+    let fate = Fate::Recycle {
+        deleted_at: 1,
+        purge_at: 2,
+    };
+    carry_out(&meta, Deletion::of("db", false, fate), &mut || true).unwrap();
+    for name in ["db@a".to_owned(), format!("{}@a", map::hidden_name(id))] {
+        let refused = add_namespace(&meta, "s", &name, None, 4096).unwrap_err();
+        assert!(
+            matches!(refused, AdminError::NoSuch { what: "volume", .. }),
+            "{name}: {refused}"
+        );
+    }
+}

@@ -28,6 +28,19 @@ const DEALLOCATION: u8 = 1 | 1 << 3;
 /// Bytes that a Compare and Write pair is atomic for: both halves travel in one piece of I/O.
 const COMPARE_AND_WRITE_BYTES: u32 = MAX_IO_BYTES / 2;
 
+/// NSATTR: write protected (0).
+fn attributes(namespace: &Namespace) -> u8 {
+    namespace.is_write_protected().into()
+}
+
+/// RESCAP: what is write protected nobody needs to reserve.
+fn reservations(namespace: &Namespace) -> u8 {
+    match namespace.is_write_protected() {
+        true => 0,
+        false => RESERVATIONS,
+    }
+}
+
 pub(super) fn nvm(namespace: &Namespace, limits: &Limits) -> Page {
     let block_bytes = namespace.block_bytes;
     let blocks = namespace.size_bytes / u64::from(block_bytes);
@@ -48,7 +61,7 @@ pub(super) fn nvm(namespace: &Namespace, limits: &Limits) -> Page {
         .u8(25, 0) // NLBAF: one format, the one in use
         .u8(26, 0) // FLBAS
         .u8(30, SHARED)
-        .u8(31, RESERVATIONS)
+        .u8(31, reservations(namespace))
         .u8(33, DEALLOCATION)
         .u16(34, (atomic - 1) as u16) // NAWUN
         .u16(36, (atomic - 1) as u16) // NAWUPF
@@ -67,6 +80,7 @@ pub(super) fn nvm(namespace: &Namespace, limits: &Limits) -> Page {
         .u32(76, copy_all) // MCL
         .u8(80, limits.copy_ranges - 1) // MSRC
         .u32(92, namespace.nsid) // ANAGRPID
+        .u8(99, attributes(namespace)) // NSATTR
         .bytes(104, &namespace.nguid)
         .u8(128 + 2, block_bytes.ilog2() as u8); // LBAF0.LBADS
     page
@@ -76,8 +90,9 @@ pub(super) fn independent(namespace: &Namespace) -> Page {
     let mut page = Page::new(PAGE_BYTES as usize);
     page.u8(0, INDEPENDENT_FEATURES)
         .u8(1, SHARED)
-        .u8(2, RESERVATIONS)
+        .u8(2, reservations(namespace))
         .u32(4, namespace.nsid) // ANAGRPID
+        .u8(8, attributes(namespace)) // NSATTR
         .u8(14, 1); // NSTAT: ready
     page
 }

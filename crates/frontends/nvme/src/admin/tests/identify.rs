@@ -203,6 +203,33 @@ fn a_namespace_of_512_byte_blocks() {
     assert_eq!((get("mssrl"), get("mcl")), (2048, 2048));
 }
 
+/// NVM Command Set 1.1, 4.1.5.1, and NVM Express Base 2.1, 5.1.13.2.8: NSATTR says that it is write protected, in both structures.
+#[test]
+fn a_snapshot_is_write_protected_and_cannot_be_reserved() {
+    let catalog = changed(&catalog(), |subsystem| {
+        let mut snapshot = namespace(2);
+        snapshot.snapshot = SnapshotId(3);
+        subsystem.namespaces[1] = Arc::new(snapshot);
+    });
+    let mut admin = ready_with(session(Kind::Io), &catalog);
+    for (nsid, protected) in [(1, 0), (2, 1)] {
+        let page = data(&mut admin, &identify(0, nsid));
+        assert_eq!(id_ns().get(&page, "nsattr"), protected);
+        assert_eq!(id_ns().get(&page, "rescap"), if protected == 1 { 0 } else { 0xff });
+        let page = data(&mut admin, &identify(8, nsid));
+        let get = |name| id_ns_independent().get(&page, name);
+        assert_eq!(
+            (get("nsattr"), get("rescap")),
+            (protected, if protected == 1 { 0 } else { 0xff })
+        );
+    }
+    // Persistence through power loss, of a reservation that there cannot be.
+    let get = command(0x0a, 2, &[(10, 0x83)]);
+    assert_eq!(failure(&mut admin, &get), 0x002);
+    let set = command(0x09, 2, &[(10, 0x83), (11, 1)]);
+    assert_eq!(failure(&mut admin, &set), 0x002);
+}
+
 /// NVM Command Set 1.1, 2.1.4: a range of at most NAWUN blocks that crosses no boundary of NABSN is one piece of I/O,
 /// wherever in a 4 KiB block it begins and ends; and no other command, wherever it begins, is cut in the midst of one.
 #[test]
@@ -228,7 +255,7 @@ fn the_atomic_sizes_are_true() {
         assert!(atomic <= boundary && compare <= boundary && compare <= u64::from(MAX_IO_BYTES / 2));
         let pieces = |offset: u64, length: u64| {
             let target = Target {
-                volume: VolumeId(1),
+                source: VolumeId(1).into(),
                 chunk_bytes,
                 offset,
             };
