@@ -54,8 +54,8 @@ pub struct Question {
     pub groups: u32,
     /// For these the store speaks; what it has of others is not counted.
     pub speaks_for: BTreeSet<GroupIndex>,
-    /// In order of their number.
-    pub volumes: Vec<AskedVolume>,
+    /// In order of their number. The same for all stores that are asked.
+    pub volumes: Arc<[AskedVolume]>,
 }
 
 /// A volume that is to be counted.

@@ -26,7 +26,7 @@ impl Game {
             number: self.figures_asked,
             groups: 1,
             speaks_for: [GroupIndex(0)].into_iter().collect(),
-            volumes,
+            volumes: volumes.into(),
         });
         let reads = self.rig.store.status().counters.leaf_reads;
         loop {
