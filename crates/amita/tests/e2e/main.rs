@@ -21,6 +21,7 @@ mod planned;
 mod quickstart;
 mod recover;
 mod snapshots;
+mod space;
 mod stock_clients;
 mod store_tools;
 mod tenants;
