@@ -107,6 +107,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::StoreServed { .. }
                 | AdminError::StoreOutdated { .. }
                 | AdminError::Full { .. }
+                | AdminError::OverQuota { .. }
                 | AdminError::StillNeeded { .. } => Kind::Conflict,
                 _ => Kind::Failed,
             };

@@ -10,6 +10,7 @@ pub mod commands;
 pub mod demo;
 pub mod logging;
 pub mod nodes;
+pub mod space;
 
 use amita_terminal::error::{Context, Result};
 use std::path::PathBuf;

@@ -39,6 +39,12 @@ impl Nodes {
         Ok(Nodes { status })
     }
 
+    /// As a status knows them.
+    #[must_use]
+    pub fn of(status: Status) -> Nodes {
+        Nodes { status }
+    }
+
     /// Each store's node, by the store's UUID.
     #[must_use]
     pub fn stores(&self) -> BTreeMap<String, String> {
@@ -76,7 +82,7 @@ impl Nodes {
                     let asked = scope.spawn(move || match metrics {
                         _ if !alive => Err("it is not alive".to_owned()),
                         None => Err("it tells nothing; start it with --metrics".to_owned()),
-                        Some(address) => self.page(address, path, name),
+                        Some(address) => self.page(address, path, name, None),
                     });
                     (name, asked)
                 })
@@ -91,13 +97,31 @@ impl Nodes {
         })
     }
 
+    /// Asks one node something that has a body.
+    ///
+    /// # Errors
+    /// In words: it does not live, tells nothing, or does not answer.
+    pub fn post<T: DeserializeOwned + Paged>(
+        &self,
+        name: &str,
+        path: &str,
+        body: &str,
+    ) -> std::result::Result<T, String> {
+        let found = self.status.nodes.iter().find(|found| found.node.name == name);
+        let found = found.filter(|found| found.alive).ok_or("its node is not alive")?;
+        let metrics = found.node.metrics.as_deref();
+        let address = metrics.ok_or_else(|| format!("node {name} tells nothing; start it with --metrics"))?;
+        self.page(address, path, name, Some(body))
+    }
+
     fn page<T: DeserializeOwned + Paged>(
         &self,
         address: &str,
         path: &str,
         name: &str,
+        body: Option<&str>,
     ) -> std::result::Result<T, String> {
-        let text = get(address, path).map_err(|why| {
+        let text = exchange(address, path, body).map_err(|why| {
             format!("{address} does not answer ({why}); a node tells only its own host unless --metrics says otherwise")
         })?;
         let page: T = serde_json::from_str(&text).map_err(|why| format!("{address} answers with no page: {why}"))?;
@@ -128,6 +152,15 @@ impl Paged for amita_node::observe::NodePage {
     }
 }
 
+impl Paged for amita_node::observe::SpacePage {
+    fn cluster(&self) -> &str {
+        &self.cluster
+    }
+    fn node_name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl Paged for amita_node::observe::TracesPage {
     fn cluster(&self) -> &str {
         &self.cluster
@@ -145,7 +178,11 @@ const MAX_REFUSAL_CHARS: usize = 200;
 /// # Errors
 /// In words: no connection, no answer, or one that is not "200".
 pub fn get(address: &str, path: &str) -> std::result::Result<String, String> {
-    let text = fetch(address, path).map_err(|error| error.to_string())?;
+    exchange(address, path, None)
+}
+
+fn exchange(address: &str, path: &str, body: Option<&str>) -> std::result::Result<String, String> {
+    let text = fetch(address, path, body).map_err(|error| error.to_string())?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or("the answer is cut off")?;
     let status = head.split(' ').nth(1).unwrap_or_default();
     if status != "200" {
@@ -156,13 +193,20 @@ pub fn get(address: &str, path: &str) -> std::result::Result<String, String> {
     Ok(body.to_owned())
 }
 
-fn fetch(address: &str, path: &str) -> std::io::Result<String> {
+fn fetch(address: &str, path: &str, body: Option<&str>) -> std::io::Result<String> {
     let resolved = address.to_socket_addrs()?.next();
     let resolved = resolved.ok_or_else(|| std::io::Error::other("the name is not known"))?;
     let mut stream = TcpStream::connect_timeout(&resolved, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let request = match body {
+        None => format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"),
+        Some(body) => format!(
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: \
+             {}\r\n\r\n{body}",
+            body.len()
+        ),
+    };
     stream.write_all(request.as_bytes())?;
     let mut text = String::new();
     stream.take(MAX_ANSWER_BYTES).read_to_string(&mut text)?;

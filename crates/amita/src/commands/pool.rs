@@ -1,5 +1,7 @@
 //! `amita pool`.
 
+mod space;
+
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::events::parse_age;
@@ -25,12 +27,19 @@ pub enum Command {
     /// Show, or set, from where on stores count as near full, and as full
     ///
     /// It is for all pools. `amita status` says of a pool that it is near full, or full, when one of its stores is; an event
-    /// is written when a store gets over a threshold, and when it is 2 % below it again.
+    /// is written when a store gets over a threshold, and when it is 2 % below it again; the same of the stores of a pool together.
     Thresholds(ThresholdsArguments),
     /// Show, or set, for how long deleted volumes of a pool can be had back
     ///
     /// Those that are deleted already stay for as long as they were told.
     Recycle(RecycleArguments),
+    /// Show, or set, how much of a pool may be asked for
+    ///
+    /// Making, growing, importing and undeleting volumes, and taking snapshots, is refused where it would be more. Nothing is taken
+    /// away that is there, and no write is refused.
+    Quota(QuotaArguments),
+    /// Show a pool: what its volumes ask for and hold, and what its stores have
+    Show(ShowArguments),
     /// List the pools, and how their groups are
     List {
         /// As JSON
@@ -73,6 +82,10 @@ pub struct ThresholdsArguments {
     /// Percent of a store's capacity at which writes will fail soon [default: as it was; at first 95]
     #[arg(long, value_name = "PERCENT")]
     pub full: Option<u8>,
+    /// Three percents of the capacity of a pool's stores together, at each of which it is said [default: as they were; at first
+    /// 75,85,95]
+    #[arg(long, value_name = "PERCENT,PERCENT,PERCENT", value_parser = space::parse_percents)]
+    pub pools: Option<space::Percents>,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -86,6 +99,38 @@ pub struct RecycleArguments {
     /// Like 12h or 7d; 0s: they go at once [default: as it was; at first 7d]
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     pub keep: Option<Duration>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita pool quota`.
+#[derive(Debug, clap::Args)]
+pub struct QuotaArguments {
+    /// Its name
+    pub name: String,
+    /// The sum of its volumes' sizes, at most [default: as it was]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub provisioned: Option<u64>,
+    /// Volumes, at most [default: as it was]
+    #[arg(long, value_name = "N")]
+    pub volumes: Option<u64>,
+    /// Snapshots of all its volumes, at most [default: as it was]
+    #[arg(long, value_name = "N")]
+    pub snapshots: Option<u64>,
+    /// Of what is not named beside it, everything may be asked for
+    #[arg(long)]
+    pub none: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita pool show`.
+#[derive(Debug, clap::Args)]
+pub struct ShowArguments {
+    /// Its name
+    pub name: String,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -151,17 +196,21 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Set(arguments) => set(arguments, metadata),
         Command::Thresholds(arguments) => thresholds(arguments, metadata),
         Command::Recycle(arguments) => recycle(arguments, metadata),
+        Command::Quota(arguments) => space::quota(arguments, metadata),
+        Command::Show(arguments) => space::show(arguments, metadata),
         Command::List { json } => list(*json, metadata),
     }
 }
 
 fn thresholds(arguments: &ThresholdsArguments, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    let found = if arguments.near_full.is_some() || arguments.full.is_some() {
+    let changes = arguments.near_full.is_some() || arguments.full.is_some() || arguments.pools.is_some();
+    let found = if changes {
         admin.act(Action::PoolThresholds, "", |meta| {
             admin::set_thresholds(meta, |own| {
                 own.near_full_percent = arguments.near_full.unwrap_or(own.near_full_percent);
                 own.full_percent = arguments.full.unwrap_or(own.full_percent);
+                own.pool_percents = arguments.pools.map_or(own.pool_percents, |percents| percents.0);
             })
         })
     } else {
@@ -169,8 +218,9 @@ fn thresholds(arguments: &ThresholdsArguments, metadata: &Endpoints) -> Result<(
     };
     let found = found.described()?;
     print(arguments.json, &found, || {
+        let [first, second, third] = found.pool_percents;
         format!(
-            "A store is near full at {} %, and full at {} %.\n",
+            "A store is near full at {} %, and full at {} %. Of a pool it is said at {first}, {second} and {third} %.\n",
             found.near_full_percent, found.full_percent
         )
     })
@@ -252,8 +302,8 @@ fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
     let pools = Admin::connect(metadata)?.status()?.pools;
     print(as_json, &pools, || {
         let head = [
-            "pool", "id", "copies", "min", "apart by", "class", "chunk", "groups", "whole", "degraded", "at min",
-            "waiting", "below", "syncing",
+            "pool", "id", "copies", "min", "apart by", "class", "chunk", "used", "free", "groups", "whole", "degraded",
+            "at min", "waiting", "below", "syncing",
         ];
         let mut table = Table::new(&head);
         for found in &pools {
@@ -271,6 +321,8 @@ fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
                 pool.failure_domain.to_string(),
                 pool.class.clone().unwrap_or_else(|| "any".to_owned()),
                 size::show(u64::from(pool.chunk_bytes)),
+                size::show(found.used_bytes),
+                size::show(found.raw_bytes.saturating_sub(found.used_bytes)),
                 pool.groups.to_string(),
                 counts.whole.to_string(),
                 counts.degraded.to_string(),

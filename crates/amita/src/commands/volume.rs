@@ -15,18 +15,24 @@ mod trash;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::nbd::for_whom;
+use crate::space;
 use amita_control::access::Action;
-use amita_control::admin;
+use amita_control::admin::{self, Status, VolumeStatus};
 use amita_terminal::error::Result;
 use amita_terminal::say_line;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
 use amita_types::VolumeId;
 use amita_types::map::About;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often the end of a scrub is looked for.
 const LOOK: Duration = Duration::from_millis(200);
+/// For how long a list waits until the stores have counted what its volumes hold.
+const LIST_PATIENCE: Duration = Duration::from_secs(5);
+
 /// What to do with volumes.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -245,14 +251,54 @@ fn now() -> About {
     }
 }
 
+/// One of a list, as JSON says it.
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    status: &'a VolumeStatus,
+    /// Null: it is not known.
+    used_bytes: Option<u64>,
+}
+
+/// What volumes hold; of a pool whose stores do not tell, or not soon, nothing is known.
+fn used(status: &Status, volumes: &[VolumeStatus], metadata: &Admin) -> Result<BTreeMap<VolumeId, u64>> {
+    let mut used = BTreeMap::new();
+    for pool in &status.pools {
+        let own = volumes.iter().map(|found| &found.volume);
+        let own: Vec<_> = own.filter(|volume| volume.pool == pool.pool.name).cloned().collect();
+        if own.is_empty() {
+            continue;
+        }
+        let counted = space::count(&metadata.reader(), status, &pool.pool, &own, LIST_PATIENCE).described()?;
+        used.extend(
+            counted
+                .into_iter()
+                .flatten()
+                .map(|(volume, found)| (volume, found.used_bytes)),
+        );
+    }
+    Ok(used)
+}
+
 fn list(labels: &[(String, String)], as_json: bool, metadata: &Admin) -> Result<()> {
-    let mut volumes = metadata.status()?.volumes;
+    let status = metadata.status()?;
+    let mut volumes = status.volumes.clone();
     volumes.retain(|found| {
         let has = |(key, value): &(String, String)| found.labels.get(key) == Some(value);
         labels.iter().all(has)
     });
-    print(as_json, &volumes, || {
-        let mut table = Table::new(&["volume", "id", "pool", "size", "owner", "alive", "nbd", "labels"]);
+    let used = used(&status, &volumes, metadata)?;
+    let listed: Vec<Listed<'_>> = volumes
+        .iter()
+        .map(|found| Listed {
+            status: found,
+            used_bytes: used.get(&found.volume.id).copied(),
+        })
+        .collect();
+    print(as_json, &listed, || {
+        let mut table = Table::new(&[
+            "volume", "id", "pool", "size", "used", "owner", "alive", "nbd", "labels",
+        ]);
         for found in &volumes {
             let volume = &found.volume;
             let alive = match (&found.owner_name, found.owner_alive) {
@@ -265,6 +311,8 @@ fn list(labels: &[(String, String)], as_json: bool, metadata: &Admin) -> Result<
                 volume.id.to_string(),
                 volume.pool.clone(),
                 size::show(volume.size_bytes),
+                used.get(&volume.id)
+                    .map_or_else(|| "?".to_owned(), |used| size::show(*used)),
                 found.owner_name.clone().unwrap_or_default(),
                 alive.to_owned(),
                 found.export.as_ref().map(for_whom).unwrap_or_default(),

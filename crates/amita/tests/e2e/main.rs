@@ -22,6 +22,7 @@ mod quickstart;
 mod recover;
 mod snapshot_readers;
 mod snapshots;
+mod space;
 mod stock_clients;
 mod store_tools;
 mod tenants;

@@ -79,6 +79,8 @@ actions! {
     PoolThresholds "pool.thresholds" WORK,
     /// Say for how long a pool's deleted volumes are kept.
     PoolRecycle "pool.recycle" WORK,
+    /// Say how much of a pool may be asked for.
+    PoolQuota "pool.quota" WORK,
     /// Make a volume.
     VolumeCreate "volume.create" WORK,
     /// Make a volume larger.

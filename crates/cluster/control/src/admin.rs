@@ -16,6 +16,7 @@ mod namespace;
 mod node;
 mod nqn;
 mod pool;
+mod quota;
 mod recovery;
 mod reservation;
 mod resize;
@@ -45,14 +46,15 @@ pub use namespace::{
 };
 pub use node::{register_as, remove_node, reserve_node};
 pub use nqn::{MAX_NQN_BYTES, check_nqn};
-pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, PoolSpec, create_pool, groups, pools};
+pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, MAX_POOLS, PoolSpec, create_pool, groups, pools};
+pub use quota::{Asked, asked, quota, set_quota};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub use snapshot::{
-    TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, protect_snapshot, snapshot, snapshot_number,
-    snapshot_state, snapshots, split,
+    MAX_VOLUME_SNAPSHOTS, TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, live_snapshots,
+    protect_snapshot, snapshot, snapshot_number, snapshot_state, snapshots, split,
 };
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub(crate) use subsystem::unchanged;
@@ -66,7 +68,7 @@ pub use topology::{
     maintain_node, place_node, replace_store, weigh_store,
 };
 pub use trash::{TrashStatus, purge_volume, purge_what_is_due, recycle_time, set_recycle_time, trash, undelete_volume};
-pub use volume::{MAX_VOLUME_BYTES, create_volume, make_volume, volume, volumes, with_deleted};
+pub use volume::{MAX_VOLUME_BYTES, MAX_VOLUMES, create_volume, make_volume, volume, volumes, with_deleted};
 
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::map::{self, Cluster, Node, Store};

@@ -389,6 +389,7 @@ impl Coordinator {
 
     fn settle(&mut self) {
         self.heard.settled = true;
+        learn::look_at_pools(self);
         self.heard.complete = self.heard.told;
         // Patience counts from the moment when all is known.
         let until = self.now.plus(self.config.start_patience);

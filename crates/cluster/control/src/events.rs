@@ -112,6 +112,10 @@ kinds! {
     StoreFull "store-full" Error,
     /// A store that was full, or near full, has space again.
     StoreRoomy "store-roomy" Info,
+    /// The stores of a pool together have got over a level of their space.
+    PoolFills "pool-fills" Warning,
+    /// They have come back below it.
+    PoolRoomy "pool-roomy" Info,
     /// The metadata is older than what a store knows: no volume is opened.
     MetadataOlder "metadata-older" Error,
     /// Writes, reads or the opening of a volume fail at a gateway.

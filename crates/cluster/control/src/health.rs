@@ -34,6 +34,8 @@ kinds! {
     PoolFull "pool-full" Error,
     /// A store of a pool is near full by the threshold.
     PoolNearFull "pool-near-full" Warning,
+    /// The stores of a pool together are over a level.
+    PoolFills "pool-fills" Warning,
     /// Groups have no copy to spare.
     CopiesAtLeast "copies-at-least" Warning,
     /// Groups lack a copy.
@@ -236,8 +238,27 @@ impl Picture<'_> {
             }
         }
         filled.sort_by_key(|(percent, store, _)| (std::cmp::Reverse(*percent), *store));
-        let Some((worst, ..)) = filled.first() else { return };
         let name = &pool.pool.name;
+        let Some((worst, ..)) = filled.first() else {
+            let percent = u128::from(pool.used_bytes) * 100;
+            let percent = percent.checked_div(u128::from(pool.raw_bytes)).unwrap_or(0).min(100) as u8;
+            let level = self.thresholds.pool_level(percent);
+            if let Some(level) = level
+                .checked_sub(1)
+                .and_then(|at| self.thresholds.pool_percents.get(at))
+            {
+                facts.push(Fact::new(
+                    Kind::PoolFills,
+                    [name],
+                    format!(
+                        "Pool {name} is over {level} %: {percent} % of it is used, {} of {} bytes on its stores.",
+                        pool.used_bytes, pool.raw_bytes
+                    ),
+                    "Add stores, or delete or trim what is not needed.",
+                ));
+            }
+            return;
+        };
         let named: Vec<String> = filled
             .iter()
             .take(NAMED_STORES)

@@ -12,7 +12,7 @@ use crate::token;
 use amita_reactor::Slice;
 use amita_reactor::driver::{Completion, Driver, Outcome, Time};
 use amita_store::memo::{Content, Writer};
-use amita_store::{Config, Effect, IoId, LinkId, State, Store};
+use amita_store::{Config, Count, Effect, IoId, LinkId, Question, State, Store};
 use amita_types::holdings::Holdings;
 use amita_types::message::{Answer, Refusal, Request};
 use amita_types::{NodeId, StoreId};
@@ -248,6 +248,13 @@ impl Stores {
                 self.hosts[host].store.sweep(now, holdings.cloned());
             }
         }
+    }
+
+    /// What volumes hold on a store that serves here; `None`: it does not. Is to be asked again until it is counted.
+    pub fn count(&mut self, now: Time, store: StoreId, question: &Arc<Question>) -> Option<Count> {
+        let host = *self.by_id.get(&store)?;
+        self.touched = true;
+        Some(self.hosts[host].store.count(now, question))
     }
 
     /// The end of a pass: each store writes what it gathered.

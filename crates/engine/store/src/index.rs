@@ -9,11 +9,13 @@ mod arena;
 mod cache;
 #[cfg(any(test, feature = "planted"))]
 pub(crate) mod check;
+mod figures;
 mod leaves;
 mod listing;
 mod past;
 mod states;
 
+pub(crate) use figures::{Holders, Stretch};
 pub(crate) use leaves::{Leaf, Location};
 pub(crate) use listing::{ChunkFilter, Listings};
 pub(crate) use states::{Framed, Seen, StateLook, View};

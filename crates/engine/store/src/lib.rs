@@ -39,7 +39,7 @@ pub use faults::{Fault, Faults};
 pub use format::{Format, FormatParams, MIN_STORE_BYTES, format};
 pub use index::Entry;
 pub use status::{Counters, MountReport, State, Status};
-pub use store::{Effect, IoId, LinkId, Store, Times};
+pub use store::{AskedVolume, Count, Effect, IoId, LinkId, Question, Store, Times, VolumeFigures};
 
 /// Can rules be switched off in this build? Only builds of the simulator can; see the feature `planted`.
 pub const HAS_RULE_SWITCHES: bool = cfg!(feature = "planted");

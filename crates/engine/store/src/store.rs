@@ -27,6 +27,7 @@
 //! | `discard` | the device is told what holds nothing any more |
 //! | `trace` | how long answers take, and with what |
 //! | `sweep` | chunks that nothing needs any more are dropped |
+//! | `count` | what volumes and snapshots hold is counted for who asks |
 //! | `space` | what is free, granted and kept back |
 //! | `checkpoint` | the whole state goes to the disk while I/O goes on |
 //! | `superblocks` | one of the two is whole at any moment |
@@ -41,6 +42,7 @@ mod change;
 mod check;
 mod checkpoint;
 mod commit;
+mod count;
 mod discard;
 mod durable;
 mod env;
@@ -84,6 +86,7 @@ use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
 use std::sync::Arc;
 
+pub use count::{AskedVolume, Count, Question, VolumeFigures};
 pub use trace::Times;
 
 use env::Env;
@@ -178,6 +181,7 @@ pub struct Store {
     log: log::Log,
     checkpoint: checkpoint::Writer,
     sweep: sweep::Sweep,
+    counts: count::Counts,
 }
 
 impl Store {
@@ -201,6 +205,7 @@ impl Store {
             log: log::Log::default(),
             checkpoint: checkpoint::Writer::default(),
             sweep: sweep::Sweep::default(),
+            counts: count::Counts::default(),
         };
         mount::start(&mut store);
         store
@@ -250,6 +255,13 @@ impl Store {
         sweep::begin(self, holdings);
     }
 
+    /// Counts what volumes and their snapshots hold, in steps beside everything else; is to be asked again, with the same question,
+    /// until it is done.
+    pub fn count(&mut self, now: Time, question: &Arc<Question>) -> Count {
+        self.env.now = now;
+        count::ask(self, question)
+    }
+
     /// The pass ends: what was accepted in it goes to the disk as one batch, and a checkpoint that is under way gets
     /// on by a step.
     pub fn end_pass(&mut self, now: Time) {
@@ -258,6 +270,7 @@ impl Store {
             State::Serving => {
                 fence::advance(self);
                 sweep::step(self);
+                count::step(self);
                 commit::run(self);
                 checkpoint::step(self);
                 leaves::evict(&self.config, &mut self.index, &self.space);
@@ -285,6 +298,7 @@ impl Store {
         let of_service = [
             self.log.mark_deadline(self.config.idle_mark_after),
             self.sweep.deadline(),
+            self.counts.deadline(),
         ];
         let others = [
             self.ops.fence_deadline(),
@@ -359,6 +373,7 @@ impl Store {
         askers.extend(self.ops.fences.drain(..).filter_map(|pending| pending.asker));
         self.ops.rolls.clear();
         self.sweep = sweep::Sweep::default();
+        self.counts = count::Counts::default();
         self.log.abandon();
         for asker in askers {
             self.env.refuse(asker, Refusal::Poisoned);

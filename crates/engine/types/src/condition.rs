@@ -76,13 +76,19 @@ pub struct Thresholds {
     pub near_full_percent: u8,
     /// Percent of a store's capacity: writes will fail soon.
     pub full_percent: u8,
+    /// Percents of the capacity of a pool's stores together at which it is said, ascending.
+    pub pool_percents: [u8; POOL_LEVELS],
 }
+
+/// At so many fill levels of a pool something is said.
+pub const POOL_LEVELS: usize = 3;
 
 impl Default for Thresholds {
     fn default() -> Thresholds {
         Thresholds {
             near_full_percent: 85,
             full_percent: 95,
+            pool_percents: [75, 85, 95],
         }
     }
 }
@@ -120,6 +126,20 @@ impl Thresholds {
     pub fn fullness_after(&self, before: Fullness, percent: u8) -> Fullness {
         let now = self.fullness(percent);
         let lenient = self.fullness(percent.saturating_add(HYSTERESIS_PERCENT));
+        if now >= before { now } else { lenient.min(before) }
+    }
+
+    /// How many of the levels of a pool so many percent are at or above.
+    #[must_use]
+    pub fn pool_level(&self, percent: u8) -> usize {
+        self.pool_percents.iter().filter(|level| percent >= **level).count()
+    }
+
+    /// The same, of one that was at level `before` last: it goes down only by [`HYSTERESIS_PERCENT`] below.
+    #[must_use]
+    pub fn pool_level_after(&self, before: usize, percent: u8) -> usize {
+        let now = self.pool_level(percent);
+        let lenient = self.pool_level(percent.saturating_add(HYSTERESIS_PERCENT));
         if now >= before { now } else { lenient.min(before) }
     }
 }
@@ -162,6 +182,17 @@ mod tests {
             "more free than there is: nothing is used"
         );
         assert_eq!(space(u64::MAX, 0).used_percent(), 100);
+    }
+
+    #[test]
+    fn a_pool_at_a_level_does_not_flap() {
+        let thresholds = Thresholds::default();
+        let mut now = 0;
+        let levels = [74, 75, 74, 73, 72, 86, 84, 83, 82, 95, 100, 92, 10].map(|percent| {
+            now = thresholds.pool_level_after(now, percent);
+            now
+        });
+        assert_eq!(levels, [0, 1, 1, 0, 0, 2, 2, 1, 1, 3, 3, 2, 0]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod about;
 mod check;
 mod holders;
 mod lineage;
+mod quota;
 mod trash;
 
 pub use about::{About, Import, about_key, about_prefix};
@@ -21,6 +22,7 @@ pub use lineage::{
     SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key, snapshot_wishes_prefix,
     snapshots_prefix,
 };
+pub use quota::{Quota, quota_key};
 pub use trash::{
     DEFAULT_RECYCLE_SECONDS, MAX_RECYCLE_SECONDS, Recycling, Trashed, hidden_name, is_hidden, recycling_key, trash_key,
     trash_prefix,

@@ -2,13 +2,19 @@
 
 use crate::admin::{Admin, Described};
 use crate::commands::nbd::for_whom;
+use crate::space::{self, Counted, VolumeSpace};
 use amita_control::access::Action;
-use amita_control::admin::{self, NamespaceStatus, VolumeStatus};
+use amita_control::admin::{self, NamespaceStatus, Status, VolumeStatus};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::size;
 use amita_terminal::table::print;
+use amita_types::map::Volume;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// For how long the stores may count what a volume holds.
+const COUNT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// `amita volume show`.
 #[derive(Debug, clap::Args)]
@@ -74,19 +80,63 @@ struct Shown {
     #[serde(flatten)]
     volume: VolumeStatus,
     namespaces: Vec<NamespaceStatus>,
+    #[serde(flatten)]
+    space: Space,
+}
+
+/// What a volume takes; null where that is not known.
+#[derive(Debug, Serialize)]
+pub(super) struct Space {
+    provisioned_bytes: u64,
+    pub(super) used_bytes: Option<u64>,
+    held_bytes: Option<u64>,
+    unique_bytes: Option<u64>,
+    freeing_bytes: Option<u64>,
+    /// Why it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    space_unknown: Option<String>,
+}
+
+impl Space {
+    pub(super) fn of(volume: &Volume, counted: &Counted) -> Space {
+        let found = counted.as_ref().ok().and_then(|found| found.get(&volume.id));
+        Space {
+            provisioned_bytes: volume.size_bytes,
+            used_bytes: found.map(|found| found.used_bytes),
+            held_bytes: found.map(|found| found.held_bytes),
+            unique_bytes: found.map(VolumeSpace::unique_bytes),
+            freeing_bytes: found.map(|found| found.freeing_bytes),
+            space_unknown: counted.as_ref().err().cloned(),
+        }
+    }
+}
+
+/// What the volume holds; that may have to be counted.
+pub(super) fn counted(metadata: &Admin, status: &Status, volume: &Volume) -> Result<Counted> {
+    let pool = status.pools.iter().find(|found| found.pool.name == volume.pool);
+    let Some(pool) = pool else {
+        return Ok(Err(format!("its pool, {}, does not exist", volume.pool)));
+    };
+    let volumes = std::slice::from_ref(volume);
+    space::count(&metadata.reader(), status, &pool.pool, volumes, COUNT_PATIENCE).described()
 }
 
 pub(super) fn show(arguments: &ShowArguments, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
-    let volumes = metadata.status()?.volumes.into_iter();
-    let Some(volume) = volumes.into_iter().find(|found| &found.volume.name == name) else {
+    let status = metadata.status()?;
+    let Some(volume) = status.volumes.iter().find(|found| &found.volume.name == name) else {
         return Err(Failure::new(format!("there is no volume {name:?}"))
             .kind(Kind::NotFound)
             .advice("`amita volume list` shows those that are there."));
     };
     let mut namespaces = admin::namespaces(&metadata.reader(), None).described()?;
     namespaces.retain(|found| found.namespace.volume == volume.volume.id);
-    let shown = Shown { volume, namespaces };
+    let space = Space::of(&volume.volume, &counted(metadata, &status, &volume.volume)?);
+    let shown = Shown {
+        volume: volume.clone(),
+        namespaces,
+        space,
+    };
     print(arguments.json, &shown, || text(&shown))
 }
 
@@ -124,6 +174,11 @@ fn text(shown: &Shown) -> String {
             "size",
             format!("{} ({} bytes)", size::show(volume.size_bytes), volume.size_bytes),
         ),
+        ("used", bytes(shown.space.used_bytes)),
+        ("held", bytes(shown.space.held_bytes)),
+        ("unique", bytes(shown.space.unique_bytes)),
+        ("freeing", bytes(shown.space.freeing_bytes.filter(|bytes| *bytes > 0))),
+        ("not known", shown.space.space_unknown.clone().unwrap_or_default()),
         ("owner", owner),
         (
             "nbd",
@@ -144,6 +199,10 @@ fn text(shown: &Shown) -> String {
     lines
         .map(|(key, value)| format!("{key:<10} {}\n", amita_audit::plain(&value)))
         .collect()
+}
+
+fn bytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(String::new, |bytes| format!("{} ({bytes} bytes)", size::show(bytes)))
 }
 
 pub(super) fn label(arguments: &LabelArguments, metadata: &Admin) -> Result<()> {

@@ -79,6 +79,9 @@ struct Shown<'a> {
     taken_at: u64,
     protected: bool,
     labels: &'a BTreeMap<String, String>,
+    /// What the deletion of this one alone would free; where it was counted and is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique_bytes: Option<Option<u64>>,
 }
 
 /// Does it.
@@ -151,9 +154,23 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
 
 fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
     let snapshots = admin::snapshots(&metadata.reader(), volume).described()?;
-    let all: Vec<Shown<'_>> = snapshots.iter().map(|snapshot| shown(volume, snapshot)).collect();
+    let status = metadata.status()?;
+    let known = status.volumes.iter().find(|found| found.volume.name == volume);
+    let counted = match known.filter(|_| !snapshots.is_empty()) {
+        Some(found) => super::label::counted(metadata, &status, &found.volume)?,
+        None => Ok(BTreeMap::new()),
+    };
+    let space = known.and_then(|found| counted.as_ref().ok()?.get(&found.volume.id));
+    let unique = |snapshot: &Snapshot| space.map(|space| space.unique.get(&snapshot.number).copied().unwrap_or(0));
+    let all: Vec<Shown<'_>> = snapshots
+        .iter()
+        .map(|snapshot| Shown {
+            unique_bytes: Some(unique(snapshot)),
+            ..shown(volume, snapshot)
+        })
+        .collect();
     print(as_json, &all, || {
-        let mut table = Table::new(&["snapshot", "number", "size", "taken", "protected", "labels"]);
+        let mut table = Table::new(&["snapshot", "number", "size", "unique", "taken", "protected", "labels"]);
         for snapshot in &snapshots {
             let labels: Vec<String> = snapshot
                 .labels
@@ -164,12 +181,16 @@ fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
                 snapshot.name.clone(),
                 snapshot.number.to_string(),
                 size::show(snapshot.size_bytes),
+                unique(snapshot).map_or_else(|| "not known".to_owned(), size::show),
                 timestamp(snapshot.taken_at, 0),
                 if snapshot.protected { "yes" } else { "" }.to_owned(),
                 labels.join(","),
             ]);
         }
-        table.text()
+        match &counted {
+            Ok(_) => table.text(),
+            Err(why) => format!("{}What the snapshots hold is not known: {why}\n", table.text()),
+        }
     })
 }
 
@@ -182,6 +203,7 @@ fn shown<'a>(volume: &'a str, snapshot: &'a Snapshot) -> Shown<'a> {
         taken_at: snapshot.taken_at,
         protected: snapshot.protected,
         labels: &snapshot.labels,
+        unique_bytes: None,
     }
 }
 

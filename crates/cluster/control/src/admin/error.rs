@@ -91,6 +91,24 @@ pub enum AdminError {
         name: String,
         snapshots: usize,
     },
+    /// More than a pool's quota has left.
+    #[error(
+        "the quota of pool {pool} has no room: {used} of {limit} {unit} of {what} are asked for, and this needs {more} more; delete \
+         what is not needed, or raise it (`amita pool quota {pool} {flag}`)"
+    )]
+    OverQuota {
+        /// The pool.
+        pool: String,
+        /// Of what there would be too much.
+        what: &'static str,
+        /// By what the quota is set.
+        flag: &'static str,
+        /// In what it is counted.
+        unit: &'static str,
+        limit: u64,
+        used: u64,
+        more: u64,
+    },
     /// Several deleted volumes had the name.
     #[error(
         "{} deleted volumes were called {name}; say which one by its number: {}", numbers.len(), numbers.join(", ")

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use amita_types::map::MAX_GROUPS;
 
+/// The most pools of a cluster; a few more where several are made at once.
+pub const MAX_POOLS: usize = 256;
+
 /// Bytes of a chunk where nothing else is asked for.
 pub const DEFAULT_CHUNK_BYTES: u32 = BLOCK_BYTES * MAX_BLOCKS_PER_CHUNK;
 
@@ -62,6 +65,14 @@ pub fn create_pool(meta: &dyn Transact, spec: &PoolSpec) -> Result<Pool> {
         return Err(AdminError::Exists {
             what: "pool",
             name: spec.name.clone(),
+        });
+    }
+    if pools(meta)?.len() >= MAX_POOLS {
+        return Err(AdminError::Full {
+            what: "cluster",
+            name: super::cluster(meta)?.id.to_string(),
+            of: "pools",
+            most: MAX_POOLS,
         });
     }
     let id = PoolId(number(next_number(meta, "pools")?, "pools")?);

@@ -1,8 +1,10 @@
 //! Volumes grow. `docs/decisions/019-resize.md` says why the size stands in the volume's own record.
 
+use super::quota::{Wanted, charge};
+use super::subsystem::{put, unchanged};
 use super::volume::{check_size, find_volume};
-use super::{AdminError, RACES, Result, put_if};
-use amita_metadata::Transact;
+use super::{AdminError, RACES, Result};
+use amita_metadata::{Call, Transact};
 use amita_types::map::{self, Volume};
 
 /// Makes a volume larger. The owner goes on: its number of ownership does not change.
@@ -29,8 +31,21 @@ pub fn resize_volume(meta: &dyn Transact, name: &str, size_bytes: u64) -> Result
             size_bytes,
             ..old.clone()
         };
+        if new == old {
+            return Ok(new);
+        }
         // The comparison keeps what a takeover writes meanwhile: generation and owner are those that were read.
-        if new == old || put_if(meta, &key, revision, &new)? {
+        let mut call = Call {
+            compares: vec![unchanged(&key, revision)],
+            then: vec![put(key.clone(), &new)],
+            otherwise: Vec::new(),
+        };
+        let wanted = Wanted {
+            provisioned_bytes: size_bytes - old.size_bytes,
+            ..Wanted::default()
+        };
+        charge(meta, &old.pool, wanted)?.into_call(&mut call);
+        if meta.txn(&call)?.succeeded {
             return Ok(new);
         }
     }

@@ -1,6 +1,7 @@
 //! Snapshots of volumes: the operator wishes one, the volume's owner takes it.
 
 use super::namespace::use_of;
+use super::quota::{Wanted, charge, snapshots_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, cluster, get, list};
@@ -9,6 +10,9 @@ use amita_types::SnapshotId;
 use amita_types::map::{self, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish, Volume};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// The most snapshots of a volume.
+pub const MAX_VOLUME_SNAPSHOTS: u64 = 16_384;
 
 /// What has become of a wish.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +75,18 @@ pub fn ask_snapshot(
                 other.name
             )));
         }
-        let call = Call {
+        // It has no more than were ever taken: mostly nothing need be counted.
+        let there = match u64::from(found.lineage.number.0) {
+            ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
+            _ => snapshots_of(meta, &found)?,
+        };
+        if there >= MAX_VOLUME_SNAPSHOTS {
+            return Err(bad(format!(
+                "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most; delete some \
+                 (`amita volume snapshot delete`)"
+            )));
+        }
+        let mut call = Call {
             compares: vec![
                 unchanged(&map::volume_key(volume), revision),
                 unchanged(&key, before.map_or(0, |(_, revision)| revision)),
@@ -79,6 +94,11 @@ pub fn ask_snapshot(
             then: vec![put(key, &wish)],
             otherwise: Vec::new(),
         };
+        let wanted = Wanted {
+            snapshots: 1,
+            ..Wanted::default()
+        };
+        charge(meta, &found.pool, wanted)?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(wish);
         }
@@ -160,6 +180,24 @@ pub fn split(name: &str) -> Result<(&str, Option<&str>)> {
             why: "a snapshot is named VOLUME@SNAPSHOT, and neither name has an @".to_owned(),
         }),
     }
+}
+
+/// The numbers of a volume's snapshots for which its stores keep something, ascending: those that are taken, and the one that is being
+/// taken. The volume may be a deleted one that is kept.
+///
+/// # Errors
+/// The metadata is away.
+pub fn live_snapshots(meta: &dyn Transact, volume: &Volume) -> Result<Vec<SnapshotId>> {
+    let all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(volume.id))?;
+    let lineage = &volume.lineage;
+    let lives = |snapshot: &Snapshot| is_sealed(snapshot) || (lineage.taking && snapshot.number == lineage.number);
+    let mut numbers: Vec<SnapshotId> = all
+        .iter()
+        .filter(|found| lives(found))
+        .map(|found| found.number)
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 /// Deletes a volume's snapshot: its records. The stores drop what nothing else needs by and by (S9), and who reads it is told that

@@ -3,6 +3,7 @@ mod export;
 mod label;
 mod node;
 mod nvme;
+mod quota;
 mod snapshot;
 mod status;
 mod topology;

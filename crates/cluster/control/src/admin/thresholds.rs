@@ -26,12 +26,21 @@ pub fn set_thresholds(meta: &dyn Transact, change: impl Fn(&mut Thresholds)) -> 
         let Thresholds {
             near_full_percent,
             full_percent,
+            pool_percents,
         } = wanted;
         if near_full_percent == 0 || near_full_percent >= full_percent || full_percent > 100 {
             return Err(AdminError::BadSetting {
                 what: "threshold",
                 name: format!("near full at {near_full_percent} %, full at {full_percent} %"),
                 why: "choose 1 to 100 percent, near full below full".to_owned(),
+            });
+        }
+        let ascending = pool_percents.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascending || pool_percents.iter().any(|level| *level == 0 || *level > 100) {
+            return Err(AdminError::BadSetting {
+                what: "threshold",
+                name: format!("pools at {pool_percents:?} %"),
+                why: "choose 1 to 100 percent, each above the one before".to_owned(),
             });
         }
         if put_if(meta, &key, revision, &wanted)? {

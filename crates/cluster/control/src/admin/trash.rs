@@ -1,6 +1,7 @@
 //! Volumes that were deleted and are kept for a time: they can be had back until then, or go for good before.
 
 use super::deletion::{Fate, leftovers, moved};
+use super::quota::{Wanted, charge, snapshots_of};
 use super::subsystem::{put, unchanged};
 use super::volume::believable;
 use super::{AdminError, RACES, Result, check_name, get, list, pools};
@@ -89,7 +90,7 @@ pub(super) fn check_time(what: &'static str, name: &str, time: Duration) -> Resu
     })
 }
 
-fn find_pool(meta: &dyn Transact, name: &str) -> Result<Pool> {
+pub(super) fn find_pool(meta: &dyn Transact, name: &str) -> Result<Pool> {
     match get::<Pool>(meta, &map::pool_key(name))? {
         Some((pool, _)) => Ok(pool),
         None => Err(AdminError::NoSuch {
@@ -146,11 +147,14 @@ pub fn undelete_volume(meta: &dyn Transact, which: &str, new_name: Option<&str>)
             key: map::trash_key(volume.id),
         }];
         then.extend(moved(meta, &volume, name)?);
-        let call = Call {
+        let mut call = Call {
             compares: vec![unchanged(&map::volume_key(&hidden), revision), unchanged(&key, 0)],
             then,
             otherwise: Vec::new(),
         };
+        // It counts again, with its snapshots.
+        let wanted = Wanted::volume(volume.size_bytes, snapshots_of(meta, &volume)?);
+        charge(meta, &volume.pool, wanted)?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(Volume {
                 name: name.to_owned(),

@@ -1,5 +1,6 @@
 //! Volumes: their names and sizes.
 
+use super::quota::{Wanted, charge};
 use super::subsystem::{put, unchanged};
 use super::{AdminError, RACES, Result, check_name, get, list, pools};
 use amita_metadata::{Call, Transact};
@@ -8,6 +9,10 @@ use amita_types::{BLOCK_BYTES, Generation, VolumeId};
 
 /// The largest volume.
 pub const MAX_VOLUME_BYTES: u64 = 1 << 56;
+
+/// The most volumes of a cluster, with those that are deleted and kept: their records go into the copy of the metadata that each store
+/// has.
+pub const MAX_VOLUMES: usize = 65_536;
 
 /// All volumes by name, but for those that are deleted.
 ///
@@ -74,6 +79,15 @@ pub fn make_volume(
     let counter = map::counter_key("volumes");
     for _ in 0..RACES {
         let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
+        // There are no more than were ever made: mostly nothing need be counted.
+        if last >= MAX_VOLUMES as u64 && with_deleted(meta)?.len() >= MAX_VOLUMES {
+            return Err(AdminError::Full {
+                what: "cluster",
+                name: super::cluster(meta)?.id.to_string(),
+                of: "volumes",
+                most: MAX_VOLUMES,
+            });
+        }
         let volume = Volume {
             id: VolumeId(last + 1),
             name: name.to_owned(),
@@ -94,11 +108,12 @@ pub fn make_volume(
             put(map::about_key(volume.id), &about)
         }));
         then.push(put(counter.clone(), &volume.id.0));
-        let call = Call {
+        let mut call = Call {
             compares: vec![unchanged(&counter, revision), unchanged(&key, 0)],
             then,
             otherwise: Vec::new(),
         };
+        charge(meta, pool, Wanted::volume(size_bytes, 0))?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(volume);
         }

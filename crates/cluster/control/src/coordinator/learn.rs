@@ -22,7 +22,7 @@ pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
             .spaces
             .hear(&mut coordinator.out, coordinator.heard.settled, record)
     {
-        return;
+        return look_at_pools(coordinator);
     }
     let Some(kind) = Kind::of(&record.key) else { return };
     match kind {
@@ -42,6 +42,19 @@ pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
             coordinator.claims.raised.insert(pool, record.mod_revision);
         }
     }
+}
+
+/// How full the pools are, if stores have said something new.
+pub(super) fn look_at_pools(coordinator: &mut Coordinator) {
+    let Coordinator {
+        spaces,
+        out,
+        heard,
+        pools,
+        groups,
+        ..
+    } = coordinator;
+    spaces.look_at_pools(out, heard.settled, pools, groups);
 }
 
 fn node_record(coordinator: &mut Coordinator, record: &KeyValue) {
@@ -247,7 +260,7 @@ pub(super) fn gone(coordinator: &mut Coordinator, key: &str, revision: u64) {
             .spaces
             .gone(&mut coordinator.out, coordinator.heard.settled, key)
     {
-        return;
+        return look_at_pools(coordinator);
     }
     match Kind::of(key) {
         Some(Kind::Live(node)) => {

@@ -127,6 +127,20 @@ pub enum Warning {
         /// What that is called now.
         fullness: Fullness,
     },
+    /// The stores of a pool together have got over a level of their space, or have come back below it.
+    PoolFills {
+        /// The pool's name.
+        pool: String,
+        /// Over it, or below it again.
+        above: bool,
+        /// The highest level that it has got over, or has come below, in percent.
+        level: u8,
+        /// How much is used.
+        percent: u8,
+        used_bytes: u64,
+        /// Of so much.
+        raw_bytes: u64,
+    },
     /// A record that this build does not understand is left alone.
     Unreadable {
         key: String,
@@ -164,6 +178,7 @@ impl Warning {
                 | Warning::EvictedByOwners { .. }
                 | Warning::DroppedByOwners { .. }
                 | Warning::StoreFills { .. }
+                | Warning::PoolFills { .. }
         )
     }
 
@@ -199,6 +214,10 @@ impl Warning {
                 };
                 Draft::new(kind, [store], text)
             }
+            Warning::PoolFills { pool, above, .. } => {
+                let kind = if *above { Kind::PoolFills } else { Kind::PoolRoomy };
+                Draft::new(kind, [pool], text)
+            }
             Warning::Unreadable { key, .. } => Draft::new(Kind::RecordUnreadable, [key], text),
         }
     }
@@ -218,6 +237,7 @@ impl Warning {
                 | Warning::VolumeTaken { .. }
                 | Warning::DrainBegun { .. }
                 | Warning::Drained { .. }
+                | Warning::PoolFills { above: false, .. }
                 | Warning::StoreFills {
                     fullness: Fullness::Roomy,
                     ..
@@ -369,6 +389,23 @@ impl fmt::Display for Warning {
                      delete or trim what is not needed"
                 ),
             },
+            Warning::PoolFills {
+                pool,
+                above,
+                level,
+                percent,
+                used_bytes,
+                raw_bytes,
+            } => {
+                let is = format!("{percent} % of it is used, {used_bytes} of {raw_bytes} bytes on its stores");
+                match above {
+                    true => write!(
+                        f,
+                        "pool {pool} has got over {level} %: {is}; add stores, or delete or trim what is not needed"
+                    ),
+                    false => write!(f, "pool {pool} is below {level} % again: {is}"),
+                }
+            }
             Warning::Unreadable { key, what } => write!(f, "{key} is left alone: {what}"),
         }
     }

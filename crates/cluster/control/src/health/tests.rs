@@ -193,6 +193,7 @@ fn a_pool_is_as_full_as_the_fullest_of_its_stores() {
     let strict = Thresholds {
         near_full_percent: 40,
         full_percent: 50,
+        ..usual
     };
     assert_eq!(judged(&[pool(&[1])], strict).0, ["pool-full"]);
 }

@@ -7,8 +7,15 @@ use amita_store::State;
 use std::fmt::Write;
 
 /// Answers a question. Whoever asked may have gone meanwhile.
-pub(super) fn observe(core: &Core, driver: &dyn Driver, question: &Observe) {
-    let _ = question.reply.send(Box::new(report(core, driver, question.traces)));
+pub(super) fn observe(core: &mut Core, driver: &dyn Driver, question: &Observe) {
+    let mut counted = Vec::new();
+    for (store, question) in question.space.iter().flat_map(|asked| asked.iter()) {
+        let count = core.cx.stores.count(driver.now(), *store, question);
+        counted.extend(count.map(|count| (*store, count)));
+    }
+    let mut report = report(core, driver, question.traces);
+    report.counted = counted;
+    let _ = question.reply.send(Box::new(report));
 }
 
 fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
@@ -39,6 +46,7 @@ fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
         driver: driver.counts(),
         volumes: volumes.collect(),
         stores: stores.collect(),
+        counted: Vec::new(),
         fabric: core.cx.peers.fabric.counters(),
         links: core.cx.peers.fabric.links(),
         sessions: core.fronts.sessions(),

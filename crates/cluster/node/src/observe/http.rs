@@ -1,4 +1,5 @@
-//! The server: `/metrics` for Prometheus, `/traces` and `/top` for `amita trace` and `amita top`. It only reads.
+//! The server: `/metrics` for Prometheus, `/traces` and `/top` for `amita trace` and `amita top`, `/space` for who wants to know what
+//! volumes hold. It only reads.
 //!
 //! It runs on a thread of its own, asks the cores when it is asked, and costs nothing in between. Nobody is asked for a
 //! password, so it shows no more than figures and the names of volumes and stores, and listens on loopback unless it is told
@@ -6,15 +7,18 @@
 
 use super::pages::{NodePage, TracesPage};
 use super::report::NodeReport;
+use super::space::{MAX_QUESTION_BYTES, SpacePage, SpaceQuestion, StoreQuestions};
 use super::text;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -32,8 +36,17 @@ const ACCEPT_REST: Duration = Duration::from_millis(50);
 /// Traces in one answer, if the question does not say.
 const TRACES: usize = 10;
 
-/// Asks the cores: with the traces that they keep, or without.
-pub type CollectReport = Arc<dyn Fn(bool) -> NodeReport + Send + Sync>;
+/// What the cores are asked for, besides what they have counted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The traces that they keep.
+    pub traces: bool,
+    /// What volumes hold.
+    pub space: Option<Arc<StoreQuestions>>,
+}
+
+/// Asks the cores.
+pub type CollectReport = Arc<dyn Fn(Wanted) -> NodeReport + Send + Sync>;
 
 /// A server that runs. Dropped, it ends.
 #[derive(Debug)]
@@ -140,12 +153,46 @@ async fn answer(request: Request<Incoming>, ask: CollectReport) -> Result<Respon
             "ask by this server's address, by localhost, or by this machine's own name\n",
         ));
     }
+    if path == "/space" && request.method() == Method::POST {
+        return Ok(space(request.into_body(), ask).await);
+    }
     if request.method() != Method::GET {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n"));
     }
     // The cores answer at the end of a pass; one that hangs is waited for a little.
     let made = tokio::task::spawn_blocking(move || page(&path, &query, &ask)).await;
     Ok(made.unwrap_or_else(|_| plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made\n")))
+}
+
+/// What the stores have counted of what the question names. Nothing is changed by it: it is POST because it may be long.
+async fn space(body: Incoming, ask: CollectReport) -> Response<String> {
+    let question = match read(body).await {
+        Ok(bytes) => serde_json::from_slice::<SpaceQuestion>(&bytes).map_err(|why| format!("{why}\n")),
+        Err(why) => Err(why),
+    };
+    let stores = match question.and_then(|question| question.for_stores()) {
+        Ok(stores) => stores,
+        Err(why) => return plain(StatusCode::BAD_REQUEST, &why),
+    };
+    let wanted = Wanted {
+        traces: false,
+        space: Some(Arc::new(stores)),
+    };
+    let made = tokio::task::spawn_blocking(move || json(&SpacePage::new(&ask(wanted)))).await;
+    made.unwrap_or_else(|_| plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made\n"))
+}
+
+async fn read(mut body: Incoming) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|why| format!("{why}\n"))?;
+        let data = frame.data_ref().map_or(&[][..], |data| data.as_ref());
+        if bytes.len() + data.len() > MAX_QUESTION_BYTES {
+            return Err(format!("a question has {MAX_QUESTION_BYTES} bytes at most\n"));
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok(bytes)
 }
 
 /// Is this a way to name this server that no stranger can give to it? A page of the web can have a browser ask under a name of
@@ -167,12 +214,21 @@ fn is_ours(host: &str) -> bool {
 
 fn page(path: &str, query: &str, ask: &CollectReport) -> Response<String> {
     match path {
-        "/" => plain(StatusCode::OK, "/metrics\n/top\n/traces?slow=1&volume=NAME&count=N\n"),
-        "/metrics" => with_type(text::render(&ask(false)), "text/plain; version=0.0.4; charset=utf-8"),
-        "/top" => json(&NodePage::new(&ask(false))),
+        "/" => plain(
+            StatusCode::OK,
+            "/metrics\n/top\n/traces?slow=1&volume=NAME&count=N\n/space (POST)\n",
+        ),
+        "/metrics" => with_type(
+            text::render(&ask(Wanted::default())),
+            "text/plain; version=0.0.4; charset=utf-8",
+        ),
+        "/top" => json(&NodePage::new(&ask(Wanted::default()))),
         "/traces" => match Question::parse(query) {
             Ok(question) => json(&TracesPage::new(
-                &ask(true),
+                &ask(Wanted {
+                    traces: true,
+                    space: None,
+                }),
                 question.slow,
                 question.volume.as_deref(),
                 question.count,

@@ -1,10 +1,12 @@
 //! What a core says of itself, and the cores of a node together.
 
+use super::space::StoreQuestions;
 use crate::trace::{StageTimes, Trace, TraceCounters};
 use crate::usage::Usage;
 use amita_reactor::{DriverCounts, Time};
-use amita_store::Times;
+use amita_store::{Count, Times};
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use std::time::Duration;
 pub struct Observe {
     /// With the traces that it keeps?
     pub traces: bool,
+    /// And what do volumes hold on its stores?
+    pub space: Option<Arc<StoreQuestions>>,
     /// Where the answer goes.
     pub reply: Sender<Box<CoreReport>>,
 }
@@ -31,6 +35,8 @@ pub struct CoreReport {
     pub volumes: Vec<VolumeReport>,
     /// The stores that it serves.
     pub stores: Vec<StoreReport>,
+    /// What those of them that were asked have counted.
+    pub counted: Vec<(StoreId, Count)>,
     /// Its fabric's counts.
     pub fabric: amita_fabric::Counters,
     /// Its links that are up.

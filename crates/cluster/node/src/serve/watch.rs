@@ -4,7 +4,7 @@ use super::core_thread::ToCores;
 use super::plane::Joined;
 use super::{ServeConfig, ServeError};
 use crate::control::ToCore;
-use crate::observe::{CoreReport, NodeReport, Observe, Server};
+use crate::observe::{CoreReport, NodeReport, Observe, Server, Wanted};
 use amita_types::{ClusterId, NodeId};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -22,7 +22,7 @@ pub(super) fn start(config: &ServeConfig, joined: &Joined, cores: &ToCores) -> R
         name: config.name.clone(),
         cores: cores.clone(),
     };
-    let server = Server::start(address, Arc::new(move |traces| asking.ask(traces)));
+    let server = Server::start(address, Arc::new(move |wanted| asking.ask(wanted)));
     server.map(Some).map_err(|why| ServeError::listen(address, &why))
 }
 
@@ -35,11 +35,15 @@ struct Asking {
 }
 
 impl Asking {
-    fn ask(&self, traces: bool) -> NodeReport {
+    fn ask(&self, wanted: Wanted) -> NodeReport {
         let (reply, replies) = channel();
         for core in 0..self.cores.len() {
-            let reply = reply.clone();
-            self.cores.send(core, ToCore::Observe(Observe { traces, reply }));
+            let question = Observe {
+                traces: wanted.traces,
+                space: wanted.space.clone(),
+                reply: reply.clone(),
+            };
+            self.cores.send(core, ToCore::Observe(question));
         }
         drop(reply);
         let until = Instant::now() + PATIENCE;

@@ -133,13 +133,19 @@ impl LeafCache {
     }
 
     pub(super) fn entry(&self, leaf: LeafRef, at: usize) -> Entry {
+        if leaf.mem != NO_MEM {
+            self.mems[leaf.mem].used.set(true);
+        }
+        self.look(leaf, at)
+    }
+
+    /// The same, without a word to the clock.
+    pub(super) fn look(&self, leaf: LeafRef, at: usize) -> Entry {
         if leaf.mem == NO_MEM {
             assert!(leaf.is_never(), "a leaf is used that is not in memory");
             return Entry::NEVER;
         }
-        let mem = &self.mems[leaf.mem];
-        mem.used.set(true);
-        match &mem.data {
+        match &self.mems[leaf.mem].data {
             Data::Flat(flat) => self.arena.get(*flat)[at],
             Data::Packed(packed) => packed.entry(at),
             Data::Cleared(version) => Entry::cleared(*version),

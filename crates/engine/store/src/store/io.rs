@@ -1,6 +1,6 @@
 //! Device operations under way: what their end means.
 
-use super::{IoId, Store, blocks, checkpoint, discard, durable, leaves, merge, mount};
+use super::{IoId, Store, blocks, checkpoint, count, discard, durable, leaves, merge, mount};
 use crate::index::OpSlot;
 use amita_reactor::{BufMut, Segments, Time};
 use std::io;
@@ -35,6 +35,10 @@ pub(super) enum Io {
     },
     Leaf {
         mem: u32,
+    },
+    /// A leaf, for who counts.
+    Count {
+        walk: u64,
     },
     /// A part of a checkpoint.
     Checkpoint,
@@ -116,6 +120,7 @@ impl Store {
                 mount::go_on(self, |mount, store| mount.leaf_read(store, mem, &buffer, &result));
             }
             Some(Io::Leaf { mem }) => leaves::read_done(self, mem, &buffer, &result),
+            Some(Io::Count { walk }) => count::read_done(self, walk, &buffer, &result),
             Some(Io::Mount) => mount::go_on(self, |mount, store| mount.read_done(store, buffer, result)),
             other => debug_assert!(false, "a read ended that was {other:?}"),
         }

@@ -84,6 +84,7 @@ fn snapshots_and_clones() {
     assert!(score.snapshots > 500 && score.keeps > 1_000 && score.clones > 300 && score.volumes_deleted > 50);
     assert!(score.crashes > 500 && score.ended_short > 100 && score.states_compared > 50_000);
     assert!(score.checkpoints > 500 && score.refused_rightly > 500 && score.space_compared > 1_000);
+    assert!(score.figures_compared > 1_000);
 }
 
 #[test]
@@ -116,6 +117,7 @@ fn found_games() {
 fn little_memory() {
     let score = fixed("little-memory");
     assert!(score.leaf_reads > 5_000 && score.clones > 50 && score.keeps > 200 && score.crashes > 3);
+    assert!(score.figures_compared > 20 && score.figures_read > 200);
 }
 
 #[test]

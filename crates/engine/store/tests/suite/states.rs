@@ -5,14 +5,16 @@
 use crate::common::check::is_clean;
 use crate::common::{BLOCK, Requester, Rig, Rng};
 use amita_reactor::Slice;
-use amita_store::State;
+use amita_store::{AskedVolume, Count, Question, State, VolumeFigures};
 use amita_types::message::{
     AnswerBody, Change, ChangesAnswer, ChangesRequest, ClearRequest, CloseRequest, DataAnswer, Expect, FrameRequest,
     JoinRequest, MAX_CHANGES, Mend, MendRequest, MendedAnswer, Problem, PutRequest, ReadRequest, Refusal, RequestBody,
     RetainSnapshotsRequest, StateInfo, StatesAnswer, StatesRequest, WholeRequest,
 };
-use amita_types::{BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, SnapshotId, Version, crc32c};
+use amita_types::{BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupIndex, SnapshotId, Version, crc32c};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const CHUNK: ChunkIndex = ChunkIndex(0);
 /// Two leaves.
@@ -128,6 +130,31 @@ impl Side {
             live: live.to_vec(),
         });
         assert_eq!(self.ask(SnapshotId::HEAD, body), AnswerBody::Done);
+    }
+
+    /// What the volume holds, if these are its snapshots.
+    fn figures(&mut self, live: &[SnapshotId]) -> VolumeFigures {
+        static ASKED: AtomicU64 = AtomicU64::new(0);
+        let question = Arc::new(Question {
+            number: ASKED.fetch_add(1, Ordering::Relaxed),
+            groups: 1,
+            speaks_for: [GroupIndex(0)].into_iter().collect(),
+            volumes: [AskedVolume {
+                volume: self.asker.volume,
+                live: live.to_vec(),
+            }]
+            .into(),
+        });
+        loop {
+            match self.rig.store.count(self.rig.now, &question) {
+                Count::Counting { .. } => {}
+                Count::Done(figures) => return figures[0].clone(),
+                other => panic!("{other:?}"),
+            }
+            self.rig.run();
+            let at = self.rig.store.deadline().unwrap_or_default();
+            self.rig.now = self.rig.now.max(at);
+        }
     }
 
     fn slots(&mut self) -> u64 {
@@ -547,6 +574,42 @@ impl Game {
         let more = self.target.slots() - self.source.slots();
         assert!(more <= self.score.given_up, "{more} slots are not shared");
         self.score.stored_again += more;
+        self.compare_figures(&live, more);
+    }
+
+    /// What is counted of both is what their views hold, entry by entry, and every slot is somebody's.
+    fn compare_figures(&mut self, live: &[SnapshotId], stored_again: u64) {
+        let (source, target) = (self.source.figures(live), self.target.figures(live));
+        let mut seen: BTreeMap<(u16, Version), Vec<Option<SnapshotId>>> = BTreeMap::new();
+        let views = live.iter().copied().map(Some).chain([None]);
+        for view in views {
+            for (block, change) in self.source.entries(view.unwrap_or(SnapshotId::HEAD)) {
+                if change.sum.is_some() {
+                    seen.entry((block, change.version)).or_default().push(view);
+                }
+            }
+        }
+        let mut unique: BTreeMap<SnapshotId, u64> = BTreeMap::new();
+        for views in seen.values() {
+            if let [Some(only)] = views[..] {
+                *unique.entry(only).or_default() += 1;
+            }
+        }
+        let used = seen.values().filter(|views| views.contains(&None)).count() as u64;
+        let unique: Vec<(SnapshotId, u64)> = unique.into_iter().collect();
+        assert_eq!((source.used, source.held), (used, seen.len() as u64));
+        assert_eq!(source.unique, unique);
+        assert_eq!((target.used, target.held), (used, seen.len() as u64 + stored_again));
+        for (side, figures) in [(&mut self.source, &source), (&mut self.target, &target)] {
+            assert_eq!(
+                (figures.held, figures.freeing),
+                (side.slots(), 0),
+                "no slot is nobody's"
+            );
+        }
+        if stored_again == 0 {
+            assert_eq!(target, source);
+        }
     }
 
     /// All snapshots go: only the chunk itself is left.

@@ -56,6 +56,7 @@ fn other_thresholds_hold_at_once() {
     let thresholds = Thresholds {
         near_full_percent: 50,
         full_percent: 70,
+        ..Thresholds::default()
     };
     scene.put(&thresholds_key(), &thresholds);
     scene.run();
@@ -65,4 +66,57 @@ fn other_thresholds_hold_at_once() {
     scene.put(&thresholds_key(), &Thresholds::default());
     scene.run();
     assert_eq!(told(&scene)[1], (61, Fullness::Roomy));
+}
+
+fn levels(scene: &Scene) -> Vec<(bool, u8, u8, u64, u64)> {
+    let fills = scene.warnings.iter().filter_map(|warning| match warning {
+        Warning::PoolFills {
+            above,
+            level,
+            percent,
+            used_bytes,
+            raw_bytes,
+            ..
+        } => Some((*above, *level, *percent, *used_bytes, *raw_bytes)),
+        _ => None,
+    });
+    fills.collect()
+}
+
+#[test]
+fn a_pools_level_is_told_once_each_way() {
+    let mut scene = Scene::led(3, 8, 2);
+    for from in 1..=3 {
+        say(&mut scene, from, 70);
+    }
+    assert_eq!(levels(&scene), []);
+    say(&mut scene, 1, 84);
+    assert_eq!(levels(&scene), [], "74 % of all three");
+    say(&mut scene, 2, 71);
+    assert_eq!(levels(&scene), [(true, 75, 75, 2250, 3000)]);
+    for percent in [83, 84, 80, 84] {
+        say(&mut scene, 1, percent);
+    }
+    assert_eq!(levels(&scene).len(), 1, "it hovers there");
+    for from in 1..=3 {
+        say(&mut scene, from, 96);
+    }
+    let told = levels(&scene);
+    let told: Vec<(bool, u8)> = told.iter().map(|(above, level, ..)| (*above, *level)).collect();
+    assert_eq!(told, [(true, 75), (true, 85), (true, 95)]);
+    let thresholds = Thresholds {
+        pool_percents: [97, 98, 99],
+        ..Thresholds::default()
+    };
+    scene.put(&thresholds_key(), &thresholds);
+    scene.run();
+    assert_eq!(levels(&scene).last(), Some(&(false, 99, 96, 2880, 3000)));
+    say(&mut scene, 1, 80);
+    assert_eq!(levels(&scene).last(), Some(&(false, 98, 90, 2720, 3000)));
+    let kinds: Vec<&str> = scene
+        .warnings
+        .iter()
+        .map(|warning| warning.draft().kind.name())
+        .collect();
+    assert!(kinds.contains(&"pool-fills") && kinds.contains(&"pool-roomy"));
 }

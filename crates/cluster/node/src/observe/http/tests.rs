@@ -77,6 +77,29 @@ fn pages_are_served_and_nothing_else() {
         );
     }
     assert!(get(at, "\u{1}\u{2}garbage").starts_with("HTTP/1.1 400"));
+    let post = |body: &str| {
+        let mut stream = std::net::TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let length = body.len();
+        let request = format!(
+            "POST /space HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let question =
+        |groups: u32| format!("{{\"number\":1,\"groups\":{groups},\"stores\":{{}},\"volumes\":[{{\"id\":7}}]}}");
+    let said = post(&question(4));
+    assert!(
+        said.starts_with("HTTP/1.1 200") && said.contains("\"name\":\"n3\"") && said.contains("\"stores\":[]"),
+        "{said}"
+    );
+    for bad in ["", "{}", "no JSON", &question(3)] {
+        let said = post(bad);
+        assert!(said.starts_with("HTTP/1.1 400"), "{bad}: {said}");
+    }
     drop(server);
     assert!(std::net::TcpStream::connect(at).is_err(), "it has ended");
 }

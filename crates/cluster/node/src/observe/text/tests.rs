@@ -42,6 +42,7 @@ fn core(core: usize, volumes: Vec<VolumeReport>) -> CoreReport {
         },
         volumes,
         stores: Vec::new(),
+        counted: Vec::new(),
         fabric: amita_fabric::Counters::default(),
         links: 2,
         sessions: 1,

@@ -17,6 +17,7 @@
 //! | `game` | the steps, and which one is next |
 //! | `changes`, `snapshots` | the steps that change something |
 //! | `listen` | the store's answers are compared with the model |
+//! | `figures` | what volumes and snapshots hold is what is counted |
 //! | `check` | at rest, after a takeover, after a crash: everything is compared |
 //! | `rot` | damage, and who may notice it |
 //! | `report` | a fault is made short, and printed |
@@ -24,6 +25,7 @@
 mod changes;
 mod check;
 mod chunk;
+mod figures;
 mod game;
 mod listen;
 mod question;
@@ -275,4 +277,7 @@ score! {
     leaf_reads,
     /// Times that all space was accounted for.
     space_compared,
+    /// Times that the volumes' figures were; and leaves that were read for it.
+    figures_compared,
+    figures_read,
 }

@@ -130,6 +130,7 @@ impl Game {
             "slots are neither used nor free"
         );
         self.score.space_compared += 1;
+        self.compare_figures();
     }
 
     /// The power fails, or the process is killed; now and then again while the store is being mounted.

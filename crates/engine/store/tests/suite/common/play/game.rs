@@ -97,6 +97,8 @@ pub struct Game {
     pub next_volume: u64,
     /// What lies where something else belongs, if nothing was written there since.
     pub misplaced: HashMap<usize, Vec<u8>>,
+    /// Numbers the questions for figures.
+    pub figures_asked: u64,
 }
 
 impl Game {
@@ -115,6 +117,7 @@ impl Game {
             links: 0,
             next_volume: 7,
             misplaced: HashMap::new(),
+            figures_asked: 0,
             rules,
         };
         game.new_volume(None);

@@ -1,0 +1,219 @@
+//! What volumes hold, asked of the stores.
+//!
+//! In each group one store that is in sync speaks for all: it is said which. A store that does not answer, or cannot tell, is
+//! replaced by another one of its group. What nobody can tell is not known, and is not guessed.
+
+use crate::nodes::Nodes;
+use amita_control::admin::{self, AdminError, Status};
+use amita_metadata::Transact;
+use amita_node::observe::{SpaceCount, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume};
+use amita_types::map::{Group, Pool, Volume};
+use amita_types::{SnapshotId, StoreId, VolumeId};
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
+use std::time::{Duration, Instant};
+
+/// Between two questions how far a count is.
+const LOOK: Duration = Duration::from_millis(20);
+/// So often it is begun anew, because a store did not tell or is in sync no more.
+const ATTEMPTS: u32 = 4;
+
+/// What a volume holds, in bytes: one copy of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeSpace {
+    /// What its head holds.
+    pub used_bytes: u64,
+    /// What its head and its snapshots hold.
+    pub held_bytes: u64,
+    /// What was of deleted snapshots, and is not given back yet.
+    pub freeing_bytes: u64,
+    /// What the deletion of each snapshot alone would free; of those that are not here nothing.
+    pub unique: BTreeMap<SnapshotId, u64>,
+}
+
+impl VolumeSpace {
+    /// What the deletion of the volume and its snapshots would free: all that it holds. (What a volume shares with clones is not to be
+    /// counted here.)
+    #[must_use]
+    pub fn unique_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    fn add(&mut self, other: &amita_node::observe::SpaceFigures) {
+        self.used_bytes += other.used_bytes;
+        self.held_bytes += other.held_bytes;
+        self.freeing_bytes += other.freeing_bytes;
+        for &(number, bytes) in &other.unique {
+            *self.unique.entry(SnapshotId(number)).or_default() += bytes;
+        }
+    }
+}
+
+/// What volumes of a pool hold; or, in a sentence, why that is not known.
+pub type Counted = Result<BTreeMap<VolumeId, VolumeSpace>, String>;
+
+/// Has the stores count what these volumes of one pool hold. Waits for it so long at most.
+///
+/// # Errors
+/// The metadata is away.
+pub fn count(
+    meta: &dyn Transact,
+    status: &Status,
+    pool: &Pool,
+    volumes: &[Volume],
+    patience: Duration,
+) -> Result<Counted, AdminError> {
+    let until = Instant::now() + patience;
+    let nodes = Nodes::of(status.clone());
+    let mut silent: BTreeMap<StoreId, String> = BTreeMap::new();
+    for _ in 0..ATTEMPTS {
+        let groups = admin::groups(meta, pool.id)?;
+        let speakers = match speakers(status, pool, &groups, &silent) {
+            Ok(speakers) => speakers,
+            Err(why) => return Ok(Err(why)),
+        };
+        let mut asked = Vec::new();
+        for volume in volumes {
+            let snapshots = admin::live_snapshots(meta, volume)?;
+            asked.push(SpaceVolume {
+                id: volume.id.0,
+                snapshots: snapshots.into_iter().map(|number| number.0).collect(),
+            });
+        }
+        let question = SpaceQuestion {
+            number: RandomState::new().hash_one(pool.id),
+            groups: pool.groups,
+            stores: BTreeMap::new(),
+            volumes: asked,
+        };
+        let mut found: BTreeMap<VolumeId, VolumeSpace> = volumes
+            .iter()
+            .map(|volume| (volume.id, VolumeSpace::default()))
+            .collect();
+        let mut failed = false;
+        for (store, answer) in ask(&nodes, status, &question, &speakers, until) {
+            match answer {
+                Ok(figures) => {
+                    for figures in figures {
+                        found.entry(VolumeId(figures.volume)).or_default().add(&figures);
+                    }
+                }
+                Err(why) => {
+                    failed = true;
+                    silent.insert(store, why);
+                }
+            }
+        }
+        if failed {
+            continue;
+        }
+        // Who was evicted meanwhile may have missed something.
+        let now = admin::groups(meta, pool.id)?;
+        let stays = |(store, groups): (&StoreId, &Vec<u32>)| {
+            let mut own = now.iter().filter(|group| groups.contains(&group.index.0));
+            own.all(|group| group.in_sync.contains(store))
+        };
+        if speakers.iter().all(stays) {
+            return Ok(Ok(found));
+        }
+    }
+    let why = silent.into_iter().map(|(store, why)| format!("store {store}: {why}"));
+    let why: Vec<String> = why.collect();
+    Ok(Err(match why.is_empty() {
+        true => "stores leave their groups while they count; ask again".to_owned(),
+        false => why.join("; "),
+    }))
+}
+
+/// Which store speaks for which groups. They are spread, so that all count at the same time.
+fn speakers(
+    status: &Status,
+    pool: &Pool,
+    groups: &[Group],
+    silent: &BTreeMap<StoreId, String>,
+) -> Result<BTreeMap<StoreId, Vec<u32>>, String> {
+    let alive: BTreeSet<StoreId> = status
+        .stores
+        .iter()
+        .filter(|found| found.alive && !silent.contains_key(&found.store.id))
+        .map(|found| found.store.id)
+        .collect();
+    let mut speakers: BTreeMap<StoreId, Vec<u32>> = BTreeMap::new();
+    for group in groups {
+        let able: Vec<StoreId> = group
+            .in_sync
+            .iter()
+            .copied()
+            .filter(|store| alive.contains(store))
+            .collect();
+        let Some(speaker) = able.get(group.index.0 as usize % able.len().max(1)) else {
+            let why = group.in_sync.iter().filter_map(|store| {
+                let why = silent.get(store).map_or("its node does not serve it", String::as_str);
+                Some(format!("store {store}: {why}"))
+            });
+            return Err(format!(
+                "no store in sync tells what it holds of group {} of pool {}: {}",
+                group.index.0,
+                pool.name,
+                why.collect::<Vec<_>>().join("; ")
+            ));
+        };
+        speakers.entry(*speaker).or_default().push(group.index.0);
+    }
+    Ok(speakers)
+}
+
+type Answer = Result<Vec<amita_node::observe::SpaceFigures>, String>;
+
+/// Asks every store that speaks, all at the same time, until it has counted.
+fn ask(
+    nodes: &Nodes,
+    status: &Status,
+    question: &SpaceQuestion,
+    speakers: &BTreeMap<StoreId, Vec<u32>>,
+    until: Instant,
+) -> Vec<(StoreId, Answer)> {
+    let node_of = |store: &StoreId| {
+        let found = status.stores.iter().find(|found| found.store.id == *store);
+        found.map(|found| found.node_name.clone()).unwrap_or_default()
+    };
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = speakers
+            .iter()
+            .map(|(store, groups)| {
+                let question = SpaceQuestion {
+                    stores: BTreeMap::from([(store.to_string(), groups.clone())]),
+                    ..question.clone()
+                };
+                let node = node_of(store);
+                (*store, scope.spawn(move || ask_one(nodes, &node, &question, until)))
+            })
+            .collect();
+        let ended = asking.into_iter().map(|(store, asked)| {
+            let answer = asked.join().unwrap_or_else(|_| Err("asking it failed".to_owned()));
+            (store, answer)
+        });
+        ended.collect()
+    })
+}
+
+fn ask_one(nodes: &Nodes, node: &str, question: &SpaceQuestion, until: Instant) -> Answer {
+    let body = serde_json::to_string(question).map_err(|why| why.to_string())?;
+    loop {
+        let page: SpacePage = nodes.post(node, "/space", &body)?;
+        let Some(SpaceStore { count, .. }) = page.stores.into_iter().next() else {
+            return Err(format!("node {node} does not serve it"));
+        };
+        let far = match count {
+            SpaceCount::Done { volumes } => return Ok(volumes),
+            SpaceCount::Unknown { why } => return Err(why),
+            SpaceCount::Busy => "it is busy".to_owned(),
+            SpaceCount::Counting { percent } => format!("it counts, and is at {percent} %"),
+        };
+        if Instant::now() >= until {
+            return Err(format!("{far}; ask again later"));
+        }
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,454 @@
+//! What volumes and their snapshots hold is counted for who asks.
+//!
+//! **The story.** An operator wants to know what a volume takes, and what comes back if one of its snapshots is deleted. Nothing of
+//! that is kept: counts that changed with every record would have to stand in checkpoints, be right after each replay, and
+//! need more leaves than a change needs now (what a dropped state had together with one neighbour alone becomes that neighbour's
+//! own). So it is counted, from the leaves themselves, which are what is true (`docs/decisions/047`).
+//!
+//! **Mechanism.** A question names volumes, which snapshots each of them has, and the groups for which this store speaks. A walk goes
+//! over all chunks, part by part. A part is counted at one moment: its views from the oldest to the chunk itself, block for
+//! block. The views that refer to one slot follow one another without a gap (`index/states`), so a slot is a *run* of views, and
+//! who it belongs to follows from whose views these are. Leaves that are away are read past the cache, one at a time, so that
+//! nobody else's go for them. Where the chunk has changed meanwhile, in what was looked at already, the part begins again.
+//!
+//! **What it is not.** Parts are counted one after the other: of a volume that is written to meanwhile each part is as it was at some
+//! moment of the walk. What clones share with each other is in each of them.
+//!
+//! **Pace.** A step looks at a few leaves; then there is a pause. Who asks, asks again until it is done; a walk that nobody asks for
+//! any more ends.
+
+use super::env::Env;
+use super::io::Io;
+use super::{Store, leaves};
+use crate::State;
+use crate::format::superblock::Superblock;
+use crate::format::{PAGE_BYTES, Slot, leaf};
+use crate::index::{Chunk, ChunkKey, Entry, Holders, Index, LEAF_ENTRIES, Leaf, Location, PARTS, Stretch};
+use amita_reactor::{BufMut, Time};
+use amita_types::{ChunkId, GroupIndex, SnapshotId, VolumeId};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Leaves that one step looks at, of all walks: some 40 microseconds.
+const LEAVES: u32 = 64;
+/// Parts that one step finds empty, or of no interest.
+const LOOKS: u32 = 1024;
+/// The pause between two steps.
+const PAUSE: Duration = Duration::from_micros(500);
+/// Walks at one time. Each reads one leaf at a time, and has some kilobytes, and its answer.
+const MOST_WALKS: usize = 4;
+/// A walk that nobody has asked for in so long is forgotten, with its answer.
+const FORGOTTEN: Duration = Duration::from_secs(10);
+/// Not before something happens.
+const NEVER: Time = Time(u64::MAX);
+
+/// What is to be counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Names it: by this number it is asked for again.
+    pub number: u64,
+    /// How many groups the volumes' pool has.
+    pub groups: u32,
+    /// For these the store speaks; what it has of others is not counted.
+    pub speaks_for: BTreeSet<GroupIndex>,
+    /// In order of their number. The same for all stores that are asked.
+    pub volumes: Arc<[AskedVolume]>,
+}
+
+/// A volume that is to be counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AskedVolume {
+    pub volume: VolumeId,
+    /// Its snapshots, ascending: what only others have is waiting to be given back.
+    pub live: Vec<SnapshotId>,
+}
+
+/// What one volume has in the groups that were asked for, in blocks: one copy of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeFigures {
+    pub volume: VolumeId,
+    /// What its head holds.
+    pub used: u64,
+    /// What its head and all its snapshots hold.
+    pub held: u64,
+    /// What was of deleted snapshots, and is not given back yet.
+    pub freeing: u64,
+    /// Of snapshots that have some: what would be free if this one alone were deleted. Ascending.
+    pub unique: Vec<(SnapshotId, u64)>,
+}
+
+/// How far a count is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// So much of a hundred is done: ask again.
+    Counting { percent: u8 },
+    /// In order of the volumes' numbers, all that were asked for.
+    Done(Vec<VolumeFigures>),
+    /// The store is not served, or counts for others: ask again.
+    Busy,
+    /// It cannot be known.
+    Unknown(String),
+}
+
+/// All counts under way.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    walks: Vec<Walk>,
+    /// Numbers walks: the number of a question is its asker's.
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Walk {
+    number: u64,
+    question: Arc<Question>,
+    asked: Time,
+    /// When it goes on.
+    due: Time,
+    /// The chunk and the part that it is at.
+    key: u32,
+    part: usize,
+    under_way: Option<Part>,
+    /// In the order of the question's volumes.
+    tallies: Vec<Tally>,
+    end: Option<Result<Vec<VolumeFigures>, String>>,
+}
+
+/// A part that was begun.
+#[derive(Debug)]
+struct Part {
+    chunk: ChunkId,
+    /// What was looked at of it.
+    seen: Vec<Stretch>,
+    runs: Box<[Run; LEAF_ENTRIES]>,
+    tally: Tally,
+    /// A leaf that is being read, by its place, its page and its checksum; or was.
+    wanted: Option<(Location, Slot, u32)>,
+    page: Option<Result<Box<[Entry; LEAF_ENTRIES]>, ()>>,
+}
+
+/// A block's slot, and who has seen it there.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    slot: Slot,
+    holders: Holders,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    used: u64,
+    held: u64,
+    freeing: u64,
+    unique: FxHashMap<SnapshotId, u64>,
+}
+
+impl Counts {
+    /// When the next step is due.
+    pub fn deadline(&self) -> Option<Time> {
+        let due = self.walks.iter().map(|walk| walk.due).min();
+        due.filter(|due| *due < NEVER)
+    }
+}
+
+/// Somebody asks, for the first time or again.
+pub(super) fn ask(store: &mut Store, question: &Arc<Question>) -> Count {
+    let now = store.env.now;
+    if !question.groups.is_power_of_two() {
+        return Count::Unknown(format!("{} groups; their number is a power of two", question.groups));
+    }
+    if !matches!(store.state, State::Serving) {
+        return Count::Busy;
+    }
+    let counts = &mut store.counts;
+    let is_old = |walk: &Walk| walk.due == NEVER && walk.asked.plus(FORGOTTEN) <= now;
+    counts.walks.retain(|walk| !is_old(walk) || walk.is_reading());
+    if let Some(walk) = counts.walks.iter_mut().find(|walk| walk.question == *question) {
+        walk.asked = now;
+        let percent = u64::from(walk.key) * 100 / u64::from(store.index.end().max(1));
+        return match &walk.end {
+            None => Count::Counting {
+                percent: percent.min(99) as u8,
+            },
+            Some(Ok(figures)) => Count::Done(figures.clone()),
+            Some(Err(why)) => Count::Unknown(why.clone()),
+        };
+    }
+    if counts.walks.iter().filter(|walk| walk.end.is_none()).count() >= MOST_WALKS {
+        return Count::Busy;
+    }
+    // Answers wait for whoever may have missed them: the oldest go first.
+    while counts.walks.len() >= 2 * MOST_WALKS
+        && let Some(oldest) = counts.walks.iter().position(|walk| walk.end.is_some())
+    {
+        counts.walks.remove(oldest);
+    }
+    counts.begun += 1;
+    counts.walks.push(Walk {
+        number: counts.begun,
+        question: Arc::clone(question),
+        asked: now,
+        due: now,
+        key: 0,
+        part: 0,
+        under_way: None,
+        tallies: question.volumes.iter().map(|_| Tally::default()).collect(),
+        end: None,
+    });
+    Count::Counting { percent: 0 }
+}
+
+/// The next step of what is due.
+pub(super) fn step(store: &mut Store) {
+    let now = store.env.now;
+    if store.counts.walks.iter().all(|walk| walk.due > now) {
+        return;
+    }
+    let mut walks = std::mem::take(&mut store.counts.walks);
+    walks.retain(|walk| walk.end.is_some() || walk.is_reading() || now < walk.asked.plus(FORGOTTEN));
+    let mut budget = Budget {
+        leaves: LEAVES,
+        looks: LOOKS,
+    };
+    for walk in walks.iter_mut().filter(|walk| walk.due <= now) {
+        walk.due = now.plus(PAUSE);
+        if let Some(end) = walk.go_on(&mut store.env, &store.index, &store.superblock, &mut budget) {
+            walk.due = NEVER;
+            walk.under_way = None;
+            walk.end = Some(end);
+        }
+    }
+    store.counts.walks = walks;
+}
+
+/// A leaf was read.
+pub(super) fn read_done(store: &mut Store, walk: u64, buffer: &BufMut, result: &io::Result<()>) {
+    let (id, slots, now) = (store.env.id, store.superblock.geometry.slots, store.env.now);
+    let Some(walk) = store.counts.walks.iter_mut().find(|known| known.number == walk) else {
+        return;
+    };
+    walk.due = now;
+    if let Some(part) = &mut walk.under_way
+        && let Some((at, _, sum)) = part.wanted
+    {
+        let page = result.as_ref().ok().and_then(|()| {
+            let decoded = leaf::decode(buffer, id, part.chunk, usize::from(at.part), sum, slots);
+            decoded.ok()
+        });
+        part.page = Some(page.ok_or(()));
+    }
+}
+
+/// What a step may do.
+struct Budget {
+    leaves: u32,
+    looks: u32,
+}
+
+impl Walk {
+    fn is_reading(&self) -> bool {
+        let part = self.under_way.as_ref();
+        part.is_some_and(|part| part.wanted.is_some() && part.page.is_none())
+    }
+
+    /// Goes on as far as the budget goes, or to a leaf that is not here; or to the end, which is returned.
+    fn go_on(
+        &mut self,
+        env: &mut Env,
+        index: &Index,
+        superblock: &Superblock,
+        budget: &mut Budget,
+    ) -> Option<Result<Vec<VolumeFigures>, String>> {
+        if self.is_reading() {
+            self.due = NEVER;
+            return None;
+        }
+        while budget.leaves > 0 && budget.looks > 0 {
+            if self.key >= index.end() {
+                return Some(Ok(self.figures()));
+            }
+            let key = ChunkKey(self.key);
+            let chunk = index.chunk(key);
+            let Some(place) = self.place_of(chunk) else {
+                budget.looks -= 1;
+                self.next_chunk();
+                continue;
+            };
+            if chunk.incomplete {
+                return Some(Err(format!(
+                    "chunk {} is being brought up to date on this store",
+                    chunk.id
+                )));
+            }
+            // The chunk's place is another one's now, which was not counted yet.
+            if self.under_way.as_ref().is_some_and(|part| part.chunk != chunk.id) {
+                (self.part, self.under_way) = (0, None);
+            }
+            if index.has_nothing(key, self.part) {
+                budget.looks -= 1;
+                self.next_part();
+                continue;
+            }
+            budget.leaves -= 1;
+            let stretches = index.stretches(key, self.part, &self.question.volumes[place].live);
+            let part = self.under_way.get_or_insert_with(|| Part::new(chunk.id));
+            if !stretches.starts_with(&part.seen) {
+                *part = Part::new(chunk.id);
+            }
+            let next = stretches[part.seen.len()];
+            match index.leaf(next.at) {
+                Leaf::Here => part.look(next, |each| index.look_at_entries(next.at, each)),
+                Leaf::Away(slot) => {
+                    let (_, sum) = index.look_page(next.at).expect("it is away");
+                    let wanted = Some((next.at, slot, sum));
+                    match part.page.take().filter(|_| part.wanted == wanted) {
+                        Some(Ok(page)) => part.look(next, |each| {
+                            page.iter().enumerate().for_each(|(block, entry)| each(block, *entry));
+                        }),
+                        Some(Err(())) => return Some(Err(damaged(chunk, next.at))),
+                        None => {
+                            part.wanted = wanted;
+                            env.counters.leaf_reads += 1;
+                            let (walk, buffer) = (self.number, env.take_surely(PAGE_BYTES));
+                            env.start_read(Io::Count { walk }, superblock.geometry.slot_offset(slot), buffer);
+                            self.due = NEVER;
+                            return None;
+                        }
+                    }
+                }
+                // Somebody else reads it.
+                Leaf::Loading => return None,
+                Leaf::Lost => return Some(Err(damaged(chunk, next.at))),
+            }
+            if part.seen.len() == stretches.len() {
+                part.end();
+                let tally = std::mem::take(&mut part.tally);
+                self.tallies[place].add(tally);
+                self.next_part();
+            }
+        }
+        None
+    }
+
+    /// Which of the question's volumes the chunk is of, if this store speaks for it.
+    fn place_of(&self, chunk: &Chunk) -> Option<usize> {
+        if !chunk.is_there() {
+            return None;
+        }
+        let volumes = &self.question.volumes;
+        let place = volumes
+            .binary_search_by_key(&chunk.id.volume, |asked| asked.volume)
+            .ok()?;
+        let group = chunk.id.group(self.question.groups);
+        self.question.speaks_for.contains(&group).then_some(place)
+    }
+
+    fn next_part(&mut self) {
+        self.under_way = None;
+        self.part += 1;
+        if self.part == PARTS {
+            self.next_chunk();
+        }
+    }
+
+    fn next_chunk(&mut self) {
+        self.under_way = None;
+        (self.key, self.part) = (self.key + 1, 0);
+    }
+
+    fn figures(&mut self) -> Vec<VolumeFigures> {
+        let tallies = std::mem::take(&mut self.tallies);
+        let volumes = self.question.volumes.iter().map(|asked| asked.volume);
+        let figures = volumes.zip(tallies).map(|(volume, tally)| {
+            let mut unique: Vec<(SnapshotId, u64)> = tally.unique.into_iter().collect();
+            unique.sort_unstable();
+            VolumeFigures {
+                volume,
+                used: tally.used,
+                held: tally.held,
+                freeing: tally.freeing,
+                unique,
+            }
+        });
+        figures.collect()
+    }
+}
+
+fn damaged(chunk: &Chunk, at: Location) -> String {
+    format!(
+        "where the blocks from {} on of chunk {} are cannot be read on this store: `amita volume scrub` repairs it from the other \
+         copies",
+        leaves::first_block(at).0,
+        chunk.id
+    )
+}
+
+impl Part {
+    fn new(chunk: ChunkId) -> Part {
+        let nothing = Run {
+            slot: Slot::NONE,
+            holders: Holders::default(),
+        };
+        Part {
+            chunk,
+            seen: Vec::new(),
+            runs: Box::new([nothing; LEAF_ENTRIES]),
+            tally: Tally::default(),
+            wanted: None,
+            page: None,
+        }
+    }
+
+    /// Looks at the next stretch, of which `entries` tells the leaf.
+    fn look(&mut self, stretch: Stretch, entries: impl FnOnce(&mut dyn FnMut(usize, Entry))) {
+        let Part { runs, tally, .. } = self;
+        entries(&mut |block, entry| {
+            let run = &mut runs[block];
+            if entry.has_data() && entry.slot == run.slot {
+                run.holders = run.holders.and(stretch.holders);
+            } else {
+                tally.count(*run);
+                *run = Run {
+                    slot: entry.slot,
+                    holders: stretch.holders,
+                };
+            }
+        });
+        self.seen.push(stretch);
+        (self.wanted, self.page) = (None, None);
+    }
+
+    /// All was looked at.
+    fn end(&mut self) {
+        for run in self.runs.iter() {
+            self.tally.count(*run);
+        }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, run: Run) {
+        if run.slot == Slot::NONE {
+            return;
+        }
+        let Holders { head, snapshots, only } = run.holders;
+        match (head, snapshots) {
+            (false, 0) => return self.freeing += 1,
+            (false, 1) => *self.unique.entry(only).or_default() += 1,
+            _ => {}
+        }
+        self.used += u64::from(head);
+        self.held += 1;
+    }
+
+    fn add(&mut self, other: Tally) {
+        self.used += other.used;
+        self.held += other.held;
+        self.freeing += other.freeing;
+        for (snapshot, count) in other.unique {
+            *self.unique.entry(snapshot).or_default() += count;
+        }
+    }
+}
