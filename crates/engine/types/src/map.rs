@@ -11,6 +11,7 @@ mod about;
 mod check;
 mod holders;
 mod lineage;
+mod policy;
 mod trash;
 
 pub use about::{About, Import, about_key, about_prefix};
@@ -20,6 +21,10 @@ pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState,
     SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key, snapshot_wishes_prefix,
     snapshots_prefix,
+};
+pub use policy::{
+    DEFAULT_TEMPLATE, DEFAULT_ZONE, Keep, MAX_KEPT, MAX_POLICIES, MAX_POLICY_NAME, OWN_LABELS, POLICY_LABEL, Policy,
+    PolicyId, PolicyRuns, Run, Target, policies_prefix, policy_key, policy_runs_key, policy_runs_prefix,
 };
 pub use trash::{
     DEFAULT_RECYCLE_SECONDS, MAX_RECYCLE_SECONDS, Recycling, Trashed, hidden_name, is_hidden, recycling_key, trash_key,

@@ -2,6 +2,7 @@
 
 use crate::trace::{StageTimes, Trace, TraceCounters};
 use crate::usage::Usage;
+use amita_control::agent::PolicyReport;
 use amita_reactor::{DriverCounts, Time};
 use amita_store::Times;
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
@@ -88,6 +89,8 @@ pub struct NodeReport {
     pub cores: Vec<CoreReport>,
     /// How many cores there are.
     pub core_count: usize,
+    /// What has become of the policies of snapshots, where this node leads.
+    pub policies: Vec<PolicyReport>,
 }
 
 impl NodeReport {
