@@ -5,7 +5,7 @@ use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
     audit, ca, cert, client, cluster, disk, events, host, meta, namespace, nbd, node, operator, pool, recover,
-    recovery, serve, status, store, subsystem, top, trace, volume,
+    recovery, serve, snapshot_policy, status, store, subsystem, top, trace, volume,
 };
 use crate::demo;
 use amita_control::access::Caller;
@@ -89,6 +89,9 @@ pub enum Command {
     /// Volumes: make, list, grow, move and delete them, and hand them to hosts
     #[command(subcommand)]
     Volume(volume::Command),
+    /// Snapshot policies: snapshots of volumes that are taken by themselves, and which of them are kept
+    #[command(subcommand)]
+    SnapshotPolicy(Box<snapshot_policy::Command>),
     /// NBD: which volumes are served by it, and to whom
     #[command(subcommand)]
     Nbd(nbd::Command),
@@ -194,6 +197,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Node(command) => node::run(&command, &metadata, &identity),
         Command::Pool(command) => pool::run(&command, &metadata),
         Command::Volume(command) => volume::run(&command, &metadata),
+        Command::SnapshotPolicy(command) => snapshot_policy::run(&command, &metadata),
         Command::Nbd(command) => nbd::run(&command, &metadata),
         Command::Subsystem(command) => subsystem::run(&command, &metadata),
         Command::Namespace(command) => namespace::run(&command, &metadata),

@@ -19,6 +19,7 @@ pub mod pool;
 pub mod recover;
 pub mod recovery;
 pub mod serve;
+pub mod snapshot_policy;
 pub mod status;
 pub mod store;
 pub mod subsystem;

@@ -42,6 +42,18 @@ fn text(status: &Status) -> String {
             status.deleted_volumes
         ));
     }
+    if !status.policies.is_empty() {
+        let paused = status.policies.iter().filter(|found| found.policy.paused).count();
+        let paused = if paused > 0 {
+            format!(", {paused} paused")
+        } else {
+            String::new()
+        };
+        out.push_str(&format!(
+            "policies {} of snapshots{paused} (`amita snapshot-policy list`)\n",
+            status.policies.len()
+        ));
+    }
     let nvme = &status.nvme;
     if nvme.gateways > 0 || nvme.subsystems > 0 {
         out.push_str(&format!(

@@ -18,6 +18,7 @@ mod nvme;
 mod observe;
 mod operator;
 mod planned;
+mod policies;
 mod quickstart;
 mod recover;
 mod snapshot_readers;

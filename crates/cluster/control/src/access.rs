@@ -95,6 +95,14 @@ actions! {
     SnapshotProtect "snapshot.protect" WORK,
     /// Delete a snapshot of a volume.
     SnapshotDelete "snapshot.delete" WORK,
+    /// Make a policy by which snapshots are taken and deleted.
+    PolicyCreate "snapshot-policy.create" WORK,
+    /// Change a policy of snapshots, or pause it.
+    PolicySet "snapshot-policy.set" WORK,
+    /// Delete now what no rule of a policy of snapshots keeps.
+    PolicyPrune "snapshot-policy.prune" WORK,
+    /// Delete a policy of snapshots.
+    PolicyDelete "snapshot-policy.delete" WORK,
     /// Have another gateway own a volume.
     VolumeMove "volume.move" WORK,
     /// Have all copies of a volume looked at.

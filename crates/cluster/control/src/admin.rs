@@ -15,6 +15,7 @@ mod moves;
 mod namespace;
 mod node;
 mod nqn;
+mod policy;
 mod pool;
 mod quota;
 mod recovery;
@@ -46,12 +47,17 @@ pub use namespace::{
 };
 pub use node::{register_as, remove_node, reserve_node};
 pub use nqn::{MAX_NQN_BYTES, check_nqn};
+pub use policy::{
+    KeepChange, PolicyChange, PolicyTarget, Retained, changed_policy, create_policy, delete_policy, delete_retained,
+    policies, policy, policy_volumes, retained, set_policy,
+};
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, MAX_POOLS, PoolSpec, create_pool, groups, pools};
 pub use quota::{Asked, asked, quota, set_quota};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
+pub(crate) use snapshot::delete_snapshot_that;
 pub use snapshot::{
     MAX_VOLUME_SNAPSHOTS, TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, live_snapshots,
     protect_snapshot, snapshot, snapshot_number, snapshot_state, snapshots, split,

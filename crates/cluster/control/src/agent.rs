@@ -5,6 +5,7 @@
 //! * a few carry out the metadata calls of the node's cores, which never wait for them;
 //! * one runs the coordinator, and campaigns to be it;
 //! * one looks from time to time whether copies are to be looked at;
+//! * one takes and deletes snapshots by policies;
 //! * one writes events.
 //!
 //! While the metadata is away they try again, slower and slower, and say so once. Idle, they renew the lease three times
@@ -14,11 +15,13 @@
 mod journal;
 mod lead;
 mod lease;
+mod policies;
 mod schedule;
 mod standing;
 mod watcher;
 
 pub use journal::Journal;
+pub use policies::{Policies, PolicyReport};
 
 use crate::past::{Past, PastFile};
 use amita_metadata::{Call, Client, Error, Reply, WatchStop};
@@ -238,6 +241,7 @@ pub struct Agent {
     endpoints: String,
     services: Services,
     journal: Journal,
+    policies: Policies,
 }
 
 /// What a node says of its stores: a handle, also for work that [`Agent::run`] runs.
@@ -313,6 +317,14 @@ impl Agent {
                 schedule::run(&client, &config, &sink, &stop, &standing, &journal)
             }));
         }
+        let policies = Policies::default();
+        {
+            let (client, config, sink, stop) = (client.clone(), config.clone(), sink.clone(), stop.clone());
+            let (standing, journal, policies) = (standing.clone(), journal.clone(), policies.clone());
+            threads.push(thread("amita-policies", move || {
+                policies::run(&client, &config, &sink, &stop, &standing, &journal, &policies)
+            }));
+        }
         {
             let (client, config, sink) = (client.clone(), config.clone(), sink.clone());
             let shared = shared.clone();
@@ -339,6 +351,7 @@ impl Agent {
             endpoints: client.endpoints(),
             services: Services(shared),
             journal,
+            policies,
         })
     }
 
@@ -374,6 +387,12 @@ impl Agent {
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    /// What has become of the policies of snapshots.
+    #[must_use]
+    pub fn policies(&self) -> &Policies {
+        &self.policies
     }
 
     /// A store is mounted and serves: the node's liveness record names it from now on. It does not block.

@@ -94,6 +94,12 @@ kinds! {
     VolumeTakenOver "volume-taken-over" Info,
     /// A deleted volume went for good: its time had come.
     VolumePurged "volume-purged" Info,
+    /// Times of a snapshot policy have passed without a run; one is made in their place.
+    PolicyMissed "policy-missed" Warning,
+    /// Snapshots of a policy could not be taken or deleted.
+    PolicyFails "policy-fails" Warning,
+    /// A policy of which something had failed does what it should again.
+    PolicyWorks "policy-works" Info,
     /// The metadata does not answer a node.
     MetadataAway "metadata-away" Warning,
     /// The metadata answers a node again.

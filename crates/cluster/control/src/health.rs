@@ -7,6 +7,7 @@
 use crate::admin::{GroupCounts, NodeStatus, Outlook, PoolStatus, SlowStatus, StoreStatus, VolumeStatus};
 use crate::events::Severity;
 use crate::kinds::kinds;
+use crate::policy::standing::{PolicyStatus, TOO_LATE};
 use amita_types::condition::{Failing, Fullness, Thresholds, Trouble};
 use amita_types::map::{Pool, StoreDuty, Subsystem};
 use amita_types::{NodeId, StoreId};
@@ -50,6 +51,10 @@ kinds! {
     RuleUnmet "rule-unmet" Warning,
     /// A record of the metadata cannot be read, or cannot be so, and is left alone.
     RecordUnreadable "record-unreadable" Warning,
+    /// A snapshot policy could not take or delete some snapshots at its last run, or cannot be understood.
+    PolicyFails "policy-fails" Warning,
+    /// A run of a snapshot policy is due and has not begun, or does not end.
+    PolicyLate "policy-late" Warning,
     /// No node that lives serves a subsystem that has namespaces.
     SubsystemUnserved "subsystem-unserved" Warning,
     /// A node is in maintenance.
@@ -128,6 +133,8 @@ pub struct Picture<'a> {
     pub troubles: &'a [(NodeId, Trouble)],
     /// What is full.
     pub thresholds: Thresholds,
+    /// Policies of snapshots.
+    pub policies: &'a [PolicyStatus],
     /// The keys of records that are left alone, and what is wrong with them.
     pub unreadable: &'a [(String, String)],
 }
@@ -158,6 +165,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
     picture.of_protection(&mut facts);
     picture.of_stores(&mut facts);
     picture.of_subsystems(&mut facts);
+    picture.of_policies(&mut facts);
     picture.of_unreadable(&mut facts);
     facts.sort_by_key(|fact| std::cmp::Reverse(fact.severity));
     facts
@@ -170,6 +178,36 @@ impl Picture<'_> {
     fn node_name(&self, id: NodeId) -> String {
         let found = self.nodes.iter().find(|found| found.node.id == id);
         found.map_or_else(|| id.to_string(), |found| found.node.name.clone())
+    }
+
+    fn of_policies(&self, facts: &mut Vec<Fact>) {
+        for found in self.policies {
+            let name = &found.policy.name;
+            let show = format!("See `amita snapshot-policy show {name}`.");
+            if let Some(why) = &found.fault {
+                let text = format!("Snapshot policy {name} does nothing: {why}.");
+                facts.push(Fact::new(Kind::PolicyFails, [name], text, &show));
+            } else if let Some((failed, why)) = found.failing() {
+                let first = why.first().map_or("", String::as_str).trim_end_matches('.');
+                let more = match failed {
+                    0 | 1 => String::new(),
+                    more => format!(" So did {} more.", more - 1),
+                };
+                let text = format!("Snapshot policy {name} failed at its last run: {first}.{more}");
+                facts.push(Fact::new(Kind::PolicyFails, [name], text, &show));
+            }
+            if found.late_s > TOO_LATE {
+                let what = match found.runs.as_ref().and_then(|runs| runs.run.as_ref()) {
+                    Some(_) => "does not end",
+                    None => "has not begun",
+                };
+                let text = format!(
+                    "Snapshot policy {name} is late: a run that was due {} s ago {what}.",
+                    found.late_s
+                );
+                facts.push(Fact::new(Kind::PolicyLate, [name], text, &show));
+            }
+        }
     }
 
     fn of_unreadable(&self, facts: &mut Vec<Fact>) {

@@ -11,6 +11,7 @@
 //!   run the coordinator while this node is elected.
 //! * [`ledger`]: what stores may hold, so that they drop what nothing needs any more.
 //! * [`past`]: does the metadata that is read go on from what was seen of it?
+//! * [`policy`]: snapshots that are taken and deleted by themselves.
 //! * [`records`]: a copy of the metadata, as every store keeps one.
 //! * [`regress`]: is the metadata older than what a store knows?
 //! * [`recover`]: the metadata is rebuilt from what stores know.
@@ -28,6 +29,7 @@ pub mod health;
 mod kinds;
 pub mod ledger;
 pub mod past;
+pub mod policy;
 pub mod records;
 pub mod recover;
 pub mod regress;

@@ -31,7 +31,7 @@ pub struct Records {
 /// was wished of owners: nobody owns a volume, or serves a store, when the records come back.
 #[must_use]
 pub fn is_kept(key: &str) -> bool {
-    const LEFT_OUT: [&str; 11] = [
+    const LEFT_OUT: [&str; 12] = [
         "audit/",
         "live/",
         "events/",
@@ -43,6 +43,7 @@ pub fn is_kept(key: &str) -> bool {
         "closing/",
         "mounts/",
         "condition/",
+        "policy-runs/",
     ];
     let Some(path) = key.strip_prefix(PREFIX) else {
         return false;

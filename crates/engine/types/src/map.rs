@@ -11,6 +11,7 @@ mod about;
 mod check;
 mod holders;
 mod lineage;
+mod policy;
 mod quota;
 mod trash;
 
@@ -21,6 +22,10 @@ pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState,
     SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key, snapshot_wishes_prefix,
     snapshots_prefix,
+};
+pub use policy::{
+    DEFAULT_TEMPLATE, DEFAULT_ZONE, Keep, MAX_KEPT, MAX_POLICIES, MAX_POLICY_NAME, OWN_LABELS, POLICY_LABEL, Policy,
+    PolicyId, PolicyRuns, Run, Target, policies_prefix, policy_key, policy_runs_key, policy_runs_prefix,
 };
 pub use quota::{Quota, quota_key};
 pub use trash::{

@@ -53,6 +53,12 @@ pub fn ask_snapshot(
         why,
     };
     wish.check().map_err(bad)?;
+    if let Some(own) = wish.labels.keys().find(|key| key.starts_with(map::OWN_LABELS)) {
+        return Err(bad(format!(
+            "only Amita itself gives labels that begin with {}, as {own:?} does",
+            map::OWN_LABELS
+        )));
+    }
     let version = cluster(meta)?.version;
     if version < SNAPSHOTS_SINCE {
         return Err(bad(format!(
@@ -207,6 +213,19 @@ pub fn live_snapshots(meta: &dyn Transact, volume: &Volume) -> Result<Vec<Snapsh
 /// There is no such volume, or it has no such snapshot; the snapshot is a namespace, or protected; the metadata is away, suspected, or
 /// refuses.
 pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
+    delete_snapshot_that(meta, volume, name, &|_| true)
+}
+
+/// The same, if it is the one that is meant: its name may be another one's by now.
+///
+/// # Errors
+/// As [`delete_snapshot`]; one that is not meant is as good as none.
+pub(crate) fn delete_snapshot_that(
+    meta: &dyn Transact,
+    volume: &str,
+    name: &str,
+    is_meant: &dyn Fn(&Snapshot) -> bool,
+) -> Result<Snapshot> {
     for _ in 0..RACES {
         believable(meta)?;
         let (_, guard_revision) = uses_guard(meta)?;
@@ -221,6 +240,13 @@ pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<
         };
         if named.number != number || !is_sealed(&snapshot) {
             continue;
+        }
+        if !is_meant(&snapshot) {
+            return Err(AdminError::NoSuch {
+                what: "snapshot",
+                name: format!("{volume}@{name}"),
+                there: Vec::new(),
+            });
         }
         if snapshot.protected {
             return Err(AdminError::Protected {

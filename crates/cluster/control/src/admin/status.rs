@@ -5,15 +5,18 @@ use super::topology::{Outlook, Topology};
 use super::{Result, cluster};
 use crate::agent::STOPPED;
 use crate::health::{self, Fact, Picture};
+use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, Transact};
 use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
 use amita_types::map::{
-    self, About, Export, Group, Host, Import, Live, Node, Pool, PoolKind, Store, Subsystem, Suspect, Volume,
+    self, About, Export, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Store, Subsystem,
+    Suspect, Target, Volume,
 };
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
@@ -32,6 +35,8 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
     /// Deleted volumes that are kept for a time: see [`super::trash()`].
     pub deleted_volumes: usize,
+    /// Policies of snapshots by name.
+    pub policies: Vec<PolicyStatus>,
     /// What hosts can connect to by NVMe/TCP.
     pub nvme: NvmeCounts,
     /// The facts' sentences.
@@ -265,6 +270,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         })
         .collect();
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
+    let policies = policies(&mut reader, &volumes)?;
     let facts = health::judge(&Picture {
         nodes: &node_status,
         stores: &store_status,
@@ -275,6 +281,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         suspects: &suspects(meta)?,
         troubles: &troubles,
         thresholds,
+        policies: &policies,
         unreadable: &reader.unreadable,
     });
     Ok(Status {
@@ -290,7 +297,25 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         pools: pool_status,
         volumes,
         deleted_volumes,
+        policies,
     })
+}
+
+/// Policies of snapshots. What is late is so by the clock of whoever asks.
+fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<PolicyStatus>> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let all: Vec<Policy> = reader.list(&map::policies_prefix(), any)?;
+    let mut policies = Vec::new();
+    for policy in all {
+        let runs: Option<PolicyRuns> = reader.get(&map::policy_runs_key(policy.id))?;
+        let volume = match policy.target {
+            Target::Volume(id) => volumes.iter().find(|found| found.volume.id == id),
+            _ => None,
+        };
+        let name = volume.map(|found| found.volume.name.clone());
+        policies.push(PolicyStatus::of(policy, runs, name, now.as_secs()));
+    }
+    Ok(policies)
 }
 
 /// What living nodes say of the stores that they serve, and of what hosts meet with at them.

@@ -322,9 +322,9 @@ impl Bench {
                 *at += 1;
                 let offset = *at * 7919 % places * u64::from(length);
                 if write {
-                    service.submit(front, *at, volume, Op::Write { offset, length }, data.clone());
+                    service.submit(front, *at, volume.into(), Op::Write { offset, length }, data.clone());
                 } else {
-                    service.submit(front, *at, volume, Op::Read { offset, length }, Slice::default());
+                    service.submit(front, *at, volume.into(), Op::Read { offset, length }, Slice::default());
                 }
             }
         });

@@ -515,4 +515,85 @@ pub const METRICS: &[Metric] = &[
             });
         },
     },
+    // Policies of snapshots.
+    Metric {
+        name: "amita_policy_runs_total",
+        help: "Runs of a snapshot policy that have ended.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| {
+            for policy in &view.report.policies {
+                out.value(&[&policy.name], policy.runs);
+            }
+        },
+    },
+    Metric {
+        name: "amita_policy_snapshots_total",
+        help: "Snapshots that a policy has taken and deleted.",
+        kind: Counter,
+        labels: &["policy", "what"],
+        read: |view, out| {
+            for policy in &view.report.policies {
+                out.value(&[&policy.name, "taken"], policy.taken);
+                out.value(&[&policy.name, "deleted"], policy.deleted);
+            }
+        },
+    },
+    Metric {
+        name: "amita_policy_failures_total",
+        help: "Volumes of which a snapshot policy could not take or delete snapshots, run by run.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| {
+            for policy in &view.report.policies {
+                out.value(&[&policy.name], policy.failures);
+            }
+        },
+    },
+    Metric {
+        name: "amita_policy_missed_total",
+        help: "Times of a snapshot policy that have passed without a run.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| {
+            for policy in &view.report.policies {
+                out.value(&[&policy.name], policy.missed);
+            }
+        },
+    },
+    Metric {
+        name: "amita_policy_failing",
+        help: "Volumes of which something failed at the policy's last run.",
+        kind: Gauge,
+        labels: &["policy"],
+        read: |view, out| {
+            for policy in &view.report.policies {
+                out.value(&[&policy.name], policy.failing);
+            }
+        },
+    },
+    Metric {
+        name: "amita_policy_late_seconds",
+        help: "For how long a run of the policy that is due has not begun, or does not end.",
+        kind: Gauge,
+        labels: &["policy"],
+        read: |view, out| {
+            for policy in &view.report.policies {
+                out.value(&[&policy.name], policy.late_s);
+            }
+        },
+    },
+    Metric {
+        name: "amita_policy_ended_timestamp_seconds",
+        help: "When the policy's last run ended, in seconds since 1970.",
+        kind: Gauge,
+        labels: &["policy"],
+        read: |view, out| {
+            for policy in &view.report.policies {
+                if let Some(ended_at) = policy.ended_at {
+                    out.value(&[&policy.name], ended_at);
+                }
+            }
+        },
+    },
 ];

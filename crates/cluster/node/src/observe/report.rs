@@ -3,6 +3,7 @@
 use super::space::StoreQuestions;
 use crate::trace::{StageTimes, Trace, TraceCounters};
 use crate::usage::Usage;
+use amita_control::agent::PolicyReport;
 use amita_reactor::{DriverCounts, Time};
 use amita_store::{Count, Times};
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
@@ -94,6 +95,8 @@ pub struct NodeReport {
     pub cores: Vec<CoreReport>,
     /// How many cores there are.
     pub core_count: usize,
+    /// What has become of the policies of snapshots, where this node leads.
+    pub policies: Vec<PolicyReport>,
 }
 
 impl NodeReport {

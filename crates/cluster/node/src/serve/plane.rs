@@ -282,7 +282,7 @@ impl Plane {
         agent_config.past_file = joined.past_file.clone();
         let agent = Agent::start(client, &agent_config, Arc::new(move |notice| sink.tell(notice)))
             .map_err(ServeError::NameTaken)?;
-        let metrics = watch::start(config, joined, &cores.senders)?;
+        let metrics = watch::start(config, joined, &cores.senders, agent.policies())?;
         let record = register(config, joined, &cores, metrics.as_ref().map(Server::address))?;
         let keeper = match to_keeper {
             None => None,

@@ -5,6 +5,7 @@ use super::plane::Joined;
 use super::{ServeConfig, ServeError};
 use crate::control::ToCore;
 use crate::observe::{CoreReport, NodeReport, Observe, Server, Wanted};
+use amita_control::agent::Policies;
 use amita_types::{ClusterId, NodeId};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -14,13 +15,19 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Serves what the cores say, where the settings want it.
-pub(super) fn start(config: &ServeConfig, joined: &Joined, cores: &ToCores) -> Result<Option<Server>, ServeError> {
+pub(super) fn start(
+    config: &ServeConfig,
+    joined: &Joined,
+    cores: &ToCores,
+    policies: &Policies,
+) -> Result<Option<Server>, ServeError> {
     let Some(address) = config.metrics else { return Ok(None) };
     let asking = Asking {
         cluster: joined.cluster,
         node: joined.node,
         name: config.name.clone(),
         cores: cores.clone(),
+        policies: policies.clone(),
     };
     let server = Server::start(address, Arc::new(move |wanted| asking.ask(wanted)));
     server.map(Some).map_err(|why| ServeError::listen(address, &why))
@@ -32,6 +39,7 @@ struct Asking {
     node: NodeId,
     name: String,
     cores: ToCores,
+    policies: Policies,
 }
 
 impl Asking {
@@ -58,6 +66,7 @@ impl Asking {
             cluster: self.cluster,
             cores,
             core_count: self.cores.len(),
+            policies: self.policies.reports(),
         }
     }
 }

@@ -42,6 +42,7 @@ fn pages_are_served_and_nothing_else() {
         cluster: ClusterId(1),
         cores: Vec::new(),
         core_count: 2,
+        policies: Vec::new(),
     };
     let ask: CollectReport = Arc::new(move |_| empty.clone());
     let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), ask).unwrap();

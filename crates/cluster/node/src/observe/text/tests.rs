@@ -62,6 +62,17 @@ fn report(name: &str) -> NodeReport {
         cluster: ClusterId(1),
         cores: vec![core(0, vec![volume(name, 3)]), core(1, vec![volume(name, 4)])],
         core_count: 2,
+        policies: vec![amita_control::agent::PolicyReport {
+            name: name.to_owned(),
+            runs: 3,
+            taken: 5,
+            deleted: 2,
+            failures: 1,
+            missed: 4,
+            failing: 1,
+            late_s: 0,
+            ended_at: Some(1_800_000_000),
+        }],
     }
 }
 

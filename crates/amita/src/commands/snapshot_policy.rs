@@ -1,0 +1,542 @@
+//! `amita snapshot-policy`: snapshots that are taken by themselves, and which of them are kept.
+
+use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
+use crate::logging::timestamp;
+use amita_control::access::Action;
+use amita_control::admin::{self, AdminError, KeepChange, PolicyChange, PolicyTarget, Retained};
+use amita_control::policy::retention::Verdict;
+use amita_control::policy::schedule::Schedule;
+use amita_control::policy::standing::PolicyStatus;
+use amita_terminal::error::{Failure, Result};
+use amita_terminal::say_line;
+use amita_terminal::table::{Table, print};
+use amita_types::map::{Keep, Policy, Run, Target};
+use serde::Serialize;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Times ahead that `show` tells.
+const NEXT: usize = 5;
+
+/// What to do with policies.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make a policy: of which volumes snapshots are taken, when, and which of them are kept
+    ///
+    /// The node that leads takes them, whatever node that is. Each has the policy's name as a label; what has no such label is never
+    /// deleted by it.
+    #[command(after_help = RULES)]
+    Create(CreateArguments),
+    /// List the policies
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a policy: what it is for, its last run and its next ones
+    Show {
+        /// The policy
+        name: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change a policy, pause it, or have it go on
+    ///
+    /// What is not named stays as it is. Snapshots that it has made stay its own; the rules count from its next run on.
+    #[command(after_help = RULES)]
+    Set(SetArguments),
+    /// Delete now what no rule of a policy keeps; or only say what that would be, and what is kept for which reason
+    ///
+    /// Each run of the policy does this, volume by volume. Snapshots that the policy has not made are left alone, and so are those that are
+    /// protected or that clones need.
+    Prune(PruneArguments),
+    /// Delete a policy; the snapshots that it has made stay, and nothing deletes them any more
+    Delete {
+        /// The policy
+        name: String,
+    },
+}
+
+const RULES: &str = "A schedule has the five fields of cron: minute, hour, day of month, month, day of week. \"0 * * * *\" is each hour, \"30 2 * * MON-FRI\" \
+half past two on working days, \"0 0 L * *\" the last day of each month; @hourly, @daily, @weekly, @monthly and @yearly are known. A sixth \
+field in front has seconds. Of the policy's snapshots of a volume those stay that at least one rule keeps: so many of the newest \
+(--keep-last), the newest of each of so many hours, days, weeks, months or years in which there is one.";
+
+/// Which volumes.
+#[derive(Debug, clap::Args)]
+#[group(id = "target", multiple = false)]
+pub struct TargetArguments {
+    /// It is for this volume, also when that is renamed
+    #[arg(long, value_name = "NAME", group = "target")]
+    pub volume: Option<String>,
+    /// It is for all volumes that have this label at the time
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label, group = "target")]
+    pub label: Option<(String, String)>,
+    /// It is for all volumes of this pool
+    #[arg(long, value_name = "NAME", group = "target")]
+    pub pool: Option<String>,
+}
+
+/// Which snapshots are kept.
+#[derive(Debug, clap::Args)]
+pub struct KeepArguments {
+    /// Keep so many of the newest
+    #[arg(long, value_name = "COUNT")]
+    pub keep_last: Option<u32>,
+    /// Keep the newest of each of so many hours
+    #[arg(long, value_name = "COUNT")]
+    pub keep_hourly: Option<u32>,
+    /// Keep the newest of each of so many days
+    #[arg(long, value_name = "COUNT")]
+    pub keep_daily: Option<u32>,
+    /// Keep the newest of each of so many weeks, from Monday on
+    #[arg(long, value_name = "COUNT")]
+    pub keep_weekly: Option<u32>,
+    /// Keep the newest of each of so many months
+    #[arg(long, value_name = "COUNT")]
+    pub keep_monthly: Option<u32>,
+    /// Keep the newest of each of so many years
+    #[arg(long, value_name = "COUNT")]
+    pub keep_yearly: Option<u32>,
+}
+
+/// `amita snapshot-policy create`.
+#[derive(Debug, clap::Args)]
+pub struct CreateArguments {
+    /// Its name
+    pub name: String,
+    /// Which volumes it is for
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// When, as cron says it
+    #[arg(long, value_name = "PATTERN")]
+    pub schedule: String,
+    /// In which time zone the schedule is meant and days begin, by its IANA name
+    #[arg(long, value_name = "ZONE", default_value = amita_types::map::DEFAULT_ZONE)]
+    pub zone: String,
+    /// What the snapshots are called; {policy} is its name, {time} when one was due, as 20260131T020000Z
+    #[arg(long, value_name = "TEXT", default_value = amita_types::map::DEFAULT_TEMPLATE)]
+    pub template: String,
+    /// Which snapshots are kept; one of these is needed
+    #[command(flatten)]
+    pub keep: KeepArguments,
+    /// It does nothing until `set --resume`
+    #[arg(long)]
+    pub paused: bool,
+    /// Say what was made as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita snapshot-policy set`.
+#[derive(Debug, clap::Args)]
+pub struct SetArguments {
+    /// The policy
+    pub name: String,
+    /// Which volumes it is for
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// When, as cron says it; times count from now on
+    #[arg(long, value_name = "PATTERN")]
+    pub schedule: Option<String>,
+    /// In which time zone the schedule is meant and days begin, by its IANA name
+    #[arg(long, value_name = "ZONE")]
+    pub zone: Option<String>,
+    /// What the snapshots are called from now on
+    #[arg(long, value_name = "TEXT")]
+    pub template: Option<String>,
+    /// Which snapshots are kept; 0 takes a rule away
+    #[command(flatten)]
+    pub keep: KeepArguments,
+    /// It does nothing for a while; times that pass meanwhile are not missed
+    #[arg(long, conflicts_with = "resume")]
+    pub pause: bool,
+    /// It goes on
+    #[arg(long)]
+    pub resume: bool,
+    /// Change nothing; say what the policy would keep then, and why
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita snapshot-policy prune`.
+#[derive(Debug, clap::Args)]
+pub struct PruneArguments {
+    /// The policy
+    pub name: String,
+    /// Delete nothing; say what would go, and what is kept and why
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Say it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl TargetArguments {
+    fn target(&self) -> Option<PolicyTarget> {
+        let volume = self.volume.clone().map(PolicyTarget::Volume);
+        let pool = self.pool.clone().map(PolicyTarget::Pool);
+        let label = self.label.clone();
+        volume
+            .or(pool)
+            .or_else(|| label.map(|(key, value)| PolicyTarget::Label { key, value }))
+    }
+}
+
+impl KeepArguments {
+    fn change(&self) -> KeepChange {
+        KeepChange {
+            last: self.keep_last,
+            hourly: self.keep_hourly,
+            daily: self.keep_daily,
+            weekly: self.keep_weekly,
+            monthly: self.keep_monthly,
+            yearly: self.keep_yearly,
+        }
+    }
+}
+
+/// A policy as JSON tells it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    status: &'a PolicyStatus,
+    /// The next times, in seconds since 1970.
+    next: Vec<u64>,
+    /// The volumes that it is for now.
+    volumes: Vec<String>,
+}
+
+/// What was deleted, or would be, as JSON tells it.
+#[derive(Serialize)]
+struct Pruned<'a> {
+    policy: &'a str,
+    dry_run: bool,
+    volumes: &'a [Retained],
+    deleted: usize,
+    failed: &'a [String],
+}
+
+/// Does it.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
+    let metadata = Admin::connect(metadata)?;
+    match command {
+        Command::Create(arguments) => create(arguments, &metadata),
+        Command::List { json } => list(*json, &metadata),
+        Command::Show { name, json } => show(name, *json, &metadata),
+        Command::Set(arguments) => set(arguments, &metadata),
+        Command::Prune(arguments) => prune(arguments, &metadata),
+        Command::Delete { name } => {
+            let deleted = metadata.act(Action::PolicyDelete, name, |meta| admin::delete_policy(meta, name));
+            deleted.described()?;
+            say_line!("Snapshot policy {name} is deleted. The snapshots that it has made stay.");
+            Ok(())
+        }
+    }
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
+    let change = PolicyChange {
+        target: arguments.target.target(),
+        schedule: Some(arguments.schedule.clone()),
+        zone: Some(arguments.zone.clone()),
+        template: Some(arguments.template.clone()),
+        keep: arguments.keep.change(),
+        paused: Some(arguments.paused),
+    };
+    if change.target.is_none() {
+        return Err(Failure::new("which volumes is the policy for?")
+            .kind(amita_terminal::error::Kind::Usage)
+            .advice("Name a --volume, a --label KEY=VALUE or a --pool."));
+    }
+    let name = &arguments.name;
+    let made = metadata.act(Action::PolicyCreate, name, |meta| {
+        admin::create_policy(meta, name, &change)
+    });
+    say_policy(&made.described()?, arguments.json, "made")
+}
+
+fn say_policy(policy: &Policy, as_json: bool, done: &str) -> Result<()> {
+    print(as_json, policy, || {
+        let next = match (policy.paused, times(policy, now().as_secs(), 1).first()) {
+            (true, _) => "It is paused.".to_owned(),
+            (false, Some(at)) => format!("The next run is due at {}.", timestamp(*at, 0)),
+            (false, None) => "No run is due any more.".to_owned(),
+        };
+        format!("Snapshot policy {} is {done}. {next}\n", policy.name)
+    })
+}
+
+fn set(arguments: &SetArguments, metadata: &Admin) -> Result<()> {
+    let change = PolicyChange {
+        target: arguments.target.target(),
+        schedule: arguments.schedule.clone(),
+        zone: arguments.zone.clone(),
+        template: arguments.template.clone(),
+        keep: arguments.keep.change(),
+        paused: match (arguments.pause, arguments.resume) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+    };
+    let name = &arguments.name;
+    if arguments.dry_run {
+        let reader = metadata.reader();
+        let policy = admin::changed_policy(&reader, name, &change).described()?;
+        let all = admin::retained(&reader, &policy).described()?;
+        return say_retained(&policy, &all, true, 0, &[], arguments.json);
+    }
+    if change == PolicyChange::default() {
+        return Err(Failure::new("nothing is to be changed")
+            .kind(amita_terminal::error::Kind::Usage)
+            .advice(format!(
+                "See `amita snapshot-policy set --help`; `amita snapshot-policy show {name}` shows how it is."
+            )));
+    }
+    let set = metadata.act(Action::PolicySet, name, |meta| admin::set_policy(meta, name, &change));
+    say_policy(&set.described()?, arguments.json, "changed")
+}
+
+fn prune(arguments: &PruneArguments, metadata: &Admin) -> Result<()> {
+    let name = &arguments.name;
+    let reader = metadata.reader();
+    let policy = admin::policy(&reader, name, now()).described()?.policy;
+    let all = admin::retained(&reader, &policy).described()?;
+    if arguments.dry_run {
+        return say_retained(&policy, &all, true, 0, &[], arguments.json);
+    }
+    let pruned = metadata.act(Action::PolicyPrune, name, |meta| {
+        let (mut deleted, mut failed) = (0, Vec::new());
+        for volume in &all {
+            // The oldest first.
+            for snapshot in volume.snapshots.iter().rev().filter(|snapshot| snapshot.goes()) {
+                match admin::delete_retained(meta, &policy, volume, snapshot) {
+                    Ok(()) => deleted += 1,
+                    Err(why @ AdminError::Metadata(_)) => return Err(why),
+                    Err(why) => failed.push(why.to_string()),
+                }
+            }
+        }
+        Ok((deleted, failed))
+    });
+    let (deleted, failed) = pruned.described()?;
+    say_retained(&policy, &all, false, deleted, &failed, arguments.json)?;
+    match failed.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::new(format!(
+            "{} snapshots could not be deleted: {first}",
+            failed.len()
+        ))),
+    }
+}
+
+fn say_retained(
+    policy: &Policy,
+    all: &[Retained],
+    dry_run: bool,
+    deleted: usize,
+    failed: &[String],
+    as_json: bool,
+) -> Result<()> {
+    let pruned = Pruned {
+        policy: &policy.name,
+        dry_run,
+        volumes: all,
+        deleted,
+        failed,
+    };
+    print(as_json, &pruned, || {
+        let mut table = Table::new(&["volume", "snapshot", "taken", "what", "why"]);
+        let (mut kept, mut going) = (0, 0);
+        for volume in all {
+            for snapshot in &volume.snapshots {
+                let (what, why) = fate(snapshot, dry_run);
+                *(if snapshot.goes() { &mut going } else { &mut kept }) += 1;
+                let taken = timestamp(snapshot.taken_at, 0);
+                table.row([volume.volume.clone(), snapshot.name.clone(), taken, what, why]);
+            }
+        }
+        let sum = match dry_run {
+            true => format!("{kept} snapshots stay, {going} would go.\n"),
+            false => format!("{kept} snapshots stay, {deleted} are deleted; their space comes back by and by.\n"),
+        };
+        format!("{}{sum}", table.text())
+    })
+}
+
+fn fate(snapshot: &Verdict, dry_run: bool) -> (String, String) {
+    match (snapshot.goes(), dry_run) {
+        (true, true) => ("would go".to_owned(), "no rule keeps it".to_owned()),
+        (true, false) => ("goes".to_owned(), "no rule keeps it".to_owned()),
+        (false, _) if snapshot.kept_by.is_empty() => {
+            ("stays".to_owned(), "it is protected; no rule keeps it".to_owned())
+        }
+        (false, _) => ("stays".to_owned(), snapshot.kept_by.join(", ")),
+    }
+}
+
+fn times(policy: &Policy, from: u64, count: usize) -> Vec<u64> {
+    let Ok(schedule) = Schedule::parse(&policy.schedule, &policy.zone) else {
+        return Vec::new();
+    };
+    let mut at = from;
+    let each = std::iter::from_fn(|| {
+        at = schedule.next_after(at)?;
+        Some(at)
+    });
+    each.take(count).collect()
+}
+
+fn list(as_json: bool, metadata: &Admin) -> Result<()> {
+    let all = admin::policies(&metadata.reader(), now()).described()?;
+    print(as_json, &all, || {
+        let head = ["policy", "for", "schedule", "zone", "keeps", "last run", "next run", ""];
+        let mut table = Table::new(&head);
+        for found in &all {
+            let last = found.runs.as_ref().and_then(|runs| runs.last.as_ref());
+            table.row([
+                found.policy.name.clone(),
+                target(found),
+                found.policy.schedule.clone(),
+                found.policy.zone.clone(),
+                keeps(&found.policy.keep),
+                last.map_or_else(String::new, |last| timestamp(last.due, 0)),
+                found.next_at.map_or_else(String::new, |next| timestamp(next, 0)),
+                how(found),
+            ]);
+        }
+        table.text()
+    })
+}
+
+fn target(found: &PolicyStatus) -> String {
+    match (&found.policy.target, &found.volume) {
+        (Target::Volume(_), Some(name)) => format!("volume {name}"),
+        (Target::Volume(id), None) => format!("volume number {id}, which is deleted"),
+        (Target::Label { key, value }, _) => format!("label {key}={value}"),
+        (Target::Pool(pool), _) => format!("pool {pool}"),
+    }
+}
+
+fn keeps(keep: &Keep) -> String {
+    let rules = keep.rules().into_iter().filter(|(_, count)| *count > 0);
+    let rules: Vec<String> = rules.map(|(rule, count)| format!("{count} {rule}")).collect();
+    rules.join(", ")
+}
+
+fn how(found: &PolicyStatus) -> String {
+    let is_running = found.runs.as_ref().is_some_and(|runs| runs.run.is_some());
+    match found {
+        found if found.fault.is_some() => "CANNOT BE READ".to_owned(),
+        found if found.policy.paused => "paused".to_owned(),
+        found if found.failing().is_some() => "FAILING".to_owned(),
+        _ if is_running => "running".to_owned(),
+        _ => String::new(),
+    }
+}
+
+fn show(name: &str, as_json: bool, metadata: &Admin) -> Result<()> {
+    let reader = metadata.reader();
+    let found = admin::policy(&reader, name, now()).described()?;
+    let volumes = admin::policy_volumes(&reader, &found.policy).described()?;
+    let after = found.runs.as_ref().map_or(0, |runs| runs.after);
+    let shown = Shown {
+        next: match found.policy.paused {
+            true => Vec::new(),
+            false => times(&found.policy, after.max(now().as_secs()), NEXT),
+        },
+        volumes: volumes.into_iter().map(|volume| volume.name).collect(),
+        status: &found,
+    };
+    print(as_json, &shown, || text(&found, &shown))
+}
+
+fn text(found: &PolicyStatus, shown: &Shown<'_>) -> String {
+    let policy = &found.policy;
+    let mut out = format!(
+        "policy    {}\nfor       {}: {} volumes now\nschedule  {} ({})\nkeeps     {}\nnames     {}\n",
+        policy.name,
+        target(found),
+        shown.volumes.len(),
+        policy.schedule,
+        policy.zone,
+        keeps(&policy.keep),
+        policy.template,
+    );
+    if let Some(why) = &found.fault {
+        out.push_str(&format!("FAULT     {why}\n"));
+    }
+    let Some(runs) = &found.runs else {
+        out.push_str("state     no node that leads has seen it yet\n");
+        return out;
+    };
+    out.push_str(&format!(
+        "so far    {} runs, {} snapshots taken, {} deleted; {} failures, {} times missed\n",
+        runs.runs, runs.taken, runs.deleted, runs.failures, runs.missed
+    ));
+    if let Some(run) = &runs.run {
+        out.push_str(&format!("running   {}\n", told(run)));
+    }
+    if let Some(last) = &runs.last {
+        out.push_str(&format!("last run  {}\n", told(last)));
+        for why in &last.why {
+            out.push_str(&format!("          {}\n", amita_audit::plain(why)));
+        }
+    }
+    if found.late_s > 0 {
+        out.push_str(&format!("late      by {} s\n", found.late_s));
+    }
+    match policy.paused {
+        true => out.push_str("next run  none: it is paused\n"),
+        false => {
+            for (index, next) in shown.next.iter().enumerate() {
+                let head = if index == 0 { "next run" } else { "" };
+                out.push_str(&format!("{head:<10}{}\n", timestamp(*next, 0)));
+            }
+        }
+    }
+    out
+}
+
+fn told(run: &Run) -> String {
+    let ended = run.ended.map_or_else(
+        || "not at its end".to_owned(),
+        |ended| format!("ended {}", timestamp(ended, 0)),
+    );
+    let mut text = format!(
+        "due {}, begun {}, {ended}: {} taken, {} deleted",
+        timestamp(run.due, 0),
+        timestamp(run.began, 0),
+        run.taken,
+        run.deleted
+    );
+    for (count, what) in [
+        (run.left, "left because they are protected or needed"),
+        (run.gone, "volumes gone meanwhile"),
+        (run.failed, "FAILED"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    text
+}
+
+fn parse_label(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("a label is KEY=VALUE".to_owned()),
+    }
+}

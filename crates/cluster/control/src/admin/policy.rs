@@ -1,0 +1,372 @@
+//! Policies of snapshots: which there are, and what they would keep.
+
+use super::subsystem::{put, unchanged};
+use super::volume::{believable, find_volume, volumes};
+use super::{AdminError, RACES, Result, about, check_name, cluster, get, list, next_number, pools};
+use crate::policy::naming;
+use crate::policy::retention::{self, Verdict};
+use crate::policy::runner::{delete_own, snapshots_of};
+use crate::policy::schedule::Schedule;
+use crate::policy::standing::PolicyStatus;
+use amita_metadata::{Call, Op, Transact};
+use amita_types::VolumeId;
+use amita_types::map::{
+    self, Keep, MAX_LABEL_BYTES, MAX_POLICIES, MAX_POLICY_NAME, Policy, PolicyId, PolicyRuns, SNAPSHOTS_SINCE, Target,
+    Volume,
+};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Which volumes a policy is to be for, as an operator says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyTarget {
+    /// One, by its name.
+    Volume(String),
+    /// All with a label.
+    Label {
+        /// Its key.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// All of a pool.
+    Pool(String),
+}
+
+/// What an operator wants of a policy; none: as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyChange {
+    /// Which volumes it is for.
+    pub target: Option<PolicyTarget>,
+    /// When.
+    pub schedule: Option<String>,
+    /// In which time zone.
+    pub zone: Option<String>,
+    /// How snapshots are called.
+    pub template: Option<String>,
+    /// How many each rule keeps; a rule that is not named stays.
+    pub keep: KeepChange,
+    /// Does it do nothing?
+    pub paused: Option<bool>,
+}
+
+/// How many each rule keeps; none: as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepChange {
+    /// See [`Keep`].
+    pub last: Option<u32>,
+    /// See [`Keep`].
+    pub hourly: Option<u32>,
+    /// See [`Keep`].
+    pub daily: Option<u32>,
+    /// See [`Keep`].
+    pub weekly: Option<u32>,
+    /// See [`Keep`].
+    pub monthly: Option<u32>,
+    /// See [`Keep`].
+    pub yearly: Option<u32>,
+}
+
+impl KeepChange {
+    fn of(self, keep: Keep) -> Keep {
+        Keep {
+            last: self.last.unwrap_or(keep.last),
+            hourly: self.hourly.unwrap_or(keep.hourly),
+            daily: self.daily.unwrap_or(keep.daily),
+            weekly: self.weekly.unwrap_or(keep.weekly),
+            monthly: self.monthly.unwrap_or(keep.monthly),
+            yearly: self.yearly.unwrap_or(keep.yearly),
+        }
+    }
+}
+
+/// What a policy would do with the snapshots of a volume that it has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Retained {
+    /// The volume's name.
+    pub volume: String,
+    /// Its number.
+    #[serde(skip)]
+    pub id: VolumeId,
+    /// What becomes of each, the newest first.
+    pub snapshots: Vec<Verdict>,
+}
+
+fn bad(name: &str, why: String) -> AdminError {
+    AdminError::BadSetting {
+        what: "snapshot policy",
+        name: name.to_owned(),
+        why,
+    }
+}
+
+/// Makes a policy. It counts from when the node that leads first sees it.
+///
+/// # Errors
+/// A name, a schedule, a time zone, names of snapshots or rules that cannot be; no such volume or pool; the name is taken; there are too
+/// many; a cluster whose version does not know snapshots; the metadata is away or refuses.
+pub fn create_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Result<Policy> {
+    check_name("snapshot policy", name)?;
+    if name.len() > MAX_POLICY_NAME {
+        return Err(bad(
+            name,
+            format!("a name of {} bytes; {MAX_POLICY_NAME} are the most", name.len()),
+        ));
+    }
+    let version = cluster(meta)?.version;
+    if version < SNAPSHOTS_SINCE {
+        return Err(bad(
+            name,
+            format!(
+                "the cluster's version is {version}, and snapshots need {SNAPSHOTS_SINCE}: all its programs must know of them first"
+            ),
+        ));
+    }
+    let (Some(target), Some(schedule)) = (&change.target, &change.schedule) else {
+        return Err(bad(
+            name,
+            "it needs a schedule, and a volume, a label or a pool".to_owned(),
+        ));
+    };
+    let mut policy = Policy {
+        id: PolicyId(0),
+        name: name.to_owned(),
+        target: find_target(meta, name, target)?,
+        schedule: schedule.clone(),
+        zone: change.zone.clone().unwrap_or_else(|| map::DEFAULT_ZONE.to_owned()),
+        template: change
+            .template
+            .clone()
+            .unwrap_or_else(|| map::DEFAULT_TEMPLATE.to_owned()),
+        keep: change.keep.of(Keep::default()),
+        paused: change.paused.unwrap_or(false),
+    };
+    check(&policy)?;
+    let all: Vec<Policy> = list(meta, &map::policies_prefix())?;
+    if all.iter().any(|other| other.name == name) {
+        return Err(AdminError::Exists {
+            what: "snapshot policy",
+            name: name.to_owned(),
+        });
+    }
+    if all.len() >= MAX_POLICIES {
+        return Err(bad(
+            name,
+            format!("there are {} policies already, and no more can be", all.len()),
+        ));
+    }
+    believable(meta)?;
+    policy.id = PolicyId(next_number(meta, "policies")?);
+    let call = Call {
+        compares: vec![unchanged(&map::policy_key(name), 0)],
+        then: vec![put(map::policy_key(name), &policy)],
+        otherwise: Vec::new(),
+    };
+    match meta.txn(&call)?.succeeded {
+        true => Ok(policy),
+        false => Err(AdminError::Exists {
+            what: "snapshot policy",
+            name: name.to_owned(),
+        }),
+    }
+}
+
+/// Can it be?
+fn check(policy: &Policy) -> Result<()> {
+    let judged = || {
+        let schedule = Schedule::parse(&policy.schedule, &policy.zone)?;
+        // From whatever time: far enough in the past that one that has come only once is found, too.
+        if schedule.next_after(0).is_none() {
+            return Err(format!(
+                "the schedule {:?} never comes: there is no such day",
+                policy.schedule
+            ));
+        }
+        naming::check(policy)?;
+        policy.keep.check()
+    };
+    judged().map_err(|why: String| bad(&policy.name, why))
+}
+
+fn find_target(meta: &dyn Transact, name: &str, target: &PolicyTarget) -> Result<Target> {
+    match target {
+        PolicyTarget::Volume(volume) => Ok(Target::Volume(find_volume(meta, volume)?.0.id)),
+        PolicyTarget::Label { key, value } => {
+            let text = || key.chars().chain(value.chars());
+            if key.is_empty() || key.len().max(value.len()) > MAX_LABEL_BYTES || text().any(char::is_control) {
+                return Err(bad(
+                    name,
+                    format!("{key:?}={value:?} is no label that a volume can have"),
+                ));
+            }
+            Ok(Target::Label {
+                key: key.clone(),
+                value: value.clone(),
+            })
+        }
+        PolicyTarget::Pool(pool) => {
+            let there: Vec<String> = pools(meta)?.into_iter().map(|pool| pool.name).collect();
+            match there.contains(pool) {
+                true => Ok(Target::Pool(pool.clone())),
+                false => Err(AdminError::NoSuch {
+                    what: "pool",
+                    name: pool.clone(),
+                    there,
+                }),
+            }
+        }
+    }
+}
+
+/// A policy as it would be with a change.
+///
+/// # Errors
+/// There is none of that name; the change cannot be; the metadata is away.
+pub fn changed_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Result<Policy> {
+    changed(meta, name, change).map(|(policy, _)| policy)
+}
+
+fn changed(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Result<(Policy, u64)> {
+    let (mut policy, revision) = find(meta, name)?;
+    if let Some(target) = &change.target {
+        policy.target = find_target(meta, name, target)?;
+    }
+    let set = |field: &mut String, value: &Option<String>| {
+        if let Some(value) = value {
+            field.clone_from(value);
+        }
+    };
+    set(&mut policy.schedule, &change.schedule);
+    set(&mut policy.zone, &change.zone);
+    set(&mut policy.template, &change.template);
+    policy.keep = change.keep.of(policy.keep);
+    policy.paused = change.paused.unwrap_or(policy.paused);
+    check(&policy)?;
+    Ok((policy, revision))
+}
+
+/// Changes a policy. A run that is under way goes on by what it says then.
+///
+/// # Errors
+/// As [`changed_policy`]; the metadata refuses.
+pub fn set_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Result<Policy> {
+    let key = map::policy_key(name);
+    for _ in 0..RACES {
+        let (policy, revision) = changed(meta, name, change)?;
+        let call = Call {
+            compares: vec![unchanged(&key, revision)],
+            then: vec![put(key.clone(), &policy)],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(policy);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// Deletes a policy. The snapshots that it has made stay.
+///
+/// # Errors
+/// There is none of that name; the metadata is away or refuses.
+pub fn delete_policy(meta: &dyn Transact, name: &str) -> Result<Policy> {
+    let key = map::policy_key(name);
+    for _ in 0..RACES {
+        let (policy, revision) = find(meta, name)?;
+        let runs = map::policy_runs_key(policy.id);
+        let call = Call {
+            compares: vec![unchanged(&key, revision)],
+            then: vec![Op::Delete { key: key.clone() }, Op::Delete { key: runs }],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(policy);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+fn find(meta: &dyn Transact, name: &str) -> Result<(Policy, u64)> {
+    match get::<Policy>(meta, &map::policy_key(name))? {
+        Some(found) => Ok(found),
+        None => Err(AdminError::NoSuch {
+            what: "snapshot policy",
+            name: name.to_owned(),
+            there: list::<Policy>(meta, &map::policies_prefix())?
+                .into_iter()
+                .map(|policy| policy.name)
+                .collect(),
+        }),
+    }
+}
+
+/// All policies by name, and what has become of them.
+///
+/// # Errors
+/// The metadata is away, or a record is not readable.
+pub fn policies(meta: &dyn Transact, now: Duration) -> Result<Vec<PolicyStatus>> {
+    let all: Vec<Policy> = list(meta, &map::policies_prefix())?;
+    all.into_iter().map(|policy| how(meta, policy, now)).collect()
+}
+
+/// A policy, and what has become of it.
+///
+/// # Errors
+/// There is none of that name; the metadata is away.
+pub fn policy(meta: &dyn Transact, name: &str, now: Duration) -> Result<PolicyStatus> {
+    how(meta, find(meta, name)?.0, now)
+}
+
+fn how(meta: &dyn Transact, policy: Policy, now: Duration) -> Result<PolicyStatus> {
+    let runs = get::<PolicyRuns>(meta, &map::policy_runs_key(policy.id))?.map(|(runs, _)| runs);
+    let volume = match policy.target {
+        Target::Volume(id) => volumes(meta)?
+            .into_iter()
+            .find(|volume| volume.id == id)
+            .map(|volume| volume.name),
+        _ => None,
+    };
+    Ok(PolicyStatus::of(policy, runs, volume, now.as_secs()))
+}
+
+/// The volumes that a policy is for now, by name.
+///
+/// # Errors
+/// The metadata is away, or a record is not readable.
+pub fn policy_volumes(meta: &dyn Transact, policy: &Policy) -> Result<Vec<Volume>> {
+    let mut meant = Vec::new();
+    for volume in volumes(meta)? {
+        let is_meant = match &policy.target {
+            Target::Volume(id) => volume.id == *id,
+            Target::Label { key, value } => about(meta, volume.id)?.labels.get(key) == Some(value),
+            Target::Pool(pool) => volume.pool == *pool,
+        };
+        if is_meant {
+            meant.push(volume);
+        }
+    }
+    Ok(meant)
+}
+
+/// What a policy would keep of what it has made of its volumes, and why. Nothing is changed.
+///
+/// # Errors
+/// The metadata is away; its time zone is none.
+pub fn retained(meta: &dyn Transact, policy: &Policy) -> Result<Vec<Retained>> {
+    let mut all = Vec::new();
+    for volume in policy_volumes(meta, policy)? {
+        let snapshots =
+            retention::judge(policy, &snapshots_of(meta, volume.id)?).map_err(|why| bad(&policy.name, why))?;
+        let (volume, id) = (volume.name, volume.id);
+        all.push(Retained { volume, id, snapshots });
+    }
+    Ok(all)
+}
+
+/// Deletes one of the snapshots that a policy has made.
+///
+/// # Errors
+/// It is gone, or protected, or a clone needs it; the metadata is away, suspected, or refuses.
+pub fn delete_retained(meta: &dyn Transact, policy: &Policy, of: &Retained, snapshot: &Verdict) -> Result<()> {
+    delete_own(meta, policy, &of.volume, of.id, &snapshot.name, snapshot.number)
+}

@@ -1,0 +1,539 @@
+//! Takes the snapshots of policies and deletes those that no rule keeps, on the node that leads.
+//!
+//! [`Runner::step`] is called again and again, with what time it is. It reads the policies, begins what is due, goes on with what is
+//! under way, and says what is to be told; it never waits. What it needs to remember stands in the metadata, written by
+//! transactions that name the election: a node that does not lead any more, and does not know it yet, writes nothing there.
+//!
+//! # A run
+//! A time of a schedule, and all volumes of the policy in order of their numbers. Of each a snapshot is wished, as operators do it
+//! ([`job`]); then those that no rule keeps are deleted. The record says up to which volume that is done, and what came of it. Whoever
+//! leads next begins behind that volume, and knows by its name each snapshot that is taken already.
+//!
+//! Times that have passed while a run was under way, or while nobody led, are *missed*: they are counted and told, and one run is made
+//! in place of all of them, for the last one.
+//!
+//! # Clocks
+//! A time that is dealt with stays so. A clock that goes back a little makes the next run wait until it is where it was. One that goes
+//! back by more than [`MOST_BACK`] was wrong before or is wrong now: that is told, and times count from there.
+//!
+//! # Bounds
+//! At a step a few snapshots are begun, and a few deleted; a few dozens are under way at one time, whatever the number of volumes and
+//! policies; policies take turns. Of a policy's volumes some thousands are known at a time, and the next ones are read when those are
+//! done.
+
+mod catalog;
+mod job;
+
+use super::schedule::Schedule;
+use crate::admin::AdminError;
+use crate::coordinator::election_key;
+use crate::events::{Draft, Kind};
+use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
+use amita_types::map::{self, Policy, PolicyId, PolicyRuns, Run};
+use amita_types::{NodeId, VolumeId};
+use catalog::Catalog;
+use job::{Job, Outcome, Stage};
+pub(crate) use job::{delete as delete_own, snapshots as snapshots_of};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// A clock that goes back by less is waited for.
+pub const MOST_BACK: u64 = 3600;
+/// A run that begins later than this is a missed one that is made up for.
+pub const LATE: u64 = 60;
+/// Missed times and failures of one policy are told again after this.
+const TOLD_AGAIN: u64 = 3600;
+/// Snapshots that are under way at one time, of all policies.
+const MOST_JOBS: usize = 32;
+/// Snapshots that are begun at one step.
+const MOST_BEGUN: usize = 8;
+/// Snapshots that are deleted at one step.
+const MOST_DELETED: usize = 16;
+/// Volumes of one policy that are known at one time.
+const MOST_QUEUED: usize = 4096;
+/// How far a run has come is written so often.
+const NOTED_EVERY: Duration = Duration::from_secs(2);
+/// Reasons of failures that are kept.
+const MOST_REASONS: usize = 8;
+/// While something is under way, the next step is after this.
+pub const BUSY: Duration = Duration::from_millis(100);
+/// While there are policies, the next step is after this at the latest.
+pub const LOOK: Duration = Duration::from_secs(1);
+/// While there are none.
+pub const IDLE: Duration = Duration::from_secs(5);
+
+/// What time it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    /// Since 1970. It may jump.
+    pub wall: Duration,
+    /// Since whenever. It does not.
+    pub steady: Duration,
+}
+
+/// What is done for policies.
+#[derive(Debug, Default)]
+pub struct Runner {
+    policies: BTreeMap<PolicyId, Known>,
+    /// The policy whose turn is over.
+    turn: Option<PolicyId>,
+    /// When the next step is wanted.
+    pause: Option<Duration>,
+    /// What is to be told.
+    told: Vec<Draft>,
+}
+
+/// A policy, and its run if one is under way.
+#[derive(Debug)]
+struct Known {
+    policy: Policy,
+    revision: u64,
+    schedule: std::result::Result<Schedule, String>,
+    runs: PolicyRuns,
+    runs_revision: u64,
+    /// The next time that is not dealt with, and the `after` that it is behind.
+    next: Option<(u64, Option<u64>)>,
+    /// The volumes that come next; none: they are to be read.
+    queue: Option<VecDeque<(VolumeId, String)>>,
+    /// There are more behind those of the queue.
+    more: bool,
+    jobs: BTreeMap<VolumeId, Job>,
+    /// What is at its end, and not in the record yet.
+    ended: BTreeMap<VolumeId, Outcome>,
+    /// When the record was written last, by the steady clock.
+    noted: Duration,
+}
+
+/// What notes compare: this node leads still.
+type Fence = Option<Compare>;
+
+impl Runner {
+    /// When the next step is wanted.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        self.pause.unwrap_or(IDLE)
+    }
+
+    /// Somebody else leads: what is known may be old when this node leads again.
+    pub fn forget(&mut self) {
+        (self.policies, self.pause) = (BTreeMap::new(), None);
+    }
+
+    /// What is to be told since the last time.
+    pub fn told(&mut self) -> Vec<Draft> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// What has become of each policy, as far as this node has done it.
+    pub fn each(&self) -> impl Iterator<Item = (&Policy, &PolicyRuns, Option<&Schedule>)> {
+        self.policies
+            .values()
+            .map(|known| (&known.policy, &known.runs, known.schedule.as_ref().ok()))
+    }
+
+    /// Does what is to be done now. `leader`: nothing is done unless this node leads.
+    ///
+    /// # Errors
+    /// The metadata is away or refuses. What was under way goes on at the next step.
+    pub fn step(&mut self, meta: &dyn Transact, leader: Option<NodeId>, clock: Clock) -> Result<()> {
+        self.pause = Some(LOOK);
+        let Some(fence) = self.read(meta, leader)? else {
+            self.forget();
+            return Ok(());
+        };
+        let now = clock.wall.as_secs();
+        let mut catalog = Catalog::default();
+        for known in self.policies.values_mut() {
+            known.begin(meta, &fence, now, &mut self.told)?;
+            known.fill(meta, &mut catalog)?;
+        }
+        self.start(clock);
+        self.go_on(meta, &mut catalog, clock)?;
+        for known in self.policies.values_mut() {
+            known.end(meta, &fence, clock, &mut self.told)?;
+        }
+        let is_busy = self.policies.values().any(|known| known.runs.run.is_some());
+        self.pause = Some(match self.policies.is_empty() {
+            true => IDLE,
+            false if is_busy => BUSY,
+            false => LOOK.min(self.until_next(clock.wall)),
+        });
+        Ok(())
+    }
+
+    fn until_next(&self, now: Duration) -> Duration {
+        let next = self.policies.values().filter_map(|known| known.next?.1).min();
+        let until = next.map_or(LOOK, |next| Duration::from_secs(next).saturating_sub(now));
+        until.max(Duration::from_millis(1))
+    }
+
+    /// Reads the policies and what has become of them. None: this node does not lead, or the metadata is suspected.
+    fn read(&mut self, meta: &dyn Transact, leader: Option<NodeId>) -> Result<Option<Fence>> {
+        let call = Call {
+            then: vec![
+                Op::Get { key: election_key() },
+                Op::Prefix {
+                    key: map::suspect_prefix(),
+                },
+                Op::Prefix {
+                    key: map::policies_prefix(),
+                },
+                Op::Prefix {
+                    key: map::policy_runs_prefix(),
+                },
+            ],
+            ..Call::default()
+        };
+        let reply = meta.txn(&call)?;
+        if !reply.values(1).is_empty() {
+            return Ok(None);
+        }
+        let fence = match leader {
+            None => None,
+            Some(node) => match reply.value(0).filter(|found| is_held_by(found, node)) {
+                None => return Ok(None),
+                Some(held) => Some(Compare::ModRevision {
+                    key: election_key(),
+                    equals: held.mod_revision,
+                }),
+            },
+        };
+        let mut runs: BTreeMap<&str, &KeyValue> = reply
+            .values(3)
+            .iter()
+            .map(|found| (found.key.as_str(), found))
+            .collect();
+        let mut old = std::mem::take(&mut self.policies);
+        for found in reply.values(2) {
+            // One that cannot be read is left alone; `amita status` says so.
+            let Ok(policy) = found.json::<Policy>() else { continue };
+            if map::policy_key(&policy.name) != found.key {
+                continue;
+            }
+            let record = runs.remove(map::policy_runs_key(policy.id).as_str());
+            let (then, then_revision) = match record.map(|record| (record.json::<PolicyRuns>(), record.mod_revision)) {
+                None => (PolicyRuns::default(), 0),
+                Some((Ok(then), revision)) => (then, revision),
+                Some((Err(_), _)) => continue,
+            };
+            let id = policy.id;
+            let known = match old.remove(&id) {
+                Some(mut known) => {
+                    known.renew(policy, found.mod_revision, then, then_revision);
+                    known
+                }
+                None => Known::new(policy, found.mod_revision, then, then_revision),
+            };
+            self.policies.insert(id, known);
+        }
+        // Those of policies that are gone are wished by nobody any more.
+        for job in old.values().flat_map(|known| known.jobs.iter()) {
+            job.1.withdraw(meta, *job.0)?;
+        }
+        Ok(Some(fence))
+    }
+
+    /// Takes volumes from the queues, one policy after the other.
+    fn start(&mut self, clock: Clock) {
+        let under_way: usize = self.policies.values().map(|known| known.jobs.len()).sum();
+        let mut left = MOST_BEGUN.min(MOST_JOBS.saturating_sub(under_way));
+        let mut passed = 0;
+        while left > 0 && passed < self.policies.len() {
+            let behind = self.turn.and_then(|turn| {
+                let from = (std::ops::Bound::Excluded(turn), std::ops::Bound::Unbounded);
+                self.policies.range(from).next()
+            });
+            let Some((&id, _)) = behind.or_else(|| self.policies.first_key_value()) else {
+                return;
+            };
+            self.turn = Some(id);
+            let begun = self.policies.get_mut(&id).is_some_and(|known| known.start_one(clock));
+            if begun {
+                (left, passed) = (left - 1, 0);
+            } else {
+                passed += 1;
+            }
+        }
+    }
+
+    /// Goes on with what is under way.
+    fn go_on(&mut self, meta: &dyn Transact, catalog: &mut Catalog, clock: Clock) -> Result<()> {
+        let mut deletions = MOST_DELETED;
+        for known in self.policies.values_mut() {
+            let waiting: Vec<VolumeId> = known
+                .jobs
+                .iter()
+                .filter(|(_, job)| matches!(job.stage, Stage::Wait { .. }))
+                .map(|(volume, _)| *volume)
+                .collect();
+            let answers = job::look(meta, &waiting, &known.jobs)?;
+            for (volume, answer) in waiting.into_iter().zip(answers) {
+                if let Some(job) = known.jobs.get_mut(&volume) {
+                    job.answered(meta, volume, answer, clock.steady)?;
+                }
+            }
+            let volumes: Vec<VolumeId> = known.jobs.keys().copied().collect();
+            for volume in volumes {
+                let Some(job) = known.jobs.get_mut(&volume) else {
+                    continue;
+                };
+                let ended = job.go_on(meta, &known.policy, volume, catalog, clock, &mut deletions)?;
+                if let Some(outcome) = ended {
+                    known.jobs.remove(&volume);
+                    known.ended.insert(volume, outcome);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_held_by(found: &KeyValue, node: NodeId) -> bool {
+    let holder = found.json::<serde_json::Value>().ok();
+    holder.and_then(|holder| holder["node"].as_u64()) == Some(u64::from(node.0))
+}
+
+impl Known {
+    fn new(policy: Policy, revision: u64, runs: PolicyRuns, runs_revision: u64) -> Known {
+        Known {
+            schedule: Schedule::parse(&policy.schedule, &policy.zone),
+            policy,
+            revision,
+            runs,
+            runs_revision,
+            next: None,
+            queue: None,
+            more: false,
+            jobs: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            noted: Duration::ZERO,
+        }
+    }
+
+    /// What the metadata says now.
+    fn renew(&mut self, policy: Policy, revision: u64, runs: PolicyRuns, runs_revision: u64) {
+        if runs_revision != self.runs_revision {
+            // Somebody else has led in between, or our own note was done though nobody said so: its cursor counts.
+            *self = Known::new(policy, revision, runs, runs_revision);
+        } else if revision != self.revision {
+            self.schedule = Schedule::parse(&policy.schedule, &policy.zone);
+            (self.policy, self.revision, self.next) = (policy, revision, None);
+            // It may be for other volumes.
+            self.queue = None;
+        }
+    }
+
+    /// Begins what is due.
+    fn begin(&mut self, meta: &dyn Transact, fence: &Fence, now: u64, told: &mut Vec<Draft>) -> Result<()> {
+        let name = self.policy.name.clone();
+        let current = match self.policy.paused {
+            true => "paused".to_owned(),
+            false => format!("{} in {}", self.policy.schedule, self.policy.zone),
+        };
+        if self.runs.schedule != current {
+            let mut runs = self.runs.clone();
+            (runs.schedule, runs.after) = (current, now);
+            return self.note(meta, fence, runs);
+        }
+        if self.runs.after > now.saturating_add(MOST_BACK) {
+            let text = format!(
+                "policy {name}: the clock of the node that leads is {} s behind the policy's last run; times count from now on",
+                self.runs.after - now
+            );
+            let runs = PolicyRuns {
+                after: now,
+                ..self.runs.clone()
+            };
+            self.note(meta, fence, runs)?;
+            told.push(Draft::new(Kind::PolicyMissed, [&name], text));
+            return Ok(());
+        }
+        let Ok(schedule) = &self.schedule else { return Ok(()) };
+        if self.policy.paused || self.runs.run.is_some() {
+            return Ok(());
+        }
+        let after = self.runs.after;
+        if self.next.is_none_or(|(behind, _)| behind != after) {
+            self.next = Some((after, schedule.next_after(after)));
+        }
+        let is_due = self.next.and_then(|(_, next)| next).is_some_and(|next| next <= now);
+        let Some((due, passed)) = is_due.then(|| schedule.last_between(after, now)).flatten() else {
+            return Ok(());
+        };
+        let mut runs = self.runs.clone();
+        let is_late = now - due > LATE;
+        let missed = passed + u64::from(is_late);
+        runs.after = due;
+        runs.missed += missed;
+        runs.untold += missed;
+        runs.run = Some(Run {
+            due,
+            began: now,
+            ..Run::default()
+        });
+        let is_told = runs.untold > 0 && is_again(runs.told_missed, now);
+        let text = format!(
+            "policy {name}: {} of its times {} passed without a run: nobody led, the metadata was away, or a run before was not at its \
+             end. One run is made in their place, for {}",
+            runs.untold,
+            if runs.untold == 1 { "has" } else { "have" },
+            super::naming::name("", "{time}", due)
+        );
+        if is_told {
+            (runs.untold, runs.told_missed) = (0, now);
+        }
+        self.note(meta, fence, runs)?;
+        if is_told {
+            told.push(Draft::new(Kind::PolicyMissed, [&name], text));
+        }
+        Ok(())
+    }
+
+    /// Reads which volumes come next.
+    fn fill(&mut self, meta: &dyn Transact, catalog: &mut Catalog) -> Result<()> {
+        let Some(run) = &self.runs.run else { return Ok(()) };
+        if self.policy.paused || self.queue.as_ref().is_some_and(|queue| !queue.is_empty() || !self.more) {
+            return Ok(());
+        }
+        let is_new = |volume: &VolumeId| {
+            volume.0 > run.cursor && !self.jobs.contains_key(volume) && !self.ended.contains_key(volume)
+        };
+        let mut found: VecDeque<(VolumeId, String)> = catalog
+            .of(meta, &self.policy.target)?
+            .filter(|(volume, _)| is_new(volume))
+            .map(|(volume, name)| (volume, name.to_owned()))
+            .collect();
+        found.make_contiguous().sort();
+        self.more = found.len() > MOST_QUEUED;
+        found.truncate(MOST_QUEUED);
+        if let map::Target::Volume(volume) = self.policy.target
+            && found.is_empty()
+            && is_new(&volume)
+        {
+            self.ended.insert(volume, Outcome::lost(&self.policy, volume));
+        }
+        self.queue = Some(found);
+        Ok(())
+    }
+
+    fn start_one(&mut self, clock: Clock) -> bool {
+        let Some(run) = self.runs.run.as_ref().filter(|_| !self.policy.paused) else {
+            return false;
+        };
+        // One that takes long has those behind it remembered.
+        if self.ended.len() >= MOST_QUEUED {
+            return false;
+        }
+        let Some((volume, name)) = self.queue.as_mut().and_then(VecDeque::pop_front) else {
+            return false;
+        };
+        let snapshot = super::naming::name(&self.policy.name, &self.policy.template, run.due);
+        self.jobs.insert(volume, Job::new(name, snapshot, clock.steady));
+        true
+    }
+
+    /// Counts what is at its end, and ends the run.
+    fn end(&mut self, meta: &dyn Transact, fence: &Fence, clock: Clock, told: &mut Vec<Draft>) -> Result<()> {
+        let Some(mut run) = self.runs.run.clone() else {
+            return Ok(());
+        };
+        let mut runs = self.runs.clone();
+        // Everything up to the first one that is not at its end.
+        let queued = self.queue.iter().flatten().next().map(|(volume, _)| *volume);
+        let open = self.jobs.keys().next().copied().into_iter().chain(queued).min();
+        let done: Vec<VolumeId> = self
+            .ended
+            .keys()
+            .copied()
+            .take_while(|volume| open.is_none_or(|open| *volume < open))
+            .collect();
+        for volume in &done {
+            if let Some(outcome) = self.ended.get(volume) {
+                outcome.count(&mut run, &mut runs);
+                run.cursor = volume.0;
+            }
+        }
+        let nothing_left = self.queue.as_ref().is_some_and(VecDeque::is_empty) && !self.more;
+        let is_over = self.jobs.is_empty() && (nothing_left || self.policy.paused);
+        let is_time = clock.steady.saturating_sub(self.noted) >= NOTED_EVERY || clock.steady < self.noted;
+        if !is_over && (done.is_empty() || !is_time) {
+            return Ok(());
+        }
+        let mut event = None;
+        let now = clock.wall.as_secs();
+        if is_over {
+            run.ended = Some(now);
+            runs.runs += 1;
+            event = tell(&self.policy, &mut runs, &run, now);
+            (runs.run, runs.last) = (None, Some(run));
+        } else {
+            runs.run = Some(run);
+        }
+        self.note(meta, fence, runs)?;
+        self.noted = clock.steady;
+        self.ended.retain(|volume, _| !done.contains(volume));
+        if is_over {
+            (self.queue, self.more) = (None, false);
+            self.ended.clear();
+        }
+        told.extend(event);
+        Ok(())
+    }
+
+    /// Writes what has become of it, if the policy is there as it is known here, and this node leads.
+    fn note(&mut self, meta: &dyn Transact, fence: &Fence, runs: PolicyRuns) -> Result<()> {
+        let key = map::policy_runs_key(self.policy.id);
+        let unchanged = |key: &str, equals| Compare::ModRevision {
+            key: key.to_owned(),
+            equals,
+        };
+        let mut compares = vec![
+            unchanged(&map::policy_key(&self.policy.name), self.revision),
+            unchanged(&key, self.runs_revision),
+        ];
+        compares.extend(fence.clone());
+        let value = serde_json::to_vec(&runs).expect("numbers and texts");
+        let call = Call {
+            compares,
+            then: vec![Op::Put {
+                key: key.clone(),
+                value,
+                lease: None,
+            }],
+            otherwise: Vec::new(),
+        };
+        let reply = meta.txn(&call)?;
+        if !reply.succeeded {
+            // Somebody has changed the policy, or leads instead: what is so is read at the next step.
+            return Err(AdminError::TooManyRaces { key });
+        }
+        (self.runs, self.runs_revision) = (runs, reply.revision);
+        Ok(())
+    }
+}
+
+/// What is to be told of a run that has ended.
+fn tell(policy: &Policy, runs: &mut PolicyRuns, run: &Run, now: u64) -> Option<Draft> {
+    let name = &policy.name;
+    if run.failed == 0 {
+        let failed = std::mem::take(&mut runs.told_failing) > 0;
+        let text = format!("policy {name} does what it should again");
+        return failed.then(|| Draft::new(Kind::PolicyWorks, [name], text));
+    }
+    if !is_again(runs.told_failing, now) {
+        return None;
+    }
+    runs.told_failing = now;
+    let text = format!("policy {name}: {} volumes failed: {}", run.failed, run.why.join("; "));
+    Some(Draft::new(Kind::PolicyFails, [name], text))
+}
+
+/// Was it told so long ago, or never, that it is told again?
+fn is_again(told: u64, now: u64) -> bool {
+    told == 0 || now >= told.saturating_add(TOLD_AGAIN) || now < told
+}
+
+#[cfg(test)]
+mod tests;

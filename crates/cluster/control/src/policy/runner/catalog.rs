@@ -1,0 +1,74 @@
+//! The volumes that there are, read once a step and only where they are needed.
+
+use crate::admin::AdminError;
+use amita_metadata::{Call, Transact};
+use amita_types::VolumeId;
+use amita_types::map::{self, About, Target, Volume};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+
+/// What is read.
+#[derive(Default)]
+pub(super) struct Catalog {
+    volumes: Option<Vec<Volume>>,
+    abouts: Option<Vec<About>>,
+}
+
+/// Where a volume is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It has this name.
+    Named(String),
+    /// It is deleted, and may come back, or is gone for good.
+    Gone,
+}
+
+impl Catalog {
+    fn volumes(&mut self, meta: &dyn Transact) -> Result<&[Volume], AdminError> {
+        if self.volumes.is_none() {
+            let mut all: Vec<Volume> = readable(meta, &map::volume_key(""))?;
+            all.retain(|volume| !map::is_hidden(&volume.name));
+            self.volumes = Some(all);
+        }
+        Ok(self.volumes.as_deref().unwrap_or_default())
+    }
+
+    /// The volumes that a policy is for, with their names, in any order.
+    pub fn of(
+        &mut self,
+        meta: &dyn Transact,
+        target: &Target,
+    ) -> Result<impl Iterator<Item = (VolumeId, &str)>, AdminError> {
+        let labelled: BTreeSet<VolumeId> = match target {
+            Target::Label { key, value } => {
+                if self.abouts.is_none() {
+                    self.abouts = Some(readable(meta, &map::about_prefix())?);
+                }
+                let all = self.abouts.iter().flatten();
+                all.filter(|about| about.labels.get(key) == Some(value))
+                    .map(|about| about.volume)
+                    .collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        let is_meant = move |volume: &&Volume| match target {
+            Target::Volume(id) => volume.id == *id,
+            Target::Label { .. } => labelled.contains(&volume.id),
+            Target::Pool(pool) => volume.pool == *pool,
+        };
+        let meant = self.volumes(meta)?.iter().filter(is_meant);
+        Ok(meant.map(|volume| (volume.id, volume.name.as_str())))
+    }
+
+    /// Where a volume is that has not the name that it had.
+    pub fn find(&mut self, meta: &dyn Transact, volume: VolumeId) -> Result<Found, AdminError> {
+        let found = self.volumes(meta)?.iter().find(|found| found.id == volume);
+        Ok(found.map_or(Found::Gone, |found| Found::Named(found.name.clone())))
+    }
+}
+
+/// One that cannot be read is no reason to leave all others without snapshots; `amita status` tells of it.
+fn readable<T: DeserializeOwned>(meta: &dyn Transact, prefix: &str) -> Result<Vec<T>, AdminError> {
+    let reply = meta.txn(&Call::prefix(prefix))?;
+    Ok(reply.values(0).iter().filter_map(|found| found.json().ok()).collect())
+}

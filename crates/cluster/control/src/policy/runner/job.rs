@@ -1,0 +1,490 @@
+//! One volume of a run: its snapshot is wished, waited for, and then those go that no rule keeps.
+
+use super::catalog::{Catalog, Found};
+use super::{Clock, MOST_REASONS};
+use crate::admin::{self, AdminError, unchanged};
+use crate::policy::retention;
+use amita_metadata::{Call, KeyValue, Op, Reply, Transact};
+use amita_types::map::{
+    self, Cluster, POLICY_LABEL, Policy, PolicyRuns, Run, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState,
+    SnapshotWish, Volume,
+};
+use amita_types::{SnapshotId, VolumeId};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// How often a snapshot of a volume is wished, and the pauses in between.
+const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
+/// For how long one is waited for: its owner gives up after 20 seconds.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// For how long a snapshot is waited for that somebody else has wished.
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(120);
+/// Until it is looked at again.
+const BUSY_AGAIN: Duration = Duration::from_secs(1);
+/// Snapshots of a volume that are known to go at one time.
+const MOST_KNOWN: usize = 256;
+/// Bytes of a reason that are kept.
+const MOST_BYTES: usize = 400;
+
+/// How far it is.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It is wished at this time.
+    Ask { at: Duration },
+    /// It is wished; until this time.
+    Wait { until: Duration },
+    /// What no rule keeps is to be found.
+    Judge,
+    /// These go; `more`: and others behind them, and so many had gone before these.
+    Prune {
+        doomed: VecDeque<(SnapshotId, String)>,
+        more: Option<u64>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Job {
+    /// The volume's name, as far as is known.
+    name: String,
+    /// The snapshot's.
+    snapshot: String,
+    pub stage: Stage,
+    attempts: usize,
+    /// Others' snapshots are waited for until then.
+    others_until: Option<Duration>,
+    taken: bool,
+    deleted: u64,
+    left: u64,
+    why: Option<String>,
+}
+
+/// What has become of a volume.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    taken: bool,
+    deleted: u64,
+    left: u64,
+    gone: bool,
+    failed: Option<String>,
+}
+
+impl Outcome {
+    /// The only volume of a policy is not there.
+    pub fn lost(policy: &Policy, volume: VolumeId) -> Outcome {
+        let name = &policy.name;
+        let why = format!(
+            "its volume, number {volume}, is deleted; have it back (`amita volume undelete`), or delete the policy \
+             (`amita snapshot-policy delete {name}`)"
+        );
+        Outcome {
+            failed: Some(why),
+            ..Outcome::gone()
+        }
+    }
+
+    fn gone() -> Outcome {
+        Outcome {
+            taken: false,
+            deleted: 0,
+            left: 0,
+            gone: true,
+            failed: None,
+        }
+    }
+
+    /// Adds it up.
+    pub fn count(&self, run: &mut Run, runs: &mut PolicyRuns) {
+        let (taken, failed) = (u64::from(self.taken), u64::from(self.failed.is_some()));
+        run.taken += taken;
+        run.deleted += self.deleted;
+        run.left += self.left;
+        run.gone += u64::from(self.gone);
+        run.failed += failed;
+        runs.taken += taken;
+        runs.deleted += self.deleted;
+        runs.failures += failed;
+        run.why
+            .extend(self.failed.clone().filter(|_| run.why.len() < MOST_REASONS));
+    }
+}
+
+/// What the metadata says of a snapshot that was wished.
+pub(super) enum Answer {
+    /// Not yet.
+    Waiting,
+    Refused(String, u64),
+    /// The wish is gone; a snapshot has the name, if there is a number.
+    Answered(Option<SnapshotId>),
+}
+
+/// Looks at what was wished, all at once.
+pub(super) fn look(meta: &dyn Transact, volumes: &[VolumeId], jobs: &BTreeMap<VolumeId, Job>) -> Result<Vec<Answer>> {
+    let Some(ops) = volumes
+        .iter()
+        .map(|volume| Some((volume, jobs.get(volume)?)))
+        .collect::<Option<Vec<_>>>()
+        .filter(|found| !found.is_empty())
+    else {
+        return Ok(Vec::new());
+    };
+    let then = ops
+        .iter()
+        .flat_map(|(volume, job)| {
+            [
+                map::snapshot_wish_key(**volume),
+                map::snapshot_name_key(**volume, &job.snapshot),
+            ]
+        })
+        .map(|key| Op::Get { key })
+        .collect();
+    let reply = meta.txn(&Call {
+        then,
+        ..Call::default()
+    })?;
+    let answers = ops.iter().enumerate().map(|(index, (_, job))| {
+        let wish = reply
+            .value(2 * index)
+            .and_then(|found| Some((found.json::<SnapshotWish>().ok()?, found.mod_revision)));
+        match wish.filter(|(wish, _)| wish.name == job.snapshot) {
+            Some((wish, revision)) => match wish.refused {
+                Some(why) => Answer::Refused(why, revision),
+                None => Answer::Waiting,
+            },
+            None => Answer::Answered(number(reply.value(2 * index + 1))),
+        }
+    });
+    Ok(answers.collect())
+}
+
+fn number(found: Option<&KeyValue>) -> Option<SnapshotId> {
+    Some(found?.json::<SnapshotName>().ok()?.number)
+}
+
+/// The snapshot of that number, if it is sealed.
+fn sealed(meta: &dyn Transact, volume: VolumeId, number: Option<SnapshotId>) -> Result<Option<Snapshot>> {
+    let Some(number) = number else { return Ok(None) };
+    let reply = meta.txn(&Call::get(map::snapshot_key(volume, number)))?;
+    // Of one that cannot be read its volume's owner says so.
+    let found = read::<Snapshot>(&reply, 0).map(|(snapshot, _)| snapshot);
+    Ok(found.filter(|snapshot| matches!(snapshot.state, SnapshotState::Sealed(_))))
+}
+
+impl Job {
+    pub fn new(name: String, snapshot: String, now: Duration) -> Job {
+        Job {
+            name,
+            snapshot,
+            stage: Stage::Ask { at: now },
+            attempts: 0,
+            others_until: None,
+            taken: false,
+            deleted: 0,
+            left: 0,
+            why: None,
+        }
+    }
+
+    /// What was looked for in [`look`].
+    pub fn answered(&mut self, meta: &dyn Transact, volume: VolumeId, answer: Answer, now: Duration) -> Result<()> {
+        let Stage::Wait { until } = self.stage else {
+            return Ok(());
+        };
+        match answer {
+            Answer::Waiting if now < until => {}
+            Answer::Waiting => {
+                self.withdraw(meta, volume)?;
+                let seconds = PATIENCE.as_secs();
+                let why = format!(
+                    "it was not taken within {seconds} s: no gateway opens the volume, or a store does not answer"
+                );
+                self.again(why, now);
+            }
+            Answer::Refused(why, revision) => {
+                remove_wish(meta, volume, revision)?;
+                self.again(why, now);
+            }
+            Answer::Answered(number) => match sealed(meta, volume, number)? {
+                Some(_) => {
+                    self.taken = true;
+                    self.stage = Stage::Judge;
+                }
+                // The volume was renamed meanwhile, or somebody has taken the wish away.
+                None => self.again("what was wished is gone, and nothing was taken".to_owned(), now),
+            },
+        }
+        Ok(())
+    }
+
+    /// It is tried again after a pause, or given up.
+    fn again(&mut self, why: String, now: Duration) {
+        match PAUSES.get(self.attempts) {
+            Some(pause) => self.stage = Stage::Ask { at: now + *pause },
+            None => self.give_up(why),
+        }
+        self.attempts += 1;
+    }
+
+    /// No snapshot is taken. Older ones go all the same, where no rule keeps them: it may have failed because there are too many.
+    fn give_up(&mut self, why: String) {
+        self.failed(&why);
+        self.stage = Stage::Judge;
+    }
+
+    fn failed(&mut self, why: &str) {
+        let text = short(format!("{}@{}: {why}", self.name, self.snapshot));
+        self.why.get_or_insert(text);
+    }
+
+    /// Does what can be done now; what has become of the volume, if that is all.
+    pub fn go_on(
+        &mut self,
+        meta: &dyn Transact,
+        policy: &Policy,
+        volume: VolumeId,
+        catalog: &mut Catalog,
+        clock: Clock,
+        deletions: &mut usize,
+    ) -> Result<Option<Outcome>> {
+        if matches!(self.stage, Stage::Ask { at } if at <= clock.steady)
+            && !self.ask(meta, policy, volume, catalog, clock)?
+        {
+            return Ok(Some(Outcome::gone()));
+        }
+        if matches!(self.stage, Stage::Judge) && *deletions > 0 {
+            self.judge(meta, policy, volume)?;
+        }
+        let Stage::Prune { doomed, more } = &mut self.stage else {
+            return Ok(None);
+        };
+        while let Some((number, name)) = doomed.front().filter(|_| *deletions > 0) {
+            *deletions -= 1;
+            match delete(meta, policy, &self.name, volume, name, *number) {
+                Ok(()) => self.deleted += 1,
+                // Somebody was faster.
+                Err(AdminError::NoSuch { what: "snapshot", .. }) => {}
+                // It goes on later.
+                Err(why) if is_away(&why) => return Err(why),
+                Err(AdminError::NoSuch { .. }) => match catalog.find(meta, volume)? {
+                    Found::Named(name) if name != self.name => {
+                        self.name = name;
+                        return Ok(None);
+                    }
+                    Found::Named(_) => return Ok(None),
+                    Found::Gone => return Ok(Some(self.outcome())),
+                },
+                // Somebody has protected it, or made a clone of it.
+                Err(AdminError::Protected { .. } | AdminError::InUse { .. }) => self.left += 1,
+                Err(why) => {
+                    let text = short(format!("{}@{name} cannot be deleted: {why}", self.name));
+                    self.why.get_or_insert(text);
+                }
+            }
+            doomed.pop_front();
+        }
+        if !doomed.is_empty() {
+            return Ok(None);
+        }
+        // Where none of these could go, the others are left for the next run.
+        if more.is_some_and(|before| self.deleted > before) {
+            self.stage = Stage::Judge;
+            return Ok(None);
+        }
+        Ok(Some(self.outcome()))
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        Outcome {
+            taken: self.taken,
+            deleted: self.deleted,
+            left: self.left,
+            gone: false,
+            failed: self.why.take(),
+        }
+    }
+
+    /// Wishes the snapshot, unless it is there already; false: the volume is gone.
+    fn ask(
+        &mut self,
+        meta: &dyn Transact,
+        policy: &Policy,
+        volume: VolumeId,
+        catalog: &mut Catalog,
+        clock: Clock,
+    ) -> Result<bool> {
+        let (volume_key, wish_key) = (map::volume_key(&self.name), map::snapshot_wish_key(volume));
+        let name_key = map::snapshot_name_key(volume, &self.snapshot);
+        let then = [map::cluster_key(), volume_key.clone(), wish_key.clone(), name_key];
+        let reply = meta.txn(&Call {
+            then: then.into_iter().map(|key| Op::Get { key }).collect(),
+            ..Call::default()
+        })?;
+        let version = read::<Cluster>(&reply, 0).map_or(0, |(cluster, _)| cluster.version);
+        if version < SNAPSHOTS_SINCE {
+            self.give_up(format!(
+                "the cluster's version is {version}, and snapshots need {SNAPSHOTS_SINCE}: `amita cluster finalize`"
+            ));
+            return Ok(true);
+        }
+        let Some((_, revision)) = read::<Volume>(&reply, 1).filter(|(found, _)| found.id == volume) else {
+            return Ok(match catalog.find(meta, volume)? {
+                Found::Gone => false,
+                Found::Named(name) => {
+                    self.name = name;
+                    true
+                }
+            });
+        };
+        if let Some(snapshot) = sealed(meta, volume, number(reply.value(3)))? {
+            if retention::is_own(policy, &snapshot) {
+                self.taken = true;
+                self.stage = Stage::Judge;
+            } else {
+                self.give_up("a snapshot of that name is there, and is not this policy's".to_owned());
+            }
+            return Ok(true);
+        }
+        let wished = read::<SnapshotWish>(&reply, 2).filter(|(wish, _)| wish.refused.is_none());
+        if let Some((other, _)) = wished {
+            if other.name == self.snapshot && other.labels.get(POLICY_LABEL) == Some(&policy.mark()) {
+                // By whoever led before.
+                self.stage = Stage::Wait {
+                    until: clock.steady + PATIENCE,
+                };
+                return Ok(true);
+            }
+            let until = *self.others_until.get_or_insert(clock.steady + PATIENCE_WITH_OTHERS);
+            if clock.steady < until {
+                self.stage = Stage::Ask {
+                    at: clock.steady + BUSY_AGAIN,
+                };
+            } else {
+                self.give_up(format!(
+                    "another snapshot, {:?}, is being taken and does not end",
+                    other.name
+                ));
+            }
+            return Ok(true);
+        }
+        let wish = SnapshotWish {
+            volume: self.name.clone(),
+            name: self.snapshot.clone(),
+            asked_at: clock.wall.as_secs(),
+            labels: BTreeMap::from([(POLICY_LABEL.to_owned(), policy.mark())]),
+            refused: None,
+        };
+        if let Err(why) = wish.check() {
+            self.give_up(why);
+            return Ok(true);
+        }
+        let call = Call {
+            compares: vec![
+                unchanged(&volume_key, revision),
+                unchanged(&wish_key, reply.value(2).map_or(0, |found| found.mod_revision)),
+            ],
+            then: vec![Op::Put {
+                key: wish_key,
+                value: serde_json::to_vec(&wish).expect("texts and numbers"),
+                lease: None,
+            }],
+            otherwise: Vec::new(),
+        };
+        // Where somebody has changed something meanwhile, it is looked at anew at the next step.
+        if meta.txn(&call)?.succeeded {
+            self.stage = Stage::Wait {
+                until: clock.steady + PATIENCE,
+            };
+        }
+        Ok(true)
+    }
+
+    /// Finds what no rule keeps.
+    fn judge(&mut self, meta: &dyn Transact, policy: &Policy, volume: VolumeId) -> Result<()> {
+        let snapshots = snapshots(meta, volume)?;
+        let verdicts = match retention::judge(policy, &snapshots) {
+            Ok(verdicts) => verdicts,
+            Err(why) => {
+                self.failed(&why);
+                Vec::new()
+            }
+        };
+        self.left = verdicts.iter().filter(|verdict| verdict.protected).count() as u64;
+        // The oldest first.
+        let mut doomed: VecDeque<(SnapshotId, String)> = verdicts
+            .into_iter()
+            .rev()
+            .filter(retention::Verdict::goes)
+            .map(|verdict| (verdict.number, verdict.name))
+            .collect();
+        let more = (doomed.len() > MOST_KNOWN).then_some(self.deleted);
+        doomed.truncate(MOST_KNOWN);
+        self.stage = Stage::Prune { doomed, more };
+        Ok(())
+    }
+
+    /// Nobody wants it any more.
+    pub fn withdraw(&self, meta: &dyn Transact, volume: VolumeId) -> Result<()> {
+        if !matches!(self.stage, Stage::Wait { .. }) {
+            return Ok(());
+        }
+        let reply = meta.txn(&Call::get(map::snapshot_wish_key(volume)))?;
+        match read::<SnapshotWish>(&reply, 0).filter(|(wish, _)| wish.name == self.snapshot) {
+            Some((_, revision)) => remove_wish(meta, volume, revision),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Is it no answer, so that nothing is known of what was asked?
+fn is_away(why: &AdminError) -> bool {
+    use amita_metadata::Error;
+    matches!(
+        why,
+        AdminError::Metadata(Error::Unavailable { .. } | Error::Unknown { .. }) | AdminError::Suspected { .. }
+    )
+}
+
+fn short(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MOST_BYTES));
+    text
+}
+
+fn read<T: serde::de::DeserializeOwned>(reply: &Reply, index: usize) -> Option<(T, u64)> {
+    let found = reply.value(index)?;
+    Some((found.json().ok()?, found.mod_revision))
+}
+
+fn remove_wish(meta: &dyn Transact, volume: VolumeId, revision: u64) -> Result<()> {
+    let key = map::snapshot_wish_key(volume);
+    meta.txn(&Call {
+        compares: vec![unchanged(&key, revision)],
+        then: vec![Op::Delete { key }],
+        otherwise: Vec::new(),
+    })?;
+    Ok(())
+}
+
+/// The sealed snapshots of a volume; one whose record cannot be read is nobody's.
+pub(crate) fn snapshots(meta: &dyn Transact, volume: VolumeId) -> Result<Vec<Snapshot>> {
+    let reply = meta.txn(&Call::prefix(map::snapshots_prefix(volume)))?;
+    let found = reply.values(0).iter().filter_map(|found| found.json::<Snapshot>().ok());
+    Ok(found
+        .filter(|snapshot| matches!(snapshot.state, SnapshotState::Sealed(_)))
+        .collect())
+}
+
+/// Deletes a snapshot, if it is the policy's own and the volume's still.
+pub(crate) fn delete(
+    meta: &dyn Transact,
+    policy: &Policy,
+    volume_name: &str,
+    volume: VolumeId,
+    name: &str,
+    number: SnapshotId,
+) -> Result<()> {
+    let is_meant = |snapshot: &Snapshot| {
+        snapshot.volume == volume && snapshot.number == number && retention::is_own(policy, snapshot)
+    };
+    admin::delete_snapshot_that(meta, volume_name, name, &is_meant).map(|_| ())
+}
