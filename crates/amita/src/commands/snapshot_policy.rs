@@ -68,13 +68,13 @@ field in front has seconds. Of the policy's snapshots of a volume those stay tha
 #[group(id = "target", multiple = false)]
 pub struct TargetArguments {
     /// It is for this volume, also when that is renamed
-    #[arg(long, value_name = "NAME", group = "target")]
+    #[arg(long, value_name = "NAME")]
     pub volume: Option<String>,
     /// It is for all volumes that have this label at the time
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label, group = "target")]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label)]
     pub label: Option<(String, String)>,
     /// It is for all volumes of this pool
-    #[arg(long, value_name = "NAME", group = "target")]
+    #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
 }
 
@@ -218,7 +218,8 @@ struct Pruned<'a> {
     dry_run: bool,
     volumes: &'a [Retained],
     deleted: usize,
-    failed: &'a [String],
+    /// Why some could not go.
+    left: &'a [String],
 }
 
 /// Does it.
@@ -318,28 +319,20 @@ fn prune(arguments: &PruneArguments, metadata: &Admin) -> Result<()> {
         return say_retained(&policy, &all, true, 0, &[], arguments.json);
     }
     let pruned = metadata.act(Action::PolicyPrune, name, |meta| {
-        let (mut deleted, mut failed) = (0, Vec::new());
+        let (mut deleted, mut left) = (0, Vec::new());
         for volume in &all {
             // The oldest first.
             for snapshot in volume.snapshots.iter().rev().filter(|snapshot| snapshot.goes()) {
-                match admin::delete_retained(meta, &policy, volume, snapshot) {
-                    Ok(()) => deleted += 1,
-                    Err(why @ AdminError::Metadata(_)) => return Err(why),
-                    Err(why) => failed.push(why.to_string()),
+                match admin::delete_retained(meta, &policy, volume, snapshot)? {
+                    None => deleted += 1,
+                    Some(why) => left.push(why),
                 }
             }
         }
-        Ok((deleted, failed))
+        Ok::<_, AdminError>((deleted, left))
     });
-    let (deleted, failed) = pruned.described()?;
-    say_retained(&policy, &all, false, deleted, &failed, arguments.json)?;
-    match failed.first() {
-        None => Ok(()),
-        Some(first) => Err(Failure::new(format!(
-            "{} snapshots could not be deleted: {first}",
-            failed.len()
-        ))),
-    }
+    let (deleted, left) = pruned.described()?;
+    say_retained(&policy, &all, false, deleted, &left, arguments.json)
 }
 
 fn say_retained(
@@ -347,7 +340,7 @@ fn say_retained(
     all: &[Retained],
     dry_run: bool,
     deleted: usize,
-    failed: &[String],
+    left: &[String],
     as_json: bool,
 ) -> Result<()> {
     let pruned = Pruned {
@@ -355,7 +348,7 @@ fn say_retained(
         dry_run,
         volumes: all,
         deleted,
-        failed,
+        left,
     };
     print(as_json, &pruned, || {
         let mut table = Table::new(&["volume", "snapshot", "taken", "what", "why"]);
@@ -372,7 +365,11 @@ fn say_retained(
             true => format!("{kept} snapshots stay, {going} would go.\n"),
             false => format!("{kept} snapshots stay, {deleted} are deleted; their space comes back by and by.\n"),
         };
-        format!("{}{sum}", table.text())
+        let left: String = left
+            .iter()
+            .map(|why| format!("Left: {}.\n", amita_audit::plain(why)))
+            .collect();
+        format!("{}{sum}{left}", table.text())
     })
 }
 
@@ -491,7 +488,7 @@ fn text(found: &PolicyStatus, shown: &Shown<'_>) -> String {
     }
     if let Some(last) = &runs.last {
         out.push_str(&format!("last run  {}\n", told(last)));
-        for why in &last.why {
+        for why in last.why.iter().chain(&last.notes) {
             out.push_str(&format!("          {}\n", amita_audit::plain(why)));
         }
     }

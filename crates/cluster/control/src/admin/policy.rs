@@ -5,7 +5,7 @@ use super::volume::{believable, find_volume, volumes};
 use super::{AdminError, RACES, Result, about, check_name, cluster, get, list, next_number, pools};
 use crate::policy::naming;
 use crate::policy::retention::{self, Verdict};
-use crate::policy::runner::{delete_own, snapshots_of};
+use crate::policy::runner::{delete_own, is_to_stay, snapshots_of};
 use crate::policy::schedule::Schedule;
 use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, Op, Transact};
@@ -363,10 +363,20 @@ pub fn retained(meta: &dyn Transact, policy: &Policy) -> Result<Vec<Retained>> {
     Ok(all)
 }
 
-/// Deletes one of the snapshots that a policy has made.
+/// Deletes one of the snapshots that a policy has made. Why it stays, if it is protected by now, or something needs it.
 ///
 /// # Errors
-/// It is gone, or protected, or a clone needs it; the metadata is away, suspected, or refuses.
-pub fn delete_retained(meta: &dyn Transact, policy: &Policy, of: &Retained, snapshot: &Verdict) -> Result<()> {
-    delete_own(meta, policy, &of.volume, of.id, &snapshot.name, snapshot.number)
+/// It cannot be deleted; the metadata is away, suspected, or refuses.
+pub fn delete_retained(
+    meta: &dyn Transact,
+    policy: &Policy,
+    of: &Retained,
+    snapshot: &Verdict,
+) -> Result<Option<String>> {
+    match delete_own(meta, policy, &of.volume, of.id, &snapshot.name, snapshot.number) {
+        // Somebody was faster.
+        Ok(()) | Err(AdminError::NoSuch { .. }) => Ok(None),
+        Err(why) if is_to_stay(&why) => Ok(Some(why.to_string())),
+        Err(why) => Err(why),
+    }
 }

@@ -33,7 +33,7 @@ use amita_types::map::{self, Policy, PolicyId, PolicyRuns, Run};
 use amita_types::{NodeId, VolumeId};
 use catalog::Catalog;
 use job::{Job, Outcome, Stage};
-pub(crate) use job::{delete as delete_own, snapshots as snapshots_of};
+pub(crate) use job::{delete as delete_own, is_to_stay, snapshots as snapshots_of};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -371,6 +371,7 @@ impl Known {
         runs.run = Some(Run {
             due,
             began: now,
+            template: self.policy.template.clone(),
             ..Run::default()
         });
         let is_told = runs.untold > 0 && is_again(runs.told_missed, now);
@@ -429,7 +430,7 @@ impl Known {
         let Some((volume, name)) = self.queue.as_mut().and_then(VecDeque::pop_front) else {
             return false;
         };
-        let snapshot = super::naming::name(&self.policy.name, &self.policy.template, run.due);
+        let snapshot = super::naming::name(&self.policy.name, &run.template, run.due);
         self.jobs.insert(volume, Job::new(name, snapshot, clock.steady));
         true
     }

@@ -175,6 +175,9 @@ pub struct Run {
     pub due: u64,
     /// When it was begun.
     pub began: u64,
+    /// What its snapshots are called: as the policy said when it was begun, so that they are found again.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub template: String,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
@@ -199,6 +202,9 @@ pub struct Run {
     /// What, of the first of them, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
+    /// Why some were left, of the first of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 fn is_zero(count: &u32) -> bool {

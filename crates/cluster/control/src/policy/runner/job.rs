@@ -58,6 +58,7 @@ pub(super) struct Job {
     deleted: u64,
     left: u64,
     why: Option<String>,
+    note: Option<String>,
 }
 
 /// What has become of a volume.
@@ -68,6 +69,7 @@ pub(super) struct Outcome {
     left: u64,
     gone: bool,
     failed: Option<String>,
+    note: Option<String>,
 }
 
 impl Outcome {
@@ -91,6 +93,7 @@ impl Outcome {
             left: 0,
             gone: true,
             failed: None,
+            note: None,
         }
     }
 
@@ -105,8 +108,12 @@ impl Outcome {
         runs.taken += taken;
         runs.deleted += self.deleted;
         runs.failures += failed;
-        run.why
-            .extend(self.failed.clone().filter(|_| run.why.len() < MOST_REASONS));
+        let add = |to: &mut Vec<String>, text: &Option<String>| {
+            let has_room = to.len() < MOST_REASONS;
+            to.extend(text.clone().filter(|_| has_room));
+        };
+        add(&mut run.why, &self.failed);
+        add(&mut run.notes, &self.note);
     }
 }
 
@@ -183,6 +190,7 @@ impl Job {
             deleted: 0,
             left: 0,
             why: None,
+            note: None,
         }
     }
 
@@ -275,7 +283,11 @@ impl Job {
                     Found::Gone => return Ok(Some(self.outcome())),
                 },
                 // Somebody has protected it, or made a clone of it.
-                Err(AdminError::Protected { .. } | AdminError::InUse { .. }) => self.left += 1,
+                Err(why) if is_to_stay(&why) => {
+                    self.left += 1;
+                    let text = short(format!("{}@{name} is left: {why}", self.name));
+                    self.note.get_or_insert(text);
+                }
                 Err(why) => {
                     let text = short(format!("{}@{name} cannot be deleted: {why}", self.name));
                     self.why.get_or_insert(text);
@@ -301,6 +313,7 @@ impl Job {
             left: self.left,
             gone: false,
             failed: self.why.take(),
+            note: self.note.take(),
         }
     }
 
@@ -434,6 +447,18 @@ impl Job {
             None => Ok(()),
         }
     }
+}
+
+/// Is it a snapshot that somebody wants to stay: one that is protected, or that something else needs?
+pub(crate) fn is_to_stay(why: &AdminError) -> bool {
+    !matches!(
+        why,
+        AdminError::Metadata(_)
+            | AdminError::Suspected { .. }
+            | AdminError::TooManyRaces { .. }
+            | AdminError::Damaged { .. }
+            | AdminError::NoSuch { .. }
+    )
 }
 
 /// Is it no answer, so that nothing is known of what was asked?
