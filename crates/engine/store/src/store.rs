@@ -41,6 +41,7 @@ mod change;
 mod check;
 mod checkpoint;
 mod commit;
+mod differ;
 mod discard;
 mod durable;
 mod env;

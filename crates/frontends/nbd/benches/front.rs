@@ -44,6 +44,7 @@ impl StorageService for Instantly {
             result: Ok(volume),
         });
     }
+    fn bases(&mut self, _: FrontId, _: u64, _: &str, _: Vec<String>, _: &Who) {}
     fn close(&mut self, _: FrontId, _: VolumeId) {}
     fn submit(&mut self, _: FrontId, tag: u64, _: VolumeId, op: Op, _: Slice) {
         let payload = match op {

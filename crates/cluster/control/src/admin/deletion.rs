@@ -291,7 +291,10 @@ impl Deletion {
         }
         let before = standing.map_or(0, |(_, revision)| revision);
         let call = Call {
-            compares: vec![unchanged(&map::volume_key(&volume.name), revision), unchanged(&key, before)],
+            compares: vec![
+                unchanged(&map::volume_key(&volume.name), revision),
+                unchanged(&key, before),
+            ],
             then: vec![put(key, &closing)],
             otherwise: Vec::new(),
         };
