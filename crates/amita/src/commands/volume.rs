@@ -2,6 +2,7 @@
 
 mod attach;
 mod data;
+mod diff;
 mod export;
 mod guide;
 mod image;
@@ -65,6 +66,11 @@ pub enum Command {
     ///
     /// Nobody should write to the volume meanwhile. (To serve a volume by NBD: `amita nbd export`.)
     Export(export::Arguments),
+    /// List what was changed between two snapshots of a volume, or since one
+    ///
+    /// Blocks that were written, or unmapped, in between, even with what they held; ascending, in bytes. What is listed as zero takes no
+    /// space any more. A backup copies these extents, and no others.
+    Diff(diff::Arguments),
     /// Show what is known of a volume
     Show(label::ShowArguments),
     /// Set labels of a volume (KEY=VALUE), or take them away (KEY-)
@@ -172,6 +178,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::List { labels, json, .. } => list(labels, *json, &metadata),
         Command::Import(arguments) => import::run(arguments, endpoints, &metadata),
         Command::Export(arguments) => export::run(arguments, endpoints, &metadata),
+        Command::Diff(arguments) => diff::run(arguments, endpoints, &metadata),
         Command::Show(arguments) => label::show(arguments, &metadata),
         Command::Label(arguments) => label::label(arguments, &metadata),
         Command::Attach(arguments) => attach::attach(arguments, &metadata),

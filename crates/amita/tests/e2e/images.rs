@@ -10,7 +10,7 @@ use std::path::Path;
 const IMAGE_BYTES: u64 = 24 << 20;
 
 /// A command of ours that reads or writes data: by a gateway's identity, as whom nothing needs to be exported.
-fn amita(world: &World, arguments: &[&str]) -> tool::Output {
+pub fn amita(world: &World, arguments: &[&str]) -> tool::Output {
     let identity = world.identity(Role::Gateway, "copier");
     let mut all = arguments.to_vec();
     if let Some(identity) = &identity {

@@ -3,6 +3,7 @@
 
 mod audit;
 mod bad_input;
+mod changes;
 mod client;
 mod commands;
 mod demo;

@@ -59,8 +59,21 @@ impl Client {
     /// # Errors
     /// As there.
     pub fn open(&self, volume: &str) -> Result<Volume, Error> {
-        let volume = volume.to_owned();
-        self.ask(|answer| Tell::Open { volume, answer })?
+        self.open_as(volume, None)
+    }
+
+    /// Opens a volume, or a snapshot of it, to be compared with an older snapshot, as
+    /// [`Local::open_since`](crate::Local::open_since).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_since(&self, volume: &str, snapshot: &str) -> Result<Volume, Error> {
+        self.open_as(volume, Some(snapshot))
+    }
+
+    fn open_as(&self, volume: &str, since: Option<&str>) -> Result<Volume, Error> {
+        let (volume, since) = (volume.to_owned(), since.map(str::to_owned));
+        self.ask(|answer| Tell::Open { volume, since, answer })?
     }
 
     /// Uses a volume no longer, as [`Local::close_volume`](crate::Local::close_volume).

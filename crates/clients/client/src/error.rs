@@ -38,6 +38,9 @@ pub enum Error {
     /// The volume was closed, or it was opened by another client.
     #[error("the volume is not open here (any more); open it")]
     NotOpen,
+    /// What was changed in it is asked for, and nobody has said since when.
+    #[error("the volume was not opened to be compared with a snapshot; use `open_since`")]
+    NotCompared,
     /// Another gateway owns the volume now.
     #[error("volume {volume} is no longer served here: {why}; open it again")]
     Lost {

@@ -34,4 +34,4 @@ pub use error::Error;
 pub use local::Local;
 pub use payload::{Done, Payload};
 pub use queue::Queue;
-pub use session::{MAX_READ_WRITE_BYTES, MAX_REQUESTS, Volume};
+pub use session::{Extent, MAX_READ_WRITE_BYTES, MAX_REQUESTS, Volume};

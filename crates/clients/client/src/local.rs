@@ -191,7 +191,20 @@ impl Local {
     /// # Errors
     /// There is none of that name; somebody else uses it; the metadata is away.
     pub fn open(&mut self, volume: &str) -> Result<Volume, Error> {
-        let opening = self.begin_open(volume);
+        self.open_as(volume, None)
+    }
+
+    /// Opens a volume, or a snapshot of it (`VOLUME@SNAPSHOT`), to learn what was changed in it since an older snapshot
+    /// ([`Local::changed`]). A program that opens a snapshot opens nothing else.
+    ///
+    /// # Errors
+    /// As [`Local::open`]; or there is no such snapshot, or no older one.
+    pub fn open_since(&mut self, volume: &str, snapshot: &str) -> Result<Volume, Error> {
+        self.open_as(volume, Some(snapshot))
+    }
+
+    fn open_as(&mut self, volume: &str, since: Option<&str>) -> Result<Volume, Error> {
+        let opening = self.begin_open(volume, since);
         loop {
             if let Some(opened) = self.opened(&opening) {
                 return opened;
@@ -201,11 +214,11 @@ impl Local {
     }
 
     /// Asks for a volume; one at a time.
-    pub(crate) fn begin_open(&mut self, volume: &str) -> Opening {
+    pub(crate) fn begin_open(&mut self, volume: &str, since: Option<&str>) -> Opening {
         // Brings the time up to date, and what came since the last pass.
         self.core.poll();
         let requests = self.core.service();
-        self.session.borrow_mut().open(requests, volume);
+        self.session.borrow_mut().open(requests, volume, since);
         let opening = Opening {
             volume: volume.to_owned(),
             until: self.core.now().plus(self.open_patience),
@@ -308,6 +321,16 @@ impl Local {
         self.session
             .borrow_mut()
             .write_zeroes(requests, volume, offset, bytes, tag)
+    }
+
+    /// Asks which blocks of the chunk that holds the byte were changed since the snapshot that the volume was opened with
+    /// ([`Local::open_since`]); [`Volume::extents`] reads what comes.
+    ///
+    /// # Errors
+    /// As [`Local::write`]; or it was not opened so.
+    pub fn changed(&mut self, volume: &Volume, offset: u64, tag: u64) -> Result<(), Error> {
+        let requests = self.core.service();
+        self.session.borrow_mut().changed(requests, volume, offset, tag)
     }
 
     /// One pass, which does not block; what has ended is appended to `done`. Requests that were started since the last

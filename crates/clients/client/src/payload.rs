@@ -1,7 +1,7 @@
 //! What comes back of a request.
 
 use amita_reactor::Slice;
-use amita_types::io::IoError;
+use amita_types::io::{Differs, IoError};
 
 /// A request that has ended.
 #[derive(Debug)]
@@ -10,7 +10,8 @@ pub struct Done {
     pub tag: u64,
     /// How it ended. Writes, discards and zeroings that succeed are durable on every in-sync store.
     pub result: Result<(), IoError>,
-    /// What a read brings: exactly the bytes that were asked for. Empty for all else.
+    /// What a read brings: exactly the bytes that were asked for; and of a question for changes what [`crate::Volume::extents`] reads.
+    /// Empty for all else.
     pub payload: Payload,
 }
 
@@ -23,6 +24,28 @@ pub struct Payload {
 }
 
 impl Payload {
+    /// As [`Payload::differs`] reads it.
+    pub(crate) fn of_differs(differs: &Differs) -> Slice {
+        let words = differs.changed.iter().chain(&differs.allocated);
+        let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+        Slice::copy_from(&bytes)
+    }
+
+    /// What was changed, if that is what was asked for.
+    pub(crate) fn differs(&self) -> Option<Differs> {
+        let mut differs = Differs::default();
+        let (bytes, rest) = self.first.as_chunks();
+        let Differs { changed, allocated } = &mut differs;
+        let words = changed.iter_mut().chain(allocated);
+        if bytes.len() != words.size_hint().0 || !rest.is_empty() {
+            return None;
+        }
+        for (word, bytes) in words.zip(bytes) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Some(differs)
+    }
+
     /// How many bytes there are.
     #[must_use]
     pub fn len(&self) -> usize {

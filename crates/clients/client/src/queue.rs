@@ -26,6 +26,7 @@ pub(crate) enum What {
     Flush,
     Discard { offset: u64, bytes: u64 },
     WriteZeroes { offset: u64, bytes: u64 },
+    Changed { offset: u64 },
 }
 
 /// One thread's requests to a [`Client`](crate::Client). Send it to the thread that is to use it.
@@ -109,6 +110,14 @@ impl Queue {
     /// As [`Queue::write`].
     pub fn write_zeroes(&mut self, volume: &Volume, offset: u64, bytes: u64, tag: u64) -> Result<(), Error> {
         self.start(volume, offset, bytes, What::WriteZeroes { offset, bytes }, tag)
+    }
+
+    /// As [`Local::changed`](crate::Local::changed). That the volume was not opened so is told by the request's end.
+    ///
+    /// # Errors
+    /// As [`Queue::write`].
+    pub fn changed(&mut self, volume: &Volume, offset: u64, tag: u64) -> Result<(), Error> {
+        self.start(volume, offset, 1, What::Changed { offset }, tag)
     }
 
     fn start(&mut self, volume: &Volume, offset: u64, bytes: u64, what: What, tag: u64) -> Result<(), Error> {

@@ -11,12 +11,13 @@ mod tests;
 
 use crate::error::Error;
 use crate::payload::{Done, Payload};
-use amita_frontend::engine::{Delivery, Engine, Limits, Plan, Protocol};
+use amita_frontend::engine::{Delivery, Engine, Limits, Plan, Protocol, Submission};
 use amita_frontend::slots::MAX_SLOTS;
-use amita_frontend::{Event, FrontId, OpenError, Source, StorageService, VolumeInfo, Who, clears, pieces, zeroes};
+use amita_frontend::{Bases, Event, FrontId, OpenError, Source, StorageService, VolumeInfo, Who, clears, pieces, zeroes};
 use amita_reactor::{Pool, Slice};
 use amita_sequencer::MAX_IOS;
-use amita_types::MAX_IO_BYTES;
+use amita_types::io::{Differs, Op};
+use amita_types::{BLOCK_BYTES, MAX_BLOCKS_PER_CHUNK, MAX_IO_BYTES, SnapshotId, VolumeId};
 use answer::Asks;
 
 /// The most requests of one client under way.
@@ -59,6 +60,15 @@ impl Volume {
         self.chunk_bytes
     }
 
+    /// What the answer to [`Queue::changed`](crate::Queue::changed) says: the extents of the chunk that holds the byte, ascending;
+    /// extents that touch each other differ.
+    pub fn extents(&self, offset: u64, answer: &Payload) -> impl Iterator<Item = Extent> + use<> {
+        let start = offset - offset % u64::from(self.chunk_bytes);
+        let end = self.size_bytes.min(start + u64::from(self.chunk_bytes));
+        let differs = answer.differs().unwrap_or_default();
+        extents(&differs, start, end)
+    }
+
     /// Does the range lie in it?
     pub(crate) fn check(&self, offset: u64, bytes: u64) -> Result<(), Error> {
         if offset.checked_add(bytes).is_some_and(|end| end <= self.size_bytes) {
@@ -83,9 +93,32 @@ pub(crate) fn check_length(bytes: u64) -> Result<(), Error> {
     })
 }
 
+fn extents(differs: &Differs, start: u64, end: u64) -> impl Iterator<Item = Extent> + use<> {
+    let Differs { changed, allocated } = *differs;
+    let block = u64::from(BLOCK_BYTES);
+    let kind = move |at: u64| {
+        let (word, bit) = (at as usize / 64, at % 64);
+        let is = |words: &[u64; 16]| words[word] >> bit & 1 == 1;
+        is(&changed).then(|| !is(&allocated))
+    };
+    let blocks = (end - start).div_ceil(block).min(u64::from(MAX_BLOCKS_PER_CHUNK));
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let first = (at..blocks).find(|at| kind(*at).is_some())?;
+        at = (first..blocks).find(|at| kind(*at) != kind(first)).unwrap_or(blocks);
+        Some(Extent {
+            offset: start + first * block,
+            length: (start + at * block).min(end) - (start + first * block),
+            is_zero: kind(first) == Some(true),
+        })
+    })
+}
+
 struct OpenVolume {
     serial: u64,
     info: VolumeInfo,
+    /// The snapshot that it is compared with.
+    since: Option<SnapshotId>,
     /// Why it is no longer served here.
     lost: Option<String>,
 }
@@ -99,7 +132,20 @@ pub(crate) struct Session {
     spare: Vec<Vec<Slice>>,
     /// The opening that is waited for.
     opening: u64,
+    /// What it is to be compared with: the volume's name and the snapshot's, and then what the service knows of that.
+    comparing: Option<(String, String, Option<Bases>)>,
     pub(crate) opened: Option<Result<VolumeInfo, OpenError>>,
+}
+
+/// Blocks that follow each other and were changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The first byte.
+    pub offset: u64,
+    /// How many.
+    pub length: u64,
+    /// They are zeros now, and take no space.
+    pub is_zero: bool,
 }
 
 impl Session {
@@ -119,6 +165,7 @@ impl Session {
             ended: Vec::new(),
             spare: Vec::new(),
             opening: 0,
+            comparing: None,
             opened: None,
         }
     }
@@ -129,10 +176,35 @@ impl Session {
     }
 
     /// Asks for a volume; [`Session::opened`] tells the end.
-    pub(crate) fn open(&mut self, service: &mut dyn StorageService, name: &str) {
+    /// `since`: it is to be compared with that snapshot of it.
+    pub(crate) fn open(&mut self, service: &mut dyn StorageService, name: &str, since: Option<&str>) {
         self.opening += 1;
         self.opened = None;
-        service.open(self.engine.front(), self.opening, name, &Who::Program);
+        let (front, tag) = (self.engine.front(), self.opening);
+        self.comparing = since.map(|since| (name.to_owned(), since.to_owned(), None));
+        match since {
+            Some(since) => service.bases(front, tag, name, vec![since.to_owned()], &Who::Program),
+            None => service.open(front, tag, name, &Who::Program),
+        }
+    }
+
+    /// The service knows what the volume that is being opened can be compared with.
+    fn can_compare(&mut self, service: &mut dyn StorageService, result: Result<Bases, OpenError>) {
+        let Some((name, since, known)) = &mut self.comparing else {
+            return;
+        };
+        match result {
+            Ok(bases) if bases.snapshots.is_empty() => {
+                let older = if name.contains('@') { " that is older" } else { "" };
+                let why = format!("it has no snapshot {since}{older}; see `amita volume snapshot list`");
+                self.opened = Some(Err(OpenError::Refused(why)));
+            }
+            Ok(bases) => {
+                *known = Some(bases);
+                service.open(self.engine.front(), self.opening, name, &Who::Program);
+            }
+            Err(why) => self.opened = Some(Err(why)),
+        }
     }
 
     /// The opening is waited for no longer: should it succeed after all, the volume is closed again.
@@ -152,9 +224,12 @@ impl Session {
             size_bytes: info.size_bytes,
             chunk_bytes: info.chunk_bytes,
         };
+        let known = self.comparing.take().and_then(|(_, _, known)| known);
+        let since = known.filter(|known| known.volume == info.id);
         let open = Some(OpenVolume {
             serial,
             info,
+            since: since.and_then(|known| known.snapshots.first().map(|(_, number)| *number)),
             lost: None,
         });
         match self.volumes.get_mut(volume.index as usize) {
@@ -204,6 +279,28 @@ impl Session {
         let source = self.check(volume, offset, bytes.into())?;
         let cut = pieces(offset, bytes.into(), volume.chunk_bytes);
         self.run(service, source, tag, offset, Plan::ReadWhole(cut), Slice::default());
+        Ok(())
+    }
+
+    /// Asks what was changed in the chunk that holds the byte.
+    pub(crate) fn changed(
+        &mut self,
+        service: &mut dyn StorageService,
+        volume: &Volume,
+        offset: u64,
+        tag: u64,
+    ) -> Result<(), Error> {
+        let id = self.check(volume, offset, 1)?;
+        let open = self.volumes.get(volume.index as usize).and_then(Option::as_ref);
+        let since = open.and_then(|open| open.since).ok_or(Error::NotCompared)?;
+        // There is room: `check` has looked.
+        let Some((slot, request)) = self.engine.begin(id, offset, Plan::Hold, Delivery::Whole) else {
+            return Ok(());
+        };
+        request.own = tag;
+        self.engine
+            .submit(slot, Submission::of(Op::Differ { offset, since }), service);
+        self.engine.request(slot).issued = true;
         Ok(())
     }
 
@@ -294,9 +391,11 @@ impl Session {
                 let Ok(()) = self.done(tag, result, payload, &mut Asks(service));
             }
             Event::Opened { tag, result } if tag == self.opening => self.opened = Some(result),
+            Event::Bases { tag, result } if tag == self.opening => self.can_compare(service, result),
             Event::Opened { result: Ok(info), .. } => service.close(self.engine.front(), info.source()),
             Event::Opened { .. }
             | Event::Listed { .. }
+            | Event::Bases { .. }
             | Event::Reserved { .. }
             | Event::Register { .. }
             | Event::Computed { .. }

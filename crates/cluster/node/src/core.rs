@@ -29,6 +29,7 @@
 //! directory wants), `records.rs` (what the control plane says), `report.rs` (what it is told), `reserve.rs` (reservations),
 //! `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`], [`peers`], [`nvme`], [`control_plane`].
 
+mod bases;
 mod clock;
 mod config;
 mod context;

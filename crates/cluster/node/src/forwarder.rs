@@ -117,10 +117,11 @@ impl Work {
         )
     }
 
-    /// The first byte and how many.
+    /// The first byte and how many; of a question for changes the number of the snapshot since which.
     #[must_use]
     pub fn range(&self) -> (u64, u64) {
         match self {
+            Work::Io(Op::Differ { offset, since }) => (*offset, since.0.into()),
             Work::Io(op) => (op.offset(), op.length()),
             Work::Reserve => (0, 0),
         }
@@ -433,7 +434,7 @@ impl Forwarder {
     fn put_reads_back(&mut self, of: impl Fn(&Flight) -> bool) {
         let is_harmless = |pending: &Pending| match pending.work {
             Work::Reserve => !pending.is_for_once(),
-            Work::Io(op) => matches!(op, Op::Read { .. } | Op::Allocation { .. }),
+            Work::Io(op) => matches!(op, Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. }),
         };
         self.put_those_back(|flight| of(flight) && is_harmless(&flight.pending));
     }

@@ -68,6 +68,14 @@ pub enum FrontRequest {
         name: String,
         who: Who,
     },
+    /// Which of these snapshots (none: all) it can be compared with.
+    Bases {
+        front: FrontId,
+        tag: u64,
+        name: String,
+        only: Vec<String>,
+        who: Who,
+    },
     /// Use it no longer.
     Close { volume: VolumeId },
     /// A piece of I/O.
@@ -120,6 +128,15 @@ impl StorageService for FrontRequests {
             front,
             tag,
             name: name.to_owned(),
+            who: who.clone(),
+        });
+    }
+    fn bases(&mut self, front: FrontId, tag: u64, export: &str, only: Vec<String>, who: &Who) {
+        self.queue.push_back(FrontRequest::Bases {
+            front,
+            tag,
+            name: export.to_owned(),
+            only,
             who: who.clone(),
         });
     }

@@ -69,7 +69,7 @@ pub enum ShardEffect {
 /// What an I/O does, as reservations see it.
 fn access(op: &Op) -> Access {
     match op {
-        Op::Read { .. } | Op::Allocation { .. } => Access::Read,
+        Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } => Access::Read,
         Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. } => Access::Write,
     }
 }

@@ -198,6 +198,8 @@ kinds! {
     Put = 0x24, OWNERS, request::PUT_BYTES, MAX_PAYLOAD_BYTES;
     /// Request: a state is what it should be.
     Close = 0x25, OWNERS, request::CLOSE_BYTES, 0;
+    /// Request: which blocks were changed since a snapshot?
+    Differ = 0x28, OWNERS, request::DIFFER_BYTES, 0;
 
     /// Answer to `Fence`.
     Fenced = 0x40, STORES, answer::PLAIN_BYTES, 0;
@@ -227,6 +229,8 @@ kinds! {
     Settled = 0x4c, STORES, answer::SETTLED_BYTES, 0;
     /// Answer to `States`.
     Stated = 0x4d, STORES, answer::STATED_BYTES, 0;
+    /// Answer to `Differ`.
+    Differs = 0x50, STORES, answer::DIFFERS_BYTES, 0;
 }
 
 impl Kind {
@@ -414,6 +418,7 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Frame
         | Kind::Put
         | Kind::Close
+        | Kind::Differ
         | Kind::Settle => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
         Kind::Fenced
         | Kind::Opened
@@ -428,6 +433,7 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Mended
         | Kind::Verified
         | Kind::Stated
+        | Kind::Differs
         | Kind::Settled => answer::get(prefix, reader).map(|answer| Frame::Message(Message::Answer(answer))),
     }
 }

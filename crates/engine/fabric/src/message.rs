@@ -81,6 +81,8 @@ pub enum ForwardOp {
     CompareAndWrite = 5,
     /// Look at the volume's reservation, or change it: the payload says how.
     Reserve = 6,
+    /// Which blocks of a chunk were changed since the snapshot whose number stands in place of the length?
+    Differ = 7,
 }
 
 /// The answer to a [`Forward`]. What was read travels beside it.

@@ -12,7 +12,9 @@ use rustc_hash::FxHashMap;
 pub fn charge(request: &Request, payload_bytes: usize) -> u32 {
     let answer = match &request.body {
         RequestBody::Read(ReadRequest { range, .. }) => u32::from(range.count).saturating_mul(BLOCK_BYTES),
-        RequestBody::Changes(_) | RequestBody::Allocation(_) | RequestBody::Verify(_) => LIST_CHARGE_BYTES,
+        RequestBody::Changes(_) | RequestBody::Allocation(_) | RequestBody::Verify(_) | RequestBody::Differ(_) => {
+            LIST_CHARGE_BYTES
+        }
         RequestBody::Chunks(_) | RequestBody::States(_) => CHUNKS_CHARGE_BYTES,
         _ => 0,
     };
@@ -27,7 +29,7 @@ pub fn forward_charge(forward: &Forward, payload_bytes: usize) -> u32 {
     let answer = match forward.op {
         // The codec bounds it.
         ForwardOp::Read => u32::try_from(forward.length).unwrap_or(u32::MAX),
-        ForwardOp::Allocation => LIST_CHARGE_BYTES,
+        ForwardOp::Allocation | ForwardOp::Differ => LIST_CHARGE_BYTES,
         ForwardOp::Reserve => RESERVATION_CHARGE_BYTES,
         ForwardOp::Write | ForwardOp::Clear | ForwardOp::CompareAndWrite => 0,
     };

@@ -9,7 +9,7 @@ use crate::io::IoId;
 use crate::members::{ByPosition, Members};
 use crate::table::{ChunkSlot, GroupSlot, Key, MendSlot, StoreSlot, SyncSlot, Table, TaskSlot};
 use amita_reactor::{Slice, Time};
-use amita_types::io::Op;
+use amita_types::io::{Differs, Op};
 use amita_types::message::{AnswerBody, ClearRequest, RequestBody, Sums, WriteRequest};
 use amita_types::{BlockRange, ChunkIndex, Epoch, RequestId, SnapshotId, TraceId, Version};
 
@@ -116,6 +116,16 @@ impl Read {
         matches!(self.op, Op::Allocation { .. } | Op::Clear { .. })
     }
 
+    /// What the blocks hold is asked for.
+    pub fn is_about_data(&self) -> bool {
+        matches!(self.op, Op::Read { .. } | Op::CompareAndWrite { .. })
+    }
+
+    /// What was changed since a snapshot is asked for.
+    pub fn is_about_changes(&self) -> bool {
+        matches!(self.op, Op::Differ { .. })
+    }
+
     /// One that was not sent to anybody yet.
     pub fn new(io: IoId, op: Op, range: BlockRange, at: SnapshotId, compare: Slice) -> Read {
         Read {
@@ -143,13 +153,19 @@ pub enum Found {
         version: Version,
         allocated: Box<[u64; 16]>,
     },
+    Differs {
+        version: Version,
+        differs: Box<Differs>,
+    },
 }
 
 impl Found {
     /// The version that must be everywhere before it is given out (R3).
     pub fn version(&self) -> Version {
         match self {
-            Found::Data { version, .. } | Found::Allocation { version, .. } => *version,
+            Found::Data { version, .. } | Found::Allocation { version, .. } | Found::Differs { version, .. } => {
+                *version
+            }
         }
     }
 }

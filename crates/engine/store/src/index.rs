@@ -9,6 +9,7 @@ mod arena;
 mod cache;
 #[cfg(any(test, feature = "planted"))]
 pub(crate) mod check;
+mod differ;
 mod figures;
 mod leaves;
 mod listing;

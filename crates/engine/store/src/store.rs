@@ -43,6 +43,7 @@ mod check;
 mod checkpoint;
 mod commit;
 mod count;
+mod differ;
 mod discard;
 mod durable;
 mod env;

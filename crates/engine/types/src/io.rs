@@ -1,6 +1,7 @@
 //! One I/O of a volume: what is asked, what it brings back, why it was not done. What front ends, nodes and sequencers say
 //! to one another.
 
+use crate::id::SnapshotId;
 use amita_reactor::Slice;
 
 /// One I/O. Offsets and lengths are bytes of the volume; it lies inside one chunk (the front end cuts longer ones).
@@ -41,6 +42,13 @@ pub enum Op {
         /// Any byte of the chunk.
         offset: u64,
     },
+    /// Which blocks of the chunk that holds this byte were changed since a snapshot, and have those data?
+    Differ {
+        /// Any byte of the chunk.
+        offset: u64,
+        /// An older snapshot than the one that is looked at, sealed.
+        since: SnapshotId,
+    },
 }
 
 impl Op {
@@ -52,11 +60,12 @@ impl Op {
             | Op::Write { offset, .. }
             | Op::Clear { offset, .. }
             | Op::CompareAndWrite { offset, .. }
-            | Op::Allocation { offset } => offset,
+            | Op::Allocation { offset }
+            | Op::Differ { offset, .. } => offset,
         }
     }
 
-    /// How many bytes it covers; none for [`Op::Allocation`].
+    /// How many bytes it covers; none for [`Op::Allocation`] and [`Op::Differ`].
     #[must_use]
     pub fn length(&self) -> u64 {
         match *self {
@@ -64,7 +73,7 @@ impl Op {
                 u64::from(length)
             }
             Op::Clear { length, .. } => length,
-            Op::Allocation { .. } => 0,
+            Op::Allocation { .. } | Op::Differ { .. } => 0,
         }
     }
 
@@ -87,6 +96,17 @@ pub enum Payload {
     Zeros(u32),
     /// One bit a block of the chunk, set where it has data; word 0 holds blocks 0 to 63, from its lowest bit.
     Allocation(Box<[u64; 16]>),
+    /// What [`Op::Differ`] asks for.
+    Differs(Box<Differs>),
+}
+
+/// The blocks of a chunk, one bit each as in [`Payload::Allocation`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Differs {
+    /// Changed since: written, or unmapped, even if with what they held.
+    pub changed: [u64; 16],
+    /// Of those, what has data; the others are zeros.
+    pub allocated: [u64; 16],
 }
 
 /// Why an I/O was not done. A write that failed with [`IoError::Lost`] may or may not have happened; one that failed

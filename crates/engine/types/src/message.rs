@@ -9,6 +9,7 @@
 //! answer a *read lease* (R4) and *credits* (R7).
 
 use crate::id::{Epoch, Generation, GroupId, NodeId, RequestId, SnapshotId, StoreId, VolumeId};
+use crate::io::Differs;
 use crate::layout::{BlockIndex, BlockRange, ChunkIndex, MAX_IO_BLOCKS};
 use crate::trace::{StoreTrace, TraceId};
 use crate::version::Version;
@@ -114,6 +115,8 @@ pub enum RequestBody {
     Put(PutRequest),
     /// [`CloseRequest`]
     Close(CloseRequest),
+    /// [`DifferRequest`]
+    Differ(DifferRequest),
 }
 
 /// Adopt the scope's epoch with this in-sync set, and the scope's generation for its volume, durably; drain
@@ -380,6 +383,17 @@ pub struct AllocationRequest {
     pub least: Version,
 }
 
+/// Which blocks of a chunk have another entry, in the scope's snapshot, than in an older one (S5)? And have those data?
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DifferRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The older snapshot.
+    pub since: SnapshotId,
+    /// As of at least this version.
+    pub least: Version,
+}
+
 /// A block's entry, as it travels in a roll-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -485,6 +499,8 @@ pub enum AnswerBody {
     Allocation(AllocationAnswer),
     /// [`StatesAnswer`]
     States(StatesAnswer),
+    /// [`DiffersAnswer`]
+    Differs(DiffersAnswer),
 }
 
 /// What a chunk was for its snapshots.
@@ -598,6 +614,13 @@ pub struct VerifiedAnswer {
 pub struct AllocationAnswer {
     /// The bitmap: `MAX_BLOCKS_PER_CHUNK / 64` words.
     pub allocated: Box<[u64; 16]>,
+}
+
+/// What differs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiffersAnswer {
+    /// Block by block.
+    pub differs: Box<Differs>,
 }
 
 /// Why a store did not do it. Nothing was changed.

@@ -30,4 +30,6 @@ pub use engine::{Engine, Protocol};
 pub use front::{CloseReason, Flow, Front};
 pub use pieces::{Piece, Pieces, ZeroStep, Zeroes, clears, pieces, zeroes};
 pub use register::{ConnectionId, RegisterMessage};
-pub use service::{Client, Event, Export, FrontId, HostKey, OpenError, Source, StorageService, VolumeInfo, Who};
+pub use service::{
+    Bases, Client, Event, Export, FrontId, HostKey, MAX_BASES, OpenError, Source, StorageService, VolumeInfo, Who,
+};

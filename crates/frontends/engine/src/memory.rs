@@ -7,9 +7,9 @@ mod serve;
 use crate::compute::Computation;
 use crate::register::RegisterMessage;
 use crate::reservation;
-use crate::service::{Event, Export, FrontId, HostKey, OpenError, Source, StorageService, VolumeInfo, Who};
+use crate::service::{Bases, Event, Export, FrontId, HostKey, OpenError, Source, StorageService, VolumeInfo, Who};
 use amita_reactor::{Pool, Slice};
-use amita_types::io::{IoError, Op, Payload};
+use amita_types::io::{Differs, IoError, Op, Payload};
 use amita_types::{BLOCK_BYTES, BlockRange, MAX_IO_BLOCKS, MAX_IO_BYTES, SnapshotId, VolumeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,8 @@ const MAX_CHUNK_BYTES: u32 = 1024 * BLOCK_BYTES;
 struct Volume {
     info: VolumeInfo,
     chunks: BTreeMap<u64, Chunk>,
+    /// The names of its snapshots: the first has number 1. What they hold is not kept, only what was changed since.
+    snapshots: Vec<String>,
     reservation: reservation::State,
 }
 
@@ -30,6 +32,8 @@ struct Volume {
 struct Chunk {
     bytes: Vec<u8>,
     allocated: [u64; 16],
+    /// How many snapshots there were when a block was changed last; none: it never was.
+    changed: Vec<Option<usize>>,
 }
 
 /// Volumes in memory, shared by all connections.
@@ -70,6 +74,7 @@ impl Volumes {
         volumes.push(Volume {
             info,
             chunks: BTreeMap::new(),
+            snapshots: Vec::new(),
             reservation: reservation::State::default(),
         });
         id
@@ -110,6 +115,16 @@ impl Volumes {
         }
     }
 
+    /// Takes a snapshot of which nothing is kept: it says what was changed since.
+    ///
+    /// # Panics
+    /// When there is no such volume.
+    pub fn take_snapshot(&self, id: VolumeId, name: &str) {
+        let mut volumes = self.lock();
+        let volume = volumes.iter_mut().find(|volume| volume.info.id == id);
+        volume.expect("the volume exists").snapshots.push(name.to_owned());
+    }
+
     /// Bytes that are allocated in a volume.
     ///
     /// # Panics
@@ -137,6 +152,7 @@ impl Volume {
             return Ok(Payload::None);
         }
         let chunk_bytes = u64::from(self.info.chunk_bytes);
+        let taken = self.snapshots.len();
         let (offset, length) = (op.offset(), op.length());
         assert!(
             offset + length <= self.info.size_bytes,
@@ -172,9 +188,11 @@ impl Volume {
                 let empty = || Chunk {
                     bytes: vec![0; chunk_bytes as usize],
                     allocated: [0; 16],
+                    changed: vec![None; (chunk_bytes / u64::from(BLOCK_BYTES)) as usize],
                 };
                 let chunk = self.chunks.entry(index).or_insert_with(empty);
                 chunk.bytes[start..end].copy_from_slice(data);
+                chunk.changed[blocks.clone()].fill(Some(taken));
                 blocks.for_each(|block| chunk.allocated[block / 64] |= 1 << (block % 64));
                 Payload::None
             }
@@ -194,6 +212,7 @@ impl Volume {
                 );
                 if let Some(chunk) = self.chunks.get_mut(&index) {
                     chunk.bytes[start..end].fill(0);
+                    chunk.changed[blocks.clone()].fill(Some(taken));
                     blocks.for_each(|block| chunk.allocated[block / 64] &= !(1 << (block % 64)));
                 }
                 Payload::None
@@ -201,6 +220,17 @@ impl Volume {
             Op::Allocation { .. } => {
                 let allocated = self.chunks.get(&index).map_or([0; 16], |chunk| chunk.allocated);
                 Payload::Allocation(Box::new(allocated))
+            }
+            Op::Differ { since, .. } => {
+                let mut differs = Box::new(Differs::default());
+                let chunk = self.chunks.get(&index);
+                let blocks = chunk.map_or(&[][..], |chunk| &chunk.changed).iter().enumerate();
+                for (block, _) in blocks.filter(|(_, changed)| changed.is_some_and(|taken| taken >= since.0 as usize)) {
+                    let (word, bit) = (block / 64, 1 << (block % 64));
+                    differs.changed[word] |= bit;
+                    differs.allocated[word] |= chunk.map_or(0, |chunk| chunk.allocated[word] & bit);
+                }
+                Payload::Differs(differs)
             }
         })
     }
@@ -313,7 +343,7 @@ impl MemoryService {
                     .find(|candidate| candidate.info.id == source.volume)
                     .expect("an open volume");
                 let access = match op {
-                    Op::Read { .. } | Op::Allocation { .. } => reservation::Access::Read,
+                    Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } => reservation::Access::Read,
                     _ => reservation::Access::Write,
                 };
                 // What is read of a snapshot is what the volume has: nothing here keeps what it had.
@@ -375,6 +405,28 @@ impl StorageService for MemoryService {
         };
         self.open_count += usize::from(result.is_ok());
         self.events.push_back((front, Event::Opened { tag, result }));
+    }
+
+    fn bases(&mut self, front: FrontId, tag: u64, export: &str, only: Vec<String>, who: &Who) {
+        self.asked_by = Some(who.clone());
+        let volumes = self.volumes.lock();
+        let found = volumes.iter().find(|volume| volume.info.name == export);
+        let result = match (&self.refusal, found) {
+            (Some(refusal), _) => Err(refusal.clone()),
+            (None, None) => Err(OpenError::NotFound),
+            (None, Some(volume)) => {
+                let snapshots = volume.snapshots.iter().zip(1..);
+                let snapshots = snapshots.filter(|(name, _)| only.is_empty() || only.contains(name));
+                let mut snapshots: Vec<_> = snapshots
+                    .map(|(name, number)| (name.clone(), SnapshotId(number)))
+                    .collect();
+                snapshots.sort();
+                let volume = volume.info.id;
+                Ok(Bases { volume, snapshots })
+            }
+        };
+        drop(volumes);
+        self.events.push_back((front, Event::Bases { tag, result }));
     }
 
     fn close(&mut self, _: FrontId, _: Source) {

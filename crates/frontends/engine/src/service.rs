@@ -126,6 +126,10 @@ pub trait StorageService {
     /// When the front closes before that, the service undoes the opening by itself.
     fn open(&mut self, front: FrontId, tag: u64, name: &str, who: &Who);
 
+    /// Asks which snapshots a volume can be compared with, for [`Op::Differ`]; ends in [`Event::Bases`]. `export` names the volume, or a
+    /// snapshot of it: then only older ones are meant. `only`: those of these names; empty: all, but [`MAX_BASES`] at most. Opens nothing.
+    fn bases(&mut self, front: FrontId, tag: u64, export: &str, only: Vec<String>, who: &Who);
+
     /// The front has no more use for what it opened. What it has submitted may still be under way.
     fn close(&mut self, front: FrontId, source: Source);
 
@@ -162,6 +166,18 @@ pub struct Export {
     pub read_only: bool,
     /// A line for people; may be empty.
     pub description: String,
+}
+
+/// The most snapshots that one [`StorageService::bases`] tells of.
+pub const MAX_BASES: usize = 1024;
+
+/// Snapshots that a volume, or a later snapshot of it, can be compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bases {
+    /// Of this volume.
+    pub volume: VolumeId,
+    /// Their names and numbers, in order of the names.
+    pub snapshots: Vec<(String, SnapshotId)>,
 }
 
 /// An open volume.
@@ -204,6 +220,13 @@ pub enum Event {
         tag: u64,
         /// How it went.
         result: Result<VolumeInfo, OpenError>,
+    },
+    /// Snapshots to compare with.
+    Bases {
+        /// The call's.
+        tag: u64,
+        /// Those that there are, or why they cannot be told.
+        result: Result<Bases, OpenError>,
     },
     /// A piece of I/O has ended.
     Done {

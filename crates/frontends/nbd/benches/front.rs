@@ -46,6 +46,7 @@ impl StorageService for Instantly {
             result: Ok(volume),
         });
     }
+    fn bases(&mut self, _: FrontId, _: u64, _: &str, _: Vec<String>, _: &Who) {}
     fn close(&mut self, _: FrontId, _: Source) {}
     fn submit(&mut self, _: FrontId, tag: u64, _: Source, op: Op, _: Slice) {
         let payload = match op {

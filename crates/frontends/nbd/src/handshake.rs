@@ -8,14 +8,15 @@ mod option;
 
 use super::reply::Reply as _;
 use super::wire::{
-    BASE_ALLOCATION, BASE_ALLOCATION_ID, INIT_PASSWD, MAX_STRING_BYTES, OPTION_BYTES, OPTION_MAGIC, REQUEST_MAGIC,
-    Reader, handshake_flag, option as opt, reply,
+    INIT_PASSWD, MAX_STRING_BYTES, OPTION_BYTES, OPTION_MAGIC, REQUEST_MAGIC, Reader, handshake_flag, option as opt,
+    reply,
 };
 use super::{Cx, TlsMode};
 use amita_frontend::front::CloseReason;
 use amita_frontend::service::{FrontId, VolumeInfo, Who};
 use amita_reactor::Inbox;
-use option::{Bad, InfoRequest};
+use amita_types::{SnapshotId, VolumeId};
+use option::{Bad, Bitmaps, InfoRequest, MetaRequest};
 
 /// The longest data of an option that is looked at, in bytes: a name of 4096 bytes and dozens of long queries.
 const MAX_OPTION_BYTES: usize = 64 << 10;
@@ -47,8 +48,25 @@ pub(super) struct Agreed {
     pub volume: VolumeInfo,
     /// Structured replies.
     pub structured: bool,
-    /// `base:allocation` was selected for this export.
-    pub allocation: bool,
+    /// The metadata contexts that were selected for this export.
+    pub contexts: Vec<Context>,
+}
+
+/// A metadata context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Context {
+    /// Its number on the wire.
+    pub id: u32,
+    /// What it tells: what was changed since that snapshot; `None`: what is allocated.
+    pub since: Option<SnapshotId>,
+}
+
+/// The contexts that were selected last, and for what.
+struct Selected {
+    export: String,
+    /// The volume that the export was then, where snapshots of it were selected: their numbers are of no other one.
+    volume: Option<VolumeId>,
+    contexts: Vec<Context>,
 }
 
 enum State {
@@ -70,6 +88,8 @@ enum Question {
     Default(u32, InfoRequest),
     /// `NBD_OPT_GO` or `NBD_OPT_EXPORT_NAME`.
     Open(u32, InfoRequest),
+    /// `NBD_OPT_LIST_META_CONTEXT` or `NBD_OPT_SET_META_CONTEXT`, with snapshots.
+    Contexts(u32, MetaRequest),
 }
 
 pub(super) struct Handshake {
@@ -82,8 +102,7 @@ pub(super) struct Handshake {
     fixed: bool,
     no_zeroes: bool,
     structured: bool,
-    /// The export for which `base:allocation` was selected last.
-    context: Option<String>,
+    selected: Option<Selected>,
     options: u32,
     tag: u64,
 }
@@ -110,7 +129,7 @@ impl Handshake {
             fixed: false,
             no_zeroes: false,
             structured: false,
-            context: None,
+            selected: None,
             options: 0,
             tag: 0,
         }
@@ -120,7 +139,7 @@ impl Handshake {
     pub fn encrypted(&mut self) {
         self.encrypted = true;
         self.structured = false;
-        self.context = None;
+        self.selected = None;
     }
 
     /// Has the client proved who it is?
@@ -305,7 +324,7 @@ impl Handshake {
         let listing = option == opt::LIST_META_CONTEXT;
         if !listing {
             // "Replaces all previously-set metadata contexts (including when this command fails)."
-            self.context = None;
+            self.selected = None;
         }
         if !self.structured {
             cx.replies()
@@ -314,16 +333,15 @@ impl Handshake {
         }
         match option::meta_request(data, listing) {
             Ok(request) => {
-                if request.allocation {
-                    let id = if listing { 0 } else { BASE_ALLOCATION_ID };
-                    let parts: [&[u8]; 2] = [&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()];
-                    cx.replies().option(option, reply::META_CONTEXT, &parts);
-                    if !listing {
-                        self.context = Some(request.name.to_owned());
-                    }
-                }
-                cx.replies().option(option, reply::ACK, &[]);
-                Step::Again
+                let only = match &request.bitmaps {
+                    Bitmaps::All => Vec::new(),
+                    Bitmaps::Of(only) if only.is_empty() => return self.tell_contexts(option, &request, None, cx),
+                    Bitmaps::Of(only) => only.clone(),
+                };
+                self.tag += 1;
+                cx.service.bases(self.front, self.tag, &request.name, only, &self.who);
+                self.state = State::Asking(Question::Contexts(option, request));
+                Step::Wait
             }
             Err(bad) => refuse(option, bad, cx),
         }

@@ -1,8 +1,7 @@
 //! Messages to the client, written into the outbox.
 
 use super::wire::{
-    BASE_ALLOCATION_ID, Errno, MAX_STRING_BYTES, OPTION_REPLY_MAGIC, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC,
-    Writer, chunk,
+    Errno, MAX_STRING_BYTES, OPTION_REPLY_MAGIC, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, Writer, chunk,
 };
 use amita_frontend::Cx;
 use amita_reactor::{Outbox, Pool};
@@ -125,10 +124,10 @@ impl Replies<'_> {
         }
     }
 
-    /// `NBD_REPLY_TYPE_BLOCK_STATUS` for the one context that there is, as the last chunk.
-    pub fn block_status(&mut self, cookie: u64, extents: &[(u32, u32)]) {
+    /// `NBD_REPLY_TYPE_BLOCK_STATUS` for a context.
+    pub fn block_status(&mut self, cookie: u64, done: bool, context: u32, extents: &[(u32, u32)]) {
         let length = 4 + 8 * extents.len() as u32;
-        let head = Self::chunk(cookie, chunk::FLAG_DONE, chunk::BLOCK_STATUS, length).u32(BASE_ALLOCATION_ID);
+        let head = Self::chunk(cookie, flag(done), chunk::BLOCK_STATUS, length).u32(context);
         self.outbox.append(self.pool, head.as_bytes());
         for some in extents.chunks(EXTENTS_AT_ONCE) {
             let mut bytes = [0; 8 * EXTENTS_AT_ONCE];

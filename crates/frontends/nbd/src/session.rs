@@ -21,7 +21,7 @@ mod stream;
 use super::reply::Failure;
 use super::wire::{Errno, REQUEST_BYTES, RequestHeader, command, command_flag as flag};
 use super::{Cx, Limits, MAX_BLOCK_BYTES};
-use crate::handshake::Agreed;
+use crate::handshake::{Agreed, Context};
 use amita_frontend::engine::{self, Delivery, Engine, Plan, Protocol, Submission};
 use amita_frontend::front::CloseReason;
 use amita_frontend::pieces::{Piece, Pieces, clears, has_partial_blocks, pieces, zeroes};
@@ -53,7 +53,8 @@ enum Input {
 pub(super) struct Session {
     volume: VolumeInfo,
     structured: bool,
-    allocation: bool,
+    /// What a request for the status of blocks tells.
+    contexts: Vec<Context>,
     input: Input,
     engine: Engine<Session>,
     streams: Streams,
@@ -73,7 +74,7 @@ impl Session {
         Session {
             volume: agreed.volume,
             structured: agreed.structured,
-            allocation: agreed.allocation,
+            contexts: agreed.contexts,
             input: Input::Header,
             engine: Engine::new(front, pool, engine_limits),
             streams: Streams::new(limits.stream_bytes),
@@ -87,8 +88,8 @@ impl Session {
 
     #[cfg(test)]
     pub fn extent_bytes(&self) -> usize {
-        let kept = self.engine.requests().map(|request| request.own.extents.capacity());
-        kept.sum::<usize>() * size_of::<(u32, u32)>()
+        let kept = self.engine.requests().flat_map(|request| &request.own.extents);
+        kept.map(|extents| extents.capacity() * size_of::<(u32, u32)>()).sum()
     }
 
     pub fn wants_input(&self) -> bool {
@@ -237,7 +238,9 @@ impl Session {
                 let status = Kind::Status {
                     one: header.flags & flag::REQ_ONE != 0,
                     next: offset,
+                    asks: 0,
                     known: offset,
+                    tells: 0,
                     end: status::end(&self.volume, offset, length),
                 };
                 (status, Plan::Steps, Delivery::InOrder)
@@ -318,7 +321,7 @@ impl Session {
                     .then_some(())
                     .ok_or(Failure::new(Errno::NotSup, "zeros would have to be written"))
             }
-            command::BLOCK_STATUS if !self.allocation => Err(Failure::new(
+            command::BLOCK_STATUS if self.contexts.is_empty() => Err(Failure::new(
                 Errno::Inval,
                 "no metadata context was negotiated for this export",
             )),

@@ -1,5 +1,6 @@
 //! A client by hand against a front over volumes in memory: bytes in, bytes out.
 
+mod changes;
 mod commands;
 mod handshake;
 mod hostile;

@@ -109,11 +109,13 @@ pub mod chunk {
     pub const ERROR_OFFSET: u16 = (1 << 15) + 2;
 }
 
-/// Flags of an extent of `base:allocation`.
+/// Flags of an extent.
 pub mod state {
     #![allow(missing_docs)]
     pub const HOLE: u32 = 1 << 0;
     pub const ZERO: u32 = 1 << 1;
+    /// Of an extent of `qemu:dirty-bitmap:`: it was changed.
+    pub const DIRTY: u32 = 1 << 0;
 }
 
 /// "Error values".
@@ -136,10 +138,13 @@ pub enum Errno {
     Shutdown = 108,
 }
 
-/// The only metadata context that there is.
+/// The metadata context for what is allocated.
 pub const BASE_ALLOCATION: &str = "base:allocation";
 /// Its number on the wire; any number would do.
 pub const BASE_ALLOCATION_ID: u32 = 1;
+/// The beginning of the metadata contexts for what was changed since a snapshot, whose name follows. As QEMU's server names them
+/// (its `docs/interop/nbd.rst`), so that whatever makes incremental copies of its images makes them of volumes.
+pub const DIRTY_BITMAP: &str = "qemu:dirty-bitmap:";
 
 /// The longest string that is accepted ("Conventions": 4096 bytes).
 pub const MAX_STRING_BYTES: usize = 4096;

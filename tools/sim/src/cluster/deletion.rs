@@ -427,6 +427,7 @@ impl Cluster {
                     guest.writes += u64::from(result.is_ok());
                 }
                 Event::Listed { .. }
+                | Event::Bases { .. }
                 | Event::Reserved { .. }
                 | Event::Register { .. }
                 | Event::Computed { .. }

@@ -416,6 +416,7 @@ impl Hosts {
                     }
                 }
                 Event::Listed { .. }
+                | Event::Bases { .. }
                 | Event::Reserved { .. }
                 | Event::Register { .. }
                 | Event::Computed { .. }

@@ -3,7 +3,7 @@
 use crate::admin::Admin;
 use crate::cli::Endpoints;
 use crate::commands::join::Described as _;
-use amita_client::{Client, Config, Done, Error, OpenError, Queue, Volume};
+use amita_client::{Client, Config, Done, Error, Extent, OpenError, Queue, Volume};
 use amita_identity::{Clock, Live, Name, Role};
 use amita_terminal::error::{Failure, Kind, Result};
 use std::collections::VecDeque;
@@ -96,8 +96,20 @@ impl Way {
     /// # Errors
     /// The cluster cannot be joined, or the volume is not to be had.
     pub fn open(&self, volume: &str) -> Result<Data> {
+        self.open_by(|client| client.open(volume))
+    }
+
+    /// Opens a volume, or a snapshot of it, to learn what was changed since an older snapshot.
+    ///
+    /// # Errors
+    /// As [`Way::open`].
+    pub fn open_since(&self, volume: &str, snapshot: &str) -> Result<Data> {
+        self.open_by(|client| client.open_since(volume, snapshot))
+    }
+
+    fn open_by(&self, open: impl FnOnce(&Client) -> std::result::Result<Volume, Error>) -> Result<Data> {
         let client = Client::connect(&self.config).map_err(|why| described(&why))?;
-        let volume = client.open(volume).map_err(|why| described(&why))?;
+        let volume = open(&client).map_err(|why| described(&why))?;
         let queue = client.queue(DEPTH).map_err(|why| described(&why))?;
         Ok(Data {
             queue,
@@ -185,6 +197,26 @@ impl UnderWay {
 impl Data {
     pub fn size_bytes(&self) -> u64 {
         self.volume.size_bytes()
+    }
+
+    pub fn chunk_bytes(&self) -> u64 {
+        self.volume.chunk_bytes().into()
+    }
+
+    /// Starts to ask what was changed in the chunk that begins there.
+    ///
+    /// # Errors
+    /// The client has ended.
+    pub fn changed(&mut self, offset: u64) -> Result<()> {
+        let started = self.queue.changed(&self.volume, offset, offset);
+        started.map_err(|why| described(&why))?;
+        self.under_way.begin(offset);
+        Ok(())
+    }
+
+    /// What was changed there, as the answer says.
+    pub fn extents(&self, offset: u64, answer: &Done) -> impl Iterator<Item = Extent> + use<> {
+        self.volume.extents(offset, &answer.payload)
     }
 
     /// Is there room for another request?

@@ -22,6 +22,8 @@ const CLOSING: (u32, Duration) = (50, Duration::from_millis(100));
 pub(super) enum Tell {
     Open {
         volume: String,
+        /// It is to be compared with this snapshot.
+        since: Option<String>,
         answer: Sender<Result<Volume, Error>>,
     },
     CloseVolume {
@@ -85,12 +87,19 @@ pub(super) fn run(config: &Config, told: &Receiver<Tell>, word: &Sender<Result<(
     thread.finish();
 }
 
+/// A volume to be opened, and perhaps to be compared with a snapshot.
+struct Wanted {
+    volume: String,
+    since: Option<String>,
+    answer: Sender<Result<Volume, Error>>,
+}
+
 struct Thread {
     local: Local,
     /// By their numbers; the tags of requests name them.
     queues: Vec<Option<QueueEnd>>,
     /// Volumes to be opened, one after the other.
-    wanted: VecDeque<(String, Sender<Result<Volume, Error>>)>,
+    wanted: VecDeque<Wanted>,
     opening: Option<(Opening, Sender<Result<Volume, Error>>)>,
     done: Vec<Done>,
 }
@@ -116,7 +125,7 @@ impl Thread {
 
     fn hear(&mut self, tell: Tell) -> bool {
         match tell {
-            Tell::Open { volume, answer } => self.wanted.push_back((volume, answer)),
+            Tell::Open { volume, since, answer } => self.wanted.push_back(Wanted { volume, since, answer }),
             Tell::CloseVolume { volume, answer } => drop(answer.send(self.local.close_volume(&volume))),
             Tell::AddQueue { end, answer } => {
                 match self.queues.iter_mut().find(|place| place.is_none()) {
@@ -143,9 +152,10 @@ impl Thread {
             }
         }
         if self.opening.is_none()
-            && let Some((volume, answer)) = self.wanted.pop_front()
+            && let Some(Wanted { volume, since, answer }) = self.wanted.pop_front()
         {
-            self.opening = Some((self.local.begin_open(&volume), answer));
+            let opening = self.local.begin_open(&volume, since.as_deref());
+            self.opening = Some((opening, answer));
         }
     }
 
@@ -209,6 +219,7 @@ fn start(local: &mut Local, command: Command, tag: u64) -> Result<(), Error> {
         What::Flush => local.flush(volume, tag),
         What::Discard { offset, bytes } => local.discard(volume, offset, bytes, tag),
         What::WriteZeroes { offset, bytes } => local.write_zeroes(volume, offset, bytes, tag),
+        What::Changed { offset } => local.changed(volume, offset, tag),
     }
 }
 

@@ -260,6 +260,13 @@ impl StorageService for Attachments {
         self.volumes.insert(id, volume);
     }
 
+    fn bases(&mut self, _: FrontId, tag: u64, _: &str, _: Vec<String>, _: &Who) {
+        let why = "what was changed in a volume is told to a gateway's identity, not to a client's; or by NBD, in the metadata context \
+                   qemu:dirty-bitmap:SNAPSHOT";
+        let result = Err(OpenError::Refused(why.to_owned()));
+        self.events.push_back(Event::Bases { tag, result });
+    }
+
     fn close(&mut self, _: FrontId, source: Source) {
         if let Some(volume) = self.volumes.get_mut(&source.volume) {
             volume.close(self.now);

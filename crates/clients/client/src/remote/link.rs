@@ -316,7 +316,7 @@ impl Link {
 
 /// Does it change anything?
 pub(super) fn is_write(op: &Op) -> bool {
-    !matches!(op, Op::Read { .. } | Op::Allocation { .. })
+    !matches!(op, Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. })
 }
 
 /// What it brings, and what it takes along.

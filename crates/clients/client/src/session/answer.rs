@@ -102,6 +102,7 @@ impl Session {
         Some(match self.engine.take_part(slot)? {
             Found::Data(data) => data,
             Found::Zeros(length) => self.engine.pool().zeros(length as usize),
+            Found::Differs(differs) => Payload::of_differs(&differs),
             Found::None | Found::Allocation(_) => Slice::default(),
         })
     }

@@ -21,7 +21,7 @@ impl Scene {
         volumes.add("v", SIZE, CHUNK, false);
         let mut service = MemoryService::new(volumes.clone(), pool.clone());
         let mut session = Session::new(FrontId(1), pool, 8 << 20);
-        session.open(&mut service, "v");
+        session.open(&mut service, "v", None);
         while let Some((_, event)) = service.events.pop_front() {
             session.event(&mut service, event);
         }
@@ -170,7 +170,7 @@ fn a_lost_volume_refuses_and_a_late_opening_is_undone() {
     let open = service.open_count;
     session.close(&mut service, &scene.volume).unwrap();
     assert_eq!(service.open_count, open, "what is lost is not closed again");
-    session.open(&mut service, "v");
+    session.open(&mut service, "v", None);
     session.give_up_opening();
     let (_, event) = service.events.pop_front().unwrap();
     session.event(&mut service, event);

@@ -5,7 +5,7 @@
 //! client connect at once, and the record comes by the watch. So a client without a right is not refused before some time has
 //! passed, nor before a node that starts knows all records. That it takes as long for names that do not exist tells nothing.
 
-use super::{Core, views};
+use super::{Core, bases, views};
 use crate::exports::{Grant, Usage, judge, listed};
 use crate::mail::{DirectoryMessage, Origin, VolumeMessage};
 use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who};
@@ -31,6 +31,8 @@ struct Waiting {
     name: String,
     who: Who,
     since: Time,
+    /// It is asked which of these snapshots it can be compared with, and not opened.
+    bases: Option<Vec<String>>,
 }
 
 /// Clients that want to know what there is for them: of one name after the other, however many sessions one has. Each session asks
@@ -128,8 +130,8 @@ impl Named {
     }
 }
 
-/// A client asks for a volume.
-pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, who: Who) {
+/// A client asks for a volume, or (`bases`) with which snapshots it can be compared.
+pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, who: Who, bases: Option<Vec<String>>) {
     if name.len() > MAX_NAME_BYTES + 1 + MAX_SNAPSHOT_NAME {
         // No volume has it, nor this one, and that is told as late.
         name = String::new();
@@ -139,6 +141,7 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, 
         name,
         who,
         since: now,
+        bases,
     };
     if let Some(waiting) = begin(core, waiting) {
         if core.named.waiting.len() >= core.fronts.sessions() {
@@ -205,7 +208,12 @@ fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
         name,
         who,
         since,
+        bases,
     } = asked;
+    if let Some(only) = bases {
+        bases::ask(core, since, origin, volume, name, who, only);
+        return None;
+    }
     if is_snapshot {
         views::ask(core, since, origin, volume, name, who);
         return None;
@@ -263,8 +271,17 @@ pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
                 continue;
             }
             let Origin { front, tag, .. } = waiting.origin;
-            let result = Err(OpenError::NotFound);
-            core.fronts.event(driver, front, Event::Opened { tag, result });
+            let event = match waiting.bases {
+                Some(_) => Event::Bases {
+                    tag,
+                    result: Err(OpenError::NotFound),
+                },
+                None => Event::Opened {
+                    tag,
+                    result: Err(OpenError::NotFound),
+                },
+            };
+            core.fronts.event(driver, front, event);
         }
     }
 }

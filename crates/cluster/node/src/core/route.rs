@@ -166,8 +166,18 @@ impl Core {
                     Who::Program if views::split(&name).is_none() && !is_hidden(&name) => {
                         self.cx.mail.send(0, DirectoryMessage::Open { origin, name });
                     }
-                    who => named::ask(self, now, origin, name, who),
+                    who => named::ask(self, now, origin, name, who, None),
                 }
+            }
+            FrontRequest::Bases {
+                front,
+                tag,
+                name,
+                only,
+                who,
+            } => {
+                let origin = self.cx.origin(now, front, tag);
+                named::ask(self, now, origin, name, who, Some(only));
             }
             FrontRequest::Close { volume } => self.cx.mail.send(0, DirectoryMessage::Close { volume }),
             FrontRequest::Submit {

@@ -5,6 +5,7 @@
 //! keeps them. A right is judged as that to the volume is.
 
 use super::Core;
+use super::bases::{self, Compared};
 use crate::exports::{Grant, Usage, judge};
 use crate::mail::Origin;
 use crate::token;
@@ -26,15 +27,32 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN: char = '@';
 
 /// One that is being looked for.
-struct Asked {
-    origin: Origin,
-    who: Who,
-    volume: VolumeId,
+pub(super) struct Asked {
+    pub origin: Origin,
+    pub who: Who,
+    pub volume: VolumeId,
     /// What was asked for, as it was.
-    name: String,
+    pub name: String,
     since: Time,
     /// Its number, once that is known.
     number: Option<SnapshotId>,
+    /// It is asked what it can be compared with.
+    pub bases: Option<Compared>,
+}
+
+impl Asked {
+    /// It is asked what an export can be compared with.
+    pub fn bases(origin: Origin, who: Who, volume: VolumeId, name: String, since: Time, bases: Compared) -> Asked {
+        Asked {
+            origin,
+            who,
+            volume,
+            name,
+            since,
+            number: None,
+            bases: Some(bases),
+        }
+    }
 }
 
 /// What a core looks for.
@@ -96,19 +114,21 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, 
             name,
             since: now,
             number: None,
+            bases: None,
         };
-        call(core, asked, key);
+        call(core, asked, vec![Op::Get { key }]);
     }
 }
 
-fn call(core: &mut Core, asked: Asked, key: String) {
+/// The metadata is asked for what the question needs.
+pub(super) fn call(core: &mut Core, asked: Asked, then: Vec<Op>) {
     let views = &mut core.views;
     views.count += 1;
     let call = CallId(views.id_base | views.count & ((1 << 40) - 1));
     views.asked.insert(call.0, asked);
     let request = Call {
         compares: Vec::new(),
-        then: vec![Op::Get { key }],
+        then,
         otherwise: Vec::new(),
     };
     core.cx.control.call(call, request);
@@ -132,12 +152,21 @@ pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
     }
     for (asked, result) in std::mem::take(&mut core.views.ended) {
         let (front, tag) = (asked.origin.front, asked.origin.tag);
-        let result = match result {
-            Some(reply) => go_on(core, asked, &reply),
-            None => Some(Err(OpenError::Unavailable("the metadata does not answer".to_owned()))),
+        let silent = || OpenError::Unavailable("the metadata does not answer".to_owned());
+        let event = match (asked.bases.is_some(), result) {
+            (true, Some(reply)) => bases::go_on(core, asked, &reply).map(|result| Event::Bases { tag, result }),
+            (false, Some(reply)) => go_on(core, asked, &reply).map(|result| Event::Opened { tag, result }),
+            (true, None) => Some(Event::Bases {
+                tag,
+                result: Err(silent()),
+            }),
+            (false, None) => Some(Event::Opened {
+                tag,
+                result: Err(silent()),
+            }),
         };
-        if let Some(result) = result {
-            core.fronts.event(driver, front, Event::Opened { tag, result });
+        if let Some(event) = event {
+            core.fronts.event(driver, front, event);
         }
     }
 }
@@ -152,7 +181,7 @@ fn go_on(core: &mut Core, mut asked: Asked, reply: &Reply) -> Option<Result<Volu
         };
         asked.number = Some(name.number);
         let key = map::snapshot_key(asked.volume, name.number);
-        call(core, asked, key);
+        call(core, asked, vec![Op::Get { key }]);
         return None;
     };
     let record = found.and_then(|found| found.json::<Snapshot>().ok());

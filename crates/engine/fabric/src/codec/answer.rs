@@ -8,9 +8,10 @@ use super::control::{get_generation, no_payload};
 use super::request::{CHANGE_BYTES, get_changes, get_sums, put_changes, put_sums};
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, EncodeError, Kind, Prefix};
+use amita_types::io::Differs;
 use amita_types::message::{
-    AllocationAnswer, Answer, AnswerBody, ChangesAnswer, DataAnswer, MAX_CHANGES, OpenedAnswer, Problem, Refusal,
-    SettledAnswer,
+    AllocationAnswer, Answer, AnswerBody, ChangesAnswer, DataAnswer, DiffersAnswer, MAX_CHANGES, OpenedAnswer, Problem,
+    Refusal, SettledAnswer,
 };
 use amita_types::{
     BLOCK_BYTES, BlockIndex, Epoch, Generation, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, RequestId, SnapshotId, StoreId,
@@ -63,6 +64,7 @@ pub(super) const OPENED_BYTES: (usize, usize) = from_to(RawOpened::BYTES, RawNum
 pub(super) const DATA_BYTES: (usize, usize) = from_to(RawData::BYTES, MAX_IO_BLOCKS as usize * size_of::<u32>());
 pub(super) const LISTED_BYTES: (usize, usize) = from_to(RawListed::BYTES, MAX_CHANGES * CHANGE_BYTES);
 pub(super) const ALLOCATED_BYTES: (usize, usize) = exactly(BITMAP_WORDS * size_of::<u64>());
+pub(super) const DIFFERS_BYTES: (usize, usize) = exactly(2 * BITMAP_WORDS * size_of::<u64>());
 pub(super) const REFUSED_BYTES: (usize, usize) = exactly(RawRefused::BYTES);
 
 pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> Result<Kind, EncodeError> {
@@ -138,6 +140,12 @@ pub(super) fn put(out: &mut Vec<u8>, answer: &Answer, payload_bytes: usize) -> R
                 out.extend_from_slice(&word.to_le_bytes());
             }
             Kind::Allocated
+        }
+        AnswerBody::Differs(DiffersAnswer { differs }) => {
+            for word in differs.changed.iter().chain(&differs.allocated) {
+                out.extend_from_slice(&word.to_le_bytes());
+            }
+            Kind::Differs
         }
         AnswerBody::Chunks(_)
         | AnswerBody::Joined(_)
@@ -292,6 +300,15 @@ fn get_body(prefix: Prefix, mut reader: Reader<'_>) -> Result<AnswerBody, Decode
             }
             reader.end()?;
             AnswerBody::Allocation(AllocationAnswer { allocated })
+        }
+        Kind::Differs => {
+            let mut differs = Box::new(Differs::default());
+            let Differs { changed, allocated } = &mut *differs;
+            for word in changed.iter_mut().chain(allocated) {
+                *word = u64::from_le_bytes(*reader.array()?);
+            }
+            reader.end()?;
+            AnswerBody::Differs(DiffersAnswer { differs })
         }
         _ => resync::get(prefix, reader)?,
     })

@@ -31,19 +31,20 @@ pub(super) const FORWARD_BYTES: (usize, usize) = (RawForward::BYTES, RawForward:
 pub(super) const FORWARDED_BYTES: usize = RawForwarded::BYTES;
 
 impl ForwardOp {
-    const ALL: [ForwardOp; 6] = [
+    const ALL: [ForwardOp; 7] = [
         ForwardOp::Read,
         ForwardOp::Write,
         ForwardOp::Clear,
         ForwardOp::Allocation,
         ForwardOp::CompareAndWrite,
         ForwardOp::Reserve,
+        ForwardOp::Differ,
     ];
 
     /// The payload's length that goes with it, if that is fixed.
     fn payload_bytes(self, length: u64) -> Option<u64> {
         match self {
-            ForwardOp::Read | ForwardOp::Clear | ForwardOp::Allocation => Some(0),
+            ForwardOp::Read | ForwardOp::Clear | ForwardOp::Allocation | ForwardOp::Differ => Some(0),
             ForwardOp::Write => Some(length),
             ForwardOp::CompareAndWrite => Some(length.saturating_mul(2)),
             ForwardOp::Reserve => None,

@@ -7,7 +7,8 @@ mod roll;
 mod states;
 
 pub(super) use chunk::{
-    ALLOCATION_BYTES, CLEAR_BYTES, CLONE_BYTES, OPEN_BYTES, READ_BYTES, RETAIN_SNAPSHOTS_BYTES, WRITE_BYTES,
+    ALLOCATION_BYTES, CLEAR_BYTES, CLONE_BYTES, DIFFER_BYTES, OPEN_BYTES, READ_BYTES, RETAIN_SNAPSHOTS_BYTES,
+    WRITE_BYTES,
 };
 pub(super) use fence::{FENCE_BYTES, SETTLE_BYTES, SUCCEED_BYTES};
 pub(super) use resync::{CHUNKS_BYTES, JOIN_BYTES, MEND_BYTES, VERIFY_BYTES, WHOLE_BYTES};
@@ -120,6 +121,7 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
         RequestBody::Frame(body) => body.put(out, payload_bytes),
         RequestBody::Put(body) => body.put(out, payload_bytes),
         RequestBody::Close(body) => body.put(out, payload_bytes),
+        RequestBody::Differ(body) => body.put(out, payload_bytes),
         RequestBody::RenewLease => Ok(Kind::RenewLease),
     }
 }
@@ -167,6 +169,7 @@ fn get_body(prefix: Prefix, reader: Reader<'_>) -> Result<RequestBody, DecodeErr
         Kind::Frame => RequestBody::Frame(Body::get(prefix, reader)?),
         Kind::Put => RequestBody::Put(Body::get(prefix, reader)?),
         Kind::Close => RequestBody::Close(Body::get(prefix, reader)?),
+        Kind::Differ => RequestBody::Differ(Body::get(prefix, reader)?),
         Kind::RenewLease => {
             reader.end()?;
             RequestBody::RenewLease

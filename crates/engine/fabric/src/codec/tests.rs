@@ -223,14 +223,14 @@ fn every_kind_has_its_senders() {
         let senders: &[Role] = match kind {
             Hello | Welcome | Refuse | Ping | Pong => &[Node, Gateway],
             Fence | Open | Write | Clear | Read | Changes | Roll | RenewLease | Allocation | Chunks | Join | Mend
-            | Whole | Verify | Settle | RetainSnapshots | Clone | Succeed | States | Frame | Put | Close => {
+            | Whole | Verify | Settle | RetainSnapshots | Clone | Succeed | States | Frame | Put | Close | Differ => {
                 &[Node, Gateway]
             }
             Release | Released | HandOver | Forward | Forwarded => &[Node, Gateway],
             // Any owner says so to whoever has forwarded to it.
             Refused => &[Node, Gateway],
             Fenced | Opened | Done | Data | Listed | LeaseRenewed | Allocated | Held | Joined | Mended | Verified
-            | Settled | Stated => &[Node],
+            | Settled | Stated | Differs => &[Node],
         };
         for role in [Node, Gateway, Client, Operator] {
             assert_eq!(kind.senders().has(role), senders.contains(&role), "{role:?} {kind:?}");

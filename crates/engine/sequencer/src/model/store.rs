@@ -468,7 +468,8 @@ impl Store {
             | RequestBody::States(_)
             | RequestBody::Frame(_)
             | RequestBody::Put(_)
-            | RequestBody::Close(_) => {
+            | RequestBody::Close(_)
+            | RequestBody::Differ(_) => {
                 unreachable!("a sequencer asks for none of them, of a volume that has no snapshots")
             }
             RequestBody::Allocation(AllocationRequest { chunk, .. }) => {

@@ -11,7 +11,9 @@ use crate::table::{StoreSlot, TaskSlot};
 use crate::task::{Kind, Tasks};
 use amita_reactor::{Slice, Time};
 use amita_types::RequestId;
-use amita_types::message::{AllocationAnswer, Answer, AnswerBody, DataAnswer, Problem, Refusal, SettledAnswer};
+use amita_types::message::{
+    AllocationAnswer, Answer, AnswerBody, DataAnswer, DiffersAnswer, Problem, Refusal, SettledAnswer,
+};
 
 /// An answer that was awaited.
 #[derive(Clone, Copy)]
@@ -108,12 +110,15 @@ fn accepted(
     match (&cx.tasks[slot].kind, body) {
         (Kind::Write(_), AnswerBody::Done) => write::written(cx, now, slot, position),
         // Whatever a member answers: data for a question about allocation, or the reverse, ends no read.
-        (Kind::Read(read), AnswerBody::Data(DataAnswer { version, sums })) if !read.is_about_allocation() => {
+        (Kind::Read(read), AnswerBody::Data(DataAnswer { version, sums })) if read.is_about_data() => {
             let scrubs = &mut resync.scrubs;
             return read::data_arrived(cx, scrubs, now, slot, position, (version, &sums, payload));
         }
         (Kind::Read(read), AnswerBody::Allocation(AllocationAnswer { allocated })) if read.is_about_allocation() => {
             read::allocation_arrived(cx, now, slot, position, allocated);
+        }
+        (Kind::Read(read), AnswerBody::Differs(DiffersAnswer { differs })) if read.is_about_changes() => {
+            read::differs_arrived(cx, now, slot, position, differs);
         }
         (Kind::Fence { .. }, AnswerBody::Fenced) => group::fenced(cx, resync, now, slot, position),
         (Kind::RenewLease, AnswerBody::LeaseRenewed) => lease::renewal_ended(cx, slot, position),

@@ -67,7 +67,7 @@ pub(super) fn found(
     let is_equal = match found {
         Payload::Data(data) => data[..] == expected[..],
         Payload::Zeros(_) => expected.iter().all(|byte| *byte == 0),
-        Payload::None | Payload::Allocation(_) => unreachable!("the range was read"),
+        Payload::None | Payload::Allocation(_) | Payload::Differs(_) => unreachable!("the range was read"),
     };
     assert_eq!(cx.chunks[chunk].queues.comparing, Some(slot), "one at a time");
     if !is_equal {

@@ -12,8 +12,8 @@ use crate::table::{ChunkSlot, GroupSlot, Key, TaskSlot};
 use crate::task::{Found, Kind, Read};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
-use amita_types::io::{IoError, Op, Payload};
-use amita_types::message::{AllocationRequest, Problem, ReadRequest, Refusal, RequestBody, Sums};
+use amita_types::io::{Differs, IoError, Op, Payload};
+use amita_types::message::{AllocationRequest, DifferRequest, Problem, ReadRequest, Refusal, RequestBody, Sums};
 use amita_types::{BLOCK_BYTES, BlockRange, SnapshotId, TraceId, Version};
 
 /// Submitted, and found valid: queued at its chunk.
@@ -107,9 +107,14 @@ fn ask_member(cx: &mut Context, now: Time, slot: TaskSlot, position: Position) {
         false => committed,
     };
     read.tried.add(position);
-    let body = match read.is_about_allocation() {
-        true => RequestBody::Allocation(AllocationRequest { chunk: index, least }),
-        false => RequestBody::Read(ReadRequest {
+    let body = match read.op {
+        Op::Differ { since, .. } => RequestBody::Differ(DifferRequest {
+            chunk: index,
+            since,
+            least,
+        }),
+        _ if read.is_about_allocation() => RequestBody::Allocation(AllocationRequest { chunk: index, least }),
+        _ => RequestBody::Read(ReadRequest {
             chunk: index,
             range: read.range,
             least,
@@ -167,7 +172,9 @@ pub(super) fn refused(
         // Of a snapshot: it has been deleted, and is gone there.
         Refusal::Invalid {
             what: Problem::Snapshot,
-        } if cx.tasks[slot].read().at > SnapshotId::HEAD => cx.tasks[slot].read().damaged.add(position),
+        } if cx.tasks[slot].read().at > SnapshotId::HEAD || cx.tasks[slot].read().is_about_changes() => {
+            cx.tasks[slot].read().damaged.add(position);
+        }
         other => {
             // R8: a member that is behind what it has answered has lost something. Others are as unfit.
             cx.warn_refused(group, cx.groups[group].members[position], other);
@@ -241,6 +248,16 @@ pub(super) fn allocation_arrived(
         // The answer names no version: it may show anything that was given out.
         let version = cx.chunks[cx.tasks[slot].chunk()].log.issued;
         found(cx, now, slot, Found::Allocation { version, allocated });
+    }
+}
+
+pub(super) fn differs_arrived(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, differs: Box<Differs>) {
+    cx.settle(slot, position);
+    cx.note_answer(now, slot, position);
+    if cx.tasks[slot].read().found.is_none() {
+        // As of an allocation.
+        let version = cx.chunks[cx.tasks[slot].chunk()].log.issued;
+        found(cx, now, slot, Found::Differs { version, differs });
     }
 }
 
@@ -392,6 +409,7 @@ fn payload_of(read: &mut Read) -> Payload {
             Payload::Data(payload.slice(skip..skip + length as usize))
         }
         (Some(Found::Allocation { allocated, .. }), _) => Payload::Allocation(allocated),
+        (Some(Found::Differs { differs, .. }), _) => Payload::Differs(differs),
         _ => unreachable!("a read that is given out has its answer"),
     }
 }

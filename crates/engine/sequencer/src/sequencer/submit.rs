@@ -40,6 +40,12 @@ pub(super) fn accept(
             return Err(IoError::Invalid);
         }
     }
+    if let Op::Differ { since, .. } = op {
+        let is_older = at == SnapshotId::HEAD || since < at;
+        if since == SnapshotId::HEAD || !is_older || !cx.cut.is_released(since) {
+            return Err(IoError::Invalid);
+        }
+    }
     if matches!(op, Op::Clear { length: 0, .. }) && data.is_empty() {
         // Nothing to do, and nothing to wait for: all that was answered is durable.
         cx.done(io, Ok(()), Payload::None, Course::default());
@@ -56,7 +62,7 @@ pub(super) fn accept(
             let write = Write::new(io, clear, (place.offset_bytes, place.length_bytes), place.range, data);
             write::queue(cx, now, chunk, write, trace);
         }
-        Op::Read { .. } | Op::Allocation { .. } | Op::CompareAndWrite { .. } => {
+        Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. } | Op::CompareAndWrite { .. } => {
             read::queue(cx, chunk, Read::new(io, op, place.range, at, data), trace);
         }
     }
@@ -78,7 +84,7 @@ fn place(owned: &Owned, op: &Op, data: &Slice) -> Result<Place, IoError> {
         Op::CompareAndWrite { length, .. } => {
             length > 0 && length <= MAX_IO_BYTES / 2 && data.len() == 2 * length as usize
         }
-        Op::Allocation { .. } => true,
+        Op::Allocation { .. } | Op::Differ { .. } => true,
     };
     if !valid || (!data.is_empty() && !matches!(op, Op::Write { .. } | Op::CompareAndWrite { .. })) {
         return Err(IoError::Invalid);
@@ -92,7 +98,7 @@ fn place(owned: &Owned, op: &Op, data: &Slice) -> Result<Place, IoError> {
     let offset_bytes = (offset % chunk_bytes) as u32;
     let length_bytes = length as u32;
     let range = match op {
-        Op::Allocation { .. } => BlockRange::new(0, owned.blocks_per_chunk),
+        Op::Allocation { .. } | Op::Differ { .. } => BlockRange::new(0, owned.blocks_per_chunk),
         _ => BlockRange::of_bytes(offset_bytes, length_bytes),
     };
     assert!(range.is_inside(u32::from(owned.blocks_per_chunk)), "checked above");

@@ -5,12 +5,12 @@ use super::change::Change as OpChange;
 use super::join::Say;
 use super::leaves::{LostLeaf, Waiter};
 use super::request::Caller;
-use super::{Requester, Store, answer, blocks, join, leaves, verify};
+use super::{Requester, Store, answer, blocks, differ, join, leaves, verify};
 use crate::faults::{Fault, Faults};
 use crate::index::{ChunkKey, Index, Location, Seen, View};
 use amita_types::message::{
-    AllocationAnswer, AllocationRequest, AnswerBody, Change, ChangesAnswer, ChangesRequest, DataAnswer, MAX_CHANGES,
-    OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Sums, VerifiedAnswer,
+    AllocationAnswer, AllocationRequest, AnswerBody, Change, ChangesAnswer, ChangesRequest, DataAnswer, DiffersAnswer,
+    MAX_CHANGES, OpenRequest, OpenedAnswer, Problem, ReadRequest, Refusal, Sums, VerifiedAnswer,
 };
 use amita_types::{
     BlockIndex, BlockRange, ChunkId, ChunkIndex, MAX_BLOCKS_PER_CHUNK, MAX_IO_BLOCKS, SnapshotId, Version,
@@ -23,6 +23,9 @@ pub(super) enum Want {
     /// So many blocks has the chunk.
     Verify(BlockRange, u32),
     Allocation,
+    Differ {
+        since: SnapshotId,
+    },
     Version,
     Changes {
         since: Version,
@@ -36,13 +39,15 @@ impl Want {
         match self {
             Want::Data(range) | Want::Verify(range, _) => range,
             Want::Version => BlockRange::default(),
-            Want::Allocation | Want::Changes { .. } => BlockRange::new(0, MAX_BLOCKS_PER_CHUNK as u16),
+            Want::Allocation | Want::Differ { .. } | Want::Changes { .. } => {
+                BlockRange::new(0, MAX_BLOCKS_PER_CHUNK as u16)
+            }
         }
     }
 
     /// Is what it gets handed on as what the volume holds?
     fn is_served(self) -> bool {
-        matches!(self, Want::Data(_) | Want::Allocation)
+        matches!(self, Want::Data(_) | Want::Allocation | Want::Differ { .. })
     }
 }
 
@@ -198,17 +203,24 @@ pub(super) fn look(store: &mut Store, query: Query) {
         store.reads.waiting.push((key, query));
         return;
     }
+    if let Want::Differ { since } = query.want {
+        return differ::look(store, query, key, view, since);
+    }
     let mut missing = store.index.missing(key, view, query.want.blocks()).peekable();
     if missing.peek().is_some() {
         let missing: Vec<Location> = missing.collect();
-        match leaves::want(&mut store.env, &mut store.index, &store.superblock, &missing) {
-            Ok(at) => store.leaf_waits.push(&store.index, at, Waiter::Read(query)),
-            Err(lost) => leaf_lost(store, &query, lost),
-        }
-        return;
+        return wait_for(store, query, &missing);
     }
     drop(missing);
     serve(store, query.asker, key, view, query.want);
+}
+
+/// Has these leaves read, of which none is here, and begins anew.
+pub(super) fn wait_for(store: &mut Store, query: Query, missing: &[Location]) {
+    match leaves::want(&mut store.env, &mut store.index, &store.superblock, missing) {
+        Ok(at) => store.leaf_waits.push(&store.index, at, Waiter::Read(query)),
+        Err(lost) => leaf_lost(store, &query, lost),
+    }
 }
 
 /// The leaf that it waited for is here, so it begins anew; or the leaf cannot be read.
@@ -262,6 +274,9 @@ fn answer_unknown(store: &mut Store, asker: Requester, want: Want) {
         Want::Allocation => AnswerBody::Allocation(AllocationAnswer {
             allocated: Box::new([0; 16]),
         }),
+        Want::Differ { .. } => AnswerBody::Differs(DiffersAnswer {
+            differs: Box::default(),
+        }),
         Want::Version => AnswerBody::Opened(OpenedAnswer::NOTHING),
         Want::Changes { .. } => AnswerBody::Changes(ChangesAnswer {
             entries: Vec::new(),
@@ -295,6 +310,7 @@ fn serve(store: &mut Store, asker: Requester, key: ChunkKey, view: View, want: W
             }
             AnswerBody::Allocation(AllocationAnswer { allocated })
         }
+        Want::Differ { .. } => unreachable!("it looks at two views"),
         Want::Changes { since, from } => list_changes(&store.index, key, view, since, from),
     };
     answer::give(store, asker, body);

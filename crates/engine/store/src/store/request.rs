@@ -2,8 +2,8 @@
 
 use super::snapshot::Retained;
 use super::{
-    LinkId, Requester, Store, answer, fence, join, list, mend, read, roll, snapshot, space, states, sweep, verify,
-    write,
+    LinkId, Requester, Store, answer, differ, fence, join, list, mend, read, roll, snapshot, space, states, sweep,
+    verify, write,
 };
 use crate::credits::AccountId;
 use crate::faults::Fault;
@@ -106,7 +106,11 @@ fn dispatch(store: &mut Store, caller: &Caller, body: RequestBody, payload: Slic
     let serves = caller.right.serves || store.config.faults.has(Fault::ServesSyncing);
     let serving = matches!(
         body,
-        RequestBody::Read(_) | RequestBody::Allocation(_) | RequestBody::Roll(_) | RequestBody::Clone(_)
+        RequestBody::Read(_)
+            | RequestBody::Allocation(_)
+            | RequestBody::Differ(_)
+            | RequestBody::Roll(_)
+            | RequestBody::Clone(_)
     );
     if !serves && serving {
         return store.env.refuse(asker, Refusal::Incomplete);
@@ -122,6 +126,7 @@ fn dispatch(store: &mut Store, caller: &Caller, body: RequestBody, payload: Slic
         RequestBody::Open(request) => read::open(store, caller, &request),
         RequestBody::Changes(request) => read::changes(store, caller, &request),
         RequestBody::Allocation(request) => read::allocation(store, caller, &request),
+        RequestBody::Differ(request) => differ::differ(store, caller, &request),
         RequestBody::RetainSnapshots(request) => {
             let chunk = caller.chunk(request.chunk);
             snapshot::keep(store, asker, chunk, Retained::asked(request));

@@ -32,9 +32,9 @@ use crate::status::Counters;
 use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
 use amita_types::message::{
-    AllocationRequest, ChangesRequest, ClearRequest, CloneRequest, CloseRequest, FrameRequest, JoinRequest,
-    MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody, RetainSnapshotsRequest, RollRequest, StatesRequest,
-    VerifyRequest, WholeRequest, WriteRequest,
+    AllocationRequest, ChangesRequest, ClearRequest, CloneRequest, CloseRequest, DifferRequest, FrameRequest,
+    JoinRequest, MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody, RetainSnapshotsRequest, RollRequest,
+    StatesRequest, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::{ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, SnapshotId, VolumeId};
 use std::sync::Arc;
@@ -459,6 +459,7 @@ pub(super) fn is_going(store: &Store, volume: VolumeId, body: &RequestBody) -> b
         | RequestBody::Whole(WholeRequest { chunk, .. })
         | RequestBody::Verify(VerifyRequest { chunk, .. })
         | RequestBody::Allocation(AllocationRequest { chunk, .. })
+        | RequestBody::Differ(DifferRequest { chunk, .. })
         | RequestBody::States(StatesRequest { chunk, .. })
         | RequestBody::Frame(FrameRequest { chunk, .. })
         | RequestBody::Put(PutRequest { chunk, .. })

@@ -8,6 +8,7 @@ mod basics;
 mod check;
 mod device;
 mod device_lies;
+mod differ;
 mod discard;
 mod fixtures;
 mod fuzzing;

@@ -6,10 +6,12 @@ use crate::common::check::is_clean;
 use crate::common::{BLOCK, Requester, Rig, Rng};
 use amita_reactor::Slice;
 use amita_store::{AskedVolume, Count, Question, State, VolumeFigures};
+use amita_types::io::Differs;
 use amita_types::message::{
-    AnswerBody, Change, ChangesAnswer, ChangesRequest, ClearRequest, CloseRequest, DataAnswer, Expect, FrameRequest,
-    JoinRequest, MAX_CHANGES, Mend, MendRequest, MendedAnswer, Problem, PutRequest, ReadRequest, Refusal, RequestBody,
-    RetainSnapshotsRequest, StateInfo, StatesAnswer, StatesRequest, WholeRequest,
+    AnswerBody, Change, ChangesAnswer, ChangesRequest, ClearRequest, CloseRequest, DataAnswer, DifferRequest,
+    DiffersAnswer, Expect, FrameRequest, JoinRequest, MAX_CHANGES, Mend, MendRequest, MendedAnswer, Problem,
+    PutRequest, ReadRequest, Refusal, RequestBody, RetainSnapshotsRequest, StateInfo, StatesAnswer, StatesRequest,
+    WholeRequest,
 };
 use amita_types::{BlockIndex, BlockRange, ChunkIndex, Epoch, Generation, GroupIndex, SnapshotId, Version, crc32c};
 use std::collections::BTreeMap;
@@ -121,6 +123,18 @@ impl Side {
         Ok(payload)
     }
 
+    fn differ(&mut self, since: SnapshotId, at: SnapshotId) -> std::result::Result<Differs, Refusal> {
+        let body = RequestBody::Differ(DifferRequest {
+            chunk: CHUNK,
+            since,
+            least: Version::NONE,
+        });
+        match self.ask_with(at, body, &[]).0? {
+            AnswerBody::Differs(DiffersAnswer { differs }) => Ok(*differs),
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn keep(&mut self, live: &[SnapshotId]) {
         let body = RequestBody::RetainSnapshots(RetainSnapshotsRequest {
             chunk: CHUNK,
@@ -172,6 +186,7 @@ struct Score {
     dropped: u64,
     crashes: u64,
     compared: u64,
+    changed: u64,
     unborn: u64,
     back: u64,
     given_up: u64,
@@ -561,6 +576,7 @@ impl Game {
                 assert_eq!(self.target.entries(at), self.source.entries(at), "snapshot {at}");
             }
         }
+        self.compare_changes();
         let live: Vec<SnapshotId> = source.states.iter().map(|state| state.to).collect();
         self.target.keep(&live);
         self.source.rig.run();
@@ -609,6 +625,29 @@ impl Game {
         }
         if stored_again == 0 {
             assert_eq!(target, source);
+        }
+    }
+
+    /// Both say the same of what was changed between two snapshots, or since one: which entries have another version.
+    fn compare_changes(&mut self) {
+        for since in (1..=self.number.0).map(SnapshotId) {
+            for at in (since.0 + 1..=self.number.0 + 1)
+                .map(SnapshotId)
+                .chain([SnapshotId::HEAD])
+            {
+                let (Ok(told), Ok(same)) = (self.source.differ(since, at), self.target.differ(since, at)) else {
+                    continue;
+                };
+                assert_eq!(same, told, "from {since} to {at}");
+                let (older, newer) = (self.source.entries(since), self.source.entries(at));
+                for block in USED {
+                    let version = |entries: &BTreeMap<u16, Change>| entries.get(&block).map(|entry| entry.version);
+                    let changed = told.changed[usize::from(block) / 64] >> (block % 64) & 1 == 1;
+                    let differ = version(&older) != version(&newer);
+                    assert_eq!(changed, differ, "block {block} from {since} to {at}");
+                    self.score.changed += u64::from(changed);
+                }
+            }
         }
     }
 
@@ -667,6 +706,7 @@ fn a_member_that_comes_back_gets_what_it_lacks_and_shares_what_it_has() {
         score.dropped += one.dropped;
         score.crashes += one.crashes;
         score.compared += one.compared;
+        score.changed += one.changed;
         score.unborn += one.unborn;
         score.back += one.back;
         score.given_up += one.given_up;
@@ -676,7 +716,7 @@ fn a_member_that_comes_back_gets_what_it_lacks_and_shares_what_it_has() {
     if seeds >= 150 {
         assert!(score.framed > 400 && score.put > 1_000 && score.shared > 500 && score.with_data > 500);
         assert!(score.dropped > 50 && score.crashes > 300 && score.back > 20 && score.given_up > 200);
-        assert!(score.compared > 20_000 && score.unborn > 100);
+        assert!(score.compared > 20_000 && score.unborn > 100 && score.changed > 5_000);
     }
 }
 

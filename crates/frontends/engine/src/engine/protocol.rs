@@ -63,8 +63,8 @@ pub fn fits(op: &Op, payload: &Payload) -> bool {
     match (op, payload) {
         (Op::Read { length, .. }, Payload::Data(data)) => data.len() == *length as usize,
         (Op::Read { length, .. }, Payload::Zeros(zeros)) => zeros == length,
-        (Op::Allocation { .. }, Payload::Allocation(_)) => true,
-        (Op::Read { .. } | Op::Allocation { .. }, _) => false,
+        (Op::Allocation { .. }, Payload::Allocation(_)) | (Op::Differ { .. }, Payload::Differs(_)) => true,
+        (Op::Read { .. } | Op::Allocation { .. } | Op::Differ { .. }, _) => false,
         (Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. }, _) => true,
     }
 }

@@ -1,13 +1,13 @@
 //! What becomes of an option when the service has answered.
 
-use super::{Agreed, Handshake, InfoRequest, Question, State, Step};
+use super::{Agreed, Context, Handshake, InfoRequest, MetaRequest, Question, Selected, State, Step};
 use crate::reply::Replies;
 use crate::reply::Reply as _;
-use crate::wire::{Writer, info, option as opt, reply};
+use crate::wire::{BASE_ALLOCATION, BASE_ALLOCATION_ID, DIRTY_BITMAP, Writer, info, option as opt, reply};
 use crate::{Cx, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES, PREFERRED_BLOCK_BYTES, transmission_flags};
 use amita_frontend::front::CloseReason;
 use amita_frontend::pieces::is_chunk_size;
-use amita_frontend::service::{Event, Export, OpenError, VolumeInfo};
+use amita_frontend::service::{Bases, Event, Export, OpenError, VolumeInfo};
 
 /// The most exports that one `NBD_OPT_LIST` answers with: about a megabyte of names.
 const MAX_LISTED: usize = 10_000;
@@ -35,7 +35,7 @@ impl Handshake {
     /// Takes the service's answer, if it is the one that is waited for.
     pub fn event(&mut self, event: Event, cx: &mut Cx<'_>) -> Step {
         let tag = match &event {
-            Event::Listed { tag, .. } | Event::Opened { tag, .. } => *tag,
+            Event::Listed { tag, .. } | Event::Opened { tag, .. } | Event::Bases { tag, .. } => *tag,
             _ => return Step::Wait,
         };
         if tag != self.tag || !self.is_asking() {
@@ -62,11 +62,48 @@ impl Handshake {
                 Ok(volume) => self.opened(option, &request, volume, cx),
                 Err(error) => fail(option, &error, &request.name, &mut cx.replies()),
             },
+            (Question::Contexts(option, request), Event::Bases { result, .. }) => match result {
+                Ok(bases) => self.tell_contexts(option, &request, Some(bases), cx),
+                // What is not there has no contexts of snapshots.
+                Err(OpenError::NotFound) => self.tell_contexts(option, &request, None, cx),
+                Err(error) => fail(option, &error, &request.name, &mut cx.replies()),
+            },
             (question, _) => {
                 self.state = State::Asking(question);
                 Step::Wait
             }
         }
+    }
+
+    /// Answers `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`, which selects what it names.
+    pub(super) fn tell_contexts(
+        &mut self,
+        option: u32,
+        request: &MetaRequest,
+        bases: Option<Bases>,
+        cx: &mut Cx<'_>,
+    ) -> Step {
+        let listing = option == opt::LIST_META_CONTEXT;
+        let volume = bases.as_ref().map(|bases| bases.volume);
+        let allocation = request.allocation.then(|| (BASE_ALLOCATION.to_owned(), None));
+        let snapshots = bases.into_iter().flat_map(|bases| bases.snapshots);
+        let bitmaps = snapshots.map(|(name, number)| (format!("{DIRTY_BITMAP}{name}"), Some(number)));
+        let mut contexts = Vec::new();
+        for ((name, since), id) in allocation.into_iter().chain(bitmaps).zip(BASE_ALLOCATION_ID..) {
+            let told = if listing { 0 } else { id };
+            let parts: [&[u8]; 2] = [&told.to_be_bytes(), name.as_bytes()];
+            cx.replies().option(option, reply::META_CONTEXT, &parts);
+            contexts.push(Context { id, since });
+        }
+        if !listing {
+            self.selected = Some(Selected {
+                export: request.name.clone(),
+                volume,
+                contexts,
+            });
+        }
+        cx.replies().option(option, reply::ACK, &[]);
+        Step::Again
     }
 
     fn info(&mut self, request: &InfoRequest, result: Result<Vec<Export>, OpenError>, cx: &mut Cx<'_>) -> Step {
@@ -136,11 +173,14 @@ impl Handshake {
                 cx.outbox.append(cx.pool, &[0; 124]);
             }
         }
-        let allocation = self.structured && self.context.as_deref() == Some(request.name.as_str());
+        let selected = self.selected.take().filter(|selected| {
+            let is_it = selected.volume.is_none_or(|of| of == volume.id);
+            self.structured && selected.export == request.name && is_it
+        });
         Step::Transmit(Agreed {
             volume,
             structured: self.structured,
-            allocation,
+            contexts: selected.map_or_else(Vec::new, |selected| selected.contexts),
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The data of options, read and checked ("Option types").
 
-use crate::wire::{BASE_ALLOCATION, MAX_STRING_BYTES, Reader, info};
+use crate::wire::{BASE_ALLOCATION, DIRTY_BITMAP, MAX_STRING_BYTES, Reader, info};
 
-/// The most queries of one `NBD_OPT_*_META_CONTEXT`: there is one context, so a handful is generous.
+/// The most queries of one `NBD_OPT_*_META_CONTEXT`: whoever copies asks for two.
 const MAX_QUERIES: u32 = 256;
 
 /// What is wrong with an option's data.
@@ -61,16 +61,30 @@ pub(super) fn info_request(data: &[u8]) -> Result<InfoRequest, Bad> {
     }
 }
 
+/// The most snapshots that one connection has compared with: each costs a question to the volume for every chunk that is asked for.
+const MAX_BITMAPS: usize = 8;
+
 /// `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MetaRequest<'a> {
-    pub name: &'a str,
+pub(super) struct MetaRequest {
+    pub name: String,
     /// Does a query (or, when listing, their absence) name `base:allocation`?
     pub allocation: bool,
+    /// With which snapshots the export is to be compared.
+    pub bitmaps: Bitmaps,
+}
+
+/// Which of `qemu:dirty-bitmap:`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Bitmaps {
+    /// Those of these snapshots.
+    Of(Vec<String>),
+    /// Whatever there are, to be listed.
+    All,
 }
 
 /// Reads the data of `NBD_OPT_LIST_META_CONTEXT` (`listing`) and `NBD_OPT_SET_META_CONTEXT`.
-pub(super) fn meta_request(data: &[u8], listing: bool) -> Result<MetaRequest<'_>, Bad> {
+pub(super) fn meta_request(data: &[u8], listing: bool) -> Result<MetaRequest, Bad> {
     const SHORT: Bad = Bad::Invalid("the data is shorter than its fields say");
     let mut reader = Reader(data);
     let length = reader.u32().ok_or(SHORT)?;
@@ -78,6 +92,8 @@ pub(super) fn meta_request(data: &[u8], listing: bool) -> Result<MetaRequest<'_>
     let count = reader.u32().ok_or(SHORT)?;
     // Without a query, listing means all and setting means none.
     let mut allocation = listing && count == 0;
+    let mut all = allocation;
+    let mut of = Vec::new();
     let mut too_many = false;
     for number in 0..count {
         let length = reader.u32().ok_or(SHORT)?;
@@ -87,9 +103,16 @@ pub(super) fn meta_request(data: &[u8], listing: bool) -> Result<MetaRequest<'_>
                 "a query has no namespace: it should be like base:allocation",
             ));
         }
-        // "The `base:` metadata namespace": the bare namespace is a wildcard for listing only. Other namespaces and
+        // "The `base:` metadata namespace": the bare namespace is a wildcard for listing only; QEMU's has two. Other namespaces and
         // unknown leaves are ignored.
         allocation |= query == BASE_ALLOCATION || listing && query == "base:";
+        all |= listing && (query == "qemu:" || query == DIRTY_BITMAP);
+        if let Some(snapshot) = query.strip_prefix(DIRTY_BITMAP)
+            && !snapshot.is_empty()
+            && number < MAX_QUERIES
+        {
+            of.push(snapshot.to_owned());
+        }
         too_many |= number >= MAX_QUERIES;
     }
     if !reader.is_empty() {
@@ -98,5 +121,15 @@ pub(super) fn meta_request(data: &[u8], listing: bool) -> Result<MetaRequest<'_>
     if too_many {
         return Err(Bad::TooBig("more than 256 queries"));
     }
-    Ok(MetaRequest { name, allocation })
+    of.sort();
+    of.dedup();
+    if of.len() > MAX_BITMAPS && !listing {
+        return Err(Bad::TooBig("more than 8 snapshots to compare with"));
+    }
+    of.truncate(MAX_BITMAPS);
+    Ok(MetaRequest {
+        name: name.to_owned(),
+        allocation,
+        bitmaps: if all { Bitmaps::All } else { Bitmaps::Of(of) },
+    })
 }

@@ -54,7 +54,7 @@ impl Protocol for Session {
                 }
                 push_payload(part.payload, cx);
             }
-            Kind::Status { .. } => status::add(request, self.volume.chunk_bytes, &part.payload),
+            Kind::Status { .. } => status::add(request, self.volume.chunk_bytes, part.payload),
             Kind::Verdict | Kind::Gather => {}
         }
         Ok(())
@@ -134,8 +134,12 @@ impl Session {
             }
             (Kind::Status { one, .. }, None) => {
                 // With `NBD_CMD_FLAG_REQ_ONE` "every reply chunk MUST contain exactly one descriptor".
-                let count = if one { 1 } else { extents.len() };
-                cx.replies().block_status(cookie, &extents[..count]);
+                for (place, (extents, context)) in extents.iter().zip(&self.contexts).enumerate() {
+                    let count = if one { 1 } else { extents.len() };
+                    let is_last = place + 1 == self.contexts.len();
+                    cx.replies()
+                        .block_status(cookie, is_last, context.id, &extents[..count]);
+                }
             }
             (kind, failure) => {
                 let read = matches!(kind, Kind::Stream { .. });
@@ -180,6 +184,6 @@ fn push_payload(payload: Payload, cx: &mut Cx<'_>) {
             let zeros = cx.pool.zeros(length as usize);
             cx.outbox.push(zeros);
         }
-        Payload::None | Payload::Allocation(_) => {}
+        Payload::None | Payload::Allocation(_) | Payload::Differs(_) => {}
     }
 }

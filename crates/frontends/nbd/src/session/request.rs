@@ -18,14 +18,16 @@ pub(crate) enum Kind {
     /// A read too long to gather, answered by a simple reply: its pieces leave in order as they come. `cursor`: those that
     /// are not submitted.
     Stream { cursor: Pieces },
-    /// Allocation to be told, chunk by chunk.
+    /// What each context says of a range, chunk by chunk, and of a chunk context by context.
     Status {
         /// The client wants one extent.
         one: bool,
-        /// The first byte of the volume that is not asked for yet.
+        /// The first byte of the volume that is not asked for yet, and the place of the context that is asked for next.
         next: u64,
-        /// Up to here extents are known.
+        asks: u16,
+        /// Up to here extents are known, and the place of the context of which they come next.
         known: u64,
+        tells: u16,
         /// One past the last byte to be told.
         end: u64,
     },
@@ -38,8 +40,8 @@ pub(crate) struct Request {
     pub cookie: u64,
     /// Bytes of its range.
     pub length: u32,
-    /// For [`Kind::Status`]: lengths and flags. Gone when it is answered: what hundreds of slots kept would be megabytes.
-    pub extents: Vec<(u32, u32)>,
+    /// For [`Kind::Status`]: lengths and flags, for each context. Gone when it is answered: what hundreds of slots kept would be megabytes.
+    pub extents: Vec<Vec<(u32, u32)>>,
 }
 
 impl Request {

@@ -421,7 +421,7 @@ fn nvme_requests(nsid: u32, op: Op, payload: &[u8]) -> Vec<Request> {
                 write.map(|command| command.fused(2)),
             ]
         }
-        Op::Allocation { .. } => unreachable!("clients do not ask for it"),
+        Op::Allocation { .. } | Op::Differ { .. } => unreachable!("clients do not ask for it"),
     }
 }
 

@@ -161,7 +161,7 @@ fn bytes(payload: Payload) -> Vec<u8> {
     match payload {
         Payload::Data(data) => data.to_vec(),
         Payload::Zeros(length) => vec![0; length as usize],
-        Payload::None | Payload::Allocation(_) => Vec::new(),
+        Payload::None | Payload::Allocation(_) | Payload::Differs(_) => Vec::new(),
     }
 }
 

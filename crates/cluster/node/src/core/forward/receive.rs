@@ -1,7 +1,7 @@
 //! The owner's side of forwarding: what other gateways send, and what it is answered.
 
 use super::receiving::{Known, Receiving, Sender, WindowSlot};
-use super::wire::{checksum, code, error_to_wire, form, work_from_wire};
+use super::wire::{checksum, code, error_to_wire, form, words_to_wire, work_from_wire};
 use crate::core::context::Context;
 use crate::core::forward::Forwarding;
 use crate::core::{CoreConfig, route};
@@ -200,9 +200,10 @@ fn send(cx: &mut Context, now: Time, link: Link, tag: u64, code: u8, payload: Pa
         Payload::None => (form::NONE, 0, Slice::default()),
         Payload::Zeros(bytes) => (form::ZEROS, bytes, Slice::default()),
         Payload::Data(data) => (form::DATA, 0, data),
-        Payload::Allocation(words) => {
-            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            (form::ALLOCATION, 0, Slice::copy_from(&bytes))
+        Payload::Allocation(words) => (form::ALLOCATION, 0, words_to_wire(words.iter())),
+        Payload::Differs(differs) => {
+            let words = differs.changed.iter().chain(&differs.allocated);
+            (form::DIFFERS, 0, words_to_wire(words))
         }
     };
     send_answer(cx, now, link, tag, code, (form, value, data));

@@ -4,8 +4,8 @@ use crate::forwarder::Work;
 use amita_fabric::{Forward, ForwardOp, Forwarded};
 use amita_frontend::reservation::{self, Refusal};
 use amita_reactor::Slice;
-use amita_types::io::{IoError, Op, Payload};
-use amita_types::{MAX_BLOCKS_PER_CHUNK, crc32c};
+use amita_types::io::{Differs, IoError, Op, Payload};
+use amita_types::{MAX_BLOCKS_PER_CHUNK, SnapshotId, crc32c};
 
 /// The numbers of outcomes in [`Forwarded::code`]: part of the protocol (docs/protocol-wire.md).
 pub(super) mod code {
@@ -37,6 +37,7 @@ pub(super) mod form {
     pub const ZEROS: u8 = 2;
     pub const ALLOCATION: u8 = 3;
     pub const RESERVATION: u8 = 4;
+    pub const DIFFERS: u8 = 5;
 }
 
 pub(super) fn checksum(payload: &Slice) -> u32 {
@@ -50,6 +51,7 @@ pub(super) fn work_to_wire(work: Work) -> ForwardOp {
         Work::Io(Op::Clear { .. }) => ForwardOp::Clear,
         Work::Io(Op::CompareAndWrite { .. }) => ForwardOp::CompareAndWrite,
         Work::Io(Op::Allocation { .. }) => ForwardOp::Allocation,
+        Work::Io(Op::Differ { .. }) => ForwardOp::Differ,
         Work::Reserve => ForwardOp::Reserve,
     }
 }
@@ -75,6 +77,10 @@ pub(super) fn work_from_wire(request: &Forward) -> Option<Work> {
             length: request.length,
         },
         ForwardOp::Allocation => Op::Allocation { offset },
+        ForwardOp::Differ => Op::Differ {
+            offset,
+            since: SnapshotId(length.ok()?),
+        },
         ForwardOp::Reserve => return Some(Work::Reserve),
     }))
 }
@@ -103,14 +109,31 @@ pub(super) fn payload_from_wire(work: Work, answer: &Forwarded, payload: Slice) 
         (Op::Read { length, .. }, form::ZEROS) if answer.value == length => Ok(Payload::Zeros(length)),
         (Op::Allocation { .. }, form::ALLOCATION) if payload.len() == MAX_BLOCKS_PER_CHUNK as usize / 8 => {
             let mut words = Box::new([0; 16]);
-            for (word, bytes) in words.iter_mut().zip(payload.chunks_exact(8)) {
-                *word = u64::from_le_bytes(bytes.try_into().map_err(|_| wrong)?);
-            }
+            words_from_wire(words.iter_mut(), &payload);
             Ok(Payload::Allocation(words))
+        }
+        (Op::Differ { .. }, form::DIFFERS) if payload.len() == MAX_BLOCKS_PER_CHUNK as usize / 4 => {
+            let mut differs = Box::new(Differs::default());
+            let Differs { changed, allocated } = &mut *differs;
+            words_from_wire(changed.iter_mut().chain(allocated), &payload);
+            Ok(Payload::Differs(differs))
         }
         (Op::Write { .. } | Op::Clear { .. } | Op::CompareAndWrite { .. }, form::NONE) => Ok(Payload::None),
         _ => Err(wrong),
     }
+}
+
+fn words_from_wire<'a>(words: impl Iterator<Item = &'a mut u64>, payload: &Slice) {
+    let (bytes, _) = payload.as_chunks();
+    for (word, bytes) in words.zip(bytes) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+}
+
+/// As `Payload` has them: 64 blocks a word.
+pub(super) fn words_to_wire<'a>(words: impl Iterator<Item = &'a u64>) -> Slice {
+    let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+    Slice::copy_from(&bytes)
 }
 
 const ERRORS: [(IoError, u8); 10] = [

@@ -4,7 +4,7 @@ use super::super::wire::{Reader, Wire, wire};
 use super::super::{DecodeError, EncodeError, Kind, Prefix};
 use super::{Body, SUM_BYTES, exactly, from_to, get_sums, put_sums};
 use amita_types::message::{
-    AllocationRequest, ClearRequest, CloneRequest, MAX_PIECES, MAX_SNAPSHOTS, OpenRequest, ReadRequest,
+    AllocationRequest, ClearRequest, CloneRequest, DifferRequest, MAX_PIECES, MAX_SNAPSHOTS, OpenRequest, ReadRequest,
     RetainSnapshotsRequest, WriteRequest,
 };
 use amita_types::{BLOCK_BYTES, BlockRange, ChunkIndex, MAX_IO_BLOCKS, SnapshotId, Version, VolumeId};
@@ -17,6 +17,7 @@ wire! {
 wire! { RawClear: 28 { chunk: u64, version: u64, previous: u64, first: u16, count: u16, } }
 wire! { RawRead: 20 { chunk: u64, least: u64, first: u16, count: u16, } }
 wire! { RawAllocation: 16 { chunk: u64, least: u64, } }
+wire! { RawDiffer: 20 { chunk: u64, least: u64, since: u32, } }
 wire! {
     /// Goes on with the live snapshots, four bytes each.
     RawKeep: 17 { chunk: u64, above: u32, to: u32, head: u8, }
@@ -29,6 +30,7 @@ pub(in super::super) const WRITE_BYTES: (usize, usize) = from_to(RawWrite::BYTES
 pub(in super::super) const CLEAR_BYTES: (usize, usize) = exactly(RawClear::BYTES);
 pub(in super::super) const READ_BYTES: (usize, usize) = exactly(RawRead::BYTES);
 pub(in super::super) const ALLOCATION_BYTES: (usize, usize) = exactly(RawAllocation::BYTES);
+pub(in super::super) const DIFFER_BYTES: (usize, usize) = exactly(RawDiffer::BYTES);
 pub(in super::super) const RETAIN_SNAPSHOTS_BYTES: (usize, usize) =
     from_to(RawKeep::BYTES, MAX_SNAPSHOTS * SNAPSHOT_BYTES);
 pub(in super::super) const CLONE_BYTES: (usize, usize) = exactly(RawClone::BYTES);
@@ -192,6 +194,29 @@ impl Body for AllocationRequest {
         reader.end()?;
         Ok(AllocationRequest {
             chunk: ChunkIndex(raw.chunk),
+            least: Version(raw.least),
+        })
+    }
+}
+
+impl Body for DifferRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let DifferRequest { chunk, since, least } = self;
+        RawDiffer {
+            chunk: chunk.0,
+            least: least.0,
+            since: since.0,
+        }
+        .put(out);
+        Ok(Kind::Differ)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<DifferRequest, DecodeError> {
+        let raw = RawDiffer::get(&mut reader)?;
+        reader.end()?;
+        Ok(DifferRequest {
+            chunk: ChunkIndex(raw.chunk),
+            since: SnapshotId(raw.since),
             least: Version(raw.least),
         })
     }

@@ -7,12 +7,14 @@ use crate::codec::{
     encode_refuse,
 };
 use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
+use amita_types::io::Differs;
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
-    ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, Expect, FenceRequest,
-    FrameRequest, JoinRequest, JoinedAnswer, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem,
-    PutRequest, ReadRequest, Refusal, Request, RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest,
-    SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
+    ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
+    Expect, FenceRequest, FrameRequest, JoinRequest, JoinedAnswer, Mend, MendRequest, MendedAnswer, OpenRequest,
+    OpenedAnswer, Problem, PutRequest, ReadRequest, Refusal, Request, RequestBody, RetainSnapshotsRequest, RollRequest,
+    Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest,
+    WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -226,6 +228,15 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             0,
         ),
         (
+            "Differ",
+            request(RequestBody::Differ(DifferRequest {
+                chunk,
+                since: SnapshotId(7),
+                least: VERSION,
+            })),
+            0,
+        ),
+        (
             "RetainSnapshots",
             request(RequestBody::RetainSnapshots(RetainSnapshotsRequest {
                 chunk,
@@ -399,7 +410,19 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
         ("LeaseRenewed", answer(Ok(AnswerBody::LeaseRenewed)), 0),
         (
             "Allocated",
-            answer(Ok(AnswerBody::Allocation(AllocationAnswer { allocated }))),
+            answer(Ok(AnswerBody::Allocation(AllocationAnswer {
+                allocated: allocated.clone(),
+            }))),
+            0,
+        ),
+        (
+            "Differs",
+            answer(Ok(AnswerBody::Differs(DiffersAnswer {
+                differs: Box::new(Differs {
+                    changed: *allocated,
+                    allocated: std::array::from_fn(|word| word as u64 | 1 << 63),
+                }),
+            }))),
             0,
         ),
         (
@@ -576,6 +599,7 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
         ("Forward write", forward(ForwardOp::Write, 512, 0), 512),
         ("Forward clear", forward(ForwardOp::Clear, 0x10_0000, 0), 0),
         ("Forward allocation", forward(ForwardOp::Allocation, 0, 0), 0),
+        ("Forward differ", forward(ForwardOp::Differ, 3, 0), 0),
         ("Forward compare", forward(ForwardOp::CompareAndWrite, 512, 0), 1024),
         ("Forward reserve", forward(ForwardOp::Reserve, 0, 0), 24),
         ("Forwarded", answer, 0),

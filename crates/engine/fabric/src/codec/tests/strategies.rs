@@ -2,13 +2,14 @@
 
 use crate::codec::{Hello, Refuse, RefuseCode};
 use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
+use amita_types::io::Differs;
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
-    ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, Expect, FenceRequest,
-    FrameRequest, JoinRequest, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS, MAX_SNAPSHOTS, Mend,
-    MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem, PutRequest, ReadRequest, Refusal, Request,
-    RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer,
-    StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
+    ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
+    Expect, FenceRequest, FrameRequest, JoinRequest, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS,
+    MAX_SNAPSHOTS, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem, PutRequest, ReadRequest,
+    Refusal, Request, RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, SettledAnswer, StateInfo,
+    StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -156,6 +157,11 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
         Just(RequestBody::RenewLease),
         (any::<u32>(), any::<u32>()).prop_map(|(want, back)| RequestBody::Settle(SettleRequest { want, back })),
         (chunk(), version()).prop_map(|(chunk, least)| RequestBody::Allocation(AllocationRequest { chunk, least })),
+        (chunk(), number(), version()).prop_map(|(chunk, since, least)| RequestBody::Differ(DifferRequest {
+            chunk,
+            since,
+            least
+        })),
         (
             chunk(),
             any::<bool>(),
@@ -281,6 +287,9 @@ fn answer_body() -> impl Strategy<Value = AnswerBody> {
         any::<[u64; 16]>().prop_map(|words| AnswerBody::Allocation(AllocationAnswer {
             allocated: Box::new(words)
         })),
+        any::<([u64; 16], [u64; 16])>().prop_map(|(changed, allocated)| AnswerBody::Differs(DiffersAnswer {
+            differs: Box::new(Differs { changed, allocated })
+        })),
         (chunk_states(), prop::option::of((0..u64::MAX).prop_map(ChunkIndex)))
             .prop_map(|(chunks, more)| AnswerBody::Chunks(ChunksAnswer { chunks, more })),
         prop::option::of(version()).prop_map(|incomplete| AnswerBody::Joined(JoinedAnswer { incomplete })),
@@ -385,6 +394,7 @@ fn forward() -> impl Strategy<Value = Forward> {
         Just(ForwardOp::Write),
         Just(ForwardOp::Clear),
         Just(ForwardOp::Allocation),
+        Just(ForwardOp::Differ),
         Just(ForwardOp::CompareAndWrite),
         Just(ForwardOp::Reserve),
     ];

@@ -3,10 +3,10 @@
 use super::rig::{CHUNK_BYTES, Rig, old, store, version};
 use crate::Config;
 use crate::io::Warning;
-use amita_types::io::{IoError, Op, Payload};
+use amita_types::io::{Differs, IoError, Op, Payload};
 use amita_types::message::{
-    AllocationAnswer, AnswerBody, Change, ChangesAnswer, JoinRequest, Problem, ReadRequest, Refusal, Request,
-    RequestBody, Scope,
+    AllocationAnswer, AnswerBody, Change, ChangesAnswer, DifferRequest, DiffersAnswer, JoinRequest, Problem,
+    ReadRequest, Refusal, Request, RequestBody, Scope,
 };
 use amita_types::{BlockIndex, SnapshotId, StoreId, Version};
 
@@ -291,6 +291,67 @@ fn a_snapshot_is_read_as_it_is_and_only_read() {
     let allocated = Box::new([1; 16]);
     rig.accept(&sent[0], AnswerBody::Allocation(AllocationAnswer { allocated }));
     assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
+fn what_was_changed_is_asked_of_one_member() {
+    let (two, three) = (SnapshotId(2), SnapshotId(3));
+    let mut rig = Rig::open(2, 1);
+    for number in [ONE, two] {
+        adopt(&mut rig, number);
+        release(&mut rig, number);
+    }
+    let offset = 4096;
+    let differ = |since| Op::Differ { offset, since };
+    // Of nothing, of what is not older, of what not all cores carry.
+    for (at, since) in [
+        (SnapshotId::HEAD, SnapshotId::HEAD),
+        (ONE, ONE),
+        (ONE, two),
+        (SnapshotId::HEAD, three),
+    ] {
+        let io = rig.submit_at(at, differ(since));
+        assert_eq!(rig.result(io), Some(Err(IoError::Invalid)), "{since:?} at {at:?}");
+    }
+    for at in [SnapshotId::HEAD, two] {
+        let io = rig.submit_at(at, differ(ONE));
+        let sent = rig.take(|_, body| matches!(body, RequestBody::Differ(_)));
+        assert_eq!(numbers(&sent), [at.0]);
+        let RequestBody::Differ(DifferRequest { since, least, .. }) = sent[0].body else {
+            panic!("{sent:?}")
+        };
+        assert_eq!(since, ONE);
+        let expected = if at == SnapshotId::HEAD { old(5) } else { Version::NONE };
+        assert_eq!(least, expected, "of the head: all that was acknowledged");
+        let differs = Box::new(Differs {
+            changed: [3; 16],
+            allocated: [1; 16],
+        });
+        rig.accept(
+            &sent[0],
+            AnswerBody::Differs(DiffersAnswer {
+                differs: differs.clone(),
+            }),
+        );
+        assert_eq!(rig.result(io), Some(Ok(())));
+        assert_eq!(rig.payload(io), Payload::Differs(differs));
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_any_more_costs_no_member_its_place() {
+    let mut rig = Rig::open(2, 1);
+    adopt(&mut rig, ONE);
+    release(&mut rig, ONE);
+    let io = rig.submit_at(SnapshotId::HEAD, Op::Differ { offset: 0, since: ONE });
+    let what = Problem::Snapshot;
+    for _ in 0..2 {
+        let sent = rig.take(|_, body| matches!(body, RequestBody::Differ(_)));
+        assert_eq!(sent.len(), 1, "one after the other is asked");
+        rig.refuse(&sent[0], Refusal::Invalid { what });
+    }
+    assert_eq!(rig.result(io), Some(Err(IoError::Damaged)));
+    assert!(rig.calls.is_empty() && rig.warnings.is_empty());
 }
 
 #[test]

@@ -1,0 +1,225 @@
+//! `amita volume diff`: what was changed between two snapshots, or since one.
+//!
+//! Extents are said as they come, so that a volume of any size and any number of changes takes no more memory than a small one.
+
+use super::data::{Access, BLOCK_BYTES, Data};
+use crate::admin::{Admin, Described};
+use crate::cli::Endpoints;
+use amita_client::Extent;
+use amita_control::admin;
+use amita_terminal::error::{Failure, Kind, Result};
+use amita_terminal::{interrupt, say, say_line, size};
+use amita_types::map::Snapshot;
+use serde::Serialize;
+
+/// `amita volume diff`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The older snapshot
+    #[arg(value_name = "VOLUME@SNAPSHOT")]
+    pub from: String,
+    /// The newer one, with its volume or without; without it, or with the volume's name: the volume as it is now
+    #[arg(value_name = "[VOLUME@]SNAPSHOT")]
+    pub to: Option<String>,
+    #[command(flatten)]
+    pub access: Access,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is compared.
+struct Sides {
+    volume: String,
+    from: Snapshot,
+    /// `None`: the volume as it is.
+    to: Option<Snapshot>,
+    size_bytes: u64,
+}
+
+/// An extent, as JSON says it.
+#[derive(Serialize)]
+struct Shown {
+    offset: u64,
+    length: u64,
+    kind: &'static str,
+}
+
+#[derive(Default)]
+struct Totals {
+    extents: u64,
+    data_bytes: u64,
+    zero_bytes: u64,
+}
+
+pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -> Result<()> {
+    let way = arguments.access.way(endpoints, admin)?;
+    if way.client().is_some() {
+        let what = "what was changed is told to a gateway's identity, and not to a client's";
+        return Err(Failure::new(what).kind(Kind::Usage).advice(
+            "Name a gateway's: --client-identity DIR. A client asks by NBD: nbdinfo --map=qemu:dirty-bitmap:SNAPSHOT, of the export \
+             VOLUME or VOLUME@LATER.",
+        ));
+    }
+    let sides = sides(arguments, admin)?;
+    interrupt::catch();
+    let export = match &sides.to {
+        Some(to) => format!("{}@{}", sides.volume, to.name),
+        None => sides.volume.clone(),
+    };
+    let mut data = way
+        .open_since(&export, &sides.from.name)
+        .map_err(|failure| match sides.to {
+            None => failure.advice("What hosts use is compared by a snapshot: take one, and name it as the newer one."),
+            Some(_) => failure,
+        })?;
+    let told = tell(arguments.json, &sides, &mut data);
+    data.close();
+    told
+}
+
+/// The snapshots, if they can be compared.
+fn sides(arguments: &Arguments, admin: &Admin) -> Result<Sides> {
+    let usage = |what: String, advice: &str| Failure::new(what).kind(Kind::Usage).advice(advice);
+    let Some((volume, from)) = arguments.from.split_once('@') else {
+        return Err(usage(
+            format!("{} names no snapshot", arguments.from),
+            "Name the older one as VOLUME@SNAPSHOT; `amita volume snapshot list VOLUME` lists them.",
+        ));
+    };
+    let to = match arguments.to.as_deref().map(|to| to.split_once('@').unwrap_or(("", to))) {
+        Some((other, to)) if !other.is_empty() && other != volume => {
+            return Err(usage(
+                format!("{other}@{to} is of another volume than {volume}@{from}"),
+                "Only snapshots of one volume are compared.",
+            ));
+        }
+        Some(("", to)) if to == volume => None,
+        Some((_, to)) => Some(to),
+        None => None,
+    };
+    let meta = admin.reader();
+    let size_bytes = admin::volume(&meta, volume).described()?.size_bytes;
+    let all = admin::snapshots(&meta, volume).described()?;
+    let find = |name: &str| {
+        let found = all.iter().find(|snapshot| snapshot.name == name).cloned();
+        found.ok_or_else(|| {
+            let there: Vec<&str> = all.iter().map(|snapshot| snapshot.name.as_str()).collect();
+            let there = match there.is_empty() {
+                true => "it has none".to_owned(),
+                false => format!("there are {}", there.join(", ")),
+            };
+            Failure::new(format!("volume {volume} has no snapshot {name}: {there}")).kind(Kind::NotFound)
+        })
+    };
+    let from = find(from)?;
+    let to = to.map(find).transpose()?;
+    if let Some(to) = to.as_ref().filter(|to| to.number <= from.number) {
+        let what = match to.number == from.number {
+            true => format!("{volume}@{} is compared with itself", from.name),
+            false => format!("{volume}@{} is newer than {volume}@{}", from.name, to.name),
+        };
+        return Err(usage(what, "Name the older one first."));
+    }
+    let size_bytes = to.as_ref().map_or(size_bytes, |to| to.size_bytes);
+    if size_bytes < from.size_bytes {
+        return Err(Failure::new(format!(
+            "volume {volume} was {} at snapshot {}, and is {} in the newer one: what was cut off is no change that could be listed",
+            size::show(from.size_bytes),
+            from.name,
+            size::show(size_bytes)
+        ))
+        .kind(Kind::Conflict)
+        .advice("Copy the newer one whole."));
+    }
+    let volume = volume.to_owned();
+    Ok(Sides {
+        volume,
+        from,
+        to,
+        size_bytes,
+    })
+}
+
+fn tell(as_json: bool, sides: &Sides, data: &mut Data) -> Result<()> {
+    let to = sides.to.as_ref().map(|to| to.name.as_str());
+    let text = |value: Option<&str>| serde_json::to_string(&value).unwrap_or_default();
+    if as_json {
+        say!(
+            "{{\"volume\":{},\"from\":{},\"to\":{},\"from_size_bytes\":{},\"size_bytes\":{},\"extents\":[",
+            text(Some(&sides.volume)),
+            text(Some(&sides.from.name)),
+            text(to),
+            sides.from.size_bytes,
+            sides.size_bytes
+        );
+    } else {
+        say_line!("{:>16}  {:>12}  kind", "offset", "length");
+    }
+    let mut totals = Totals::default();
+    each(sides.size_bytes, data, |extent| {
+        let kind = if extent.is_zero { "zero" } else { "data" };
+        let Extent { offset, length, .. } = extent;
+        if as_json {
+            let comma = if totals.extents > 0 { "," } else { "" };
+            let shown = serde_json::to_string(&Shown { offset, length, kind }).unwrap_or_default();
+            say!("{comma}\n{shown}");
+        } else {
+            say_line!("{offset:>16}  {length:>12}  {kind}");
+        }
+        totals.extents += 1;
+        match extent.is_zero {
+            true => totals.zero_bytes += length,
+            false => totals.data_bytes += length,
+        }
+        Ok(())
+    })?;
+    let Totals {
+        extents,
+        data_bytes,
+        zero_bytes,
+    } = totals;
+    let changed_bytes = data_bytes + zero_bytes;
+    if as_json {
+        say_line!("\n],\"changed_bytes\":{changed_bytes},\"data_bytes\":{data_bytes},\"zero_bytes\":{zero_bytes}}}");
+    } else {
+        let plural = if extents == 1 { "" } else { "s" };
+        say_line!(
+            "{} changed in {extents} extent{plural}: {} of data, {} that are zeros now.",
+            size::show(changed_bytes),
+            size::show(data_bytes),
+            size::show(zero_bytes)
+        );
+    }
+    Ok(())
+}
+
+/// All extents, ascending; those that touch each other differ in kind.
+fn each(size_bytes: u64, data: &mut Data, mut tell: impl FnMut(Extent) -> Result<()>) -> Result<()> {
+    let chunk = data.chunk_bytes();
+    let mut next = 0;
+    let mut last: Option<Extent> = None;
+    // The volume may have grown since it was looked at.
+    let size_bytes = size_bytes.min(data.size_bytes());
+    loop {
+        while next < size_bytes && data.has_room() {
+            data.changed(next)?;
+            next += chunk;
+        }
+        let Some((offset, done)) = data.next()? else { break };
+        for extent in data.extents(offset, &done) {
+            match &mut last {
+                Some(before) if before.is_zero == extent.is_zero && before.offset + before.length == extent.offset => {
+                    before.length += extent.length;
+                }
+                before => {
+                    if let Some(whole) = before.replace(extent) {
+                        tell(whole)?;
+                    }
+                }
+            }
+        }
+    }
+    debug_assert!(last.is_none_or(|last| last.offset.is_multiple_of(BLOCK_BYTES as u64)));
+    last.map_or(Ok(()), tell)
+}
