@@ -1,6 +1,7 @@
 //! `amita volume`.
 
 mod attach;
+mod clone;
 mod data;
 mod export;
 mod guide;
@@ -32,6 +33,10 @@ const LOOK: Duration = Duration::from_millis(200);
 pub enum Command {
     /// Make a volume; it is thin: space is taken when a block is first written
     Create(CreateArguments),
+    /// Make a volume from a snapshot of another one: it begins as that, and goes its own way
+    ///
+    /// Nothing is copied: both share all blocks, and each write takes space for its own. The snapshot stays for as long as the clone does.
+    Clone(clone::Arguments),
     /// List the volumes
     List {
         /// Only those with this label; once for each that is wanted
@@ -160,6 +165,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 )
             })
         }
+        Command::Clone(arguments) => clone::run(arguments, &metadata),
         Command::List {
             deleted: true, json, ..
         } => trash::list(*json, &metadata),
@@ -252,7 +258,9 @@ fn list(labels: &[(String, String)], as_json: bool, metadata: &Admin) -> Result<
         labels.iter().all(has)
     });
     print(as_json, &volumes, || {
-        let mut table = Table::new(&["volume", "id", "pool", "size", "owner", "alive", "nbd", "labels"]);
+        let mut table = Table::new(&[
+            "volume", "id", "pool", "size", "parent", "clones", "owner", "alive", "nbd", "labels",
+        ]);
         for found in &volumes {
             let volume = &found.volume;
             let alive = match (&found.owner_name, found.owner_alive) {
@@ -265,6 +273,11 @@ fn list(labels: &[(String, String)], as_json: bool, metadata: &Admin) -> Result<
                 volume.id.to_string(),
                 volume.pool.clone(),
                 size::show(volume.size_bytes),
+                found.parent.clone().unwrap_or_default(),
+                match found.clones {
+                    0 => String::new(),
+                    clones => clones.to_string(),
+                },
                 found.owner_name.clone().unwrap_or_default(),
                 alive.to_owned(),
                 found.export.as_ref().map(for_whom).unwrap_or_default(),

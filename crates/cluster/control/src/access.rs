@@ -81,6 +81,8 @@ actions! {
     PoolRecycle "pool.recycle" WORK,
     /// Make a volume.
     VolumeCreate "volume.create" WORK,
+    /// Make a volume from a snapshot of another one.
+    VolumeClone "volume.clone" WORK,
     /// Make a volume larger.
     VolumeResize "volume.resize" WORK,
     /// Say what a volume is for: its labels.

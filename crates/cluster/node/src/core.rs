@@ -40,6 +40,7 @@ mod messages;
 mod named;
 mod nvme;
 mod observe;
+mod parents;
 mod peers;
 mod records;
 mod report;
@@ -48,6 +49,7 @@ mod route;
 mod snapshots;
 mod views;
 
+pub use parents::Asked;
 pub use views::VIEWS;
 
 pub use config::CoreConfig;
@@ -75,6 +77,7 @@ use control_plane::ControlPlane;
 use forward::Forwarding;
 use named::Named;
 use nvme::NvmeSide;
+use parents::ParentReads;
 use peers::Peers;
 use std::io;
 use std::net::SocketAddr;
@@ -99,6 +102,7 @@ pub struct Core {
     nvme: NvmeSide,
     named: Named,
     views: Views,
+    parents: ParentReads,
     /// Where fronts have things computed; none: on this core.
     desk: Option<Desk>,
     /// On core 0: which volumes are open, and who opens them.
@@ -126,6 +130,7 @@ impl Core {
             nvme: NvmeSide::new(config.nvme.clone()),
             named: Named::default(),
             views: Views::new(config.core),
+            parents: ParentReads::default(),
             desk: None,
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
@@ -258,6 +263,7 @@ impl Core {
         if self.views.is_due(driver.now()) {
             views::look(self, driver);
         }
+        parents::look(self, driver.now());
         if self.cx.clock.is_tick_due(driver.now()) {
             self.tick(driver);
         }
@@ -384,6 +390,7 @@ impl Core {
             self.fronts.deadline(),
             self.named.deadline(),
             self.views.deadline(),
+            self.parents.deadline(),
             self.nvme.deadline(),
             rest_due,
             self.forwarding.forwarder.deadline(),

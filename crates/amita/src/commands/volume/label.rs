@@ -100,6 +100,8 @@ fn text(shown: &Shown) -> String {
         labels,
         protected,
         import,
+        parent,
+        clones,
     } = &shown.volume;
     let owner = match (owner_name, owner_alive) {
         (None, _) => "none".to_owned(),
@@ -117,6 +119,14 @@ fn text(shown: &Shown) -> String {
         (
             "size",
             format!("{} ({} bytes)", size::show(volume.size_bytes), volume.size_bytes),
+        ),
+        ("parent", parent.clone().unwrap_or_default()),
+        (
+            "clones",
+            match clones {
+                0 => String::new(),
+                clones => clones.to_string(),
+            },
         ),
         ("owner", owner),
         (

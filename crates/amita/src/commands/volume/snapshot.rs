@@ -78,6 +78,8 @@ struct Shown<'a> {
     size_bytes: u64,
     taken_at: u64,
     protected: bool,
+    /// So many volumes were cloned from it.
+    clones: u64,
     labels: &'a BTreeMap<String, String>,
 }
 
@@ -153,7 +155,7 @@ fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
     let snapshots = admin::snapshots(&metadata.reader(), volume).described()?;
     let all: Vec<Shown<'_>> = snapshots.iter().map(|snapshot| shown(volume, snapshot)).collect();
     print(as_json, &all, || {
-        let mut table = Table::new(&["snapshot", "number", "size", "taken", "protected", "labels"]);
+        let mut table = Table::new(&["snapshot", "number", "size", "taken", "protected", "clones", "labels"]);
         for snapshot in &snapshots {
             let labels: Vec<String> = snapshot
                 .labels
@@ -166,6 +168,10 @@ fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
                 size::show(snapshot.size_bytes),
                 timestamp(snapshot.taken_at, 0),
                 if snapshot.protected { "yes" } else { "" }.to_owned(),
+                match snapshot.clones {
+                    0 => String::new(),
+                    clones => clones.to_string(),
+                },
                 labels.join(","),
             ]);
         }
@@ -181,6 +187,7 @@ fn shown<'a>(volume: &'a str, snapshot: &'a Snapshot) -> Shown<'a> {
         size_bytes: snapshot.size_bytes,
         taken_at: snapshot.taken_at,
         protected: snapshot.protected,
+        clones: snapshot.clones,
         labels: &snapshot.labels,
     }
 }

@@ -147,7 +147,8 @@ pub fn snapshots(meta: &dyn Transact, volume: &str) -> Result<Vec<Snapshot>> {
 /// it is gone.
 ///
 /// # Errors
-/// There is no such volume, or it has no such snapshot; the metadata is away, suspected, or refuses.
+/// There is no such volume, or it has no such snapshot; it is protected, or volumes were cloned from it; the metadata is away,
+/// suspected, or refuses.
 pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
     for _ in 0..RACES {
         believable(meta)?;
@@ -170,6 +171,7 @@ pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<
                 command: format!("amita volume snapshot protect {volume} {name} --off"),
             });
         }
+        super::clone::check_snapshot(meta, volume, &snapshot)?;
         let call = Call {
             compares: vec![
                 unchanged(&map::volume_key(volume), revision),
