@@ -4,6 +4,7 @@
 mod audit;
 mod bad_input;
 mod client;
+mod clones;
 mod commands;
 mod demo;
 mod exports;
