@@ -8,6 +8,7 @@
 
 mod blocked;
 mod checks;
+mod clones;
 mod coordinator;
 mod deletion;
 pub mod hosts;
@@ -22,6 +23,7 @@ mod settings;
 mod setup;
 mod snapshots;
 
+pub use clones::Cloning;
 pub use deletion::Passers;
 pub use settings::Settings;
 pub use setup::{Careless, Fronted, Plants, Protocol, Setup, patience};
@@ -119,6 +121,7 @@ pub struct Cluster {
     /// Volumes that are made and deleted meanwhile, and stores whose data moves.
     passing: Passing,
     snapshots: snapshots::Snapshots,
+    clones: clones::Clones,
     /// A node that lies, if there is one.
     liar: Option<Liar>,
     coverage: Coverage,
@@ -189,6 +192,7 @@ impl Cluster {
             injector: Injector::new(setup.plan.clone()),
             passing: Passing::new(&setup, random.fork(15)),
             snapshots: snapshots::Snapshots::default(),
+            clones: clones::Clones::new(setup.cloning.clone(), random.fork(16)),
             liar,
             coverage: Coverage::new(),
             random: random.fork(14),
@@ -237,6 +241,7 @@ impl Cluster {
         self.recover()?;
         self.end_moves()?;
         self.end_snapshots()?;
+        self.end_clones()?;
         self.close()?;
         if self.blocked.is_empty() {
             self.judge_space()?;
@@ -259,6 +264,7 @@ impl Cluster {
             .map_err(|violation| format!("the volume is not linearizable: {violation}"))?;
         self.coverage.add("excuse.late_write", late);
         self.judge_cuts()?;
+        self.judge_clones()?;
         let profile = self.workload.profile();
         let most = u64::from(profile.clients * profile.depth) * profile.max_blocks;
         self.ledger.carried_out_again(late, most)
@@ -345,6 +351,7 @@ impl Cluster {
         self.deliver(now);
         self.coordinate(now);
         self.pass_volumes(now)?;
+        self.use_clones(now)?;
         self.let_lie(now)?;
         self.hosts
             .act(now, &mut self.nodes, &mut self.workload, &mut self.history);
@@ -374,6 +381,7 @@ impl Cluster {
             self.next_coordination(),
             self.hosts.next(),
             self.passing.next(),
+            self.clones.next(),
             self.workload.next(),
             self.liar.as_ref().map(Liar::next),
         ];

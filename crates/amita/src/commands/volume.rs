@@ -1,6 +1,7 @@
 //! `amita volume`.
 
 mod attach;
+mod clone;
 mod data;
 mod diff;
 mod export;
@@ -39,6 +40,10 @@ const LIST_PATIENCE: Duration = Duration::from_secs(5);
 pub enum Command {
     /// Make a volume; it is thin: space is taken when a block is first written
     Create(CreateArguments),
+    /// Make a volume from a snapshot of another one: it begins as that, and goes its own way
+    ///
+    /// Nothing is copied: both share all blocks, and each write takes space for its own. The snapshot stays for as long as the clone does.
+    Clone(clone::Arguments),
     /// List the volumes
     List {
         /// Only those with this label; once for each that is wanted
@@ -172,6 +177,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 )
             })
         }
+        Command::Clone(arguments) => clone::run(arguments, &metadata),
         Command::List {
             deleted: true, json, ..
         } => trash::list(*json, &metadata),
@@ -304,7 +310,7 @@ fn list(labels: &[(String, String)], as_json: bool, metadata: &Admin) -> Result<
         .collect();
     print(as_json, &listed, || {
         let mut table = Table::new(&[
-            "volume", "id", "pool", "size", "used", "owner", "alive", "nbd", "labels",
+            "volume", "id", "pool", "size", "used", "parent", "clones", "owner", "alive", "nbd", "labels",
         ]);
         for found in &volumes {
             let volume = &found.volume;
@@ -320,6 +326,11 @@ fn list(labels: &[(String, String)], as_json: bool, metadata: &Admin) -> Result<
                 size::show(volume.size_bytes),
                 used.get(&volume.id)
                     .map_or_else(|| "?".to_owned(), |used| size::show(*used)),
+                found.parent.clone().unwrap_or_default(),
+                match found.clones {
+                    0 => String::new(),
+                    clones => clones.to_string(),
+                },
                 found.owner_name.clone().unwrap_or_default(),
                 alive.to_owned(),
                 found.export.as_ref().map(for_whom).unwrap_or_default(),

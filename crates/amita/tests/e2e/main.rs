@@ -5,6 +5,7 @@ mod audit;
 mod bad_input;
 mod changes;
 mod client;
+mod clones;
 mod commands;
 mod demo;
 mod exports;

@@ -13,7 +13,9 @@ use crate::error::Error;
 use crate::payload::{Done, Payload};
 use amita_frontend::engine::{Delivery, Engine, Limits, Plan, Protocol, Submission};
 use amita_frontend::slots::MAX_SLOTS;
-use amita_frontend::{Bases, Event, FrontId, OpenError, Source, StorageService, VolumeInfo, Who, clears, pieces, zeroes};
+use amita_frontend::{
+    Bases, Event, FrontId, OpenError, Source, StorageService, VolumeInfo, Who, clears, pieces, zeroes,
+};
 use amita_reactor::{Pool, Slice};
 use amita_sequencer::MAX_IOS;
 use amita_types::io::{Differs, Op};

@@ -83,6 +83,8 @@ actions! {
     PoolQuota "pool.quota" WORK,
     /// Make a volume.
     VolumeCreate "volume.create" WORK,
+    /// Make a volume from a snapshot of another one.
+    VolumeClone "volume.clone" WORK,
     /// Make a volume larger.
     VolumeResize "volume.resize" WORK,
     /// Say what a volume is for: its labels.

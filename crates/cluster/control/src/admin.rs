@@ -6,6 +6,7 @@
 mod about;
 mod claim;
 mod client;
+mod clone;
 mod deletion;
 mod error;
 mod export;
@@ -33,6 +34,7 @@ mod volume;
 pub use about::{about, label_volume, note_import, protect_volume};
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
+pub use clone::{MAX_CLONES, clone_volume, clones};
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};

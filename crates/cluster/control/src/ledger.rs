@@ -29,8 +29,8 @@ pub struct Ledger {
     ours: bool,
     revision: u64,
     given: u64,
-    /// By name; the pool by its name.
-    volumes: BTreeMap<String, (VolumeId, String)>,
+    /// By name; the pool by its name; and by which volume's number the chunks are hashed to groups.
+    volumes: BTreeMap<String, (VolumeId, String, VolumeId)>,
     ids: BTreeSet<VolumeId>,
     /// Of volumes that ever had a snapshot.
     lineages: BTreeMap<VolumeId, Lineage>,
@@ -121,8 +121,9 @@ impl Ledger {
         }
         let list = self.list.get_or_insert_with(|| {
             let pools = &self.pools;
-            let held = |(id, pool): &(VolumeId, String)| HeldVolume {
+            let held = |(id, pool, place): &(VolumeId, String, VolumeId)| HeldVolume {
                 id: *id,
+                place: *place,
                 pool: pools.get(pool).copied(),
             };
             let mut list: Vec<HeldVolume> = self.volumes.values().map(held).collect();
@@ -188,7 +189,8 @@ impl Ledger {
             Some(None) => return false,
             Some(Some(volume)) => {
                 self.lineage(volume.id, volume.lineage);
-                Some((volume.id, volume.pool))
+                let place = volume.place();
+                Some((volume.id, volume.pool, place))
             }
             None => None,
         };
@@ -197,19 +199,19 @@ impl Ledger {
             return true;
         }
         self.list = None;
-        if let Some((id, _)) = self.volumes.remove(name) {
+        if let Some((id, ..)) = self.volumes.remove(name) {
             // A record that only says otherwise where it lies is the same volume, and so is one that stands under another name.
-            let is_there = |id: VolumeId| self.volumes.values().any(|(other, _)| *other == id);
-            if volume.as_ref().is_none_or(|(now, _)| *now != id) && !is_there(id) {
+            let is_there = |id: VolumeId| self.volumes.values().any(|(other, ..)| *other == id);
+            if volume.as_ref().is_none_or(|(now, ..)| *now != id) && !is_there(id) {
                 self.ids.remove(&id);
                 self.lineages.remove(&id);
                 self.kept.remove(&id);
                 self.news = self.news.max(Some(News::Deleted));
             }
         }
-        if let Some((id, pool)) = volume {
+        if let Some((id, pool, place)) = volume {
             self.ids.insert(id);
-            self.volumes.insert(name.to_owned(), (id, pool));
+            self.volumes.insert(name.to_owned(), (id, pool, place));
         }
         true
     }

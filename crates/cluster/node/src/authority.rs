@@ -10,7 +10,7 @@ mod inquiry;
 pub use inquiry::{AUTHORITY, Inquiry};
 
 use crate::view::View;
-use amita_types::message::{FenceRequest, Problem, Refusal, Scope};
+use amita_types::message::{FenceRequest, InheritRequest, Problem, Refusal, Scope};
 use amita_types::{BLOCK_BYTES, Epoch, Generation, NodeId, PoolId, StoreId, map};
 
 /// What the metadata says of a volume and of a group of its pool.
@@ -63,6 +63,21 @@ pub fn judge(view: &View, from: NodeId, scope: &Scope, fence: &FenceRequest) -> 
     let group = view.group(known.pool, scope.group.index).ok_or(Refusal::Busy)?;
     let known = known.with_group(group.epoch, &group.in_sync, &group.syncing);
     judge_group(&known, scope, fence)
+}
+
+/// Was a clone made from what its owner says? What it comes from stands in its record from the first, and never changes.
+///
+/// # Errors
+/// `Busy` where this node has not heard of the volume yet; `Invalid` where its record says otherwise.
+pub fn judge_parents(view: &View, scope: &Scope, inherit: &InheritRequest) -> Result<(), Refusal> {
+    let volume = view.volume_of(scope.volume).ok_or(Refusal::Busy)?;
+    let known = volume.parents.iter().map(|parent| (parent.volume, parent.number));
+    match known.eq(inherit.parents.iter().copied()) {
+        true => Ok(()),
+        false => Err(Refusal::Invalid {
+            what: Problem::Snapshot,
+        }),
+    }
 }
 
 /// Who owns the volume, and in which pool it is.

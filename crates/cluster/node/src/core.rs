@@ -41,6 +41,7 @@ mod messages;
 mod named;
 mod nvme;
 mod observe;
+mod parents;
 mod peers;
 mod records;
 mod report;
@@ -49,6 +50,7 @@ mod route;
 mod snapshots;
 mod views;
 
+pub use parents::Asked;
 pub use views::VIEWS;
 
 pub use config::CoreConfig;
@@ -76,6 +78,7 @@ use control_plane::ControlPlane;
 use forward::Forwarding;
 use named::Named;
 use nvme::NvmeSide;
+use parents::ParentReads;
 use peers::Peers;
 use std::io;
 use std::net::SocketAddr;
@@ -100,6 +103,7 @@ pub struct Core {
     nvme: NvmeSide,
     named: Named,
     views: Views,
+    parents: ParentReads,
     /// Where fronts have things computed; none: on this core.
     desk: Option<Desk>,
     /// On core 0: which volumes are open, and who opens them.
@@ -127,6 +131,7 @@ impl Core {
             nvme: NvmeSide::new(config.nvme.clone()),
             named: Named::default(),
             views: Views::new(config.core),
+            parents: ParentReads::default(),
             desk: None,
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
@@ -259,6 +264,7 @@ impl Core {
         if self.views.is_due(driver.now()) {
             views::look(self, driver);
         }
+        parents::look(self, driver.now());
         if self.cx.clock.is_tick_due(driver.now()) {
             self.tick(driver);
         }
@@ -385,6 +391,7 @@ impl Core {
             self.fronts.deadline(),
             self.named.deadline(),
             self.views.deadline(),
+            self.parents.deadline(),
             self.nvme.deadline(),
             rest_due,
             self.forwarding.forwarder.deadline(),

@@ -2,6 +2,7 @@
 
 mod table;
 
+use crate::core::Asked;
 use crate::faults::{Fault, Faults};
 use crate::mail::Origin;
 use crate::reservations::Adopted;
@@ -21,7 +22,7 @@ use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, ScrubReport, WholeMember};
 use amita_types::message::Answer;
 use amita_types::recovery::{Recovery, StoreHealth};
-use amita_types::{Generation, NodeId, SnapshotId, StoreId, VolumeId};
+use amita_types::{ChunkIndex, Generation, NodeId, SnapshotId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -58,6 +59,8 @@ pub enum ShardEffect {
     Done(Origin, Result<(), IoError>, Payload),
     /// A syncing store holds everything of the sequencer's chunks in a group.
     Whole(VolumeId, Generation, WholeMember),
+    /// A chunk of what the volume was cloned from is to be opened there.
+    OpenParent(Asked),
     /// A look at all copies of the sequencer's chunks has ended.
     Scrubbed(VolumeId, Generation, ScrubReport),
     /// A sequencer has done its part of a snapshot.
@@ -381,6 +384,20 @@ impl Shards {
         self.with(token::id_shard(answer.id.0), |s| s.answer(now, from, answer, payload));
     }
 
+    /// A chunk of what a clone comes from was opened there, or could not be.
+    pub fn parent_opened(
+        &mut self,
+        now: Time,
+        (clone, generation): (VolumeId, Generation),
+        chunk: ChunkIndex,
+        is_open: bool,
+    ) {
+        let Some(number) = self.table.number(clone) else { return };
+        if self.generation(clone) == Some(generation) {
+            self.with(number, |sequencer| sequencer.parent_opened(now, chunk, is_open));
+        }
+    }
+
     /// The end of a metadata call.
     pub fn metadata(&mut self, now: Time, call: CallId, result: Result<meta::Reply, meta::Error>) {
         self.with(token::id_shard(call.0), |s| s.meta(now, call, result));
@@ -590,6 +607,20 @@ impl Shards {
                     }
                     Effect::GenerationAdopted => {
                         effects.push(ShardEffect::Snapshot(shard.volume, shard.generation, Word::Required));
+                    }
+                    Effect::OpenParent {
+                        volume,
+                        snapshot,
+                        chunk,
+                        chunk_bytes,
+                    } => {
+                        effects.push(ShardEffect::OpenParent(Asked {
+                            clone: (shard.volume, shard.generation),
+                            volume,
+                            snapshot,
+                            chunk,
+                            chunk_bytes,
+                        }));
                     }
                     Effect::Settled { number } => {
                         let word = Word::Settled(number);

@@ -494,6 +494,7 @@ impl Snapshots {
             taken_at: taking.wish.asked_at,
             labels: taking.wish.labels.clone(),
             protected: false,
+            clones: 0,
             state: SnapshotState::Taking(taking.generation),
         };
         let (volume_key, wish_key) = (map::volume_key(&taking.name), map::snapshot_wish_key(volume));

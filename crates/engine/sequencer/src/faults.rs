@@ -100,6 +100,12 @@ amita_reactor::fault_switches! {
     BringHeadsAlone,
     /// S5: a number is sealed though a member was rolled forward across it.
     SealSpoilt,
+    /// S8: where a clone has no chunk of its own there is none.
+    InheritNothing,
+    /// S7: what members inherit is made as it is, though it is not the same on all of them.
+    InheritUnequal,
+    /// S6: a member is brought up to date for a clone before it has what that comes from.
+    ParentsLast,
     /// S7: a snapshot is sealed while older writes have no acknowledgement.
     SealUnsettled,
 }

@@ -84,6 +84,16 @@ pub enum Effect {
         /// Since which epoch it is syncing.
         since: amita_types::Epoch,
     },
+    /// Have the owner of the volume that this one was cloned from open a chunk: read a block of it, as of this snapshot. Answered by
+    /// [`crate::Sequencer::parent_opened`].
+    OpenParent {
+        /// That volume.
+        volume: amita_types::VolumeId,
+        snapshot: SnapshotId,
+        chunk: amita_types::ChunkIndex,
+        /// How large chunks are.
+        chunk_bytes: u32,
+    },
     /// All in-sync stores have durably adopted our generation ([`crate::Sequencer::require_generation`]).
     GenerationAdopted,
     /// No write with a number below this one is without its acknowledgement, and it is released (S7). Said once for each

@@ -435,6 +435,7 @@ impl Opener {
                     ));
                 }
                 volume.lineage.check()?;
+                map::check_parents(&volume)?;
                 Ok(volume)
             });
         match checked {

@@ -10,7 +10,8 @@
 //!
 //! * `submit`: I/O is checked and queued at its chunk.
 //! * `group`: a group is fenced on first touch, after every change of epoch and after every reconnection.
-//! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward.
+//! * `open`, `roll`: a chunk is opened on first touch; members that are behind are rolled forward. `parents`: of a clone, what is
+//!   not there comes from what it was cloned from.
 //! * `write`, `read`: the life of an I/O; `compare`: of one that is both; `clear`: of one that leaves nothing behind.
 //!   `cut`: the snapshots that writes belong to. `pipeline`: whose turn it is in a chunk; `resend`: what members have not got; `join`: a syncing member goes on with a
 //!   chunk's history.
@@ -45,6 +46,7 @@ mod lease;
 mod metadata;
 mod open;
 mod owned;
+mod parents;
 mod pipeline;
 mod read;
 mod resend;
@@ -76,7 +78,7 @@ use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{Op, Payload};
 use amita_types::message::Answer;
-use amita_types::{Epoch, Generation, GroupIndex, NodeId, SnapshotId, StoreId, TraceId};
+use amita_types::{ChunkIndex, Epoch, Generation, GroupIndex, NodeId, SnapshotId, StoreId, TraceId};
 use context::Context;
 use resync::Resync;
 use std::collections::vec_deque::Drain;
@@ -186,6 +188,9 @@ impl Sequencer {
             return;
         }
         let Some(under) = self.cx.metadata.end(call) else {
+            if parents::claims_read(&mut self.cx, call, &result) {
+                self.finish(now);
+            }
             return;
         };
         metadata::answered(&mut self.cx, &mut self.resync, now, under, result);
@@ -208,6 +213,14 @@ impl Sequencer {
         }
         metadata::hint_volume(&mut self.cx, generation);
         self.finish(now);
+    }
+
+    /// The owner of the volume that this one was cloned from has opened the chunk there, as [`Effect::OpenParent`] asked; or could not.
+    pub fn parent_opened(&mut self, now: Time, chunk: ChunkIndex, is_open: bool) {
+        if !self.cx.stopped {
+            parents::opened(&mut self.cx, now, chunk, is_open);
+            self.finish(now);
+        }
     }
 
     /// The volume has grown to this size, as its record says; it never shrinks.

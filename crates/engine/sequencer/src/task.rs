@@ -214,6 +214,10 @@ pub enum Step {
     List,
     Fetch(BlockRange),
     Roll,
+    /// What has a member from the volume's parents?
+    Inherit,
+    /// It makes the chunk from that: one in sync, or (`false`) one that comes back.
+    Make(bool),
 }
 
 /// A request that brings a member up to date, or looks at copies.

@@ -68,6 +68,8 @@ amita_reactor::fault_switches! {
     TrimOfMany,
     /// D5: some slots that were given back are nobody's until the next mount. No host ever sees that.
     LosesSlots,
+    /// S8: the chunk of a clone is made without the entries of its parent.
+    ClonesNothing,
     /// R13: chunks that nothing needs are dropped though nothing durable says why.
     DropUnfenced,
     /// R13: chunks are dropped on the word of an epoch that the store has gone beyond.

@@ -48,6 +48,7 @@ mod discard;
 mod durable;
 mod env;
 mod fence;
+mod inherit;
 mod io;
 mod join;
 mod leaves;

@@ -41,6 +41,8 @@ pub struct HeldSnapshots {
 pub struct HeldVolume {
     /// Its number.
     pub id: VolumeId,
+    /// The number by which its chunks are hashed to groups: of a clone, that of the volume at its root (D8).
+    pub place: VolumeId,
     /// Its pool, and how many groups that has; `None`: not known, so that nothing is known of where its chunks belong.
     pub pool: Option<(PoolId, u32)>,
 }
@@ -115,8 +117,13 @@ impl Holdings {
     /// The group that a chunk of a volume that there is lies in, as far as its pool is known.
     #[must_use]
     pub fn group_of(&self, volume: VolumeId, index: ChunkIndex) -> Option<GroupId> {
-        let (pool, groups) = self.volume(volume)?.pool?;
-        let index = ChunkId { volume, index }.group(groups);
+        let held = self.volume(volume)?;
+        let (pool, groups) = held.pool?;
+        let place = ChunkId {
+            volume: held.place,
+            index,
+        };
+        let index = place.group(groups);
         Some(GroupId { pool, index })
     }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 mod about;
 mod check;
+mod clone;
 mod holders;
 mod lineage;
 mod policy;
@@ -17,6 +18,7 @@ mod trash;
 
 pub use about::{About, Import, about_key, about_prefix};
 pub use check::MAX_GROUPS;
+pub use clone::{MAX_LEVELS, Parent, check_parents};
 pub use holders::Holders;
 pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState,
@@ -334,6 +336,18 @@ pub struct Volume {
     /// Its snapshots.
     #[serde(flatten)]
     pub lineage: Lineage,
+    /// What it was cloned from, the nearest first (S8); empty: it is no clone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parents: Vec<Parent>,
+}
+
+impl Volume {
+    /// The volume by whose number its chunks are hashed to their groups (D8): its own, or that of the one at the root of what it was
+    /// cloned from, so that a chunk lies where what it shares lies.
+    #[must_use]
+    pub fn place(&self) -> VolumeId {
+        self.parents.last().map_or(self.id, |root| root.volume)
+    }
 }
 
 /// `/amita/exports/VOLUME_ID`: a volume is served by NBD, under its name. A volume without such a record is not.

@@ -91,6 +91,8 @@ pub enum RequestBody {
     RetainSnapshots(RetainSnapshotsRequest),
     /// [`CloneRequest`]
     Clone(CloneRequest),
+    /// [`InheritRequest`]
+    Inherit(InheritRequest),
     /// Nothing but a lease is wanted (R4).
     RenewLease,
     /// [`SettleRequest`]
@@ -249,6 +251,26 @@ pub struct CloneRequest {
     pub at: SnapshotId,
 }
 
+/// What has the chunk of a clone from what that was cloned from, where it has none of its own (S8)? The nearest of the parents that
+/// has the chunk counts. Answered by `Opened`; or, where a version is named, the chunk is made: it gets that version, and all the
+/// parent's entries; no data is copied, both use the same slots. One that is there stays as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InheritRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The version that the nearest parent has there, if the chunk is to be made; one that has another makes nothing.
+    /// [`Version::NONE`]: it is only to be told; [`InheritRequest::ANY`]: whichever it is.
+    pub version: Version,
+    /// The nearest first, at most [`crate::map::MAX_LEVELS`]: volume and snapshot. Their chunks lie in the same groups (D8).
+    pub parents: Vec<(VolumeId, SnapshotId)>,
+}
+
+impl InheritRequest {
+    /// As [`InheritRequest::version`]: whatever the parents have there, if anything. For a store of which it is known that it has them
+    /// whole.
+    pub const ANY: Version = Version(u64::MAX);
+}
+
 /// Credits (R7): some are given back that are not needed at present, or more are wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SettleRequest {
@@ -270,6 +292,8 @@ pub struct ChunksRequest {
     pub cores: u16,
     /// Groups of the pool: a power of two; chunks of other groups than the scope's are not listed.
     pub groups: u32,
+    /// The volume by whose number the volume's chunks are hashed to groups, where that is another one (D8).
+    pub place: Option<VolumeId>,
 }
 
 /// The chunk's history goes on here from version `at`: to a member that is being brought up to date, before the first

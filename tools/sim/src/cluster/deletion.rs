@@ -23,7 +23,7 @@ use amita_reactor::{Slice, Time};
 use amita_types::holdings::Holdings;
 use amita_types::io::{Op, Payload};
 use amita_types::map::{self, StoreDuty};
-use amita_types::{BLOCK_BYTES, PoolId, StoreId, VolumeId};
+use amita_types::{BLOCK_BYTES, ChunkId, PoolId, StoreId, VolumeId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -639,7 +639,7 @@ impl Cluster {
         loop {
             let mut left = self.unexplained();
             let kept = self.kept_for_nothing();
-            if kept.is_empty() && left.is_empty() && !self.passing.is_busy() {
+            if kept.is_empty() && left.is_empty() && !self.passing.is_busy() && !self.is_cloning() {
                 break;
             }
             if self.world.now() >= limit {
@@ -702,7 +702,11 @@ impl Cluster {
                         left.push(format!("{chunk} on {} (deleted)", node_id(member)));
                         continue;
                     };
-                    let index = chunk.group(self.setup.groups);
+                    let place = ChunkId {
+                        volume: self.place_of(chunk.volume),
+                        ..chunk
+                    };
+                    let index = place.group(self.setup.groups);
                     let group = self.group(amita_types::GroupId { pool, index });
                     let named = group.is_ok_and(|group| {
                         let syncing = group.syncing.iter().any(|syncing| syncing.store == id);

@@ -137,6 +137,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             generation: Generation(0),
             owner: None,
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         put(map::volume_key(&volume.name), json(&volume));
     }

@@ -1,5 +1,6 @@
 //! What a run is made of: the size of the cluster, its settings, its clients and its faults, all from the seed.
 
+use super::clones::Cloning;
 use super::deletion::Passers;
 use super::operator::Chores;
 use super::settings::Settings;
@@ -30,6 +31,8 @@ pub struct Plants {
     pub trust_clocks: bool,
     /// Of the connections.
     pub fabric: amita_fabric::Faults,
+    /// S9: a clone does not hold the snapshot that it was made from.
+    pub forget_pins: bool,
 }
 
 /// By what hosts speak to gateways.
@@ -235,6 +238,8 @@ pub struct Setup {
     pub plan: Plan,
     /// Volumes that are made and deleted meanwhile.
     pub passers: Passers,
+    /// What is cloned.
+    pub cloning: Cloning,
     /// Is there a node that lies?
     pub liar: bool,
     /// Which rules are switched off.
@@ -395,6 +400,7 @@ impl Setup {
             profile.clear_percent = 0;
         }
         let passers = Passers::draw(seed);
+        let cloning = Cloning::draw(seed);
         let mut chores = Random::new(seed).fork(22);
         let chores = Chores::draw(&mut chores, volumes, blocks, blocks_per_chunk, profile.operations);
         // Some nodes with two cores have more, in half of the runs.
@@ -440,7 +446,7 @@ impl Setup {
             min_copies,
             chunk_bytes: blocks_per_chunk as u32 * BLOCK_BYTES,
             blocks,
-            store_bytes: STORE_BYTES * 2 * (volumes + u64::from(passers.volumes)),
+            store_bytes: STORE_BYTES * 2 * (volumes + u64::from(passers.volumes) + u64::from(cloning.most)),
             log_bytes: *random.pick(&[64 * 4096, 100 * 4096, 256 * 4096]),
             clocks,
             apart: Vec::new(),
@@ -468,6 +474,7 @@ impl Setup {
             profile,
             plan,
             passers,
+            cloning,
             liar: Random::new(seed).fork(42).below(LIAR_ONE_IN) == 0,
             plants: Plants::default(),
             chores,
@@ -530,6 +537,7 @@ impl Setup {
             profile,
             plan: Plan::default(),
             passers: Passers::default(),
+            cloning: Cloning::default(),
             liar: false,
             plants: Plants::default(),
             chores: Chores::default(),

@@ -9,7 +9,7 @@ use super::operator::Desk;
 use super::{Cluster, SETTLE, node_id, volume_id, volume_name};
 use crate::faults::Member;
 use crate::stamp::Stamp;
-use amita_control::admin::{self, TakingState};
+use amita_control::admin::{self, AdminError, TakingState};
 use amita_metadata::Event;
 use amita_reactor::Time;
 use amita_types::map::{self, SnapshotState, SnapshotWish};
@@ -44,7 +44,7 @@ struct Wished {
 /// One that is taken.
 pub struct Taken {
     pub volume: u64,
-    name: String,
+    pub name: String,
     pub number: SnapshotId,
     /// The events of the history between which it was taken.
     pub between: (u64, u64),
@@ -87,8 +87,14 @@ impl Cluster {
             return;
         }
         let gone = taken.remove(turn as usize % taken.len());
+        let is_cloned = self.is_cloned(gone.volume, gone.number);
         let desk = Desk::new(&mut self.metadata, now);
         match admin::delete_snapshot(&desk, &volume_name(gone.volume), &gone.name) {
+            Err(AdminError::HasClones { .. }) if is_cloned => {
+                self.coverage.hit("operator.snapshot_held");
+                self.snapshots.taken.push(gone);
+                return;
+            }
             Ok(_) => self.coverage.hit("operator.snapshot_deleted"),
             Err(why) => {
                 self.hosts
@@ -163,6 +169,7 @@ impl Cluster {
                         between,
                         held: BTreeMap::new(),
                     });
+                    self.clone_taken(now, self.snapshots.taken.len() - 1)?;
                 }
                 TakingState::Refused(why) => {
                     self.coverage.hit("snapshot.refused");

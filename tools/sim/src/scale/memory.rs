@@ -89,6 +89,7 @@ pub fn measure(machine: &Machine) -> Sizes {
             generation: Generation(1),
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         },
         volume_revision: 1,
         pool: pool(machine),

@@ -7,7 +7,7 @@ use amita_store::memo;
 use amita_store::offline::{Offline, ReadAt};
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_types::{SnapshotId, VolumeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -50,11 +50,15 @@ fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
     let status = offline.status();
     let copy = offline.memo().map(|copy| Records::decode(&copy.content)).transpose();
     let mut met: BTreeMap<VolumeId, (u64, SnapshotId)> = BTreeMap::new();
+    let mut clones = BTreeSet::new();
     for look in offline.chunks() {
         let (last, number) = met.entry(look.chunk.volume).or_default();
         *last = look.chunk.index.0.max(*last);
         let of_states = look.states.iter().map(|state| state.to);
         *number = of_states.chain([look.snapshot, *number]).max().unwrap_or_default();
+        if look.origin.volume != look.chunk.volume {
+            clones.insert(look.chunk.volume);
+        }
     }
     let groups = offline.groups().into_iter().filter(|look| !memo::is_memo(look.group));
     let volumes = offline.volumes().into_iter().filter(|look| look.volume != memo::VOLUME);
@@ -82,6 +86,7 @@ fn source<R: ReadAt>(path: &Path, offline: &Offline<R>) -> Result<Source> {
                 generation: look.generation,
                 last_chunk: met.get(&look.volume).map(|(last, _)| *last),
                 number: met.get(&look.volume).map_or(SnapshotId::HEAD, |(_, number)| *number),
+                cloned: clones.contains(&look.volume),
             })
             .collect(),
         deleted: offline.deleted(),

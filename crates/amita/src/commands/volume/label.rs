@@ -150,6 +150,8 @@ fn text(shown: &Shown) -> String {
         labels,
         protected,
         import,
+        parent,
+        clones,
     } = &shown.volume;
     let owner = match (owner_name, owner_alive) {
         (None, _) => "none".to_owned(),
@@ -179,6 +181,14 @@ fn text(shown: &Shown) -> String {
         ("unique", bytes(shown.space.unique_bytes)),
         ("freeing", bytes(shown.space.freeing_bytes.filter(|bytes| *bytes > 0))),
         ("not known", shown.space.space_unknown.clone().unwrap_or_default()),
+        ("parent", parent.clone().unwrap_or_default()),
+        (
+            "clones",
+            match clones {
+                0 => String::new(),
+                clones => clones.to_string(),
+            },
+        ),
         ("owner", owner),
         (
             "nbd",

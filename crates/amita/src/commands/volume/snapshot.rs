@@ -78,6 +78,8 @@ struct Shown<'a> {
     size_bytes: u64,
     taken_at: u64,
     protected: bool,
+    /// So many volumes were cloned from it.
+    clones: u64,
     labels: &'a BTreeMap<String, String>,
     /// What the deletion of this one alone would free; where it was counted and is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +172,16 @@ fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
         })
         .collect();
     print(as_json, &all, || {
-        let mut table = Table::new(&["snapshot", "number", "size", "unique", "taken", "protected", "labels"]);
+        let mut table = Table::new(&[
+            "snapshot",
+            "number",
+            "size",
+            "unique",
+            "taken",
+            "protected",
+            "clones",
+            "labels",
+        ]);
         for snapshot in &snapshots {
             let labels: Vec<String> = snapshot
                 .labels
@@ -184,6 +195,10 @@ fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
                 unique(snapshot).map_or_else(|| "not known".to_owned(), size::show),
                 timestamp(snapshot.taken_at, 0),
                 if snapshot.protected { "yes" } else { "" }.to_owned(),
+                match snapshot.clones {
+                    0 => String::new(),
+                    clones => clones.to_string(),
+                },
                 labels.join(","),
             ]);
         }
@@ -202,6 +217,7 @@ fn shown<'a>(volume: &'a str, snapshot: &'a Snapshot) -> Shown<'a> {
         size_bytes: snapshot.size_bytes,
         taken_at: snapshot.taken_at,
         protected: snapshot.protected,
+        clones: snapshot.clones,
         labels: &snapshot.labels,
         unique_bytes: None,
     }

@@ -340,7 +340,10 @@ fn permit(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<u64> {
                 command: format!("amita volume protect {name} --off"),
             });
         }
-        Fate::Purge { snapshots: true } => return Ok(revision),
+        Fate::Purge { snapshots: true } => {
+            super::clone::check_volume(meta, volume, name)?;
+            return Ok(revision);
+        }
         Fate::Purge { snapshots: false } => {
             let snapshots = list::<map::Snapshot>(meta, &map::snapshots_prefix(volume.id))?;
             let snapshots = snapshots
@@ -405,7 +408,13 @@ fn finish(
     ];
     let mut then = leftovers(meta, fate, volume)?;
     match fate {
-        Fate::Purge { .. } => then.push(Op::Delete { key }),
+        Fate::Purge { .. } => {
+            then.push(Op::Delete { key });
+            if let Some((held, less)) = super::clone::unpin(meta, volume)? {
+                compares.push(held);
+                then.push(less);
+            }
+        }
         Fate::Recycle { deleted_at, purge_at } => {
             let trashed = Trashed {
                 volume: volume.id,

@@ -109,6 +109,23 @@ pub enum AdminError {
         used: u64,
         more: u64,
     },
+    /// Volumes were made from it, and share its blocks.
+    #[error(
+        "{what} {name} cannot go: {} cloned from it, and {} its blocks: {}; delete {} for good first (`amita volume delete`, \
+         `amita volume purge`)",
+        if clones.len() == 1 { "a volume was" } else { "volumes were" },
+        if clones.len() == 1 { "shares" } else { "share" },
+        shown(clones),
+        if clones.len() == 1 { "it" } else { "them" }
+    )]
+    HasClones {
+        /// What it is.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// Theirs.
+        clones: Vec<String>,
+    },
     /// Several deleted volumes had the name.
     #[error(
         "{} deleted volumes were called {name}; say which one by its number: {}", numbers.len(), numbers.join(", ")
@@ -347,5 +364,15 @@ fn there_is(what: &str, there: &[String]) -> String {
         [] => format!("there are no {what}s at all{}", how_to_make(what)),
         [only] => format!("there is {only}"),
         several => format!("there are {}", several.join(", ")),
+    }
+}
+
+/// The first of many names, and how many more there are.
+fn shown(names: &[String]) -> String {
+    const MOST: usize = 8;
+    let first = names.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }

@@ -105,6 +105,7 @@ mod tests {
                 generation: Generation(generation),
                 owner: Some(NodeId(1)),
                 lineage: map::Lineage::default(),
+                parents: Vec::new(),
             };
             put(&meta, map::volume_key(&volume.name), &volume);
         }

@@ -210,8 +210,8 @@ pub fn live_snapshots(meta: &dyn Transact, volume: &Volume) -> Result<Vec<Snapsh
 /// it is gone.
 ///
 /// # Errors
-/// There is no such volume, or it has no such snapshot; the snapshot is a namespace, or protected; the metadata is away, suspected, or
-/// refuses.
+/// There is no such volume, or it has no such snapshot; the snapshot is a namespace, or protected, or volumes were cloned from it; the
+/// metadata is away, suspected, or refuses.
 pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
     delete_snapshot_that(meta, volume, name, &|_| true)
 }
@@ -255,6 +255,7 @@ pub(crate) fn delete_snapshot_that(
                 command: format!("amita volume snapshot protect {volume} {name} --off"),
             });
         }
+        super::clone::check_snapshot(meta, volume, &snapshot)?;
         if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, found.id, number) {
             return Err(AdminError::SnapshotAttached {
                 name: format!("{volume}@{name}"),

@@ -2,17 +2,17 @@
 
 use super::recovery::{RecoveryStatus, SlowStatus, of_nodes, progress, slow};
 use super::topology::{Outlook, Topology};
-use super::{Result, cluster};
+use super::{Result, cluster, get};
 use crate::agent::STOPPED;
 use crate::health::{self, Fact, Picture};
 use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, Transact};
 use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
 use amita_types::map::{
-    self, About, Export, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Store, Subsystem,
-    Suspect, Target, Volume,
+    self, About, Export, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Snapshot, Store,
+    Subsystem, Suspect, Target, Trashed, Volume,
 };
-use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
+use amita_types::{ClusterId, NodeId, SnapshotId, StoreId, VolumeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,6 +152,11 @@ pub struct VolumeStatus {
     /// An image is copied into it, and is not there whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
+    /// What it was cloned from, as VOLUME@SNAPSHOT; none: it is no clone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// So many volumes were cloned from its snapshots.
+    pub clones: usize,
 }
 
 /// Reads the state of the cluster.
@@ -252,6 +257,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let mut abouts: BTreeMap<VolumeId, About> = abouts.into_iter().map(|about| (about.volume, about)).collect();
     let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
     let deleted_volumes = volumes.iter().filter(|volume| map::is_hidden(&volume.name)).count();
+    let (parents, mut children) = families(meta, &volumes)?;
     let volumes: Vec<VolumeStatus> = volumes
         .into_iter()
         .filter(|volume| !map::is_hidden(&volume.name))
@@ -265,6 +271,12 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
                 labels: about.labels,
                 protected: about.protected,
                 import: about.import,
+                parent: volume.parents.first().map(|parent| {
+                    let called = parents.get(&(parent.volume, parent.number));
+                    let number = || format!("{}@{}", parent.volume, parent.number.0);
+                    called.cloned().unwrap_or_else(number)
+                }),
+                clones: children.remove(&volume.id).unwrap_or_default(),
                 volume,
             }
         })
@@ -316,6 +328,34 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
         policies.push(PolicyStatus::of(policy, runs, name, now.as_secs()));
     }
     Ok(policies)
+}
+
+/// What clones come from, as VOLUME@SNAPSHOT; and how many clones volumes have.
+type Families = (BTreeMap<(VolumeId, SnapshotId), String>, BTreeMap<VolumeId, usize>);
+
+fn families(meta: &dyn Transact, volumes: &[Volume]) -> Result<Families> {
+    let (mut parents, mut children) = (BTreeMap::new(), BTreeMap::new());
+    for parent in volumes.iter().filter_map(|volume| volume.parents.first()) {
+        *children.entry(parent.volume).or_default() += 1;
+        let key = (parent.volume, parent.number);
+        if parents.contains_key(&key) {
+            continue;
+        }
+        let Some(origin) = volumes.iter().find(|volume| volume.id == parent.volume) else {
+            continue;
+        };
+        let volume = match map::is_hidden(&origin.name) {
+            false => origin.name.clone(),
+            true => match get::<Trashed>(meta, &map::trash_key(origin.id))? {
+                Some((trashed, _)) => format!("{} (deleted)", trashed.name),
+                None => continue,
+            },
+        };
+        if let Some((snapshot, _)) = get::<Snapshot>(meta, &map::snapshot_key(parent.volume, parent.number))? {
+            parents.insert(key, format!("{volume}@{}", snapshot.name));
+        }
+    }
+    Ok((parents, children))
 }
 
 /// What living nodes say of the stores that they serve, and of what hosts meet with at them.

@@ -1,4 +1,5 @@
 mod claim;
+mod clone;
 mod export;
 mod label;
 mod node;

@@ -191,6 +191,14 @@ pub fn purge_what_is_due(meta: &dyn Transact, most: usize, now: Duration) -> Res
     let is_due = |trashed: &Trashed| trashed.purge_at <= now.as_secs();
     let mut gone = list::<Trashed>(meta, &map::trash_prefix())?;
     gone.retain(is_due);
+    // What others were cloned from goes when these have gone.
+    let mut held = Vec::new();
+    for trashed in &gone {
+        if super::clone::has_clones(meta, trashed.volume)? {
+            held.push(trashed.volume);
+        }
+    }
+    gone.retain(|trashed| !held.contains(&trashed.volume));
     gone.sort_by_key(|trashed| (trashed.purge_at, trashed.volume));
     gone.truncate(most);
     let mut purged = Vec::new();
@@ -215,10 +223,17 @@ fn purge(meta: &dyn Transact, volume: VolumeId, due: Option<Duration>) -> Result
     let Some((found, revision)) = get::<Volume>(meta, &key)? else {
         return Ok(false);
     };
+    // Nothing is cloned from what is deleted.
+    super::clone::check_volume(meta, &found, &trashed.name)?;
+    let mut compares = vec![unchanged(&key, revision), unchanged(&trash_key, trash_revision)];
     let mut then = leftovers(meta, &Fate::Purge { snapshots: true }, &found)?;
     then.push(Op::Delete { key: key.clone() });
+    if let Some((held, less)) = super::clone::unpin(meta, &found)? {
+        compares.push(held);
+        then.push(less);
+    }
     let call = Call {
-        compares: vec![unchanged(&key, revision), unchanged(&trash_key, trash_revision)],
+        compares,
         then,
         otherwise: Vec::new(),
     };

@@ -96,6 +96,7 @@ pub fn make_volume(
             generation: Generation(0),
             owner: None,
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume.

@@ -354,6 +354,7 @@ impl Scene {
             generation: Generation(0),
             owner: None,
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         self.put(&map::volume_key(&name), &volume);
     }

@@ -77,6 +77,8 @@ fn volume(pool: &str) -> VolumeStatus {
         labels: std::collections::BTreeMap::new(),
         protected: false,
         import: None,
+        parent: None,
+        clones: 0,
         volume: Volume {
             id: VolumeId(3),
             name: "disk0".to_owned(),
@@ -85,6 +87,7 @@ fn volume(pool: &str) -> VolumeStatus {
             generation: Generation(1),
             owner: None,
             lineage: amita_types::map::Lineage::default(),
+            parents: Vec::new(),
         },
         owner_name: None,
         owner_alive: false,

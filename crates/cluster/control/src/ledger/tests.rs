@@ -21,6 +21,7 @@ fn volume(id: u64, name: &str) -> (String, Vec<u8>) {
         generation: Generation(0),
         owner: None,
         lineage: map::Lineage::default(),
+        parents: Vec::new(),
     };
     (map::volume_key(name), json(&volume))
 }
@@ -189,6 +190,7 @@ fn snapshot(number: u32, state: SnapshotState) -> (String, Vec<u8>) {
         taken_at: 0,
         labels: BTreeMap::new(),
         protected: false,
+        clones: 0,
         state,
     };
     (map::snapshot_key(VolumeId(1), SnapshotId(number)), json(&snapshot))

@@ -79,6 +79,7 @@ fn eight_thousand_groups_and_ten_thousand_volumes_take_a_small_part_of_a_place()
             generation: Generation(100_000),
             owner: Some(amita_types::NodeId(100)),
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         values.insert(map::volume_key(&volume.name), serde_json::to_vec(&volume).unwrap());
     }

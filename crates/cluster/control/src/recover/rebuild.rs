@@ -337,6 +337,7 @@ struct Met {
     generation: Generation,
     last_chunk: Option<u64>,
     number: SnapshotId,
+    cloned: bool,
 }
 
 impl<'a> Work<'a> {
@@ -481,6 +482,7 @@ impl<'a> Work<'a> {
             met.generation = volume.generation.max(met.generation);
             met.last_chunk = volume.last_chunk.max(met.last_chunk);
             met.number = volume.number.max(met.number);
+            met.cloned |= volume.cloned;
         }
         let sources = self.sources.clone();
         let is_deleted = |id| sources.iter().any(|source| source.knows_deleted(id));
@@ -509,6 +511,7 @@ impl<'a> Work<'a> {
         for (&id, met) in &known {
             self.found_volume(id, met)?;
         }
+        self.count_clones();
         // No number is given again that a store knows, be it a deleted volume's. Who counts as given and has no record is deleted (R13).
         let recorded: BTreeSet<VolumeId> = self.records_of::<Volume>("volumes/").map(|volume| volume.id).collect();
         if let Some(&volume) = known.keys().find(|id| !recorded.contains(id)) {
@@ -523,6 +526,24 @@ impl<'a> Work<'a> {
             self.records.insert(key, json(&last));
         }
         Ok(())
+    }
+
+    /// A clone that was deleted after the copy was made holds nothing any more.
+    fn count_clones(&mut self) {
+        let volumes = self.records_of::<Volume>("volumes/");
+        let parents: Vec<map::Parent> = volumes.filter_map(|volume| volume.parents.first().copied()).collect();
+        let prefix = format!("{}snapshots/", map::PREFIX);
+        let is_one = |key: &String| key.starts_with(&prefix);
+        for (_, value) in self.records.iter_mut().filter(|(key, _)| is_one(key)) {
+            let Ok(mut snapshot) = serde_json::from_slice::<map::Snapshot>(value) else {
+                continue;
+            };
+            let is_it = |parent: &&map::Parent| (parent.volume, parent.number) == (snapshot.volume, snapshot.number);
+            let clones = parents.iter().filter(is_it).count() as u64;
+            if std::mem::replace(&mut snapshot.clones, clones) != clones {
+                *value = json(&snapshot);
+            }
+        }
     }
 
     fn records_of<T: DeserializeOwned>(&self, kind: &str) -> impl Iterator<Item = T> {
@@ -542,7 +563,16 @@ impl<'a> Work<'a> {
         }
         let pools = all::<Pool>(self.copy, "pools/");
         let (pool, chunk_bytes) = match &pools[..] {
-            [pool] if !self.newer_pools => (pool.name.clone(), u64::from(pool.chunk_bytes)),
+            [pool] if !self.newer_pools && !met.cloned => (pool.name.clone(), u64::from(pool.chunk_bytes)),
+            // Where its chunks lie, and what it has from others, only its record knew.
+            _ if met.cloned => {
+                self.report.notes.push(format!(
+                    "volume {id} was cloned from another one after the newest copy of the metadata was made: what it comes from is not \
+                     known, so it cannot be opened; it stands as {name} in pool {NO_POOL}, which keeps its number and its chunks on the \
+                     stores until it is deleted; clone the snapshot that it came from anew"
+                ));
+                (NO_POOL.to_owned(), u64::from(MAX_BLOCKS_PER_CHUNK) * BLOCK_BYTES as u64)
+            }
             _ => {
                 self.report.notes.push(format!(
                     "volume {id} was made after the newest copy of the metadata: its name, its size and the pool that it lies in \
@@ -562,6 +592,7 @@ impl<'a> Work<'a> {
             generation: met.generation,
             owner: None,
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         self.number(&mut volume, met.number);
         self.insert_volume(volume)

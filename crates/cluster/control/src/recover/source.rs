@@ -66,6 +66,9 @@ pub struct KnownVolume {
     /// The newest snapshot that a chunk of it has met here.
     #[serde(default, skip_serializing_if = "is_head")]
     pub number: SnapshotId,
+    /// A chunk of it was made from one of another volume: it is a clone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cloned: bool,
 }
 
 fn is_head(number: &SnapshotId) -> bool {

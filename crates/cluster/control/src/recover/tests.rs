@@ -67,6 +67,7 @@ fn volume(number: u64, generation: u32) -> Volume {
         generation: Generation(generation),
         owner: Some(NodeId(1)),
         lineage: map::Lineage::default(),
+        parents: Vec::new(),
     }
 }
 
@@ -229,6 +230,7 @@ fn known_volume(number: u64, generation: u32, last_chunk: u64) -> KnownVolume {
         generation: Generation(generation),
         last_chunk: Some(last_chunk),
         number: SnapshotId::HEAD,
+        cloned: false,
     }
 }
 

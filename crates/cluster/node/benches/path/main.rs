@@ -199,6 +199,7 @@ impl Bench {
             generation: Generation(0),
             owner: None,
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         put(map::volume_key(NAME), json(&volume));
 

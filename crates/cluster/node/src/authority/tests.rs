@@ -79,6 +79,7 @@ impl Rig {
             generation: Generation(generation),
             owner,
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         put(&mut self.view, map::volume_key("v"), &volume);
     }
@@ -218,6 +219,7 @@ impl Late {
             generation: Generation(8),
             owner: Some(NEXT_OWNER),
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         let value = serde_json::to_vec(&volume).unwrap();
         self.metadata.txn(&Call::put(map::volume_key("v"), value)).unwrap();
@@ -316,6 +318,7 @@ fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
             generation: Generation(7),
             owner: Some(OWNER),
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         let key = map::volume_key(&volume.name);
         late.rig.view.apply(&Record {

@@ -60,6 +60,7 @@ fn volume(owner: Option<u32>, size_bytes: u64) -> map::Volume {
         generation: Generation(1),
         owner: owner.map(NodeId),
         lineage: map::Lineage::default(),
+        parents: Vec::new(),
     }
 }
 

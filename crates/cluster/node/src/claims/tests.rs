@@ -39,6 +39,7 @@ fn volume(generation: u32) -> map::Volume {
         generation: Generation(generation),
         owner: Some(NodeId(1)),
         lineage: map::Lineage::default(),
+        parents: Vec::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::forward::Forwarding;
-use super::{Core, hosts, named, snapshots, views};
+use super::{Core, hosts, named, parents, snapshots, views};
 use crate::authority;
 use crate::faults::Fault;
 use crate::forwarder::Work;
@@ -259,6 +259,7 @@ impl Core {
                 }
                 ShardEffect::Done(origin, result, payload) => self.cx.done(origin, result, payload),
                 ShardEffect::Sequencer(effect) => self.cx.on_sequencer_effect(now, effect),
+                ShardEffect::OpenParent(asked) => parents::read(self, now, asked),
                 ShardEffect::Whole(volume, generation, member) => {
                     let core = self.cx.config.core;
                     self.cx.mail.send(
@@ -313,6 +314,9 @@ impl Core {
                 .forwarding
                 .receiving
                 .done(&mut self.cx, driver.now(), origin.tag, result, payload);
+        }
+        if origin.front == parents::PARENTS {
+            return parents::ended(self, driver.now(), origin.tag, result.is_ok());
         }
         let event = frontend::Event::Done {
             tag: origin.tag,
@@ -405,16 +409,18 @@ impl Context {
         }
     }
 
-    /// What a peer's fence says is compared with what this node itself reads in the metadata (R14). This node's own sequencers
+    /// What a peer's fence says, and what it names as a clone's parents, is compared with what this node itself reads in the metadata (R14). This node's own sequencers
     /// have read it by themselves.
     fn judge_fence(&mut self, now: Time, from: NodeId, link: LinkId, request: &Request) -> Result<(), Refusal> {
-        let RequestBody::Fence(fence) = &request.body else {
-            return Ok(());
-        };
         if token::link_peer(link).is_none() || self.config.faults.has(Fault::AnyFence) {
             return Ok(());
         }
         let scope = &request.scope;
+        let fence = match &request.body {
+            RequestBody::Fence(fence) => fence,
+            RequestBody::Inherit(inherit) => return authority::judge_parents(&self.view, scope, inherit),
+            _ => return Ok(()),
+        };
         let by_view = authority::judge(&self.view, from, scope, fence);
         if by_view != Err(Refusal::Busy) || self.config.faults.has(Fault::WatchOnly) {
             return by_view;
@@ -470,7 +476,7 @@ impl Context {
     }
 
     /// Where something came in that a front end of this core asks for.
-    fn origin(&self, now: Time, front: FrontId, tag: u64) -> Origin {
+    pub(super) fn origin(&self, now: Time, front: FrontId, tag: u64) -> Origin {
         Origin {
             core: self.config.core as u16,
             front,
@@ -510,6 +516,7 @@ impl Context {
             Effect::Done { .. }
             | Effect::Whole { .. }
             | Effect::Scrubbed { .. }
+            | Effect::OpenParent { .. }
             | Effect::GenerationAdopted
             | Effect::Settled { .. }
             | Effect::Spoilt { .. }

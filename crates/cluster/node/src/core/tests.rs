@@ -150,6 +150,7 @@ fn opened(generation: Generation) -> Opened {
             generation,
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         },
         volume_revision: 1,
         pool: map::Pool {

@@ -56,6 +56,7 @@ impl Rig {
             generation: Generation(3),
             owner: None,
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         let store = amita_types::StoreId(1);
         let group = map::Group {
@@ -287,6 +288,7 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
         generation: Generation(6),
         owner: Some(NodeId(5)),
         lineage: map::Lineage::default(),
+        parents: Vec::new(),
     };
     put(map::volume_key("w"), serde_json::to_vec(&volume).unwrap());
     put(map::pool_key("p"), serde_json::to_vec(&rig.pool).unwrap());
@@ -330,6 +332,7 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         generation: rig.generation,
         owner: Some(NodeId(1)),
         lineage: map::Lineage::default(),
+        parents: Vec::new(),
     };
     view.apply(&Record {
         key: map::volume_key("v"),

@@ -29,6 +29,7 @@ fn view() -> View {
             generation: Generation(0),
             owner: None,
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         put(&mut view, map::volume_key(name), &volume);
     }

@@ -21,6 +21,7 @@ fn volume(id: u64, generation: u32, owner: Option<u32>) -> map::Volume {
         generation: Generation(generation),
         owner: owner.map(NodeId),
         lineage: map::Lineage::default(),
+        parents: Vec::new(),
     }
 }
 

@@ -21,6 +21,7 @@ fn volume(generation: u32, owner: u32) -> Vec<u8> {
         generation: Generation(generation),
         owner: Some(NodeId(owner)),
         lineage: map::Lineage::default(),
+        parents: Vec::new(),
     })
     .unwrap()
 }

@@ -243,6 +243,7 @@ impl Keeper {
             generation: look.generation,
             last_chunk: None,
             number: SnapshotId::HEAD,
+            cloned: false,
         });
         Source {
             store,

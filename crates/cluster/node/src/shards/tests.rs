@@ -19,6 +19,7 @@ fn opened(reservation: Option<&[u8]>) -> Opened {
             generation: Generation(3),
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         },
         volume_revision: 1,
         pool: Pool {

@@ -69,6 +69,7 @@ impl Rig {
             generation,
             owner: Some(owner),
             lineage,
+            parents: Vec::new(),
         };
         self.put(map::volume_key("v"), &volume);
     }

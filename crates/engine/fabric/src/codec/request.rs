@@ -7,8 +7,8 @@ mod roll;
 mod states;
 
 pub(super) use chunk::{
-    ALLOCATION_BYTES, CLEAR_BYTES, CLONE_BYTES, DIFFER_BYTES, OPEN_BYTES, READ_BYTES, RETAIN_SNAPSHOTS_BYTES,
-    WRITE_BYTES,
+    ALLOCATION_BYTES, CLEAR_BYTES, CLONE_BYTES, DIFFER_BYTES, INHERIT_BYTES, OPEN_BYTES, READ_BYTES,
+    RETAIN_SNAPSHOTS_BYTES, WRITE_BYTES,
 };
 pub(super) use fence::{FENCE_BYTES, SETTLE_BYTES, SUCCEED_BYTES};
 pub(super) use resync::{CHUNKS_BYTES, JOIN_BYTES, MEND_BYTES, VERIFY_BYTES, WHOLE_BYTES};
@@ -112,6 +112,7 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
         RequestBody::Allocation(body) => body.put(out, payload_bytes),
         RequestBody::RetainSnapshots(body) => body.put(out, payload_bytes),
         RequestBody::Clone(body) => body.put(out, payload_bytes),
+        RequestBody::Inherit(body) => body.put(out, payload_bytes),
         RequestBody::Chunks(body) => body.put(out, payload_bytes),
         RequestBody::Join(body) => body.put(out, payload_bytes),
         RequestBody::Mend(body) => body.put(out, payload_bytes),
@@ -160,6 +161,7 @@ fn get_body(prefix: Prefix, reader: Reader<'_>) -> Result<RequestBody, DecodeErr
         Kind::Allocation => RequestBody::Allocation(Body::get(prefix, reader)?),
         Kind::RetainSnapshots => RequestBody::RetainSnapshots(Body::get(prefix, reader)?),
         Kind::Clone => RequestBody::Clone(Body::get(prefix, reader)?),
+        Kind::Inherit => RequestBody::Inherit(Body::get(prefix, reader)?),
         Kind::Chunks => RequestBody::Chunks(Body::get(prefix, reader)?),
         Kind::Join => RequestBody::Join(Body::get(prefix, reader)?),
         Kind::Mend => RequestBody::Mend(Body::get(prefix, reader)?),

@@ -71,6 +71,7 @@ fn what_lists_is_charged_its_longest_answer() {
         core,
         cores,
         groups,
+        place: None,
     });
     assert_eq!(of(chunks), 128 + 8192);
 }

@@ -255,6 +255,7 @@ impl World {
                 }
                 Effect::Scrubbed { .. }
                 | Effect::GenerationAdopted
+                | Effect::OpenParent { .. }
                 | Effect::Settled { .. }
                 | Effect::Spoilt { .. } => {}
                 Effect::Warn(warning) => self.say(|| format!("g{gateway} warns: {warning}")),
@@ -286,6 +287,8 @@ pub fn add(total: &mut Counters, more: &Counters) {
         lease_renewals,
         settles,
         caught_up,
+        inherited,
+        unsettled_parents,
         credit_waits,
         hedged,
         stale_epochs,
@@ -319,6 +322,8 @@ pub fn add(total: &mut Counters, more: &Counters) {
     total.lease_renewals += lease_renewals;
     total.settles += settles;
     total.caught_up += caught_up;
+    total.inherited += inherited;
+    total.unsettled_parents += unsettled_parents;
     total.credit_waits += credit_waits;
     total.hedged += hedged;
     total.stale_epochs += stale_epochs;

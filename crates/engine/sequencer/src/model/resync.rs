@@ -39,6 +39,7 @@ impl Store {
             core,
             cores,
             groups,
+            ..
         }) = request.body
         else {
             unreachable!()

@@ -465,6 +465,7 @@ impl Store {
             RequestBody::Verify(_) => self.verify(now, link, &request),
             RequestBody::RetainSnapshots(_)
             | RequestBody::Clone(_)
+            | RequestBody::Inherit(_)
             | RequestBody::States(_)
             | RequestBody::Frame(_)
             | RequestBody::Put(_)

@@ -282,6 +282,7 @@ impl World {
                 generation: Generation(0),
                 owner: None,
                 lineage: map::Lineage::default(),
+                parents: Vec::new(),
             };
             put(map::volume_key(name), serde_json::to_vec(&volume).unwrap());
         }

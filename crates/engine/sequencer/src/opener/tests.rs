@@ -47,6 +47,7 @@ fn volume(owner: Option<NodeId>) -> map::Volume {
         generation: Generation(4),
         owner,
         lineage: map::Lineage::default(),
+        parents: Vec::new(),
     }
 }
 

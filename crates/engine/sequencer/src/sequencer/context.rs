@@ -5,6 +5,7 @@ use super::cut::Cut;
 use super::intake::Intake;
 use super::metadata::Metadata;
 use super::owned::Owned;
+use super::parents::Parents;
 use super::silence::Silence;
 use super::state::{Chunk, Store};
 use super::status::Counters;
@@ -28,6 +29,7 @@ pub(super) struct Context {
     pub config: Config,
     pub owned: Owned,
     pub cut: Cut,
+    pub parents: Parents,
     pub stores: Stores,
     pub groups: Groups,
     pub chunks: Chunks,
@@ -48,6 +50,7 @@ impl Context {
         Context {
             cut: Cut::new(opened.volume.lineage.number),
             owned: Owned::new(opened, id_base),
+            parents: Parents::default(),
             stores: Stores::default(),
             groups: Groups::default(),
             chunks: Chunks::default(),
@@ -80,14 +83,19 @@ impl Context {
         if let Some(number) = self.chunks.slot_of(index) {
             return number;
         }
-        let id = ChunkId {
-            volume: self.owned.volume.id,
-            index,
-        };
-        let group = GroupSlot::of(id.group(self.owned.pool.groups));
+        let group = self.group_of(index);
         let number = self.chunks.add(Chunk::new(index, group));
         self.groups[group].chunks.push(number);
         number
+    }
+
+    /// The group that a chunk of the volume lies in: of a clone, where that of its root lies (D8).
+    pub fn group_of(&self, index: ChunkIndex) -> GroupSlot {
+        let id = ChunkId {
+            volume: self.owned.volume.place(),
+            index,
+        };
+        GroupSlot::of(id.group(self.owned.pool.groups))
     }
 
     pub fn id_of(&self, group: GroupSlot, position: Position) -> StoreId {

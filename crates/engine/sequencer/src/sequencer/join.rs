@@ -7,7 +7,7 @@
 
 use super::UNFIT_PAUSES;
 use super::context::Context;
-use super::{group, resend};
+use super::{group, parents, resend};
 use crate::faults::Fault;
 use crate::members::Position;
 use crate::table::{ChunkSlot, TaskSlot};
@@ -30,6 +30,7 @@ pub(super) fn first(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Pos
     if !is_needed(cx, chunk, position) || cx.chunks[chunk].history.joining.has(position) {
         return;
     }
+    parents::make_before_join(cx, now, chunk, position);
     let state = &mut cx.chunks[chunk];
     state.history.joining.add(position);
     let (group, index) = (state.group, state.index);

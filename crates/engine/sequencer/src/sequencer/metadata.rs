@@ -67,6 +67,12 @@ impl Metadata {
         }
     }
 
+    /// Names the next call.
+    pub fn next_call(&mut self, id_base: u64) -> CallId {
+        self.count += 1;
+        CallId(id_base | self.count & ((1 << crate::task::ID_BITS) - 1))
+    }
+
     /// Is nothing under way and nothing wanted?
     pub fn is_quiet(&self) -> bool {
         self.call.is_none() && !self.evictions && !self.rereads
@@ -281,8 +287,7 @@ fn call_reread(cx: &mut Context) {
 }
 
 fn start(cx: &mut Context, request: Call, groups: Vec<(GroupSlot, Option<map::Group>)>) {
-    cx.metadata.count += 1;
-    let id = CallId(cx.owned.id_base | cx.metadata.count & ((1 << crate::task::ID_BITS) - 1));
+    let id = cx.metadata.next_call(cx.owned.id_base);
     cx.metadata.call = Some(Under { id, groups });
     cx.effects.push_back(Effect::Meta { call: id, request });
 }

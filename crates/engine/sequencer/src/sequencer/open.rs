@@ -10,7 +10,7 @@ use super::answer::Misbehaved;
 use super::context::Context;
 use super::roll::Roll;
 use super::state::ChunkState;
-use super::{catch_up, group, pipeline, roll, silence};
+use super::{catch_up, group, parents, pipeline, roll, silence};
 use crate::config::MAX_OPENINGS;
 use crate::faults::Fault;
 use crate::io::{Effect, StopReason, Warning};
@@ -27,6 +27,10 @@ use amita_types::{Epoch, SnapshotId, Version};
 #[derive(Debug)]
 pub(super) enum Phase {
     Asking,
+    /// Members say and make what they inherit (see `parents`).
+    Inheriting,
+    /// They do not inherit the same: the parent's owner is to open its chunk.
+    Unsettled,
     Rolling(Roll),
     /// Rolled forward; the group's epoch is read once more.
     Checking,
@@ -43,6 +47,9 @@ pub(super) struct Opening {
     /// The snapshot numbers of these versions, and of the longest (S3).
     pub(super) numbers: ByPosition<SnapshotId>,
     pub(super) number: SnapshotId,
+    /// What members inherit was asked for; those in sync that had no such chunk.
+    pub(super) inherits: bool,
+    pub(super) heirs: Members,
     /// Its requests under way.
     pub(super) tasks: Vec<TaskSlot>,
     /// The read of the metadata that is the check has been started.
@@ -136,6 +143,8 @@ fn ask(cx: &mut Context, now: Time, chunk: ChunkSlot) {
         longest: Version::NONE,
         numbers: ByPosition::filled(SnapshotId::HEAD),
         number: SnapshotId::HEAD,
+        inherits: false,
+        heirs: Members::NONE,
         tasks: vec![slot],
         covered: false,
     }));
@@ -198,6 +207,16 @@ pub(super) fn answered(
                 compare(cx, now, chunk);
             }
         }
+        (Step::Inherit, AnswerBody::Opened(opened)) => {
+            cx.settle(slot, position);
+            end_task(cx, slot, chunk);
+            return parents::told(cx, now, chunk, position, opened);
+        }
+        (Step::Make(in_sync), AnswerBody::Done) => {
+            cx.settle(slot, position);
+            end_task(cx, slot, chunk);
+            parents::made(cx, now, chunk, in_sync);
+        }
         (Step::List, AnswerBody::Changes(ChangesAnswer { entries, more })) => {
             cx.settle(slot, position);
             end_task(cx, slot, chunk);
@@ -223,12 +242,28 @@ pub(super) fn end_task(cx: &mut Context, slot: TaskSlot, chunk: ChunkSlot) {
     cx.chunks.opening(chunk).tasks.retain(|&task| task != slot);
 }
 
+/// Ends what is asked for a chunk's opening.
+pub(super) fn drop_tasks(cx: &mut Context, chunk: ChunkSlot) {
+    for slot in std::mem::take(&mut cx.chunks.opening(chunk).tasks) {
+        cx.settle_all(slot);
+        cx.tasks.remove(slot);
+    }
+}
+
+/// Does the opening of the chunk wait for that of its parent's?
+pub(super) fn is_unsettled(cx: &Context, chunk: ChunkSlot) -> bool {
+    matches!(&cx.chunks[chunk].state, ChunkState::Opening(opening) if matches!(opening.phase, Phase::Unsettled))
+}
+
 /// All members have said what they hold.
-fn compare(cx: &mut Context, now: Time, chunk: ChunkSlot) {
+pub(super) fn compare(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let group = cx.chunks[chunk].group;
     let mut members = cx.groups[group].members.current;
     if cx.config.faults.has(Fault::ServeHalfFenced) {
         members = members.and(cx.groups[group].fence.ready);
+    }
+    if parents::ask(cx, now, chunk, members) {
+        return;
     }
     let opening = cx.chunks.opening(chunk);
     let longest = members
@@ -355,6 +390,10 @@ fn fail_queue(cx: &mut Context, queue: &mut List, error: IoError) {
 pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) {
     let chunk = cx.tasks[slot].chunk();
     let group = cx.tasks[slot].group;
+    let inherits = matches!(cx.tasks[slot].kind, Kind::Open(Step::Inherit | Step::Make(_)));
+    if inherits && parents::refused(cx, now, slot, position, refusal) {
+        return;
+    }
     match refusal {
         Refusal::StaleEpoch { .. }
         | Refusal::NotFenced

@@ -67,7 +67,7 @@ impl Resync {
         if self.syncs.is_empty() && self.scrubs.is_empty() {
             return;
         }
-        self.syncs.seat(now);
+        self.syncs.seat(cx, now);
         for of in self.syncs.keys() {
             self.syncs.advance(cx, &mut self.mendings, now, of);
         }
@@ -218,6 +218,7 @@ fn ask_for_chunks(
         core: cx.config.core,
         cores: cx.config.cores.max(1),
         groups: cx.owned.pool.groups,
+        place: Some(cx.owned.volume.place()).filter(|place| *place != cx.owned.volume.id),
     });
     for member in members.iter() {
         cx.expect(now, slot, member);
@@ -228,10 +229,10 @@ fn ask_for_chunks(
 
 /// Is it a chunk that a list of the group's chunks may name, which was asked for by this core?
 fn is_listed_here(cx: &Context, group: GroupSlot, index: ChunkIndex) -> bool {
-    let chunk = ChunkId {
+    let id = ChunkId {
         volume: cx.owned.volume.id,
         index,
     };
     let cores = usize::from(cx.config.cores.max(1));
-    GroupSlot::of(chunk.group(cx.owned.pool.groups)) == group && chunk.core(cores) == usize::from(cx.config.core)
+    cx.group_of(index) == group && id.core(cores) == usize::from(cx.config.core)
 }

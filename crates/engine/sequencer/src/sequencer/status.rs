@@ -34,6 +34,10 @@ pub struct Counters {
     pub lease_renewals: u64,
     /// Times that a chunk was opened once more for a member whose copy had rotted under a write (D7).
     pub caught_up: u64,
+    /// Chunks that were made from what the volume was cloned from (S8).
+    pub inherited: u64,
+    /// Times that the owner of what the volume was cloned from was asked to open a chunk, because copies of it differed (S7).
+    pub unsettled_parents: u64,
     /// Requests about credits (R7).
     pub settles: u64,
     /// Writes that waited for credits (R7).
@@ -88,12 +92,12 @@ impl Counters {
 
     /// Each with its name, in their order.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 32] {
+    pub fn each(&self) -> [(&'static str, u64); 34] {
         let mut copy = *self;
         copy.each_mut().map(|(name, value)| (name, *value))
     }
 
-    fn each_mut(&mut self) -> [(&'static str, &mut u64); 32] {
+    fn each_mut(&mut self) -> [(&'static str, &mut u64); 34] {
         let Counters {
             writes,
             reads,
@@ -106,6 +110,8 @@ impl Counters {
             unleased,
             lease_renewals,
             caught_up,
+            inherited,
+            unsettled_parents,
             settles,
             credit_waits,
             hedged,
@@ -140,6 +146,8 @@ impl Counters {
             ("unleased", unleased),
             ("lease_renewals", lease_renewals),
             ("caught_up", caught_up),
+            ("inherited", inherited),
+            ("unsettled_parents", unsettled_parents),
             ("settles", settles),
             ("credit_waits", credit_waits),
             ("hedged", hedged),

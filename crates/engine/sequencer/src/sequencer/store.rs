@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::resync::Resync;
-use super::{credits, group, join, lease, open, read, silence};
+use super::{credits, group, join, lease, open, parents, read, silence};
 use crate::faults::Fault;
 use crate::members::Members;
 use crate::table::StoreSlot;
@@ -82,7 +82,12 @@ pub(super) fn link_ended(cx: &mut Context, resync: &mut Resync, now: Time, numbe
             && cx.groups[group].members.all().has(position)
         {
             cx.groups.unready(group, position);
-            if cx.groups[group].members.current.has(position) {
+            if cx.groups[group]
+                .members
+                .current
+                .or(parents::heirs(cx, group))
+                .has(position)
+            {
                 open::reset(cx, group);
             }
             // Writes that it refused are among those that are sent again, all of them, in order.

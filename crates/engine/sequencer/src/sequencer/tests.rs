@@ -7,6 +7,7 @@ mod evict;
 mod fence;
 mod mend;
 mod open;
+mod parents;
 mod read;
 mod rig;
 mod steps;

@@ -33,6 +33,7 @@ pub fn opened(chunks: u64, groups: u32) -> Opened {
             generation: Generation(1),
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         },
         volume_revision: 1,
         pool: map::Pool {

@@ -18,6 +18,8 @@ const KEPT: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkFilter {
     pub volume: VolumeId,
+    /// The volume by whose number its chunks are hashed to groups (rule D8).
+    pub place: VolumeId,
     /// Groups of the pool.
     pub groups: u32,
     /// Cores of the gateway.
@@ -45,7 +47,11 @@ pub(crate) struct Listings {
 impl ChunkFilter {
     fn place(&self, chunk: ChunkId) -> Place {
         let core = chunk.core(usize::from(self.cores)) as u16;
-        (chunk.group(self.groups), core, chunk.index)
+        let place = ChunkId {
+            volume: self.place,
+            ..chunk
+        };
+        (place.group(self.groups), core, chunk.index)
     }
 }
 

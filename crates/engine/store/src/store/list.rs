@@ -13,6 +13,7 @@ pub(super) fn chunks(store: &mut Store, caller: &Caller, request: &ChunksRequest
     let (group, core) = (caller.scope.group.index, request.core);
     let filter = ChunkFilter {
         volume,
+        place: request.place.unwrap_or(volume),
         groups: request.groups,
         cores: request.cores,
     };

@@ -2,8 +2,8 @@
 
 use super::snapshot::Retained;
 use super::{
-    LinkId, Requester, Store, answer, differ, fence, join, list, mend, read, roll, snapshot, space, states, sweep,
-    verify, write,
+    LinkId, Requester, Store, answer, differ, fence, inherit, join, list, mend, read, roll, snapshot, space, states,
+    sweep, verify, write,
 };
 use crate::credits::AccountId;
 use crate::faults::Fault;
@@ -132,6 +132,7 @@ fn dispatch(store: &mut Store, caller: &Caller, body: RequestBody, payload: Slic
             snapshot::keep(store, asker, chunk, Retained::asked(request));
         }
         RequestBody::Clone(request) => snapshot::clone_chunk(store, caller, &request),
+        RequestBody::Inherit(request) => inherit::inherit(store, caller, &request),
         RequestBody::Join(request) => join::join(store, caller, &request),
         RequestBody::Mend(request) => mend::mend(store, caller, &request, &payload),
         RequestBody::Whole(request) => join::whole(store, caller, &request),

@@ -6,7 +6,7 @@ use super::op::{Op, Ops};
 use super::request::Caller;
 use super::space::Claim;
 use super::sweep::Trim;
-use super::{Requester, Store, answer, leaves, queue, space, sweep};
+use super::{Requester, Store, answer, inherit, leaves, queue, space, sweep};
 use crate::faults::Fault;
 use crate::format::record::RollEntry;
 use crate::index::{ChunkKey, Index, Leaf, Location, OpSlot, PARTS, Seen, WORST_BYTES_PER_CLEAR};
@@ -293,13 +293,13 @@ pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneReq
         return answer::done(store, asker);
     };
     let origin_chunk = store.index.chunk(origin);
-    if origin_chunk.queue.first != OpSlot::NONE {
-        return store.env.refuse(asker, Refusal::Busy);
-    }
     if origin_chunk.incomplete {
         return store.env.refuse(asker, Refusal::Incomplete);
     }
     let view = match origin_chunk.seen(at) {
+        Seen::As(view) if inherit::is_unsettled(store, origin, view, at) => {
+            return store.env.refuse(asker, Refusal::Busy);
+        }
         Seen::As(view) if origin_chunk.version(view) > Version::NONE => view,
         Seen::As(_) | Seen::Unborn => return answer::done(store, asker),
         Seen::NotKept => return store.env.invalid(asker, Problem::Snapshot),
@@ -311,6 +311,17 @@ pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneReq
     if !space::clear_fits(store, PARTS as u32) {
         return store.env.refuse(asker, Refusal::NoSpace);
     }
+    queue_clone(store, asker, chunk, (from, at), version);
+}
+
+/// Makes a chunk what another one was, at the version that it had then.
+pub(super) fn queue_clone(
+    store: &mut Store,
+    asker: Requester,
+    chunk: ChunkId,
+    (from, at): (ChunkId, SnapshotId),
+    version: Version,
+) {
     let key = store.index.touch(chunk);
     let change = CloneChange {
         from,
@@ -337,18 +348,15 @@ pub(super) fn prepare_clone(store: &mut Store, key: OpSlot) -> Option<bool> {
         unreachable!("the caller has looked");
     };
     let (from, at, version) = (change.from, change.at, store.ops.get(key).version);
-    // What is under way on the origin would come before or after in the log without anybody knowing: the asker
-    // comes again.
-    let found = store.index.find(from).filter(|&origin| {
-        let chunk = store.index.chunk(origin);
-        chunk.queue.first == OpSlot::NONE
-    });
+    let found = store.index.find(from);
     let seen = found.map(|origin| (origin, store.index.chunk(origin).seen(at)));
     let Some((origin, Seen::As(view))) = seen else {
         queue::drop_from(store, key, Refusal::Busy);
         return Some(false);
     };
-    if store.index.chunk(origin).version(view) != version {
+    // Else the asker comes again.
+    let is_it = store.index.chunk(origin).version(view) == version && !store.index.chunk(origin).incomplete;
+    if !is_it || inherit::is_unsettled(store, origin, view, at) {
         queue::drop_from(store, key, Refusal::Busy);
         return Some(false);
     }
@@ -367,7 +375,10 @@ pub(super) fn prepare_clone(store: &mut Store, key: OpSlot) -> Option<bool> {
         }
         return None;
     }
-    let entries = store.index.entries_for_clone(origin, view);
+    let mut entries = store.index.entries_for_clone(origin, view);
+    if store.config.faults.has(Fault::ClonesNothing) {
+        entries.clear();
+    }
     let first = store.index.origin(origin);
     if let Change::Clone(change) = &mut store.ops.get_mut(key).change {
         change.entries = entries;

@@ -33,8 +33,8 @@ use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
 use amita_types::message::{
     AllocationRequest, ChangesRequest, ClearRequest, CloneRequest, CloseRequest, DifferRequest, FrameRequest,
-    JoinRequest, MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody, RetainSnapshotsRequest, RollRequest,
-    StatesRequest, VerifyRequest, WholeRequest, WriteRequest,
+    InheritRequest, JoinRequest, MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody,
+    RetainSnapshotsRequest, RollRequest, StatesRequest, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::{ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, SnapshotId, VolumeId};
 use std::sync::Arc;
@@ -454,6 +454,7 @@ pub(super) fn is_going(store: &Store, volume: VolumeId, body: &RequestBody) -> b
         | RequestBody::Roll(RollRequest { chunk, .. })
         | RequestBody::RetainSnapshots(RetainSnapshotsRequest { chunk, .. })
         | RequestBody::Clone(CloneRequest { chunk, .. })
+        | RequestBody::Inherit(InheritRequest { chunk, .. })
         | RequestBody::Join(JoinRequest { chunk, .. })
         | RequestBody::Mend(MendRequest { chunk, .. })
         | RequestBody::Whole(WholeRequest { chunk, .. })

@@ -187,6 +187,7 @@ impl Play {
                 core: some as u16,
                 cores: other as u16,
                 groups: self.number() as u32,
+                place: None,
             }),
             13 => RequestBody::Join(JoinRequest { chunk, at: version }),
             14 => return self.lying_mend(chunk),

@@ -593,6 +593,7 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
                 core,
                 cores,
                 groups,
+                place: None,
             });
             let Ok(AnswerBody::Chunks(ChunksAnswer { chunks, more })) = test.ask(body, &[]) else {
                 panic!("a list is always given")
@@ -660,6 +661,7 @@ fn chunks_are_listed_group_by_group_and_page_by_page() {
             core,
             cores,
             groups,
+            place: None,
         });
         let what = Problem::Range;
         assert_eq!(test.ask(body, &[]), Err(Refusal::Invalid { what }));

@@ -4,11 +4,15 @@ use crate::common::{BLOCK, Requester, Rig, VOLUME, version};
 use amita_reactor::Slice;
 use amita_store::State;
 use amita_types::message::{
-    AnswerBody, ClearRequest, CloneRequest, Problem, ReadRequest, Refusal, RequestBody, RetainSnapshotsRequest,
+    AnswerBody, ClearRequest, CloneRequest, InheritRequest, OpenedAnswer, Problem, ReadRequest, Refusal, RequestBody,
+    RetainSnapshotsRequest,
 };
-use amita_types::{BlockRange, ChunkIndex, SnapshotId, Version, VolumeId};
+use amita_types::{BlockRange, ChunkIndex, Generation, SnapshotId, Version, VolumeId};
 
 const CLONE: VolumeId = VolumeId(70);
+/// Of which there is nothing.
+const OTHER: VolumeId = VolumeId(60);
+const OF_CLONE: VolumeId = VolumeId(71);
 
 fn version_or_none(counter: u64) -> Version {
     if counter == 0 {
@@ -269,6 +273,119 @@ fn a_clone_shares_slots_and_goes_its_own_way() {
         assert_eq!(test.blocks(), blocks - 3 - 300);
         assert_eq!(*test.rig.store.state(), State::Serving);
     }
+}
+
+impl Test {
+    /// What the clone's chunk has from its parents (S8), or it is made so.
+    fn inherit(&mut self, make: Version, parents: &[(VolumeId, u32)]) -> Result<AnswerBody, Refusal> {
+        let parents = parents.iter().map(|&(volume, at)| (volume, SnapshotId(at)));
+        let body = RequestBody::Inherit(InheritRequest {
+            chunk: ChunkIndex(0),
+            version: make,
+            parents: parents.collect(),
+        });
+        self.ask(SnapshotId::HEAD, body, &[]).map(|(body, _)| body)
+    }
+
+    /// The clone's owner, whose generation is above that of what it was cloned from.
+    fn own_clone(&mut self, volume: VolumeId) {
+        self.volume = volume;
+        self.asker.generation = Generation(2);
+        self.fence();
+    }
+}
+
+fn inherited(version: Version) -> Result<AnswerBody, Refusal> {
+    Ok(AnswerBody::Opened(OpenedAnswer {
+        version,
+        ..OpenedAnswer::NOTHING
+    }))
+}
+
+#[test]
+fn a_clone_has_what_its_nearest_parent_has() {
+    for checkpoints in [false, true] {
+        let mut test = Test::new();
+        let origin = test.volume;
+        for block in 0..200 {
+            test.write(block, 1).unwrap();
+        }
+        let at_one = version(1, 200);
+        test.snapshot = SnapshotId(1);
+        test.write(3, 2).unwrap();
+        if checkpoints {
+            test.checkpoint();
+        }
+        let blocks = test.blocks();
+        let parents = [(OTHER, 1), (origin, 1)];
+        test.own_clone(CLONE);
+        assert_eq!(
+            test.inherit(Version::NONE, &parents),
+            inherited(at_one),
+            "the nearest has no such chunk"
+        );
+        assert_eq!(test.inherit(Version::NONE, &[(OTHER, 1)]), inherited(Version::NONE));
+        let what = Problem::Version;
+        let other = version(1, 199);
+        assert_eq!(test.inherit(other, &parents), Err(Refusal::Invalid { what }));
+        assert_eq!(test.blocks(), blocks, "asked, and nothing made");
+        assert_eq!(test.inherit(at_one, &parents), Ok(AnswerBody::Done));
+        assert_eq!(test.inherit(at_one, &parents), Ok(AnswerBody::Done), "once more");
+        assert_eq!(test.blocks(), blocks, "no data is copied");
+        let check = |test: &mut Test| {
+            assert_eq!(
+                (test.read(0, 3), test.read(0, 199), test.read(0, 200)),
+                (Ok(1), Ok(1), Ok(0))
+            );
+        };
+        check(&mut test);
+        // A clone of the clone: its own state counts now, and not that of the root.
+        let at = 5 * BLOCK as u32;
+        let own = test.asker.write_request(0, at, &[7; BLOCK], version(2, 201), at_one);
+        test.ask(SnapshotId(1), own.body, &[7; BLOCK]).unwrap();
+        assert_eq!((test.read(0, 5), test.read(1, 5)), (Ok(7), Ok(1)));
+        test.volume = OF_CLONE;
+        test.asker.generation = Generation(3);
+        test.fence();
+        let parents = [(CLONE, 2), (origin, 1)];
+        assert_eq!(test.inherit(InheritRequest::ANY, &parents), Ok(AnswerBody::Done));
+        assert_eq!((test.read(0, 5), test.read(0, 3)), (Ok(7), Ok(1)));
+        test.remount();
+        assert_eq!((test.read(0, 5), test.read(0, 3)), (Ok(7), Ok(1)));
+        assert_eq!(*test.rig.store.state(), State::Serving);
+    }
+}
+
+#[test]
+fn a_busy_parent_keeps_no_clone_waiting() {
+    let mut test = Test::new();
+    let origin = test.volume;
+    for block in 0..100 {
+        test.write(block, 1).unwrap();
+    }
+    let at_one = version(1, 100);
+    test.own_clone(CLONE);
+    test.volume = origin;
+    test.asker.generation = Generation(1);
+    // A write with the number of the snapshot is under way at the parent: what was there goes to its state.
+    let bytes = vec![5; BLOCK];
+    let mut request = test.asker.write_request(0, 0, &bytes, version(1, 101), at_one);
+    request.scope.snapshot = SnapshotId(1);
+    let id = request.id;
+    test.rig.send(test.asker.link, request, Slice::copy_from(&bytes));
+    assert!(test.rig.take(test.asker.link, id).is_none(), "it is not durable");
+    test.volume = CLONE;
+    test.asker.generation = Generation(2);
+    let parents = [(origin, 1)];
+    assert_eq!(test.inherit(at_one, &parents), Ok(AnswerBody::Done));
+    let told = test.rig.take(test.asker.link, id).expect("it is durable");
+    assert_eq!(told.answer.result, Ok(AnswerBody::Done));
+    assert_eq!((test.read(0, 0), test.read(0, 99)), (Ok(1), Ok(1)));
+    test.remount();
+    assert_eq!((test.read(0, 0), test.read(0, 99)), (Ok(1), Ok(1)));
+    test.volume = origin;
+    test.asker.generation = Generation(1);
+    assert_eq!((test.read(0, 0), test.read(1, 0)), (Ok(5), Ok(1)));
 }
 
 /// S3: the number belongs to the version.

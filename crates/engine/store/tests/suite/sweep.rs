@@ -28,6 +28,7 @@ fn holdings(living: &[u64], given: u64, left_at: Option<u64>) -> Arc<Holdings> {
         .iter()
         .map(|&id| HeldVolume {
             id: VolumeId(id),
+            place: VolumeId(id),
             pool: Some((PoolId(1), 1)),
         })
         .collect();
@@ -134,6 +135,7 @@ fn listed(rig: &mut Rig, owner: &mut Requester) -> Vec<u64> {
         core: 0,
         cores: 1,
         groups: 1,
+        place: None,
     }));
     match owner.ask(rig, request, Slice::default()).answer.result {
         Ok(AnswerBody::Chunks(ChunksAnswer { chunks, more: None })) => {
@@ -432,6 +434,7 @@ fn listed_while_it_goes(faults: Faults) {
         core: 0,
         cores: 1,
         groups: 1,
+        place: None,
     }));
     let list_id = list.id;
     let mut held = Vec::new();

@@ -22,6 +22,7 @@ fn holdings(given: u32, live: &[u32]) -> Arc<Holdings> {
         given: VOLUME,
         volumes: [HeldVolume {
             id: VOLUME,
+            place: VOLUME,
             pool: Some((PoolId(1), 1)),
         }]
         .into(),

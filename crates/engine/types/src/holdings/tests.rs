@@ -7,6 +7,7 @@ fn of(living: &[u64], given: u64) -> Holdings {
         .iter()
         .map(|&id| HeldVolume {
             id: VolumeId(id),
+            place: VolumeId(id),
             pool: Some((PoolId(1), 4)),
         })
         .collect();

@@ -63,6 +63,9 @@ pub struct Snapshot {
     /// It is not to be deleted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub protected: bool,
+    /// So many volumes were cloned from it and are there, deleted ones that are kept included: while there are any it stays (S9).
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub clones: u64,
     /// How far it has come.
     pub state: SnapshotState,
 }
@@ -145,6 +148,10 @@ fn check_name(name: &str) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 fn is_head(number: &SnapshotId) -> bool {

@@ -33,6 +33,7 @@ fn take(meta: &dyn Transact, number: u32, state: SnapshotState) {
         taken_at: wish.asked_at,
         labels: wish.labels,
         protected: false,
+        clones: 0,
         state,
     };
     let name_key = map::snapshot_name_key(id, &wish.name);

@@ -3,9 +3,10 @@
 use super::super::wire::{Reader, Wire, wire};
 use super::super::{DecodeError, EncodeError, Kind, Prefix};
 use super::{Body, SUM_BYTES, exactly, from_to, get_sums, put_sums};
+use amita_types::map::MAX_LEVELS;
 use amita_types::message::{
-    AllocationRequest, ClearRequest, CloneRequest, DifferRequest, MAX_PIECES, MAX_SNAPSHOTS, OpenRequest, ReadRequest,
-    RetainSnapshotsRequest, WriteRequest,
+    AllocationRequest, ClearRequest, CloneRequest, DifferRequest, InheritRequest, MAX_PIECES, MAX_SNAPSHOTS,
+    OpenRequest, ReadRequest, RetainSnapshotsRequest, WriteRequest,
 };
 use amita_types::{BLOCK_BYTES, BlockRange, ChunkIndex, MAX_IO_BLOCKS, SnapshotId, Version, VolumeId};
 
@@ -23,6 +24,11 @@ wire! {
     RawKeep: 17 { chunk: u64, above: u32, to: u32, head: u8, }
 }
 wire! { RawClone: 20 { chunk: u64, origin: u64, at: u32, } }
+wire! {
+    /// Goes on with the parents.
+    RawInherit: 16 { chunk: u64, version: u64, }
+}
+wire! { RawParent: 12 { volume: u64, at: u32, } }
 
 const SNAPSHOT_BYTES: usize = size_of::<u32>();
 pub(in super::super) const OPEN_BYTES: (usize, usize) = exactly(RawOpen::BYTES);
@@ -34,6 +40,7 @@ pub(in super::super) const DIFFER_BYTES: (usize, usize) = exactly(RawDiffer::BYT
 pub(in super::super) const RETAIN_SNAPSHOTS_BYTES: (usize, usize) =
     from_to(RawKeep::BYTES, MAX_SNAPSHOTS * SNAPSHOT_BYTES);
 pub(in super::super) const CLONE_BYTES: (usize, usize) = exactly(RawClone::BYTES);
+pub(in super::super) const INHERIT_BYTES: (usize, usize) = from_to(RawInherit::BYTES, MAX_LEVELS * RawParent::BYTES);
 
 /// The pieces of `length` bytes from `offset`: what lies inside one block is one piece.
 fn pieces(offset: u32, length: usize) -> usize {
@@ -289,6 +296,51 @@ impl Body for CloneRequest {
             chunk: ChunkIndex(raw.chunk),
             origin: VolumeId(raw.origin),
             at: SnapshotId(raw.at),
+        })
+    }
+}
+
+impl Body for InheritRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let InheritRequest {
+            chunk,
+            version,
+            parents,
+        } = self;
+        if parents.len() > MAX_LEVELS {
+            return Err(EncodeError::Field {
+                field: "number of parents",
+                value: parents.len() as u64,
+            });
+        }
+        RawInherit {
+            chunk: chunk.0,
+            version: version.0,
+        }
+        .put(out);
+        for (volume, at) in parents {
+            RawParent {
+                volume: volume.0,
+                at: at.0,
+            }
+            .put(out);
+        }
+        Ok(Kind::Inherit)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<InheritRequest, DecodeError> {
+        let raw = RawInherit::get(&mut reader)?;
+        let mut parents = Vec::new();
+        // The kind bounds how many.
+        while !reader.rest().is_empty() {
+            let parent = RawParent::get(&mut reader)?;
+            parents.push((VolumeId(parent.volume), SnapshotId(parent.at)));
+        }
+        reader.end()?;
+        Ok(InheritRequest {
+            chunk: ChunkIndex(raw.chunk),
+            version: Version(raw.version),
+            parents,
         })
     }
 }

@@ -6,9 +6,13 @@ use super::{Body, exactly, from_to};
 use amita_types::message::{
     ChunksRequest, Expect, JoinRequest, MAX_CHANGES, Mend, MendRequest, VerifyRequest, WholeRequest,
 };
-use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, SnapshotId, Version};
+use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, SnapshotId, Version, VolumeId};
 
 wire! { RawChunks: 16 { from: u64, groups: u32, core: u16, cores: u16, } }
+wire! {
+    /// Behind [`RawChunks`], where it is not the volume itself: a build that knows no clones meets none.
+    RawPlace: 8 { place: u64, }
+}
 wire! { RawJoin: 16 { chunk: u64, at: u64, } }
 wire! {
     /// Goes on with the entries.
@@ -43,7 +47,7 @@ const EXPECT_DATA: u8 = 2;
 /// Any entry up to a version, or none.
 const EXPECT_UPTO: u8 = 3;
 
-pub(in super::super) const CHUNKS_BYTES: (usize, usize) = exactly(RawChunks::BYTES);
+pub(in super::super) const CHUNKS_BYTES: (usize, usize) = from_to(RawChunks::BYTES, RawPlace::BYTES);
 pub(in super::super) const JOIN_BYTES: (usize, usize) = exactly(RawJoin::BYTES);
 pub(in super::super) const MEND_BYTES: (usize, usize) = from_to(RawMend::BYTES, MAX_CHANGES * RawMendEntry::BYTES);
 pub(in super::super) const WHOLE_BYTES: (usize, usize) = from_to(RawWhole::BYTES, RawNumbers::BYTES);
@@ -56,6 +60,7 @@ impl Body for ChunksRequest {
             core,
             cores,
             groups,
+            place,
         } = self;
         RawChunks {
             from: from.0,
@@ -64,17 +69,25 @@ impl Body for ChunksRequest {
             cores,
         }
         .put(out);
+        if let Some(place) = place {
+            RawPlace { place: place.0 }.put(out);
+        }
         Ok(Kind::Chunks)
     }
 
     fn get(_: Prefix, mut reader: Reader<'_>) -> Result<ChunksRequest, DecodeError> {
         let raw = RawChunks::get(&mut reader)?;
+        let place = match reader.rest().is_empty() {
+            true => None,
+            false => Some(VolumeId(RawPlace::get(&mut reader)?.place)),
+        };
         reader.end()?;
         Ok(ChunksRequest {
             from: ChunkIndex(raw.from),
             core: raw.core,
             cores: raw.cores,
             groups: raw.groups,
+            place,
         })
     }
 }

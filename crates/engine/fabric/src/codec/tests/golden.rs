@@ -11,10 +11,10 @@ use amita_types::io::Differs;
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
-    Expect, FenceRequest, FrameRequest, JoinRequest, JoinedAnswer, Mend, MendRequest, MendedAnswer, OpenRequest,
-    OpenedAnswer, Problem, PutRequest, ReadRequest, Refusal, Request, RequestBody, RetainSnapshotsRequest, RollRequest,
-    Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest,
-    WholeRequest, WriteRequest,
+    Expect, FenceRequest, FrameRequest, InheritRequest, JoinRequest, JoinedAnswer, Mend, MendRequest, MendedAnswer,
+    OpenRequest, OpenedAnswer, Problem, PutRequest, ReadRequest, Refusal, Request, RequestBody, RetainSnapshotsRequest,
+    RollRequest, Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer,
+    VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -263,6 +263,30 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                 core: 1,
                 cores: 4,
                 groups: 0x2000,
+                place: None,
+            })),
+            0,
+        ),
+        (
+            "ChunksOfClone",
+            request(RequestBody::Chunks(ChunksRequest {
+                from: chunk,
+                core: 1,
+                cores: 4,
+                groups: 0x2000,
+                place: Some(VolumeId(0xf1f2_f3f4_f5f6_f7f8)),
+            })),
+            0,
+        ),
+        (
+            "Inherit",
+            request(RequestBody::Inherit(InheritRequest {
+                chunk,
+                version: VERSION,
+                parents: vec![
+                    (VolumeId(0xf1f2_f3f4_f5f6_f7f8), SnapshotId(4)),
+                    (VolumeId(0xe1e2_e3e4_e5e6_e7e8), SnapshotId(2)),
+                ],
             })),
             0,
         ),

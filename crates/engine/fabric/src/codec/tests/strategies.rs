@@ -6,10 +6,10 @@ use amita_types::io::Differs;
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
-    Expect, FenceRequest, FrameRequest, JoinRequest, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS, MAX_MEMBERS,
-    MAX_SNAPSHOTS, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem, PutRequest, ReadRequest,
-    Refusal, Request, RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, SettledAnswer, StateInfo,
-    StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
+    Expect, FenceRequest, FrameRequest, InheritRequest, JoinRequest, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS,
+    MAX_MEMBERS, MAX_SNAPSHOTS, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem, PutRequest,
+    ReadRequest, Refusal, Request, RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest,
+    SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -183,14 +183,35 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
             origin: VolumeId(origin),
             at: SnapshotId(at),
         })),
-        (chunk(), any::<u16>(), any::<u16>(), any::<u32>()).prop_map(|(from, core, cores, groups)| {
-            RequestBody::Chunks(ChunksRequest {
-                from,
-                core,
-                cores,
-                groups,
-            })
-        }),
+        (
+            chunk(),
+            version(),
+            vec((any::<u64>(), any::<u32>()), 0..=amita_types::map::MAX_LEVELS)
+        )
+            .prop_map(|(chunk, version, parents)| RequestBody::Inherit(InheritRequest {
+                chunk,
+                version,
+                parents: parents
+                    .into_iter()
+                    .map(|(volume, at)| (VolumeId(volume), SnapshotId(at)))
+                    .collect(),
+            })),
+        (
+            chunk(),
+            any::<u16>(),
+            any::<u16>(),
+            any::<u32>(),
+            proptest::option::of(any::<u64>())
+        )
+            .prop_map(|(from, core, cores, groups, place)| {
+                RequestBody::Chunks(ChunksRequest {
+                    from,
+                    core,
+                    cores,
+                    groups,
+                    place: place.map(VolumeId),
+                })
+            }),
         (chunk(), version()).prop_map(|(chunk, at)| RequestBody::Join(JoinRequest { chunk, at })),
         (chunk(), mends()).prop_map(|(chunk, entries)| RequestBody::Mend(MendRequest { chunk, entries })),
         (chunk(), version(), number(), number()).prop_map(|(chunk, version, number, born)| {

@@ -15,6 +15,7 @@ use crate::io::Effect;
 use crate::members::{ByPosition, Members, Position};
 use crate::sequencer::answer::Misbehaved;
 use crate::sequencer::context::Context;
+use crate::sequencer::parents;
 use crate::sequencer::state::ChunkState;
 use crate::sequencer::tables::Chunks;
 use crate::table::{GroupSlot, SyncSlot, Table, TaskSlot};
@@ -82,11 +83,18 @@ impl Syncs {
         self.waiting.push_back((group, position));
     }
 
-    /// Those whose turn it is begin.
-    pub fn seat(&mut self, now: Time) {
+    /// Those whose turn it is begin. Of a clone nobody does before its parents are whole there (S6).
+    pub fn seat(&mut self, cx: &mut Context, now: Time) {
+        let mut at = 0;
         while self.members.iter().flatten().count() < MAX_SYNCS
-            && let Some((group, position)) = self.waiting.pop_front()
+            && let Some(&(group, position)) = self.waiting.get(at)
         {
+            if !parents::allows(cx, group, position) {
+                parents::look_at_claims(cx, now);
+                at += 1;
+                continue;
+            }
+            self.waiting.remove(at);
             let sync = Sync {
                 group,
                 position,
@@ -254,6 +262,10 @@ impl Sync {
         if from == ChunkIndex(0) && !cx.config.faults.has(Fault::TrustLists) {
             let busy = cx.groups[self.group].busy.iter();
             self.unsettled.extend(busy.map(|chunk| cx.chunks[chunk].index));
+            // What is being made from a parent nobody may list yet.
+            let openings = cx.groups[self.group].openings.all.iter();
+            let openings = openings.filter(|_| parents::has_any(cx));
+            self.unsettled.extend(openings.map(|chunk| cx.chunks[chunk].index));
         }
         self.list = Listing::Asked {
             from,

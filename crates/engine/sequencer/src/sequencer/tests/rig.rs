@@ -36,6 +36,7 @@ pub struct Rig {
     pub adopted: u32,
     pub settled: Vec<SnapshotId>,
     pub spoilt: Vec<SnapshotId>,
+    pub unsettled: Vec<amita_types::ChunkIndex>,
     pub stopped: Option<StopReason>,
     pub lease_ms: u16,
     pub credit: u32,
@@ -78,9 +79,20 @@ impl Rig {
 
     /// The same, of a volume that has had so many snapshots.
     pub fn numbered(copies: u8, min_copies: u8, number: SnapshotId, config: Config) -> Rig {
+        Rig::changed(copies, min_copies, config, |volume| volume.lineage.number = number)
+    }
+
+    /// The same, of a clone.
+    pub fn cloned(copies: u8, min_copies: u8, parents: Vec<map::Parent>, config: Config) -> Rig {
+        Rig::changed(copies, min_copies, config, |volume| volume.parents = parents)
+    }
+
+    fn changed(copies: u8, min_copies: u8, config: Config, change: impl FnOnce(&mut map::Volume)) -> Rig {
         let mut rig = Rig::with(copies, min_copies, 1, config.clone());
         let mut volume: map::Volume = rig.metadata.get(&map::volume_key("v")).unwrap().json().unwrap();
-        volume.lineage.number = number;
+        change(&mut volume);
+        let record = serde_json::to_vec(&volume).unwrap();
+        rig.metadata.txn(&Call::put(map::volume_key("v"), record)).unwrap();
         let group = rig.group(0);
         let opened = Opened {
             reservation: None,
@@ -137,6 +149,7 @@ impl Rig {
             generation: GENERATION,
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
+            parents: Vec::new(),
         };
         let mut put = |key: String, value: Vec<u8>| metadata.txn(&Call::put(key, value)).unwrap().revision;
         let volume_revision = put(map::volume_key("v"), serde_json::to_vec(&volume).unwrap());
@@ -180,6 +193,7 @@ impl Rig {
             adopted: 0,
             settled: Vec::new(),
             spoilt: Vec::new(),
+            unsettled: Vec::new(),
             stopped: None,
             lease_ms: 250,
             credit: 1000,
@@ -221,6 +235,7 @@ impl Rig {
                 }
                 Effect::Whole { group, store, since } => self.wholes.push((group, store, since)),
                 Effect::GenerationAdopted => self.adopted += 1,
+                Effect::OpenParent { chunk, .. } => self.unsettled.push(chunk),
                 Effect::Settled { number } => self.settled.push(number),
                 Effect::Spoilt { number } => self.spoilt.push(number),
                 Effect::Scrubbed { report } => self.scrubbed = Some(report),

@@ -34,6 +34,7 @@ fn the_record_keeps_what_is_known_of_snapshots() {
         generation: Generation(3),
         owner: None,
         lineage,
+        parents: Vec::new(),
     };
     let json = serde_json::to_string(&volume).expect("plain");
     let read: Volume = serde_json::from_str(&json).expect("what was written");

@@ -1,0 +1,185 @@
+//! Volumes that are made from a snapshot of another one, and what keeps that from going (S8, S9).
+//!
+//! A clone is a record. In the same transaction the snapshot's record counts one more: whoever deletes the snapshot compares that record,
+//! and whoever deletes the volume for good compares what the transaction writes beside it. So neither passes the other unseen.
+
+use super::subsystem::{put, unchanged, uses_guard};
+use super::volume::{believable, find_volume};
+use super::{AdminError, RACES, Result, check_name, cluster, get, list, snapshot_number};
+use amita_metadata::{Call, Compare, Op, Transact};
+use amita_types::map::{self, About, MAX_LEVELS, Parent, SNAPSHOTS_SINCE, Snapshot, SnapshotState, Trashed, Volume};
+use amita_types::{SnapshotId, VolumeId};
+
+/// The most clones of one snapshot.
+pub const MAX_CLONES: u64 = 65_536;
+
+/// Makes a volume that begins as a snapshot of another one: in its pool, of the snapshot's size. No data is copied.
+///
+/// # Errors
+/// No such volume or snapshot, a name that cannot be or is taken, labels that cannot be, too many levels or clones, a cluster whose
+/// version does not know clones; the metadata is suspected, away or refuses.
+pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &str, about: &About) -> Result<Volume> {
+    check_name("volume", name)?;
+    let bad = |why: String| AdminError::BadSetting {
+        what: "volume",
+        name: name.to_owned(),
+        why,
+    };
+    about.check().map_err(bad)?;
+    let version = cluster(meta)?.version;
+    if version < SNAPSHOTS_SINCE {
+        return Err(bad(format!(
+            "the cluster's version is {version}, and clones need {SNAPSHOTS_SINCE}: all its programs must know of them first \
+             (`amita cluster finalize`)"
+        )));
+    }
+    let key = map::volume_key(name);
+    for _ in 0..RACES {
+        believable(meta)?;
+        if get::<Volume>(meta, &key)?.is_some() {
+            return Err(AdminError::Exists {
+                what: "volume",
+                name: name.to_owned(),
+            });
+        }
+        let guard = uses_guard(meta)?;
+        let number = snapshot_number(meta, volume, snapshot)?;
+        let (origin, origin_revision) = find_volume(meta, volume)?;
+        let snapshot_key = map::snapshot_key(origin.id, number);
+        let Some((mut record, record_revision)) = get::<Snapshot>(meta, &snapshot_key)? else {
+            continue;
+        };
+        let SnapshotState::Sealed(generation) = record.state else {
+            continue;
+        };
+        if record.volume != origin.id || record.name != snapshot {
+            continue;
+        }
+        if origin.parents.len() >= MAX_LEVELS {
+            return Err(bad(format!(
+                "{volume} is a clone of a clone, and so on, {MAX_LEVELS} times, which is the most; copy it to a new volume \
+                 (`amita volume export`, `amita volume import`)"
+            )));
+        }
+        if record.clones >= MAX_CLONES {
+            return Err(bad(format!(
+                "{volume}@{snapshot} has {MAX_CLONES} clones, which are the most; take another snapshot of the volume"
+            )));
+        }
+        let counter = map::counter_key("volumes");
+        let (last, counter_revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
+        let parent = Parent {
+            volume: origin.id,
+            number,
+            generation,
+        };
+        let made = Volume {
+            id: VolumeId(last + 1),
+            name: name.to_owned(),
+            pool: origin.pool.clone(),
+            size_bytes: record.size_bytes,
+            // Whoever opens it raises that, and is above all that it inherits (S8).
+            generation: origin.generation,
+            owner: None,
+            lineage: map::Lineage::default(),
+            parents: std::iter::once(parent).chain(origin.parents.iter().copied()).collect(),
+        };
+        map::check_parents(&made).map_err(bad)?;
+        record.clones += 1;
+        let about = About {
+            volume: made.id,
+            ..about.clone()
+        };
+        let guard_key = map::counter_key("namespaces");
+        let call = Call {
+            compares: vec![
+                unchanged(&map::volume_key(volume), origin_revision),
+                unchanged(&snapshot_key, record_revision),
+                unchanged(&guard_key, guard.1),
+                unchanged(&counter, counter_revision),
+                unchanged(&key, 0),
+            ],
+            then: vec![
+                put(snapshot_key, &record),
+                // A deletion for good compares this.
+                put(guard_key, &(guard.0 + 1)),
+                put(key.clone(), &made),
+                put(map::about_key(made.id), &about),
+                // Last: whoever is told one by one sees no number before its volume (R13).
+                put(counter, &made.id.0),
+            ],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(made);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// The names of the volumes that were cloned from a volume, or from one of its snapshots; those that are deleted and kept are called
+/// by what they were called.
+///
+/// # Errors
+/// The metadata is away.
+pub fn clones(meta: &dyn Transact, of: VolumeId, number: Option<SnapshotId>) -> Result<Vec<String>> {
+    let all: Vec<Volume> = list(meta, &map::volume_key(""))?;
+    let mut names = Vec::new();
+    for volume in all {
+        let is_it = |parent: &Parent| parent.volume == of && number.is_none_or(|number| number == parent.number);
+        if !volume.parents.first().is_some_and(is_it) {
+            continue;
+        }
+        names.push(match map::is_hidden(&volume.name) {
+            false => volume.name,
+            true => match get::<Trashed>(meta, &map::trash_key(volume.id))? {
+                Some((trashed, _)) => format!("{} (deleted, number {})", trashed.name, volume.id),
+                None => format!("number {}", volume.id),
+            },
+        });
+    }
+    Ok(names)
+}
+
+/// A snapshot may go when nothing was cloned from it.
+pub(super) fn check_snapshot(meta: &dyn Transact, volume: &str, snapshot: &Snapshot) -> Result<()> {
+    if snapshot.clones == 0 {
+        return Ok(());
+    }
+    Err(AdminError::HasClones {
+        what: "snapshot",
+        name: format!("{volume}@{}", snapshot.name),
+        clones: clones(meta, snapshot.volume, Some(snapshot.number))?,
+    })
+}
+
+/// A volume may go for good when nothing was cloned from its snapshots.
+pub(super) fn check_volume(meta: &dyn Transact, volume: &Volume, called: &str) -> Result<()> {
+    if !has_clones(meta, volume.id)? {
+        return Ok(());
+    }
+    Err(AdminError::HasClones {
+        what: "volume",
+        name: called.to_owned(),
+        clones: clones(meta, volume.id, None)?,
+    })
+}
+
+/// Was anything cloned from the volume's snapshots?
+pub(super) fn has_clones(meta: &dyn Transact, volume: VolumeId) -> Result<bool> {
+    let snapshots: Vec<Snapshot> = list(meta, &map::snapshots_prefix(volume))?;
+    Ok(snapshots.iter().any(|snapshot| snapshot.clones > 0))
+}
+
+/// A clone goes for good: what it was made from is held by one less, in the same transaction.
+pub(super) fn unpin(meta: &dyn Transact, volume: &Volume) -> Result<Option<(Compare, Op)>> {
+    let Some(parent) = volume.parents.first() else {
+        return Ok(None);
+    };
+    let key = map::snapshot_key(parent.volume, parent.number);
+    let Some((mut record, revision)) = get::<Snapshot>(meta, &key)? else {
+        return Ok(None);
+    };
+    record.clones = record.clones.saturating_sub(1);
+    Ok(Some((unchanged(&key, revision), put(key, &record))))
+}

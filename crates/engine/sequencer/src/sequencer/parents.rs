@@ -1,0 +1,269 @@
+//! A clone's chunks that it has from the volumes that it was cloned from (S6 to S8).
+//!
+//! Where members say that they have no such chunk, it is the parents': each of them is asked, under our right and epoch, what the parents
+//! have there. Equal versions are final, for the snapshot is sealed (S7); else the nearest parent's owner is asked to open its
+//! chunk, which is what a read of the snapshot through it does, and then all are asked again. Then each member makes the chunk: at that
+//! version, with all the parent's entries (S8). All of that is a part of the chunk's opening, before anything is read or written.
+//!
+//! A member that comes back is looked at only when the parent's owner has claimed it, for the same *since* (S6): until then what
+//! it would make may lack something. From then on it makes chunks before all others do, so that no chunk that they have of us is
+//! not there when it is called whole.
+
+use super::answer::Misbehaved;
+use super::context::Context;
+use super::open::{self, Phase};
+use crate::faults::Fault;
+use crate::io::{CallId, Effect};
+use crate::members::{Members, Position};
+use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
+use crate::task::{Kind, Step};
+use amita_metadata::{Call, Error, Reply};
+use amita_reactor::{Slice, Time};
+use amita_types::io::IoError;
+use amita_types::map;
+use amita_types::message::{InheritRequest, OpenedAnswer, Refusal, RequestBody};
+use amita_types::{ChunkIndex, Epoch, GroupIndex, StoreId, Version};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What the parent's owner claims is read again after this long, while somebody waits for it.
+const LOOK_AGAIN: Duration = Duration::from_millis(300);
+
+/// What is known of the parents.
+#[derive(Debug, Default)]
+pub(super) struct Parents {
+    /// Members that the nearest parent's owner has claimed: group, store and since when it is syncing.
+    claimed: BTreeSet<(GroupIndex, StoreId, Epoch)>,
+    call: Option<CallId>,
+    not_before: Time,
+}
+
+/// Is the volume a clone?
+pub(super) fn has_any(cx: &Context) -> bool {
+    !cx.owned.volume.parents.is_empty()
+}
+
+/// May a syncing member be brought up to date? Of a clone only when its parents are whole there (S6).
+pub(super) fn allows(cx: &Context, group: GroupSlot, position: Position) -> bool {
+    let state = &cx.groups[group];
+    let claim = || {
+        let store = cx.id_of(group, position);
+        (state.id.index, store, state.members.since[position])
+    };
+    !has_any(cx) || cx.parents.claimed.contains(&claim()) || cx.config.faults.has(Fault::ParentsLast)
+}
+
+/// The syncing members that make what the others inherit, before these do.
+pub(super) fn heirs(cx: &Context, group: GroupSlot) -> Members {
+    let mut heirs = Members::NONE;
+    if has_any(cx) && !cx.config.faults.has(Fault::ParentsLast) {
+        let entered = cx.groups[group].members.entered.iter();
+        entered
+            .filter(|&position| allows(cx, group, position))
+            .for_each(|position| heirs.add(position));
+    }
+    heirs
+}
+
+/// Somebody waits for what the nearest parent's owner claims: it is read, now or after a moment.
+pub(super) fn look_at_claims(cx: &mut Context, now: Time) {
+    let Some(parent) = cx.owned.volume.parents.first().filter(|_| cx.parents.call.is_none()) else {
+        return;
+    };
+    if now < cx.parents.not_before {
+        return cx.agenda.put_off(cx.parents.not_before);
+    }
+    let request = Call::get(map::whole_key(cx.owned.pool.id, parent.volume));
+    let call = cx.metadata.next_call(cx.owned.id_base);
+    cx.parents.call = Some(call);
+    cx.parents.not_before = now.plus(LOOK_AGAIN);
+    cx.effects.push_back(Effect::Meta { call, request });
+}
+
+/// The metadata has answered; `false`: that was not asked here.
+pub(super) fn claims_read(cx: &mut Context, call: CallId, result: &Result<Reply, Error>) -> bool {
+    if cx.parents.call.take_if(|asked| *asked == call).is_none() {
+        return false;
+    }
+    let found = result.as_ref().ok().and_then(|reply| reply.value(0));
+    let whole = found.and_then(|value| value.json::<map::Whole>().ok());
+    let parent = cx.owned.volume.parents.first();
+    // What was said before the snapshot was sealed says nothing of it.
+    let whole = whole.filter(|whole| {
+        parent.is_some_and(|parent| parent.volume == whole.volume && parent.generation <= whole.generation)
+    });
+    let members = whole.into_iter().flat_map(|whole| whole.members);
+    let claims = members.map(|member| (member.group, member.store, member.since));
+    cx.parents.claimed.extend(claims);
+    true
+}
+
+/// A syncing member that is about to join the chunk's history has first what its parents have there, so that it need not be
+/// brought; where that comes to nothing, it is.
+pub(super) fn make_before_join(cx: &mut Context, now: Time, chunk: ChunkSlot, position: Position) {
+    let group = cx.chunks[chunk].group;
+    if !heirs(cx, group).has(position) {
+        return;
+    }
+    let body = request(cx, chunk, InheritRequest::ANY);
+    let slot = cx.tasks.add(Kind::Orphan, group, Some(chunk));
+    cx.expect(now, slot, position);
+    cx.send(now, slot, position, body, Slice::default());
+}
+
+fn request(cx: &Context, chunk: ChunkSlot, version: Version) -> RequestBody {
+    let parents = cx.owned.volume.parents.iter();
+    RequestBody::Inherit(InheritRequest {
+        chunk: cx.chunks[chunk].index,
+        version,
+        parents: parents.map(|parent| (parent.volume, parent.number)).collect(),
+    })
+}
+
+/// Members that have no such chunk are asked what they have from the parents; `false`: there is nothing to ask.
+pub(super) fn ask(cx: &mut Context, now: Time, chunk: ChunkSlot, members: Members) -> bool {
+    if !has_any(cx) || cx.config.faults.has(Fault::InheritNothing) {
+        return false;
+    }
+    let opening = cx.chunks.opening(chunk);
+    let without = |position: &Position| opening.versions[*position] == Version::NONE;
+    let heirs: Vec<Position> = members.iter().filter(without).collect();
+    if heirs.is_empty() || std::mem::replace(&mut opening.inherits, true) {
+        return false;
+    }
+    opening.phase = Phase::Inheriting;
+    for position in heirs {
+        cx.chunks.opening(chunk).heirs.add(position);
+        let body = request(cx, chunk, Version::NONE);
+        open::send(cx, now, chunk, position, Step::Inherit, body, Slice::default());
+    }
+    true
+}
+
+/// A member says what it has from the parents.
+pub(super) fn told(
+    cx: &mut Context,
+    now: Time,
+    chunk: ChunkSlot,
+    position: Position,
+    opened: OpenedAnswer,
+) -> Result<(), Misbehaved> {
+    let OpenedAnswer {
+        version, incomplete, ..
+    } = opened;
+    if incomplete.is_some() || (version > Version::NONE && version.generation() >= cx.owned.generation) {
+        return Err(Misbehaved(format!(
+            "a clone that is as old as what it comes from: {version}"
+        )));
+    }
+    let opening = cx.chunks.opening(chunk);
+    opening.versions[position] = version;
+    if opening.tasks.is_empty() {
+        judge(cx, now, chunk);
+    }
+    Ok(())
+}
+
+/// All have said it.
+fn judge(cx: &mut Context, now: Time, chunk: ChunkSlot) {
+    let opening = cx.chunks.opening(chunk);
+    let mut versions = opening.heirs.iter().map(|position| opening.versions[position]);
+    let first = versions.next().unwrap_or_default();
+    if !versions.all(|version| version == first) && !cx.config.faults.has(Fault::InheritUnequal) {
+        return ask_owner(cx, chunk);
+    }
+    // Those that come back make it first.
+    let group = cx.chunks[chunk].group;
+    let coming = heirs(cx, group);
+    make(cx, now, chunk, coming);
+}
+
+/// Members make the chunk; those in sync, when the others have.
+fn make(cx: &mut Context, now: Time, chunk: ChunkSlot, coming: Members) {
+    let opening = cx.chunks.opening(chunk);
+    let versions = opening.versions;
+    let inherited = opening
+        .heirs
+        .iter()
+        .map(|position| versions[position])
+        .max()
+        .unwrap_or_default();
+    let all = if coming.is_empty() { opening.heirs } else { coming };
+    for position in all.iter() {
+        let version = if coming.is_empty() {
+            versions[position]
+        } else {
+            inherited
+        };
+        if version > Version::NONE {
+            let body = request(cx, chunk, version);
+            let step = Step::Make(coming.is_empty());
+            open::send(cx, now, chunk, position, step, body, Slice::default());
+        }
+    }
+    if cx.chunks.opening(chunk).tasks.is_empty() {
+        open::compare(cx, now, chunk);
+    }
+}
+
+/// A member has made it.
+pub(super) fn made(cx: &mut Context, now: Time, chunk: ChunkSlot, in_sync: bool) {
+    if !cx.chunks.opening(chunk).tasks.is_empty() {
+        return;
+    }
+    match in_sync {
+        true => {
+            cx.counters.inherited += 1;
+            open::compare(cx, now, chunk);
+        }
+        false => make(cx, now, chunk, Members::NONE),
+    }
+}
+
+/// The parent's owner is to open its chunk: the members do not have the same there.
+fn ask_owner(cx: &mut Context, chunk: ChunkSlot) {
+    let opening = cx.chunks.opening(chunk);
+    opening.phase = Phase::Unsettled;
+    let Some(parent) = cx.owned.volume.parents.first() else {
+        return;
+    };
+    cx.counters.unsettled_parents += 1;
+    cx.effects.push_back(Effect::OpenParent {
+        volume: parent.volume,
+        snapshot: parent.number,
+        chunk: cx.chunks[chunk].index,
+        chunk_bytes: cx.owned.chunk_bytes,
+    });
+}
+
+/// The parent's owner has opened its chunk; or (`false`) nobody has.
+pub(super) fn opened(cx: &mut Context, now: Time, index: ChunkIndex, is_open: bool) {
+    let Some(chunk) = cx.chunks.slot_of(index) else {
+        return;
+    };
+    if !open::is_unsettled(cx, chunk) {
+        return;
+    }
+    let group = cx.chunks[chunk].group;
+    if !is_open && let Some(position) = cx.chunks.opening(chunk).heirs.iter().next() {
+        cx.pause(now, group, position, cx.config.busy_pause * 10);
+    }
+    open::restart(cx, now, chunk);
+}
+
+/// A member did not say, or make, what it inherits. `true`: that has been dealt with.
+pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) -> bool {
+    let (chunk, group) = (cx.tasks[slot].chunk(), cx.tasks[slot].group);
+    let is_in_sync = cx.groups[group].members.current.has(position);
+    match refusal {
+        // What makes a chunk is not worth the place of a good store (R7).
+        Refusal::NoSpace if is_in_sync => open::fail(cx, now, chunk, IoError::NoSpace),
+        // The parent's owner knows what to do.
+        Refusal::Incomplete if is_in_sync => {
+            open::drop_tasks(cx, chunk);
+            ask_owner(cx, chunk);
+        }
+        _ => return false,
+    }
+    true
+}

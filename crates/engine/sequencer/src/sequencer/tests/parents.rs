@@ -1,0 +1,264 @@
+//! A clone's chunks come from what it was cloned from (S6 to S8).
+
+use super::rig::{GENERATION, Rig, old, store, version};
+use crate::config::Config;
+use crate::{Fault, Faults};
+use amita_metadata::Call;
+use amita_types::io::IoError;
+use amita_types::map::{self, Parent, Whole, WholeMember};
+use amita_types::message::{
+    AnswerBody, ChunkState, InheritRequest, JoinedAnswer, OpenedAnswer, Refusal, Request, RequestBody,
+};
+use amita_types::{ChunkIndex, Epoch, Generation, GroupIndex, PoolId, SnapshotId, StoreId, Version, VolumeId};
+
+const BLOCK: [u8; 4096] = [7; 4096];
+
+fn parents() -> Vec<Parent> {
+    [(5, 3, 2), (4, 1, 1)]
+        .map(|(volume, number, generation)| Parent {
+            volume: VolumeId(volume),
+            number: SnapshotId(number),
+            generation: Generation(generation),
+        })
+        .to_vec()
+}
+
+fn cloned(copies: u8) -> Rig {
+    Rig::cloned(copies, 1, parents(), Config::default())
+}
+
+fn inherits(rig: &mut Rig) -> Vec<Request> {
+    rig.take(|_, body| matches!(body, RequestBody::Inherit(_)))
+}
+
+/// Of each: whom it went to, and the version at which the chunk is to be made.
+fn asked(requests: &[Request]) -> Vec<(StoreId, Version)> {
+    let one = |request: &Request| match &request.body {
+        RequestBody::Inherit(InheritRequest { version, parents, .. }) => {
+            let named = [(VolumeId(5), SnapshotId(3)), (VolumeId(4), SnapshotId(1))];
+            assert_eq!(*parents, named, "the nearest first");
+            (request.store, *version)
+        }
+        other => panic!("{other:?}"),
+    };
+    requests.iter().map(one).collect()
+}
+
+fn say(rig: &mut Rig, requests: &[Request], has: impl Fn(StoreId) -> Version) {
+    for request in requests {
+        let opened = OpenedAnswer {
+            version: has(request.store),
+            ..OpenedAnswer::NOTHING
+        };
+        rig.accept(request, AnswerBody::Opened(opened));
+    }
+}
+
+#[test]
+fn what_no_member_has_is_made_before_it_is_read() {
+    let mut rig = cloned(2);
+    let io = rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    assert_eq!(asked(&told), [(store(1), Version::NONE), (store(2), Version::NONE)]);
+    say(&mut rig, &told, |_| old(5));
+    let made = inherits(&mut rig);
+    assert_eq!(asked(&made), [(store(1), old(5)), (store(2), old(5))]);
+    rig.done(&made[..1]);
+    assert!(rig.reads().is_empty(), "one member has not made it");
+    rig.done(&made[1..]);
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+    // From there on it is a chunk like any other, and its history goes on.
+    rig.write(0, &BLOCK);
+    let writes = rig.writes(1);
+    let follows = |request: &Request| matches!(&request.body, RequestBody::Write(write) if (write.previous, write.version) == (old(5), version(6)));
+    assert!(writes.iter().all(follows) && writes.len() == 1, "{writes:?}");
+    assert_eq!(rig.sequencer.counters().inherited, 1);
+}
+
+#[test]
+fn what_the_parents_do_not_have_is_not_made() {
+    let mut rig = cloned(2);
+    let io = rig.write(0, &BLOCK);
+    rig.answer_fences();
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| Version::NONE);
+    assert!(inherits(&mut rig).is_empty());
+    for number in [1, 2] {
+        let writes = rig.writes(number);
+        rig.done(&writes);
+    }
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
+fn a_making_that_was_broken_off_goes_on() {
+    // One member has made it, and has a write that the other one lacks.
+    let mut rig = cloned(2);
+    rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|id| if id == store(1) { version(6) } else { Version::NONE });
+    let told = inherits(&mut rig);
+    assert_eq!(asked(&told), [(store(2), Version::NONE)]);
+    say(&mut rig, &told, |_| old(5));
+    let made = inherits(&mut rig);
+    assert_eq!(asked(&made), [(store(2), old(5))]);
+    rig.done(&made);
+    let listing = rig.take(|_, body| matches!(body, RequestBody::Changes(_)));
+    assert!(
+        matches!(&listing[..], [one] if matches!(&one.body, RequestBody::Changes(changes) if changes.since == old(5))),
+        "rolled forward from what it inherits: {listing:?}"
+    );
+}
+
+#[test]
+fn where_members_inherit_different_things_the_parents_owner_is_asked() {
+    let mut rig = cloned(2);
+    let io = rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |id| if id == store(1) { old(5) } else { old(4) });
+    assert!(
+        inherits(&mut rig).is_empty(),
+        "nothing is made of what is not settled (S7)"
+    );
+    assert_eq!(rig.unsettled, [ChunkIndex(0)]);
+    // Nobody could; then somebody has.
+    rig.sequencer.parent_opened(rig.now, ChunkIndex(0), false);
+    rig.collect();
+    rig.pass_ms(1000);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |id| if id == store(1) { old(5) } else { old(4) });
+    rig.sequencer.parent_opened(rig.now, ChunkIndex(0), true);
+    rig.collect();
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(5));
+    let made = inherits(&mut rig);
+    rig.done(&made);
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+    assert_eq!(rig.sequencer.counters().unsettled_parents, 2);
+}
+
+#[test]
+fn a_full_store_keeps_its_place() {
+    let mut rig = cloned(2);
+    let io = rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(5));
+    let made = inherits(&mut rig);
+    rig.refuse(&made[0], Refusal::NoSpace);
+    assert_eq!(rig.result(io), Some(Err(IoError::NoSpace)));
+    assert!(rig.calls.is_empty(), "nobody is evicted");
+}
+
+/// What the parent's owner claims.
+fn claim(rig: &mut Rig, generation: u32, since: Epoch) {
+    let whole = Whole {
+        volume: VolumeId(5),
+        generation: Generation(generation),
+        members: vec![WholeMember {
+            group: GroupIndex(0),
+            store: store(3),
+            since,
+        }],
+    };
+    let value = serde_json::to_vec(&whole).unwrap();
+    rig.metadata
+        .txn(&Call::put(map::whole_key(PoolId(1), VolumeId(5)), value))
+        .unwrap();
+}
+
+/// The clone is open, with its first chunk made at 2:5; store 3 has entered.
+fn entered(faults: Faults) -> Rig {
+    let config = Config {
+        faults,
+        ..Config::default()
+    };
+    let mut rig = Rig::cloned(2, 1, parents(), config);
+    rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| old(5));
+    rig.answer_reads(old(5));
+    rig.up(3);
+    rig.list_syncing(3);
+    rig.answer_fences();
+    rig
+}
+
+fn lists(rig: &mut Rig) -> usize {
+    rig.take(|_, body| matches!(body, RequestBody::Chunks(_))).len()
+}
+
+#[test]
+fn parents_first() {
+    let mut rig = entered(Faults::NONE);
+    assert_eq!(lists(&mut rig), 0, "nothing is compared yet");
+    // Nobody claims it; then somebody does who did not know the snapshot; then for another time; and at last rightly.
+    let since = rig.group(0).syncing[0].since;
+    rig.do_call();
+    for (generation, since) in [(1, since), (2, Epoch(since.0 - 1))] {
+        claim(&mut rig, generation, since);
+        rig.pass_ms(400);
+        rig.do_call();
+        assert_eq!(lists(&mut rig), 0);
+    }
+    claim(&mut rig, 2, since);
+    rig.pass_ms(400);
+    rig.do_call();
+    assert!(lists(&mut rig) > 0, "now it may begin");
+    assert!(entered(Faults::NONE.with(Fault::ParentsLast)).calls.is_empty());
+}
+
+#[test]
+fn who_comes_back_makes_it_first() {
+    let mut rig = entered(Faults::NONE);
+    let since = rig.group(0).syncing[0].since;
+    claim(&mut rig, 2, since);
+    rig.pass_ms(400);
+    rig.do_call();
+    rig.answer_chunks(|_| {
+        vec![ChunkState {
+            chunk: ChunkIndex(0),
+            version: old(5),
+            incomplete: None,
+        }]
+    });
+    assert_eq!(
+        rig.wholes.len(),
+        1,
+        "all hold the same, and what nobody holds is inherited"
+    );
+    // Another chunk is used for the first time.
+    let io = rig.read(super::rig::CHUNK_BYTES, 4096);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    assert_eq!(asked(&told).len(), 2, "only those in sync say what it is");
+    say(&mut rig, &told, |_| old(8));
+    let first = inherits(&mut rig);
+    assert_eq!(asked(&first), [(store(3), old(8))]);
+    rig.done(&first);
+    let then = inherits(&mut rig);
+    assert_eq!(asked(&then), [(store(1), old(8)), (store(2), old(8))]);
+    rig.done(&then);
+    rig.answer_reads(old(8));
+    assert_eq!(rig.result(io), Some(Ok(())));
+    // And before it joins a history it is asked to once more: it may have been away.
+    rig.write(0, &BLOCK);
+    let sent = rig.sent_to(3);
+    assert!(
+        matches!(&sent[..], [one, two, ..] if matches!(&one.body, RequestBody::Inherit(inherit) if inherit.version == InheritRequest::ANY)
+            && matches!(two.body, RequestBody::Join(_))),
+        "{sent:?}"
+    );
+    rig.accept(&sent[1], AnswerBody::Joined(JoinedAnswer { incomplete: None }));
+    assert!(GENERATION > Generation(2));
+}

@@ -1,0 +1,639 @@
+//! Volumes that are cloned from snapshots while hosts work (S6 to S9): each has a guest who reads and writes it at any gateway.
+//!
+//! What a guest has not written must be what the snapshot has: always the same, the same for every clone of it and for what stores
+//! hold of it in the end, and for all blocks together what a crash could have left at one moment of the volume. What he has written
+//! must be there. Some are cloned again, when their guest has stopped for a moment: that clone begins with what he knows. Some are
+//! deleted; while there is one, the snapshot cannot be.
+
+use super::operator::Desk;
+use super::session::Heard;
+use super::{Cluster, SETTLE, volume_id, volume_name};
+use crate::faults::Member;
+use crate::random::Random;
+use crate::stamp::{self, SECTORS_PER_BLOCK, Sector, Stamp};
+use amita_control::admin::{self, AdminError, Deletion, TakingState};
+use amita_frontend::{Event, FrontId, Who};
+use amita_metadata::Call;
+use amita_reactor::{Slice, Time};
+use amita_types::io::{IoError, Op, Payload};
+use amita_types::map::{self, About, SnapshotWish};
+use amita_types::{BLOCK_BYTES, SnapshotId, VolumeId};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Before a guest tries again to open its volume, or what failed.
+const RETRY: Duration = Duration::from_millis(40);
+/// Between two looks at a deletion, or a wish, under way, and the patience with it.
+const LOOK: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// I/O that a guest has under way.
+const DEPTH: usize = 2;
+/// The tags of writes: this and the block.
+const WRITE: u64 = 1 << 32;
+/// What a guest writes begins so.
+const MARK: u64 = 0x656e_6f6c_6361_6d61;
+
+/// What a run has of them.
+#[derive(Clone, Debug, Default)]
+pub struct Cloning {
+    /// Of a hundred snapshots of a volume that are taken so many are cloned; again and again, while there may be more clones.
+    pub percent: u64,
+    /// The most clones.
+    pub most: u32,
+    /// Of a hundred clones so many are cloned again.
+    pub again_percent: u64,
+    /// Of a hundred so many are deleted.
+    pub gone_percent: u64,
+    /// Of a hundred operations of a guest so many write.
+    pub write_percent: u64,
+}
+
+impl Cloning {
+    /// Drawn from chance of its own.
+    #[must_use]
+    pub fn draw(seed: u64) -> Cloning {
+        let mut random = Random::new(seed).fork(41);
+        match random.below(3) {
+            0 => Cloning::default(),
+            _ => Cloning {
+                percent: random.within(30, 100),
+                most: random.within(1, 6) as u32,
+                again_percent: *random.pick(&[0, 40, 80]),
+                gone_percent: *random.pick(&[0, 30, 70]),
+                write_percent: *random.pick(&[5, 30, 60]),
+            },
+        }
+    }
+}
+
+/// What a snapshot of a volume has, as its clones show it.
+struct Root {
+    volume: u64,
+    number: SnapshotId,
+    between: (u64, u64),
+    /// By the block in the volume.
+    base: BTreeMap<u64, Vec<Stamp>>,
+}
+
+/// What a guest may find in a block that he has written: the numbers of his writes; [`None`]: what was there before.
+type Possible = Vec<Option<u64>>;
+
+struct Guest {
+    name: String,
+    id: VolumeId,
+    root: usize,
+    /// What the clone that it was cloned from had then, beside the root.
+    inherited: BTreeMap<u64, u64>,
+    own: BTreeMap<u64, Possible>,
+    /// Blocks of which a write may be on its way still, after whatever came later.
+    late: BTreeSet<u64>,
+    blocks: u64,
+    gateway: Member,
+    at: Option<(u64, FrontId, Rc<RefCell<Heard>>)>,
+    open: Option<VolumeId>,
+    again: Time,
+    /// Blocks with I/O under way, and the number of the write, if it is one.
+    under_way: BTreeMap<u64, Option<u64>>,
+    /// How much he asks for.
+    left: u64,
+    /// What is to be read in the end.
+    unread: Option<BTreeSet<u64>>,
+    /// He stops, so that his volume can be cloned.
+    clone_at: Option<Time>,
+    wish: Option<SnapshotWish>,
+    children: u32,
+    delete_at: Option<Time>,
+    deletion: Option<(Deletion, Time, Time)>,
+    deleted: bool,
+}
+
+/// All of a run.
+pub struct Clones {
+    setup: Cloning,
+    random: Random,
+    made: u32,
+    writes: u64,
+    roots: Vec<Root>,
+    guests: Vec<Guest>,
+    ending: bool,
+}
+
+impl Clones {
+    /// None yet.
+    pub fn new(setup: Cloning, random: Random) -> Clones {
+        Clones {
+            setup,
+            random,
+            made: 0,
+            writes: 0,
+            roots: Vec::new(),
+            guests: Vec::new(),
+            ending: false,
+        }
+    }
+
+    /// When something is next due.
+    pub fn next(&self) -> Option<Time> {
+        let guests = self.guests.iter().filter(|guest| !guest.deleted);
+        let times = guests.flat_map(|guest| {
+            let opens = guest.at.is_none().then_some(guest.again);
+            let deletes = guest.deletion.as_ref().map(|(_, at, _)| *at).or(guest.delete_at);
+            [opens, deletes, guest.clone_at]
+        });
+        times.flatten().min()
+    }
+
+    /// Is there a clone of this snapshot, or one of a clone of it that holds it?
+    fn holds(&self, volume: u64, number: SnapshotId) -> bool {
+        let roots = &self.roots;
+        let of = |guest: &Guest| (roots[guest.root].volume, roots[guest.root].number);
+        self.guests
+            .iter()
+            .any(|guest| !guest.deleted && of(guest) == (volume, number))
+    }
+}
+
+impl Guest {
+    fn leave(&mut self, now: Time) {
+        (self.at, self.open) = (None, None);
+        for (block, write) in std::mem::take(&mut self.under_way) {
+            // It may have been carried out, or not, or be on its way still.
+            if let Some(write) = write {
+                self.late.insert(block);
+                self.own.entry(block).or_insert_with(|| vec![None]).push(Some(write));
+            }
+        }
+        self.again = now.plus(RETRY);
+    }
+}
+
+impl Cluster {
+    /// A snapshot of a volume is taken: the operator may clone it.
+    pub(super) fn clone_taken(&mut self, now: Time, index: usize) -> Result<(), String> {
+        let taken = &self.snapshots.taken[index];
+        let root = Root {
+            volume: taken.volume,
+            number: taken.number,
+            between: taken.between,
+            base: BTreeMap::new(),
+        };
+        let (volume, name) = (volume_name(taken.volume), taken.name.clone());
+        let setup = self.clones.setup.clone();
+        if setup.most == 0 || !self.clones.random.percent(setup.percent) {
+            return Ok(());
+        }
+        self.clones.roots.push(root);
+        let root = self.clones.roots.len() - 1;
+        while self.clones.made < setup.most {
+            self.make_clone(now, (&volume, &name), root, BTreeMap::new())?;
+            if self.clones.random.percent(60) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn make_clone(
+        &mut self,
+        now: Time,
+        (volume, snapshot): (&str, &str),
+        root: usize,
+        inherited: BTreeMap<u64, u64>,
+    ) -> Result<(), String> {
+        self.clones.made += 1;
+        let name = format!("clone-{}", self.clones.made);
+        let desk = Desk::new(&mut self.metadata, now);
+        let about = About::of(VolumeId(0));
+        let made = admin::clone_volume(&desk, volume, snapshot, &name, &about)
+            .map_err(|why| format!("{volume}@{snapshot} cannot be cloned: {why}"))?;
+        if self.setup.plants.forget_pins {
+            self.forget_pin(now, &made);
+        }
+        self.tell(|| format!("{name} is cloned from {volume}@{snapshot}"));
+        self.coverage.hit(match made.parents.len() {
+            1 => "clone.made",
+            _ => "clone.made_of_clone",
+        });
+        let setup = self.clones.setup.clone();
+        let random = &mut self.clones.random;
+        let blocks = made.size_bytes / u64::from(BLOCK_BYTES);
+        let mut some = |percent: u64, longest: u64| {
+            let at = Time(now.0 + random.within(20_000_000, longest));
+            random.percent(percent).then_some(at)
+        };
+        let (clone_at, delete_at) = (
+            some(setup.again_percent, 600_000_000),
+            some(setup.gone_percent, 1_500_000_000),
+        );
+        let gateway = self.clones.random.below(self.nodes.len() as u64) as usize;
+        self.clones.guests.push(Guest {
+            name,
+            id: made.id,
+            root,
+            inherited,
+            own: BTreeMap::new(),
+            late: BTreeSet::new(),
+            blocks,
+            gateway,
+            at: None,
+            open: None,
+            again: Time(now.0 + self.clones.random.below(100_000_000)),
+            under_way: BTreeMap::new(),
+            left: 6 * blocks,
+            unread: None,
+            clone_at,
+            wish: None,
+            children: 0,
+            delete_at,
+            deletion: None,
+            deleted: false,
+        });
+        Ok(())
+    }
+
+    /// What was cloned is not held by it.
+    fn forget_pin(&mut self, now: Time, made: &map::Volume) {
+        let Some(parent) = made.parents.first() else { return };
+        let key = map::snapshot_key(parent.volume, parent.number);
+        let record = self.metadata.state().get(&key).and_then(|found| found.json().ok());
+        if let Some(record) = record {
+            let free = map::Snapshot { clones: 0, ..record };
+            self.metadata.operate(now, &Call::put(key, super::records::json(&free)));
+        }
+    }
+
+    /// Everything about clones that is due.
+    pub(super) fn use_clones(&mut self, now: Time) -> Result<(), String> {
+        for index in 0..self.clones.guests.len() {
+            if self.clones.guests[index].deleted {
+                continue;
+            }
+            self.hear_for_clone(now, index)?;
+            self.act_for_clone(now, index);
+            self.clone_clone(now, index)?;
+            self.delete_clone(now, index)?;
+        }
+        Ok(())
+    }
+
+    fn hear_for_clone(&mut self, now: Time, index: usize) -> Result<(), String> {
+        let guest = &mut self.clones.guests[index];
+        if let Some((process, ..)) = &guest.at {
+            let node = &self.nodes[guest.gateway];
+            if node.process != *process || !node.is_up() {
+                guest.leave(now);
+            }
+        }
+        loop {
+            let guest = &mut self.clones.guests[index];
+            let next = guest
+                .at
+                .as_ref()
+                .and_then(|(_, _, heard)| heard.borrow_mut().events.pop_front());
+            match next {
+                None => return Ok(()),
+                Some(Event::Opened { result: Ok(info), .. }) => guest.open = Some(info.id),
+                Some(Event::Opened { result: Err(_), .. } | Event::Lost { .. }) => {
+                    self.hang_up_clone(now, index);
+                    return Ok(());
+                }
+                Some(Event::Done { tag, result, payload }) => self.done_for_clone(index, tag, result, &payload)?,
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn done_for_clone(
+        &mut self,
+        index: usize,
+        tag: u64,
+        result: Result<(), IoError>,
+        payload: &Payload,
+    ) -> Result<(), String> {
+        let guest = &mut self.clones.guests[index];
+        let block = tag & (WRITE - 1);
+        let write = guest.under_way.remove(&block).flatten();
+        if tag >= WRITE {
+            let Some(write) = write else { return Ok(()) };
+            match result {
+                Ok(()) if !guest.late.contains(&block) => drop(guest.own.insert(block, vec![Some(write)])),
+                _ => {
+                    guest.late.insert(block);
+                    guest.own.entry(block).or_insert_with(|| vec![None]).push(Some(write));
+                }
+            }
+            self.coverage.add("clone.wrote", u64::from(result.is_ok()));
+            return Ok(());
+        }
+        if result.is_err() {
+            return Ok(());
+        }
+        self.coverage.hit("clone.read");
+        let zeros = [0; BLOCK_BYTES as usize];
+        let bytes: &[u8] = match payload {
+            Payload::Data(data) => data,
+            _ => &zeros,
+        };
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let name = &guest.name;
+        let possible = guest.own.get(&block).cloned().unwrap_or_else(|| vec![None]);
+        let found = (word(0) == MARK).then(|| word(8));
+        let is_inherited = possible.contains(&None) && found == guest.inherited.get(&block).copied();
+        if let Some(found) = found
+            && !is_inherited
+        {
+            let is_whole = (0..bytes.len())
+                .step_by(16)
+                .all(|at| (word(at), word(at + 8)) == (MARK, found));
+            return match is_whole && possible.contains(&Some(found)) {
+                true => Ok(()),
+                false => Err(format!(
+                    "block {block} of {name} holds its guest's write {found}, and may hold {possible:?}"
+                )),
+            };
+        }
+        if !is_inherited {
+            return Err(format!(
+                "block {block} of {name} holds what it had first, and may hold {possible:?} (or {:?} of what it comes from)",
+                guest.inherited.get(&block)
+            ));
+        }
+        if found.is_some() {
+            self.coverage.hit("clone.read_of_clone");
+            return Ok(());
+        }
+        let root = &mut self.clones.roots[guest.root];
+        let sector = Sector((root.volume * self.setup.blocks + block) * SECTORS_PER_BLOCK as u64);
+        let stamps = stamp::parse(bytes, 1, sector).map_err(|corrupt| format!("{name}: {corrupt}"))?;
+        self.coverage.hit("clone.read_inherited");
+        let known = root.base.entry(block).or_insert_with(|| stamps.clone());
+        if *known != stamps {
+            return Err(format!(
+                "block {block} of {name} is {stamps:?}, and snapshot {} that it comes from had {known:?}",
+                root.number.0
+            ));
+        }
+        Ok(())
+    }
+
+    fn act_for_clone(&mut self, now: Time, index: usize) {
+        let guest = &mut self.clones.guests[index];
+        if guest.at.is_none() && now >= guest.again {
+            let up: Vec<Member> = (0..self.nodes.len())
+                .filter(|member| self.nodes[*member].is_up())
+                .collect();
+            if !up.is_empty() {
+                guest.gateway = *self.clones.random.pick(&up);
+            }
+            let node = &mut self.nodes[guest.gateway];
+            match node.attach(0) {
+                Some((front, heard)) => {
+                    let process = node.process;
+                    let name = guest.name.clone();
+                    node.ask(0, front, |service| service.open(front, 0, &name, &Who::Program));
+                    guest.at = Some((process, front, heard));
+                }
+                None => guest.again = now.plus(RETRY),
+            }
+        }
+        let (Some((_, front, _)), Some(volume)) = (&guest.at, guest.open) else {
+            return;
+        };
+        let front = *front;
+        let stops = guest.clone_at.is_some_and(|at| at <= now) || guest.wish.is_some() || guest.deletion.is_some();
+        while guest.under_way.len() < DEPTH && !stops {
+            let random = &mut self.clones.random;
+            let (block, writes) = match &mut guest.unread {
+                Some(unread) => match unread.pop_first() {
+                    Some(block) => (block, false),
+                    None => break,
+                },
+                None if guest.left == 0 => break,
+                None => (
+                    random.below(guest.blocks),
+                    random.percent(self.clones.setup.write_percent),
+                ),
+            };
+            guest.left = guest.left.saturating_sub(1);
+            if guest.under_way.contains_key(&block) {
+                if let Some(unread) = &mut guest.unread {
+                    unread.insert(block);
+                }
+                break;
+            }
+            let offset = block * u64::from(BLOCK_BYTES);
+            let length = BLOCK_BYTES;
+            let (op, tag, data) = if writes {
+                self.clones.writes += 1;
+                let write = self.clones.writes;
+                guest.under_way.insert(block, Some(write));
+                let words = [MARK.to_le_bytes(), write.to_le_bytes()].concat();
+                let data = words.repeat(BLOCK_BYTES as usize / words.len());
+                (Op::Write { offset, length }, WRITE + block, Slice::copy_from(&data))
+            } else {
+                guest.under_way.insert(block, None);
+                (Op::Read { offset, length }, block, Slice::default())
+            };
+            self.nodes[guest.gateway].ask(0, front, |service| service.submit(front, tag, volume, op, data));
+        }
+    }
+
+    fn hang_up_clone(&mut self, now: Time, index: usize) {
+        let guest = &mut self.clones.guests[index];
+        if let Some((process, front, heard)) = &guest.at {
+            heard.borrow_mut().gone = true;
+            let node = &mut self.nodes[guest.gateway];
+            if node.process == *process {
+                node.detach(0, *front);
+            }
+        }
+        guest.leave(now);
+    }
+
+    /// A guest has stopped: a snapshot of his volume is taken, and cloned.
+    fn clone_clone(&mut self, now: Time, index: usize) -> Result<(), String> {
+        let most = self.clones.setup.most;
+        let (made, ending) = (self.clones.made, self.clones.ending);
+        let guest = &mut self.clones.guests[index];
+        let name = guest.name.clone();
+        if let Some(wish) = guest.wish.clone() {
+            if guest.clone_at.is_some_and(|at| now < at) {
+                return Ok(());
+            }
+            guest.clone_at = Some(now.plus(LOOK));
+            let desk = Desk::new(&mut self.metadata, now);
+            let state = admin::snapshot_state(&desk, &wish).map_err(|why| why.to_string())?;
+            let taken = match state {
+                TakingState::Waiting if !ending => return Ok(()),
+                TakingState::Waiting => {
+                    admin::drop_snapshot_wish(&desk, &wish).map_err(|why| why.to_string())?;
+                    return Ok(());
+                }
+                TakingState::Taken(_) => true,
+                _ => false,
+            };
+            let guest = &mut self.clones.guests[index];
+            (guest.wish, guest.clone_at) = (None, None);
+            if taken && made < most {
+                let mut inherited = guest.inherited.clone();
+                for (block, possible) in &guest.own {
+                    inherited.extend(possible.first().copied().flatten().map(|write| (*block, write)));
+                }
+                guest.children += 1;
+                let root = guest.root;
+                self.make_clone(now, (&name, &wish.name), root, inherited)?;
+            }
+            return Ok(());
+        }
+        let settled = guest.own.values().all(|possible| possible.len() == 1) && guest.under_way.is_empty();
+        if !guest.clone_at.is_some_and(|at| at <= now) || guest.deletion.is_some() {
+            return Ok(());
+        }
+        if !settled || made >= most || ending {
+            // What he does not know nobody can be judged by.
+            let is_waiting = !guest.under_way.is_empty() && !ending;
+            guest.clone_at = is_waiting.then(|| now.plus(LOOK));
+            return Ok(());
+        }
+        let desk = Desk::new(&mut self.metadata, now);
+        let wished = admin::ask_snapshot(&desk, &name, "again", BTreeMap::new(), Duration::from_nanos(now.0));
+        let guest = &mut self.clones.guests[index];
+        match wished {
+            Ok(wish) => (guest.wish, guest.clone_at) = (Some(wish), Some(now.plus(LOOK))),
+            Err(_) => guest.clone_at = None,
+        }
+        Ok(())
+    }
+
+    /// The operator deletes a clone, for good.
+    fn delete_clone(&mut self, now: Time, index: usize) -> Result<(), String> {
+        let guest = &mut self.clones.guests[index];
+        if guest.delete_at.is_none_or(|at| now < at) || guest.wish.is_some() {
+            return Ok(());
+        }
+        if guest.deletion.is_none() {
+            let deletion = Deletion::new(&guest.name, true);
+            guest.deletion = Some((deletion, now, now.plus(PATIENCE)));
+            self.hang_up_clone(now, index);
+        }
+        let guest = &mut self.clones.guests[index];
+        let Some((mut deletion, at, until)) = guest.deletion.take() else {
+            return Ok(());
+        };
+        if now < at {
+            guest.deletion = Some((deletion, at, until));
+            return Ok(());
+        }
+        let desk = Desk::new(&mut self.metadata, now);
+        let step = match deletion.step(&desk) {
+            Ok(None) if now < until => {
+                guest.deletion = Some((deletion, now.plus(LOOK), until));
+                return Ok(());
+            }
+            Ok(None) => deletion.give_up(&desk).map(Some),
+            step => step,
+        };
+        guest.delete_at = None;
+        match step {
+            Ok(_) => {
+                guest.deleted = true;
+                self.coverage.hit("clone.deleted");
+                let name = guest.name.clone();
+                self.tell(|| format!("{name} is deleted"));
+                Ok(())
+            }
+            // It stays: something was cloned from it.
+            Err(AdminError::HasClones { .. }) if guest.children > 0 => {
+                self.coverage.hit("clone.held_by_clone");
+                Ok(())
+            }
+            Err(why) => Err(format!("{} cannot be deleted: {why}", guest.name)),
+        }
+    }
+
+    /// Is a snapshot held by what was cloned from it?
+    pub(super) fn is_cloned(&self, volume: u64, number: SnapshotId) -> bool {
+        self.clones.holds(volume, number)
+    }
+
+    /// The volumes by whose number those that were cloned are hashed to groups: nothing is wrong any more, and each is read once more.
+    pub(super) fn end_clones(&mut self) -> Result<(), String> {
+        let begun = self.world.now();
+        self.clones.ending = true;
+        for guest in self.clones.guests.iter_mut().filter(|guest| !guest.deleted) {
+            guest.unread = Some((0..guest.blocks).collect());
+        }
+        let limit = begun.plus(SETTLE);
+        loop {
+            let now = self.world.now();
+            let guests = &self.clones.guests;
+            let waits = |guest: &&Guest| {
+                let reads = guest.unread.as_ref().is_none_or(|unread| !unread.is_empty());
+                !guest.deleted && (reads || !guest.under_way.is_empty() || guest.wish.is_some())
+            };
+            let Some(name) = guests.iter().find(waits).map(|guest| guest.name.clone()) else {
+                break;
+            };
+            if now >= limit {
+                let may_block = (0..self.setup.volumes).any(|volume| self.may_block_in(volume));
+                if may_block || self.ledger.is_anything_damaged() || self.setup.expect_full {
+                    self.coverage.hit("clone.waits");
+                    break;
+                }
+                return Err(format!(
+                    "nothing is wrong any more, and after {SETTLE:?} {name} is not read\n{}",
+                    self.describe()
+                ));
+            }
+            self.step(limit)?;
+        }
+        for index in 0..self.clones.guests.len() {
+            self.hang_up_clone(self.world.now(), index);
+            self.clones.guests[index].again = Time(u64::MAX);
+        }
+        Ok(())
+    }
+
+    /// What clones have shown of each snapshot was the volume at one moment, and is what stores hold of it.
+    pub(super) fn judge_clones(&mut self) -> Result<(), String> {
+        for root in &self.clones.roots {
+            let (number, volume) = (root.number.0, volume_name(root.volume));
+            let first = root.volume * self.setup.blocks;
+            let base = root.base.iter().map(|(block, stamps)| (first + block, stamps.clone()));
+            let base: BTreeMap<u64, Vec<Stamp>> = base.collect();
+            self.history.check_cut(&base, root.between).map_err(|why| {
+                format!("what clones have of snapshot {number} of {volume} is no moment of it: {why}")
+            })?;
+            self.coverage.add("judge.clone_blocks", base.len() as u64);
+            let taken = self.snapshots.taken.iter();
+            let mut taken = taken.filter(|taken| (taken.volume, taken.number) == (root.volume, root.number));
+            let Some(taken) = taken.next() else { continue };
+            for (block, held) in &taken.held {
+                if base.get(block).is_some_and(|base| base != held) {
+                    return Err(format!(
+                        "block {block} is {held:?} in snapshot {number} of {volume}, and its clones have {:?}",
+                        base.get(block)
+                    ));
+                }
+                self.coverage
+                    .add("judge.clone_as_snapshot", u64::from(base.contains_key(block)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The volume by whose number the chunks of a volume are hashed to groups.
+    pub(super) fn place_of(&self, volume: VolumeId) -> VolumeId {
+        let guests = self.clones.guests.iter();
+        let clone = guests.into_iter().find(|guest| guest.id == volume);
+        clone.map_or(volume, |guest| volume_id(self.clones.roots[guest.root].volume))
+    }
+
+    /// The events to look at again: none wait in vain.
+    pub(super) fn is_cloning(&self) -> bool {
+        let busy = |guest: &Guest| !guest.deleted && (guest.deletion.is_some() || guest.delete_at.is_some());
+        self.clones.guests.iter().any(busy)
+    }
+}

@@ -1,0 +1,146 @@
+//! Histories of clones (R11: S6 to S9 of `docs/protocol.md`).
+
+use super::cluster::{MS, hot, plan, random};
+use super::{Runs, Scenario, plant};
+use crate::cluster::operator::{Chore, Chores};
+use crate::cluster::{Cloning, Setup};
+use crate::faults::Fault;
+use crate::random::Random;
+use std::time::Duration;
+
+/// A small volume of several chunks, of which snapshots are taken and cloned.
+fn cloned(seed: u64, random: &mut Random) -> Setup {
+    let mut setup = hot(seed);
+    setup.cores = vec![2; setup.nodes];
+    (setup.chunk_bytes, setup.groups) = (16 << 10, 4);
+    (setup.blocks, setup.profile.blocks) = (32, 32);
+    setup.profile.clients = 3;
+    setup.profile.depth = 2;
+    setup.profile.operations = 1200;
+    setup.profile.pause_ns = 50_000;
+    (setup.profile.hot_percent, setup.profile.max_blocks) = (20, 1);
+    setup.profile.blocks_per_chunk = 4;
+    (setup.profile.read_percent, setup.profile.part_percent) = (20, 10);
+    let steps = (0..6).map(|turn| (60 + turn * 150 + random.below(60) as u32, Chore::Snapshot(0)));
+    setup.chores = Chores {
+        steps: steps.collect(),
+        first_blocks: None,
+    };
+    setup.cloning = Cloning {
+        percent: 100,
+        most: 5,
+        again_percent: 30,
+        gone_percent: 20,
+        write_percent: 25,
+    };
+    setup
+}
+
+fn quiet(seed: u64) -> Setup {
+    let mut random = random(seed);
+    cloned(seed, &mut random)
+}
+
+/// The operator deletes snapshots as well.
+fn deleted(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = cloned(seed, &mut random);
+    let mut steps = setup.chores.steps.clone();
+    steps.extend((0..12).map(|turn| (100 + turn * 80, Chore::Unsnapshot(random.below(8)))));
+    steps.sort_by_key(|(at, _)| *at);
+    setup.chores.steps = steps;
+    setup
+}
+
+/// Nodes go and come back, one after the other, so that who came back is soon asked alone.
+fn members_return(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = cloned(seed, &mut random);
+    setup.silent_for = Duration::from_millis(60);
+    setup.profile.operations = 2400;
+    (setup.copies, setup.min_copies) = (2, 1);
+    let mut steps = Vec::new();
+    for turn in 0..7 {
+        let at = 90 + turn * 160;
+        let node = (turn as usize + random.below(2) as usize) % 3;
+        let for_ns = random.within(100, 220) * MS;
+        steps.push((at, random.below(20) * MS, Fault::Kill { node, for_ns }));
+    }
+    setup.plan = plan(steps);
+    setup
+}
+
+/// Owners go while their writes are on some members only, and what they wrote to is cloned.
+fn owners_go(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = cloned(seed, &mut random);
+    setup.silent_for = Duration::from_millis(200);
+    setup.profile.depth = 6;
+    (setup.profile.hot_percent, setup.profile.read_percent) = (0, 0);
+    let mut steps = Vec::new();
+    for turn in 0..6 {
+        let at = 40 + turn * 150;
+        for b in 1..3 {
+            let fault = Fault::SlowNetwork {
+                node: b,
+                extra_ns: random.within(1, 40) * MS,
+                for_ns: 60 * MS,
+            };
+            steps.push((at, random.below(3 * MS), fault));
+        }
+        let node = random.below(3) as usize;
+        let for_ns = random.within(100, 400) * MS;
+        steps.push((at + 5, random.below(6 * MS), Fault::Kill { node, for_ns }));
+    }
+    setup.plan = plan(steps);
+    setup
+}
+
+/// The histories of clones.
+pub fn all() -> Vec<Scenario> {
+    let scenario = |name, story, setup, seeds, broken| Scenario {
+        name,
+        story,
+        runs: Runs::Cluster(setup),
+        hostile: |_| {},
+        broken: Some(broken),
+        seeds,
+    };
+    vec![
+        scenario(
+            "R11: what is absent of a clone is its parent's",
+            "C has no chunk of its own; its owner opens it as one that was never written, and it reads as zeros.",
+            quiet,
+            60,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::InheritNothing)),
+        ),
+        scenario(
+            "R11: a clone's chunk is made with all entries",
+            "C's chunk is made at its parent's version, and has nothing of what that has: W1 and zeros.",
+            quiet,
+            60,
+            plant!(plants => plants.store = plants.store.with(amita_store::Fault::ClonesNothing)),
+        ),
+        scenario(
+            "R11: a clone holds its parent",
+            "P's snapshot is deleted while C, which comes from it, has not made its chunks; stores trim what C would have.",
+            deleted,
+            100,
+            plant!(plants => plants.forget_pins = true),
+        ),
+        scenario(
+            "R11: parents first",
+            "T comes back, and C's owner claims it before P's has brought the snapshot; C's chunk is made there of less, or not at all.",
+            members_return,
+            300,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::ParentsLast)),
+        ),
+        scenario(
+            "R11: what is shared is settled first",
+            "S1 wrote W1 to M1 alone and died; P's snapshot is taken, and nobody has opened the chunk: C has W1 on M1, and not on M2.",
+            owners_go,
+            300,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::InheritUnequal)),
+        ),
+    ]
+}
