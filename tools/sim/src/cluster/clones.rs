@@ -436,7 +436,7 @@ impl Cluster {
                 guest.under_way.insert(block, None);
                 (Op::Read { offset, length }, block, Slice::default())
             };
-            self.nodes[guest.gateway].ask(0, front, |service| service.submit(front, tag, volume, op, data));
+            self.nodes[guest.gateway].ask(0, front, |service| service.submit(front, tag, volume.into(), op, data));
         }
     }
 

@@ -3,8 +3,9 @@
 //! A clone is a record. In the same transaction the snapshot's record counts one more: whoever deletes the snapshot compares that record,
 //! and whoever deletes the volume for good compares what the transaction writes beside it. So neither passes the other unseen.
 
+use super::quota::{Wanted, charge};
 use super::subsystem::{put, unchanged, uses_guard};
-use super::volume::{believable, find_volume};
+use super::volume::{believable, find_volume, has_room};
 use super::{AdminError, RACES, Result, check_name, cluster, get, list, snapshot_number};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, About, MAX_LEVELS, Parent, SNAPSHOTS_SINCE, Snapshot, SnapshotState, Trashed, Volume};
@@ -16,7 +17,7 @@ pub const MAX_CLONES: u64 = 65_536;
 /// Makes a volume that begins as a snapshot of another one: in its pool, of the snapshot's size. No data is copied.
 ///
 /// # Errors
-/// No such volume or snapshot, a name that cannot be or is taken, labels that cannot be, too many levels or clones, a cluster whose
+/// No such volume or snapshot, a name that cannot be or is taken, labels that cannot be, too many levels, clones or volumes, more than the pool's quota has left, a cluster whose
 /// version does not know clones; the metadata is suspected, away or refuses.
 pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &str, about: &About) -> Result<Volume> {
     check_name("volume", name)?;
@@ -68,6 +69,7 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
         }
         let counter = map::counter_key("volumes");
         let (last, counter_revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
+        has_room(meta, last)?;
         let parent = Parent {
             volume: origin.id,
             number,
@@ -91,7 +93,7 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
             ..about.clone()
         };
         let guard_key = map::counter_key("namespaces");
-        let call = Call {
+        let mut call = Call {
             compares: vec![
                 unchanged(&map::volume_key(volume), origin_revision),
                 unchanged(&snapshot_key, record_revision),
@@ -110,6 +112,7 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
             ],
             otherwise: Vec::new(),
         };
+        charge(meta, &made.pool, Wanted::volume(made.size_bytes, 0))?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(made);
         }

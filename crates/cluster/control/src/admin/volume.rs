@@ -79,15 +79,7 @@ pub fn make_volume(
     let counter = map::counter_key("volumes");
     for _ in 0..RACES {
         let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
-        // There are no more than were ever made: mostly nothing need be counted.
-        if last >= MAX_VOLUMES as u64 && with_deleted(meta)?.len() >= MAX_VOLUMES {
-            return Err(AdminError::Full {
-                what: "cluster",
-                name: super::cluster(meta)?.id.to_string(),
-                of: "volumes",
-                most: MAX_VOLUMES,
-            });
-        }
+        has_room(meta, last)?;
         let volume = Volume {
             id: VolumeId(last + 1),
             name: name.to_owned(),
@@ -126,6 +118,20 @@ pub fn make_volume(
         }
     }
     Err(AdminError::TooManyRaces { key: counter })
+}
+
+/// May there be one more volume, when the last one was given this number?
+pub(super) fn has_room(meta: &dyn Transact, last: u64) -> Result<()> {
+    // There are no more than were ever made: mostly nothing need be counted.
+    if last < MAX_VOLUMES as u64 || with_deleted(meta)?.len() < MAX_VOLUMES {
+        return Ok(());
+    }
+    Err(AdminError::Full {
+        what: "cluster",
+        name: super::cluster(meta)?.id.to_string(),
+        of: "volumes",
+        most: MAX_VOLUMES,
+    })
 }
 
 /// While somebody suspects the metadata of being older than what stores know, its numbers may be those of other volumes, and what

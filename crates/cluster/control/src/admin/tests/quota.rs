@@ -179,6 +179,7 @@ fn seal(meta: &dyn Transact, volume: &Volume, number: u32, name: &str) {
         taken_at: NOW.as_secs(),
         labels: BTreeMap::new(),
         protected: false,
+        clones: 0,
         state: SnapshotState::Sealed(Generation(1)),
     };
     let then = vec![

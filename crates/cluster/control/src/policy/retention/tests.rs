@@ -36,6 +36,7 @@ fn snapshot(number: u32, taken_at: u64, mark: Option<&str>) -> Snapshot {
         taken_at,
         labels: labels.into_iter().collect(),
         protected: false,
+        clones: 0,
         state: SnapshotState::Sealed(Generation(1)),
     }
 }

@@ -83,6 +83,7 @@ impl Rig {
             generation: Generation(1),
             owner: None,
             lineage: Lineage::default(),
+            parents: Vec::new(),
         };
         self.put(map::volume_key(name), &record);
         id
@@ -173,6 +174,7 @@ impl Rig {
             taken_at: wish.asked_at,
             labels: wish.labels.clone(),
             protected: false,
+            clones: 0,
             state: SnapshotState::Sealed(Generation(1)),
         };
         self.put(map::snapshot_key(volume, number), &snapshot);
