@@ -69,7 +69,7 @@ pub enum Command {
     Import(import::Arguments),
     /// Copy a volume into a file, raw or as qcow2: holes and zeros take no space in it
     ///
-    /// Nobody should write to the volume meanwhile. (To serve a volume by NBD: `amita nbd export`.)
+    /// Nobody should write to the volume meanwhile; or name a snapshot of it. (To serve a volume by NBD: `amita nbd export`.)
     Export(export::Arguments),
     /// List what was changed between two snapshots of a volume, or since one
     ///

@@ -202,6 +202,7 @@ fn opened(core: &mut Core, asked: &Asked, number: SnapshotId, record: &Snapshot)
     let right = judge(view, asked.volume, &asked.who);
     let chunk_bytes = view
         .volume_of(asked.volume)
+        .filter(|volume| !map::is_hidden(&volume.name))
         .and_then(|volume| view.chunk_bytes(&volume.pool));
     let (Some(Grant { read_only }), Some(chunk_bytes)) = (right, chunk_bytes) else {
         return Err(OpenError::NotFound);
