@@ -19,7 +19,7 @@ use amita_frontend::{
 use amita_reactor::{Pool, Slice};
 use amita_sequencer::MAX_IOS;
 use amita_types::io::{Differs, Op};
-use amita_types::{BLOCK_BYTES, MAX_BLOCKS_PER_CHUNK, MAX_IO_BYTES, SnapshotId, VolumeId};
+use amita_types::{BLOCK_BYTES, MAX_BLOCKS_PER_CHUNK, MAX_IO_BYTES, SnapshotId};
 use answer::Asks;
 
 /// The most requests of one client under way.
