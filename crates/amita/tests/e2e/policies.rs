@@ -5,7 +5,7 @@ use crate::observe::metrics_of;
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, VOLUME, World, eventually};
 use amita::nodes;
 use amita_control::coordinator::election_key;
-use amita_metadata::{Call, Transact};
+use amita_metadata::Call;
 use std::collections::BTreeSet;
 
 /// What nodes say of policies here.

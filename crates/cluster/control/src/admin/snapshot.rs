@@ -81,37 +81,56 @@ pub fn ask_snapshot(
                 other.name
             )));
         }
-        // It has no more than were ever taken: mostly nothing need be counted.
-        let there = match u64::from(found.lineage.number.0) {
-            ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
-            _ => snapshots_of(meta, &found)?,
-        };
-        if there >= MAX_VOLUME_SNAPSHOTS {
-            return Err(bad(format!(
-                "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most; delete some \
-                 (`amita volume snapshot delete`)"
-            )));
-        }
-        let mut call = Call {
-            compares: vec![
-                unchanged(&map::volume_key(volume), revision),
-                unchanged(&key, before.map_or(0, |(_, revision)| revision)),
-            ],
-            then: vec![put(key, &wish)],
-            otherwise: Vec::new(),
-        };
-        let wanted = Wanted {
-            snapshots: 1,
-            ..Wanted::default()
-        };
-        charge(meta, &found.pool, wanted)?.into_call(&mut call);
-        if meta.txn(&call)?.succeeded {
+        let before = before.map_or(0, |(_, revision)| revision);
+        if place_wish(meta, &wish, (&found, revision), before)? {
             return Ok(wish);
         }
     }
     Err(AdminError::TooManyRaces {
         key: map::volume_key(volume),
     })
+}
+
+/// Puts a wish there, if the volume's record and the wish that was there before are still of these revisions; false: they are not.
+///
+/// # Errors
+/// The volume has as many snapshots as it can, or its pool's quota allows no more; the metadata is away or refuses.
+pub(crate) fn place_wish(
+    meta: &dyn Transact,
+    wish: &SnapshotWish,
+    (volume, revision): (&Volume, u64),
+    before: u64,
+) -> Result<bool> {
+    // It has no more than were ever taken: mostly nothing need be counted.
+    let there = match u64::from(volume.lineage.number.0) {
+        ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
+        _ => snapshots_of(meta, volume)?,
+    };
+    if there >= MAX_VOLUME_SNAPSHOTS {
+        return Err(AdminError::BadSetting {
+            what: "snapshot",
+            name: format!("{}@{}", volume.name, wish.name),
+            why: format!(
+                "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most; delete some \
+                 (`amita volume snapshot delete`)"
+            ),
+        });
+    }
+    let key = map::snapshot_wish_key(volume.id);
+    let mut call = Call {
+        compares: vec![
+            unchanged(&map::volume_key(&volume.name), revision),
+            unchanged(&key, before),
+        ],
+        then: vec![put(key, wish)],
+        otherwise: Vec::new(),
+    };
+    let wanted = Wanted {
+        snapshots: 1,
+        ..Wanted::default()
+    };
+    charge(meta, &volume.pool, wanted)?.into_call(&mut call);
+    Ok(meta.txn(&call)?.succeeded)
 }
 
 /// What has become of a wish. A refusal is told once: the record goes.

@@ -340,7 +340,7 @@ impl Job {
             ));
             return Ok(true);
         }
-        let Some((_, revision)) = read::<Volume>(&reply, 1).filter(|(found, _)| found.id == volume) else {
+        let Some((found, revision)) = read::<Volume>(&reply, 1).filter(|(found, _)| found.id == volume) else {
             return Ok(match catalog.find(meta, volume)? {
                 Found::Gone => false,
                 Found::Named(name) => {
@@ -391,23 +391,18 @@ impl Job {
             self.give_up(why);
             return Ok(true);
         }
-        let call = Call {
-            compares: vec![
-                unchanged(&volume_key, revision),
-                unchanged(&wish_key, reply.value(2).map_or(0, |found| found.mod_revision)),
-            ],
-            then: vec![Op::Put {
-                key: wish_key,
-                value: serde_json::to_vec(&wish).expect("texts and numbers"),
-                lease: None,
-            }],
-            otherwise: Vec::new(),
-        };
-        // Where somebody has changed something meanwhile, it is looked at anew at the next step.
-        if meta.txn(&call)?.succeeded {
-            self.stage = Stage::Wait {
-                until: clock.steady + PATIENCE,
-            };
+        let before = reply.value(2).map_or(0, |found| found.mod_revision);
+        match admin::place_wish(meta, &wish, (&found, revision), before) {
+            Ok(true) => {
+                self.stage = Stage::Wait {
+                    until: clock.steady + PATIENCE,
+                };
+            }
+            // Somebody has changed something meanwhile: it is looked at anew at the next step.
+            Ok(false) => {}
+            Err(why) if is_away(&why) => return Err(why),
+            // There are too many, or a quota allows no more.
+            Err(why) => self.give_up(why.to_string()),
         }
         Ok(true)
     }

@@ -593,6 +593,66 @@ fn a_policy_is_changed_paused_and_deleted_while_it_runs() {
 }
 
 #[test]
+fn quotas_bind_policies_as_they_bind_operators() {
+    let mut rig = Rig::new();
+    let db = rig.volume(1, "v1");
+    let policy = rig.of_all("p", "0 * * * *", 5);
+    let quota = map::Quota {
+        snapshots: Some(2),
+        ..map::Quota::none(amita_types::PoolId(1))
+    };
+    rig.put(map::quota_key(quota.pool), &quota);
+    rig.at(MONDAY);
+    for hour in 1..=3 {
+        rig.at(MONDAY + hour * HOUR);
+    }
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!((rig.names(db).len(), last.taken, last.failed), (2, 0, 1));
+    assert!(
+        last.why[0].contains("the quota of pool main has no room"),
+        "{:?}",
+        last.why
+    );
+    // What no rule keeps goes all the same, and makes room.
+    let keep = KeepChange {
+        last: Some(1),
+        ..KeepChange::default()
+    };
+    let change = PolicyChange {
+        keep,
+        ..PolicyChange::default()
+    };
+    admin::set_policy(&rig.meta, "p", &change).unwrap();
+    rig.at(MONDAY + 4 * HOUR);
+    assert_eq!(rig.names(db), ["p-20240101T020000Z"]);
+    rig.at(MONDAY + 5 * HOUR);
+    assert_eq!(rig.names(db), ["p-20240101T050000Z"]);
+}
+
+/// The template may be changed while nobody leads: what a run has taken is found all the same.
+#[test]
+fn a_run_keeps_the_names_that_it_began_with() {
+    let mut rig = Rig::new();
+    rig.volumes(3);
+    rig.of_all("p", "0 * * * *", 5);
+    rig.at(MONDAY);
+    rig.wall = MONDAY + HOUR;
+    rig.step();
+    rig.own();
+    assert_eq!(rig.taken.len(), 3);
+    rig.crash();
+    let change = PolicyChange {
+        template: Some("new-{time}".to_owned()),
+        ..PolicyChange::default()
+    };
+    admin::set_policy(&rig.meta, "p", &change).unwrap();
+    rig.settle();
+    assert_eq!(rig.taken.len(), 3, "{:?}", rig.taken);
+    rig.at(MONDAY + 2 * HOUR);
+    assert!(rig.names(VolumeId(1)).contains(&"new-20240101T020000Z".to_owned()));
+}
+
+#[test]
 fn thousands_of_volumes_are_no_stampede() {
     let mut rig = Rig::new();
     rig.volumes(5000);
