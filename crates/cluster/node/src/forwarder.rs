@@ -117,11 +117,10 @@ impl Work {
         )
     }
 
-    /// The first byte and how many; of a question for changes the number of the snapshot since which.
+    /// The first byte and how many.
     #[must_use]
     pub fn range(&self) -> (u64, u64) {
         match self {
-            Work::Io(Op::Differ { offset, since }) => (*offset, since.0.into()),
             Work::Io(op) => (op.offset(), op.length()),
             Work::Reserve => (0, 0),
         }

@@ -16,10 +16,10 @@ use serde::Serialize;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The older snapshot
-    #[arg(value_name = "VOLUME@SNAPSHOT")]
+    #[arg(value_name = "VOLUME@OLDER")]
     pub from: String,
-    /// The newer one, with its volume or without; without it, or with the volume's name: the volume as it is now
-    #[arg(value_name = "[VOLUME@]SNAPSHOT")]
+    /// The newer one, as SNAPSHOT or VOLUME@SNAPSHOT; without it, or with the volume's name: the volume as it is now
+    #[arg(value_name = "NEWER")]
     pub to: Option<String>,
     #[command(flatten)]
     pub access: Access,

@@ -262,3 +262,70 @@ fn snapshot_of_v(number: u32) -> Source {
         snapshot: SnapshotId(number),
     }
 }
+
+/// What became of an opening to compare: the volume, if it is open.
+fn open_since(scene: &mut Scene, since: &str) -> Result<Volume, OpenError> {
+    scene.session.open(&mut scene.service, "v", Some(since));
+    scene.deliver();
+    let info = scene.session.opened.take().expect("it has ended")?;
+    Ok(scene.session.add(info, 2))
+}
+
+#[test]
+fn what_was_changed_is_told_by_extents() {
+    let mut scene = Scene::new();
+    scene.write(0, &noise(4096, 1), 1).unwrap();
+    scene.run();
+    scene.one();
+    scene.volumes.take_snapshot(VolumeId(1), "monday");
+    let volume = open_since(&mut scene, "monday").expect("there is one");
+    scene.volume = volume;
+    // Two blocks that touch, in part; one that is unmapped again; and the last one.
+    scene.write(8191, &noise(2, 2), 1).unwrap();
+    scene.write(40_960, &noise(4096, 3), 2).unwrap();
+    scene.write(u64::from(CHUNK) - 4096, &noise(8192, 4), 3).unwrap();
+    scene.run();
+    let (session, service) = (&mut scene.session, &mut scene.service);
+    session.discard(service, &volume, 40_960, 4096, 4).unwrap();
+    scene.run();
+    scene.session.ended.clear();
+    let told = |scene: &mut Scene, offset: u64| -> Vec<Extent> {
+        scene.session.changed(&mut scene.service, &volume, offset, 9).unwrap();
+        scene.run();
+        let done = scene.one();
+        assert_eq!((done.tag, done.result), (9, Ok(())));
+        volume.extents(offset, &done.payload).collect()
+    };
+    let extent = |offset, length, is_zero| Extent {
+        offset,
+        length,
+        is_zero,
+    };
+    let chunk = u64::from(CHUNK);
+    let first = [
+        extent(4096, 8192, false),
+        extent(40_960, 4096, true),
+        extent(chunk - 4096, 4096, false),
+    ];
+    assert_eq!(told(&mut scene, 0), first);
+    assert_eq!(told(&mut scene, 5000), first, "any byte of the chunk");
+    assert_eq!(told(&mut scene, chunk), [extent(chunk, 4096, false)]);
+    assert_eq!(told(&mut scene, 2 * chunk), []);
+}
+
+#[test]
+fn what_cannot_be_compared_is_told() {
+    let mut scene = Scene::new();
+    let open = scene.service.open_count;
+    let refused = open_since(&mut scene, "monday").unwrap_err();
+    assert!(
+        matches!(&refused, OpenError::Refused(why) if why.contains("no snapshot monday")),
+        "{refused:?}"
+    );
+    assert_eq!(scene.service.open_count, open, "it was not opened");
+    let changed = scene.session.changed(&mut scene.service, &scene.volume, 0, 1);
+    assert!(
+        matches!(changed, Err(Error::NotCompared)),
+        "it was opened without a snapshot"
+    );
+}

@@ -1,6 +1,6 @@
 //! What is sent to the owner of a volume: the first time, and again when a link broke.
 
-use super::wire::{checksum, work_to_wire};
+use super::wire::{checksum, length_to_wire, work_to_wire};
 use super::{Turn, end};
 use crate::core::CoreConfig;
 use crate::core::context::Context;
@@ -157,7 +157,7 @@ fn message(
     pending: &Pending,
     as_of: u64,
 ) -> Message {
-    let (offset, length) = pending.work.range();
+    let (offset, _) = pending.work.range();
     Message::Forward(Forward {
         tag,
         session: config.fabric.session,
@@ -166,7 +166,7 @@ fn message(
         generation,
         op: work_to_wire(pending.work),
         offset,
-        length,
+        length: length_to_wire(pending.work),
         crc: checksum(&pending.payload),
         as_of,
         snapshot: pending.origin.snapshot,

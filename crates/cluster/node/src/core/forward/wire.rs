@@ -56,6 +56,14 @@ pub(super) fn work_to_wire(work: Work) -> ForwardOp {
     }
 }
 
+/// How many bytes, or what stands in their place.
+pub(super) fn length_to_wire(work: Work) -> u64 {
+    match work {
+        Work::Io(Op::Differ { since, .. }) => since.0.into(),
+        work => work.range().1,
+    }
+}
+
 pub(super) fn work_from_wire(request: &Forward) -> Option<Work> {
     let offset = request.offset;
     let length = u32::try_from(request.length);
@@ -161,3 +169,88 @@ pub(super) fn error_from_wire(code: u8) -> IoError {
 }
 
 const _: () = assert!(MAX_BLOCKS_PER_CHUNK == 1024, "an allocation bitmap is sixteen words");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amita_types::Generation;
+
+    #[test]
+    fn the_owner_hears_what_was_asked() {
+        let (offset, length) = (4096, 8192);
+        let since = SnapshotId(u32::MAX);
+        let asked = [
+            Op::Read { offset, length },
+            Op::Write { offset, length },
+            Op::CompareAndWrite { offset, length },
+            Op::Clear {
+                offset,
+                length: 1 << 40,
+            },
+            Op::Allocation { offset },
+            Op::Differ { offset, since },
+        ];
+        for work in asked.map(Work::Io) {
+            let request = Forward {
+                tag: 1,
+                session: 1,
+                host: [0; 16],
+                volume: amita_types::VolumeId(1),
+                generation: Generation(1),
+                op: work_to_wire(work),
+                offset,
+                length: length_to_wire(work),
+                crc: 0,
+                as_of: 1,
+                snapshot: SnapshotId::HEAD,
+            };
+            assert_eq!(work_from_wire(&request), Some(work));
+        }
+        let too_large = Forward {
+            tag: 1,
+            session: 1,
+            host: [0; 16],
+            volume: amita_types::VolumeId(1),
+            generation: Generation(1),
+            op: ForwardOp::Differ,
+            offset,
+            length: 1 << 32,
+            crc: 0,
+            as_of: 1,
+            snapshot: SnapshotId::HEAD,
+        };
+        assert_eq!(work_from_wire(&too_large), None, "no snapshot has that number");
+    }
+
+    #[test]
+    fn what_was_changed_comes_back_as_it_was() {
+        let differs = Box::new(Differs {
+            changed: std::array::from_fn(|word| word as u64 + 1),
+            allocated: std::array::from_fn(|word| u64::MAX - word as u64),
+        });
+        let payload = words_to_wire(differs.changed.iter().chain(&differs.allocated));
+        let answer = Forwarded {
+            tag: 1,
+            code: code::DONE,
+            form: form::DIFFERS,
+            value: 0,
+            crc: checksum(&payload),
+            clock: 1,
+        };
+        let since = SnapshotId(1);
+        let work = Work::Io(Op::Differ { offset: 0, since });
+        let read = payload_from_wire(work, &answer, payload.clone());
+        assert_eq!(read, Ok(Payload::Differs(differs)));
+        let wrong = [
+            (Work::Io(Op::Allocation { offset: 0 }), payload.clone()),
+            (work, payload.slice(..128)),
+        ];
+        for (work, payload) in wrong {
+            let answer = Forwarded {
+                crc: checksum(&payload),
+                ..answer
+            };
+            assert!(payload_from_wire(work, &answer, payload).is_err());
+        }
+    }
+}
