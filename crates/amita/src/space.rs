@@ -78,6 +78,7 @@ pub fn count(
             let snapshots = admin::live_snapshots(meta, volume)?;
             asked.push(SpaceVolume {
                 id: volume.id.0,
+                place: Some(volume.place().0).filter(|place| *place != volume.id.0),
                 snapshots: snapshots.into_iter().map(|number| number.0).collect(),
             });
         }

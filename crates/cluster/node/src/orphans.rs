@@ -1,5 +1,5 @@
 //! Volumes that nobody has open and that must be: a store is being brought up to date in their pool, a look at all their
-//! copies or a snapshot was asked for, and only an owner can do that (R11). On core 0 only.
+//! copies or a snapshot was asked for, or they are deleted and others were cloned from them; and only an owner can do that (R11). On core 0 only.
 //!
 //! The node that the volume's record names as its owner opens it, if it lives; else one of the living nodes that are no
 //! clients, the same for all who ask: a hash of volume and node decides. A host that comes elsewhere gets the volume as soon as it asks, since
@@ -8,8 +8,8 @@
 use crate::view::View;
 use amita_reactor::driver::Time;
 use amita_types::layout::mix;
-use amita_types::{Generation, NodeId, VolumeId};
-use std::collections::BTreeMap;
+use amita_types::{Generation, NodeId, VolumeId, map};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Volumes that are opened for this at one time.
@@ -62,10 +62,14 @@ impl OrphanedVolumes {
         self.wanted = None;
         let mut names = Vec::new();
         let mut more = false;
+        let needed = deleted_parents(view);
         for volume in view.volumes() {
             let has_data = volume.generation > Generation(0);
             let wanted = view.is_snapshot_wished(volume.id)
-                || has_data && (view.is_syncing(&volume.pool) || is_to_be_scrubbed(view, volume.id));
+                || has_data
+                    && (view.is_syncing(&volume.pool)
+                        || is_to_be_scrubbed(view, volume.id)
+                        || needed.contains(&volume.id));
             let ours = wanted && responsible(view, volume.id, volume.owner) == Some(me);
             let held = if ours { held(&volume.name) } else { Held::Open };
             more |= held != Held::Open;
@@ -83,6 +87,21 @@ impl OrphanedVolumes {
         }
         names
     }
+}
+
+/// Deleted volumes that others were cloned from: nobody opens them to use them, and their clones' owners may need one that opens
+/// chunks there (S7).
+fn deleted_parents(view: &View) -> BTreeSet<VolumeId> {
+    if !view.volumes().any(|volume| map::is_hidden(&volume.name)) {
+        return BTreeSet::new();
+    }
+    let parents = view.volumes().filter_map(|volume| volume.parents.first());
+    let parents: BTreeSet<VolumeId> = parents.map(|parent| parent.volume).collect();
+    let deleted = view.volumes().filter(|volume| map::is_hidden(&volume.name));
+    deleted
+        .map(|volume| volume.id)
+        .filter(|volume| parents.contains(volume))
+        .collect()
 }
 
 /// Was a look at all its copies asked for, that has not ended?

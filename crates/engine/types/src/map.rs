@@ -306,8 +306,8 @@ impl std::ops::AddAssign for ScrubReport {
     }
 }
 
-/// `/amita/raised/POOL_ID`: written in the same transaction as each raise of the generation of one of the pool's volumes, and as each
-/// new name of one. A promotion compares it, so that none can rest on what a deposed owner has said, or forget a volume of which it
+/// `/amita/raised/POOL_ID`: written in the same transaction as each raise of the generation of one of the pool's volumes, as each
+/// new name of one, and as each clone. A promotion compares it, so that none can rest on what a deposed owner has said, or forget a volume of which it
 /// has only heard that its old name is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Raised {

@@ -192,10 +192,10 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("join-with-newest", "R11", of_volume!(JoinWithNewest), &[]),
         cluster("seal-spoilt", "R11", of_volume!(SealSpoilt), &[]),
         cluster("release-early", "R11", of_gateway!(ReleaseEarly), &[]),
-        cluster("inherit-nothing", "R11", of_volume!(InheritNothing), &[]),
+        cluster("inherit-nothing", "R11", of_volume!(InheritNothing), &[5]),
         cluster("inherit-unequal", "R11", of_volume!(InheritUnequal), &[]),
         cluster("parents-last", "R11", of_volume!(ParentsLast), &[]),
-        cluster("clones-nothing", "R11", of_store!(ClonesNothing), &[]),
+        cluster("clones-nothing", "R11", of_store!(ClonesNothing), &[5]),
         cluster("forget-pins", "R11", plant!(plants => plants.forget_pins = true), &[]),
         cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[]),
         cluster(

@@ -8,7 +8,9 @@ use super::subsystem::{put, unchanged, uses_guard};
 use super::volume::{believable, find_volume, has_room};
 use super::{AdminError, RACES, Result, check_name, cluster, get, list, snapshot_number};
 use amita_metadata::{Call, Compare, Op, Transact};
-use amita_types::map::{self, About, MAX_LEVELS, Parent, SNAPSHOTS_SINCE, Snapshot, SnapshotState, Trashed, Volume};
+use amita_types::map::{
+    self, About, MAX_LEVELS, Parent, Pool, SNAPSHOTS_SINCE, Snapshot, SnapshotState, Trashed, Volume,
+};
 use amita_types::{SnapshotId, VolumeId};
 
 /// The most clones of one snapshot.
@@ -112,6 +114,14 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
             ],
             otherwise: Vec::new(),
         };
+        // It has a generation, so it is asked about members that come back: no promotion goes through that has not heard of it (S6).
+        if let Some((pool, _)) = get::<Pool>(meta, &map::pool_key(&made.pool))? {
+            let raised = map::Raised {
+                volume: made.id,
+                generation: made.generation,
+            };
+            call.then.push(put(map::raised_key(pool.id), &raised));
+        }
         charge(meta, &made.pool, Wanted::volume(made.size_bytes, 0))?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(made);

@@ -17,7 +17,7 @@ use amita_frontend::Event;
 use amita_metadata as meta;
 use amita_reactor::driver::{Driver, Time};
 use amita_sequencer::CallId;
-use amita_types::map::Group;
+use amita_types::map::{self, Group};
 use amita_types::{Generation, NodeId, PoolId, StoreId, VolumeId};
 use std::net::SocketAddr;
 
@@ -120,7 +120,14 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
             core.forwarding.nodes_changed(&mut core.cx, now);
         }
         Change::Scrub | Change::Move(_) => core.directory.stir(now),
-        Change::Volume(volume, generation) => volume_changed(core, now, volume, generation),
+        Change::Volume(volume, generation) => {
+            // A deleted one that was cloned is opened though nobody uses it.
+            let record = core.cx.view.volume_of(volume);
+            if record.is_some_and(|record| map::is_hidden(&record.name) || !record.parents.is_empty()) {
+                core.directory.stir(now);
+            }
+            volume_changed(core, now, volume, generation);
+        }
         Change::SnapshotWish => {
             core.directory.stir(now);
             snapshots::look(core, now);

@@ -33,6 +33,9 @@ pub struct SpaceQuestion {
 pub struct SpaceVolume {
     /// Its number.
     pub id: u64,
+    /// The number of the volume by which its chunks are hashed to groups, if that is another one: it is a clone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<u64>,
     /// The numbers of its snapshots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<u32>,
@@ -112,7 +115,8 @@ impl SpaceQuestion {
             live.sort_unstable();
             live.dedup();
             let volume = VolumeId(asked.id);
-            volumes.push(AskedVolume { volume, live });
+            let place = asked.place.map(VolumeId);
+            volumes.push(AskedVolume { volume, place, live });
         }
         volumes.sort_unstable_by_key(|asked| asked.volume);
         if volumes.windows(2).any(|pair| pair[0].volume == pair[1].volume) {
@@ -199,6 +203,7 @@ mod tests {
         let store = StoreId(7).to_string();
         let volume = |id| SpaceVolume {
             id,
+            place: (id == 9).then_some(2),
             snapshots: vec![3, 1, 3],
         };
         let question = SpaceQuestion {
@@ -211,6 +216,10 @@ mod tests {
         let asked = &made[&StoreId(7)];
         let numbers: Vec<VolumeId> = asked.volumes.iter().map(|asked| asked.volume).collect();
         assert_eq!(numbers, [VolumeId(2), VolumeId(9)]);
+        assert_eq!(
+            (asked.volumes[0].place, asked.volumes[1].place),
+            (None, Some(VolumeId(2)))
+        );
         assert_eq!(asked.volumes[0].live, [SnapshotId(1), SnapshotId(3)]);
         assert!(asked.speaks_for.contains(&GroupIndex(2)) && !asked.speaks_for.contains(&GroupIndex(1)));
         let wrong = |change: fn(&mut SpaceQuestion)| {

@@ -134,3 +134,26 @@ fn a_volume_that_is_being_opened_is_looked_at_until_it_is_open() {
     let next = orphans.deadline().expect("it is open no more");
     assert_eq!(orphans.look(next, NodeId(1), &view, |_| Held::No).len(), 1);
 }
+
+#[test]
+fn a_deleted_volume_that_was_cloned_has_an_owner() {
+    let parent = map::Volume {
+        name: map::hidden_name(VolumeId(1)),
+        ..volume(1, 3, None)
+    };
+    let gone = map::Volume {
+        name: map::hidden_name(VolumeId(3)),
+        ..volume(3, 3, None)
+    };
+    let clone = map::Volume {
+        parents: vec![map::Parent {
+            volume: VolumeId(1),
+            number: amita_types::SnapshotId(1),
+            generation: Generation(2),
+        }],
+        ..volume(2, 3, None)
+    };
+    let opened = |volumes: &[map::Volume]| looked(&view(false, volumes, &[1]), 1);
+    assert_eq!(opened(&[parent.clone(), gone.clone(), clone]), [parent.name.clone()]);
+    assert!(opened(&[parent, gone]).is_empty(), "nothing was cloned from it");
+}

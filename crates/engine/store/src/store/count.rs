@@ -62,6 +62,8 @@ pub struct Question {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AskedVolume {
     pub volume: VolumeId,
+    /// The volume by whose number its chunks are hashed to groups, where that is another one (rule D8): it is a clone.
+    pub place: Option<VolumeId>,
     /// Its snapshots, ascending: what only others have is waiting to be given back.
     pub live: Vec<SnapshotId>,
 }
@@ -341,7 +343,11 @@ impl Walk {
         let place = volumes
             .binary_search_by_key(&chunk.id.volume, |asked| asked.volume)
             .ok()?;
-        let group = chunk.id.group(self.question.groups);
+        let home = ChunkId {
+            volume: volumes[place].place.unwrap_or(chunk.id.volume),
+            ..chunk.id
+        };
+        let group = home.group(self.question.groups);
         self.question.speaks_for.contains(&group).then_some(place)
     }
 

@@ -155,6 +155,7 @@ impl Side {
             speaks_for: [GroupIndex(0)].into_iter().collect(),
             volumes: [AskedVolume {
                 volume: self.asker.volume,
+                place: None,
                 live: live.to_vec(),
             }]
             .into(),

@@ -146,6 +146,24 @@ fn where_members_inherit_different_things_the_parents_owner_is_asked() {
     assert_eq!(rig.sequencer.counters().unsettled_parents, 2);
 }
 
+/// What the rule keeps from being: the members make different things of one snapshot.
+#[test]
+fn without_the_rule_each_member_makes_what_it_has() {
+    let config = Config {
+        faults: Faults::NONE.with(Fault::InheritUnequal),
+        ..Config::default()
+    };
+    let mut rig = Rig::cloned(2, 1, parents(), config);
+    rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |id| if id == store(1) { old(5) } else { old(4) });
+    let made = inherits(&mut rig);
+    assert_eq!(asked(&made), [(store(1), old(5)), (store(2), old(4))]);
+    assert!(rig.unsettled.is_empty());
+}
+
 #[test]
 fn a_full_store_keeps_its_place() {
     let mut rig = cloned(2);

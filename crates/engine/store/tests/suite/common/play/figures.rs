@@ -16,6 +16,7 @@ impl Game {
             .iter()
             .map(|volume| AskedVolume {
                 volume: volume.id,
+                place: None,
                 live: volume.live.iter().copied().map(SnapshotId).collect(),
             })
             .collect();
