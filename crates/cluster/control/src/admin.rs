@@ -59,6 +59,7 @@ pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
+pub(crate) use snapshot::charge_snapshot;
 pub(crate) use snapshot::delete_snapshot_that;
 pub use snapshot::{
     MAX_VOLUME_SNAPSHOTS, TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, live_snapshots,

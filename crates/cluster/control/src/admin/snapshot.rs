@@ -81,17 +81,6 @@ pub fn ask_snapshot(
                 other.name
             )));
         }
-        // It has no more than were ever taken: mostly nothing need be counted.
-        let there = match u64::from(found.lineage.number.0) {
-            ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
-            _ => snapshots_of(meta, &found)?,
-        };
-        if there >= MAX_VOLUME_SNAPSHOTS {
-            return Err(bad(format!(
-                "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most; delete some \
-                 (`amita volume snapshot delete`)"
-            )));
-        }
         let mut call = Call {
             compares: vec![
                 unchanged(&map::volume_key(volume), revision),
@@ -100,11 +89,7 @@ pub fn ask_snapshot(
             then: vec![put(key, &wish)],
             otherwise: Vec::new(),
         };
-        let wanted = Wanted {
-            snapshots: 1,
-            ..Wanted::default()
-        };
-        charge(meta, &found.pool, wanted)?.into_call(&mut call);
+        charge_snapshot(meta, &found, &mut call)?;
         if meta.txn(&call)?.succeeded {
             return Ok(wish);
         }
@@ -112,6 +97,33 @@ pub fn ask_snapshot(
     Err(AdminError::TooManyRaces {
         key: map::volume_key(volume),
     })
+}
+
+/// May a volume have one snapshot more? What the transaction that wishes it compares and writes for that is put into it.
+///
+/// # Errors
+/// It has as many as it may, or its pool has by its quota; the metadata is away.
+pub(crate) fn charge_snapshot(meta: &dyn Transact, volume: &Volume, call: &mut Call) -> Result<()> {
+    // It has no more than were ever taken: mostly nothing need be counted.
+    let there = match u64::from(volume.lineage.number.0) {
+        ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
+        _ => snapshots_of(meta, volume)?,
+    };
+    if there >= MAX_VOLUME_SNAPSHOTS {
+        return Err(AdminError::BadSetting {
+            what: "volume",
+            name: volume.name.clone(),
+            why: format!(
+                "it has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most; delete some (`amita volume snapshot delete`)"
+            ),
+        });
+    }
+    let wanted = Wanted {
+        snapshots: 1,
+        ..Wanted::default()
+    };
+    charge(meta, &volume.pool, wanted)?.into_call(call);
+    Ok(())
 }
 
 /// What has become of a wish. A refusal is told once: the record goes.

@@ -220,6 +220,10 @@ pub(super) fn step(store: &mut Store) {
             walk.end = Some(end);
         }
     }
+    // Another one is the first to go on next time.
+    if !walks.is_empty() {
+        walks.rotate_left(1);
+    }
     store.counts.walks = walks;
 }
 

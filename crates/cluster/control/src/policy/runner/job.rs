@@ -340,7 +340,7 @@ impl Job {
             ));
             return Ok(true);
         }
-        let Some((_, revision)) = read::<Volume>(&reply, 1).filter(|(found, _)| found.id == volume) else {
+        let Some((found, revision)) = read::<Volume>(&reply, 1).filter(|(found, _)| found.id == volume) else {
             return Ok(match catalog.find(meta, volume)? {
                 Found::Gone => false,
                 Found::Named(name) => {
@@ -391,7 +391,7 @@ impl Job {
             self.give_up(why);
             return Ok(true);
         }
-        let call = Call {
+        let mut call = Call {
             compares: vec![
                 unchanged(&volume_key, revision),
                 unchanged(&wish_key, reply.value(2).map_or(0, |found| found.mod_revision)),
@@ -403,6 +403,14 @@ impl Job {
             }],
             otherwise: Vec::new(),
         };
+        match admin::charge_snapshot(meta, &found, &mut call) {
+            Ok(()) => {}
+            Err(why) if is_away(&why) => return Err(why),
+            Err(why) => {
+                self.give_up(why.to_string());
+                return Ok(true);
+            }
+        }
         // Where somebody has changed something meanwhile, it is looked at anew at the next step.
         if meta.txn(&call)?.succeeded {
             self.stage = Stage::Wait {
