@@ -29,15 +29,23 @@ pub struct VolumeSpace {
     /// What was of deleted snapshots, and is not given back yet.
     pub freeing_bytes: u64,
     /// What the deletion of each snapshot alone would free; of those that are not here nothing.
-    pub unique: BTreeMap<SnapshotId, u64>,
+    unique: BTreeMap<SnapshotId, u64>,
+    /// Snapshots that have clones: what these share with them is not told apart.
+    cloned: BTreeSet<SnapshotId>,
 }
 
 impl VolumeSpace {
-    /// What the deletion of the volume and its snapshots would free: all that it holds. (What a volume shares with clones is not to be
-    /// counted here.)
+    /// What the deletion of the volume and its snapshots would free; `None`: it has clones, and what they share is not told apart.
     #[must_use]
-    pub fn unique_bytes(&self) -> u64 {
-        self.held_bytes
+    pub fn unique_bytes(&self) -> Option<u64> {
+        self.cloned.is_empty().then_some(self.held_bytes)
+    }
+
+    /// What the deletion of a snapshot alone would free; `None`, as for the volume.
+    #[must_use]
+    pub fn unique_of(&self, snapshot: SnapshotId) -> Option<u64> {
+        let known = !self.cloned.contains(&snapshot);
+        known.then(|| self.unique.get(&snapshot).copied().unwrap_or(0))
     }
 
     fn add(&mut self, other: &amita_node::observe::SpaceFigures) {
@@ -50,7 +58,10 @@ impl VolumeSpace {
     }
 }
 
-/// What volumes of a pool hold; or, in a sentence, why that is not known.
+/// Why nothing is known of a clone.
+pub const OF_CLONES: &str = "what a clone has in common with the volume that it was made from is not counted";
+
+/// What volumes of a pool hold, but for clones ([`OF_CLONES`]); or, in a sentence, why that is not known.
 pub type Counted = Result<BTreeMap<VolumeId, VolumeSpace>, String>;
 
 /// Has the stores count what these volumes of one pool hold. Waits for it so long at most.
@@ -64,6 +75,10 @@ pub fn count(
     volumes: &[Volume],
     patience: Duration,
 ) -> Result<Counted, AdminError> {
+    let volumes: Vec<&Volume> = volumes.iter().filter(|volume| volume.parents.is_empty()).collect();
+    if volumes.is_empty() {
+        return Ok(Ok(BTreeMap::new()));
+    }
     let until = Instant::now() + patience;
     let nodes = Nodes::of(status.clone());
     let mut silent: BTreeMap<StoreId, String> = BTreeMap::new();
@@ -74,12 +89,19 @@ pub fn count(
             Err(why) => return Ok(Err(why)),
         };
         let mut asked = Vec::new();
-        for volume in volumes {
-            let snapshots = admin::live_snapshots(meta, volume)?;
+        let mut found: BTreeMap<VolumeId, VolumeSpace> = BTreeMap::new();
+        for volume in &volumes {
+            let live = admin::live_snapshots(meta, volume)?;
             asked.push(SpaceVolume {
                 id: volume.id.0,
-                snapshots: snapshots.into_iter().map(|number| number.0).collect(),
+                snapshots: live.iter().map(|snapshot| snapshot.number.0).collect(),
             });
+            let cloned = live.iter().filter(|snapshot| snapshot.has_clones);
+            let space = VolumeSpace {
+                cloned: cloned.map(|snapshot| snapshot.number).collect(),
+                ..VolumeSpace::default()
+            };
+            found.insert(volume.id, space);
         }
         let question = SpaceQuestion {
             number: RandomState::new().hash_one(pool.id),
@@ -87,10 +109,6 @@ pub fn count(
             stores: BTreeMap::new(),
             volumes: asked,
         };
-        let mut found: BTreeMap<VolumeId, VolumeSpace> = volumes
-            .iter()
-            .map(|volume| (volume.id, VolumeSpace::default()))
-            .collect();
         let mut failed = false;
         for (store, answer) in ask(&nodes, status, &question, &speakers, until) {
             match answer {

@@ -62,7 +62,7 @@ pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub(crate) use snapshot::charge_snapshot;
 pub(crate) use snapshot::delete_snapshot_that;
 pub use snapshot::{
-    MAX_VOLUME_SNAPSHOTS, TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, live_snapshots,
+    LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, live_snapshots,
     protect_snapshot, snapshot, snapshot_number, snapshot_state, snapshots, split,
 };
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
