@@ -6,7 +6,7 @@
 use crate::nodes::Nodes;
 use amita_control::admin::{self, AdminError, Status};
 use amita_metadata::Transact;
-use amita_node::observe::{SpaceCount, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume};
+use amita_node::observe::{MAX_QUESTION_VOLUMES, SpaceCount, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume};
 use amita_types::map::{Group, Pool, Volume};
 use amita_types::{SnapshotId, StoreId, VolumeId};
 use std::collections::hash_map::RandomState;
@@ -14,8 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
-/// Between two questions how far a count is.
-const LOOK: Duration = Duration::from_millis(20);
+/// Between two questions how far a count is: at first, and at most.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// Snapshots of all volumes that one question names.
+const MOST_SNAPSHOTS: usize = 100_000;
 /// So often it is begun anew, because a store did not tell or is in sync no more.
 const ATTEMPTS: u32 = 4;
 
@@ -80,6 +82,40 @@ pub fn count(
         return Ok(Ok(BTreeMap::new()));
     }
     let until = Instant::now() + patience;
+    let mut all = BTreeMap::new();
+    let mut batch: Vec<(SpaceVolume, BTreeSet<SnapshotId>)> = Vec::new();
+    let mut snapshots = 0;
+    for volume in volumes {
+        let live = admin::live_snapshots(meta, volume)?;
+        if batch.len() >= MAX_QUESTION_VOLUMES || (!batch.is_empty() && snapshots + live.len() > MOST_SNAPSHOTS) {
+            match count_batch(meta, status, pool, &std::mem::take(&mut batch), until)? {
+                Ok(found) => all.extend(found),
+                Err(why) => return Ok(Err(why)),
+            }
+            snapshots = 0;
+        }
+        snapshots += live.len();
+        let asked = SpaceVolume {
+            id: volume.id.0,
+            snapshots: live.iter().map(|snapshot| snapshot.number.0).collect(),
+        };
+        let cloned = live.iter().filter(|snapshot| snapshot.has_clones);
+        batch.push((asked, cloned.map(|snapshot| snapshot.number).collect()));
+    }
+    Ok(count_batch(meta, status, pool, &batch, until)?.map(|found| {
+        all.extend(found);
+        all
+    }))
+}
+
+/// The same of a few volumes, with those of their snapshots that have clones.
+fn count_batch(
+    meta: &dyn Transact,
+    status: &Status,
+    pool: &Pool,
+    volumes: &[(SpaceVolume, BTreeSet<SnapshotId>)],
+    until: Instant,
+) -> Result<Counted, AdminError> {
     let nodes = Nodes::of(status.clone());
     let mut silent: BTreeMap<StoreId, String> = BTreeMap::new();
     for _ in 0..ATTEMPTS {
@@ -88,27 +124,20 @@ pub fn count(
             Ok(speakers) => speakers,
             Err(why) => return Ok(Err(why)),
         };
-        let mut asked = Vec::new();
-        let mut found: BTreeMap<VolumeId, VolumeSpace> = BTreeMap::new();
-        for volume in &volumes {
-            let live = admin::live_snapshots(meta, volume)?;
-            asked.push(SpaceVolume {
-                id: volume.id.0,
-                snapshots: live.iter().map(|snapshot| snapshot.number.0).collect(),
-            });
-            let cloned = live.iter().filter(|snapshot| snapshot.has_clones);
-            let space = VolumeSpace {
-                cloned: cloned.map(|snapshot| snapshot.number).collect(),
-                ..VolumeSpace::default()
-            };
-            found.insert(volume.id, space);
-        }
         let question = SpaceQuestion {
             number: RandomState::new().hash_one(pool.id),
             groups: pool.groups,
             stores: BTreeMap::new(),
-            volumes: asked,
+            volumes: volumes.iter().map(|(asked, _)| asked.clone()).collect(),
         };
+        let begun = volumes.iter().map(|(asked, cloned)| {
+            let space = VolumeSpace {
+                cloned: cloned.clone(),
+                ..VolumeSpace::default()
+            };
+            (VolumeId(asked.id), space)
+        });
+        let mut found: BTreeMap<VolumeId, VolumeSpace> = begun.collect();
         let mut failed = false;
         for (store, answer) in ask(&nodes, status, &question, &speakers, until) {
             match answer {
@@ -218,6 +247,7 @@ fn ask(
 
 fn ask_one(nodes: &Nodes, node: &str, question: &SpaceQuestion, until: Instant) -> Answer {
     let body = serde_json::to_string(question).map_err(|why| why.to_string())?;
+    let mut pause = LOOKS.0;
     loop {
         let page: SpacePage = nodes.post(node, "/space", &body)?;
         let Some(SpaceStore { count, .. }) = page.stores.into_iter().next() else {
@@ -232,6 +262,7 @@ fn ask_one(nodes: &Nodes, node: &str, question: &SpaceQuestion, until: Instant) 
         if Instant::now() >= until {
             return Err(format!("{far}; ask again later"));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(LOOKS.1);
     }
 }
