@@ -32,7 +32,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Leaves that one step looks at, of all walks: some 40 microseconds.
+/// Leaves that one step looks at, of all walks.
 const LEAVES: u32 = 64;
 /// Parts that one step finds empty, or of no interest.
 const LOOKS: u32 = 1024;
