@@ -6,7 +6,7 @@
 use crate::nodes::Nodes;
 use amita_control::admin::{self, AdminError, Status};
 use amita_metadata::Transact;
-use amita_node::observe::{SpaceCount, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume};
+use amita_node::observe::{MAX_QUESTION_VOLUMES, SpaceCount, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume};
 use amita_types::map::{Group, Pool, Volume};
 use amita_types::{SnapshotId, StoreId, VolumeId};
 use std::collections::hash_map::RandomState;
@@ -14,8 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
-/// Between two questions how far a count is.
-const LOOK: Duration = Duration::from_millis(20);
+/// Between two questions how far a count is: at first, and at most.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// Snapshots of all volumes that one question names.
+const MOST_SNAPSHOTS: usize = 100_000;
 /// So often it is begun anew, because a store did not tell or is in sync no more.
 const ATTEMPTS: u32 = 4;
 
@@ -29,15 +31,23 @@ pub struct VolumeSpace {
     /// What was of deleted snapshots, and is not given back yet.
     pub freeing_bytes: u64,
     /// What the deletion of each snapshot alone would free; of those that are not here nothing.
-    pub unique: BTreeMap<SnapshotId, u64>,
+    unique: BTreeMap<SnapshotId, u64>,
+    /// Snapshots that have clones: what these share with them is not told apart.
+    cloned: BTreeSet<SnapshotId>,
 }
 
 impl VolumeSpace {
-    /// What the deletion of the volume and its snapshots would free: all that it holds. (What a volume shares with clones is not to be
-    /// counted here.)
+    /// What the deletion of the volume and its snapshots would free; `None`: it has clones, and what they share is not told apart.
     #[must_use]
-    pub fn unique_bytes(&self) -> u64 {
-        self.held_bytes
+    pub fn unique_bytes(&self) -> Option<u64> {
+        self.cloned.is_empty().then_some(self.held_bytes)
+    }
+
+    /// What the deletion of a snapshot alone would free; `None`, as for the volume.
+    #[must_use]
+    pub fn unique_of(&self, snapshot: SnapshotId) -> Option<u64> {
+        let known = !self.cloned.contains(&snapshot);
+        known.then(|| self.unique.get(&snapshot).copied().unwrap_or(0))
     }
 
     fn add(&mut self, other: &amita_node::observe::SpaceFigures) {
@@ -50,7 +60,10 @@ impl VolumeSpace {
     }
 }
 
-/// What volumes of a pool hold; or, in a sentence, why that is not known.
+/// Why nothing is known of a clone.
+pub const OF_CLONES: &str = "what a clone has in common with the volume that it was made from is not counted";
+
+/// What volumes of a pool hold, but for clones ([`OF_CLONES`]); or, in a sentence, why that is not known.
 pub type Counted = Result<BTreeMap<VolumeId, VolumeSpace>, String>;
 
 /// Has the stores count what these volumes of one pool hold. Waits for it so long at most.
@@ -64,7 +77,46 @@ pub fn count(
     volumes: &[Volume],
     patience: Duration,
 ) -> Result<Counted, AdminError> {
+    let volumes: Vec<&Volume> = volumes.iter().filter(|volume| volume.parents.is_empty()).collect();
+    if volumes.is_empty() {
+        return Ok(Ok(BTreeMap::new()));
+    }
     let until = Instant::now() + patience;
+    let mut all = BTreeMap::new();
+    let mut batch: Vec<(SpaceVolume, BTreeSet<SnapshotId>)> = Vec::new();
+    let mut snapshots = 0;
+    for volume in volumes {
+        let live = admin::live_snapshots(meta, volume)?;
+        if batch.len() >= MAX_QUESTION_VOLUMES || (!batch.is_empty() && snapshots + live.len() > MOST_SNAPSHOTS) {
+            match count_batch(meta, status, pool, &std::mem::take(&mut batch), until)? {
+                Ok(found) => all.extend(found),
+                Err(why) => return Ok(Err(why)),
+            }
+            snapshots = 0;
+        }
+        snapshots += live.len();
+        let asked = SpaceVolume {
+            id: volume.id.0,
+            place: Some(volume.place().0).filter(|place| *place != volume.id.0),
+            snapshots: live.iter().map(|snapshot| snapshot.number.0).collect(),
+        };
+        let cloned = live.iter().filter(|snapshot| snapshot.has_clones);
+        batch.push((asked, cloned.map(|snapshot| snapshot.number).collect()));
+    }
+    Ok(count_batch(meta, status, pool, &batch, until)?.map(|found| {
+        all.extend(found);
+        all
+    }))
+}
+
+/// The same of a few volumes, with those of their snapshots that have clones.
+fn count_batch(
+    meta: &dyn Transact,
+    status: &Status,
+    pool: &Pool,
+    volumes: &[(SpaceVolume, BTreeSet<SnapshotId>)],
+    until: Instant,
+) -> Result<Counted, AdminError> {
     let nodes = Nodes::of(status.clone());
     let mut silent: BTreeMap<StoreId, String> = BTreeMap::new();
     for _ in 0..ATTEMPTS {
@@ -73,25 +125,20 @@ pub fn count(
             Ok(speakers) => speakers,
             Err(why) => return Ok(Err(why)),
         };
-        let mut asked = Vec::new();
-        for volume in volumes {
-            let snapshots = admin::live_snapshots(meta, volume)?;
-            asked.push(SpaceVolume {
-                id: volume.id.0,
-                place: Some(volume.place().0).filter(|place| *place != volume.id.0),
-                snapshots: snapshots.into_iter().map(|number| number.0).collect(),
-            });
-        }
         let question = SpaceQuestion {
             number: RandomState::new().hash_one(pool.id),
             groups: pool.groups,
             stores: BTreeMap::new(),
-            volumes: asked,
+            volumes: volumes.iter().map(|(asked, _)| asked.clone()).collect(),
         };
-        let mut found: BTreeMap<VolumeId, VolumeSpace> = volumes
-            .iter()
-            .map(|volume| (volume.id, VolumeSpace::default()))
-            .collect();
+        let begun = volumes.iter().map(|(asked, cloned)| {
+            let space = VolumeSpace {
+                cloned: cloned.clone(),
+                ..VolumeSpace::default()
+            };
+            (VolumeId(asked.id), space)
+        });
+        let mut found: BTreeMap<VolumeId, VolumeSpace> = begun.collect();
         let mut failed = false;
         for (store, answer) in ask(&nodes, status, &question, &speakers, until) {
             match answer {
@@ -201,6 +248,7 @@ fn ask(
 
 fn ask_one(nodes: &Nodes, node: &str, question: &SpaceQuestion, until: Instant) -> Answer {
     let body = serde_json::to_string(question).map_err(|why| why.to_string())?;
+    let mut pause = LOOKS.0;
     loop {
         let page: SpacePage = nodes.post(node, "/space", &body)?;
         let Some(SpaceStore { count, .. }) = page.stores.into_iter().next() else {
@@ -215,6 +263,7 @@ fn ask_one(nodes: &Nodes, node: &str, question: &SpaceQuestion, until: Instant) 
         if Instant::now() >= until {
             return Err(format!("{far}; ask again later"));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(LOOKS.1);
     }
 }

@@ -60,7 +60,7 @@ pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub use snapshot::{
-    MAX_VOLUME_SNAPSHOTS, TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, live_snapshots,
+    LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, live_snapshots,
     protect_snapshot, snapshot, snapshot_number, snapshot_state, snapshots, split,
 };
 pub(crate) use snapshot::{delete_snapshot_that, place_wish};

@@ -24,5 +24,7 @@ pub use pages::{
     CorePage, Latency, LegPage, NodePage, OpPage, StagePage, StorePage, TracePage, TracesPage, VolumePage,
 };
 pub use report::{CoreReport, NodeReport, Observe, StoreReport, VolumeReport};
-pub use space::{SpaceCount, SpaceFigures, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume, StoreQuestions};
+pub use space::{
+    MAX_QUESTION_VOLUMES, SpaceCount, SpaceFigures, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume, StoreQuestions,
+};
 pub use text::render;

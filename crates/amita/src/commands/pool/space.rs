@@ -154,8 +154,10 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Endpoints) -> Result<()
     let sum = |of: fn(&space::VolumeSpace) -> u64, deleted: bool| {
         let counted = counted.as_ref().ok()?;
         let own = volumes.iter().filter(|volume| deleted || !is_hidden(&volume.name));
-        Some(own.filter_map(|volume| counted.get(&volume.id)).map(of).sum::<u64>())
+        // One that is not known: nor is the sum.
+        own.map(|volume| counted.get(&volume.id).map(of)).sum::<Option<u64>>()
     };
+    let has_clones = volumes.iter().any(|volume| !volume.parents.is_empty());
     let asked = admin::asked(&reader, name).described()?;
     let (copies, min_copies) = match found.pool.kind {
         PoolKind::Replicated { copies, min_copies } => (Some(copies), Some(min_copies)),
@@ -196,7 +198,10 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Endpoints) -> Result<()
         volumes_used_bytes: sum(|found| found.used_bytes, false),
         held_bytes: sum(|found| found.held_bytes, true),
         freeing_bytes: sum(|found| found.freeing_bytes, true),
-        space_unknown: counted.as_ref().err().cloned(),
+        space_unknown: match &counted {
+            Err(why) => Some(why.clone()),
+            Ok(_) => has_clones.then(|| space::OF_CLONES.to_owned()),
+        },
         stores,
         pool: found.pool.clone(),
     };

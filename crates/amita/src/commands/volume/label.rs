@@ -104,9 +104,16 @@ impl Space {
             provisioned_bytes: volume.size_bytes,
             used_bytes: found.map(|found| found.used_bytes),
             held_bytes: found.map(|found| found.held_bytes),
-            unique_bytes: found.map(VolumeSpace::unique_bytes),
+            unique_bytes: found.and_then(VolumeSpace::unique_bytes),
             freeing_bytes: found.map(|found| found.freeing_bytes),
-            space_unknown: counted.as_ref().err().cloned(),
+            space_unknown: match counted {
+                Err(why) => Some(why.clone()),
+                Ok(_) if found.is_none() => Some(space::OF_CLONES.to_owned()),
+                Ok(_) if found.and_then(VolumeSpace::unique_bytes).is_none() => {
+                    Some("what it shares with its clones is not told apart: unique_bytes".to_owned())
+                }
+                Ok(_) => None,
+            },
         }
     }
 }

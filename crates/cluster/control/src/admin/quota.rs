@@ -7,7 +7,7 @@
 use super::subsystem::{put, unchanged};
 use super::trash::find_pool;
 use super::volume::volumes;
-use super::{AdminError, RACES, Result, get, put_if};
+use super::{AdminError, RACES, Result, cluster, get, put_if};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, Pool, Quota, Snapshot, SnapshotWish, Volume};
 use serde::Serialize;
@@ -180,9 +180,21 @@ pub fn quota(meta: &dyn Transact, pool: &str) -> Result<Quota> {
 /// Changes a pool's quota; it holds for what is asked for from then on, and takes nothing away that is there.
 ///
 /// # Errors
-/// No such pool; the metadata is away or refuses.
+/// No such pool, or a cluster in which programs may be about that do not know quotas (S17); the metadata is away or refuses.
 pub fn set_quota(meta: &dyn Transact, pool: &str, change: impl Fn(&mut Quota)) -> Result<Quota> {
     let id = find_pool(meta, pool)?.id;
+    let version = cluster(meta)?.version;
+    if version < map::SNAPSHOTS_SINCE {
+        return Err(AdminError::BadSetting {
+            what: "pool",
+            name: pool.to_owned(),
+            why: format!(
+                "the cluster's version is {version}, and quotas need {}: programs from before do not heed them (`amita cluster \
+                 finalize`)",
+                map::SNAPSHOTS_SINCE
+            ),
+        });
+    }
     let key = map::quota_key(id);
     for _ in 0..RACES {
         let (before, revision) = get::<Quota>(meta, &key)?.unwrap_or_else(|| (Quota::none(id), 0));

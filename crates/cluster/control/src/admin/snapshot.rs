@@ -207,22 +207,33 @@ pub fn split(name: &str) -> Result<(&str, Option<&str>)> {
     }
 }
 
-/// The numbers of a volume's snapshots for which its stores keep something, ascending: those that are taken, and the one that is being
+/// A snapshot for which the stores of its volume keep something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LiveSnapshot {
+    pub number: SnapshotId,
+    /// Clones share with it what it holds.
+    pub has_clones: bool,
+}
+
+/// A volume's snapshots for which its stores keep something, in order of their number: those that are taken, and the one that is being
 /// taken. The volume may be a deleted one that is kept.
 ///
 /// # Errors
 /// The metadata is away.
-pub fn live_snapshots(meta: &dyn Transact, volume: &Volume) -> Result<Vec<SnapshotId>> {
+pub fn live_snapshots(meta: &dyn Transact, volume: &Volume) -> Result<Vec<LiveSnapshot>> {
     let all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(volume.id))?;
     let lineage = &volume.lineage;
-    let lives = |snapshot: &Snapshot| is_sealed(snapshot) || (lineage.taking && snapshot.number == lineage.number);
-    let mut numbers: Vec<SnapshotId> = all
+    let lives = |snapshot: &&Snapshot| is_sealed(snapshot) || (lineage.taking && snapshot.number == lineage.number);
+    let mut live: Vec<LiveSnapshot> = all
         .iter()
-        .filter(|found| lives(found))
-        .map(|found| found.number)
+        .filter(lives)
+        .map(|found| LiveSnapshot {
+            number: found.number,
+            has_clones: found.clones > 0,
+        })
         .collect();
-    numbers.sort_unstable();
-    Ok(numbers)
+    live.sort_unstable();
+    Ok(live)
 }
 
 /// Deletes a volume's snapshot: its records. The stores drop what nothing else needs by and by (S9), and who reads it is told that

@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The longest question: all snapshots that a cluster may have.
+/// The longest question.
 pub const MAX_QUESTION_BYTES: usize = 4 << 20;
-/// Volumes of a question: as many as a cluster may have.
-const MAX_VOLUMES: usize = 65_536;
+/// Volumes of a question, and stores: what a core does about one at a time takes no longer than a large I/O.
+pub const MAX_QUESTION_VOLUMES: usize = 4096;
+const MAX_QUESTION_STORES: usize = 256;
 
 /// What is to be counted: the body of the request, as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,8 +123,12 @@ impl SpaceQuestion {
         if volumes.windows(2).any(|pair| pair[0].volume == pair[1].volume) {
             return Err("a volume is named twice\n".to_owned());
         }
-        if volumes.len() > MAX_VOLUMES {
-            return Err(format!("{} volumes; {MAX_VOLUMES} are the most\n", volumes.len()));
+        if volumes.len() > MAX_QUESTION_VOLUMES || self.stores.len() > MAX_QUESTION_STORES {
+            return Err(format!(
+                "{} volumes and {} stores; {MAX_QUESTION_VOLUMES} and {MAX_QUESTION_STORES} are the most\n",
+                volumes.len(),
+                self.stores.len()
+            ));
         }
         let volumes: Arc<[AskedVolume]> = volumes.into();
         let store = |(id, groups): (&String, &Vec<u32>)| {
@@ -174,22 +179,22 @@ impl From<Count> for SpaceCount {
             Count::Busy => SpaceCount::Busy,
             Count::Unknown(why) => SpaceCount::Unknown { why },
             Count::Done(volumes) => SpaceCount::Done {
-                volumes: volumes.into_iter().map(SpaceFigures::from).collect(),
+                volumes: volumes.iter().map(SpaceFigures::from).collect(),
             },
         }
     }
 }
 
-impl From<VolumeFigures> for SpaceFigures {
-    fn from(figures: VolumeFigures) -> SpaceFigures {
+impl From<&VolumeFigures> for SpaceFigures {
+    fn from(figures: &VolumeFigures) -> SpaceFigures {
         let bytes = |blocks: u64| blocks * u64::from(BLOCK_BYTES);
-        let unique = figures.unique.into_iter();
+        let unique = figures.unique.iter();
         SpaceFigures {
             volume: figures.volume.0,
             used_bytes: bytes(figures.used),
             held_bytes: bytes(figures.held),
             freeing_bytes: bytes(figures.freeing),
-            unique: unique.map(|(number, blocks)| (number.0, bytes(blocks))).collect(),
+            unique: unique.map(|&(number, blocks)| (number.0, bytes(blocks))).collect(),
         }
     }
 }

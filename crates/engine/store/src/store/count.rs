@@ -32,7 +32,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Leaves that one step looks at, of all walks: some 40 microseconds.
+/// Leaves that one step looks at, of all walks.
 const LEAVES: u32 = 64;
 /// Parts that one step finds empty, or of no interest.
 const LOOKS: u32 = 1024;
@@ -48,7 +48,7 @@ const NEVER: Time = Time(u64::MAX);
 /// What is to be counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Names it: by this number it is asked for again.
+    /// Names it: by this number it is asked for again. Nobody else takes the same.
     pub number: u64,
     /// How many groups the volumes' pool has.
     pub groups: u32,
@@ -88,7 +88,7 @@ pub enum Count {
     /// So much of a hundred is done: ask again.
     Counting { percent: u8 },
     /// In order of the volumes' numbers, all that were asked for.
-    Done(Vec<VolumeFigures>),
+    Done(Arc<[VolumeFigures]>),
     /// The store is not served, or counts for others: ask again.
     Busy,
     /// It cannot be known.
@@ -116,7 +116,7 @@ struct Walk {
     under_way: Option<Part>,
     /// In the order of the question's volumes.
     tallies: Vec<Tally>,
-    end: Option<Result<Vec<VolumeFigures>, String>>,
+    end: Option<Result<Arc<[VolumeFigures]>, String>>,
 }
 
 /// A part that was begun.
@@ -167,14 +167,18 @@ pub(super) fn ask(store: &mut Store, question: &Arc<Question>) -> Count {
     let counts = &mut store.counts;
     let is_old = |walk: &Walk| walk.due == NEVER && walk.asked.plus(FORGOTTEN) <= now;
     counts.walks.retain(|walk| !is_old(walk) || walk.is_reading());
-    if let Some(walk) = counts.walks.iter_mut().find(|walk| walk.question == *question) {
+    if let Some(walk) = counts
+        .walks
+        .iter_mut()
+        .find(|walk| walk.question.number == question.number)
+    {
         walk.asked = now;
         let percent = u64::from(walk.key) * 100 / u64::from(store.index.end().max(1));
         return match &walk.end {
             None => Count::Counting {
                 percent: percent.min(99) as u8,
             },
-            Some(Ok(figures)) => Count::Done(figures.clone()),
+            Some(Ok(figures)) => Count::Done(Arc::clone(figures)),
             Some(Err(why)) => Count::Unknown(why.clone()),
         };
     }
@@ -182,10 +186,12 @@ pub(super) fn ask(store: &mut Store, question: &Arc<Question>) -> Count {
         return Count::Busy;
     }
     // Answers wait for whoever may have missed them: the oldest go first.
-    while counts.walks.len() >= 2 * MOST_WALKS
-        && let Some(oldest) = counts.walks.iter().position(|walk| walk.end.is_some())
-    {
-        counts.walks.remove(oldest);
+    while counts.walks.len() >= 2 * MOST_WALKS {
+        let ended = counts.walks.iter().filter(|walk| walk.end.is_some());
+        let Some(oldest) = ended.map(|walk| walk.number).min() else {
+            break;
+        };
+        counts.walks.retain(|walk| walk.number != oldest);
     }
     counts.begun += 1;
     counts.walks.push(Walk {
@@ -221,6 +227,10 @@ pub(super) fn step(store: &mut Store) {
             walk.under_way = None;
             walk.end = Some(end);
         }
+    }
+    // Another one is the first to go on next time.
+    if !walks.is_empty() {
+        walks.rotate_left(1);
     }
     store.counts.walks = walks;
 }
@@ -262,7 +272,7 @@ impl Walk {
         index: &Index,
         superblock: &Superblock,
         budget: &mut Budget,
-    ) -> Option<Result<Vec<VolumeFigures>, String>> {
+    ) -> Option<Result<Arc<[VolumeFigures]>, String>> {
         if self.is_reading() {
             self.due = NEVER;
             return None;
@@ -364,7 +374,7 @@ impl Walk {
         (self.key, self.part) = (self.key + 1, 0);
     }
 
-    fn figures(&mut self) -> Vec<VolumeFigures> {
+    fn figures(&mut self) -> Arc<[VolumeFigures]> {
         let tallies = std::mem::take(&mut self.tallies);
         let volumes = self.question.volumes.iter().map(|asked| asked.volume);
         let figures = volumes.zip(tallies).map(|(volume, tally)| {

@@ -81,6 +81,23 @@ fn what_would_be_too_much_is_refused_and_nothing_is_done() {
     assert!(quota(&meta, "nowhere").is_err() && set_quota(&meta, "nowhere", |_| {}).is_err());
 }
 
+/// Programs from before would not heed it.
+#[test]
+fn an_older_cluster_gets_no_quota() {
+    let meta = with_quota(|_| {});
+    let mut record = cluster(&meta).unwrap();
+    record.version = map::SNAPSHOTS_SINCE - 1;
+    meta.txn(&Call::put(map::cluster_key(), json(&record))).unwrap();
+    let refused = set_quota(&meta, "main", |quota| quota.volumes = Some(1))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("pool main: the cluster's version is 1, and quotas need 2"),
+        "{refused}"
+    );
+    assert_eq!(quota(&meta, "main").unwrap().volumes, None);
+}
+
 /// Does something else before the first transaction that changes something.
 struct Racing<'a> {
     inner: &'a Mutex<State>,
@@ -235,7 +252,7 @@ fn a_volume_has_16384_snapshots_and_not_one_more() {
     );
     let refused = wish(&meta, "v", "more").unwrap_err().to_string();
     assert!(
-        refused.contains("has 16384 snapshots, and 16384 are the most; delete some"),
+        refused.contains("volume v: it has 16384 snapshots, and 16384 are the most; delete some"),
         "{refused}"
     );
     delete_snapshot(&meta, "v", "s77").unwrap();

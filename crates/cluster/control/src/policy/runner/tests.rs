@@ -381,6 +381,28 @@ fn what_is_refused_is_tried_again_a_few_times_and_told() {
     assert_eq!(rig.told()[0].0, Kind::PolicyWorks);
 }
 
+/// A quota holds for policies as for people.
+#[test]
+fn a_quota_holds_and_is_told() {
+    let mut rig = Rig::new();
+    rig.volumes(3);
+    let policy = rig.of_all("p", "0 * * * *", 5);
+    admin::set_quota(&rig.meta, "main", |quota| quota.snapshots = Some(2)).unwrap();
+    rig.at(MONDAY);
+    rig.at(MONDAY + HOUR);
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!((last.taken, last.failed), (2, 1));
+    assert!(
+        last.why[0].contains("the quota of pool main has no room: 2 of 2 snapshots"),
+        "{:?}",
+        last.why
+    );
+    assert!(rig.wishes().is_empty());
+    admin::set_quota(&rig.meta, "main", |quota| quota.snapshots = None).unwrap();
+    rig.at(MONDAY + 2 * HOUR);
+    assert_eq!(rig.runs(&policy).last.unwrap().taken, 3);
+}
+
 #[test]
 fn one_that_does_not_end_is_given_up_and_its_wish_goes() {
     let mut rig = Rig::new();

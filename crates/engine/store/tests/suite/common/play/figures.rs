@@ -34,7 +34,7 @@ impl Game {
             match self.rig.store.count(self.rig.now, &question) {
                 Count::Counting { .. } => {}
                 Count::Done(found) => {
-                    assert_eq!(found, expected, "the figures are not what the model holds");
+                    assert_eq!(&found[..], expected, "the figures are not what the model holds");
                     break;
                 }
                 Count::Unknown(why) => {
