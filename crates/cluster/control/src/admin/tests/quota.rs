@@ -252,7 +252,7 @@ fn a_volume_has_16384_snapshots_and_not_one_more() {
     );
     let refused = wish(&meta, "v", "more").unwrap_err().to_string();
     assert!(
-        refused.contains("volume v: it has 16384 snapshots, and 16384 are the most; delete some"),
+        refused.contains("snapshot v@more: the volume has 16384 snapshots, and 16384 are the most; delete some"),
         "{refused}"
     );
     delete_snapshot(&meta, "v", "s77").unwrap();
