@@ -377,9 +377,11 @@ fn fate(snapshot: &Verdict, dry_run: bool) -> (String, String) {
     match (snapshot.goes(), dry_run) {
         (true, true) => ("would go".to_owned(), "no rule keeps it".to_owned()),
         (true, false) => ("goes".to_owned(), "no rule keeps it".to_owned()),
-        (false, _) if snapshot.kept_by.is_empty() => {
-            ("stays".to_owned(), "it is protected; no rule keeps it".to_owned())
-        }
+        (false, _) if snapshot.clones > 0 => (
+            "stays".to_owned(),
+            format!("{} clones need it; no rule keeps it", snapshot.clones),
+        ),
+        (false, _) if snapshot.protected => ("stays".to_owned(), "it is protected; no rule keeps it".to_owned()),
         (false, _) => ("stays".to_owned(), snapshot.kept_by.join(", ")),
     }
 }

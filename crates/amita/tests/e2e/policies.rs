@@ -56,7 +56,7 @@ fn leader(world: &World) -> usize {
 fn snapshots_are_taken_by_policies_whoever_leads() {
     let mut world = World::of(4);
     world.amita_done(&["volume", "label", VOLUME, "tier=gold"]);
-    world.amita_done(&["volume", "create", "plain", "--pool", "main", "--size", "8MiB"]);
+    world.amita_done(&["volume", "create", "plain", "--pool", "demo", "--size", "8MiB"]);
     world.amita_done(&["volume", "snapshot", "create", VOLUME, "by-hand"]);
     let bad = world.amita(&[
         "snapshot-policy",

@@ -348,6 +348,7 @@ fn how_to_make(what: &str) -> String {
         "host" | "namespace" => format!(": add one with `amita {what} add`"),
         "node" => ": start one with `amita serve`".to_owned(),
         "deleted volume" => String::new(),
+        "snapshot policy" => ": make one with `amita snapshot-policy create`".to_owned(),
         _ => format!(": make one with `amita {what} create`"),
     }
 }
@@ -361,7 +362,10 @@ fn those_are(allowed: &[String]) -> String {
 
 fn there_is(what: &str, there: &[String]) -> String {
     match there {
-        [] => format!("there are no {what}s at all{}", how_to_make(what)),
+        [] => match what.strip_suffix('y') {
+            Some(stem) => format!("there are no {stem}ies at all{}", how_to_make(what)),
+            None => format!("there are no {what}s at all{}", how_to_make(what)),
+        },
         [only] => format!("there is {only}"),
         several => format!("there are {}", several.join(", ")),
     }

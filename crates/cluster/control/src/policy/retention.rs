@@ -28,13 +28,21 @@ pub struct Verdict {
     pub kept_by: Vec<&'static str>,
     /// No rule keeps it, and it is protected from being deleted: it stays.
     pub protected: bool,
+    /// No rule keeps it, and so many volumes were cloned from it: it stays.
+    pub clones: u64,
 }
 
 impl Verdict {
     /// Is it to be deleted?
     #[must_use]
     pub fn goes(&self) -> bool {
-        self.kept_by.is_empty() && !self.protected
+        self.kept_by.is_empty() && !self.is_left()
+    }
+
+    /// Does it stay though no rule keeps it?
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.protected || self.clones > 0
     }
 }
 
@@ -62,6 +70,7 @@ pub fn judge(policy: &Policy, snapshots: &[Snapshot]) -> Result<Vec<Verdict>, St
             name: snapshot.name.clone(),
             taken_at: snapshot.taken_at,
             protected: snapshot.protected && kept_by.is_empty(),
+            clones: if kept_by.is_empty() { snapshot.clones } else { 0 },
             kept_by,
         })
         .collect())

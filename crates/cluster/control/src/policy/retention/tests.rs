@@ -109,8 +109,11 @@ fn only_what_the_policy_has_made_is_judged() {
     });
     let mut guarded = snapshot(1, MONDAY, Some("p/7"));
     guarded.protected = true;
+    let mut cloned = snapshot(7, MONDAY - 1, Some("p/7"));
+    (cloned.number, cloned.clones) = (SnapshotId(0), 2);
     let all = [
         guarded,
+        cloned,
         snapshot(2, MONDAY + 1, Some("p/7")),
         snapshot(3, MONDAY + 2, None),
         snapshot(4, MONDAY + 3, Some("p/6")),
@@ -122,7 +125,11 @@ fn only_what_the_policy_has_made_is_judged() {
         .iter()
         .map(|verdict| (verdict.number.0, verdict.goes(), verdict.protected))
         .collect();
-    assert_eq!(told, [(6, false, false), (2, true, false), (1, false, true)]);
+    assert_eq!(
+        told,
+        [(6, false, false), (2, true, false), (1, false, true), (0, false, false)]
+    );
+    assert_eq!((verdicts[3].clones, verdicts[3].is_left()), (2, true));
     let wrong = Policy {
         zone: "Nowhere/Else".to_owned(),
         ..own

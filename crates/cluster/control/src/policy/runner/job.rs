@@ -417,7 +417,7 @@ impl Job {
                 Vec::new()
             }
         };
-        self.left = verdicts.iter().filter(|verdict| verdict.protected).count() as u64;
+        self.left = verdicts.iter().filter(|verdict| verdict.is_left()).count() as u64;
         // The oldest first.
         let mut doomed: VecDeque<(SnapshotId, String)> = verdicts
             .into_iter()
