@@ -196,9 +196,9 @@ fn speakers(
             .filter(|store| alive.contains(store))
             .collect();
         let Some(speaker) = able.get(group.index.0 as usize % able.len().max(1)) else {
-            let why = group.in_sync.iter().filter_map(|store| {
+            let why = group.in_sync.iter().map(|store| {
                 let why = silent.get(store).map_or("its node does not serve it", String::as_str);
-                Some(format!("store {store}: {why}"))
+                format!("store {store}: {why}")
             });
             return Err(format!(
                 "no store in sync tells what it holds of group {} of pool {}: {}",

@@ -488,7 +488,7 @@ impl Cluster {
             return Ok(());
         }
         let settled = guest.own.values().all(|possible| possible.len() == 1) && guest.under_way.is_empty();
-        if !guest.clone_at.is_some_and(|at| at <= now) || guest.deletion.is_some() {
+        if guest.clone_at.is_none_or(|at| at > now) || guest.deletion.is_some() {
             return Ok(());
         }
         if !settled || made >= most || ending {
