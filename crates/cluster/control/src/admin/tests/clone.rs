@@ -145,13 +145,16 @@ fn a_deleted_clone_holds_its_parent_until_it_is_purged() {
     assert!(trash(&meta).unwrap().is_empty());
 }
 
+/// What somebody else does.
+type Act = Box<dyn FnOnce(&Mutex<State>)>;
+
 /// Somebody else is quicker, between what was read and the transaction.
 struct Overtaken<'a> {
     meta: &'a Mutex<State>,
-    by: std::cell::RefCell<Option<Box<dyn FnOnce(&Mutex<State>)>>>,
+    by: std::cell::RefCell<Option<Act>>,
 }
 
-fn overtaken(meta: &Mutex<State>, by: Box<dyn FnOnce(&Mutex<State>)>) -> Overtaken<'_> {
+fn overtaken(meta: &Mutex<State>, by: Act) -> Overtaken<'_> {
     Overtaken {
         meta,
         by: Some(by).into(),
