@@ -293,13 +293,14 @@ pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneReq
         return answer::done(store, asker);
     };
     let origin_chunk = store.index.chunk(origin);
+    // Nobody says here that the snapshot is sealed, as it is where a chunk is inherited: whatever is under way is waited for.
+    if origin_chunk.queue.first != OpSlot::NONE {
+        return store.env.refuse(asker, Refusal::Busy);
+    }
     if origin_chunk.incomplete {
         return store.env.refuse(asker, Refusal::Incomplete);
     }
     let view = match origin_chunk.seen(at) {
-        Seen::As(view) if inherit::is_unsettled(store, origin, view, at) => {
-            return store.env.refuse(asker, Refusal::Busy);
-        }
         Seen::As(view) if origin_chunk.version(view) > Version::NONE => view,
         Seen::As(_) | Seen::Unborn => return answer::done(store, asker),
         Seen::NotKept => return store.env.invalid(asker, Problem::Snapshot),
