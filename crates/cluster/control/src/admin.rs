@@ -59,11 +59,11 @@ pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
+pub(crate) use snapshot::{Held, delete_snapshot_that, place_wish};
 pub use snapshot::{
     LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, ask_own_snapshot, ask_snapshot, delete_snapshot,
     drop_snapshot_wish, live_snapshots, protect_snapshot, snapshot, snapshot_number, snapshot_state, snapshots, split,
 };
-pub(crate) use snapshot::{delete_snapshot_that, place_wish};
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub(crate) use subsystem::unchanged;
 pub use subsystem::{

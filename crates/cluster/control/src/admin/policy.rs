@@ -5,7 +5,7 @@ use super::volume::{believable, find_volume, volumes};
 use super::{AdminError, RACES, Result, about, check_name, cluster, get, list, next_number, pools};
 use crate::policy::naming;
 use crate::policy::retention::{self, Verdict};
-use crate::policy::runner::{delete_own, is_to_stay, snapshots_of};
+use crate::policy::runner::{By, delete_own, is_to_stay, snapshots_of};
 use crate::policy::schedule::Schedule;
 use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, Op, Transact};
@@ -366,17 +366,30 @@ pub fn retained(meta: &dyn Transact, policy: &Policy) -> Result<Vec<Retained>> {
 /// Deletes one of the snapshots that a policy has made. Why it stays, if it is protected by now, or something needs it.
 ///
 /// # Errors
-/// It cannot be deleted; the metadata is away, suspected, or refuses.
+/// The policy is not what it was when it was judged by; the snapshot cannot be deleted; the metadata is away, suspected, or refuses.
 pub fn delete_retained(
     meta: &dyn Transact,
     policy: &Policy,
     of: &Retained,
     snapshot: &Verdict,
 ) -> Result<Option<String>> {
-    match delete_own(meta, policy, &of.volume, of.id, &snapshot.name, snapshot.number) {
-        // Somebody was faster.
-        Ok(()) | Err(AdminError::NoSuch { .. }) => Ok(None),
-        Err(why) if is_to_stay(&why) => Ok(Some(why.to_string())),
-        Err(why) => Err(why),
+    let key = map::policy_key(&policy.name);
+    for _ in 0..RACES {
+        let (now, revision) = find(meta, &policy.name)?;
+        if now != *policy {
+            let why = "somebody has changed it meanwhile, and by what it says now others may be kept: look with --dry-run, and do it again";
+            return Err(bad(&policy.name, why.to_owned()));
+        }
+        let held = [(key.clone(), revision)];
+        let by = By { policy, held: &held };
+        match delete_own(meta, by, &of.volume, of.id, &snapshot.name, snapshot.number) {
+            // Its record was written: what it says now is looked at.
+            Ok(false) => {}
+            // Somebody was faster.
+            Ok(true) | Err(AdminError::NoSuch { .. }) => return Ok(None),
+            Err(why) if is_to_stay(&why) => return Ok(Some(why.to_string())),
+            Err(why) => return Err(why),
+        }
     }
+    Err(AdminError::TooManyRaces { key })
 }

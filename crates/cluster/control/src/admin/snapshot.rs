@@ -6,7 +6,7 @@ use super::quota::{Wanted, charge, snapshots_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, cluster, get, list};
-use amita_metadata::{Call, Op, Transact};
+use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::SnapshotId;
 use amita_types::map::{self, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish, Volume};
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ pub fn ask_own_snapshot(
             )));
         }
         let before = before.map_or(0, |(_, revision)| revision);
-        if place_wish(meta, &wish, (&found, revision), before)? {
+        if place_wish(meta, &wish, (&found, revision), before, &[])? {
             return Ok(wish);
         }
     }
@@ -110,7 +110,12 @@ pub fn ask_own_snapshot(
     })
 }
 
-/// Puts a wish there, if the volume's record and the wish that was there before are still of these revisions; false: they are not.
+/// Keys, and the revisions that they must have still for something to be done; 0: there is none. What is done by them compares them in the
+/// transaction that does it.
+pub(crate) type Held = [(String, u64)];
+
+/// Puts a wish there, if the volume's record, the wish that was there before and what is `held` are still of these revisions; false: they
+/// are not.
 ///
 /// # Errors
 /// The volume has as many snapshots as it can, or its pool's quota allows no more; the metadata is away or refuses.
@@ -119,6 +124,7 @@ pub(crate) fn place_wish(
     wish: &SnapshotWish,
     (volume, revision): (&Volume, u64),
     before: u64,
+    held: &Held,
 ) -> Result<bool> {
     // It has no more than were ever taken: mostly nothing need be counted.
     let there = match u64::from(volume.lineage.number.0) {
@@ -144,6 +150,7 @@ pub(crate) fn place_wish(
         then: vec![put(key, wish)],
         otherwise: Vec::new(),
     };
+    call.compares.extend(compares(held));
     let wanted = Wanted {
         snapshots: 1,
         ..Wanted::default()
@@ -262,10 +269,18 @@ pub fn live_snapshots(meta: &dyn Transact, volume: &Volume) -> Result<Vec<LiveSn
 /// There is no such volume, or it has no such snapshot; the snapshot is a namespace, or protected, or volumes were cloned from it; the
 /// metadata is away, suspected, or refuses.
 pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
-    delete_snapshot_that(meta, volume, name, &|_| true)
+    let deleted = delete_snapshot_that(meta, volume, name, &|_| true, &[])?;
+    deleted.ok_or_else(|| AdminError::TooManyRaces {
+        key: map::volume_key(volume),
+    })
 }
 
-/// The same, if it is the one that is meant: its name may be another one's by now.
+fn compares(held: &Held) -> impl Iterator<Item = Compare> {
+    held.iter().map(|(key, revision)| unchanged(key, *revision))
+}
+
+/// The same, if it is the one that is meant, since its name may be another one's by now; and if what is `held` is so still. None: it is not,
+/// and nothing is deleted.
 ///
 /// # Errors
 /// As [`delete_snapshot`]; one that is not meant is as good as none.
@@ -274,7 +289,8 @@ pub(crate) fn delete_snapshot_that(
     volume: &str,
     name: &str,
     is_meant: &dyn Fn(&Snapshot) -> bool,
-) -> Result<Snapshot> {
+    held: &Held,
+) -> Result<Option<Snapshot>> {
     for _ in 0..RACES {
         believable(meta)?;
         let (_, guard_revision) = uses_guard(meta)?;
@@ -322,7 +338,7 @@ pub(crate) fn delete_snapshot_that(
         }
         // Not raised: what makes a namespace of it compares its record.
         let guard_key = map::counter_key("namespaces");
-        let call = Call {
+        let mut call = Call {
             compares: vec![
                 unchanged(&guard_key, guard_revision),
                 unchanged(&map::volume_key(volume), revision),
@@ -331,10 +347,16 @@ pub(crate) fn delete_snapshot_that(
                 unchanged(&map::about_key(found.id), about_revision),
             ],
             then: vec![Op::Delete { key }, Op::Delete { key: name_key }],
-            otherwise: Vec::new(),
+            otherwise: held.iter().map(|(key, _)| Op::Get { key: key.clone() }).collect(),
         };
-        if meta.txn(&call)?.succeeded {
-            return Ok(snapshot);
+        call.compares.extend(compares(held));
+        let reply = meta.txn(&call)?;
+        if reply.succeeded {
+            return Ok(Some(snapshot));
+        }
+        let mut now = (0..held.len()).map(|index| reply.value(index).map_or(0, |found| found.mod_revision));
+        if held.iter().any(|(_, revision)| now.next() != Some(*revision)) {
+            return Ok(None);
         }
     }
     Err(AdminError::TooManyRaces {

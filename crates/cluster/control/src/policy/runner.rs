@@ -2,7 +2,8 @@
 //!
 //! [`Runner::step`] is called again and again, with what time it is. It reads the policies, begins what is due, goes on with what is
 //! under way, and says what is to be told; it never waits. What it needs to remember stands in the metadata, written by
-//! transactions that name the election: a node that does not lead any more, and does not know it yet, writes nothing there.
+//! transactions that name the election: a node that does not lead any more, and does not know it yet, writes nothing there. Nor does it
+//! wish or delete anything; and what is wished or deleted is so by the policy as it is: its record is compared, too.
 //!
 //! # A run
 //! A time of a schedule, and all volumes of the policy in order of their numbers. Of each a snapshot is wished, as operators do it
@@ -25,15 +26,15 @@ mod catalog;
 mod job;
 
 use super::schedule::Schedule;
-use crate::admin::AdminError;
+use crate::admin::{AdminError, unchanged};
 use crate::coordinator::election_key;
 use crate::events::{Draft, Kind};
-use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
+use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::map::{self, Policy, PolicyId, PolicyRuns, Run};
 use amita_types::{NodeId, VolumeId};
 use catalog::Catalog;
+pub(crate) use job::{By, delete as delete_own, is_to_stay, snapshots as snapshots_of};
 use job::{Job, Outcome, Stage};
-pub(crate) use job::{delete as delete_own, is_to_stay, snapshots as snapshots_of};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -106,8 +107,8 @@ struct Known {
     noted: Duration,
 }
 
-/// What notes compare: this node leads still.
-type Fence = Option<Compare>;
+/// What notes, wishes and deletions compare: this node leads still.
+type Fence = Option<(String, u64)>;
 
 impl Runner {
     /// When the next step is wanted.
@@ -150,7 +151,7 @@ impl Runner {
             known.fill(meta, &mut catalog)?;
         }
         self.start(clock);
-        self.go_on(meta, &mut catalog, clock)?;
+        self.go_on(meta, &fence, &mut catalog, clock)?;
         for known in self.policies.values_mut() {
             known.end(meta, &fence, clock, &mut self.told)?;
         }
@@ -194,10 +195,7 @@ impl Runner {
             None => None,
             Some(node) => match reply.value(0).filter(|found| is_held_by(found, node)) {
                 None => return Ok(None),
-                Some(held) => Some(Compare::ModRevision {
-                    key: election_key(),
-                    equals: held.mod_revision,
-                }),
+                Some(held) => Some((election_key(), held.mod_revision)),
             },
         };
         let mut runs: BTreeMap<&str, &KeyValue> = reply
@@ -259,7 +257,7 @@ impl Runner {
     }
 
     /// Goes on with what is under way.
-    fn go_on(&mut self, meta: &dyn Transact, catalog: &mut Catalog, clock: Clock) -> Result<()> {
+    fn go_on(&mut self, meta: &dyn Transact, fence: &Fence, catalog: &mut Catalog, clock: Clock) -> Result<()> {
         let mut deletions = MOST_DELETED;
         for known in self.policies.values_mut() {
             let waiting: Vec<VolumeId> = known
@@ -275,11 +273,19 @@ impl Runner {
                 }
             }
             let volumes: Vec<VolumeId> = known.jobs.keys().copied().collect();
+            let held = known.held(fence);
+            let by = By {
+                policy: &known.policy,
+                held: &held,
+            };
             for volume in volumes {
                 let Some(job) = known.jobs.get_mut(&volume) else {
                     continue;
                 };
-                let ended = job.go_on(meta, &known.policy, volume, catalog, clock, &mut deletions)?;
+                let ended = match by.policy.paused {
+                    true => Some(job.stop(meta, volume)?),
+                    false => job.go_on(meta, by, volume, catalog, clock, &mut deletions)?,
+                };
                 if let Some(outcome) = ended {
                     known.jobs.remove(&volume);
                     known.ended.insert(volume, outcome);
@@ -320,8 +326,9 @@ impl Known {
         } else if revision != self.revision {
             self.schedule = Schedule::parse(&policy.schedule, &policy.zone);
             (self.policy, self.revision, self.next) = (policy, revision, None);
-            // It may be for other volumes.
+            // It may be for other volumes, and by other rules.
             self.queue = None;
+            self.jobs.values_mut().for_each(Job::judge_anew);
         }
     }
 
@@ -483,18 +490,18 @@ impl Known {
         Ok(())
     }
 
+    /// The policy is there as it is known here, and this node leads.
+    fn held(&self, fence: &Fence) -> Vec<(String, u64)> {
+        let policy = (map::policy_key(&self.policy.name), self.revision);
+        std::iter::once(policy).chain(fence.clone()).collect()
+    }
+
     /// Writes what has become of it, if the policy is there as it is known here, and this node leads.
     fn note(&mut self, meta: &dyn Transact, fence: &Fence, runs: PolicyRuns) -> Result<()> {
         let key = map::policy_runs_key(self.policy.id);
-        let unchanged = |key: &str, equals| Compare::ModRevision {
-            key: key.to_owned(),
-            equals,
-        };
-        let mut compares = vec![
-            unchanged(&map::policy_key(&self.policy.name), self.revision),
-            unchanged(&key, self.runs_revision),
-        ];
-        compares.extend(fence.clone());
+        let held = self.held(fence);
+        let mut compares = vec![unchanged(&key, self.runs_revision)];
+        compares.extend(held.iter().map(|(key, revision)| unchanged(key, *revision)));
         let value = serde_json::to_vec(&runs).expect("numbers and texts");
         let call = Call {
             compares,

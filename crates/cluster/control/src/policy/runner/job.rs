@@ -2,7 +2,7 @@
 
 use super::catalog::{Catalog, Found};
 use super::{Clock, MOST_REASONS};
-use crate::admin::{self, AdminError, unchanged};
+use crate::admin::{self, AdminError, Held, unchanged};
 use crate::policy::retention;
 use amita_metadata::{Call, KeyValue, Op, Reply, Transact};
 use amita_types::map::{
@@ -42,6 +42,14 @@ pub(super) enum Stage {
         doomed: VecDeque<(SnapshotId, String)>,
         more: Option<u64>,
     },
+}
+
+/// By what something is wished or deleted.
+#[derive(Clone, Copy)]
+pub(crate) struct By<'a> {
+    pub policy: &'a Policy,
+    /// That the policy is this one, and who leads: compared in the transactions of wishes and deletions.
+    pub held: &'a Held,
 }
 
 #[derive(Debug)]
@@ -245,18 +253,39 @@ impl Job {
         self.why.get_or_insert(text);
     }
 
+    /// The policy's rules may be others: what was found to go is found anew.
+    pub fn judge_anew(&mut self) {
+        if matches!(self.stage, Stage::Prune { .. }) {
+            self.stage = Stage::Judge;
+        }
+    }
+
+    /// The policy is paused: nothing more is wished or deleted.
+    pub fn stop(&mut self, meta: &dyn Transact, volume: VolumeId) -> Result<Outcome> {
+        self.withdraw(meta, volume)?;
+        if matches!(self.stage, Stage::Ask { .. } | Stage::Wait { .. }) {
+            let text = short(format!(
+                "{}@{} is not waited for: the policy was paused",
+                self.name, self.snapshot
+            ));
+            self.note.get_or_insert(text);
+        }
+        Ok(self.outcome())
+    }
+
     /// Does what can be done now; what has become of the volume, if that is all.
     pub fn go_on(
         &mut self,
         meta: &dyn Transact,
-        policy: &Policy,
+        by: By<'_>,
         volume: VolumeId,
         catalog: &mut Catalog,
         clock: Clock,
         deletions: &mut usize,
     ) -> Result<Option<Outcome>> {
+        let policy = by.policy;
         if matches!(self.stage, Stage::Ask { at } if at <= clock.steady)
-            && !self.ask(meta, policy, volume, catalog, clock)?
+            && !self.ask(meta, by, volume, catalog, clock)?
         {
             return Ok(Some(Outcome::gone()));
         }
@@ -268,8 +297,13 @@ impl Job {
         };
         while let Some((number, name)) = doomed.front().filter(|_| *deletions > 0) {
             *deletions -= 1;
-            match delete(meta, policy, &self.name, volume, name, *number) {
-                Ok(()) => self.deleted += 1,
+            match delete(meta, by, &self.name, volume, name, *number) {
+                Ok(true) => self.deleted += 1,
+                // By other rules it may be kept: they are read at the next step, if this node leads then.
+                Ok(false) => {
+                    self.stage = Stage::Judge;
+                    return Ok(None);
+                }
                 // Somebody was faster.
                 Err(AdminError::NoSuch { what: "snapshot", .. }) => {}
                 // It goes on later.
@@ -321,7 +355,7 @@ impl Job {
     fn ask(
         &mut self,
         meta: &dyn Transact,
-        policy: &Policy,
+        By { policy, held }: By<'_>,
         volume: VolumeId,
         catalog: &mut Catalog,
         clock: Clock,
@@ -392,7 +426,7 @@ impl Job {
             return Ok(true);
         }
         let before = reply.value(2).map_or(0, |found| found.mod_revision);
-        match admin::place_wish(meta, &wish, (&found, revision), before) {
+        match admin::place_wish(meta, &wish, (&found, revision), before, held) {
             Ok(true) => {
                 self.stage = Stage::Wait {
                     until: clock.steady + PATIENCE,
@@ -494,17 +528,18 @@ pub(crate) fn snapshots(meta: &dyn Transact, volume: VolumeId) -> Result<Vec<Sna
         .collect())
 }
 
-/// Deletes a snapshot, if it is the policy's own and the volume's still.
+/// Deletes a snapshot, if it is the policy's own and the volume's still; false: the policy is not what it was, or another node leads.
 pub(crate) fn delete(
     meta: &dyn Transact,
-    policy: &Policy,
+    By { policy, held }: By<'_>,
     volume_name: &str,
     volume: VolumeId,
     name: &str,
     number: SnapshotId,
-) -> Result<()> {
+) -> Result<bool> {
     let is_meant = |snapshot: &Snapshot| {
         snapshot.volume == volume && snapshot.number == number && retention::is_own(policy, snapshot)
     };
-    admin::delete_snapshot_that(meta, volume_name, name, &is_meant).map(|_| ())
+    let deleted = admin::delete_snapshot_that(meta, volume_name, name, &is_meant, held)?;
+    Ok(deleted.is_some())
 }

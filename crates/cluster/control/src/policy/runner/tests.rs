@@ -583,10 +583,6 @@ fn a_policy_is_changed_paused_and_deleted_while_it_runs() {
     assert_eq!(rig.taken.len(), MOST_BEGUN + 1);
     assert_eq!(rig.runs(&policy).last.unwrap().taken, MOST_BEGUN as u64 + 1);
     // Paused: times that pass are not missed.
-    let paused = |paused| PolicyChange {
-        paused: Some(paused),
-        ..PolicyChange::default()
-    };
     admin::set_policy(&rig.meta, "p", &paused(true)).unwrap();
     rig.at(MONDAY + 3 * HOUR);
     rig.at(MONDAY + 4 * HOUR);
@@ -612,6 +608,179 @@ fn a_policy_is_changed_paused_and_deleted_while_it_runs() {
     rig.step();
     assert_eq!((rig.wishes().len(), rig.runs(&policy)), (0, PolicyRuns::default()));
     assert_eq!(rig.told(), []);
+}
+
+/// A run that is about to delete 300 snapshots of a volume, and has deleted some.
+fn pruning() -> (Rig, VolumeId, Policy) {
+    let mut rig = Rig::new();
+    let db = rig.volume(1, "db");
+    let policy = rig.policy("p", PolicyTarget::Volume("db".to_owned()), "0 * * * *", 1);
+    for number in 1..=300 {
+        let wish = SnapshotWish {
+            volume: "db".to_owned(),
+            name: format!("p-{number}"),
+            asked_at: MONDAY + number,
+            labels: BTreeMap::from([(map::POLICY_LABEL.to_owned(), policy.mark())]),
+            refused: None,
+        };
+        rig.make(db, &wish);
+    }
+    rig.at(MONDAY);
+    rig.wall = MONDAY + HOUR;
+    rig.step();
+    rig.own();
+    rig.step();
+    assert_eq!(rig.names(db).len(), 301 - MOST_DELETED);
+    (rig, db, policy)
+}
+
+fn keeping(last: u32) -> PolicyChange {
+    PolicyChange {
+        keep: KeepChange {
+            last: Some(last),
+            ..KeepChange::default()
+        },
+        ..PolicyChange::default()
+    }
+}
+
+fn paused(paused: bool) -> PolicyChange {
+    PolicyChange {
+        paused: Some(paused),
+        ..PolicyChange::default()
+    }
+}
+
+#[test]
+fn what_other_rules_keep_is_not_deleted_by_a_run_that_was_under_way() {
+    let (mut rig, db, policy) = pruning();
+    admin::set_policy(&rig.meta, "p", &keeping(200)).unwrap();
+    rig.settle();
+    assert_eq!(rig.names(db).len(), 200);
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!((last.taken, last.deleted, last.failed), (1, 101, 0));
+    let (mut rig, db, policy) = pruning();
+    admin::set_policy(&rig.meta, "p", &keeping(400)).unwrap();
+    rig.settle();
+    assert_eq!(rig.names(db).len(), 301 - MOST_DELETED);
+    assert_eq!(rig.runs(&policy).last.unwrap().deleted, MOST_DELETED as u64);
+}
+
+#[test]
+fn a_paused_policy_stops_in_the_middle_of_a_run() {
+    let (mut rig, db, policy) = pruning();
+    admin::set_policy(&rig.meta, "p", &paused(true)).unwrap();
+    rig.settle();
+    rig.at(MONDAY + 2 * HOUR);
+    assert_eq!(rig.names(db).len(), 301 - MOST_DELETED);
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!(
+        (last.taken, last.deleted, last.failed),
+        (1, MOST_DELETED as u64, 0),
+        "what was done is counted"
+    );
+    admin::set_policy(&rig.meta, "p", &paused(false)).unwrap();
+    rig.at(MONDAY + 2 * HOUR + 1);
+    rig.at(MONDAY + 3 * HOUR);
+    assert_eq!(rig.names(db), ["p-20240101T030000Z"]);
+    // What is wished is taken back.
+    rig.silent.insert(db);
+    rig.wall = MONDAY + 4 * HOUR;
+    rig.step();
+    assert_eq!(rig.wishes().len(), 1);
+    admin::set_policy(&rig.meta, "p", &paused(true)).unwrap();
+    rig.step();
+    assert_eq!(rig.wishes().len(), 0);
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!((last.due, last.taken, last.failed), (MONDAY + 4 * HOUR, 0, 0));
+    assert!(last.notes[0].contains("the policy was paused"), "{:?}", last.notes);
+}
+
+/// Something happens right after a step has read who leads and which policies there are.
+struct Meanwhile<'a> {
+    meta: &'a Mutex<State>,
+    what: Mutex<Option<&'a dyn Fn(&Mutex<State>)>>,
+}
+
+impl Transact for Meanwhile<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, amita_metadata::Error> {
+        let reply = self.meta.txn(call);
+        if let Some(what) = self.what.lock().unwrap().take() {
+            what(self.meta);
+        }
+        reply
+    }
+}
+
+impl Rig {
+    /// Something happens between what a step reads and what it does.
+    fn step_while(&mut self, what: &dyn Fn(&Mutex<State>)) {
+        let clock = self.clock();
+        let meta = Meanwhile {
+            meta: &self.meta,
+            what: Mutex::new(Some(what)),
+        };
+        match self.runner.step(&meta, Some(NODE), clock) {
+            Ok(()) | Err(AdminError::TooManyRaces { .. }) => {}
+            Err(why) => panic!("{why}"),
+        }
+    }
+}
+
+fn depose(meta: &Mutex<State>) {
+    let other = json(&serde_json::json!({"node": 9, "session": 1}));
+    meta.txn(&Call::put(election_key(), other)).unwrap();
+}
+
+#[test]
+fn nothing_is_deleted_or_wished_by_what_was_so_when_a_step_began() {
+    let set = |change: PolicyChange| {
+        move |meta: &Mutex<State>| {
+            admin::set_policy(meta, "p", &change).unwrap();
+        }
+    };
+    let (rules, pause) = (set(keeping(400)), set(paused(true)));
+    let delete = |meta: &Mutex<State>| {
+        admin::delete_policy(meta, "p").unwrap();
+    };
+    let happenings: [&dyn Fn(&Mutex<State>); 4] = [&rules, &pause, &delete, &depose];
+    for (index, what) in happenings.into_iter().enumerate() {
+        let (mut rig, db, _) = pruning();
+        rig.step_while(what);
+        assert_eq!(rig.names(db).len(), 301 - MOST_DELETED, "happening {index}");
+        for _ in 0..5 {
+            rig.step();
+        }
+        assert_eq!(rig.names(db).len(), 301 - MOST_DELETED, "happening {index}");
+        let mut rig = Rig::new();
+        rig.volumes(20);
+        rig.of_all("p", "0 * * * *", 1);
+        rig.at(MONDAY);
+        rig.wall = MONDAY + HOUR;
+        rig.step();
+        assert_eq!(rig.wishes().len(), MOST_BEGUN);
+        rig.step_while(what);
+        assert_eq!(rig.wishes().len(), MOST_BEGUN, "happening {index}");
+    }
+}
+
+/// `amita snapshot-policy prune` is under way meanwhile.
+#[test]
+fn operators_prune_by_the_rules_that_they_have_seen_or_not_at_all() {
+    let (rig, db, policy) = pruning();
+    let all = admin::retained(&rig.meta, &policy).unwrap();
+    let mut going = all[0].snapshots.iter().rev().filter(|snapshot| snapshot.goes());
+    let mut prune = || admin::delete_retained(&rig.meta, &policy, &all[0], going.next().unwrap());
+    assert_eq!(prune().unwrap(), None);
+    let there = rig.names(db).len();
+    admin::set_policy(&rig.meta, "p", &keeping(400)).unwrap();
+    let why = prune().unwrap_err().to_string();
+    assert!(why.contains("somebody has changed it meanwhile"), "{why}");
+    assert_eq!(rig.names(db).len(), there);
+    // As they were again, though written anew.
+    admin::set_policy(&rig.meta, "p", &keeping(1)).unwrap();
+    assert_eq!(prune().unwrap(), None);
+    assert_eq!(rig.names(db).len(), there - 1);
 }
 
 #[test]
