@@ -56,8 +56,10 @@ pub fn is_own(policy: &Policy, snapshot: &Snapshot) -> bool {
 /// Judges those of a volume's snapshots that the policy has made, the newest first. Of others nothing is said.
 ///
 /// # Errors
-/// There is no such time zone.
+/// There is no such time zone; or the rules cannot be, as those of which only a newer program knows what they keep.
 pub fn judge(policy: &Policy, snapshots: &[Snapshot]) -> Result<Vec<Verdict>, String> {
+    let cannot_be = |why| format!("nothing is deleted, for the policy's rules cannot be: {why}");
+    policy.keep.check().map_err(cannot_be)?;
     let zone = Zone::named(&policy.zone)?;
     let mut own: Vec<&Snapshot> = snapshots.iter().filter(|found| is_own(policy, found)).collect();
     own.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.number));

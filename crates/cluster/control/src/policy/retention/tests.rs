@@ -130,6 +130,16 @@ fn only_what_the_policy_has_made_is_judged() {
         [(6, false, false), (2, true, false), (1, false, true), (0, false, false)]
     );
     assert_eq!((verdicts[3].clones, verdicts[3].is_left()), (2, true));
+    for keep in [
+        Keep::default(),
+        Keep {
+            daily: 16_385,
+            ..Keep::default()
+        },
+    ] {
+        let wrong = Policy { keep, ..own.clone() };
+        assert!(judge(&wrong, &all).is_err(), "rules that cannot be say nothing");
+    }
     let wrong = Policy {
         zone: "Nowhere/Else".to_owned(),
         ..own

@@ -764,6 +764,36 @@ fn nothing_is_deleted_or_wished_by_what_was_so_when_a_step_began() {
     }
 }
 
+/// A newer program may know of other rules, and a record may have been written by hand.
+#[test]
+fn rules_that_cannot_be_delete_nothing() {
+    for (keep, said) in [
+        (serde_json::json!({}), "would keep nothing"),
+        (serde_json::json!({"quarterly": 8}), "would keep nothing"),
+        (serde_json::json!({"last": 99_999}), "16384 are the most"),
+    ] {
+        let (mut rig, db, policy) = pruning();
+        let mut record = serde_json::to_value(&policy).unwrap();
+        record["keep"] = keep;
+        rig.put(map::policy_key("p"), &record);
+        rig.settle();
+        assert_eq!(rig.names(db).len(), 301 - MOST_DELETED);
+        rig.at(MONDAY + 2 * HOUR);
+        assert_eq!(rig.names(db).len(), 302 - MOST_DELETED, "they are taken all the same");
+        let last = rig.runs(&policy).last.unwrap();
+        assert_eq!((last.taken, last.deleted, last.failed), (1, 0, 1));
+        assert!(
+            last.why[0].contains("nothing is deleted") && last.why[0].contains(said),
+            "{:?}",
+            last.why
+        );
+        assert_eq!(rig.told()[0].0, Kind::PolicyFails);
+        let policy = admin::policy(&rig.meta, "p", Duration::ZERO).unwrap().policy;
+        let why = admin::retained(&rig.meta, &policy).unwrap_err().to_string();
+        assert!(why.contains(said), "{why}");
+    }
+}
+
 /// `amita snapshot-policy prune` is under way meanwhile.
 #[test]
 fn operators_prune_by_the_rules_that_they_have_seen_or_not_at_all() {
