@@ -7,6 +7,7 @@
 use crate::admin::{GroupCounts, NodeStatus, Outlook, PoolStatus, SlowStatus, StoreStatus, VolumeStatus};
 use crate::events::Severity;
 use crate::kinds::kinds;
+use crate::policy::runner::unreadable_runs;
 use crate::policy::standing::{PolicyStatus, TOO_LATE};
 use amita_types::condition::{Failing, Fullness, Thresholds, Trouble};
 use amita_types::map::{Pool, StoreDuty, Subsystem};
@@ -186,7 +187,10 @@ impl Picture<'_> {
         for found in self.policies {
             let name = &found.policy.name;
             let show = format!("See `amita snapshot-policy show {name}`.");
-            if let Some(why) = &found.fault {
+            let runs_key = amita_types::map::policy_runs_key(found.policy.id);
+            let unreadable = self.unreadable.iter().find(|(key, _)| *key == runs_key);
+            let of_runs = unreadable.map(|(_, why)| unreadable_runs(&found.policy, &why.escape_debug()));
+            if let Some(why) = found.fault.as_ref().or(of_runs.as_ref()) {
                 let text = format!("Snapshot policy {name} does nothing: {why}.");
                 facts.push(Fact::new(Kind::PolicyFails, [name], text, &show));
             } else if let Some((failed, why)) = found.failing() {

@@ -245,7 +245,8 @@ fn changed(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Result<(Po
     Ok((policy, revision))
 }
 
-/// Changes a policy. A run that is under way goes on by what it says then.
+/// Changes a policy. A run that is under way goes on by what it says then. Where it is to go on, and nobody can read what has become of it, that
+/// begins anew.
 ///
 /// # Errors
 /// As [`changed_policy`]; the metadata refuses.
@@ -253,11 +254,19 @@ pub fn set_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Res
     let key = map::policy_key(name);
     for _ in 0..RACES {
         let (policy, revision) = changed(meta, name, change)?;
-        let call = Call {
+        let mut call = Call {
             compares: vec![unchanged(&key, revision)],
             then: vec![put(key.clone(), &policy)],
             otherwise: Vec::new(),
         };
+        if change.paused == Some(false) {
+            let runs = map::policy_runs_key(policy.id);
+            let record = meta.txn(&Call::get(runs.as_str()))?;
+            if let Some(bad) = record.value(0).filter(|found| found.json::<PolicyRuns>().is_err()) {
+                call.compares.push(unchanged(&runs, bad.mod_revision));
+                call.then.push(Op::Delete { key: runs });
+            }
+        }
         if meta.txn(&call)?.succeeded {
             return Ok(policy);
         }
@@ -303,7 +312,7 @@ fn find(meta: &dyn Transact, name: &str) -> Result<(Policy, u64)> {
 /// All policies by name, and what has become of them.
 ///
 /// # Errors
-/// The metadata is away, or a record is not readable.
+/// The metadata is away, or the record of a policy is not readable.
 pub fn policies(meta: &dyn Transact, now: Duration) -> Result<Vec<PolicyStatus>> {
     let all: Vec<Policy> = list(meta, &map::policies_prefix())?;
     all.into_iter().map(|policy| how(meta, policy, now)).collect()
@@ -318,7 +327,11 @@ pub fn policy(meta: &dyn Transact, name: &str, now: Duration) -> Result<PolicySt
 }
 
 fn how(meta: &dyn Transact, policy: Policy, now: Duration) -> Result<PolicyStatus> {
-    let runs = get::<PolicyRuns>(meta, &map::policy_runs_key(policy.id))?.map(|(runs, _)| runs);
+    let record = meta.txn(&Call::get(map::policy_runs_key(policy.id)))?;
+    let runs = record
+        .value(0)
+        .map(|found| serde_json::from_slice::<PolicyRuns>(&found.value))
+        .transpose();
     let volume = match policy.target {
         Target::Volume(id) => volumes(meta)?
             .into_iter()
@@ -326,7 +339,11 @@ fn how(meta: &dyn Transact, policy: Policy, now: Duration) -> Result<PolicyStatu
             .map(|volume| volume.name),
         _ => None,
     };
-    Ok(PolicyStatus::of(policy, runs, volume, now.as_secs()))
+    let of = |runs| PolicyStatus::of(policy, runs, volume, now.as_secs());
+    Ok(match runs {
+        Ok(runs) => of(runs),
+        Err(why) => of(None).unreadable(&why),
+    })
 }
 
 /// The volumes that a policy is for now, by name.

@@ -84,6 +84,8 @@ pub struct Runner {
     pause: Option<Duration>,
     /// What is to be told.
     told: Vec<Draft>,
+    /// Policies, by their records' keys, that cannot be carried out, and when that was told last.
+    idle: BTreeMap<String, u64>,
 }
 
 /// A policy, and its run if one is under way.
@@ -140,7 +142,7 @@ impl Runner {
     /// The metadata is away or refuses. What was under way goes on at the next step.
     pub fn step(&mut self, meta: &dyn Transact, leader: Option<NodeId>, clock: Clock) -> Result<()> {
         self.pause = Some(LOOK);
-        let Some(fence) = self.read(meta, leader)? else {
+        let Some(fence) = self.read(meta, leader, clock.wall.as_secs())? else {
             self.forget();
             return Ok(());
         };
@@ -171,7 +173,7 @@ impl Runner {
     }
 
     /// Reads the policies and what has become of them. None: this node does not lead, or the metadata is suspected.
-    fn read(&mut self, meta: &dyn Transact, leader: Option<NodeId>) -> Result<Option<Fence>> {
+    fn read(&mut self, meta: &dyn Transact, leader: Option<NodeId>, now: u64) -> Result<Option<Fence>> {
         let call = Call {
             then: vec![
                 Op::Get { key: election_key() },
@@ -204,18 +206,48 @@ impl Runner {
             .map(|found| (found.key.as_str(), found))
             .collect();
         let mut old = std::mem::take(&mut self.policies);
-        for found in reply.values(2) {
+        let mut idle = BTreeMap::new();
+        // Of those that say the same number the one that is there longest has it.
+        let mut numbers: BTreeMap<PolicyId, String> = BTreeMap::new();
+        let mut records: Vec<&KeyValue> = reply.values(2).iter().collect();
+        records.sort_by_key(|found| found.create_revision);
+        for found in records {
             // One that cannot be read is left alone; `amita status` says so.
             let Ok(policy) = found.json::<Policy>() else { continue };
             if map::policy_key(&policy.name) != found.key {
                 continue;
             }
-            let record = runs.remove(map::policy_runs_key(policy.id).as_str());
-            let (then, then_revision) = match record.map(|record| (record.json::<PolicyRuns>(), record.mod_revision)) {
-                None => (PolicyRuns::default(), 0),
-                Some((Ok(then), revision)) => (then, revision),
-                Some((Err(_), _)) => continue,
+            let before = self.idle.get(&found.key).copied();
+            let mut is_idle = |why: &str| {
+                let is_told = is_again(before.unwrap_or(0), now);
+                let text = format!("policy {} does nothing: {why}", policy.name);
+                let draft = Draft::new(Kind::PolicyFails, [&policy.name], text);
+                self.told.extend(is_told.then_some(draft));
+                let told = if is_told { now } else { before.unwrap_or(now) };
+                idle.insert(found.key.clone(), told);
             };
+            if let Some(other) = numbers.get(&policy.id) {
+                let number = policy.id.0;
+                is_idle(&format!(
+                    "it has the number of policy {other}, {number}; delete one of the two"
+                ));
+                continue;
+            }
+            numbers.insert(policy.id, policy.name.clone());
+            let record = runs.remove(map::policy_runs_key(policy.id).as_str());
+            let (then, then_revision) =
+                match record.map(|record| (serde_json::from_slice::<PolicyRuns>(&record.value), record.mod_revision)) {
+                    None => (PolicyRuns::default(), 0),
+                    Some((Ok(then), revision)) => (then, revision),
+                    Some((Err(why), _)) => {
+                        is_idle(&unreadable_runs(&policy, &why));
+                        continue;
+                    }
+                };
+            if before.is_some() {
+                let text = format!("policy {} can be carried out again", policy.name);
+                self.told.push(Draft::new(Kind::PolicyWorks, [&policy.name], text));
+            }
             let id = policy.id;
             let known = match old.remove(&id) {
                 Some(mut known) => {
@@ -226,6 +258,7 @@ impl Runner {
             };
             self.policies.insert(id, known);
         }
+        self.idle = idle;
         // Those of policies that are gone are wished by nobody any more.
         for job in old.values().flat_map(|known| known.jobs.iter()) {
             job.1.withdraw(meta, *job.0)?;
@@ -294,6 +327,15 @@ impl Runner {
         }
         Ok(())
     }
+}
+
+/// What has become of a policy is not known, and not guessed.
+pub(crate) fn unreadable_runs(policy: &Policy, why: &dyn std::fmt::Display) -> String {
+    format!(
+        "the record of its runs, {}, cannot be read: {why}; `amita snapshot-policy set {} --resume` begins it anew",
+        map::policy_runs_key(policy.id),
+        policy.name
+    )
 }
 
 fn is_held_by(found: &KeyValue, node: NodeId) -> bool {

@@ -1,6 +1,6 @@
 //! How policies are, for whoever asks: `amita status`, `amita snapshot-policy`, the metrics.
 
-use super::runner::{LATE, MOST_BACK};
+use super::runner::{LATE, MOST_BACK, unreadable_runs};
 use super::schedule::Schedule;
 use amita_types::map::{Policy, PolicyRuns};
 use serde::Serialize;
@@ -50,6 +50,17 @@ impl PolicyStatus {
             runs,
             next_at,
             late_s,
+        }
+    }
+
+    /// What has become of it cannot be read: no run is due.
+    #[must_use]
+    pub fn unreadable(self, why: &dyn std::fmt::Display) -> PolicyStatus {
+        PolicyStatus {
+            fault: Some(unreadable_runs(&self.policy, why)),
+            next_at: None,
+            late_s: 0,
+            ..self
         }
     }
 

@@ -68,6 +68,29 @@ fn what_is_due_and_not_begun_is_late() {
 }
 
 #[test]
+fn one_whose_runs_nobody_can_read_is_told_to_do_nothing() {
+    let status = PolicyStatus::of(policy("0 * * * *"), None, None, MONDAY);
+    let unreadable = [(
+        amita_types::map::policy_runs_key(PolicyId(1)),
+        "it is no record".to_owned(),
+    )];
+    let picture = Picture {
+        policies: std::slice::from_ref(&status),
+        unreadable: &unreadable,
+        ..Picture::default()
+    };
+    let all = judge(&picture);
+    let told = all.iter().find(|fact| fact.name == "policy-fails").unwrap().to_string();
+    assert!(
+        told.contains("Snapshot policy p does nothing") && told.contains("set p --resume"),
+        "{told}"
+    );
+    let status = status.unreadable(&"it is no record");
+    assert_eq!((status.next_at, status.late_s), (None, 0));
+    assert!(facts(&status)[0].1.contains("it is no record"));
+}
+
+#[test]
 fn what_failed_is_a_fact_until_a_run_does_not() {
     let mut failing = runs(MONDAY);
     failing.last = Some(Run {
