@@ -335,6 +335,7 @@ pub(super) fn warn_implausible(cx: &mut Context, chunk: ChunkSlot, why: String) 
 pub(super) fn opened(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Version, number: SnapshotId) {
     interrupt(cx, chunk);
     leave(cx, chunk);
+    parents::settled(cx, chunk);
     let state = &mut cx.chunks[chunk];
     state.state = ChunkState::Open;
     state.bad_sources = Members::NONE;
@@ -363,6 +364,7 @@ fn leave(cx: &mut Context, chunk: ChunkSlot) {
 pub(super) fn fail(cx: &mut Context, now: Time, chunk: ChunkSlot, error: IoError) {
     interrupt(cx, chunk);
     leave(cx, chunk);
+    parents::settled(cx, chunk);
     if cx.chunks[chunk].lag.catching {
         return catch_up::fail(cx, now, chunk);
     }

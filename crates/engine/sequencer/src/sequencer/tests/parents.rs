@@ -128,13 +128,14 @@ fn where_members_inherit_different_things_the_parents_owner_is_asked() {
     );
     assert_eq!(rig.unsettled, [ChunkIndex(0)]);
     // Nobody could; then somebody has.
-    rig.sequencer.parent_opened(rig.now, ChunkIndex(0), false);
+    rig.sequencer
+        .parent_opened(rig.now, ChunkIndex(0), Err(IoError::Unavailable));
     rig.collect();
     rig.pass_ms(1000);
     rig.answer_opens(|_| Version::NONE);
     let told = inherits(&mut rig);
     say(&mut rig, &told, |id| if id == store(1) { old(5) } else { old(4) });
-    rig.sequencer.parent_opened(rig.now, ChunkIndex(0), true);
+    rig.sequencer.parent_opened(rig.now, ChunkIndex(0), Ok(()));
     rig.collect();
     rig.answer_opens(|_| Version::NONE);
     let told = inherits(&mut rig);
@@ -144,6 +145,88 @@ fn where_members_inherit_different_things_the_parents_owner_is_asked() {
     rig.answer_reads(old(5));
     assert_eq!(rig.result(io), Some(Ok(())));
     assert_eq!(rig.sequencer.counters().unsettled_parents, 2);
+}
+
+/// Two members inherit different things, and the parent's owner is asked.
+fn unsettled(rig: &mut Rig) {
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(rig);
+    assert_eq!(told.len(), 2);
+    say(rig, &told, |id| if id == store(1) { old(5) } else { old(4) });
+}
+
+fn parent_opened(rig: &mut Rig, result: Result<(), IoError>) {
+    rig.sequencer.parent_opened(rig.now, ChunkIndex(0), result);
+    rig.collect();
+}
+
+#[test]
+fn what_ails_the_parent_is_told_to_the_clones_hosts() {
+    for error in [IoError::Damaged, IoError::NoSpace] {
+        let mut rig = cloned(2);
+        let io = rig.read(0, 4096);
+        rig.answer_fences();
+        unsettled(&mut rig);
+        parent_opened(&mut rig, Err(error));
+        rig.pass_ms(100);
+        assert_eq!(rig.result(io), None, "it may be open all the same");
+        unsettled(&mut rig);
+        assert_eq!(rig.result(io), Some(Err(error)));
+        assert!(rig.calls.is_empty(), "nobody is evicted");
+        // The next touch tries again.
+        let again = rig.write(0, &BLOCK);
+        unsettled(&mut rig);
+        assert_eq!((rig.unsettled.len(), rig.result(again)), (2, None));
+    }
+}
+
+#[test]
+fn a_parents_block_that_cannot_be_read_keeps_no_clone_from_its_chunk() {
+    let mut rig = cloned(2);
+    let io = rig.read(4096, 4096);
+    rig.answer_fences();
+    unsettled(&mut rig);
+    parent_opened(&mut rig, Err(IoError::Damaged));
+    rig.pass_ms(100);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(5));
+    let made = inherits(&mut rig);
+    rig.done(&made);
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
+fn a_parent_that_nobody_can_open_is_waited_for_so_long_and_no_longer() {
+    let mut rig = cloned(2);
+    let io = rig.read(0, 4096);
+    rig.answer_fences();
+    let mut waited = 0;
+    loop {
+        unsettled(&mut rig);
+        if rig.result(io).is_some() {
+            break;
+        }
+        parent_opened(&mut rig, Err(IoError::Unavailable));
+        rig.pass_ms(500);
+        rig.answer_renewals();
+        waited += 500;
+        assert!(waited <= 20_000, "it waits for ever");
+    }
+    assert_eq!((waited, rig.result(io)), (20_000, Some(Err(IoError::Unavailable))));
+    // Somebody else's touch has all the time again.
+    let later = rig.read(0, 4096);
+    unsettled(&mut rig);
+    assert_eq!(rig.result(later), None);
+    parent_opened(&mut rig, Ok(()));
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(5));
+    let made = inherits(&mut rig);
+    rig.done(&made);
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(later), Some(Ok(())));
 }
 
 /// What the rule keeps from being: the members make different things of one snapshot.
