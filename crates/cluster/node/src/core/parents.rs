@@ -1,7 +1,7 @@
 //! What volumes were cloned from: a chunk of which the stores do not have the same copies is opened there by its owner first (S7).
 //!
 //! A read of one block of the snapshot does that, on the way that any read of a snapshot takes: to the volume's owner, wherever that
-//! is, who is made if there is none. What it brings is of no interest.
+//! is, who is made if there is none; of a deleted volume too, of which nothing else is served. What it brings is of no interest.
 
 use super::Core;
 use super::route;
