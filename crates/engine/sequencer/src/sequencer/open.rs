@@ -409,9 +409,11 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
             if as_source {
                 cx.chunks[chunk].bad_sources.add(position);
             } else {
-                // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
+                // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting. One that is
+                // only being brought up to date is always spared.
+                let is_in_sync = cx.groups[group].members.current.has(position);
                 group::evict_soon(cx, group, position);
-                if cx.groups[group].members.current.count() <= cx.owned.min_copies {
+                if is_in_sync && cx.groups[group].members.current.count() <= cx.owned.min_copies {
                     return fail(cx, now, chunk, IoError::Damaged);
                 }
                 cx.pause(now, group, position, cx.config.busy_pause * 10);

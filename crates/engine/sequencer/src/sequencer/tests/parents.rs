@@ -9,7 +9,9 @@ use amita_types::map::{self, Parent, Whole, WholeMember};
 use amita_types::message::{
     AnswerBody, ChunkState, InheritRequest, JoinedAnswer, OpenedAnswer, Refusal, Request, RequestBody,
 };
-use amita_types::{ChunkIndex, Epoch, Generation, GroupIndex, PoolId, SnapshotId, StoreId, Version, VolumeId};
+use amita_types::{
+    BlockIndex, ChunkIndex, Epoch, Generation, GroupIndex, PoolId, SnapshotId, StoreId, Version, VolumeId,
+};
 
 const BLOCK: [u8; 4096] = [7; 4096];
 
@@ -362,4 +364,49 @@ fn who_comes_back_makes_it_first() {
     );
     rig.accept(&sent[1], AnswerBody::Joined(JoinedAnswer { incomplete: None }));
     assert!(GENERATION > Generation(2));
+}
+
+/// Store 3 comes back, and has lost a leaf of the parent. It is not in sync: those that are have what was asked for.
+#[test]
+fn who_comes_back_without_what_the_parent_has_gives_nobody_an_error() {
+    let mut rig = Rig::cloned(2, 2, parents(), Config::default());
+    rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| old(5));
+    rig.answer_reads(old(5));
+    rig.up(3);
+    rig.list_syncing(3);
+    rig.answer_fences();
+    let since = rig.group(0).syncing[0].since;
+    claim(&mut rig, 2, since);
+    rig.pass_ms(400);
+    rig.do_call();
+    rig.answer_chunks(|_| {
+        vec![ChunkState {
+            chunk: ChunkIndex(0),
+            version: old(5),
+            incomplete: None,
+        }]
+    });
+    let io = rig.read(super::rig::CHUNK_BYTES, 4096);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(8));
+    let first = inherits(&mut rig);
+    assert_eq!(asked(&first), [(store(3), old(8))]);
+    rig.refuse(&first[0], Refusal::Damaged { block: BlockIndex(0) });
+    assert_eq!(rig.result(io), None, "two intact copies are in sync");
+    // It leaves, and the others go on without it.
+    rig.do_call();
+    assert!(rig.group(0).syncing.is_empty() && rig.group(0).in_sync.len() == 2);
+    rig.answer_fences();
+    rig.pass_ms(100);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(8));
+    let made = inherits(&mut rig);
+    assert_eq!(asked(&made), [(store(1), old(8)), (store(2), old(8))]);
+    rig.done(&made);
+    rig.answer_reads(old(8));
+    assert_eq!(rig.result(io), Some(Ok(())));
 }
