@@ -188,7 +188,7 @@ impl Sequencer {
             return;
         }
         let Some(under) = self.cx.metadata.end(call) else {
-            if parents::claims_read(&mut self.cx, call, &result) {
+            if parents::claims_read(&mut self.cx, now, call, &result) {
                 self.finish(now);
             }
             return;

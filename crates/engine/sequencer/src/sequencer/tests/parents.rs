@@ -310,7 +310,7 @@ fn parents_first() {
     rig.do_call();
     for (generation, since) in [(1, since), (2, Epoch(since.0 - 1))] {
         claim(&mut rig, generation, since);
-        rig.pass_ms(400);
+        rig.pass_ms(700);
         rig.do_call();
         assert_eq!(lists(&mut rig), 0);
     }
@@ -409,4 +409,53 @@ fn who_comes_back_without_what_the_parent_has_gives_nobody_an_error() {
     rig.done(&made);
     rig.answer_reads(old(8));
     assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+/// Time passes, in which the stores and the metadata answer: how often the latter was asked.
+fn calls_in(rig: &mut Rig, ms: u64) -> usize {
+    let mut calls = 0;
+    for _ in 0..ms / 100 {
+        rig.pass_ms(100);
+        rig.answer_renewals();
+        while !rig.calls.is_empty() {
+            rig.do_call();
+            calls += 1;
+        }
+    }
+    calls
+}
+
+#[test]
+fn a_parent_that_takes_long_is_asked_after_less_and_less_often() {
+    let mut rig = entered(Faults::NONE);
+    rig.takes_back = true;
+    let since = rig.group(0).syncing[0].since;
+    let calls = calls_in(&mut rig, 60_000);
+    assert!((8..=14).contains(&calls), "{calls} times in a minute");
+    // A claim comes, though not the one that is waited for: the parent's owner is at work.
+    claim(&mut rig, 2, Epoch(since.0 - 1));
+    let calls = calls_in(&mut rig, 12_000);
+    assert!(calls > 2, "{calls} times since it has said something");
+    claim(&mut rig, 2, since);
+    let begins = (0..110).any(|_| {
+        calls_in(&mut rig, 100);
+        lists(&mut rig) > 0
+    });
+    assert!(begins);
+}
+
+#[test]
+fn nothing_more_is_asked_while_the_metadata_has_not_answered() {
+    let mut rig = entered(Faults::NONE);
+    rig.takes_back = true;
+    for _ in 0..10 {
+        assert_eq!(rig.calls.len(), 1);
+        rig.pass_ms(500);
+        rig.answer_renewals();
+    }
+    rig.do_call();
+    rig.pass_ms(150);
+    assert!(rig.calls.is_empty(), "the pause begins with the answer");
+    rig.pass_ms(200);
+    assert_eq!(rig.calls.len(), 1);
 }
