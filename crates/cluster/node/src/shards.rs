@@ -384,17 +384,17 @@ impl Shards {
         self.with(token::id_shard(answer.id.0), |s| s.answer(now, from, answer, payload));
     }
 
-    /// A chunk of what a clone comes from was opened there, or could not be.
+    /// A chunk of what a clone comes from was opened there, or could not be, and why.
     pub fn parent_opened(
         &mut self,
         now: Time,
         (clone, generation): (VolumeId, Generation),
         chunk: ChunkIndex,
-        is_open: bool,
+        result: Result<(), IoError>,
     ) {
         let Some(number) = self.table.number(clone) else { return };
         if self.generation(clone) == Some(generation) {
-            self.with(number, |sequencer| sequencer.parent_opened(now, chunk, is_open));
+            self.with(number, |sequencer| sequencer.parent_opened(now, chunk, result));
         }
     }
 
