@@ -96,6 +96,9 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::Suspected { .. }
                 | AdminError::WouldWait { .. }
                 | AdminError::Attached { .. }
+                | AdminError::AttachedStill { .. }
+                | AdminError::ReadOnlyExport { .. }
+                | AdminError::Reverting { .. }
                 | AdminError::SnapshotAttached { .. }
                 | AdminError::ServedByNvme { .. }
                 | AdminError::Exported { .. }

@@ -11,6 +11,7 @@ mod import;
 mod label;
 mod moves;
 mod reservation;
+mod revert;
 mod snapshot;
 mod trash;
 
@@ -76,6 +77,11 @@ pub enum Command {
     /// Blocks that were written, or unmapped, in between, even with what they held; ascending, in bytes. What is listed as zero takes no
     /// space any more. A backup copies these extents, and no others.
     Diff(diff::Arguments),
+    /// Make a volume what it was at a snapshot: what was changed since is written back
+    ///
+    /// Nobody may use it meanwhile. A snapshot is taken before, so that nothing is lost. A volume that grew since keeps its size, with zeros
+    /// behind. Where it is interrupted the volume is partly reverted, and the same command ends it.
+    Revert(revert::Arguments),
     /// Show what is known of a volume
     Show(label::ShowArguments),
     /// Set labels of a volume (KEY=VALUE), or take them away (KEY-)
@@ -185,6 +191,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Import(arguments) => import::run(arguments, endpoints, &metadata),
         Command::Export(arguments) => export::run(arguments, endpoints, &metadata),
         Command::Diff(arguments) => diff::run(arguments, endpoints, &metadata),
+        Command::Revert(arguments) => revert::run(arguments, endpoints, &metadata),
         Command::Show(arguments) => label::show(arguments, &metadata),
         Command::Label(arguments) => label::label(arguments, &metadata),
         Command::Attach(arguments) => attach::attach(arguments, &metadata),

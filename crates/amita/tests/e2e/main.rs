@@ -23,6 +23,7 @@ mod planned;
 mod policies;
 mod quickstart;
 mod recover;
+mod reverts;
 mod snapshot_readers;
 mod snapshots;
 mod space;

@@ -91,6 +91,8 @@ actions! {
     VolumeLabel "volume.label" WORK,
     /// Copy an image into a volume.
     VolumeImport "volume.import" WORK,
+    /// Make a volume what a snapshot of it is.
+    VolumeRevert "volume.revert" WORK,
     /// Take a snapshot of a volume.
     SnapshotCreate "snapshot.create" WORK,
     /// Protect a snapshot from being deleted, or no longer.

@@ -31,7 +31,7 @@ mod topology;
 mod trash;
 mod volume;
 
-pub use about::{about, label_volume, note_import, protect_volume};
+pub use about::{about, begin_revert, end_revert, label_volume, may_revert, note_import, protect_volume};
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
 pub use clone::{MAX_CLONES, clone_volume, clones};
@@ -60,8 +60,8 @@ pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub use snapshot::{
-    LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, ask_snapshot, delete_snapshot, drop_snapshot_wish, live_snapshots,
-    protect_snapshot, snapshot, snapshot_number, snapshot_state, snapshots, split,
+    LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, ask_own_snapshot, ask_snapshot, delete_snapshot,
+    drop_snapshot_wish, live_snapshots, protect_snapshot, snapshot, snapshot_number, snapshot_state, snapshots, split,
 };
 pub(crate) use snapshot::{delete_snapshot_that, place_wish};
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};

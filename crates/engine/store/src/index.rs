@@ -528,6 +528,10 @@ pub(crate) const WORST_BYTES_PER_CLEAR: u64 =
     checkpoint::CHUNK_BYTES + checkpoint::STATE_BYTES + PARTS as u64 * checkpoint::STATE_PART_BYTES;
 /// The most that a chunk can add that joins: a chunk, and what it says of its past.
 pub(crate) const WORST_BYTES_PER_JOIN: u64 = checkpoint::CHUNK_BYTES + checkpoint::PAST_BYTES;
+/// The most that a chunk of so many blocks can add that is made of another one's state: all its slots are shared from then on.
+pub(crate) const fn worst_bytes_per_clone(blocks: u32) -> u64 {
+    WORST_BYTES_PER_CLEAR + blocks as u64 * checkpoint::SHARED_BYTES
+}
 /// The most memory that one block can take for good: a chunk's head, or a state.
 pub(crate) const WORST_MEMORY_PER_BLOCK: u64 = 2 * size_of::<Chunk>() as u64;
 /// Bytes of a leaf in memory at most.

@@ -16,7 +16,7 @@ mod policy;
 mod quota;
 mod trash;
 
-pub use about::{About, Import, about_key, about_prefix};
+pub use about::{About, Import, Revert, about_key, about_prefix};
 pub use check::MAX_GROUPS;
 pub use clone::{MAX_LEVELS, Parent, check_parents};
 pub use holders::Holders;

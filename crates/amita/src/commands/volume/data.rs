@@ -15,7 +15,7 @@ pub const PIECE_BYTES: u64 = amita_client::MAX_READ_WRITE_BYTES as u64;
 /// Blocks are what is zero or not.
 pub const BLOCK_BYTES: usize = amita_types::BLOCK_BYTES as usize;
 /// Requests under way: with pieces of 1 MiB enough for any network, and what the client's memory allows reads to bring at one time.
-const DEPTH: usize = 16;
+pub const DEPTH: usize = 16;
 /// How often it is looked whether the command is to end.
 const LOOK: Duration = Duration::from_millis(200);
 /// Memory for writes is free again within this, or nothing moves any more.
@@ -107,6 +107,17 @@ impl Way {
         self.open_by(|client| client.open_since(volume, snapshot))
     }
 
+    /// The same, with that snapshot to be read beside it.
+    ///
+    /// # Errors
+    /// As [`Way::open`].
+    pub fn open_since_and(&self, volume: &str, snapshot: &str) -> Result<Data> {
+        let mut data = self.open_since(volume, snapshot)?;
+        let opened = data.client.open(&format!("{volume}@{snapshot}"));
+        data.snapshot = Some(opened.map_err(|why| described(&why))?);
+        Ok(data)
+    }
+
     fn open_by(&self, open: impl FnOnce(&Client) -> std::result::Result<Volume, Error>) -> Result<Data> {
         let client = Client::connect(&self.config).map_err(|why| described(&why))?;
         let volume = open(&client).map_err(|why| described(&why))?;
@@ -114,6 +125,7 @@ impl Way {
         Ok(Data {
             queue,
             volume,
+            snapshot: None,
             under_way: UnderWay::default(),
             done: Vec::new(),
             client,
@@ -143,6 +155,8 @@ pub struct Data {
     // Before the client: it goes first.
     queue: Queue,
     volume: Volume,
+    /// A snapshot of it that is read as well.
+    snapshot: Option<Volume>,
     under_way: UnderWay,
     done: Vec<Done>,
     client: Client,
@@ -235,6 +249,18 @@ impl Data {
         Ok(())
     }
 
+    /// Starts to read a piece of the snapshot.
+    ///
+    /// # Errors
+    /// None is open; the client has ended.
+    pub fn read_snapshot(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        let snapshot = self.snapshot.ok_or_else(|| Failure::new("no snapshot is open"))?;
+        let started = self.queue.read(&snapshot, offset, bytes as u32, offset);
+        started.map_err(|why| described(&why))?;
+        self.under_way.begin(offset);
+        Ok(())
+    }
+
     /// Starts to write bytes, and zeros up to the end of their last block. Waits where there is no room.
     ///
     /// # Errors
@@ -259,6 +285,20 @@ impl Data {
         buffer[..bytes.len()].copy_from_slice(bytes);
         buffer[bytes.len()..].fill(0);
         let started = self.queue.write(&self.volume, offset, buffer.freeze(), offset);
+        started.map_err(|why| described(&why))?;
+        self.under_way.begin(offset);
+        Ok(())
+    }
+
+    /// Starts to have whole blocks read as zeros, and take no space. Waits where there is no room.
+    ///
+    /// # Errors
+    /// What an earlier request has ended with; or the command is to end.
+    pub fn write_zeroes(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        while !self.has_room() {
+            self.next()?;
+        }
+        let started = self.queue.write_zeroes(&self.volume, offset, bytes, offset);
         started.map_err(|why| described(&why))?;
         self.under_way.begin(offset);
         Ok(())

@@ -157,6 +157,7 @@ fn text(shown: &Shown) -> String {
         labels,
         protected,
         import,
+        revert,
         parent,
         clones,
     } = &shown.volume;
@@ -211,6 +212,16 @@ fn text(shown: &Shown) -> String {
     if let Some(import) = import {
         let (done, all) = (size::show(import.done_bytes), size::show(import.image_bytes));
         lines.push(("import", format!("not at its end: at least {done} of {all}")));
+    }
+    if let Some(revert) = revert {
+        let to = &revert.snapshot;
+        lines.push((
+            "revert",
+            format!(
+                "to {to} is not at its end: `amita volume revert {}@{to}` ends it",
+                volume.name
+            ),
+        ));
     }
     let lines = lines.into_iter().filter(|(_, value)| !value.is_empty());
     lines

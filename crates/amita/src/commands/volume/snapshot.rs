@@ -3,12 +3,13 @@
 use crate::admin::{Admin, Described};
 use crate::logging::timestamp;
 use amita_control::access::Action;
-use amita_control::admin::{self, TakingState};
+use amita_control::admin::{self, AdminError, TakingState};
+use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::say_line;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
-use amita_types::map::Snapshot;
+use amita_types::map::{Snapshot, SnapshotWish};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -126,30 +127,49 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
     let until = Instant::now() + Duration::from_secs(arguments.timeout);
     let taken = metadata.act(Action::SnapshotCreate, &object, |meta| {
         let wish = admin::ask_snapshot(meta, volume, name, labels, now)?;
-        loop {
-            match admin::snapshot_state(meta, &wish)? {
-                TakingState::Waiting if Instant::now() < until => std::thread::sleep(LOOK),
-                TakingState::Waiting => {
-                    admin::drop_snapshot_wish(meta, &wish)?;
-                    // It may have been taken meanwhile.
-                    return admin::snapshot_state(meta, &wish);
-                }
-                state => return Ok(state),
-            }
-        }
+        await_taken(meta, &wish, until)
     });
-    match taken.described()? {
-        TakingState::Taken(snapshot) => print(arguments.json, &shown(volume, &snapshot), || {
-            format!("Snapshot {object} is taken, of {}.\n", size::show(snapshot.size_bytes))
-        }),
+    let taken = self::taken(&object, taken.described()?, Duration::from_secs(arguments.timeout));
+    let snapshot = taken.map_err(|failure| match failure.advice.is_empty() {
+        true => failure,
+        false => failure.advice("see `amita status`; try again, or wait for longer with --timeout"),
+    })?;
+    print(arguments.json, &shown(volume, &snapshot), || {
+        format!("Snapshot {object} is taken, of {}.\n", size::show(snapshot.size_bytes))
+    })
+}
+
+/// Waits until a snapshot is taken or refused, and gives it up when that takes too long.
+pub(super) fn await_taken(
+    meta: &dyn Transact,
+    wish: &SnapshotWish,
+    until: Instant,
+) -> std::result::Result<TakingState, AdminError> {
+    loop {
+        match admin::snapshot_state(meta, wish)? {
+            TakingState::Waiting if Instant::now() < until => std::thread::sleep(LOOK),
+            TakingState::Waiting => {
+                admin::drop_snapshot_wish(meta, wish)?;
+                // It may have been taken meanwhile.
+                return admin::snapshot_state(meta, wish);
+            }
+            state => return Ok(state),
+        }
+    }
+}
+
+/// The snapshot, if it was taken.
+pub(super) fn taken(object: &str, state: TakingState, waited: Duration) -> Result<Snapshot> {
+    match state {
+        TakingState::Taken(snapshot) => Ok(snapshot),
         TakingState::Refused(why) => Err(Failure::new(format!("snapshot {object} cannot be taken: {why}"))),
         _ => {
             let what = format!(
                 "snapshot {object} was not taken within {} seconds, and is given up: no gateway opens the volume, or a store of \
                  it does not answer and is not out of its groups yet",
-                arguments.timeout
+                waited.as_secs()
             );
-            Err(Failure::new(what).advice("see `amita status`; try again, or wait for longer with --timeout"))
+            Err(Failure::new(what).advice("See `amita status`, and try again."))
         }
     }
 }

@@ -177,6 +177,29 @@ pub enum AdminError {
         /// The namespace's number.
         nsid: u32,
     },
+    /// The same, of one that nobody may use meanwhile.
+    #[error(
+        "volume {volume} is namespace {nsid} of subsystem {subsystem}: hosts may use it; take it out first \
+         (`amita namespace remove {subsystem} {nsid}`)"
+    )]
+    AttachedStill {
+        volume: String,
+        subsystem: String,
+        /// The namespace's number.
+        nsid: u32,
+    },
+    /// A volume that its clients may only read is to be changed.
+    #[error("volume {volume} is exported for reading only; take that away first (`amita nbd unexport {volume}`)")]
+    ReadOnlyExport { volume: String },
+    /// A volume that is on its way back to a snapshot.
+    #[error(
+        "the revert of volume {volume} to snapshot {snapshot} is not at its end; `amita volume revert {volume}@{snapshot}` ends it"
+    )]
+    Reverting {
+        volume: String,
+        /// The snapshot's name.
+        snapshot: String,
+    },
     /// A snapshot that hosts may use.
     #[error(
         "snapshot {name} is namespace {nsid} of subsystem {subsystem}: hosts may use it; take it out first \

@@ -1,5 +1,6 @@
 //! Namespaces: volumes, and snapshots of them, under a number in a subsystem.
 
+use super::about::reverting;
 use super::snapshot::{snapshot as snapshot_of, split};
 use super::subsystem::{find_subsystem, put, subsystems, unchanged, uses_guard};
 use super::volume::find_volume;
@@ -215,7 +216,17 @@ fn find_target(meta: &dyn Transact, name: &str) -> Result<Target> {
                 size_bytes: found.size_bytes,
             })
         }
-        None => None,
+        None => {
+            let (revert, revision) = reverting(meta, volume.id)?;
+            if let Some(revert) = revert {
+                return Err(AdminError::Reverting {
+                    volume: name.to_owned(),
+                    snapshot: revert.snapshot,
+                });
+            }
+            compares.push(unchanged(&map::about_key(volume.id), revision));
+            None
+        }
     };
     Ok(Target {
         volume,

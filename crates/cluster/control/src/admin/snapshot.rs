@@ -1,5 +1,6 @@
 //! Snapshots of volumes: the operator wishes one, the volume's owner takes it.
 
+use super::about::reverting;
 use super::namespace::use_of;
 use super::quota::{Wanted, charge, snapshots_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
@@ -40,6 +41,30 @@ pub fn ask_snapshot(
     labels: BTreeMap<String, String>,
     now: Duration,
 ) -> Result<SnapshotWish> {
+    if let Some(own) = labels.keys().find(|key| key.starts_with(map::OWN_LABELS)) {
+        return Err(AdminError::BadSetting {
+            what: "snapshot",
+            name: format!("{volume}@{name}"),
+            why: format!(
+                "only Amita itself gives labels that begin with {}, as {own:?} does",
+                map::OWN_LABELS
+            ),
+        });
+    }
+    ask_own_snapshot(meta, volume, name, labels, now)
+}
+
+/// The same for Amita itself, which may give it any labels.
+///
+/// # Errors
+/// As [`ask_snapshot`].
+pub fn ask_own_snapshot(
+    meta: &dyn Transact,
+    volume: &str,
+    name: &str,
+    labels: BTreeMap<String, String>,
+    now: Duration,
+) -> Result<SnapshotWish> {
     let wish = SnapshotWish {
         volume: volume.to_owned(),
         name: name.to_owned(),
@@ -53,12 +78,6 @@ pub fn ask_snapshot(
         why,
     };
     wish.check().map_err(bad)?;
-    if let Some(own) = wish.labels.keys().find(|key| key.starts_with(map::OWN_LABELS)) {
-        return Err(bad(format!(
-            "only Amita itself gives labels that begin with {}, as {own:?} does",
-            map::OWN_LABELS
-        )));
-    }
     let version = cluster(meta)?.version;
     if version < SNAPSHOTS_SINCE {
         return Err(bad(format!(
@@ -286,6 +305,14 @@ pub(crate) fn delete_snapshot_that(
             });
         }
         super::clone::check_snapshot(meta, volume, &snapshot)?;
+        let (revert, about_revision) = reverting(meta, found.id)?;
+        let needs = |revert: &map::Revert| revert.number == number || revert.kept.as_deref() == Some(name);
+        if let Some(revert) = revert.filter(needs) {
+            return Err(AdminError::Reverting {
+                volume: volume.to_owned(),
+                snapshot: revert.snapshot,
+            });
+        }
         if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, found.id, number) {
             return Err(AdminError::SnapshotAttached {
                 name: format!("{volume}@{name}"),
@@ -301,6 +328,7 @@ pub(crate) fn delete_snapshot_that(
                 unchanged(&map::volume_key(volume), revision),
                 unchanged(&key, snapshot_revision),
                 unchanged(&name_key, name_revision),
+                unchanged(&map::about_key(found.id), about_revision),
             ],
             then: vec![Op::Delete { key }, Op::Delete { key: name_key }],
             otherwise: Vec::new(),

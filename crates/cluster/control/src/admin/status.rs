@@ -9,7 +9,7 @@ use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, Transact};
 use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
 use amita_types::map::{
-    self, About, Export, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Snapshot, Store,
+    self, About, Export, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Revert, Snapshot, Store,
     Subsystem, Suspect, Target, Trashed, Volume,
 };
 use amita_types::{ClusterId, NodeId, SnapshotId, StoreId, VolumeId};
@@ -152,6 +152,9 @@ pub struct VolumeStatus {
     /// An image is copied into it, and is not there whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
+    /// It is made what a snapshot of it is, and is a part of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revert: Option<Revert>,
     /// What it was cloned from, as VOLUME@SNAPSHOT; none: it is no clone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
@@ -271,6 +274,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
                 labels: about.labels,
                 protected: about.protected,
                 import: about.import,
+                revert: about.revert,
                 parent: volume.parents.first().map(|parent| {
                     let called = parents.get(&(parent.volume, parent.number));
                     let number = || format!("{}@{}", parent.volume, parent.number.0);

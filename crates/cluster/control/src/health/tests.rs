@@ -77,6 +77,7 @@ fn volume(pool: &str) -> VolumeStatus {
         labels: std::collections::BTreeMap::new(),
         protected: false,
         import: None,
+        revert: None,
         parent: None,
         clones: 0,
         volume: Volume {

@@ -36,6 +36,8 @@ use std::time::Duration;
 const LEAVES: u32 = 64;
 /// Parts that one step finds empty, or of no interest.
 const LOOKS: u32 = 1024;
+/// Looking over so many states takes about as long as looking at a leaf.
+const STATES_PER_LOOK: u32 = 32;
 /// The pause between two steps.
 const PAUSE: Duration = Duration::from_micros(500);
 /// Walks at one time. Each reads one leaf at a time, and has some kilobytes, and its answer.
@@ -298,12 +300,14 @@ impl Walk {
             if self.under_way.as_ref().is_some_and(|part| part.chunk != chunk.id) {
                 (self.part, self.under_way) = (0, None);
             }
+            // Every look goes over the chunk's states.
+            let work = 1 + chunk.state_count() as u32 / STATES_PER_LOOK;
             if index.has_nothing(key, self.part) {
-                budget.looks -= 1;
+                budget.looks = budget.looks.saturating_sub(work);
                 self.next_part();
                 continue;
             }
-            budget.leaves -= 1;
+            budget.leaves = budget.leaves.saturating_sub(work);
             let stretches = index.stretches(key, self.part, &self.question.volumes[place].live);
             let part = self.under_way.get_or_insert_with(|| Part::new(chunk.id));
             if !stretches.starts_with(&part.seen) {

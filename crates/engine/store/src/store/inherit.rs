@@ -13,7 +13,7 @@
 use super::change::Change;
 use super::request::Caller;
 use super::{Store, answer, snapshot, space};
-use crate::index::{ChunkKey, OpSlot, PARTS, Seen, View};
+use crate::index::{ChunkKey, OpSlot, Seen, View};
 use amita_types::map::MAX_LEVELS;
 use amita_types::message::{AnswerBody, InheritRequest, OpenedAnswer, Problem, Refusal};
 use amita_types::{ChunkId, ChunkIndex, SnapshotId, Version, VolumeId};
@@ -62,10 +62,10 @@ pub(super) fn inherit(store: &mut Store, caller: &Caller, request: &InheritReque
             false => store.env.invalid(asker, Problem::Version),
         };
     };
-    if !space::clear_fits(store, PARTS as u32) {
+    if !space::clone_fits(store, caller.blocks()) {
         return space::refuse(store, asker);
     }
-    snapshot::queue_clone(store, asker, chunk, (from, at), version);
+    snapshot::queue_clone(store, caller, chunk, (from, at), version);
 }
 
 /// The nearest parent that has the chunk: its chunk, as of which snapshot, and at which version.

@@ -9,7 +9,7 @@ use super::sweep::Trim;
 use super::{Requester, Store, answer, inherit, leaves, queue, space, sweep};
 use crate::faults::Fault;
 use crate::format::record::RollEntry;
-use crate::index::{ChunkKey, Index, Leaf, Location, OpSlot, PARTS, Seen, WORST_BYTES_PER_CLEAR};
+use crate::index::{ChunkKey, Index, Leaf, Location, OpSlot, PARTS, Seen, worst_bytes_per_clone};
 use amita_types::message::{AnswerBody, CloneRequest, MAX_SNAPSHOTS, Problem, Refusal, RetainSnapshotsRequest};
 use amita_types::{BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId};
 use std::sync::Arc;
@@ -309,16 +309,16 @@ pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneReq
     if version.generation() > asker.generation {
         return store.env.invalid(asker, Problem::Version);
     }
-    if !space::clear_fits(store, PARTS as u32) {
+    if !space::clone_fits(store, caller.blocks()) {
         return store.env.refuse(asker, Refusal::NoSpace);
     }
-    queue_clone(store, asker, chunk, (from, at), version);
+    queue_clone(store, caller, chunk, (from, at), version);
 }
 
 /// Makes a chunk what another one was, at the version that it had then.
 pub(super) fn queue_clone(
     store: &mut Store,
-    asker: Requester,
+    caller: &Caller,
     chunk: ChunkId,
     (from, at): (ChunkId, SnapshotId),
     version: Version,
@@ -335,10 +335,10 @@ pub(super) fn queue_clone(
         previous: Version::NONE,
         claim: Claim {
             blocks: 0,
-            index_bytes: WORST_BYTES_PER_CLEAR,
+            index_bytes: worst_bytes_per_clone(caller.blocks()),
             leaves: PARTS as u32,
         },
-        ..Op::new(Change::Clone(Box::new(change)), Some(asker), key)
+        ..Op::new(Change::Clone(Box::new(change)), Some(caller.asker), key)
     };
     queue::accept(store, op);
 }

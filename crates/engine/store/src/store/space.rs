@@ -12,6 +12,7 @@ use crate::faults::Fault;
 use crate::format::Geometry;
 use crate::index::{
     Index, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_BYTES_PER_JOIN, WORST_MEMORY_PER_BLOCK,
+    worst_bytes_per_clone,
 };
 use crate::slot_map::SlotMap;
 use crate::{State, format};
@@ -176,6 +177,15 @@ pub(super) fn beyond_blocks(store: &Store) -> u64 {
 /// brought up to date can do without, and one that is in sync for other groups must take their clears.
 pub(super) fn join_fits(store: &Store) -> bool {
     checkpoint_room(store) >= checkpoint_capacity(&store.superblock.geometry) / CLEARS_PART + WORST_BYTES_PER_JOIN
+}
+
+/// May a chunk of so many blocks be made of another one's state? A clear gives back what it takes; this takes its leaves, and the counts
+/// of its slots, for good, and a read can ask for it. So what is kept back for clears, roll-forwards and fences is not touched.
+pub(super) fn clone_fits(store: &Store, blocks: u32) -> bool {
+    let geometry = &store.superblock.geometry;
+    checkpoint_room(store) >= checkpoint_capacity(geometry) / CLEARS_PART + worst_bytes_per_clone(blocks)
+        && store.space.spare_slots(&store.index, geometry.slots) >= PARTS as u64
+        && memory_room_blocks(&store.config, &store.index, &store.space) > 0
 }
 
 /// Tops the asker's account up; it wants so many blocks, if any.

@@ -1,6 +1,6 @@
 use super::*;
 use amita_types::SnapshotId;
-use amita_types::map::{SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish};
+use amita_types::map::{Export, Import, Revert, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -349,4 +349,67 @@ fn what_is_no_name_of_a_snapshot_is_said() {
             "{name}: {refused}"
         );
     }
+}
+
+#[test]
+fn what_a_revert_needs_stays_until_it_is_at_its_end() {
+    let meta = with_volume(SNAPSHOTS_SINCE);
+    for (number, name) in ["a", "b", "kept"].into_iter().enumerate() {
+        ask(&meta, name).unwrap();
+        take(&meta, number as u32 + 1, SnapshotState::Sealed(Generation(1)));
+    }
+    let found = volume(&meta, "db").unwrap();
+    let revert = |snapshot: &str, number| Revert {
+        snapshot: snapshot.to_owned(),
+        number: SnapshotId(number),
+        kept: Some("kept".to_owned()),
+        generation: Generation(1),
+    };
+    let import = Import {
+        format: "raw".to_owned(),
+        image_bytes: 4096,
+        modified_ns: 1,
+        done_bytes: 0,
+    };
+    note_import(&meta, &found, Some(&import)).unwrap();
+    // One that was deleted, and another one has its name: nothing is said of the volume.
+    begin_revert(&meta, &found, &revert("a", 7)).unwrap_err();
+    let known = about(&meta, found.id).unwrap();
+    assert_eq!((known.revert, known.import), (None, Some(import.clone())));
+
+    begin_revert(&meta, &found, &revert("a", 1)).unwrap();
+    let known = about(&meta, found.id).unwrap();
+    assert_eq!(
+        (known.revert, known.import),
+        (Some(revert("a", 1)), None),
+        "an import goes on no more"
+    );
+    for name in ["a", "kept"] {
+        let refused = delete_snapshot(&meta, "db", name).unwrap_err();
+        assert!(matches!(refused, AdminError::Reverting { .. }), "{refused}");
+    }
+    delete_snapshot(&meta, "db", "b").unwrap();
+    end_revert(&meta, &found).unwrap();
+    assert_eq!(about(&meta, found.id).unwrap().revert, None);
+    delete_snapshot(&meta, "db", "a").unwrap();
+}
+
+#[test]
+fn what_may_only_be_read_is_not_reverted() {
+    let meta = with_volume(SNAPSHOTS_SINCE);
+    ask(&meta, "a").unwrap();
+    take(&meta, 1, SnapshotState::Sealed(Generation(1)));
+    let found = volume(&meta, "db").unwrap();
+    may_revert(&meta, &found, "a", SnapshotId(1)).unwrap();
+    let export = Export {
+        volume: found.id,
+        clients: Vec::new(),
+        tenants: Vec::new(),
+        any_client: true,
+        read_only: true,
+        shared: false,
+    };
+    meta.txn(&Call::put(map::export_key(found.id), json(&export))).unwrap();
+    let refused = may_revert(&meta, &found, "a", SnapshotId(1)).unwrap_err();
+    assert!(matches!(refused, AdminError::ReadOnlyExport { .. }), "{refused}");
 }
