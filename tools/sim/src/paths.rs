@@ -129,6 +129,15 @@ pub const CLUSTER: &[&str] = &[
     "fault.hosts_apart",
     "fault.hosts_slow",
     "fault.isolated",
+    // Clones, and what is known of them.
+    "clone.made",
+    "clone.made_of_clone",
+    "clone.wrote",
+    "clone.read_inherited",
+    "clone.read_of_clone",
+    "clone.read_in_the_end",
+    "judge.clone_blocks",
+    "judge.clone_as_snapshot",
     // A node that lies.
     "liar.fences",
     "liar.asks",

@@ -250,10 +250,17 @@ impl Directory {
         }
     }
 
-    /// A core has I/O of hosts for a volume, and asks where it goes. `lost`: owners that it cannot reach any more,
-    /// and whether their ports refuse.
-    pub fn seek(&mut self, now: Time, core: usize, volume: VolumeId, lost: &[(NodeId, bool)], view: &View) {
-        let way = self.find(now, core, volume, lost, view);
+    /// A core has I/O of hosts for a volume, and asks where it goes; or (`for_clones`) a chunk of it is to be opened for what was cloned
+    /// from it. `lost`: owners that it cannot reach any more, and whether their ports refuse.
+    pub fn seek(
+        &mut self,
+        now: Time,
+        core: usize,
+        (volume, for_clones): (VolumeId, bool),
+        lost: &[(NodeId, bool)],
+        view: &View,
+    ) {
+        let way = self.find(now, core, (volume, for_clones), lost, view);
         if let Some(way) = way {
             self.effects.push_back(Effect::VolumeRoute { core, volume, way });
         }
@@ -263,12 +270,13 @@ impl Directory {
         &mut self,
         now: Time,
         core: usize,
-        volume: VolumeId,
+        (volume, for_clones): (VolumeId, bool),
         lost: &[(NodeId, bool)],
         view: &View,
     ) -> Option<VolumeRoute> {
-        // Of a deleted volume nothing is served.
-        let found = view.volume_of(volume).filter(|record| !is_hidden(&record.name));
+        // Of a deleted volume nothing is served, but for the clones that it has.
+        let found = view.volume_of(volume);
+        let found = found.filter(|record| for_clones || !is_hidden(&record.name));
         let Some(record) = found else {
             return Some(VolumeRoute::Nowhere);
         };

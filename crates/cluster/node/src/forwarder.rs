@@ -284,6 +284,21 @@ impl Forwarder {
         next
     }
 
+    /// Takes out what waits for this volume and did not come in at this front, in order.
+    pub fn take_others(&mut self, volume: VolumeId, front: FrontId) -> Vec<Pending> {
+        let Some(route) = self.routes.get_mut(&volume) else {
+            return Vec::new();
+        };
+        let is_its = |pending: &Pending| pending.origin.front == front;
+        let (kept, taken): (VecDeque<Pending>, VecDeque<Pending>) =
+            std::mem::take(&mut route.waiting).into_iter().partition(is_its);
+        route.waiting = kept;
+        if route.waiting.is_empty() {
+            self.stalled.remove(&volume);
+        }
+        taken.into()
+    }
+
     /// The tag of the next request to be sent.
     #[must_use]
     pub fn next_tag(&self) -> u64 {

@@ -104,8 +104,13 @@ pub struct Shards {
     pub faults: Faults,
 }
 
-/// What fails, if it is for a reason that an operator can do something about.
-fn trouble(op: &Op, error: IoError) -> Option<Failing> {
+/// What fails, if it is for a reason that an operator can do something about. A snapshot that was deleted while somebody reads it is none:
+/// no copy has it any more. (Of damage, whatever it is of, the sequencer tells by itself, with the store and the block.)
+fn trouble(op: &Op, at: SnapshotId, error: IoError) -> Option<Failing> {
+    let is_of_snapshot = at > SnapshotId::HEAD || matches!(op, Op::Differ { .. });
+    if is_of_snapshot && error == IoError::Damaged {
+        return None;
+    }
     let failing = if op.is_write() { Failing::Writes } else { Failing::Reads };
     matches!(error, IoError::NoSpace | IoError::Unavailable | IoError::Damaged).then_some(failing)
 }
@@ -384,17 +389,17 @@ impl Shards {
         self.with(token::id_shard(answer.id.0), |s| s.answer(now, from, answer, payload));
     }
 
-    /// A chunk of what a clone comes from was opened there, or could not be.
+    /// A chunk of what a clone comes from was opened there, or could not be, and why.
     pub fn parent_opened(
         &mut self,
         now: Time,
         (clone, generation): (VolumeId, Generation),
         chunk: ChunkIndex,
-        is_open: bool,
+        result: Result<(), IoError>,
     ) {
         let Some(number) = self.table.number(clone) else { return };
         if self.generation(clone) == Some(generation) {
-            self.with(number, |sequencer| sequencer.parent_opened(now, chunk, is_open));
+            self.with(number, |sequencer| sequencer.parent_opened(now, chunk, result));
         }
     }
 
@@ -577,7 +582,7 @@ impl Shards {
                         self.care.pacer.client(now, io.op.is_write(), now.since(io.began));
                         shard.usage.count(&io.op, now.since(io.origin.arrived), result.is_ok());
                         if let Err(error) = result
-                            && let Some(failing) = trouble(&io.op, error)
+                            && let Some(failing) = trouble(&io.op, io.origin.snapshot, error)
                         {
                             let same = |(volume, known, _): &(VolumeId, Failing, String)| {
                                 (*volume, *known) == (shard.volume, failing)

@@ -76,7 +76,7 @@ use agenda::NEVER;
 use amita_metadata::{Error, Reply};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
-use amita_types::io::{Op, Payload};
+use amita_types::io::{IoError, Op, Payload};
 use amita_types::message::Answer;
 use amita_types::{ChunkIndex, Epoch, Generation, GroupIndex, NodeId, SnapshotId, StoreId, TraceId};
 use context::Context;
@@ -188,7 +188,7 @@ impl Sequencer {
             return;
         }
         let Some(under) = self.cx.metadata.end(call) else {
-            if parents::claims_read(&mut self.cx, call, &result) {
+            if parents::claims_read(&mut self.cx, now, call, &result) {
                 self.finish(now);
             }
             return;
@@ -215,10 +215,11 @@ impl Sequencer {
         self.finish(now);
     }
 
-    /// The owner of the volume that this one was cloned from has opened the chunk there, as [`Effect::OpenParent`] asked; or could not.
-    pub fn parent_opened(&mut self, now: Time, chunk: ChunkIndex, is_open: bool) {
+    /// The owner of the volume that this one was cloned from has opened the chunk there, as [`Effect::OpenParent`] asked; or could not,
+    /// and why.
+    pub fn parent_opened(&mut self, now: Time, chunk: ChunkIndex, result: Result<(), IoError>) {
         if !self.cx.stopped {
-            parents::opened(&mut self.cx, now, chunk, is_open);
+            parents::opened(&mut self.cx, now, chunk, result);
             self.finish(now);
         }
     }

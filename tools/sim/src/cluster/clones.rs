@@ -163,6 +163,9 @@ impl Guest {
             if let Some(write) = write {
                 self.late.insert(block);
                 self.own.entry(block).or_insert_with(|| vec![None]).push(Some(write));
+            } else if let Some(unread) = &mut self.unread {
+                // Nobody has seen it yet.
+                unread.insert(block);
             }
         }
         self.again = now.plus(RETRY);
@@ -299,7 +302,7 @@ impl Cluster {
                     self.hang_up_clone(now, index);
                     return Ok(());
                 }
-                Some(Event::Done { tag, result, payload }) => self.done_for_clone(index, tag, result, &payload)?,
+                Some(Event::Done { tag, result, payload }) => self.done_for_clone(now, index, tag, result, &payload)?,
                 Some(_) => {}
             }
         }
@@ -307,6 +310,7 @@ impl Cluster {
 
     fn done_for_clone(
         &mut self,
+        now: Time,
         index: usize,
         tag: u64,
         result: Result<(), IoError>,
@@ -328,9 +332,18 @@ impl Cluster {
             return Ok(());
         }
         if result.is_err() {
+            if let Some(unread) = &mut guest.unread {
+                // In the end each block must be seen: he tries again in a moment, by any gateway.
+                unread.insert(block);
+                self.coverage.hit("clone.read_again");
+                self.hang_up_clone(now, index);
+            }
             return Ok(());
         }
         self.coverage.hit("clone.read");
+        if guest.unread.is_some() {
+            self.coverage.hit("clone.read_in_the_end");
+        }
         let zeros = [0; BLOCK_BYTES as usize];
         let bytes: &[u8] = match payload {
             Payload::Data(data) => data,

@@ -43,6 +43,27 @@ fn a_slow_store_is_found_and_leaves() {
     assert!(coverage.count("coordinator.evicted_slow") > 0, "{coverage}");
 }
 
+/// A run says nothing of clones where none was read, or where what they have was compared with nothing.
+#[test]
+fn clones_are_looked_at() {
+    let all = all();
+    let scenario = all
+        .iter()
+        .find(|scenario| scenario.name.ends_with("what is absent of a clone is its parent's"))
+        .expect("it is listed");
+    let seeds = 10;
+    let coverage = scenario.judge(seeds, seeds, 1).with_rule.coverage;
+    assert!(coverage.count("clone.made") >= seeds, "{coverage}");
+    for path in [
+        "clone.read_inherited",
+        "clone.read_in_the_end",
+        "judge.clone_blocks",
+        "judge.clone_as_snapshot",
+    ] {
+        assert!(coverage.count(path) > seeds, "{path}: {coverage}");
+    }
+}
+
 /// Every scenario, for a few seeds; `amita-sim scenarios`, which `make test` runs, has all of them, and each with its
 /// rule switched off.
 #[test]

@@ -144,6 +144,13 @@ impl Forwarding {
         if self.forwarder.is_halted() || self.forwarder.front(volume).is_none() {
             return Turn::Nothing;
         }
+        let is_deleted = reach::is_deleted(cx, volume);
+        if is_deleted {
+            end::of_hosts(cx, &mut self.forwarder, volume);
+            if self.forwarder.front(volume).is_none() {
+                return Turn::Nothing;
+            }
+        }
         if cx.shards.is_open(volume) {
             self.settle_here(cx, now, volume);
             return Turn::Nothing;
@@ -156,7 +163,7 @@ impl Forwarding {
                 end::all_waiting(cx, &mut self.forwarder, volume);
                 return Turn::Nothing;
             }
-            State::Unknown | State::Pausing(_) => reach::find_route(cx, volume),
+            State::Unknown | State::Pausing(_) => reach::find_route(cx, volume, is_deleted),
         };
         self.forwarder.set(volume, state);
         match state {

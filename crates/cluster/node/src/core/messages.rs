@@ -135,7 +135,14 @@ impl Core {
                 self.directory.shard_ended(volume, core);
                 self.directory.carry_out_closings(now, &self.cx.view);
             }
-            Directory::Seek { core, volume, lost } => self.directory.seek(now, core, volume, &lost, &self.cx.view),
+            Directory::Seek {
+                core,
+                volume,
+                lost,
+                for_clones,
+            } => self
+                .directory
+                .seek(now, core, (volume, for_clones), &lost, &self.cx.view),
             Directory::Left {
                 volume,
                 generation,

@@ -1,7 +1,7 @@
 //! What volumes were cloned from: a chunk of which the stores do not have the same copies is opened there by its owner first (S7).
 //!
 //! A read of one block of the snapshot does that, on the way that any read of a snapshot takes: to the volume's owner, wherever that
-//! is, who is made if there is none. What it brings is of no interest.
+//! is, who is made if there is none; of a deleted volume too, of which nothing else is served. What it brings is of no interest.
 
 use super::Core;
 use super::route;
@@ -9,7 +9,7 @@ use crate::forwarder::PATIENCE;
 use amita_frontend::FrontId;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
-use amita_types::io::Op;
+use amita_types::io::{IoError, Op};
 use amita_types::{BLOCK_BYTES, ChunkIndex, Generation, SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,9 +63,9 @@ pub(super) fn read(core: &mut Core, now: Time, asked: Asked) {
 }
 
 /// A read has ended.
-pub(super) fn ended(core: &mut Core, now: Time, tag: u64, is_open: bool) {
+pub(super) fn ended(core: &mut Core, now: Time, tag: u64, result: Result<(), IoError>) {
     if let Some((_, asked)) = core.parents.asked.remove(&tag) {
-        core.cx.shards.parent_opened(now, asked.clone, asked.chunk, is_open);
+        core.cx.shards.parent_opened(now, asked.clone, asked.chunk, result);
     }
 }
 
@@ -75,6 +75,6 @@ pub(super) fn look(core: &mut Core, now: Time) {
         && let Some((tag, _)) = core.parents.asked.first_key_value()
     {
         let tag = *tag;
-        ended(core, now, tag, false);
+        ended(core, now, tag, Err(IoError::Unavailable));
     }
 }

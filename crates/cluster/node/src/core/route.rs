@@ -316,7 +316,7 @@ impl Core {
                 .done(&mut self.cx, driver.now(), origin.tag, result, payload);
         }
         if origin.front == parents::PARENTS {
-            return parents::ended(self, driver.now(), origin.tag, result.is_ok());
+            return parents::ended(self, driver.now(), origin.tag, result);
         }
         let event = frontend::Event::Done {
             tag: origin.tag,

@@ -304,6 +304,45 @@ fn hosts_are_dropped_before_mail_is_taken_in() {
     assert_eq!(rig.core.forwarding.forwarder.counts(), (0, 0));
 }
 
+/// The volume is in the recycle bin, and a clone needs one of its chunks opened: only that waits for an owner.
+#[test]
+fn of_a_deleted_volume_hosts_are_served_nothing_and_clones_what_they_need() {
+    let mut rig = Rig::new();
+    let record = map::Volume {
+        name: map::hidden_name(VOLUME),
+        owner: None,
+        ..opened(Generation(3)).volume
+    };
+    let value = serde_json::to_vec(&record).unwrap();
+    rig.core.control(ToCore::Record(crate::control::Record {
+        key: map::volume_key(&record.name),
+        value: Some(value),
+        revision: 1,
+        created: 1,
+    }));
+    rig.pass();
+    let now = rig.core.cx.clock.began();
+    let asked = Asked {
+        clone: (VolumeId(8), Generation(4)),
+        volume: VOLUME,
+        snapshot: amita_types::SnapshotId(1),
+        chunk: amita_types::ChunkIndex(0),
+        chunk_bytes: 4 << 20,
+    };
+    parents::read(&mut rig.core, now, asked);
+    let origin = rig.core.cx.origin(now, rig.front, 5);
+    let (offset, length) = (0, 4096);
+    let work = Work::Io(Op::Read { offset, length });
+    let core = &mut rig.core;
+    core.forwarding
+        .wait(&mut core.cx, now, VOLUME, origin, work, amita_reactor::Slice::default());
+    assert_eq!(rig.core.forwarding.forwarder.counts(), (0, 1));
+    rig.pass();
+    assert_eq!(rig.ended(), [(5, Err(IoError::Unavailable))]);
+    rig.pass();
+    assert_eq!(rig.core.forwarding.forwarder.counts(), (0, 1), "it is being opened");
+}
+
 /// What that is for: without it the first write would never end.
 #[test]
 fn a_forgotten_sequencer_ends_nothing() {

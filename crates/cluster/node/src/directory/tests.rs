@@ -1,7 +1,7 @@
 use super::{Directory, Effect, Requester};
 use crate::control::Record;
 use crate::faults::{Fault, Faults};
-use crate::mail::Origin;
+use crate::mail::{Origin, VolumeRoute};
 use crate::view::View;
 use amita_fabric::{Link, Message, ReleaseOutcome};
 use amita_frontend::{FrontId, HostKey};
@@ -460,4 +460,45 @@ fn a_volume_that_is_handed_over_is_in_use_until_then() {
         "as if the other one had not asked"
     );
     assert_eq!(asked_by_another(&mut rig), Some(ReleaseOutcome::NotOwner));
+}
+
+/// A deleted volume that can be had back, and that was cloned: what its clones need is found there, and hosts find nothing.
+#[test]
+fn of_a_deleted_volume_only_what_its_clones_need_is_served() {
+    let mut rig = Rig::new();
+    let deleted = VolumeId(8);
+    let record = map::Volume {
+        id: deleted,
+        name: map::hidden_name(deleted),
+        pool: "p".to_owned(),
+        size_bytes: 1 << 30,
+        generation: Generation(6),
+        owner: None,
+        lineage: map::Lineage::default(),
+        parents: Vec::new(),
+    };
+    let mut view = View::default();
+    view.apply(&Record {
+        key: map::volume_key(&record.name),
+        value: Some(serde_json::to_vec(&record).unwrap()),
+        revision: 1,
+        created: 1,
+    });
+    let mut seek = |for_clones| {
+        rig.directory.seek(rig.now, 0, (deleted, for_clones), &[], &view);
+        std::iter::from_fn(|| rig.directory.next()).collect::<Vec<_>>()
+    };
+    let nowhere = |effects: &[Effect]| {
+        let way = VolumeRoute::Nowhere;
+        matches!(effects, [Effect::VolumeRoute { volume, way: found, .. }] if (*volume, *found) == (deleted, way))
+    };
+    let effects = seek(false);
+    assert!(nowhere(&effects), "{effects:?}");
+    let effects = seek(true);
+    assert!(
+        matches!(effects[..], [Effect::Call { .. }]),
+        "it is opened: {effects:?}"
+    );
+    let effects = seek(false);
+    assert!(nowhere(&effects), "not for hosts, while it is: {effects:?}");
 }

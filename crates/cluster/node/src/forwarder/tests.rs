@@ -185,3 +185,23 @@ fn volumes_take_turns() {
         "nothing waits for the second any more"
     );
 }
+
+#[test]
+fn what_one_front_has_stays_when_the_rest_is_taken_out() {
+    let mut forwarder = Forwarder::new(0);
+    let of = |front, tag| {
+        let mut pending = write(tag);
+        pending.origin.front = FrontId(front);
+        pending
+    };
+    for (front, tag) in [(1, 1), (9, 2), (1, 3), (9, 4)] {
+        forwarder.push(VOLUME, of(front, tag));
+    }
+    let taken = forwarder.take_others(VOLUME, FrontId(9));
+    assert_eq!(taken.iter().map(|one| one.origin.tag).collect::<Vec<_>>(), [1, 3]);
+    assert!(forwarder.is_stalled());
+    assert_eq!(tags(&mut forwarder), [2, 4]);
+    forwarder.push(VOLUME, of(1, 5));
+    assert_eq!(forwarder.take_others(VOLUME, FrontId(9)).len(), 1);
+    assert!(!forwarder.is_stalled(), "nothing waits");
+}

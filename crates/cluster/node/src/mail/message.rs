@@ -180,6 +180,8 @@ pub enum DirectoryMessage {
         volume: VolumeId,
         /// Owners that this core has found to be lost; and whether surely so, by their ports.
         lost: Vec<(NodeId, bool)>,
+        /// All that waits are this node's own reads for clones: the volume may be a deleted one.
+        for_clones: bool,
     },
     /// Nothing is under way any more on a core. Said once for each attempt.
     Left {

@@ -162,6 +162,24 @@ fn a_volume_that_leaves_says_so_once_for_each_attempt() {
     assert!(!shards.is_any_leaving());
 }
 
+/// Who reads on from a snapshot that was deleted gets errors; the volume is well.
+#[test]
+fn a_deleted_snapshot_is_no_trouble_of_its_volume() {
+    let read = Op::Read {
+        offset: 0,
+        length: 4096,
+    };
+    let (head, snapshot) = (SnapshotId::HEAD, SnapshotId(1));
+    assert_eq!(trouble(&read, head, IoError::Damaged), Some(Failing::Reads));
+    assert_eq!(trouble(&read, snapshot, IoError::Damaged), None);
+    assert_eq!(trouble(&read, snapshot, IoError::Unavailable), Some(Failing::Reads));
+    let since = Op::Differ {
+        offset: 0,
+        since: snapshot,
+    };
+    assert_eq!(trouble(&since, head, IoError::Damaged), None);
+}
+
 /// What the rule is for.
 #[test]
 fn a_torn_record_taken_for_none_lets_a_fenced_host_write() {

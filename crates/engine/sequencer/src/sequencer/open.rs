@@ -335,6 +335,7 @@ pub(super) fn warn_implausible(cx: &mut Context, chunk: ChunkSlot, why: String) 
 pub(super) fn opened(cx: &mut Context, now: Time, chunk: ChunkSlot, version: Version, number: SnapshotId) {
     interrupt(cx, chunk);
     leave(cx, chunk);
+    parents::settled(cx, chunk);
     let state = &mut cx.chunks[chunk];
     state.state = ChunkState::Open;
     state.bad_sources = Members::NONE;
@@ -363,6 +364,7 @@ fn leave(cx: &mut Context, chunk: ChunkSlot) {
 pub(super) fn fail(cx: &mut Context, now: Time, chunk: ChunkSlot, error: IoError) {
     interrupt(cx, chunk);
     leave(cx, chunk);
+    parents::settled(cx, chunk);
     if cx.chunks[chunk].lag.catching {
         return catch_up::fail(cx, now, chunk);
     }
@@ -407,9 +409,11 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
             if as_source {
                 cx.chunks[chunk].bad_sources.add(position);
             } else {
-                // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting.
+                // It cannot take what the others have, so it goes; where that may not be, I/O is not kept waiting. One that is
+                // only being brought up to date is always spared.
+                let is_in_sync = cx.groups[group].members.current.has(position);
                 group::evict_soon(cx, group, position);
-                if cx.groups[group].members.current.count() <= cx.owned.min_copies {
+                if is_in_sync && cx.groups[group].members.current.count() <= cx.owned.min_copies {
                     return fail(cx, now, chunk, IoError::Damaged);
                 }
                 cx.pause(now, group, position, cx.config.busy_pause * 10);

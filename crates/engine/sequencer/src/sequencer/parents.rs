@@ -20,14 +20,20 @@ use crate::task::{Kind, Step};
 use amita_metadata::{Call, Error, Reply};
 use amita_reactor::{Slice, Time};
 use amita_types::io::IoError;
+use amita_types::layout::mix;
 use amita_types::map;
 use amita_types::message::{InheritRequest, OpenedAnswer, Refusal, RequestBody};
 use amita_types::{ChunkIndex, Epoch, GroupIndex, StoreId, Version};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What the parent's owner claims is read again after this long, while somebody waits for it.
+/// What the parent's owner claims is read again so long after it was read, while somebody waits for it; twice as long after each time
+/// that brought nothing, up to [`LOOK_AT_MOST`]. A parent may take hours, and each of its open clones asks from each core.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
+const LOOK_AT_MOST: Duration = Duration::from_secs(10);
+/// How long a chunk's I/O waits for the parent's owner to have opened its own. Longer than a read of it takes that was forgotten
+/// because its gateway stood still; shorter than hosts wait (Linux: 30 s), for whom no answer at all is the worst one.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What is known of the parents.
 #[derive(Debug, Default)]
@@ -36,6 +42,30 @@ pub(super) struct Parents {
     claimed: BTreeSet<(GroupIndex, StoreId, Epoch)>,
     call: Option<CallId>,
     not_before: Time,
+    /// How often that was read since it last brought something.
+    tries: u32,
+    /// Chunks of which members do not inherit the same.
+    unsettled: BTreeMap<ChunkIndex, Unsettled>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unsettled {
+    since: Time,
+    /// What the parent's hosts are told who touch its chunk: where that is so, to wait does not help.
+    ails: Option<IoError>,
+}
+
+impl Parents {
+    /// They were read, and brought something new or not.
+    fn looked(&mut self, now: Time, is_new: bool, spread: u64) {
+        let pause = match is_new {
+            true => LOOK_AGAIN,
+            false => (LOOK_AGAIN * (1 << self.tries.min(8))).min(LOOK_AT_MOST),
+        };
+        self.tries = if is_new { 0 } else { self.tries.saturating_add(1) };
+        // Clones that began to wait at one moment do not all ask at one moment.
+        self.not_before = now.plus(pause - pause / 1024 * (spread % 256) as u32);
+    }
 }
 
 /// Is the volume a clone?
@@ -74,14 +104,17 @@ pub(super) fn look_at_claims(cx: &mut Context, now: Time) {
         return cx.agenda.put_off(cx.parents.not_before);
     }
     let request = Call::get(map::whole_key(cx.owned.pool.id, parent.volume));
+    if now >= cx.parents.not_before.plus(LOOK_AT_MOST) {
+        // Nobody has waited for a while.
+        cx.parents.tries = 0;
+    }
     let call = cx.metadata.next_call(cx.owned.id_base);
     cx.parents.call = Some(call);
-    cx.parents.not_before = now.plus(LOOK_AGAIN);
     cx.effects.push_back(Effect::Meta { call, request });
 }
 
 /// The metadata has answered; `false`: that was not asked here.
-pub(super) fn claims_read(cx: &mut Context, call: CallId, result: &Result<Reply, Error>) -> bool {
+pub(super) fn claims_read(cx: &mut Context, now: Time, call: CallId, result: &Result<Reply, Error>) -> bool {
     if cx.parents.call.take_if(|asked| *asked == call).is_none() {
         return false;
     }
@@ -94,7 +127,10 @@ pub(super) fn claims_read(cx: &mut Context, call: CallId, result: &Result<Reply,
     });
     let members = whole.into_iter().flat_map(|whole| whole.members);
     let claims = members.map(|member| (member.group, member.store, member.since));
+    let known = cx.parents.claimed.len();
     cx.parents.claimed.extend(claims);
+    let spread = mix(cx.owned.id_base ^ mix(cx.owned.volume.id.0 ^ u64::from(cx.parents.tries)));
+    cx.parents.looked(now, cx.parents.claimed.len() > known, spread);
     true
 }
 
@@ -170,7 +206,7 @@ fn judge(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let mut versions = opening.heirs.iter().map(|position| opening.versions[position]);
     let first = versions.next().unwrap_or_default();
     if !versions.all(|version| version == first) && !cx.config.faults.has(Fault::InheritUnequal) {
-        return ask_owner(cx, chunk);
+        return ask_owner(cx, now, chunk);
     }
     // Those that come back make it first.
     let group = cx.chunks[chunk].group;
@@ -220,8 +256,15 @@ pub(super) fn made(cx: &mut Context, now: Time, chunk: ChunkSlot, in_sync: bool)
     }
 }
 
-/// The parent's owner is to open its chunk: the members do not have the same there.
-fn ask_owner(cx: &mut Context, chunk: ChunkSlot) {
+/// The parent's owner is to open its chunk: the members do not have the same there. Where it cannot, or that has come to nothing for
+/// long, the I/O that waits ends, and the next touch tries again.
+fn ask_owner(cx: &mut Context, now: Time, chunk: ChunkSlot) {
+    let index = cx.chunks[chunk].index;
+    let begins = Unsettled { since: now, ails: None };
+    let Unsettled { since, ails } = *cx.parents.unsettled.entry(index).or_insert(begins);
+    if ails.is_some() || now >= since.plus(PATIENCE) {
+        return open::fail(cx, now, chunk, ails.unwrap_or(IoError::Unavailable));
+    }
     let opening = cx.chunks.opening(chunk);
     opening.phase = Phase::Unsettled;
     let Some(parent) = cx.owned.volume.parents.first() else {
@@ -236,16 +279,31 @@ fn ask_owner(cx: &mut Context, chunk: ChunkSlot) {
     });
 }
 
-/// The parent's owner has opened its chunk; or (`false`) nobody has.
-pub(super) fn opened(cx: &mut Context, now: Time, index: ChunkIndex, is_open: bool) {
+/// The chunk is open, or could not be opened: whatever its members inherit is waited for no longer.
+pub(super) fn settled(cx: &mut Context, chunk: ChunkSlot) {
+    if !cx.parents.unsettled.is_empty() {
+        cx.parents.unsettled.remove(&cx.chunks[chunk].index);
+    }
+}
+
+/// The parent's owner has opened its chunk; or nobody has, and why.
+pub(super) fn opened(cx: &mut Context, now: Time, index: ChunkIndex, result: Result<(), IoError>) {
     let Some(chunk) = cx.chunks.slot_of(index) else {
         return;
     };
     if !open::is_unsettled(cx, chunk) {
         return;
     }
+    if let Err(error @ (IoError::Damaged | IoError::NoSpace)) = result
+        && let Some(unsettled) = cx.parents.unsettled.get_mut(&index)
+    {
+        // It may be open all the same, with a block that cannot be read: the members are asked once more.
+        unsettled.ails = Some(error);
+    }
     let group = cx.chunks[chunk].group;
-    if !is_open && let Some(position) = cx.chunks.opening(chunk).heirs.iter().next() {
+    if result.is_err()
+        && let Some(position) = cx.chunks.opening(chunk).heirs.iter().next()
+    {
         cx.pause(now, group, position, cx.config.busy_pause * 10);
     }
     open::restart(cx, now, chunk);
@@ -261,7 +319,7 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
         // The parent's owner knows what to do.
         Refusal::Incomplete if is_in_sync => {
             open::drop_tasks(cx, chunk);
-            ask_owner(cx, chunk);
+            ask_owner(cx, now, chunk);
         }
         _ => return false,
     }

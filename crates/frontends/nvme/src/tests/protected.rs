@@ -22,6 +22,12 @@ fn world() -> World {
     world
 }
 
+/// The command, for the snapshot. (By themselves commands have blocks of 512 bytes for namespace 2.)
+fn of_snapshot(mut command: Sqe) -> Sqe {
+    command.0[4] = 2;
+    command
+}
+
 #[test]
 fn whatever_would_change_it_is_refused_and_the_rest_is_done() {
     let mut world = world();
@@ -29,8 +35,15 @@ fn whatever_would_change_it_is_refused_and_the_rest_is_done() {
     let mut host = Host::io(&mut world, &admin);
     let data = pattern(3, 8192);
     assert_eq!(host.run(&mut world, write(1, 1, 4, 2), &data).0, (0, 0));
-    assert_eq!(host.run(&mut world, read(1, 2, 4, 2), &[]), ((0, 0), data.clone()));
-    assert_eq!(host.run(&mut world, write(1, 2, 4, 2), &pattern(4, 8192)).0, PROTECTED);
+    assert_eq!(
+        host.run(&mut world, of_snapshot(read(1, 1, 4, 2)), &[]),
+        ((0, 0), data.clone())
+    );
+    assert_eq!(
+        host.run(&mut world, of_snapshot(write(1, 1, 4, 2)), &pattern(4, 8192))
+            .0,
+        PROTECTED
+    );
     // Write Zeroes, with deallocation and without.
     for deallocate in [0, 1 << 25] {
         let zeroes = Sqe::new(8, 1, 2).blocks(4, 2);
@@ -52,14 +65,14 @@ fn whatever_would_change_it_is_refused_and_the_rest_is_done() {
         assert_eq!(host.run(&mut world, reserve, &[0; 16]).0, INVALID_OPCODE);
     }
     assert_eq!(host.run(&mut world, Sqe::new(0, 1, 2), &[]).0, (0, 0), "flush");
-    let compare = write(1, 2, 4, 2).opcode(5);
+    let compare = of_snapshot(write(1, 1, 4, 2)).opcode(5);
     assert_eq!(host.run(&mut world, compare, &data).0, (0, 0));
     assert_eq!(
         host.run(&mut world, Sqe::new(0x0c, 1, 2).blocks(4, 2), &[]).0,
         (0, 0),
         "verify"
     );
-    assert_eq!(host.run(&mut world, read(1, 2, 4, 2), &[]), ((0, 0), data));
+    assert_eq!(host.run(&mut world, of_snapshot(read(1, 1, 4, 2)), &[]), ((0, 0), data));
 }
 
 #[test]
@@ -68,8 +81,8 @@ fn a_pair_is_refused_by_its_write() {
     let admin = Host::admin(&mut world);
     let mut host = Host::io_with(&mut world, &admin, 1, 0, 1, 0);
     let zeros = [0; 4096];
-    let compare = write(1, 2, 4, 1).opcode(5).fuse(1).capsule(4096);
-    let second = write(2, 2, 4, 1).fuse(2).capsule(4096);
+    let compare = of_snapshot(write(1, 1, 4, 1)).opcode(5).fuse(1).capsule(4096);
+    let second = of_snapshot(write(2, 1, 4, 1)).fuse(2).capsule(4096);
     let pair = [host.capsule(compare, &zeros), host.capsule(second, &pattern(1, 4096))].concat();
     host.send(&mut world, &pair);
     let mut statuses: Vec<_> = host.pdus().iter().map(|pdu| (pdu.id(), pdu.status())).collect();
@@ -92,9 +105,9 @@ fn each_command_names_what_it_is_of() {
     let acquire = Sqe::new(0x11, 1, 1).dword(10, 2 << 8).capsule(16);
     assert_eq!(a.run(&mut world, acquire, &key).0, (0, 0));
     assert_eq!(b.run(&mut world, read(1, 1, 0, 1), &[]).0, (0, 0x83));
-    assert_eq!(b.run(&mut world, read(1, 2, 0, 1), &[]).0, (0, 0));
+    assert_eq!(b.run(&mut world, of_snapshot(read(1, 1, 0, 1)), &[]).0, (0, 0));
     world.runs = false;
-    b.command(&mut world, read(1, 2, 0, 1));
+    b.command(&mut world, of_snapshot(read(1, 1, 0, 1)));
     let submitted = &world.service.queue[0];
     assert!(matches!(submitted.op, Op::Read { .. }));
     assert_eq!(submitted.source().snapshot, SnapshotId(7));

@@ -3,6 +3,7 @@
 use super::wire::{code, error_from_wire, payload_from_wire, reservation_from_wire};
 use crate::core::clock::Clock;
 use crate::core::context::Context;
+use crate::core::parents::PARENTS;
 use crate::core::reserve;
 use crate::faults::Fault;
 use crate::forwarder::{Answered, Forwarder, Pending, State, Work, is_host};
@@ -18,6 +19,13 @@ use amita_types::io::{IoError, Payload};
 pub(super) fn all_waiting(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) {
     forwarder.set(volume, State::Unknown);
     while let Some(pending) = forwarder.next_pending(volume) {
+        tell(cx, pending, Err(IoError::Unavailable), Payload::None);
+    }
+}
+
+/// The volume was deleted: hosts' I/O that waits for it ends. What its clones need of it goes on.
+pub(super) fn of_hosts(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) {
+    for pending in forwarder.take_others(volume, PARENTS) {
         tell(cx, pending, Err(IoError::Unavailable), Payload::None);
     }
 }

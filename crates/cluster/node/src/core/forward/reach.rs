@@ -5,6 +5,7 @@ use crate::faults::Fault;
 use crate::forwarder::State;
 use crate::mail::DirectoryMessage;
 use amita_types::VolumeId;
+use amita_types::map::is_hidden;
 
 /// Does another gateway own the volume, and live, that this one alone does not reach (R10)? Then it is not taken from it, and
 /// hosts are to go by another path: two gateways that do not reach each other would take it from one another for ever, and one
@@ -32,8 +33,14 @@ fn reaches_most(cx: &Context) -> bool {
     2 * reached > all
 }
 
-/// The way to a volume as this core knows it; or the directory is asked.
-pub(super) fn find_route(cx: &mut Context, volume: VolumeId) -> State {
+/// Is it a deleted volume, of which hosts are served nothing?
+pub(super) fn is_deleted(cx: &Context, volume: VolumeId) -> bool {
+    let record = cx.view.volume_of(volume);
+    record.is_some_and(|record| is_hidden(&record.name))
+}
+
+/// The way to a volume as this core knows it; or the directory is asked. `for_clones`: of a deleted one too.
+pub(super) fn find_route(cx: &mut Context, volume: VolumeId, for_clones: bool) -> State {
     let owner = cx.view.owner(volume).filter(|owner| *owner != cx.config.node);
     if let Some(owner) = owner
         && cx.view.lives(owner)
@@ -47,6 +54,12 @@ pub(super) fn find_route(cx: &mut Context, volume: VolumeId) -> State {
         .map(|owner| (owner, cx.peers.is_refused(owner)))
         .into_iter()
         .collect();
-    cx.mail.send(0, DirectoryMessage::Seek { core, volume, lost });
+    let seek = DirectoryMessage::Seek {
+        core,
+        volume,
+        lost,
+        for_clones,
+    };
+    cx.mail.send(0, seek);
     State::Asking
 }

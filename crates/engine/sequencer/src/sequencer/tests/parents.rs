@@ -9,7 +9,9 @@ use amita_types::map::{self, Parent, Whole, WholeMember};
 use amita_types::message::{
     AnswerBody, ChunkState, InheritRequest, JoinedAnswer, OpenedAnswer, Refusal, Request, RequestBody,
 };
-use amita_types::{ChunkIndex, Epoch, Generation, GroupIndex, PoolId, SnapshotId, StoreId, Version, VolumeId};
+use amita_types::{
+    BlockIndex, ChunkIndex, Epoch, Generation, GroupIndex, PoolId, SnapshotId, StoreId, Version, VolumeId,
+};
 
 const BLOCK: [u8; 4096] = [7; 4096];
 
@@ -128,13 +130,14 @@ fn where_members_inherit_different_things_the_parents_owner_is_asked() {
     );
     assert_eq!(rig.unsettled, [ChunkIndex(0)]);
     // Nobody could; then somebody has.
-    rig.sequencer.parent_opened(rig.now, ChunkIndex(0), false);
+    rig.sequencer
+        .parent_opened(rig.now, ChunkIndex(0), Err(IoError::Unavailable));
     rig.collect();
     rig.pass_ms(1000);
     rig.answer_opens(|_| Version::NONE);
     let told = inherits(&mut rig);
     say(&mut rig, &told, |id| if id == store(1) { old(5) } else { old(4) });
-    rig.sequencer.parent_opened(rig.now, ChunkIndex(0), true);
+    rig.sequencer.parent_opened(rig.now, ChunkIndex(0), Ok(()));
     rig.collect();
     rig.answer_opens(|_| Version::NONE);
     let told = inherits(&mut rig);
@@ -144,6 +147,88 @@ fn where_members_inherit_different_things_the_parents_owner_is_asked() {
     rig.answer_reads(old(5));
     assert_eq!(rig.result(io), Some(Ok(())));
     assert_eq!(rig.sequencer.counters().unsettled_parents, 2);
+}
+
+/// Two members inherit different things, and the parent's owner is asked.
+fn unsettled(rig: &mut Rig) {
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(rig);
+    assert_eq!(told.len(), 2);
+    say(rig, &told, |id| if id == store(1) { old(5) } else { old(4) });
+}
+
+fn parent_opened(rig: &mut Rig, result: Result<(), IoError>) {
+    rig.sequencer.parent_opened(rig.now, ChunkIndex(0), result);
+    rig.collect();
+}
+
+#[test]
+fn what_ails_the_parent_is_told_to_the_clones_hosts() {
+    for error in [IoError::Damaged, IoError::NoSpace] {
+        let mut rig = cloned(2);
+        let io = rig.read(0, 4096);
+        rig.answer_fences();
+        unsettled(&mut rig);
+        parent_opened(&mut rig, Err(error));
+        rig.pass_ms(100);
+        assert_eq!(rig.result(io), None, "it may be open all the same");
+        unsettled(&mut rig);
+        assert_eq!(rig.result(io), Some(Err(error)));
+        assert!(rig.calls.is_empty(), "nobody is evicted");
+        // The next touch tries again.
+        let again = rig.write(0, &BLOCK);
+        unsettled(&mut rig);
+        assert_eq!((rig.unsettled.len(), rig.result(again)), (2, None));
+    }
+}
+
+#[test]
+fn a_parents_block_that_cannot_be_read_keeps_no_clone_from_its_chunk() {
+    let mut rig = cloned(2);
+    let io = rig.read(4096, 4096);
+    rig.answer_fences();
+    unsettled(&mut rig);
+    parent_opened(&mut rig, Err(IoError::Damaged));
+    rig.pass_ms(100);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(5));
+    let made = inherits(&mut rig);
+    rig.done(&made);
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+#[test]
+fn a_parent_that_nobody_can_open_is_waited_for_so_long_and_no_longer() {
+    let mut rig = cloned(2);
+    let io = rig.read(0, 4096);
+    rig.answer_fences();
+    let mut waited = 0;
+    loop {
+        unsettled(&mut rig);
+        if rig.result(io).is_some() {
+            break;
+        }
+        parent_opened(&mut rig, Err(IoError::Unavailable));
+        rig.pass_ms(500);
+        rig.answer_renewals();
+        waited += 500;
+        assert!(waited <= 20_000, "it waits for ever");
+    }
+    assert_eq!((waited, rig.result(io)), (20_000, Some(Err(IoError::Unavailable))));
+    // Somebody else's touch has all the time again.
+    let later = rig.read(0, 4096);
+    unsettled(&mut rig);
+    assert_eq!(rig.result(later), None);
+    parent_opened(&mut rig, Ok(()));
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(5));
+    let made = inherits(&mut rig);
+    rig.done(&made);
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(later), Some(Ok(())));
 }
 
 /// What the rule keeps from being: the members make different things of one snapshot.
@@ -225,7 +310,7 @@ fn parents_first() {
     rig.do_call();
     for (generation, since) in [(1, since), (2, Epoch(since.0 - 1))] {
         claim(&mut rig, generation, since);
-        rig.pass_ms(400);
+        rig.pass_ms(700);
         rig.do_call();
         assert_eq!(lists(&mut rig), 0);
     }
@@ -279,4 +364,98 @@ fn who_comes_back_makes_it_first() {
     );
     rig.accept(&sent[1], AnswerBody::Joined(JoinedAnswer { incomplete: None }));
     assert!(GENERATION > Generation(2));
+}
+
+/// Store 3 comes back, and has lost a leaf of the parent. It is not in sync: those that are have what was asked for.
+#[test]
+fn who_comes_back_without_what_the_parent_has_gives_nobody_an_error() {
+    let mut rig = Rig::cloned(2, 2, parents(), Config::default());
+    rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| old(5));
+    rig.answer_reads(old(5));
+    rig.up(3);
+    rig.list_syncing(3);
+    rig.answer_fences();
+    let since = rig.group(0).syncing[0].since;
+    claim(&mut rig, 2, since);
+    rig.pass_ms(400);
+    rig.do_call();
+    rig.answer_chunks(|_| {
+        vec![ChunkState {
+            chunk: ChunkIndex(0),
+            version: old(5),
+            incomplete: None,
+        }]
+    });
+    let io = rig.read(super::rig::CHUNK_BYTES, 4096);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(8));
+    let first = inherits(&mut rig);
+    assert_eq!(asked(&first), [(store(3), old(8))]);
+    rig.refuse(&first[0], Refusal::Damaged { block: BlockIndex(0) });
+    assert_eq!(rig.result(io), None, "two intact copies are in sync");
+    // It leaves, and the others go on without it.
+    rig.do_call();
+    assert!(rig.group(0).syncing.is_empty() && rig.group(0).in_sync.len() == 2);
+    rig.answer_fences();
+    rig.pass_ms(100);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(8));
+    let made = inherits(&mut rig);
+    assert_eq!(asked(&made), [(store(1), old(8)), (store(2), old(8))]);
+    rig.done(&made);
+    rig.answer_reads(old(8));
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+/// Time passes, in which the stores and the metadata answer: how often the latter was asked.
+fn calls_in(rig: &mut Rig, ms: u64) -> usize {
+    let mut calls = 0;
+    for _ in 0..ms / 100 {
+        rig.pass_ms(100);
+        rig.answer_renewals();
+        while !rig.calls.is_empty() {
+            rig.do_call();
+            calls += 1;
+        }
+    }
+    calls
+}
+
+#[test]
+fn a_parent_that_takes_long_is_asked_after_less_and_less_often() {
+    let mut rig = entered(Faults::NONE);
+    rig.takes_back = true;
+    let since = rig.group(0).syncing[0].since;
+    let calls = calls_in(&mut rig, 60_000);
+    assert!((8..=14).contains(&calls), "{calls} times in a minute");
+    // A claim comes, though not the one that is waited for: the parent's owner is at work.
+    claim(&mut rig, 2, Epoch(since.0 - 1));
+    let calls = calls_in(&mut rig, 12_000);
+    assert!(calls > 2, "{calls} times since it has said something");
+    claim(&mut rig, 2, since);
+    let begins = (0..110).any(|_| {
+        calls_in(&mut rig, 100);
+        lists(&mut rig) > 0
+    });
+    assert!(begins);
+}
+
+#[test]
+fn nothing_more_is_asked_while_the_metadata_has_not_answered() {
+    let mut rig = entered(Faults::NONE);
+    rig.takes_back = true;
+    for _ in 0..10 {
+        assert_eq!(rig.calls.len(), 1);
+        rig.pass_ms(500);
+        rig.answer_renewals();
+    }
+    rig.do_call();
+    rig.pass_ms(150);
+    assert!(rig.calls.is_empty(), "the pause begins with the answer");
+    rig.pass_ms(200);
+    assert_eq!(rig.calls.len(), 1);
 }
