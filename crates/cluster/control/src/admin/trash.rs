@@ -101,26 +101,37 @@ pub(super) fn find_pool(meta: &dyn Transact, name: &str) -> Result<Pool> {
     }
 }
 
-/// A deleted volume by what it was called, or by its number.
+/// A deleted volume by what it was called, or by its number; `.NUMBER` is the number, whatever others were called.
 fn find(meta: &dyn Transact, which: &str) -> Result<Trashed> {
-    let all = list::<Trashed>(meta, &map::trash_prefix())?;
-    let called: Vec<&Trashed> = all.iter().filter(|trashed| trashed.name == which).collect();
-    match called.as_slice() {
-        [one] => return Ok((*one).clone()),
-        [] => {}
-        several => {
-            return Err(AdminError::Ambiguous {
-                name: which.to_owned(),
-                numbers: several.iter().map(|trashed| trashed.volume.to_string()).collect(),
-            });
-        }
+    let number: Option<VolumeId> = which
+        .strip_prefix('.')
+        .and_then(|number| number.parse().ok().map(VolumeId));
+    // The others need not be readable.
+    if let Some(number) = number
+        && let Some((trashed, _)) = get::<Trashed>(meta, &map::trash_key(number))?
+    {
+        return Ok(trashed);
     }
-    let numbered = all.iter().find(|trashed| trashed.volume.to_string() == which);
-    numbered.cloned().ok_or_else(|| AdminError::NoSuch {
-        what: "deleted volume",
-        name: which.to_owned(),
-        there: all.iter().map(|trashed| trashed.name.clone()).collect(),
-    })
+    let mut all = list::<Trashed>(meta, &map::trash_prefix())?;
+    let is_it = |trashed: &Trashed| trashed.name == which || trashed.volume.to_string() == which;
+    if !all.iter().any(is_it) {
+        return Err(AdminError::NoSuch {
+            what: "deleted volume",
+            name: which.to_owned(),
+            there: all.into_iter().map(|trashed| trashed.name).collect(),
+        });
+    }
+    all.retain(is_it);
+    match all.as_slice() {
+        [one] => Ok(one.clone()),
+        several => Err(AdminError::Ambiguous {
+            name: which.to_owned(),
+            volumes: several
+                .iter()
+                .map(|trashed| format!(".{} (called {})", trashed.volume, trashed.name))
+                .collect(),
+        }),
+    }
 }
 
 /// A deleted volume is there again, under the name that it had or another. It is not served by anything.
