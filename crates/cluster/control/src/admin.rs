@@ -75,7 +75,9 @@ pub use topology::{
     Outlook, PoolChange, Replacement, change_pool, classify_store, drain_store, find_store, forget_store,
     maintain_node, place_node, replace_store, weigh_store,
 };
-pub use trash::{TrashStatus, purge_volume, purge_what_is_due, recycle_time, set_recycle_time, trash, undelete_volume};
+pub use trash::{
+    Bin, Purged, TrashStatus, purge_volume, purge_what_is_due, recycle_time, set_recycle_time, trash, undelete_volume,
+};
 pub use volume::{MAX_VOLUME_BYTES, MAX_VOLUMES, create_volume, make_volume, volume, volumes, with_deleted};
 
 use amita_metadata::{Call, KeyValue, Op, Transact};

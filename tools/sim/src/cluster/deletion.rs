@@ -587,7 +587,11 @@ impl Cluster {
         let operator = Operator(RefCell::new((&mut self.metadata, now)));
         if !back {
             let limit = Duration::from_secs(seconds(now));
-            admin::purge_what_is_due(&operator, 1, limit).map_err(|why| format!("nothing is purged: {why}"))?;
+            let purged = admin::purge_what_is_due(&operator, 1, limit);
+            let purged = purged.map_err(|why| format!("nothing is purged: {why}"))?;
+            if let Some((what, why)) = purged.failed.first() {
+                return Err(format!("{what} cannot be purged: {why}"));
+            }
             // Another one's turn may have been first.
             let is_there = admin::trash(&operator).map_err(|why| why.to_string())?;
             if !is_there.iter().any(|kept| kept.trashed.volume == volume) {

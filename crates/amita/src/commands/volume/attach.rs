@@ -73,7 +73,7 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
         }
         (_, Some(used)) => used.subsystem.clone(),
         (Some(wanted), None) => wanted.clone(),
-        (None, None) => own_subsystem(metadata, name)?,
+        (None, None) => own_subsystem(metadata, name, nqn)?,
     };
     let present = used.map(|used| used.namespace);
     let Made { namespace, found, made } = metadata
@@ -104,22 +104,39 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
 
 /// The name of a subsystem for this volume, or for this snapshot alone: a host that may connect to it is to have no volume by that
 /// which it has no right to.
-fn own_subsystem(metadata: &Admin, name: &str) -> Result<String> {
-    let (volume, Some(snapshot)) = admin::split(name).described()? else {
-        return Ok(name.to_owned());
+fn own_subsystem(metadata: &Admin, name: &str, host: &str) -> Result<String> {
+    let (volume, snapshot) = admin::split(name).described()?;
+    let own = match snapshot {
+        None => volume.to_owned(),
+        // Names of snapshots may have what those of subsystems have not.
+        Some(snapshot) => format!("{volume}.{}", snapshot.replace([':', '+'], "-")),
     };
-    // Names of snapshots may have what those of subsystems have not.
-    let own = format!("{volume}.{}", snapshot.replace([':', '+'], "-"));
     let subsystems = admin::subsystems(&metadata.reader()).described()?;
-    let others = subsystems.iter().find(|found| found.name == own);
-    match others.filter(|found| !found.namespaces.is_empty()) {
+    let there = subsystems.iter().find(|found| found.name == own);
+    match there.and_then(|found| foreign(found, snapshot.is_some(), host)) {
         None => Ok(own),
-        Some(_) => Err(Failure::new(format!(
-            "subsystem {own} has other namespaces, and a host that may connect to it may use them all"
-        ))
-        .kind(Kind::Conflict)
-        .advice("Say which subsystem it shall be: --subsystem NAME.")),
+        Some(why) => Err(Failure::new(format!("subsystem {own} {why}"))
+            .kind(Kind::Conflict)
+            .advice("Say which subsystem it shall be: --subsystem NAME.")),
     }
+}
+
+/// Why a subsystem that has the right name, and of which this is no namespace yet, may be one for something else. A volume may be called
+/// as the subsystem of another one's snapshot is: `db.monday` and `db@monday`.
+fn foreign(there: &Subsystem, is_snapshot: bool, host: &str) -> Option<&'static str> {
+    let has_snapshots = there.namespaces.iter().any(|namespace| namespace.snapshot.is_some());
+    let lets_others_in = there.any_host || there.hosts.iter().any(|known| known != host);
+    if is_snapshot && !there.namespaces.is_empty() {
+        return Some("has other namespaces, and a host that may connect to it may use them all");
+    }
+    if has_snapshots {
+        return Some("has snapshots as namespaces, and hosts that were to read those might write to the volume");
+    }
+    // Without a namespace nothing tells what its hosts were let in for.
+    if there.namespaces.is_empty() && there.name.contains('.') && lets_others_in {
+        return Some("has no namespace, and lets hosts in that may have been meant for something else");
+    }
+    None
 }
 
 /// What a host needs, and what of it was missing.
@@ -272,3 +289,6 @@ pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Protect a snapshot from being deleted
+    /// Protect a snapshot from being deleted; with its volume it goes all the same
     Protect {
         /// The volume
         volume: String,
@@ -103,7 +103,7 @@ pub fn run(command: &Command, metadata: &Admin) -> Result<()> {
             done.described()?;
             match off {
                 true => say_line!("Snapshot {object} may be deleted."),
-                false => say_line!("Snapshot {object} is protected: it cannot be deleted."),
+                false => say_line!("Snapshot {object} is protected: it cannot be deleted, but goes with its volume."),
             }
             Ok(())
         }

@@ -57,7 +57,7 @@ pub struct ProtectArguments {
 /// `amita volume undelete`.
 #[derive(Debug, clap::Args)]
 pub struct UndeleteArguments {
-    /// What it was called, or its number (`amita volume list --deleted`)
+    /// What it was called, or its number, as 12 or .12 (`amita volume list --deleted`)
     pub name: String,
     /// Under another name
     #[arg(long = "as", value_name = "NAME")]
@@ -67,7 +67,7 @@ pub struct UndeleteArguments {
 /// `amita volume purge`.
 #[derive(Debug, clap::Args)]
 pub struct PurgeArguments {
-    /// What it was called, or its number (`amita volume list --deleted`)
+    /// What it was called, or its number, as 12 or .12 (`amita volume list --deleted`)
     pub name: String,
 }
 

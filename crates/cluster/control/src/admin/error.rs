@@ -126,14 +126,15 @@ pub enum AdminError {
         /// Theirs.
         clones: Vec<String>,
     },
-    /// Several deleted volumes had the name.
+    /// Several deleted volumes had the name, or one has it for its number.
     #[error(
-        "{} deleted volumes were called {name}; say which one by its number: {}", numbers.len(), numbers.join(", ")
+        "{name} is the name or the number of {} deleted volumes; say which one by a dot and its number: {}",
+        volumes.len(), shown(volumes)
     )]
     Ambiguous {
         name: String,
-        /// Their numbers.
-        numbers: Vec<String>,
+        /// Their numbers, and what they were called.
+        volumes: Vec<String>,
     },
     /// A volume that is open somewhere.
     #[error("volume {name} is open on node {node}; disconnect its hosts and stop that node, or use --force")]

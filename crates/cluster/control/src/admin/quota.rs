@@ -1,17 +1,17 @@
 //! How much of a pool may be asked for.
 //!
-//! What is asked for is counted from the volumes' records when it is asked for; nothing is kept beside them that could go wrong. Two who
-//! ask at once have counted the same: so each writes the quota's record in the transaction of its change, and compares that
-//! nobody has since it was read. Where a pool has no quota, that there is none is compared.
+//! What is asked for is counted from the volumes' records when it is asked for, and only where the quota limits it; nothing is kept beside
+//! them that could go wrong. Two who ask at once have counted the same: so each writes the quota's record in the transaction of its
+//! change, and compares that nobody has since it was read. Where a pool has no quota, that there is none is compared.
 
 use super::subsystem::{put, unchanged};
 use super::trash::find_pool;
-use super::volume::volumes;
 use super::{AdminError, RACES, Result, cluster, get, put_if};
-use amita_metadata::{Call, Compare, Op, Transact};
+use amita_metadata::{Call, Compare, KeyValue, MAX_OPS, Op, Transact};
+use amita_types::VolumeId;
 use amita_types::map::{self, Pool, Quota, Snapshot, SnapshotWish, Volume};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is asked for in a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -74,7 +74,17 @@ pub(super) fn charge(meta: &dyn Transact, pool: &str, wanted: Wanted) -> Result<
             then: None,
         });
     };
-    let asked = asked_of(meta, &pool, quota.snapshots.is_some())?;
+    let compare = Some(unchanged(&key, revision));
+    let asks_for = |limit: Option<u64>, more: u64| limit.is_some() && more > 0;
+    let counts_snapshots = asks_for(quota.snapshots, wanted.snapshots);
+    if !counts_snapshots
+        && !asks_for(quota.provisioned_bytes, wanted.provisioned_bytes)
+        && !asks_for(quota.volumes, wanted.volumes)
+    {
+        // None of what is limited: nothing need be counted, and what others have counted stays right.
+        return Ok(Charge { compare, then: None });
+    }
+    let asked = asked_of(meta, &pool, counts_snapshots)?;
     let limits = [
         (
             "provisioned size",
@@ -120,7 +130,7 @@ pub(super) fn charge(meta: &dyn Transact, pool: &str, wanted: Wanted) -> Result<
         ..quota
     };
     Ok(Charge {
-        compare: Some(unchanged(&key, revision)),
+        compare,
         then: Some(put(key, &next)),
     })
 }
@@ -134,37 +144,96 @@ pub fn asked(meta: &dyn Transact, pool: &str) -> Result<Asked> {
 }
 
 fn asked_of(meta: &dyn Transact, pool: &Pool, with_snapshots: bool) -> Result<Asked> {
+    let reply = meta.txn(&Call::prefix(map::volume_key("")))?;
     let mut asked = Asked::default();
-    let mut own: Vec<Volume> = volumes(meta)?;
-    own.retain(|volume| volume.pool == pool.name);
-    for volume in &own {
+    let mut own = BTreeSet::new();
+    // One that nobody can read is of no pool that anybody knows, and no reason to refuse all others; `amita status` tells of it.
+    let volumes = reply.values(0).iter().filter_map(|found| found.json::<Volume>().ok());
+    for volume in volumes.filter(|volume| volume.pool == pool.name && !map::is_hidden(&volume.name)) {
         asked.provisioned_bytes = asked.provisioned_bytes.saturating_add(volume.size_bytes);
         asked.volumes += 1;
-        if with_snapshots {
-            asked.snapshots += snapshots_of(meta, volume)?;
-        }
+        own.insert(volume.id);
+    }
+    if with_snapshots {
+        asked.snapshots = count_snapshots(meta, &own)?;
     }
     Ok(asked)
 }
 
-/// The snapshots of a volume, with the one that is wished for or being taken.
-pub(super) fn snapshots_of(meta: &dyn Transact, volume: &Volume) -> Result<u64> {
-    let reply = meta.txn(&Call::prefix(map::snapshots_prefix(volume.id)))?;
-    let mut names: BTreeSet<String> = BTreeSet::new();
-    let mut unreadable = 0;
-    for found in reply.values(0) {
-        match found.json::<Snapshot>() {
-            // One that was begun and is void is none.
-            Ok(snapshot) if super::snapshot::is_sealed(&snapshot) => drop(names.insert(snapshot.name)),
-            Ok(_) => {}
-            Err(_) => unreadable += 1,
+/// The snapshots of these volumes, with those that are wished for or being taken. All are read at once, however many volumes there are:
+/// the owner takes the wish away when it seals the snapshot, which would be counted neither as one nor as the other in between.
+fn count_snapshots(meta: &dyn Transact, own: &BTreeSet<VolumeId>) -> Result<u64> {
+    let wishes = map::snapshot_wishes_prefix();
+    let then: Vec<Op> = if own.len() * 2 <= MAX_OPS {
+        let of_one = |volume: &VolumeId| {
+            let (key, wish) = (map::snapshots_prefix(*volume), map::snapshot_wish_key(*volume));
+            [Op::Prefix { key }, Op::Get { key: wish }]
+        };
+        own.iter().flat_map(of_one).collect()
+    } else {
+        let key = format!("{}snapshots/", map::PREFIX);
+        vec![Op::Prefix { key }, Op::Prefix { key: wishes.clone() }]
+    };
+    if then.is_empty() {
+        return Ok(0);
+    }
+    let operations = then.len();
+    let reply = meta.txn(&Call {
+        then,
+        ..Call::default()
+    })?;
+    let mut taken: BTreeMap<VolumeId, Taken> = BTreeMap::new();
+    for found in (0..operations).flat_map(|index| reply.values(index)) {
+        let Some(volume) = volume_of(&found.key).filter(|volume| own.contains(volume)) else {
+            continue;
+        };
+        let taken = taken.entry(volume).or_default();
+        match found.key.starts_with(&wishes) {
+            true => taken.wish(found),
+            false => taken.snapshot(found),
         }
     }
-    let wish = get::<SnapshotWish>(meta, &map::snapshot_wish_key(volume.id))?;
-    if let Some((wish, _)) = wish.filter(|(wish, _)| wish.refused.is_none()) {
-        names.insert(wish.name);
+    Ok(taken.values().map(Taken::count).sum())
+}
+
+/// Whose snapshot, or wish for one, a key is.
+fn volume_of(key: &str) -> Option<VolumeId> {
+    let (_, rest) = key.strip_prefix(map::PREFIX)?.split_once('/')?;
+    let volume = rest.split_once('/').map_or(rest, |(volume, _)| volume);
+    volume.parse().ok().map(VolumeId)
+}
+
+/// The snapshots of a volume by their names, so that one which is wished for and taken is one. What nobody can read counts: by its key,
+/// which is no name.
+#[derive(Debug, Default)]
+struct Taken(BTreeSet<String>);
+
+impl Taken {
+    fn snapshot(&mut self, found: &KeyValue) {
+        match found.json::<Snapshot>() {
+            // One that was begun and is void is none.
+            Ok(snapshot) if !super::snapshot::is_sealed(&snapshot) => {}
+            Ok(snapshot) => drop(self.0.insert(snapshot.name)),
+            Err(_) => drop(self.0.insert(found.key.clone())),
+        }
     }
-    Ok(names.len() as u64 + unreadable)
+
+    fn wish(&mut self, found: &KeyValue) {
+        match found.json::<SnapshotWish>() {
+            Ok(wish) if wish.refused.is_some() => {}
+            Ok(wish) => drop(self.0.insert(wish.name)),
+            Err(_) => drop(self.0.insert(found.key.clone())),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+/// The snapshots of a volume, with the one that is wished for or being taken.
+pub(super) fn snapshots_of(meta: &dyn Transact, volume: &Volume) -> Result<u64> {
+    count_snapshots(meta, &BTreeSet::from([volume.id]))
 }
 
 /// A pool's quota.

@@ -2,11 +2,11 @@
 
 use super::recovery::{RecoveryStatus, SlowStatus, of_nodes, progress, slow};
 use super::topology::{Outlook, Topology};
-use super::{Result, cluster, get};
+use super::{Result, cluster};
 use crate::agent::STOPPED;
 use crate::health::{self, Fact, Picture};
 use crate::policy::standing::PolicyStatus;
-use amita_metadata::{Call, KeyValue, Transact};
+use amita_metadata::{Call, KeyValue, MAX_OPS, Op, Transact};
 use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
 use amita_types::map::{
     self, About, Export, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Revert, Snapshot, Store,
@@ -260,7 +260,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let mut abouts: BTreeMap<VolumeId, About> = abouts.into_iter().map(|about| (about.volume, about)).collect();
     let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
     let deleted_volumes = volumes.iter().filter(|volume| map::is_hidden(&volume.name)).count();
-    let (parents, mut children) = families(meta, &volumes)?;
+    let (parents, mut children) = families(&mut reader, &volumes)?;
     let volumes: Vec<VolumeStatus> = volumes
         .into_iter()
         .filter(|volume| !map::is_hidden(&volume.name))
@@ -337,29 +337,36 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
 /// What clones come from, as VOLUME@SNAPSHOT; and how many clones volumes have.
 type Families = (BTreeMap<(VolumeId, SnapshotId), String>, BTreeMap<VolumeId, usize>);
 
-fn families(meta: &dyn Transact, volumes: &[Volume]) -> Result<Families> {
-    let (mut parents, mut children) = (BTreeMap::new(), BTreeMap::new());
+/// Where the record of a deleted volume, or of a snapshot, cannot be read, a clone's parent has no name but its numbers.
+fn families(reader: &mut Reader<'_>, volumes: &[Volume]) -> Result<Families> {
+    let trash: Vec<Trashed> = reader.list(&map::trash_prefix(), any)?;
+    let trash: BTreeMap<VolumeId, String> = trash.into_iter().map(|found| (found.volume, found.name)).collect();
+    let mut children: BTreeMap<VolumeId, usize> = BTreeMap::new();
+    let mut wanted: BTreeSet<(VolumeId, SnapshotId)> = BTreeSet::new();
     for parent in volumes.iter().filter_map(|volume| volume.parents.first()) {
         *children.entry(parent.volume).or_default() += 1;
-        let key = (parent.volume, parent.number);
-        if parents.contains_key(&key) {
-            continue;
-        }
-        let Some(origin) = volumes.iter().find(|volume| volume.id == parent.volume) else {
-            continue;
-        };
-        let volume = match map::is_hidden(&origin.name) {
-            false => origin.name.clone(),
-            true => match get::<Trashed>(meta, &map::trash_key(origin.id))? {
-                Some((trashed, _)) => format!("{} (deleted)", trashed.name),
-                None => continue,
-            },
-        };
-        if let Some((snapshot, _)) = get::<Snapshot>(meta, &map::snapshot_key(parent.volume, parent.number))? {
-            parents.insert(key, format!("{volume}@{}", snapshot.name));
-        }
+        wanted.insert((parent.volume, parent.number));
     }
-    Ok((parents, children))
+    let called = |volume: &Volume| match map::is_hidden(&volume.name) {
+        false => Some(volume.name.clone()),
+        true => trash.get(&volume.id).map(|name| format!("{name} (deleted)")),
+    };
+    let origins = volumes.iter().filter(|volume| children.contains_key(&volume.id));
+    let origins: BTreeMap<VolumeId, String> = origins
+        .filter_map(|volume| Some((volume.id, called(volume)?)))
+        .collect();
+    let keys = wanted
+        .iter()
+        .map(|(volume, number)| map::snapshot_key(*volume, *number));
+    let snapshots: Vec<Snapshot> = reader.get_all(keys.collect())?;
+    let parents = snapshots.into_iter().filter_map(|snapshot| {
+        let origin = origins.get(&snapshot.volume)?;
+        Some((
+            (snapshot.volume, snapshot.number),
+            format!("{origin}@{}", snapshot.name),
+        ))
+    });
+    Ok((parents.collect(), children))
 }
 
 /// What living nodes say of the stores that they serve, and of what hosts meet with at them.
@@ -417,6 +424,21 @@ impl Reader<'_> {
     fn get<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>> {
         let reply = self.meta.txn(&Call::get(key))?;
         Ok(reply.value(0).and_then(|found| self.read(found, any)))
+    }
+
+    /// Those that are there, many at once.
+    fn get_all<T: DeserializeOwned>(&mut self, keys: Vec<String>) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        for keys in keys.chunks(MAX_OPS) {
+            let call = Call {
+                then: keys.iter().map(|key| Op::Get { key: key.clone() }).collect(),
+                ..Call::default()
+            };
+            let reply = self.meta.txn(&call)?;
+            let found = (0..keys.len()).filter_map(|index| reply.value(index));
+            all.extend(found.filter_map(|found| self.read(found, any)));
+        }
+        Ok(all)
     }
 
     fn read<T: DeserializeOwned>(&mut self, found: &KeyValue, check: fn(&T) -> Check) -> Option<T> {

@@ -8,6 +8,7 @@ mod quota;
 mod snapshot;
 mod status;
 mod topology;
+mod trash;
 
 use super::*;
 use crate::agent::STOPPED;

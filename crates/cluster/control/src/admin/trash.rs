@@ -4,7 +4,7 @@ use super::deletion::{Fate, leftovers, moved};
 use super::quota::{Wanted, charge, snapshots_of};
 use super::subsystem::{put, unchanged};
 use super::volume::believable;
-use super::{AdminError, RACES, Result, check_name, get, list, pools};
+use super::{AdminError, RACES, Result, check_name, get, list, parse, pools};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{self, Pool, Recycling, Trashed, Volume};
@@ -26,12 +26,15 @@ pub struct TrashStatus {
 /// The deleted volumes that are kept, the longest deleted first.
 ///
 /// # Errors
-/// As [`super::nodes`].
+/// The metadata is away.
 pub fn trash(meta: &dyn Transact) -> Result<Vec<TrashStatus>> {
     let mut all = Vec::new();
-    for trashed in list::<Trashed>(meta, &map::trash_prefix())? {
+    let found = meta.txn(&Call::prefix(map::trash_prefix()))?;
+    // What nobody can read is left out, and the status tells of it.
+    for trashed in found.values(0).iter().filter_map(|found| found.json::<Trashed>().ok()) {
         // It may have gone, or come back, since they were listed.
-        if let Some((volume, _)) = get::<Volume>(meta, &map::volume_key(&map::hidden_name(trashed.volume)))? {
+        let volume = meta.txn(&Call::get(map::volume_key(&map::hidden_name(trashed.volume))))?;
+        if let Some(volume) = volume.value(0).and_then(|found| found.json::<Volume>().ok()) {
             let (pool, size_bytes) = (volume.pool, volume.size_bytes);
             all.push(TrashStatus {
                 trashed,
@@ -101,26 +104,37 @@ pub(super) fn find_pool(meta: &dyn Transact, name: &str) -> Result<Pool> {
     }
 }
 
-/// A deleted volume by what it was called, or by its number.
+/// A deleted volume by what it was called, or by its number; `.NUMBER` is the number, whatever others were called.
 fn find(meta: &dyn Transact, which: &str) -> Result<Trashed> {
-    let all = list::<Trashed>(meta, &map::trash_prefix())?;
-    let called: Vec<&Trashed> = all.iter().filter(|trashed| trashed.name == which).collect();
-    match called.as_slice() {
-        [one] => return Ok((*one).clone()),
-        [] => {}
-        several => {
-            return Err(AdminError::Ambiguous {
-                name: which.to_owned(),
-                numbers: several.iter().map(|trashed| trashed.volume.to_string()).collect(),
-            });
-        }
+    let number: Option<VolumeId> = which
+        .strip_prefix('.')
+        .and_then(|number| number.parse().ok().map(VolumeId));
+    // The others need not be readable.
+    if let Some(number) = number
+        && let Some((trashed, _)) = get::<Trashed>(meta, &map::trash_key(number))?
+    {
+        return Ok(trashed);
     }
-    let numbered = all.iter().find(|trashed| trashed.volume.to_string() == which);
-    numbered.cloned().ok_or_else(|| AdminError::NoSuch {
-        what: "deleted volume",
-        name: which.to_owned(),
-        there: all.iter().map(|trashed| trashed.name.clone()).collect(),
-    })
+    let mut all = list::<Trashed>(meta, &map::trash_prefix())?;
+    let is_it = |trashed: &Trashed| trashed.name == which || trashed.volume.to_string() == which;
+    if !all.iter().any(is_it) {
+        return Err(AdminError::NoSuch {
+            what: "deleted volume",
+            name: which.to_owned(),
+            there: all.into_iter().map(|trashed| trashed.name).collect(),
+        });
+    }
+    all.retain(is_it);
+    match all.as_slice() {
+        [one] => Ok(one.clone()),
+        several => Err(AdminError::Ambiguous {
+            name: which.to_owned(),
+            volumes: several
+                .iter()
+                .map(|trashed| format!(".{} (called {})", trashed.volume, trashed.name))
+                .collect(),
+        }),
+    }
 }
 
 /// A deleted volume is there again, under the name that it had or another. It is not served by anything.
@@ -183,31 +197,94 @@ pub fn purge_volume(meta: &dyn Transact, which: &str) -> Result<Trashed> {
     })
 }
 
-/// The deleted volumes whose time has come go for good, `most` of them at once. Returns them.
+/// What has become of deleted volumes whose time has come.
+#[derive(Debug, Default)]
+pub struct Purged {
+    /// Gone for good.
+    pub gone: Vec<Trashed>,
+    /// What cannot go, and why; of a record that nobody can read the key.
+    pub failed: Vec<(String, AdminError)>,
+}
+
+/// Who looks at the recycle bin from time to time.
+#[derive(Debug, Default)]
+pub struct Bin {
+    /// Where the last look has ended: what cannot go keeps no other from its turn.
+    behind: Option<(u64, VolumeId)>,
+}
+
+/// Volumes that are looked at at one look: what others were cloned from costs a read, and stays.
+const LOOKED_AT: usize = 256;
+
+impl Bin {
+    /// The deleted volumes whose time has come go for good, `most` of them at once. One that cannot go stops no other.
+    ///
+    /// # Errors
+    /// The metadata is suspected or away.
+    pub fn purge_what_is_due(&mut self, meta: &dyn Transact, most: usize, now: Duration) -> Result<Purged> {
+        let mut purged = Purged::default();
+        let mut due: Vec<Trashed> = Vec::new();
+        for found in meta.txn(&Call::prefix(map::trash_prefix()))?.values(0) {
+            match parse::<Trashed>(found) {
+                Ok(trashed) if trashed.purge_at <= now.as_secs() => due.push(trashed),
+                Ok(_) => {}
+                Err(why) => purged.failed.push((found.key.clone(), why)),
+            }
+        }
+        if due.is_empty() {
+            return Ok(purged);
+        }
+        believable(meta)?;
+        let place = |trashed: &Trashed| (trashed.purge_at, trashed.volume);
+        due.sort_by_key(place);
+        let next = due.partition_point(|trashed| Some(place(trashed)) <= self.behind);
+        due.rotate_left(next);
+        for trashed in due.into_iter().take(LOOKED_AT) {
+            if purged.gone.len() >= most {
+                break;
+            }
+            self.behind = Some(place(&trashed));
+            match purge_unheld(meta, trashed.volume, now) {
+                Ok(true) => purged.gone.push(trashed),
+                // What others were cloned from goes when these have gone.
+                Ok(false) | Err(AdminError::HasClones { .. }) => {}
+                Err(why) if !is_of_one(&why) => {
+                    // What has gone is told all the same; the next look finds that again.
+                    if purged.gone.is_empty() {
+                        return Err(why);
+                    }
+                    break;
+                }
+                Err(why) => {
+                    let what = format!("deleted volume {} (number {})", trashed.name, trashed.volume);
+                    purged.failed.push((what, why));
+                }
+            }
+        }
+        Ok(purged)
+    }
+}
+
+/// Is it about one volume alone, or would it meet all of them?
+fn is_of_one(why: &AdminError) -> bool {
+    use amita_metadata::Error::{Setting, Unavailable, Unknown};
+    !matches!(
+        why,
+        AdminError::Suspected { .. } | AdminError::Metadata(Unavailable { .. } | Unknown { .. } | Setting { .. })
+    )
+}
+
+/// As [`Bin::purge_what_is_due`], for who looks once.
 ///
 /// # Errors
-/// The metadata is suspected, away or refuses.
-pub fn purge_what_is_due(meta: &dyn Transact, most: usize, now: Duration) -> Result<Vec<Trashed>> {
-    let is_due = |trashed: &Trashed| trashed.purge_at <= now.as_secs();
-    let mut gone = list::<Trashed>(meta, &map::trash_prefix())?;
-    gone.retain(is_due);
-    // What others were cloned from goes when these have gone.
-    let mut held = Vec::new();
-    for trashed in &gone {
-        if super::clone::has_clones(meta, trashed.volume)? {
-            held.push(trashed.volume);
-        }
-    }
-    gone.retain(|trashed| !held.contains(&trashed.volume));
-    gone.sort_by_key(|trashed| (trashed.purge_at, trashed.volume));
-    gone.truncate(most);
-    let mut purged = Vec::new();
-    for trashed in gone {
-        if purge(meta, trashed.volume, Some(now))? {
-            purged.push(trashed);
-        }
-    }
-    Ok(purged)
+/// The metadata is suspected or away.
+pub fn purge_what_is_due(meta: &dyn Transact, most: usize, now: Duration) -> Result<Purged> {
+    Bin::default().purge_what_is_due(meta, most, now)
+}
+
+fn purge_unheld(meta: &dyn Transact, volume: VolumeId, now: Duration) -> Result<bool> {
+    // Without the names of the clones, which cost more to find.
+    Ok(!super::clone::has_clones(meta, volume)? && purge(meta, volume, Some(now))?)
 }
 
 /// `false`: it is not there (any longer), or something has changed meanwhile; or its time has not come.

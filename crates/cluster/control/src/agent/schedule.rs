@@ -3,11 +3,12 @@
 
 use super::standing::Standing;
 use super::{Config, Journal, Notice, Sink, Stop};
-use crate::admin;
+use crate::admin::{self, AdminError, Bin};
 use crate::coordinator::election_key;
 use crate::events::{Draft, Kind};
 use amita_metadata::{Call, Client};
 use amita_types::NodeId;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often is looked whether something is due.
@@ -23,12 +24,15 @@ const PURGED_AT_ONCE: usize = 64;
 /// Runs until stopped.
 pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop, standing: &Standing, journal: &Journal) {
     let mut looked = Instant::now();
+    let mut looks = Looks::default();
     while !stop.wait(LOOK.min(config.scrub_every.unwrap_or(LOOK))) {
         if !journal.leads() || standing.allow().is_err() || !is_coordinator(client, config.node) {
+            // Another one tells it, or this one again.
+            looks = Looks::default();
             continue;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        purge(client, sink, journal, now);
+        looks.purge(client, sink, journal, now);
         let Some(every) = config.scrub_every else { continue };
         if looked.elapsed() < LOOK_AT_COPIES.min(every) {
             continue;
@@ -42,28 +46,64 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop, st
                     )));
                 }
             }
-            // The metadata is away, which others say; or a record is not readable, which somebody must know.
-            Err(admin::AdminError::Metadata(_)) => {}
-            Err(why) => sink(Notice::Warn(format!("no volume's copies can be looked at: {why}"))),
+            // A record is not readable, perhaps, which somebody must know.
+            Err(why) if is_told_by_others(&why) => {}
+            Err(why) => looks.warn(sink, "no volume's copies can be looked at", &why),
         }
     }
 }
 
-/// Deleted volumes whose time has come.
-fn purge(client: &Client, sink: &Sink, journal: &Journal, now: Duration) {
-    match admin::purge_what_is_due(client, PURGED_AT_ONCE, now) {
-        Ok(gone) => {
-            for trashed in gone {
-                let (name, volume) = (&trashed.name, trashed.volume);
-                let text = format!("deleted volume {name} (number {volume}) is gone for good: its time has come");
-                journal.tell(Draft::new(Kind::VolumePurged, [name], text.clone()));
-                sink(Notice::Info(text));
+/// Who looks, and what was told of it.
+#[derive(Default)]
+struct Looks {
+    bin: Bin,
+    /// What cannot be done, and why: told once.
+    told: BTreeMap<String, String>,
+}
+
+impl Looks {
+    /// Deleted volumes whose time has come.
+    fn purge(&mut self, client: &Client, sink: &Sink, journal: &Journal, now: Duration) {
+        let purged = match self.bin.purge_what_is_due(client, PURGED_AT_ONCE, now) {
+            Ok(purged) => purged,
+            // The metadata is away, or suspected, which others say.
+            Err(why) if is_told_by_others(&why) => return,
+            Err(why) => {
+                self.warn(sink, "no deleted volume can go for good", &why);
+                return;
             }
+        };
+        for trashed in purged.gone {
+            let (name, volume) = (&trashed.name, trashed.volume);
+            let text = format!("deleted volume {name} (number {volume}) is gone for good: its time has come");
+            journal.tell(Draft::new(Kind::VolumePurged, [name], text.clone()));
+            sink(Notice::Info(text));
         }
-        // The metadata is away, or suspected, which others say.
-        Err(admin::AdminError::Metadata(_) | admin::AdminError::Suspected { .. }) => {}
-        Err(why) => sink(Notice::Warn(format!("no deleted volume can go for good: {why}"))),
+        for (what, why) in purged.failed {
+            self.warn(
+                sink,
+                &format!("{what} cannot go for good, and its space does not come back"),
+                &why,
+            );
+        }
     }
+
+    fn warn(&mut self, sink: &Sink, what: &str, why: &AdminError) {
+        let why = why.to_string();
+        if self.told.get(what) != Some(&why) {
+            sink(Notice::Warn(format!("{what}: {why}")));
+            self.told.insert(what.to_owned(), why);
+        }
+    }
+}
+
+/// A record that is not readable is the metadata's fault as well, but nobody else says so.
+fn is_told_by_others(why: &AdminError) -> bool {
+    use amita_metadata::Error::{Unavailable, Unknown};
+    matches!(
+        why,
+        AdminError::Suspected { .. } | AdminError::Metadata(Unavailable { .. } | Unknown { .. })
+    )
 }
 
 fn is_coordinator(client: &Client, node: NodeId) -> bool {

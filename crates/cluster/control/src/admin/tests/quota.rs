@@ -229,6 +229,109 @@ fn snapshots_of_all_volumes_count_with_those_that_are_wished_for() {
     assert_eq!(asked(&meta, "main").unwrap().snapshots, 2);
 }
 
+/// Notes what is read, and does something right after the first read of snapshots.
+struct Watched<'a> {
+    inner: &'a Mutex<State>,
+    read: Mutex<Vec<String>>,
+    calls: AtomicUsize,
+    once: Mutex<Option<Race>>,
+}
+
+impl Transact for Watched<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let reply = self.inner.txn(call);
+        let prefixes = call.then.iter().filter_map(|op| match op {
+            Op::Prefix { key } => Some(key.clone()),
+            _ => None,
+        });
+        let mut read = self.read.lock().unwrap();
+        read.extend(prefixes);
+        let of_snapshots = |key: &String| key.starts_with(&format!("{}snapshots/", map::PREFIX));
+        if read.iter().any(of_snapshots)
+            && let Some(race) = self.once.lock().unwrap().take()
+        {
+            race(self.inner);
+        }
+        reply
+    }
+}
+
+fn watched(meta: &Mutex<State>, race: Option<Race>) -> Watched<'_> {
+    Watched {
+        inner: meta,
+        read: Mutex::new(Vec::new()),
+        calls: AtomicUsize::new(0),
+        once: Mutex::new(race),
+    }
+}
+
+/// What a quota costs does not grow with the number of volumes, and who asks for none of what it limits does not pay.
+#[test]
+fn only_what_is_limited_is_counted_and_all_of_it_at_once() {
+    let meta = with_quota(|quota| quota.snapshots = Some(1000));
+    for number in 0..100 {
+        create_volume(&meta, &format!("v{number}"), "main", GIB).unwrap();
+        wish(&meta, &format!("v{number}"), "s").unwrap();
+    }
+    create_volume(&meta, "last", "main", GIB).unwrap();
+    let seen = watched(&meta, None);
+    wish(&seen, "last", "s").unwrap();
+    let calls = seen.calls.load(Ordering::Relaxed);
+    assert!(calls < 16, "{calls}");
+    assert_eq!(asked(&meta, "main").unwrap().snapshots, 101);
+    // Volumes are not limited, nor their sizes.
+    let seen = watched(&meta, None);
+    resize_volume(&seen, "last", 2 * GIB).unwrap();
+    create_volume(&seen, "more", "main", GIB).unwrap();
+    let read = seen.read.into_inner().unwrap();
+    let all = [map::volume_key(""), format!("{}snapshots/", map::PREFIX)];
+    assert!(
+        !read.iter().any(|key| all.iter().any(|all| key.starts_with(all))),
+        "{read:?}"
+    );
+    // Where they are, no snapshot is read for them, nor they for snapshots.
+    set_quota(&meta, "main", |quota| {
+        (quota.snapshots, quota.volumes) = (None, Some(102));
+    })
+    .unwrap();
+    let seen = watched(&meta, None);
+    wish(&seen, "more", "s").unwrap();
+    assert!(!seen.read.lock().unwrap().contains(&all[0]));
+    is_over(create_volume(&seen, "another", "main", GIB), "102 of 102 volumes");
+    let of_snapshots = |key: &String| key.starts_with(&all[1]);
+    assert!(!seen.read.lock().unwrap().iter().any(of_snapshots));
+}
+
+/// It is wished for before, and taken after: it is one all the time.
+#[test]
+fn a_snapshot_that_is_sealed_while_it_is_counted_counts() {
+    let meta = with_quota(|quota| quota.snapshots = Some(1));
+    for name in ["a", "b"] {
+        create_volume(&meta, name, "main", GIB).unwrap();
+    }
+    wish(&meta, "a", "s").unwrap();
+    let seal: Race = Box::new(|meta| take(meta, "a", 1));
+    is_over(wish(&watched(&meta, Some(seal)), "b", "s"), "1 of 1 snapshots");
+    assert_eq!(snapshots(&meta, "a").unwrap().len(), 1, "it was sealed");
+    is_over(wish(&meta, "b", "s"), "1 of 1 snapshots");
+}
+
+#[test]
+fn records_that_nobody_can_read_do_not_stop_who_asks() {
+    let meta = with_quota(|quota| {
+        (quota.snapshots, quota.volumes) = (Some(2), Some(9));
+    });
+    let own = create_volume(&meta, "a", "main", GIB).unwrap();
+    meta.txn(&Call::put(map::volume_key("bad"), "?")).unwrap();
+    create_volume(&meta, "b", "main", GIB).unwrap();
+    // One of a volume that is known is one, whatever it says.
+    meta.txn(&Call::put(map::snapshot_key(own.id, SnapshotId(1)), "?"))
+        .unwrap();
+    wish(&meta, "b", "s").unwrap();
+    assert_eq!(asked(&meta, "main").unwrap().snapshots, 2);
+}
+
 /// At least so many that the issue asks for; the next one is refused, and what is there is listed and deleted.
 #[test]
 fn a_volume_has_16384_snapshots_and_not_one_more() {

@@ -1,7 +1,7 @@
 use super::*;
-use amita_types::VolumeId;
 use amita_types::condition::{Condition, Failing, StoreSpace, Trouble, condition_key};
 use amita_types::map::Suspect;
+use amita_types::{SnapshotId, VolumeId};
 
 fn say(meta: &dyn Transact, node: u32, percent: u64, troubles: Vec<Trouble>) {
     let space = StoreSpace {
@@ -164,4 +164,54 @@ fn records_that_say_other_numbers_than_can_be_do_not_stop_the_status() {
         found.warnings.last()
     );
     assert_eq!(found.pools.len(), 1, "one that cannot be is left alone");
+}
+
+/// Whom clones come from is said where it can be read, and is no reason to show nothing.
+#[test]
+fn what_a_clone_comes_from_need_not_be_readable() {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    let origin = create_volume(&meta, "db", "main", 1 << 30).unwrap();
+    for (index, number) in (1..=300).enumerate() {
+        let name = format!("copy{number:03}");
+        let parent = map::Parent {
+            volume: origin.id,
+            number: SnapshotId(number),
+            generation: Generation(1),
+        };
+        let clone = Volume {
+            id: VolumeId(100 + index as u64),
+            name: name.clone(),
+            parents: vec![parent],
+            ..origin.clone()
+        };
+        let snapshot = map::Snapshot {
+            volume: origin.id,
+            number: SnapshotId(number),
+            name: format!("s{number}"),
+            size_bytes: 1 << 30,
+            taken_at: 1,
+            labels: std::collections::BTreeMap::new(),
+            protected: false,
+            clones: 1,
+            state: map::SnapshotState::Sealed(Generation(1)),
+        };
+        meta.txn(&Call::put(map::volume_key(&name), json(&clone))).unwrap();
+        let key = map::snapshot_key(origin.id, SnapshotId(number));
+        meta.txn(&Call::put(key, json(&snapshot))).unwrap();
+    }
+    let bad = map::snapshot_key(origin.id, SnapshotId(7));
+    meta.txn(&Call::put(&bad, "?")).unwrap();
+    meta.txn(&Call::put(map::trash_key(VolumeId(77)), "?")).unwrap();
+    let found = status(&meta).unwrap();
+    let parent = |name: &str| {
+        let mut volumes = found.volumes.iter();
+        let shown = volumes.find(|found| found.volume.name == name).unwrap();
+        shown.parent.clone().unwrap()
+    };
+    assert_eq!(parent("copy300"), "db@s300");
+    assert_eq!(parent("copy007"), format!("{}@7", origin.id), "its numbers");
+    assert_eq!(names(&found), ["record-unreadable"; 2]);
+    let told: Vec<&String> = found.facts.iter().flat_map(|fact| &fact.objects).collect();
+    assert!(told.contains(&&bad), "{told:?}");
 }
