@@ -697,12 +697,12 @@ fn a_paused_policy_stops_in_the_middle_of_a_run() {
 }
 
 /// What somebody else does meanwhile.
-type Happening<'a> = &'a dyn Fn(&Mutex<State>);
+type Meddling<'a> = &'a dyn Fn(&Mutex<State>);
 
 /// Something happens right after a step has read who leads and which policies there are.
 struct Meanwhile<'a> {
     meta: &'a Mutex<State>,
-    what: Mutex<Option<Happening<'a>>>,
+    what: Mutex<Option<Meddling<'a>>>,
 }
 
 impl Transact for Meanwhile<'_> {
@@ -746,7 +746,7 @@ fn nothing_is_deleted_or_wished_by_what_was_so_when_a_step_began() {
     let delete = |meta: &Mutex<State>| {
         admin::delete_policy(meta, "p").unwrap();
     };
-    let happenings: [Happening<'_>; 4] = [&rules, &pause, &delete, &depose];
+    let happenings: [Meddling<'_>; 4] = [&rules, &pause, &delete, &depose];
     for (index, what) in happenings.into_iter().enumerate() {
         let (mut rig, db, _) = pruning();
         rig.step_while(what);
