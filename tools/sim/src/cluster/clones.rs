@@ -139,8 +139,13 @@ impl Clones {
         let guests = self.guests.iter().filter(|guest| !guest.deleted);
         let times = guests.flat_map(|guest| {
             let opens = guest.at.is_none().then_some(guest.again);
-            let deletes = guest.deletion.as_ref().map(|(_, at, _)| *at).or(guest.delete_at);
-            [opens, deletes, guest.clone_at]
+            // One waits for the other: what cannot be done yet is not due.
+            let deletes = match &guest.deletion {
+                Some((_, at, _)) => Some(*at),
+                None => guest.delete_at.filter(|_| guest.wish.is_none()),
+            };
+            let clones = guest.clone_at.filter(|_| guest.deletion.is_none());
+            [opens, deletes, clones]
         });
         times.flatten().min()
     }
