@@ -86,7 +86,7 @@ fn held(meta: &dyn Transact, name: &str) {
         labels: BTreeMap::new(),
         protected: false,
         clones: 0,
-        state: SnapshotState::Sealed(Generation(1)),
+        state: SnapshotState::Sealed(made.generation),
     };
     put(meta, map::snapshot_key(made.id, number), json(&snapshot));
     let named = json(&SnapshotName { number });
