@@ -204,7 +204,7 @@ fn a_full_store_refuses_writes_and_serves_everything_else() {
     assert!(read == stamped(0, 1));
     client.close();
     other.close();
-    world.end(&["space", "full"]);
+    world.end(&["space", "full", "pool demo has got over"]);
 }
 
 #[test]

@@ -101,7 +101,13 @@ fn a_pool_that_fills_says_so_before_and_while_writes_fail() {
         "once a store: {kinds:?}"
     );
     client.close();
-    world.end(&["is near full", "is full", "writes fail", "no space left"]);
+    world.end(&[
+        "is near full",
+        "is full",
+        "pool demo has got over",
+        "writes fail",
+        "no space left",
+    ]);
 }
 
 /// A byte copy of a store that is served is refused, wherever it is started, and the one that runs goes on.
