@@ -461,7 +461,7 @@ fn nobody_sends_what_the_table_does_not_let_him() {
                 let may_not = format!("a {} may not send frames of kind {kind:?}", role.as_str());
                 // The role of a node may send all; the owner's and the store's parts are the whole table.
                 assert_eq!(told == may_not, !kind.senders().has(role), "{role:?} {kind:?}: {told}");
-                let is_stores = (0x40..0x50).contains(&(kind as u8)) && kind != Kind::Refused;
+                let is_stores = (0x40..=0x50).contains(&(kind as u8)) && kind != Kind::Refused;
                 assert!(kind.senders().has(Role::Node), "{kind:?}");
                 assert_eq!(kind.senders().has(Role::Gateway), !is_stores, "{kind:?}");
                 assert!(
