@@ -186,7 +186,11 @@ fn it_is_what_the_specification_wants() {
         |one| one["components"][0]["purl"] = "h2".into(),
         |one| one["components"][0]["licenses"][0]["expression"] = "MIT/Apache-2.0".into(),
         |one| one["components"][1]["bom-ref"] = one["components"][0]["bom-ref"].clone(),
-        |one| one["dependencies"][0]["dependsOn"][0] = "pkg:cargo/none@1".into(),
+        |one| {
+            let all = one["dependencies"].as_array_mut().unwrap();
+            let has_any = |found: &&mut Value| found["dependsOn"].as_array().is_some_and(|on| !on.is_empty());
+            all.iter_mut().find(has_any).unwrap()["dependsOn"][0] = "pkg:cargo/none@1".into();
+        },
         |one| drop(one["dependencies"].as_array_mut().unwrap().pop()),
     ];
     for (at, change) in changes.iter().enumerate() {
