@@ -78,6 +78,8 @@ const WIDE_CHUNK: u64 = 512;
 const UNWRITTEN: u64 = 16;
 /// The pause before what the closing hosts were not told is asked for again.
 const AGAIN: Duration = Duration::from_millis(300);
+/// Between two looks at what clones wait for.
+const LOOK_AT_CLONES: Duration = Duration::from_millis(1);
 /// After the closing reads, before the power is cut.
 const REST: Duration = Duration::from_millis(2500);
 /// How often the volume may be taken over while it is read for the last time.
@@ -381,7 +383,8 @@ impl Cluster {
             self.next_coordination(),
             self.hosts.next(),
             self.passing.next(),
-            self.clones.next(),
+            // What waits for something else is looked at now and then, and does not stop the time.
+            self.clones.next().map(|at| at.max(now.plus(LOOK_AT_CLONES))),
             self.workload.next(),
             self.liar.as_ref().map(Liar::next),
         ];
