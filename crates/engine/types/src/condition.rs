@@ -192,7 +192,7 @@ mod tests {
             now = thresholds.pool_level_after(now, percent);
             now
         });
-        assert_eq!(levels, [0, 1, 1, 0, 0, 2, 2, 1, 1, 3, 3, 2, 0]);
+        assert_eq!(levels, [0, 1, 1, 1, 0, 2, 2, 2, 1, 3, 3, 2, 0]);
     }
 
     #[test]
