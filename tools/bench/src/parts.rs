@@ -65,26 +65,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
         r_us,
         ..Run::default()
     };
-    if bench.needs_site() {
-        (done.backing, done.rows) = bench.io(units)?;
-    }
-    if bench.wants(Part::Pauses) {
-        pause::table(&mut bench.steps, &bench.product, &mut bench.figures)?;
-    }
-    if bench.wants(Part::Rebuild) {
-        rebuild::measure(&mut bench.steps, arguments.size, &bench.product, &mut bench.figures)?;
-    }
-    if bench.wants(Part::Nvme) {
-        nvme::measure(&mut bench.steps, &bench.product, &mut bench.figures)?;
-    }
-    if bench.wants(Part::Links) {
-        bench.links(units)?;
-    }
-    if bench.wants(Part::Hostile) {
-        bench.hostile(units)?;
-    }
-    if bench.wants(Part::Snapshots) {
-        bench.snapshots(units)?;
+    if let Err(failure) = bench.measure(units, &mut done) {
+        // What was measured before it is as true as ever, and took its time.
+        println!("{}", bench.figures.markdown());
+        return Err(failure);
     }
     done.figures = bench.figures.all().to_vec();
     bench.print_and_write(&done)
@@ -294,6 +278,32 @@ impl Bench<'_> {
         };
         let (steps, figures) = (&mut self.steps, &mut self.figures);
         path::measure(steps, measure, &mut site, Front::Local, &filter, figures)
+    }
+
+    /// The parts that are asked for, one after the other.
+    fn measure(&mut self, units: units::Units, done: &mut Run) -> Result<()> {
+        if self.needs_site() {
+            (done.backing, done.rows) = self.io(units)?;
+        }
+        if self.wants(Part::Pauses) {
+            pause::table(&mut self.steps, &self.product, &mut self.figures)?;
+        }
+        if self.wants(Part::Rebuild) {
+            rebuild::measure(&mut self.steps, self.arguments.size, &self.product, &mut self.figures)?;
+        }
+        if self.wants(Part::Nvme) {
+            nvme::measure(&mut self.steps, &self.product, &mut self.figures)?;
+        }
+        if self.wants(Part::Links) {
+            self.links(units)?;
+        }
+        if self.wants(Part::Hostile) {
+            self.hostile(units)?;
+        }
+        if self.wants(Part::Snapshots) {
+            self.snapshots(units)?;
+        }
+        Ok(())
     }
 
     fn print_and_write(&self, run: &Run) -> Result<()> {
