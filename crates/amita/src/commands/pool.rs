@@ -27,7 +27,8 @@ pub enum Command {
     /// Show, or set, from where on stores count as near full, and as full
     ///
     /// It is for all pools. `amita status` says of a pool that it is near full, or full, when one of its stores is; an event
-    /// is written when a store gets over a threshold, and when it is 2 % below it again; the same of the stores of a pool together.
+    /// is written when a store gets over a threshold, and when it is more than 2 % below it again; the same of the stores of a pool
+    /// together.
     Thresholds(ThresholdsArguments),
     /// Show, or set, for how long deleted volumes of a pool can be had back
     ///

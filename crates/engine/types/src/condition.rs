@@ -93,9 +93,12 @@ impl Default for Thresholds {
     }
 }
 
-/// A store that has got over a threshold comes back below it only when it is so many percent under it: a store that stands
-/// at one does not make an event with each write.
+/// What has got over a threshold is below it again only when it is more than so many percent under it, in whole percents: over 85 % it is
+/// until it is at 82 %. A store that stands at a threshold does not make an event with each write.
 pub const HYSTERESIS_PERCENT: u8 = 2;
+
+/// The lowest threshold: nothing would ever be far enough below a lower one.
+pub const LOWEST_PERCENT: u8 = HYSTERESIS_PERCENT + 1;
 
 /// How full something is, as the operator has set what that means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -121,7 +124,7 @@ impl Thresholds {
         }
     }
 
-    /// The same, of something that was called `before` last: it gets better only by [`HYSTERESIS_PERCENT`] below.
+    /// The same, of something that was called `before` last: it gets better only more than [`HYSTERESIS_PERCENT`] below.
     #[must_use]
     pub fn fullness_after(&self, before: Fullness, percent: u8) -> Fullness {
         let now = self.fullness(percent);
@@ -135,7 +138,8 @@ impl Thresholds {
         self.pool_percents.iter().filter(|level| percent >= **level).count()
     }
 
-    /// The same, of one that was at level `before` last: it goes down only by [`HYSTERESIS_PERCENT`] below.
+    /// The same, of one that was at level `before` last: it goes down as a store does, only more than
+    /// [`HYSTERESIS_PERCENT`] below.
     #[must_use]
     pub fn pool_level_after(&self, before: usize, percent: u8) -> usize {
         let now = self.pool_level(percent);
@@ -193,6 +197,25 @@ mod tests {
             now
         });
         assert_eq!(levels, [0, 1, 1, 1, 0, 2, 2, 2, 1, 3, 3, 2, 0]);
+    }
+
+    /// Of each threshold that can be set, one percent above and below included: it ends at three percent under it, of stores and pools alike.
+    #[test]
+    fn stores_and_pools_come_down_at_the_same_percent() {
+        for level in LOWEST_PERCENT..=98 {
+            let thresholds = Thresholds {
+                near_full_percent: level,
+                full_percent: 100,
+                pool_percents: [level, 99, 100],
+            };
+            for percent in 0..=level {
+                let store = thresholds.fullness_after(Fullness::NearFull, percent) == Fullness::NearFull;
+                let pool = thresholds.pool_level_after(1, percent) == 1;
+                let stays = percent + HYSTERESIS_PERCENT >= level;
+                assert_eq!((store, pool), (stays, stays), "{percent} % of {level} %");
+            }
+            assert_eq!(thresholds.pool_level_after(1, 0), 0, "{level} % is left again");
+        }
     }
 
     #[test]

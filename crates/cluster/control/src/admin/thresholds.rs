@@ -2,7 +2,7 @@
 
 use super::{AdminError, RACES, Result, get, put_if};
 use amita_metadata::Transact;
-use amita_types::condition::{Thresholds, thresholds_key};
+use amita_types::condition::{LOWEST_PERCENT, Thresholds, thresholds_key};
 
 /// The thresholds; the defaults where nobody has set any.
 ///
@@ -28,19 +28,23 @@ pub fn set_thresholds(meta: &dyn Transact, change: impl Fn(&mut Thresholds)) -> 
             full_percent,
             pool_percents,
         } = wanted;
-        if near_full_percent == 0 || near_full_percent >= full_percent || full_percent > 100 {
+        if near_full_percent < LOWEST_PERCENT || near_full_percent >= full_percent || full_percent > 100 {
             return Err(AdminError::BadSetting {
                 what: "threshold",
                 name: format!("near full at {near_full_percent} %, full at {full_percent} %"),
-                why: "choose 1 to 100 percent, near full below full".to_owned(),
+                why: format!("choose {LOWEST_PERCENT} to 100 percent, near full below full"),
             });
         }
         let ascending = pool_percents.windows(2).all(|pair| pair[0] < pair[1]);
-        if !ascending || pool_percents.iter().any(|level| *level == 0 || *level > 100) {
+        if !ascending
+            || pool_percents
+                .iter()
+                .any(|level| *level < LOWEST_PERCENT || *level > 100)
+        {
             return Err(AdminError::BadSetting {
                 what: "threshold",
                 name: format!("pools at {pool_percents:?} %"),
-                why: "choose 1 to 100 percent, each above the one before".to_owned(),
+                why: format!("choose {LOWEST_PERCENT} to 100 percent, each above the one before"),
             });
         }
         if put_if(meta, &key, revision, &wanted)? {
