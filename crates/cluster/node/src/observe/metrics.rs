@@ -7,6 +7,7 @@
 use super::report::{NodeReport, StoreReport, VolumeReport};
 use super::text::Samples;
 use crate::trace::StageTimes;
+use amita_control::agent::PolicyReport;
 
 #[derive(Debug)]
 pub struct Metric {
@@ -71,6 +72,15 @@ impl View<'_> {
     fn each_core(&self, mut each: impl FnMut(&str, &super::CoreReport)) {
         for core in &self.report.cores {
             each(&core.core.to_string(), core);
+        }
+    }
+
+    /// One value of each policy that has it.
+    fn each_policy<V: Into<Option<u64>>>(&self, out: &mut Samples<'_>, of: impl Fn(&PolicyReport) -> V) {
+        for policy in &self.report.policies {
+            if let Some(value) = of(policy).into() {
+                out.value(&[&policy.name], value);
+            }
         }
     }
 }
@@ -521,11 +531,7 @@ pub const METRICS: &[Metric] = &[
         help: "Runs of a snapshot policy that have ended.",
         kind: Counter,
         labels: &["policy"],
-        read: |view, out| {
-            for policy in &view.report.policies {
-                out.value(&[&policy.name], policy.runs);
-            }
-        },
+        read: |view, out| view.each_policy(out, |policy| policy.runs),
     },
     Metric {
         name: "amita_policy_snapshots_total",
@@ -544,56 +550,34 @@ pub const METRICS: &[Metric] = &[
         help: "Volumes of which a snapshot policy could not take or delete snapshots, run by run.",
         kind: Counter,
         labels: &["policy"],
-        read: |view, out| {
-            for policy in &view.report.policies {
-                out.value(&[&policy.name], policy.failures);
-            }
-        },
+        read: |view, out| view.each_policy(out, |policy| policy.failures),
     },
     Metric {
         name: "amita_policy_missed_total",
         help: "Times of a snapshot policy that have passed without a run.",
         kind: Counter,
         labels: &["policy"],
-        read: |view, out| {
-            for policy in &view.report.policies {
-                out.value(&[&policy.name], policy.missed);
-            }
-        },
+        read: |view, out| view.each_policy(out, |policy| policy.missed),
     },
     Metric {
         name: "amita_policy_failing",
         help: "Volumes of which something failed at the policy's last run.",
         kind: Gauge,
         labels: &["policy"],
-        read: |view, out| {
-            for policy in &view.report.policies {
-                out.value(&[&policy.name], policy.failing);
-            }
-        },
+        read: |view, out| view.each_policy(out, |policy| policy.failing),
     },
     Metric {
         name: "amita_policy_late_seconds",
         help: "For how long a run of the policy that is due has not begun, or does not end.",
         kind: Gauge,
         labels: &["policy"],
-        read: |view, out| {
-            for policy in &view.report.policies {
-                out.value(&[&policy.name], policy.late_s);
-            }
-        },
+        read: |view, out| view.each_policy(out, |policy| policy.late_s),
     },
     Metric {
         name: "amita_policy_ended_timestamp_seconds",
         help: "When the policy's last run ended, in seconds since 1970.",
         kind: Gauge,
         labels: &["policy"],
-        read: |view, out| {
-            for policy in &view.report.policies {
-                if let Some(ended_at) = policy.ended_at {
-                    out.value(&[&policy.name], ended_at);
-                }
-            }
-        },
+        read: |view, out| view.each_policy(out, |policy| policy.ended_at),
     },
 ];
