@@ -40,7 +40,7 @@ fn has_fact(world: &World, name: &str, about: &str) -> bool {
 }
 
 /// Which node leads: its number, from 1.
-fn leader(world: &World) -> usize {
+pub fn leader(world: &World) -> usize {
     let meta = world.cluster.metadata_client().expect("the metadata");
     let mut found = None;
     eventually("somebody leads", || {
