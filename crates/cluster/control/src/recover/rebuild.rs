@@ -531,15 +531,18 @@ impl<'a> Work<'a> {
     /// A clone that was deleted after the copy was made holds nothing any more.
     fn count_clones(&mut self) {
         let volumes = self.records_of::<Volume>("volumes/");
-        let parents: Vec<map::Parent> = volumes.filter_map(|volume| volume.parents.first().copied()).collect();
+        let mut clones: BTreeMap<(VolumeId, SnapshotId), u64> = BTreeMap::new();
+        for parent in volumes.filter_map(|volume| volume.parents.first().copied()) {
+            *clones.entry((parent.volume, parent.number)).or_default() += 1;
+        }
         let prefix = format!("{}snapshots/", map::PREFIX);
         let is_one = |key: &String| key.starts_with(&prefix);
         for (_, value) in self.records.iter_mut().filter(|(key, _)| is_one(key)) {
             let Ok(mut snapshot) = serde_json::from_slice::<map::Snapshot>(value) else {
                 continue;
             };
-            let is_it = |parent: &&map::Parent| (parent.volume, parent.number) == (snapshot.volume, snapshot.number);
-            let clones = parents.iter().filter(is_it).count() as u64;
+            let own = clones.get(&(snapshot.volume, snapshot.number));
+            let clones = own.copied().unwrap_or_default();
             if std::mem::replace(&mut snapshot.clones, clones) != clones {
                 *value = json(&snapshot);
             }
