@@ -8,6 +8,7 @@ use super::{AdminError, RACES, Result, get};
 use amita_metadata::{Call, Transact};
 use amita_types::map::{self, About, Export, Import, Revert, Volume};
 use amita_types::{SnapshotId, VolumeId};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// What is known of a volume.
@@ -91,16 +92,20 @@ pub fn may_revert(meta: &dyn Transact, volume: &Volume, to: &str, number: Snapsh
 /// # Errors
 /// As [`may_revert`]; the volume is gone, or another one has its name; the metadata is away or refuses.
 pub fn begin_revert(meta: &dyn Transact, volume: &Volume, revert: &Revert) -> Result<About> {
-    let before = about(meta, volume.id)?;
+    let before = RefCell::new((None, None));
     let noted = change(meta, &volume.name, Some(volume.id), |about| {
+        // What this mark has come in place of, and not what was there a moment before.
+        before.replace((about.revert.clone(), about.import.clone()));
         about.revert = Some(revert.clone());
         about.import = None;
     })?;
     // Who attaches the volume, or deletes the snapshot, compares this record: they have seen the mark, or what they did is seen here.
     if let Err(why) = may_revert(meta, volume, &revert.snapshot, revert.number) {
+        // Unless another one has marked it, or ended his own, since.
         change(meta, &volume.name, Some(volume.id), |about| {
-            about.revert.clone_from(&before.revert);
-            about.import.clone_from(&before.import);
+            if (&about.revert, &about.import) == (&noted.revert, &noted.import) {
+                (about.revert, about.import) = before.borrow().clone();
+            }
         })?;
         return Err(why);
     }
