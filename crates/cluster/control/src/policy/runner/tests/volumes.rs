@@ -1,0 +1,71 @@
+//! Volumes that come, go and change meanwhile.
+
+use super::*;
+
+#[test]
+fn volumes_are_renamed_deleted_and_come_back_meanwhile() {
+    let mut rig = Rig::new();
+    let db = rig.volume(1, "db");
+    let policy = rig.policy("p", PolicyTarget::Volume("db".to_owned()), "0 * * * *", 5);
+    rig.at(MONDAY);
+    // It is renamed while its snapshot is wished, which takes the wish away.
+    rig.wall = MONDAY + HOUR;
+    rig.silent.insert(db);
+    rig.step();
+    assert_eq!(rig.wishes().len(), 1);
+    rig.remove(map::volume_key("db"));
+    rig.remove(map::snapshot_wish_key(db));
+    rig.volume(1, "ledger");
+    // And another one has its name.
+    let other = rig.volume(2, "db");
+    rig.silent.clear();
+    rig.settle();
+    assert_eq!(rig.names(db), ["p-20240101T010000Z"]);
+    assert!(rig.sealed(other).is_empty());
+    // It goes into the recycle bin.
+    rig.remove(map::volume_key("ledger"));
+    rig.volume(1, &map::hidden_name(db));
+    rig.at(MONDAY + 2 * HOUR);
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!((last.taken, last.failed, last.gone), (0, 1, 1));
+    assert!(last.why[0].contains("amita volume undelete"), "{:?}", last.why);
+    rig.remove(map::volume_key(&map::hidden_name(db)));
+    rig.volume(1, "ledger");
+    rig.at(MONDAY + 3 * HOUR);
+    assert_eq!(rig.names(db).len(), 2);
+    assert!(rig.sealed(other).is_empty());
+    // One of many that goes is nobody's failure.
+    let all = rig.of_all("all", "30 * * * *", 5);
+    rig.at(MONDAY + 3 * HOUR + 1);
+    rig.wall = MONDAY + 3 * HOUR + 30 * MINUTE;
+    rig.silent.insert(other);
+    rig.step();
+    rig.remove(map::volume_key("db"));
+    rig.remove(map::snapshot_wish_key(other));
+    rig.settle();
+    let last = rig.runs(&all).last.unwrap();
+    assert_eq!((last.taken, last.failed, last.gone), (1, 0, 1));
+}
+
+#[test]
+fn labels_say_which_volumes_are_meant_at_the_time() {
+    let mut rig = Rig::new();
+    rig.volumes(2);
+    let label = |name: &str, tier: &str| {
+        let labels = BTreeMap::from([("tier".to_owned(), tier.to_owned())]);
+        admin::label_volume(&rig.meta, name, &labels, &[]).unwrap();
+    };
+    label("v1", "gold");
+    label("v2", "tin");
+    let target = PolicyTarget::Label {
+        key: "tier".to_owned(),
+        value: "gold".to_owned(),
+    };
+    rig.policy("gold", target, "0 * * * *", 5);
+    rig.at(MONDAY);
+    rig.at(MONDAY + HOUR);
+    let labels = BTreeMap::from([("tier".to_owned(), "gold".to_owned())]);
+    admin::label_volume(&rig.meta, "v2", &labels, &[]).unwrap();
+    rig.at(MONDAY + 2 * HOUR);
+    assert_eq!((rig.names(VolumeId(1)).len(), rig.names(VolumeId(2)).len()), (2, 1));
+}
