@@ -312,6 +312,16 @@ pub(crate) fn list<T: DeserializeOwned>(meta: &dyn Transact, prefix: &str) -> Re
     reply.values(0).iter().map(parse).collect()
 }
 
+/// The names that stand in keys with a prefix, for whoever has named none of them: one whose record nobody can read has a name, too.
+fn names_under(meta: &dyn Transact, prefix: &str) -> Result<Vec<String>> {
+    let reply = meta.txn(&Call::prefix(prefix))?;
+    let names = reply
+        .values(0)
+        .iter()
+        .filter_map(|found| found.key.strip_prefix(prefix));
+    Ok(names.filter(|name| !map::is_hidden(name)).map(str::to_owned).collect())
+}
+
 fn put_if<T: Serialize>(meta: &dyn Transact, key: &str, revision: u64, record: &T) -> Result<bool> {
     Ok(meta.txn(&Call::put_if(key, revision, json(record)))?.succeeded)
 }

@@ -391,7 +391,7 @@ fn there_is(what: &str, there: &[String]) -> String {
             None => format!("there are no {what}s at all{}", how_to_make(what)),
         },
         [only] => format!("there is {only}"),
-        several => format!("there are {}", several.join(", ")),
+        several => format!("there are {}", shown(several)),
     }
 }
 

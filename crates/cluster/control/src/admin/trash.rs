@@ -4,11 +4,13 @@ use super::deletion::{Fate, leftovers, moved};
 use super::quota::{Wanted, charge, snapshots_of};
 use super::subsystem::{put, unchanged};
 use super::volume::believable;
-use super::{AdminError, RACES, Result, check_name, get, list, parse, pools};
+use super::{AdminError, RACES, Result, check_name, get, names_under, parse};
+use crate::policy::runner::Clock;
 use amita_metadata::{Call, Op, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{self, Pool, Recycling, Trashed, Volume};
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A deleted volume that is kept.
@@ -28,21 +30,32 @@ pub struct TrashStatus {
 /// # Errors
 /// The metadata is away.
 pub fn trash(meta: &dyn Transact) -> Result<Vec<TrashStatus>> {
-    let mut all = Vec::new();
-    let found = meta.txn(&Call::prefix(map::trash_prefix()))?;
+    let call = Call {
+        then: vec![
+            Op::Prefix {
+                key: map::trash_prefix(),
+            },
+            Op::Prefix {
+                key: map::volume_key("."),
+            },
+        ],
+        ..Call::default()
+    };
+    let reply = meta.txn(&call)?;
+    let volumes = reply.values(1).iter().filter_map(|found| found.json::<Volume>().ok());
+    let mut volumes: BTreeMap<VolumeId, Volume> = volumes.map(|volume| (volume.id, volume)).collect();
     // What nobody can read is left out, and the status tells of it.
-    for trashed in found.values(0).iter().filter_map(|found| found.json::<Trashed>().ok()) {
-        // It may have gone, or come back, since they were listed.
-        let volume = meta.txn(&Call::get(map::volume_key(&map::hidden_name(trashed.volume))))?;
-        if let Some(volume) = volume.value(0).and_then(|found| found.json::<Volume>().ok()) {
-            let (pool, size_bytes) = (volume.pool, volume.size_bytes);
-            all.push(TrashStatus {
+    let found = reply.values(0).iter().filter_map(|found| found.json::<Trashed>().ok());
+    let mut all: Vec<TrashStatus> = found
+        .filter_map(|trashed| {
+            let Volume { pool, size_bytes, .. } = volumes.remove(&trashed.volume)?;
+            Some(TrashStatus {
                 trashed,
                 pool,
                 size_bytes,
-            });
-        }
-    }
+            })
+        })
+        .collect();
     all.sort_by_key(|found| (found.trashed.deleted_at, found.trashed.volume));
     Ok(all)
 }
@@ -99,7 +112,7 @@ pub(super) fn find_pool(meta: &dyn Transact, name: &str) -> Result<Pool> {
         None => Err(AdminError::NoSuch {
             what: "pool",
             name: name.to_owned(),
-            there: pools(meta)?.into_iter().map(|pool| pool.name).collect(),
+            there: names_under(meta, &map::pool_key(""))?,
         }),
     }
 }
@@ -115,7 +128,10 @@ fn find(meta: &dyn Transact, which: &str) -> Result<Trashed> {
     {
         return Ok(trashed);
     }
-    let mut all = list::<Trashed>(meta, &map::trash_prefix())?;
+    // One that cannot be read keeps nobody from having another one back.
+    let reply = meta.txn(&Call::prefix(map::trash_prefix()))?;
+    let all = reply.values(0).iter().filter_map(|found| found.json::<Trashed>().ok());
+    let mut all: Vec<Trashed> = all.collect();
     let is_it = |trashed: &Trashed| trashed.name == which || trashed.volume.to_string() == which;
     if !all.iter().any(is_it) {
         return Err(AdminError::NoSuch {
@@ -134,6 +150,13 @@ fn find(meta: &dyn Transact, which: &str) -> Result<Trashed> {
                 .map(|trashed| format!(".{} (called {})", trashed.volume, trashed.name))
                 .collect(),
         }),
+    }
+}
+
+/// Nobody is to close it any more: who was asked to, and was away, would do so under its clients when it comes back.
+fn no_closing(volume: VolumeId) -> Op {
+    Op::Delete {
+        key: map::closing_key(volume),
     }
 }
 
@@ -157,9 +180,12 @@ pub fn undelete_volume(meta: &dyn Transact, which: &str, new_name: Option<&str>)
         let Some((volume, revision)) = get::<Volume>(meta, &map::volume_key(&hidden))? else {
             continue;
         };
-        let mut then = vec![Op::Delete {
-            key: map::trash_key(volume.id),
-        }];
+        let mut then = vec![
+            Op::Delete {
+                key: map::trash_key(volume.id),
+            },
+            no_closing(volume.id),
+        ];
         then.extend(moved(meta, &volume, name)?);
         let mut call = Call {
             compares: vec![unchanged(&map::volume_key(&hidden), revision), unchanged(&key, 0)],
@@ -204,65 +230,209 @@ pub struct Purged {
     pub gone: Vec<Trashed>,
     /// What cannot go, and why; of a record that nobody can read the key.
     pub failed: Vec<(String, AdminError)>,
+    /// What somebody should know before they go: clocks that do not agree.
+    pub warnings: Vec<String>,
 }
 
 /// Who looks at the recycle bin from time to time.
+///
+/// Clocks may be wrong, and what has gone does not come back. Who looks all the time sees a volume become due; one that is overdue by more
+/// than [`OVERDUE`] when it is first seen so means that nobody has looked for a while, or that the clock has jumped, or was wrong all the
+/// time. It stays for [`WAITS`] from then, and that is told. And where one is deleted while somebody looks, by a machine whose clock is off
+/// by more than [`SKEW`], it is kept for as long as was said then, by the clock of who looks.
 #[derive(Debug, Default)]
 pub struct Bin {
     /// Where the last look has ended: what cannot go keeps no other from its turn.
     behind: Option<(u64, VolumeId)>,
+    /// What is due, and since when that was seen; by the steady clock.
+    due: BTreeMap<(VolumeId, u64), Seen>,
+    /// What was there at the last look; none: there was none.
+    known: Option<BTreeSet<(VolumeId, u64)>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    since: Duration,
+    is_late: bool,
 }
 
 /// Volumes that are looked at at one look: what others were cloned from costs a read, and stays.
 const LOOKED_AT: usize = 256;
+/// What becomes due while somebody looks is seen within seconds.
+pub const OVERDUE: Duration = Duration::from_secs(600);
+/// For so long one stays that is overdue when it is first seen.
+pub const WAITS: Duration = Duration::from_secs(3600);
+/// Clocks that differ by less are not said to.
+pub const SKEW: Duration = Duration::from_secs(3600);
 
 impl Bin {
     /// The deleted volumes whose time has come go for good, `most` of them at once. One that cannot go stops no other.
     ///
     /// # Errors
     /// The metadata is suspected or away.
-    pub fn purge_what_is_due(&mut self, meta: &dyn Transact, most: usize, now: Duration) -> Result<Purged> {
+    pub fn purge_what_is_due(&mut self, meta: &dyn Transact, most: usize, clock: Clock) -> Result<Purged> {
         let mut purged = Purged::default();
-        let mut due: Vec<Trashed> = Vec::new();
+        let mut all: Vec<(Trashed, u64)> = Vec::new();
         for found in meta.txn(&Call::prefix(map::trash_prefix()))?.values(0) {
             match parse::<Trashed>(found) {
-                Ok(trashed) if trashed.purge_at <= now.as_secs() => due.push(trashed),
-                Ok(_) => {}
+                Ok(trashed) => all.push((trashed, found.mod_revision)),
                 Err(why) => purged.failed.push((found.key.clone(), why)),
             }
         }
-        if due.is_empty() {
-            return Ok(purged);
-        }
-        believable(meta)?;
-        let place = |trashed: &Trashed| (trashed.purge_at, trashed.volume);
-        due.sort_by_key(place);
-        let next = due.partition_point(|trashed| Some(place(trashed)) <= self.behind);
-        due.rotate_left(next);
-        for trashed in due.into_iter().take(LOOKED_AT) {
-            if purged.gone.len() >= most {
-                break;
-            }
-            self.behind = Some(place(&trashed));
-            match purge_unheld(meta, trashed.volume, now) {
-                Ok(true) => purged.gone.push(trashed),
-                // What others were cloned from goes when these have gone.
-                Ok(false) | Err(AdminError::HasClones { .. }) => {}
-                Err(why) if !is_of_one(&why) => {
-                    // What has gone is told all the same; the next look finds that again.
-                    if purged.gone.is_empty() {
-                        return Err(why);
-                    }
-                    break;
-                }
-                Err(why) => {
-                    let what = format!("deleted volume {} (number {})", trashed.name, trashed.volume);
-                    purged.failed.push((what, why));
-                }
-            }
-        }
+        self.set_right(meta, &mut all, most, clock, &mut purged.warnings)?;
+        let due = self.due(meta, &all, clock, &mut purged.warnings)?;
+        purge_some(meta, due, &mut self.behind, most, clock.wall, &mut purged)?;
         Ok(purged)
     }
+
+    /// Those that were deleted since the last look stay for as long as was said, whatever the clock says of who deleted them.
+    fn set_right(
+        &mut self,
+        meta: &dyn Transact,
+        all: &mut Vec<(Trashed, u64)>,
+        most: usize,
+        clock: Clock,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        let now = clock.wall.as_secs();
+        let mut left = most;
+        let mut wait = BTreeSet::new();
+        if let Some(known) = &self.known {
+            for (trashed, revision) in all.iter_mut() {
+                let off = now.abs_diff(trashed.deleted_at);
+                if known.contains(&(trashed.volume, *revision)) || off <= SKEW.as_secs() {
+                    continue;
+                }
+                let keep = trashed.purge_at.saturating_sub(trashed.deleted_at);
+                let next = Trashed {
+                    deleted_at: now,
+                    purge_at: now.saturating_add(keep),
+                    ..trashed.clone()
+                };
+                let key = map::trash_key(trashed.volume);
+                let call = Call {
+                    compares: vec![unchanged(&key, *revision)],
+                    then: vec![put(key, &next)],
+                    otherwise: Vec::new(),
+                };
+                let reply = match left {
+                    0 => None,
+                    _ => Some(meta.txn(&call)?).filter(|reply| reply.succeeded),
+                };
+                // Another look sees to it, or it is there again.
+                let Some(reply) = reply else {
+                    wait.insert(trashed.volume);
+                    continue;
+                };
+                left -= 1;
+                warnings.push(format!(
+                    "volume {} (number {}) was deleted from a machine whose clock is {off} s {} this one's: it stays for {keep} s from \
+                     now, as was said",
+                    trashed.name,
+                    trashed.volume,
+                    if trashed.deleted_at < now { "behind" } else { "ahead of" },
+                ));
+                (*trashed, *revision) = (next, reply.revision);
+            }
+        }
+        all.retain(|(trashed, _)| !wait.contains(&trashed.volume));
+        self.known = Some(
+            all.iter()
+                .map(|(trashed, revision)| (trashed.volume, *revision))
+                .collect(),
+        );
+        Ok(())
+    }
+
+    /// Those that may go now.
+    fn due(
+        &mut self,
+        meta: &dyn Transact,
+        all: &[(Trashed, u64)],
+        clock: Clock,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Trashed>> {
+        let now = clock.wall.as_secs();
+        let mut before = std::mem::take(&mut self.due);
+        let mut late = Vec::new();
+        let mut due = Vec::new();
+        for (trashed, revision) in all.iter().filter(|(trashed, _)| trashed.purge_at <= now) {
+            let place = (trashed.volume, *revision);
+            let seen = before.remove(&place).unwrap_or_else(|| {
+                let is_late = now - trashed.purge_at > OVERDUE.as_secs();
+                late.extend(is_late.then_some(trashed));
+                Seen {
+                    since: clock.steady,
+                    is_late,
+                }
+            });
+            self.due.insert(place, seen);
+            if !seen.is_late || clock.steady.saturating_sub(seen.since) >= WAITS {
+                due.push(trashed.clone());
+            }
+        }
+        // Those that others were cloned from wait for these anyway.
+        let mut first = None;
+        for trashed in late.iter().take(LOOKED_AT) {
+            if first.is_none() && !super::clone::has_clones(meta, trashed.volume).unwrap_or(true) {
+                first = Some(*trashed);
+            }
+        }
+        if let Some(first) = first {
+            let minutes = OVERDUE.as_secs() / 60;
+            warnings.push(format!(
+                "{} deleted volumes were to go more than {minutes} minutes ago by this node's clock, {} (number {}) among them: nobody \
+                 has looked since, or the clock is wrong ({now} s since 1970). They go in an hour; until then have back what is to stay \
+                 (`amita volume undelete`), or set the clock right",
+                late.len(),
+                first.name,
+                first.volume
+            ));
+        }
+        Ok(due)
+    }
+}
+
+/// Some of what is due goes, from behind where the last look has ended.
+fn purge_some(
+    meta: &dyn Transact,
+    mut due: Vec<Trashed>,
+    behind: &mut Option<(u64, VolumeId)>,
+    most: usize,
+    now: Duration,
+    purged: &mut Purged,
+) -> Result<()> {
+    if due.is_empty() {
+        return Ok(());
+    }
+    believable(meta)?;
+    let place = |trashed: &Trashed| (trashed.purge_at, trashed.volume);
+    due.sort_by_key(place);
+    let next = due.partition_point(|trashed| Some(place(trashed)) <= *behind);
+    due.rotate_left(next);
+    for trashed in due.into_iter().take(LOOKED_AT) {
+        if purged.gone.len() >= most {
+            break;
+        }
+        *behind = Some(place(&trashed));
+        match purge_unheld(meta, trashed.volume, now) {
+            Ok(true) => purged.gone.push(trashed),
+            // What others were cloned from goes when these have gone.
+            Ok(false) | Err(AdminError::HasClones { .. }) => {}
+            Err(why) if !is_of_one(&why) => {
+                // What has gone is told all the same; the next look finds that again.
+                if purged.gone.is_empty() {
+                    return Err(why);
+                }
+                break;
+            }
+            Err(why) => {
+                let what = format!("deleted volume {} (number {})", trashed.name, trashed.volume);
+                purged.failed.push((what, why));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Is it about one volume alone, or would it meet all of them?
@@ -274,12 +444,22 @@ fn is_of_one(why: &AdminError) -> bool {
     )
 }
 
-/// As [`Bin::purge_what_is_due`], for who looks once.
+/// As [`Bin::purge_what_is_due`], for who looks once, and by a clock that is right.
 ///
 /// # Errors
 /// The metadata is suspected or away.
 pub fn purge_what_is_due(meta: &dyn Transact, most: usize, now: Duration) -> Result<Purged> {
-    Bin::default().purge_what_is_due(meta, most, now)
+    let mut purged = Purged::default();
+    let mut due: Vec<Trashed> = Vec::new();
+    for found in meta.txn(&Call::prefix(map::trash_prefix()))?.values(0) {
+        match parse::<Trashed>(found) {
+            Ok(trashed) if trashed.purge_at <= now.as_secs() => due.push(trashed),
+            Ok(_) => {}
+            Err(why) => purged.failed.push((found.key.clone(), why)),
+        }
+    }
+    purge_some(meta, due, &mut None, most, now, &mut purged)?;
+    Ok(purged)
 }
 
 fn purge_unheld(meta: &dyn Transact, volume: VolumeId, now: Duration) -> Result<bool> {
@@ -305,6 +485,7 @@ fn purge(meta: &dyn Transact, volume: VolumeId, due: Option<Duration>) -> Result
     let mut compares = vec![unchanged(&key, revision), unchanged(&trash_key, trash_revision)];
     let mut then = leftovers(meta, &Fate::Purge { snapshots: true }, &found)?;
     then.push(Op::Delete { key: key.clone() });
+    then.push(no_closing(volume));
     if let Some((held, less)) = super::clone::unpin(meta, &found)? {
         compares.push(held);
         then.push(less);

@@ -2,7 +2,7 @@
 
 use super::quota::{Wanted, charge};
 use super::subsystem::{put, unchanged};
-use super::{AdminError, RACES, Result, check_name, get, list, pools};
+use super::{AdminError, RACES, Result, check_name, get, list, names_under};
 use amita_metadata::{Call, Transact};
 use amita_types::map::{self, Pool, Volume};
 use amita_types::{BLOCK_BYTES, Generation, VolumeId};
@@ -61,7 +61,7 @@ pub fn make_volume(
             why,
         })?;
     if get::<Pool>(meta, &map::pool_key(pool))?.is_none() {
-        let there = pools(meta)?.into_iter().map(|pool| pool.name).collect();
+        let there = names_under(meta, &map::pool_key(""))?;
         return Err(AdminError::NoSuch {
             what: "pool",
             name: pool.to_owned(),
@@ -120,10 +120,15 @@ pub fn make_volume(
     Err(AdminError::TooManyRaces { key: counter })
 }
 
+/// So many records of volumes there are, whether they can be read or not.
+fn there_are(meta: &dyn Transact) -> Result<usize> {
+    Ok(meta.txn(&Call::prefix(map::volume_key("")))?.values(0).len())
+}
+
 /// May there be one more volume, when the last one was given this number?
 pub(super) fn has_room(meta: &dyn Transact, last: u64) -> Result<()> {
     // There are no more than were ever made: mostly nothing need be counted.
-    if last < MAX_VOLUMES as u64 || with_deleted(meta)?.len() < MAX_VOLUMES {
+    if last < MAX_VOLUMES as u64 || there_are(meta)? < MAX_VOLUMES {
         return Ok(());
     }
     Err(AdminError::Full {
@@ -180,7 +185,7 @@ pub(super) fn find_volume(meta: &dyn Transact, name: &str) -> Result<(Volume, u6
     match get::<Volume>(meta, &map::volume_key(name))?.filter(|_| !map::is_hidden(name)) {
         Some(found) => Ok(found),
         None => {
-            let there = volumes(meta)?.into_iter().map(|volume| volume.name).collect();
+            let there = names_under(meta, &map::volume_key(""))?;
             Err(AdminError::NoSuch {
                 what: "volume",
                 name: name.to_owned(),

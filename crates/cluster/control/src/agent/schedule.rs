@@ -6,6 +6,7 @@ use super::{Config, Journal, Notice, Sink, Stop};
 use crate::admin::{self, AdminError, Bin};
 use crate::coordinator::election_key;
 use crate::events::{Draft, Kind};
+use crate::policy::runner::Clock;
 use amita_metadata::{Call, Client};
 use amita_types::NodeId;
 use std::collections::BTreeMap;
@@ -23,7 +24,8 @@ const PURGED_AT_ONCE: usize = 64;
 
 /// Runs until stopped.
 pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop, standing: &Standing, journal: &Journal) {
-    let mut looked = Instant::now();
+    let begun = Instant::now();
+    let mut looked = begun;
     let mut looks = Looks::default();
     while !stop.wait(LOOK.min(config.scrub_every.unwrap_or(LOOK))) {
         if !journal.leads() || standing.allow().is_err() || !is_coordinator(client, config.node) {
@@ -32,7 +34,11 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop, st
             continue;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        looks.purge(client, sink, journal, now);
+        let clock = Clock {
+            wall: now,
+            steady: begun.elapsed(),
+        };
+        looks.purge(client, sink, journal, clock);
         let Some(every) = config.scrub_every else { continue };
         if looked.elapsed() < LOOK_AT_COPIES.min(every) {
             continue;
@@ -63,8 +69,8 @@ struct Looks {
 
 impl Looks {
     /// Deleted volumes whose time has come.
-    fn purge(&mut self, client: &Client, sink: &Sink, journal: &Journal, now: Duration) {
-        let purged = match self.bin.purge_what_is_due(client, PURGED_AT_ONCE, now) {
+    fn purge(&mut self, client: &Client, sink: &Sink, journal: &Journal, clock: Clock) {
+        let purged = match self.bin.purge_what_is_due(client, PURGED_AT_ONCE, clock) {
             Ok(purged) => purged,
             // The metadata is away, or suspected, which others say.
             Err(why) if is_told_by_others(&why) => return,
@@ -73,6 +79,9 @@ impl Looks {
                 return;
             }
         };
+        for warning in purged.warnings {
+            sink(Notice::Warn(warning));
+        }
         for trashed in purged.gone {
             let (name, volume) = (&trashed.name, trashed.volume);
             let text = format!("deleted volume {name} (number {volume}) is gone for good: its time has come");

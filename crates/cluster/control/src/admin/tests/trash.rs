@@ -1,6 +1,7 @@
 //! The recycle bin: what goes when its time has come, and which volume is meant.
 
 use super::*;
+use crate::policy::runner::Clock;
 use amita_types::map::{About, Snapshot, SnapshotName, SnapshotState};
 use amita_types::{SnapshotId, VolumeId};
 use std::collections::BTreeMap;
@@ -30,6 +31,13 @@ fn put(meta: &dyn Transact, key: impl Into<String>, value: impl Into<Vec<u8>>) {
     meta.txn(&Call::put(key, value)).unwrap();
 }
 
+fn at(wall: u64, steady: u64) -> Clock {
+    Clock {
+        wall: Duration::from_secs(wall),
+        steady: Duration::from_secs(steady),
+    }
+}
+
 fn called(purged: &Purged) -> Vec<&str> {
     purged.gone.iter().map(|trashed| trashed.name.as_str()).collect()
 }
@@ -42,7 +50,7 @@ fn one_that_cannot_go_is_told_of_and_stops_no_other() {
     let bad = map::trash_key(numbers[3]);
     put(&meta, &bad, "?");
     let mut bin = Bin::default();
-    let purged = bin.purge_what_is_due(&meta, 64, Duration::from_secs(100)).unwrap();
+    let purged = bin.purge_what_is_due(&meta, 64, at(100, 0)).unwrap();
     assert_eq!(called(&purged), ["b", "e"]);
     let failed: Vec<&str> = purged.failed.iter().map(|(what, _)| what.as_str()).collect();
     assert_eq!(
@@ -59,7 +67,7 @@ fn one_that_cannot_go_is_told_of_and_stops_no_other() {
     // What all of them would meet is no fault of one.
     let why = "it is old".to_owned();
     put(&meta, map::suspect_key(NodeId(1)), json(&map::Suspect { why }));
-    let refused = bin.purge_what_is_due(&meta, 64, Duration::from_secs(100)).unwrap_err();
+    let refused = bin.purge_what_is_due(&meta, 64, at(100, 0)).unwrap_err();
     assert!(matches!(refused, AdminError::Suspected { .. }), "{refused}");
 }
 
@@ -111,7 +119,7 @@ fn what_stays_keeps_no_other_from_its_turn() {
     }
     let seen = Counting(&meta, AtomicUsize::new(0));
     let mut bin = Bin::default();
-    let (mut gone, now) = (0, Duration::from_secs(100));
+    let (mut gone, now) = (0, at(100, 0));
     for _ in 0..6 {
         let before = seen.1.load(Ordering::Relaxed);
         let purged = bin.purge_what_is_due(&seen, 8, now).unwrap();
@@ -170,4 +178,107 @@ fn a_number_that_is_the_name_of_another_is_refused() {
         assert!(matches!(refused, AdminError::NoSuch { .. }), "{none}: {refused}");
     }
     assert_eq!(purge_volume(&meta, "4").unwrap().name, "3x");
+}
+
+const HOUR: u64 = 3600;
+const DAY: u64 = 24 * HOUR;
+
+/// The coordinator's clock is a year ahead for a while, or from the beginning.
+#[test]
+fn a_clock_that_jumps_does_not_empty_the_bin() {
+    let (meta, _) = deleted(&["a", "b", "c"]);
+    let mut bin = Bin::default();
+    let year = 365 * DAY;
+    let look = |bin: &mut Bin, wall, steady| bin.purge_what_is_due(&meta, 64, at(wall, steady)).unwrap();
+    // What becomes due while somebody looks goes at once.
+    assert!(look(&mut bin, 5, 0).gone.is_empty());
+    assert_eq!(called(&look(&mut bin, 10, 5)), ["a"]);
+    let purged = look(&mut bin, year, 10);
+    assert!(purged.gone.is_empty());
+    assert!(
+        purged.warnings.len() == 1
+            && purged.warnings[0].contains("2 deleted volumes were to go more than 10 minutes ago"),
+        "{:?}",
+        purged.warnings
+    );
+    // It is told once; and who leads next begins anew.
+    let purged = look(&mut bin, year + HOUR - 20, HOUR);
+    assert!(purged.gone.is_empty() && purged.warnings.is_empty());
+    let mut next = Bin::default();
+    assert!(look(&mut next, year + HOUR, 0).gone.is_empty());
+    // The clock is set right: nothing was lost, and all goes when its time comes.
+    assert!(look(&mut bin, 8, HOUR + 5).gone.is_empty());
+    assert_eq!(called(&look(&mut bin, 11, HOUR + 8)), ["b"]);
+    // It is right after all.
+    let purged = look(&mut next, year + HOUR + 30, HOUR - 1);
+    assert!(purged.gone.is_empty());
+    assert_eq!(called(&look(&mut next, year + 2 * HOUR, HOUR)), ["c"]);
+}
+
+/// The clock of the machine on which the command is given is eight days behind, or ahead.
+#[test]
+fn who_deletes_need_not_know_what_time_it_is() {
+    let now = 1000 * DAY;
+    for deleted_at in [now - 8 * DAY, now + 8 * DAY] {
+        let (meta, _) = deleted(&[]);
+        let mut bin = Bin::default();
+        bin.purge_what_is_due(&meta, 64, at(now, 0)).unwrap();
+        let made = create_volume(&meta, "db", "main", 1 << 30).unwrap();
+        let fate = Fate::Recycle {
+            deleted_at,
+            purge_at: deleted_at + 7 * DAY,
+        };
+        carry_out(&meta, Deletion::of("db", false, fate), &mut || false).unwrap();
+        let purged = bin.purge_what_is_due(&meta, 64, at(now + 5, 5)).unwrap();
+        assert!(purged.gone.is_empty());
+        assert!(
+            purged.warnings.len() == 1 && purged.warnings[0].contains("whose clock is 691"),
+            "{:?}",
+            purged.warnings
+        );
+        let trashed = &trash(&meta).unwrap()[0].trashed;
+        assert_eq!(
+            (trashed.volume, trashed.deleted_at, trashed.purge_at),
+            (made.id, now + 5, now + 5 + 7 * DAY)
+        );
+        let purged = bin.purge_what_is_due(&meta, 64, at(now + 7 * DAY, 7 * DAY)).unwrap();
+        assert!(purged.gone.is_empty() && purged.warnings.is_empty());
+        let purged = bin.purge_what_is_due(&meta, 64, at(now + 7 * DAY + 5, 7 * DAY + 5));
+        assert_eq!(called(&purged.unwrap()), ["db"]);
+    }
+}
+
+/// Its owner was away when it was deleted by force, and comes back.
+#[test]
+fn nobody_closes_a_volume_that_is_there_again() {
+    let (meta, numbers) = deleted(&["a", "b"]);
+    for number in &numbers {
+        let closing = map::Closing {
+            volume: "a".to_owned(),
+            owner: NodeId(1),
+            force: true,
+            clients: None,
+        };
+        put(&meta, map::closing_key(*number), json(&closing));
+    }
+    undelete_volume(&meta, "a", None).unwrap();
+    purge_volume(&meta, "b").unwrap();
+    for number in numbers {
+        let left = meta.txn(&Call::get(map::closing_key(number))).unwrap();
+        assert!(left.value(0).is_none());
+    }
+}
+
+/// One of another name has a record that nobody can read.
+#[test]
+fn others_records_keep_nobody_from_having_a_volume_back() {
+    let (meta, numbers) = deleted(&["a", "b"]);
+    put(&meta, map::trash_key(numbers[0]), "?");
+    put(&meta, map::volume_key("bad"), "?");
+    assert_eq!(undelete_volume(&meta, "b", None).unwrap().name, "b");
+    let refused = volume(&meta, "nothing").unwrap_err().to_string();
+    assert_eq!(
+        refused, "there is no volume named nothing; there are b, bad",
+        "also what cannot be read has a name"
+    );
 }
