@@ -76,6 +76,7 @@ impl KeepChange {
             weekly: self.weekly.unwrap_or(keep.weekly),
             monthly: self.monthly.unwrap_or(keep.monthly),
             yearly: self.yearly.unwrap_or(keep.yearly),
+            has_others: keep.has_others,
         }
     }
 }

@@ -6,7 +6,9 @@
 use super::PREFIX;
 use super::is_false;
 use crate::id::VolumeId;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The most policies of a cluster: each is looked at every second.
 pub const MAX_POLICIES: usize = 256;
@@ -77,6 +79,7 @@ pub enum Target {
 
 /// Which of a policy's snapshots of a volume are kept: all for which one of the rules speaks. A rule of 0 speaks for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Rules")]
 pub struct Keep {
     /// So many of the newest.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -96,6 +99,51 @@ pub struct Keep {
     /// The newest of each of so many years.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub yearly: u32,
+    /// The record has a rule that this program does not know: what that one keeps is not known either.
+    #[serde(skip)]
+    pub has_others: bool,
+}
+
+/// The rules of a record, those included that only another program knows.
+#[derive(Deserialize)]
+struct Rules {
+    #[serde(default)]
+    last: u32,
+    #[serde(default)]
+    hourly: u32,
+    #[serde(default)]
+    daily: u32,
+    #[serde(default)]
+    weekly: u32,
+    #[serde(default)]
+    monthly: u32,
+    #[serde(default)]
+    yearly: u32,
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
+}
+
+impl From<Rules> for Keep {
+    fn from(rules: Rules) -> Keep {
+        let Rules {
+            last,
+            hourly,
+            daily,
+            weekly,
+            monthly,
+            yearly,
+            others,
+        } = rules;
+        Keep {
+            last,
+            hourly,
+            daily,
+            weekly,
+            monthly,
+            yearly,
+            has_others: !others.is_empty(),
+        }
+    }
 }
 
 impl Keep {
@@ -117,6 +165,11 @@ impl Keep {
     /// # Errors
     /// What is wrong with it, and what would be right.
     pub fn check(&self) -> Result<(), String> {
+        if self.has_others {
+            return Err(
+                "its record has a rule that this program does not know; use the program that has set it, or put the record right".to_owned(),
+            );
+        }
         if self.rules().iter().all(|(_, count)| *count == 0) {
             return Err(
                 "it would keep nothing; say how many are to be kept: --keep-last, --keep-daily, ...".to_owned(),

@@ -186,6 +186,7 @@ fn any_keep() -> impl Strategy<Value = Keep> {
             weekly,
             monthly,
             yearly,
+            has_others: false,
         }
     })
 }

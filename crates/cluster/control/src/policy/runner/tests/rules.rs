@@ -70,7 +70,15 @@ fn what_other_rules_keep_is_not_deleted_by_a_run_that_was_under_way() {
 fn rules_that_cannot_be_delete_nothing() {
     for (keep, said) in [
         (serde_json::json!({}), "would keep nothing"),
-        (serde_json::json!({"quarterly": 8}), "would keep nothing"),
+        (
+            serde_json::json!({"quarterly": 8}),
+            "a rule that this program does not know",
+        ),
+        // What the others keep is not all that is to be kept.
+        (
+            serde_json::json!({"last": 1, "quarterly": 8}),
+            "a rule that this program does not know",
+        ),
         (serde_json::json!({"last": 99_999}), "16384 are the most"),
     ] {
         let (mut rig, db, policy) = pruning();
@@ -92,6 +100,14 @@ fn rules_that_cannot_be_delete_nothing() {
         let policy = admin::policy(&rig.meta, "p", Duration::ZERO).unwrap().policy;
         let why = admin::retained(&rig.meta, &policy).unwrap_err().to_string();
         assert!(why.contains(said), "{why}");
+        // Nor is such a rule written away by who does not know it.
+        if policy.keep.has_others {
+            let before = rig.meta.txn(&Call::get(map::policy_key("p"))).unwrap();
+            let why = admin::set_policy(&rig.meta, "p", &keeping(3)).unwrap_err().to_string();
+            assert!(why.contains(said), "{why}");
+            let after = rig.meta.txn(&Call::get(map::policy_key("p"))).unwrap();
+            assert_eq!(before.value(0), after.value(0));
+        }
     }
 }
 
