@@ -54,6 +54,7 @@ pub use policy::{
     policies, policy, policy_volumes, retained, set_policy,
 };
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, MAX_POOLS, PoolSpec, create_pool, groups, pools};
+pub(crate) use quota::Tally;
 pub use quota::{Asked, asked, quota, set_quota};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
@@ -62,7 +63,8 @@ pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub(crate) use snapshot::{Held, delete_snapshot_that, place_wish};
 pub use snapshot::{
     LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, ask_own_snapshot, ask_snapshot, delete_snapshot,
-    drop_snapshot_wish, live_snapshots, protect_snapshot, snapshot, snapshot_number, snapshot_state, snapshots, split,
+    drop_snapshot_wish, live_snapshots, live_snapshots_of, protect_snapshot, snapshot, snapshot_number, snapshot_state,
+    snapshots, split,
 };
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub(crate) use subsystem::unchanged;

@@ -7,11 +7,15 @@
 use super::subsystem::{put, unchanged};
 use super::trash::find_pool;
 use super::{AdminError, RACES, Result, cluster, get, put_if};
-use amita_metadata::{Call, Compare, KeyValue, MAX_OPS, Op, Transact};
-use amita_types::VolumeId;
-use amita_types::map::{self, Pool, Quota, Snapshot, SnapshotWish, Volume};
+use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
+use amita_types::map::{self, Lineage, Pool, Quota, Snapshot, SnapshotWish, Volume};
+use amita_types::{PoolId, VolumeId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Volumes whose snapshots are read by one call: with as many as each may have, its answer is smaller than the largest that there may be.
+const COUNTED_AT_ONCE: usize = 32;
 
 /// What is asked for in a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -47,6 +51,68 @@ impl Wanted {
 pub(super) struct Charge {
     compare: Option<Compare>,
     then: Option<Op>,
+    /// The pool, and how many snapshots it has when the change is made: for a [`Tally`].
+    pub(super) counted: Option<(PoolId, u64)>,
+}
+
+/// For how long a pool without room is not counted anew.
+const BELIEVED: Duration = Duration::from_secs(10);
+
+/// How many snapshots pools have at most, for who takes one after the other. Whatever asks for more writes the pool's quota: as long as nobody else
+/// has, there are no more than were counted then, and those that were asked for since.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pools: BTreeMap<PoolId, AtMost>,
+    now: Duration,
+}
+
+#[derive(Debug)]
+struct AtMost {
+    /// Of the quota's record.
+    revision: u64,
+    snapshots: u64,
+    /// When all were counted; none: some have gone since.
+    counted_at: Option<Duration>,
+}
+
+impl Tally {
+    /// It is so late, by a clock that does not jump.
+    pub(crate) fn at(&mut self, now: Duration) {
+        self.now = now;
+    }
+
+    /// Some have gone: where there was no room, there may be.
+    pub(crate) fn less(&mut self) {
+        self.pools.values_mut().for_each(|pool| pool.counted_at = None);
+    }
+
+    /// A change was made, by a transaction of this revision.
+    pub(super) fn done(&mut self, counted: Option<(PoolId, u64)>, revision: u64) {
+        let Some((pool, snapshots)) = counted else { return };
+        if let Some(known) = self.pools.get_mut(&pool) {
+            (known.revision, known.snapshots) = (revision, snapshots);
+        }
+    }
+
+    /// The snapshots of a pool, if there is room for more of them, or there was none a moment ago.
+    fn snapshots(&self, pool: PoolId, revision: u64, limit: u64, more: u64) -> Option<u64> {
+        let known = self.pools.get(&pool).filter(|known| known.revision == revision)?;
+        let has_room = known.snapshots.saturating_add(more) <= limit;
+        let is_fresh = known
+            .counted_at
+            .is_some_and(|at| self.now.saturating_sub(at) < BELIEVED);
+        (has_room || is_fresh).then_some(known.snapshots)
+    }
+
+    fn counted(&mut self, pool: PoolId, revision: u64, snapshots: u64) {
+        let counted_at = Some(self.now);
+        let known = AtMost {
+            revision,
+            snapshots,
+            counted_at,
+        };
+        self.pools.insert(pool, known);
+    }
 }
 
 impl Charge {
@@ -63,6 +129,11 @@ impl Charge {
 /// # Errors
 /// It is more than the pool's quota has left; the metadata is away.
 pub(super) fn charge(meta: &dyn Transact, pool: &str, wanted: Wanted) -> Result<Charge> {
+    charge_by(meta, pool, wanted, &mut Tally::default())
+}
+
+/// The same for who asks again and again, for snapshots alone.
+pub(super) fn charge_by(meta: &dyn Transact, pool: &str, wanted: Wanted, tally: &mut Tally) -> Result<Charge> {
     let Some((pool, _)) = get::<Pool>(meta, &map::pool_key(pool))? else {
         // What a volume in a pool that is gone asks for, nobody counts.
         return Ok(Charge::default());
@@ -71,7 +142,7 @@ pub(super) fn charge(meta: &dyn Transact, pool: &str, wanted: Wanted) -> Result<
     let Some((quota, revision)) = get::<Quota>(meta, &key)? else {
         return Ok(Charge {
             compare: Some(unchanged(&key, 0)),
-            then: None,
+            ..Charge::default()
         });
     };
     let compare = Some(unchanged(&key, revision));
@@ -82,9 +153,24 @@ pub(super) fn charge(meta: &dyn Transact, pool: &str, wanted: Wanted) -> Result<
         && !asks_for(quota.volumes, wanted.volumes)
     {
         // None of what is limited: nothing need be counted, and what others have counted stays right.
-        return Ok(Charge { compare, then: None });
+        return Ok(Charge {
+            compare,
+            ..Charge::default()
+        });
     }
-    let asked = asked_of(meta, &pool, counts_snapshots)?;
+    let only_snapshots = counts_snapshots && wanted.volumes == 0 && wanted.provisioned_bytes == 0;
+    let known = quota.snapshots.filter(|_| only_snapshots);
+    let known = known.and_then(|limit| tally.snapshots(pool.id, revision, limit, wanted.snapshots));
+    let asked = match known {
+        Some(snapshots) => Asked {
+            snapshots,
+            ..Asked::default()
+        },
+        None => asked_of(meta, &pool, counts_snapshots)?,
+    };
+    if known.is_none() && only_snapshots {
+        tally.counted(pool.id, revision, asked.snapshots);
+    }
     let limits = [
         (
             "provisioned size",
@@ -126,12 +212,14 @@ pub(super) fn charge(meta: &dyn Transact, pool: &str, wanted: Wanted) -> Result<
         }
     }
     let next = Quota {
-        changes: quota.changes + 1,
+        changes: quota.changes.wrapping_add(1),
         ..quota
     };
+    let counted = counts_snapshots.then(|| (pool.id, asked.snapshots.saturating_add(wanted.snapshots)));
     Ok(Charge {
         compare,
         then: Some(put(key, &next)),
+        counted,
     })
 }
 
@@ -146,13 +234,13 @@ pub fn asked(meta: &dyn Transact, pool: &str) -> Result<Asked> {
 fn asked_of(meta: &dyn Transact, pool: &Pool, with_snapshots: bool) -> Result<Asked> {
     let reply = meta.txn(&Call::prefix(map::volume_key("")))?;
     let mut asked = Asked::default();
-    let mut own = BTreeSet::new();
+    let mut own = BTreeMap::new();
     // One that nobody can read is of no pool that anybody knows, and no reason to refuse all others; `amita status` tells of it.
     let volumes = reply.values(0).iter().filter_map(|found| found.json::<Volume>().ok());
     for volume in volumes.filter(|volume| volume.pool == pool.name && !map::is_hidden(&volume.name)) {
         asked.provisioned_bytes = asked.provisioned_bytes.saturating_add(volume.size_bytes);
         asked.volumes += 1;
-        own.insert(volume.id);
+        own.insert(volume.id, volume.lineage);
     }
     if with_snapshots {
         asked.snapshots = count_snapshots(meta, &own)?;
@@ -160,37 +248,33 @@ fn asked_of(meta: &dyn Transact, pool: &Pool, with_snapshots: bool) -> Result<As
     Ok(asked)
 }
 
-/// The snapshots of these volumes, with those that are wished for or being taken. All are read at once, however many volumes there are:
-/// the owner takes the wish away when it seals the snapshot, which would be counted neither as one nor as the other in between.
-fn count_snapshots(meta: &dyn Transact, own: &BTreeSet<VolumeId>) -> Result<u64> {
+/// The snapshots of these volumes, with those that are wished for or being taken. Those of one volume and its wish are read at once: the
+/// owner takes the wish away when it seals the snapshot, which would be counted neither as one nor as the other in between.
+fn count_snapshots(meta: &dyn Transact, own: &BTreeMap<VolumeId, Lineage>) -> Result<u64> {
     let wishes = map::snapshot_wishes_prefix();
-    let then: Vec<Op> = if own.len() * 2 <= MAX_OPS {
-        let of_one = |volume: &VolumeId| {
-            let (key, wish) = (map::snapshots_prefix(*volume), map::snapshot_wish_key(*volume));
+    let mut taken: BTreeMap<VolumeId, Taken> = BTreeMap::new();
+    let volumes: Vec<&VolumeId> = own.keys().collect();
+    for some in volumes.chunks(COUNTED_AT_ONCE) {
+        let of_one = |volume: &&VolumeId| {
+            let (key, wish) = (map::snapshots_prefix(**volume), map::snapshot_wish_key(**volume));
             [Op::Prefix { key }, Op::Get { key: wish }]
         };
-        own.iter().flat_map(of_one).collect()
-    } else {
-        let key = format!("{}snapshots/", map::PREFIX);
-        vec![Op::Prefix { key }, Op::Prefix { key: wishes.clone() }]
-    };
-    if then.is_empty() {
-        return Ok(0);
-    }
-    let operations = then.len();
-    let reply = meta.txn(&Call {
-        then,
-        ..Call::default()
-    })?;
-    let mut taken: BTreeMap<VolumeId, Taken> = BTreeMap::new();
-    for found in (0..operations).flat_map(|index| reply.values(index)) {
-        let Some(volume) = volume_of(&found.key).filter(|volume| own.contains(volume)) else {
-            continue;
-        };
-        let taken = taken.entry(volume).or_default();
-        match found.key.starts_with(&wishes) {
-            true => taken.wish(found),
-            false => taken.snapshot(found),
+        let then: Vec<Op> = some.iter().flat_map(of_one).collect();
+        let operations = then.len();
+        let reply = meta.txn(&Call {
+            then,
+            ..Call::default()
+        })?;
+        for found in (0..operations).flat_map(|index| reply.values(index)) {
+            let Some((volume, lineage)) = volume_of(&found.key).and_then(|volume| Some((volume, own.get(&volume)?)))
+            else {
+                continue;
+            };
+            let taken = taken.entry(volume).or_default();
+            match found.key.starts_with(&wishes) {
+                true => taken.wish(found),
+                false => taken.snapshot(found, lineage),
+            }
         }
     }
     Ok(taken.values().map(Taken::count).sum())
@@ -209,10 +293,15 @@ fn volume_of(key: &str) -> Option<VolumeId> {
 struct Taken(BTreeSet<String>);
 
 impl Taken {
-    fn snapshot(&mut self, found: &KeyValue) {
+    fn snapshot(&mut self, found: &KeyValue, lineage: &Lineage) {
+        // One that is being taken is one, though nobody wishes it any more: its owner seals it. The lineage may be older than that.
+        let is_begun = |snapshot: &Snapshot| match snapshot.number == lineage.number {
+            true => lineage.taking,
+            false => snapshot.number > lineage.number,
+        };
         match found.json::<Snapshot>() {
             // One that was begun and is void is none.
-            Ok(snapshot) if !super::snapshot::is_sealed(&snapshot) => {}
+            Ok(snapshot) if !super::snapshot::is_sealed(&snapshot) && !is_begun(&snapshot) => {}
             Ok(snapshot) => drop(self.0.insert(snapshot.name)),
             Err(_) => drop(self.0.insert(found.key.clone())),
         }
@@ -233,7 +322,7 @@ impl Taken {
 
 /// The snapshots of a volume, with the one that is wished for or being taken.
 pub(super) fn snapshots_of(meta: &dyn Transact, volume: &Volume) -> Result<u64> {
-    count_snapshots(meta, &BTreeSet::from([volume.id]))
+    count_snapshots(meta, &BTreeMap::from([(volume.id, volume.lineage)]))
 }
 
 /// A pool's quota.
@@ -269,7 +358,7 @@ pub fn set_quota(meta: &dyn Transact, pool: &str, change: impl Fn(&mut Quota)) -
         let (before, revision) = get::<Quota>(meta, &key)?.unwrap_or_else(|| (Quota::none(id), 0));
         let mut next = before;
         change(&mut next);
-        next.changes = before.changes + 1;
+        next.changes = before.changes.wrapping_add(1);
         if put_if(meta, &key, revision, &next)? {
             return Ok(next);
         }

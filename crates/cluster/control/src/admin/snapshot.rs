@@ -2,10 +2,10 @@
 
 use super::about::reverting;
 use super::namespace::use_of;
-use super::quota::{Wanted, charge, snapshots_of};
+use super::quota::{Tally, Wanted, charge_by, snapshots_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
-use super::{AdminError, RACES, Result, cluster, get, list};
+use super::{AdminError, RACES, Result, cluster, get, list, names_under, parse};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::SnapshotId;
 use amita_types::map::{self, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish, Volume};
@@ -101,7 +101,7 @@ pub fn ask_own_snapshot(
             )));
         }
         let before = before.map_or(0, |(_, revision)| revision);
-        if place_wish(meta, &wish, (&found, revision), before, &[])? {
+        if place_wish(meta, &wish, (&found, revision), before, &[], &mut Tally::default())? {
             return Ok(wish);
         }
     }
@@ -125,6 +125,7 @@ pub(crate) fn place_wish(
     (volume, revision): (&Volume, u64),
     before: u64,
     held: &Held,
+    tally: &mut Tally,
 ) -> Result<bool> {
     // It has no more than were ever taken: mostly nothing need be counted.
     let there = match u64::from(volume.lineage.number.0) {
@@ -155,8 +156,14 @@ pub(crate) fn place_wish(
         snapshots: 1,
         ..Wanted::default()
     };
-    charge(meta, &volume.pool, wanted)?.into_call(&mut call);
-    Ok(meta.txn(&call)?.succeeded)
+    let charge = charge_by(meta, &volume.pool, wanted, tally)?;
+    let counted = charge.counted;
+    charge.into_call(&mut call);
+    let reply = meta.txn(&call)?;
+    if reply.succeeded {
+        tally.done(counted, reply.revision);
+    }
+    Ok(reply.succeeded)
 }
 
 /// What has become of a wish. A refusal is told once: the record goes.
@@ -247,7 +254,27 @@ pub struct LiveSnapshot {
 /// # Errors
 /// The metadata is away.
 pub fn live_snapshots(meta: &dyn Transact, volume: &Volume) -> Result<Vec<LiveSnapshot>> {
-    let all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(volume.id))?;
+    live_snapshots_of(meta, &[volume])?.pop().unwrap_or(Ok(Vec::new()))
+}
+
+/// The same of some volumes, in their order, by one call; of each what is wrong with it, if a record of its snapshots cannot be read.
+///
+/// # Errors
+/// The metadata is away.
+pub fn live_snapshots_of(meta: &dyn Transact, volumes: &[&Volume]) -> Result<Vec<Result<Vec<LiveSnapshot>>>> {
+    let prefixes = volumes.iter().map(|volume| map::snapshots_prefix(volume.id));
+    let reply = meta.txn(&Call {
+        then: prefixes.map(|key| Op::Prefix { key }).collect(),
+        ..Call::default()
+    })?;
+    let each = volumes.iter().enumerate().map(|(index, volume)| {
+        let all: Vec<Snapshot> = reply.values(index).iter().map(parse).collect::<Result<_>>()?;
+        Ok(live(volume, &all))
+    });
+    Ok(each.collect())
+}
+
+fn live(volume: &Volume, all: &[Snapshot]) -> Vec<LiveSnapshot> {
     let lineage = &volume.lineage;
     let lives = |snapshot: &&Snapshot| is_sealed(snapshot) || (lineage.taking && snapshot.number == lineage.number);
     let mut live: Vec<LiveSnapshot> = all
@@ -259,7 +286,7 @@ pub fn live_snapshots(meta: &dyn Transact, volume: &Volume) -> Result<Vec<LiveSn
         })
         .collect();
     live.sort_unstable();
-    Ok(live)
+    live
 }
 
 /// Deletes a volume's snapshot: its records. The stores drop what nothing else needs by and by (S9), and who reads it is told that
@@ -413,10 +440,7 @@ pub fn snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapsho
         None => Err(AdminError::NoSuch {
             what: "snapshot",
             name: format!("{volume}@{name}"),
-            there: snapshots(meta, volume)?
-                .into_iter()
-                .map(|snapshot| snapshot.name)
-                .collect(),
+            there: names_under(meta, &map::snapshot_names_prefix(found.id))?,
         }),
     }
 }

@@ -317,6 +317,33 @@ fn a_snapshot_that_is_sealed_while_it_is_counted_counts() {
     is_over(wish(&meta, "b", "s"), "1 of 1 snapshots");
 }
 
+/// Who wished it has given up meanwhile; its owner seals it all the same.
+#[test]
+fn a_snapshot_that_is_being_taken_counts_though_nobody_wishes_it_any_more() {
+    let meta = with_quota(|quota| quota.snapshots = Some(1));
+    let mut found = create_volume(&meta, "a", "main", GIB).unwrap();
+    create_volume(&meta, "b", "main", GIB).unwrap();
+    let wished = wish(&meta, "a", "s").unwrap();
+    let begun = |taking: bool, meta: &dyn Transact| {
+        let mut volume = found.clone();
+        (volume.lineage.number, volume.lineage.taking) = (SnapshotId(1), taking);
+        meta.txn(&Call::put(map::volume_key("a"), json(&volume))).unwrap();
+    };
+    begun(true, &meta);
+    seal(&meta, &found, 1, "s");
+    let key = map::snapshot_key(found.id, SnapshotId(1));
+    let (mut record, _) = get::<Snapshot>(&meta, &key).unwrap().unwrap();
+    record.state = SnapshotState::Taking(Generation(1));
+    meta.txn(&Call::put(key, json(&record))).unwrap();
+    drop_snapshot_wish(&meta, &wished).unwrap();
+    is_over(wish(&meta, "b", "s"), "1 of 1 snapshots");
+    // It was begun by an owner who is gone: it is void, and is none.
+    begun(false, &meta);
+    wish(&meta, "b", "s").unwrap();
+    found.lineage.number = SnapshotId(1);
+    assert_eq!(asked(&meta, "main").unwrap().snapshots, 1);
+}
+
 #[test]
 fn records_that_nobody_can_read_do_not_stop_who_asks() {
     let meta = with_quota(|quota| {

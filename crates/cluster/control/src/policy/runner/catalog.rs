@@ -1,6 +1,6 @@
 //! The volumes that there are, read once a step and only where they are needed.
 
-use crate::admin::AdminError;
+use crate::admin::{AdminError, Tally};
 use amita_metadata::{Call, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{self, About, Target, Volume};
@@ -9,14 +9,16 @@ use std::collections::BTreeSet;
 
 /// What is read.
 #[derive(Default)]
-pub(super) struct Catalog {
+pub(crate) struct Catalog {
     volumes: Option<Vec<Volume>>,
     abouts: Option<Vec<About>>,
+    /// How many snapshots there are in pools that have a quota: it outlives the step.
+    pub tally: Tally,
 }
 
 /// Where a volume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(crate) enum Found {
     /// It has this name.
     Named(String),
     /// It is deleted, and may come back, or is gone for good.
@@ -24,6 +26,14 @@ pub(super) enum Found {
 }
 
 impl Catalog {
+    /// Nothing is read yet.
+    pub fn of_step(tally: Tally) -> Catalog {
+        Catalog {
+            tally,
+            ..Catalog::default()
+        }
+    }
+
     fn volumes(&mut self, meta: &dyn Transact) -> Result<&[Volume], AdminError> {
         if self.volumes.is_none() {
             let mut all: Vec<Volume> = readable(meta, &map::volume_key(""))?;

@@ -426,7 +426,7 @@ impl Job {
             return Ok(true);
         }
         let before = reply.value(2).map_or(0, |found| found.mod_revision);
-        match admin::place_wish(meta, &wish, (&found, revision), before, held) {
+        match admin::place_wish(meta, &wish, (&found, revision), before, held, &mut catalog.tally) {
             Ok(true) => {
                 self.stage = Stage::Wait {
                     until: clock.steady + PATIENCE,
