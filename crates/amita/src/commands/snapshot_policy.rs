@@ -4,7 +4,7 @@ use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::logging::timestamp;
 use amita_control::access::Action;
-use amita_control::admin::{self, AdminError, KeepChange, PolicyChange, PolicyTarget, Retained};
+use amita_control::admin::{self, AdminError, KeepChange, PolicyChange, PolicyTarget, Pruning, Retained};
 use amita_control::policy::retention::Verdict;
 use amita_control::policy::schedule::Schedule;
 use amita_control::policy::standing::PolicyStatus;
@@ -318,20 +318,26 @@ fn prune(arguments: &PruneArguments, metadata: &Admin) -> Result<()> {
     if arguments.dry_run {
         return say_retained(&policy, &all, true, 0, &[], arguments.json);
     }
+    let (mut deleted, mut left) = (0, Vec::new());
     let pruned = metadata.act(Action::PolicyPrune, name, |meta| {
-        let (mut deleted, mut left) = (0, Vec::new());
         for volume in &all {
             // The oldest first.
             for snapshot in volume.snapshots.iter().rev().filter(|snapshot| snapshot.goes()) {
                 match admin::delete_retained(meta, &policy, volume, snapshot)? {
-                    None => deleted += 1,
-                    Some(why) => left.push(why),
+                    Pruning::Deleted => deleted += 1,
+                    Pruning::Gone => {}
+                    Pruning::Left(why) => left.push(why),
                 }
             }
         }
-        Ok::<_, AdminError>((deleted, left))
+        Ok::<_, AdminError>(())
     });
-    let (deleted, left) = pruned.described()?;
+    pruned.described().map_err(|failure| match deleted {
+        0 => failure,
+        deleted => failure.advice(format!(
+            "{deleted} snapshots were deleted before that. `amita snapshot-policy prune {name} --dry-run` says which are left."
+        )),
+    })?;
     say_retained(&policy, &all, false, deleted, &left, arguments.json)
 }
 
@@ -399,7 +405,13 @@ fn times(policy: &Policy, from: u64, count: usize) -> Vec<u64> {
 }
 
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
-    let all = admin::policies(&metadata.reader(), now()).described()?;
+    let (all, unreadable) = admin::policies(&metadata.reader(), now()).described()?;
+    for (key, why) in unreadable {
+        eprintln!(
+            "{key} cannot be read, and nobody carries it out: {}",
+            amita_audit::plain(&why.to_string())
+        );
+    }
     print(as_json, &all, || {
         let head = ["policy", "for", "schedule", "zone", "keeps", "last run", "next run", ""];
         let mut table = Table::new(&head);
@@ -456,7 +468,7 @@ fn show(name: &str, as_json: bool, metadata: &Admin) -> Result<()> {
             true => Vec::new(),
             false => times(&found.policy, after.max(now().as_secs()), NEXT),
         },
-        volumes: volumes.into_iter().map(|volume| volume.name).collect(),
+        volumes: volumes.into_iter().map(|(_, name)| name).collect(),
         status: &found,
     };
     print(as_json, &shown, || text(&found, &shown))

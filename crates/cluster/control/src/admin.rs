@@ -50,8 +50,8 @@ pub use namespace::{
 pub use node::{register_as, remove_node, reserve_node};
 pub use nqn::{MAX_NQN_BYTES, check_nqn};
 pub use policy::{
-    KeepChange, PolicyChange, PolicyTarget, Retained, changed_policy, create_policy, delete_policy, delete_retained,
-    policies, policy, policy_volumes, retained, set_policy,
+    KeepChange, PolicyChange, PolicyTarget, Pruning, Retained, changed_policy, create_policy, delete_policy,
+    delete_retained, policies, policy, policy_volumes, retained, set_policy,
 };
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, MAX_POOLS, PoolSpec, create_pool, groups, pools};
 pub(crate) use quota::Tally;

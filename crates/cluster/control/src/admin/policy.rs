@@ -1,20 +1,20 @@
 //! Policies of snapshots: which there are, and what they would keep.
 
 use super::subsystem::{put, unchanged};
-use super::volume::{believable, find_volume, volumes};
-use super::{AdminError, RACES, Result, about, check_name, cluster, get, list, next_number, pools};
+use super::volume::{believable, find_volume};
+use super::{AdminError, RACES, Result, check_name, cluster, get, names_under, next_number, parse};
 use crate::policy::naming;
 use crate::policy::retention::{self, Verdict};
-use crate::policy::runner::{By, delete_own, is_to_stay, snapshots_of};
+use crate::policy::runner::{By, Catalog, Found, delete_own, is_to_stay, sealed_of};
 use crate::policy::schedule::Schedule;
 use crate::policy::standing::PolicyStatus;
-use amita_metadata::{Call, Op, Transact};
+use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{
     self, Keep, MAX_LABEL_BYTES, MAX_POLICIES, MAX_POLICY_NAME, Policy, PolicyId, PolicyRuns, SNAPSHOTS_SINCE, Target,
-    Volume,
 };
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Which volumes a policy is to be for, as an operator says it.
@@ -143,8 +143,10 @@ pub fn create_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> 
         paused: change.paused.unwrap_or(false),
     };
     check(&policy)?;
-    let all: Vec<Policy> = list(meta, &map::policies_prefix())?;
-    if all.iter().any(|other| other.name == name) {
+    // Whether others can be read or not.
+    let all = meta.txn(&Call::prefix(map::policies_prefix()))?;
+    let all = all.values(0);
+    if all.iter().any(|other| other.key == map::policy_key(name)) {
         return Err(AdminError::Exists {
             what: "snapshot policy",
             name: name.to_owned(),
@@ -206,7 +208,7 @@ fn find_target(meta: &dyn Transact, name: &str, target: &PolicyTarget) -> Result
             })
         }
         PolicyTarget::Pool(pool) => {
-            let there: Vec<String> = pools(meta)?.into_iter().map(|pool| pool.name).collect();
+            let there = names_under(meta, &map::pool_key(""))?;
             match there.contains(pool) {
                 true => Ok(Target::Pool(pool.clone())),
                 false => Err(AdminError::NoSuch {
@@ -302,21 +304,42 @@ fn find(meta: &dyn Transact, name: &str) -> Result<(Policy, u64)> {
         None => Err(AdminError::NoSuch {
             what: "snapshot policy",
             name: name.to_owned(),
-            there: list::<Policy>(meta, &map::policies_prefix())?
-                .into_iter()
-                .map(|policy| policy.name)
-                .collect(),
+            there: names_under(meta, &map::policies_prefix())?,
         }),
     }
 }
 
-/// All policies by name, and what has become of them.
+/// The records of policies that nobody can read: their keys, and what is wrong with them.
+pub type Unreadable = Vec<(String, AdminError)>;
+
+/// All policies by name, and what has become of them. One whose record cannot be read hides no other.
 ///
 /// # Errors
-/// The metadata is away, or the record of a policy is not readable.
-pub fn policies(meta: &dyn Transact, now: Duration) -> Result<Vec<PolicyStatus>> {
-    let all: Vec<Policy> = list(meta, &map::policies_prefix())?;
-    all.into_iter().map(|policy| how(meta, policy, now)).collect()
+/// The metadata is away.
+pub fn policies(meta: &dyn Transact, now: Duration) -> Result<(Vec<PolicyStatus>, Unreadable)> {
+    let prefixes = [map::policies_prefix(), map::policy_runs_prefix()];
+    let call = Call {
+        then: prefixes.into_iter().map(|key| Op::Prefix { key }).collect(),
+        ..Call::default()
+    };
+    let reply = meta.txn(&call)?;
+    let runs: BTreeMap<&str, &KeyValue> = reply
+        .values(1)
+        .iter()
+        .map(|found| (found.key.as_str(), found))
+        .collect();
+    let mut catalog = Catalog::default();
+    let (mut all, mut unreadable) = (Vec::new(), Vec::new());
+    for found in reply.values(0) {
+        match parse::<Policy>(found) {
+            Ok(policy) => {
+                let record = runs.get(map::policy_runs_key(policy.id).as_str()).copied();
+                all.push(how(meta, policy, record, &mut catalog, now)?);
+            }
+            Err(why) => unreadable.push((found.key.clone(), why)),
+        }
+    }
+    Ok((all, unreadable))
 }
 
 /// A policy, and what has become of it.
@@ -324,20 +347,26 @@ pub fn policies(meta: &dyn Transact, now: Duration) -> Result<Vec<PolicyStatus>>
 /// # Errors
 /// There is none of that name; the metadata is away.
 pub fn policy(meta: &dyn Transact, name: &str, now: Duration) -> Result<PolicyStatus> {
-    how(meta, find(meta, name)?.0, now)
+    let policy = find(meta, name)?.0;
+    let record = meta.txn(&Call::get(map::policy_runs_key(policy.id)))?;
+    how(meta, policy, record.value(0), &mut Catalog::default(), now)
 }
 
-fn how(meta: &dyn Transact, policy: Policy, now: Duration) -> Result<PolicyStatus> {
-    let record = meta.txn(&Call::get(map::policy_runs_key(policy.id)))?;
+fn how(
+    meta: &dyn Transact,
+    policy: Policy,
+    record: Option<&KeyValue>,
+    catalog: &mut Catalog,
+    now: Duration,
+) -> Result<PolicyStatus> {
     let runs = record
-        .value(0)
         .map(|found| serde_json::from_slice::<PolicyRuns>(&found.value))
         .transpose();
     let volume = match policy.target {
-        Target::Volume(id) => volumes(meta)?
-            .into_iter()
-            .find(|volume| volume.id == id)
-            .map(|volume| volume.name),
+        Target::Volume(id) => match catalog.find(meta, id)? {
+            Found::Named(name) => Some(name),
+            Found::Gone => None,
+        },
         _ => None,
     };
     let of = |runs| PolicyStatus::of(policy, runs, volume, now.as_secs());
@@ -347,24 +376,18 @@ fn how(meta: &dyn Transact, policy: Policy, now: Duration) -> Result<PolicyStatu
     })
 }
 
-/// The volumes that a policy is for now, by name.
+/// The numbers and names of the volumes that a policy is for now, by name.
 ///
 /// # Errors
-/// The metadata is away, or a record is not readable.
-pub fn policy_volumes(meta: &dyn Transact, policy: &Policy) -> Result<Vec<Volume>> {
-    let mut meant = Vec::new();
-    for volume in volumes(meta)? {
-        let is_meant = match &policy.target {
-            Target::Volume(id) => volume.id == *id,
-            Target::Label { key, value } => about(meta, volume.id)?.labels.get(key) == Some(value),
-            Target::Pool(pool) => volume.pool == *pool,
-        };
-        if is_meant {
-            meant.push(volume);
-        }
-    }
-    Ok(meant)
+/// The metadata is away.
+pub fn policy_volumes(meta: &dyn Transact, policy: &Policy) -> Result<Vec<(VolumeId, String)>> {
+    let mut catalog = Catalog::default();
+    let found = catalog.of(meta, &policy.target)?;
+    Ok(found.map(|(volume, name)| (volume, name.to_owned())).collect())
 }
+
+/// Volumes whose snapshots are read by one call.
+const READ_AT_ONCE: usize = 32;
 
 /// What a policy would keep of what it has made of its volumes, and why. Nothing is changed.
 ///
@@ -372,25 +395,40 @@ pub fn policy_volumes(meta: &dyn Transact, policy: &Policy) -> Result<Vec<Volume
 /// The metadata is away; its time zone is none.
 pub fn retained(meta: &dyn Transact, policy: &Policy) -> Result<Vec<Retained>> {
     let mut all = Vec::new();
-    for volume in policy_volumes(meta, policy)? {
-        let snapshots =
-            retention::judge(policy, &snapshots_of(meta, volume.id)?).map_err(|why| bad(&policy.name, why))?;
-        let (volume, id) = (volume.name, volume.id);
-        all.push(Retained { volume, id, snapshots });
+    for some in policy_volumes(meta, policy)?.chunks(READ_AT_ONCE) {
+        let prefixes = some.iter().map(|(volume, _)| map::snapshots_prefix(*volume));
+        let reply = meta.txn(&Call {
+            then: prefixes.map(|key| Op::Prefix { key }).collect(),
+            ..Call::default()
+        })?;
+        for (index, (id, volume)) in some.iter().enumerate() {
+            let own = sealed_of(reply.values(index));
+            all.push(Retained {
+                volume: volume.clone(),
+                id: *id,
+                snapshots: retention::judge(policy, &own).map_err(|why| bad(&policy.name, why))?,
+            });
+        }
     }
     Ok(all)
 }
 
-/// Deletes one of the snapshots that a policy has made. Why it stays, if it is protected by now, or something needs it.
+/// What has become of a snapshot that was to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pruning {
+    /// It is deleted.
+    Deleted,
+    /// Somebody was faster.
+    Gone,
+    /// It is protected by now, or something needs it: why.
+    Left(String),
+}
+
+/// Deletes one of the snapshots that a policy has made.
 ///
 /// # Errors
 /// The policy is not what it was when it was judged by; the snapshot cannot be deleted; the metadata is away, suspected, or refuses.
-pub fn delete_retained(
-    meta: &dyn Transact,
-    policy: &Policy,
-    of: &Retained,
-    snapshot: &Verdict,
-) -> Result<Option<String>> {
+pub fn delete_retained(meta: &dyn Transact, policy: &Policy, of: &Retained, snapshot: &Verdict) -> Result<Pruning> {
     let key = map::policy_key(&policy.name);
     for _ in 0..RACES {
         let (now, revision) = find(meta, &policy.name)?;
@@ -403,9 +441,9 @@ pub fn delete_retained(
         match delete_own(meta, by, &of.volume, of.id, &snapshot.name, snapshot.number) {
             // Its record was written: what it says now is looked at.
             Ok(false) => {}
-            // Somebody was faster.
-            Ok(true) | Err(AdminError::NoSuch { .. }) => return Ok(None),
-            Err(why) if is_to_stay(&why) => return Ok(Some(why.to_string())),
+            Ok(true) => return Ok(Pruning::Deleted),
+            Err(AdminError::NoSuch { .. }) => return Ok(Pruning::Gone),
+            Err(why) if is_to_stay(&why) => return Ok(Pruning::Left(why.to_string())),
             Err(why) => return Err(why),
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! [`Runner::step`] is called again and again, with what time it is. It reads the policies, begins what is due, goes on with what is
 //! under way, and says what is to be told; it never waits. What it needs to remember stands in the metadata, written by
-//! transactions that name the election: a node that does not lead any more, and does not know it yet, writes nothing there. Nor does it
-//! wish or delete anything; and what is wished or deleted is so by the policy as it is: its record is compared, too.
+//! transactions that name the election: a node that does not lead any more, and does not know it yet, notes, wishes and deletes nothing.
+//! All that it may still do is to take back a wish of a policy that is gone or paused. What is wished or deleted is so by the policy as it
+//! is: its record is compared, too.
 //!
 //! # A run
 //! A time of a schedule, and all volumes of the policy in order of their numbers. Of each a snapshot is wished, as operators do it
@@ -26,16 +27,18 @@ mod catalog;
 mod job;
 
 use super::schedule::Schedule;
-use crate::admin::{AdminError, unchanged};
+use crate::admin::{AdminError, Tally, unchanged};
 use crate::coordinator::election_key;
 use crate::events::{Draft, Kind};
 use amita_metadata::{Call, KeyValue, Op, Transact};
-use amita_types::map::{self, Policy, PolicyId, PolicyRuns, Run};
+use amita_types::map::{self, Policy, PolicyId, PolicyRuns, Run, SnapshotWish};
 use amita_types::{NodeId, VolumeId};
-use catalog::Catalog;
-pub(crate) use job::{By, delete as delete_own, is_to_stay, snapshots as snapshots_of};
+pub(crate) use catalog::{Catalog, Found};
+#[cfg(test)]
+pub(crate) use job::snapshots as snapshots_of;
+pub(crate) use job::{By, delete as delete_own, is_to_stay, sealed_of};
 use job::{Job, Outcome, Stage};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -86,6 +89,11 @@ pub struct Runner {
     told: Vec<Draft>,
     /// Policies, by their records' keys, that cannot be carried out, and when that was told last.
     idle: BTreeMap<String, u64>,
+    tally: Tally,
+    /// What is to be taken back: its policy is gone.
+    gone: Vec<(VolumeId, Job)>,
+    /// What others have wished who led before was looked at.
+    has_swept: bool,
 }
 
 /// A policy, and its run if one is under way.
@@ -122,6 +130,7 @@ impl Runner {
     /// Somebody else leads: what is known may be old when this node leads again.
     pub fn forget(&mut self) {
         (self.policies, self.pause) = (BTreeMap::new(), None);
+        (self.gone, self.has_swept) = (Vec::new(), false);
     }
 
     /// What is to be told since the last time.
@@ -147,13 +156,15 @@ impl Runner {
             return Ok(());
         };
         let now = clock.wall.as_secs();
-        let mut catalog = Catalog::default();
+        let mut catalog = Catalog::of_step(std::mem::take(&mut self.tally));
+        catalog.tally.at(clock.steady);
         for known in self.policies.values_mut() {
             known.begin(meta, &fence, now, &mut self.told)?;
             known.fill(meta, &mut catalog)?;
         }
         self.start(clock);
         self.go_on(meta, &fence, &mut catalog, clock)?;
+        self.tally = catalog.tally;
         for known in self.policies.values_mut() {
             known.end(meta, &fence, clock, &mut self.told)?;
         }
@@ -259,11 +270,34 @@ impl Runner {
             self.policies.insert(id, known);
         }
         self.idle = idle;
-        // Those of policies that are gone are wished by nobody any more.
-        for job in old.values().flat_map(|known| known.jobs.iter()) {
-            job.1.withdraw(meta, *job.0)?;
+        // Those of policies that are gone are wished by nobody any more. Where the metadata is away just now, it is done later.
+        self.gone.extend(old.into_values().flat_map(|known| known.jobs));
+        while let Some((volume, job)) = self.gone.last() {
+            job.withdraw(meta, *volume)?;
+            self.gone.pop();
+        }
+        if !std::mem::replace(&mut self.has_swept, true)
+            && let Err(why) = self.sweep(meta)
+        {
+            self.has_swept = false;
+            return Err(why);
         }
         Ok(Some(fence))
+    }
+
+    /// What another leader has wished for a policy that was paused or deleted since is wished by nobody any more.
+    fn sweep(&self, meta: &dyn Transact) -> Result<()> {
+        let working = self.policies.values().filter(|known| !known.policy.paused);
+        let marks: BTreeSet<String> = working.map(|known| known.policy.mark()).collect();
+        let reply = meta.txn(&Call::prefix(map::snapshot_wishes_prefix()))?;
+        for found in reply.values(0) {
+            let wish = found.json::<SnapshotWish>().ok();
+            let mark = wish.and_then(|mut wish| wish.labels.remove(map::POLICY_LABEL));
+            if mark.is_some_and(|mark| !marks.contains(&mark)) {
+                job::remove_wish(meta, &found.key, found.mod_revision)?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes volumes from the queues, one policy after the other.
@@ -415,8 +449,8 @@ impl Known {
         let is_late = now - due > LATE;
         let missed = passed + u64::from(is_late);
         runs.after = due;
-        runs.missed += missed;
-        runs.untold += missed;
+        runs.missed = runs.missed.saturating_add(missed);
+        runs.untold = runs.untold.saturating_add(missed);
         runs.run = Some(Run {
             due,
             began: now,
@@ -514,8 +548,14 @@ impl Known {
         let mut event = None;
         let now = clock.wall.as_secs();
         if is_over {
+            if !nothing_left {
+                job::note(
+                    &mut run,
+                    "the policy was paused: volumes behind these were not looked at",
+                );
+            }
             run.ended = Some(now);
-            runs.runs += 1;
+            runs.runs = runs.runs.saturating_add(1);
             event = tell(&self.policy, &mut runs, &run, now);
             (runs.run, runs.last) = (None, Some(run));
         } else {
@@ -568,14 +608,18 @@ impl Known {
 fn tell(policy: &Policy, runs: &mut PolicyRuns, run: &Run, now: u64) -> Option<Draft> {
     let name = &policy.name;
     if run.failed == 0 {
-        let failed = std::mem::take(&mut runs.told_failing) > 0;
+        // One that fails and does not by turns is told of once an hour, either way.
+        if runs.told_failing == 0 || !is_again(runs.told_works, now) {
+            return None;
+        }
+        (runs.told_failing, runs.told_works) = (0, now);
         let text = format!("policy {name} does what it should again");
-        return failed.then(|| Draft::new(Kind::PolicyWorks, [name], text));
+        return Some(Draft::new(Kind::PolicyWorks, [name], text));
     }
-    if !is_again(runs.told_failing, now) {
+    if !is_again(runs.told_fails.max(runs.told_failing), now) {
         return None;
     }
-    runs.told_failing = now;
+    (runs.told_failing, runs.told_fails) = (now, now);
     let text = format!("policy {name}: {} volumes failed: {}", run.failed, run.why.join("; "));
     Some(Draft::new(Kind::PolicyFails, [name], text))
 }

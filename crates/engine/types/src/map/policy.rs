@@ -219,6 +219,12 @@ pub struct PolicyRuns {
     /// When an event told of failures last, since everything went well last; 0: it does.
     #[serde(default)]
     pub told_failing: u64,
+    /// When an event told of failures last, whatever has come since.
+    #[serde(default)]
+    pub told_fails: u64,
+    /// When an event told last that everything goes well again.
+    #[serde(default)]
+    pub told_works: u64,
 }
 
 /// One time of a policy, and its volumes.

@@ -10,7 +10,7 @@ use amita_types::map::{
     SnapshotWish, Volume,
 };
 use amita_types::{SnapshotId, VolumeId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -25,6 +25,8 @@ const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(120);
 const BUSY_AGAIN: Duration = Duration::from_secs(1);
 /// Snapshots of a volume that are known to go at one time.
 const MOST_KNOWN: usize = 256;
+/// Steps at which one deletion may be lost to others' changes, before the volume has failed.
+const MOST_RACES: u32 = 20;
 /// Bytes of a reason that are kept.
 const MOST_BYTES: usize = 400;
 
@@ -37,7 +39,7 @@ pub(super) enum Stage {
     Wait { until: Duration },
     /// What no rule keeps is to be found.
     Judge,
-    /// These go; `more`: and others behind them, and so many had gone before these.
+    /// These go; `more`: and others behind them, and so many had gone before these, or stay.
     Prune {
         doomed: VecDeque<(SnapshotId, String)>,
         more: Option<u64>,
@@ -65,6 +67,10 @@ pub(super) struct Job {
     taken: bool,
     deleted: u64,
     left: u64,
+    /// Those that something needs, as was said when they were to go.
+    stay: BTreeSet<SnapshotId>,
+    /// Deletions that were lost to others' changes, one after the other.
+    races: u32,
     why: Option<String>,
     note: Option<String>,
 }
@@ -108,20 +114,32 @@ impl Outcome {
     /// Adds it up.
     pub fn count(&self, run: &mut Run, runs: &mut PolicyRuns) {
         let (taken, failed) = (u64::from(self.taken), u64::from(self.failed.is_some()));
-        run.taken += taken;
-        run.deleted += self.deleted;
-        run.left += self.left;
-        run.gone += u64::from(self.gone);
-        run.failed += failed;
-        runs.taken += taken;
-        runs.deleted += self.deleted;
-        runs.failures += failed;
+        // What the record says may be anything.
+        for (sum, more) in [
+            (&mut run.taken, taken),
+            (&mut run.deleted, self.deleted),
+            (&mut run.left, self.left),
+            (&mut run.gone, u64::from(self.gone)),
+            (&mut run.failed, failed),
+            (&mut runs.taken, taken),
+            (&mut runs.deleted, self.deleted),
+            (&mut runs.failures, failed),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
         let add = |to: &mut Vec<String>, text: &Option<String>| {
             let has_room = to.len() < MOST_REASONS;
             to.extend(text.clone().filter(|_| has_room));
         };
         add(&mut run.why, &self.failed);
         add(&mut run.notes, &self.note);
+    }
+}
+
+/// Something that somebody should know of a run.
+pub(super) fn note(run: &mut Run, text: &str) {
+    if run.notes.len() < MOST_REASONS {
+        run.notes.push(text.to_owned());
     }
 }
 
@@ -197,6 +215,8 @@ impl Job {
             taken: false,
             deleted: 0,
             left: 0,
+            stay: BTreeSet::new(),
+            races: 0,
             why: None,
             note: None,
         }
@@ -218,7 +238,7 @@ impl Job {
                 self.again(why, now);
             }
             Answer::Refused(why, revision) => {
-                remove_wish(meta, volume, revision)?;
+                remove_wish(meta, &map::snapshot_wish_key(volume), revision)?;
                 self.again(why, now);
             }
             Answer::Answered(number) => match sealed(meta, volume, number)? {
@@ -298,7 +318,10 @@ impl Job {
         while let Some((number, name)) = doomed.front().filter(|_| *deletions > 0) {
             *deletions -= 1;
             match delete(meta, by, &self.name, volume, name, *number) {
-                Ok(true) => self.deleted += 1,
+                Ok(true) => {
+                    (self.deleted, self.races) = (self.deleted + 1, 0);
+                    catalog.tally.less();
+                }
                 // By other rules it may be kept: they are read at the next step, if this node leads then.
                 Ok(false) => {
                     self.stage = Stage::Judge;
@@ -316,8 +339,14 @@ impl Job {
                     Found::Named(_) => return Ok(None),
                     Found::Gone => return Ok(Some(self.outcome())),
                 },
+                // Clones are made all the time, perhaps: it goes at a later step.
+                Err(AdminError::TooManyRaces { .. }) if self.races < MOST_RACES => {
+                    self.races += 1;
+                    return Ok(None);
+                }
                 // Somebody has protected it, or made a clone of it.
                 Err(why) if is_to_stay(&why) => {
+                    self.stay.insert(*number);
                     self.left += 1;
                     let text = short(format!("{}@{name} is left: {why}", self.name));
                     self.note.get_or_insert(text);
@@ -332,12 +361,16 @@ impl Job {
         if !doomed.is_empty() {
             return Ok(None);
         }
-        // Where none of these could go, the others are left for the next run.
-        if more.is_some_and(|before| self.deleted > before) {
+        // Where nothing is known of these that was not before, the others are left for the next run.
+        if more.is_some_and(|before| self.dealt_with() > before) {
             self.stage = Stage::Judge;
             return Ok(None);
         }
         Ok(Some(self.outcome()))
+    }
+
+    fn dealt_with(&self) -> u64 {
+        self.deleted + self.stay.len() as u64
     }
 
     fn outcome(&mut self) -> Outcome {
@@ -451,15 +484,17 @@ impl Job {
                 Vec::new()
             }
         };
-        self.left = verdicts.iter().filter(|verdict| verdict.is_left()).count() as u64;
+        let stays = |verdict: &retention::Verdict| verdict.goes() && self.stay.contains(&verdict.number);
+        let is_left = |verdict: &&retention::Verdict| verdict.is_left() || stays(verdict);
+        self.left = verdicts.iter().filter(is_left).count() as u64;
         // The oldest first.
         let mut doomed: VecDeque<(SnapshotId, String)> = verdicts
             .into_iter()
             .rev()
-            .filter(retention::Verdict::goes)
+            .filter(|verdict| verdict.goes() && !self.stay.contains(&verdict.number))
             .map(|verdict| (verdict.number, verdict.name))
             .collect();
-        let more = (doomed.len() > MOST_KNOWN).then_some(self.deleted);
+        let more = (doomed.len() > MOST_KNOWN).then(|| self.dealt_with());
         doomed.truncate(MOST_KNOWN);
         self.stage = Stage::Prune { doomed, more };
         Ok(())
@@ -472,7 +507,7 @@ impl Job {
         }
         let reply = meta.txn(&Call::get(map::snapshot_wish_key(volume)))?;
         match read::<SnapshotWish>(&reply, 0).filter(|(wish, _)| wish.name == self.snapshot) {
-            Some((_, revision)) => remove_wish(meta, volume, revision),
+            Some((_, revision)) => remove_wish(meta, &map::snapshot_wish_key(volume), revision),
             None => Ok(()),
         }
     }
@@ -509,11 +544,11 @@ fn read<T: serde::de::DeserializeOwned>(reply: &Reply, index: usize) -> Option<(
     Some((found.json().ok()?, found.mod_revision))
 }
 
-fn remove_wish(meta: &dyn Transact, volume: VolumeId, revision: u64) -> Result<()> {
-    let key = map::snapshot_wish_key(volume);
+/// Takes a wish away, unless another has come in its place.
+pub(super) fn remove_wish(meta: &dyn Transact, key: &str, revision: u64) -> Result<()> {
     meta.txn(&Call {
-        compares: vec![unchanged(&key, revision)],
-        then: vec![Op::Delete { key }],
+        compares: vec![unchanged(key, revision)],
+        then: vec![Op::Delete { key: key.to_owned() }],
         otherwise: Vec::new(),
     })?;
     Ok(())
@@ -522,10 +557,15 @@ fn remove_wish(meta: &dyn Transact, volume: VolumeId, revision: u64) -> Result<(
 /// The sealed snapshots of a volume; one whose record cannot be read is nobody's.
 pub(crate) fn snapshots(meta: &dyn Transact, volume: VolumeId) -> Result<Vec<Snapshot>> {
     let reply = meta.txn(&Call::prefix(map::snapshots_prefix(volume)))?;
-    let found = reply.values(0).iter().filter_map(|found| found.json::<Snapshot>().ok());
-    Ok(found
+    Ok(sealed_of(reply.values(0)))
+}
+
+/// The same of records that were read.
+pub(crate) fn sealed_of(records: &[KeyValue]) -> Vec<Snapshot> {
+    let found = records.iter().filter_map(|found| found.json::<Snapshot>().ok());
+    found
         .filter(|snapshot| matches!(snapshot.state, SnapshotState::Sealed(_)))
-        .collect())
+        .collect()
 }
 
 /// Deletes a snapshot, if it is the policy's own and the volume's still; false: the policy is not what it was, or another node leads.

@@ -191,3 +191,23 @@ fn policies_that_cannot_be_are_refused() {
     rig.put(map::cluster_key(), &older);
     assert!(refused("q", good).contains("version is 1"));
 }
+
+#[test]
+fn a_run_that_a_pause_ends_says_what_it_did_not_do() {
+    let mut rig = Rig::new();
+    rig.volumes(20);
+    let policy = rig.of_all("p", "0 * * * *", 5);
+    rig.at(MONDAY);
+    rig.wall = MONDAY + HOUR;
+    rig.step();
+    rig.own();
+    admin::set_policy(&rig.meta, "p", &paused(true)).unwrap();
+    rig.settle();
+    let last = rig.runs(&policy).last.unwrap();
+    assert!(last.taken < 20, "{last:?}");
+    assert!(
+        last.notes.iter().any(|note| note.contains("were not looked at")),
+        "{:?}",
+        last.notes
+    );
+}

@@ -119,3 +119,106 @@ fn who_was_deposed_writes_nothing_down() {
     assert!(matches!(said, Err(AdminError::TooManyRaces { .. })), "{said:?}");
     assert_eq!((rig.runs(&policy), rig.wishes().len()), (before, 0));
 }
+
+/// Whoever led before has wished a snapshot, and has died; before the next one leads, the policy is paused, or deleted.
+#[test]
+fn what_a_dead_leader_has_wished_is_taken_back_with_its_policy() {
+    for deleted in [false, true] {
+        let mut rig = Rig::new();
+        let db = rig.volume(1, "db");
+        let other = rig.volume(2, "other");
+        rig.policy("p", PolicyTarget::Volume("db".to_owned()), "0 * * * *", 5);
+        rig.at(MONDAY);
+        rig.silent.extend([db, other]);
+        rig.wall = MONDAY + HOUR;
+        rig.step();
+        let now = Duration::from_secs(MONDAY);
+        admin::ask_snapshot(&rig.meta, "other", "by-hand", BTreeMap::new(), now).unwrap();
+        assert_eq!(rig.wishes().len(), 2);
+        rig.crash();
+        match deleted {
+            true => drop(admin::delete_policy(&rig.meta, "p").unwrap()),
+            false => drop(admin::set_policy(&rig.meta, "p", &paused(true)).unwrap()),
+        }
+        rig.step();
+        let left: Vec<VolumeId> = rig.wishes().into_iter().map(|(volume, ..)| volume).collect();
+        assert_eq!(left, [other], "what an operator wishes stays");
+    }
+}
+
+/// Changes nothing.
+struct Away<'a>(&'a Mutex<State>);
+
+impl Transact for Away<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, amita_metadata::Error> {
+        match call.is_read_only() {
+            true => self.0.txn(call),
+            false => Err(amita_metadata::Error::Unavailable {
+                what: "it is away".to_owned(),
+                endpoints: "nowhere".to_owned(),
+            }),
+        }
+    }
+}
+
+#[test]
+fn what_a_deleted_policy_has_wished_is_taken_back_when_the_metadata_is_there_again() {
+    let mut rig = Rig::new();
+    let db = rig.volume(1, "db");
+    rig.policy("p", PolicyTarget::Volume("db".to_owned()), "0 * * * *", 5);
+    rig.at(MONDAY);
+    rig.silent.insert(db);
+    rig.wall = MONDAY + HOUR;
+    rig.step();
+    admin::delete_policy(&rig.meta, "p").unwrap();
+    let clock = rig.clock();
+    let said = rig.runner.step(&Away(&rig.meta), Some(NODE), clock);
+    assert!(matches!(said, Err(AdminError::Metadata(_))), "{said:?}");
+    assert_eq!(rig.wishes().len(), 1);
+    rig.step();
+    assert!(rig.wishes().is_empty());
+}
+
+/// Clones are made all the time: whoever deletes a snapshot loses against them.
+struct Cloning<'a>(&'a Mutex<State>);
+
+impl Transact for Cloning<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, amita_metadata::Error> {
+        let guard = map::counter_key("namespaces");
+        let reads = call
+            .then
+            .iter()
+            .any(|op| matches!(op, Op::Get { key } if *key == guard));
+        let reply = self.0.txn(call);
+        if reads {
+            self.0.txn(&Call::put(guard, "1"))?;
+        }
+        reply
+    }
+}
+
+#[test]
+fn a_deletion_that_is_lost_to_others_is_done_later() {
+    let (mut rig, db, policy) = pruning();
+    for _ in 0..3 {
+        let clock = rig.clock();
+        rig.runner.step(&Cloning(&rig.meta), Some(NODE), clock).unwrap();
+        assert_eq!(rig.names(db).len(), 301 - MOST_DELETED);
+    }
+    rig.settle();
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!((rig.names(db).len(), last.failed, last.deleted), (1, 0, 300));
+    // Not without end.
+    let (mut rig, _, policy) = pruning();
+    for _ in 0..100_000 {
+        let clock = rig.clock();
+        rig.runner.step(&Cloning(&rig.meta), Some(NODE), clock).unwrap();
+        rig.steady += BUSY;
+        if rig.runs(&policy).run.is_none() {
+            break;
+        }
+    }
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!(last.failed, 1);
+    assert!(last.why[0].contains("cannot be deleted"), "{:?}", last.why);
+}

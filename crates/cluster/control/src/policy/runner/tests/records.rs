@@ -81,3 +81,52 @@ fn a_second_policy_of_one_number_does_nothing_and_stops_no_other() {
     let names = rig.names(VolumeId(1));
     assert_eq!((names.len(), &*names[2]), (3, "q-20240101T020000Z"));
 }
+
+/// What a record says may be anything; sums do not run over.
+#[test]
+fn figures_that_cannot_grow_stay() {
+    let mut rig = Rig::new();
+    rig.volumes(1);
+    let policy = rig.of_all("p", "0 * * * *", 1);
+    rig.at(MONDAY);
+    let full = PolicyRuns {
+        runs: u64::MAX,
+        taken: u64::MAX,
+        deleted: u64::MAX,
+        missed: u64::MAX,
+        untold: u64::MAX,
+        ..rig.runs(&policy)
+    };
+    rig.put(map::policy_runs_key(policy.id), &full);
+    for hour in [2, 4] {
+        rig.at(MONDAY + hour * HOUR);
+    }
+    let runs = rig.runs(&policy);
+    assert_eq!((runs.runs, runs.taken, runs.missed), (u64::MAX, u64::MAX, u64::MAX));
+    assert_eq!(rig.names(VolumeId(1)).len(), 1);
+}
+
+#[test]
+fn one_policy_that_cannot_be_read_hides_no_other() {
+    let rig = Rig::new();
+    rig.volumes(3);
+    let policy = rig.of_all("p", "0 * * * *", 1);
+    rig.meta.txn(&Call::put(map::policy_key("bad"), "?")).unwrap();
+    rig.meta.txn(&Call::put(map::volume_key("bad"), "?")).unwrap();
+    let (all, unreadable) = admin::policies(&rig.meta, Duration::from_secs(MONDAY)).unwrap();
+    assert_eq!(all.len(), 1);
+    assert_eq!(unreadable[0].0, map::policy_key("bad"));
+    assert_eq!(admin::policy_volumes(&rig.meta, &policy).unwrap().len(), 3);
+    assert_eq!(admin::retained(&rig.meta, &policy).unwrap().len(), 3);
+    // Others can be made, but not over it.
+    rig.policy("q", PolicyTarget::Volume("v1".to_owned()), "0 * * * *", 1);
+    let again = PolicyChange {
+        target: Some(PolicyTarget::Volume("v1".to_owned())),
+        schedule: Some("0 * * * *".to_owned()),
+        ..keeping(1)
+    };
+    let why = admin::create_policy(&rig.meta, "bad", &again).unwrap_err().to_string();
+    assert!(why.contains("exists already"), "{why}");
+    let none = admin::policy(&rig.meta, "x", Duration::ZERO).unwrap_err().to_string();
+    assert!(none.contains("there are bad, p, q"), "{none}");
+}

@@ -118,7 +118,7 @@ fn operators_prune_by_the_rules_that_they_have_seen_or_not_at_all() {
     let all = admin::retained(&rig.meta, &policy).unwrap();
     let mut going = all[0].snapshots.iter().rev().filter(|snapshot| snapshot.goes());
     let mut prune = || admin::delete_retained(&rig.meta, &policy, &all[0], going.next().unwrap());
-    assert_eq!(prune().unwrap(), None);
+    assert_eq!(prune().unwrap(), admin::Pruning::Deleted);
     let there = rig.names(db).len();
     admin::set_policy(&rig.meta, "p", &keeping(400)).unwrap();
     let why = prune().unwrap_err().to_string();
@@ -126,6 +126,28 @@ fn operators_prune_by_the_rules_that_they_have_seen_or_not_at_all() {
     assert_eq!(rig.names(db).len(), there);
     // As they were again, though written anew.
     admin::set_policy(&rig.meta, "p", &keeping(1)).unwrap();
-    assert_eq!(prune().unwrap(), None);
+    assert_eq!(prune().unwrap(), admin::Pruning::Deleted);
     assert_eq!(rig.names(db).len(), there - 1);
+}
+
+/// Hosts use more of the oldest snapshots than are known to go at one time.
+#[test]
+fn what_is_needed_keeps_nothing_behind_it() {
+    let (mut rig, db, policy) = pruning();
+    let spec = admin::SubsystemSpec {
+        name: "backup".to_owned(),
+        ..admin::SubsystemSpec::default()
+    };
+    admin::create_subsystem(&rig.meta, &spec).unwrap();
+    let names = rig.names(db);
+    let needed = &names[..270];
+    for name in needed {
+        admin::add_namespace(&rig.meta, "backup", &format!("db@{name}"), None, 4096).unwrap();
+    }
+    rig.settle();
+    let left = rig.names(db);
+    assert_eq!(left.len(), 271, "those that hosts use, and the newest");
+    assert_eq!(left[..270], *needed);
+    let last = rig.runs(&policy).last.unwrap();
+    assert_eq!((last.left, last.failed), (270, 0));
 }

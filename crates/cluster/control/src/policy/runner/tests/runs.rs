@@ -224,3 +224,33 @@ fn thousands_of_volumes_are_no_stampede() {
     rig.no_doubles();
     eprintln!("5000 volumes took {steps} steps");
 }
+
+/// A store that comes and goes: each minute the policy fails, or does not.
+#[test]
+fn what_fails_by_turns_is_told_once_an_hour() {
+    let mut rig = Rig::new();
+    rig.volumes(1);
+    rig.of_all("p", "* * * * *", 5);
+    rig.at(MONDAY);
+    let mut told = Vec::new();
+    for minute in 1..=180 {
+        match minute % 2 {
+            0 => rig.refusing.clear(),
+            _ => drop(rig.refusing.insert(VolumeId(1))),
+        }
+        rig.at(MONDAY + minute * MINUTE);
+        told.extend(rig.told().into_iter().map(|(kind, _)| (kind, minute)));
+    }
+    let of = |wanted: Kind| -> Vec<u64> {
+        let own = told.iter().filter(|(kind, _)| *kind == wanted);
+        own.map(|(_, minute)| *minute).collect()
+    };
+    assert_eq!(of(Kind::PolicyFails), [1, 61, 121]);
+    assert_eq!(of(Kind::PolicyWorks), [2, 62, 122]);
+    // At last it is told how it is.
+    rig.refusing.clear();
+    for minute in 181..=300 {
+        rig.at(MONDAY + minute * MINUTE);
+    }
+    assert_eq!(rig.told(), [], "that it works was the last that was told");
+}
