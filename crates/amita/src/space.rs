@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// Snapshots of all volumes that one question names.
 const MOST_SNAPSHOTS: usize = 100_000;
+/// Volumes whose snapshots are read by one call.
+const READ_AT_ONCE: usize = 32;
 /// So often it is begun anew, because a store did not tell or is in sync no more.
 const ATTEMPTS: u32 = 4;
 
@@ -63,7 +65,10 @@ impl VolumeSpace {
 /// Why nothing is known of a clone.
 pub const OF_CLONES: &str = "what a clone has in common with the volume that it was made from is not counted";
 
-/// What volumes of a pool hold, but for clones ([`OF_CLONES`]); or, in a sentence, why that is not known.
+/// Why nothing is known of a volume that is no clone.
+pub const OF_RECORDS: &str = "the record of one of its snapshots cannot be read, so that nobody can say what they hold";
+
+/// What volumes of a pool hold, but for clones ([`OF_CLONES`]) and those of whose snapshots a record cannot be read ([`OF_RECORDS`]); or, in a sentence, why that is not known.
 pub type Counted = Result<BTreeMap<VolumeId, VolumeSpace>, String>;
 
 /// Has the stores count what these volumes of one pool hold. Waits for it so long at most.
@@ -85,8 +90,19 @@ pub fn count(
     let mut all = BTreeMap::new();
     let mut batch: Vec<(SpaceVolume, BTreeSet<SnapshotId>)> = Vec::new();
     let mut snapshots = 0;
-    for volume in volumes {
-        let live = admin::live_snapshots(meta, volume)?;
+    let mut each = Vec::with_capacity(volumes.len());
+    for some in volumes.chunks(READ_AT_ONCE) {
+        if !each.is_empty() && Instant::now() >= until {
+            return Ok(Err(format!(
+                "of {} volumes it takes longer to read which snapshots there are than is waited for; ask for one (`amita volume show`)",
+                volumes.len()
+            )));
+        }
+        each.extend(some.iter().zip(admin::live_snapshots_of(meta, some)?));
+    }
+    for (volume, live) in each {
+        // Of that one nothing is known.
+        let Ok(live) = live else { continue };
         if batch.len() >= MAX_QUESTION_VOLUMES || (!batch.is_empty() && snapshots + live.len() > MOST_SNAPSHOTS) {
             match count_batch(meta, status, pool, &std::mem::take(&mut batch), until)? {
                 Ok(found) => all.extend(found),
@@ -102,6 +118,9 @@ pub fn count(
         };
         let cloned = live.iter().filter(|snapshot| snapshot.has_clones);
         batch.push((asked, cloned.map(|snapshot| snapshot.number).collect()));
+    }
+    if batch.is_empty() {
+        return Ok(Ok(all));
     }
     Ok(count_batch(meta, status, pool, &batch, until)?.map(|found| {
         all.extend(found);

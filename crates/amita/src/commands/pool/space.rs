@@ -9,10 +9,11 @@ use amita_control::admin::{self, Asked, GroupCounts};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
-use amita_types::StoreId;
 use amita_types::condition::{POOL_LEVELS, StoreSpace};
 use amita_types::map::{Pool, PoolKind, Quota, Volume, is_hidden};
+use amita_types::{StoreId, VolumeId};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// For how long the stores may count what the volumes hold.
@@ -157,6 +158,10 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Endpoints) -> Result<()
         // One that is not known: nor is the sum.
         own.map(|volume| counted.get(&volume.id).map(of)).sum::<Option<u64>>()
     };
+    let is_unknown = |counted: &BTreeMap<VolumeId, space::VolumeSpace>| {
+        let mut own = volumes.iter().filter(|volume| volume.parents.is_empty());
+        own.any(|volume| !counted.contains_key(&volume.id))
+    };
     let has_clones = volumes.iter().any(|volume| !volume.parents.is_empty());
     let asked = admin::asked(&reader, name).described()?;
     let (copies, min_copies) = match found.pool.kind {
@@ -200,6 +205,7 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Endpoints) -> Result<()
         freeing_bytes: sum(|found| found.freeing_bytes, true),
         space_unknown: match &counted {
             Err(why) => Some(why.clone()),
+            Ok(counted) if is_unknown(counted) => Some(space::OF_RECORDS.to_owned()),
             Ok(_) => has_clones.then(|| space::OF_CLONES.to_owned()),
         },
         stores,

@@ -108,6 +108,7 @@ impl Space {
             freeing_bytes: found.map(|found| found.freeing_bytes),
             space_unknown: match counted {
                 Err(why) => Some(why.clone()),
+                Ok(_) if found.is_none() && volume.parents.is_empty() => Some(space::OF_RECORDS.to_owned()),
                 Ok(_) if found.is_none() => Some(space::OF_CLONES.to_owned()),
                 Ok(_) if found.and_then(VolumeSpace::unique_bytes).is_none() => {
                     Some("what it shares with its clones is not told apart: unique_bytes".to_owned())
