@@ -71,6 +71,22 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
             })
             .described();
         }
+        (None, Some(used)) if name.contains('@') => {
+            let found = admin::subsystem(&metadata.reader(), &used.subsystem).described()?;
+            if lets_into_more(&found, nqn) {
+                return Err(Failure::new(format!(
+                    "snapshot {name} is namespace {} of subsystem {}, which has others: host {nqn} might use them all",
+                    used.namespace.nsid, used.subsystem
+                ))
+                .kind(Kind::Conflict)
+                .advice(format!(
+                    "If that is meant, say so: --subsystem {}. Else take the snapshot out of it (`amita volume detach {name}`), and give \
+                     this command again.",
+                    used.subsystem
+                )));
+            }
+            used.subsystem.clone()
+        }
         (_, Some(used)) => used.subsystem.clone(),
         (Some(wanted), None) => wanted.clone(),
         (None, None) => own_subsystem(metadata, name, nqn)?,
@@ -139,6 +155,13 @@ fn foreign(there: &Subsystem, is_snapshot: bool, host: &str) -> Option<&'static 
     None
 }
 
+/// Might a host that is to read a snapshot use other namespaces of its subsystem, which it may not use yet? One may be the volume, to be
+/// written.
+fn lets_into_more(there: &Subsystem, host: &str) -> bool {
+    let is_in = there.any_host || there.hosts.iter().any(|known| known == host);
+    !is_in && there.namespaces.len() > 1
+}
+
 /// What a host needs, and what of it was missing.
 struct Made {
     namespace: Namespace,
@@ -165,7 +188,13 @@ fn make(
     let namespace = match present {
         Some(namespace) => namespace,
         None => {
-            let namespace = admin::add_namespace(meta, subsystem, name, None, arguments.block_size)?;
+            let added = admin::add_namespace(meta, subsystem, name, None, arguments.block_size);
+            let namespace = added.inspect_err(|_| {
+                // Nothing is left half done; where somebody uses it by now, or the metadata is away, it stays.
+                if !made.is_empty() {
+                    let _ = admin::delete_subsystem(meta, subsystem, false);
+                }
+            })?;
             made.push(format!("namespace {} of it, {} {name}", namespace.nsid, kind_of(name)));
             namespace
         }

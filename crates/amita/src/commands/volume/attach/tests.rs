@@ -52,3 +52,14 @@ fn what_operators_have_made_for_volumes_is_used() {
     assert!(foreign(&subsystem("db.monday", &[], &[]), false, HOST).is_none());
     assert!(foreign(&subsystem("db.monday", &[], &[0]), true, HOST).is_some());
 }
+
+/// An operator has put the volume and a snapshot of it into one subsystem; a host that is to read the snapshot comes later.
+#[test]
+fn who_is_to_read_a_snapshot_is_not_let_in_to_the_volume() {
+    let both = subsystem("db", &[HOST], &[0, 3]);
+    assert!(lets_into_more(&both, OTHER));
+    assert!(!lets_into_more(&both, HOST), "it may use both already");
+    assert!(!lets_into_more(&subsystem("db.monday", &[HOST], &[3]), OTHER));
+    let any = Subsystem { any_host: true, ..both };
+    assert!(!lets_into_more(&any, OTHER));
+}
