@@ -9,7 +9,6 @@ use amita_control::policy::retention::Verdict;
 use amita_control::policy::schedule::Schedule;
 use amita_control::policy::standing::PolicyStatus;
 use amita_terminal::error::{Failure, Result};
-use amita_terminal::say_line;
 use amita_terminal::table::{Table, print};
 use amita_types::map::{Keep, Policy, Run, Target};
 use serde::Serialize;
@@ -55,6 +54,9 @@ pub enum Command {
     Delete {
         /// The policy
         name: String,
+        /// Say what was deleted as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -234,11 +236,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Show { name, json } => show(name, *json, &metadata),
         Command::Set(arguments) => set(arguments, &metadata),
         Command::Prune(arguments) => prune(arguments, &metadata),
-        Command::Delete { name } => {
+        Command::Delete { name, json } => {
             let deleted = metadata.act(Action::PolicyDelete, name, |meta| admin::delete_policy(meta, name));
-            deleted.described()?;
-            say_line!("Snapshot policy {name} is deleted. The snapshots that it has made stay.");
-            Ok(())
+            print(*json, &deleted.described()?, || {
+                format!("Snapshot policy {name} is deleted. The snapshots that it has made stay.\n")
+            })
         }
     }
 }

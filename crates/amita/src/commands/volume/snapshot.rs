@@ -6,7 +6,6 @@ use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, TakingState};
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Result};
-use amita_terminal::say_line;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
 use amita_types::map::{Snapshot, SnapshotWish};
@@ -42,6 +41,9 @@ pub enum Command {
         /// Protect it no longer
         #[arg(long)]
         off: bool,
+        /// Say how it is now as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Delete a snapshot; what nothing else needs of it comes back by and by
     Delete {
@@ -49,6 +51,9 @@ pub enum Command {
         volume: String,
         /// The snapshot
         name: String,
+        /// Say what was deleted as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -95,26 +100,29 @@ pub fn run(command: &Command, metadata: &Admin) -> Result<()> {
     match command {
         Command::Create(arguments) => create(arguments, metadata),
         Command::List { volume, json } => list(volume, *json, metadata),
-        Command::Protect { volume, name, off } => {
+        Command::Protect {
+            volume,
+            name,
+            off,
+            json,
+        } => {
             let object = format!("{volume}@{name}");
             let done = metadata.act(Action::SnapshotProtect, &object, |meta| {
                 admin::protect_snapshot(meta, volume, name, !off)
             });
-            done.described()?;
-            match off {
-                true => say_line!("Snapshot {object} may be deleted."),
-                false => say_line!("Snapshot {object} is protected: it cannot be deleted, but goes with its volume."),
-            }
-            Ok(())
+            print(*json, &shown(volume, &done.described()?), || match off {
+                true => format!("Snapshot {object} may be deleted.\n"),
+                false => format!("Snapshot {object} is protected: it cannot be deleted, but goes with its volume.\n"),
+            })
         }
-        Command::Delete { volume, name } => {
+        Command::Delete { volume, name, json } => {
             let object = format!("{volume}@{name}");
             let deleted = metadata.act(Action::SnapshotDelete, &object, |meta| {
                 admin::delete_snapshot(meta, volume, name)
             });
-            deleted.described()?;
-            say_line!("Snapshot {object} is deleted; its space comes back by and by.");
-            Ok(())
+            print(*json, &shown(volume, &deleted.described()?), || {
+                format!("Snapshot {object} is deleted; its space comes back by and by.\n")
+            })
         }
     }
 }

@@ -6,7 +6,6 @@ use crate::logging::timestamp;
 use amita_control::access::Action;
 use amita_control::admin::{self, Deleted, Deletion, Fate};
 use amita_terminal::error::Result;
-use amita_terminal::say_line;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -33,6 +32,9 @@ pub struct DeleteArguments {
     /// For how long it can be had back: like 12h or 7d [default: what its pool says]
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     pub keep: Option<Duration>,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `amita volume rename`.
@@ -42,6 +44,9 @@ pub struct RenameArguments {
     pub name: String,
     /// The new one
     pub new_name: String,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `amita volume protect`.
@@ -52,6 +57,9 @@ pub struct ProtectArguments {
     /// Protect it no longer
     #[arg(long)]
     pub off: bool,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `amita volume undelete`.
@@ -62,6 +70,9 @@ pub struct UndeleteArguments {
     /// Under another name
     #[arg(long = "as", value_name = "NAME")]
     pub new_name: Option<String>,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `amita volume purge`.
@@ -69,6 +80,9 @@ pub struct UndeleteArguments {
 pub struct PurgeArguments {
     /// What it was called, or its number, as 12 or .12 (`amita volume list --deleted`)
     pub name: String,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Seconds since 1970.
@@ -112,14 +126,22 @@ pub(super) fn delete(arguments: &DeleteArguments, metadata: &Admin) -> Result<()
     };
     let is_kept = matches!(fate, Fate::Recycle { .. });
     let deleted = carry_out(metadata, Action::VolumeDelete, name, *force, fate)?;
-    match is_kept {
-        true => say_line!(
-            "Volume {name} is deleted. Until {} it can be had back: `amita volume undelete {}`; until then it takes space.",
-            timestamp(purge_at, 0),
-            deleted.volume.id
+    let number = deleted.volume.id;
+    let found = serde_json::json!({
+        "name": name,
+        "id": number,
+        "deleted": true,
+        "purge_at": is_kept.then_some(purge_at),
+        "gone": deleted.gone,
+        "unheard_node": deleted.unheard,
+    });
+    print(arguments.json, &found, || match is_kept {
+        true => format!(
+            "Volume {name} is deleted. Until {} it can be had back: `amita volume undelete {number}`; until then it takes space.\n",
+            timestamp(purge_at, 0)
         ),
-        false => say_line!("Volume {name} is deleted; its space comes back by and by."),
-    }
+        false => format!("Volume {name} is deleted; its space comes back by and by.\n"),
+    })?;
     say_unheard(&deleted);
     Ok(())
 }
@@ -140,50 +162,54 @@ fn say_unheard(deleted: &Deleted) {
 }
 
 pub(super) fn rename(arguments: &RenameArguments, metadata: &Admin) -> Result<()> {
-    let RenameArguments { name, new_name } = arguments;
+    let RenameArguments { name, new_name, .. } = arguments;
     let fate = Fate::Rename { to: new_name.clone() };
     let renamed = carry_out(metadata, Action::VolumeRename, name, false, fate)?;
-    say_line!("Volume {name} is called {new_name}.");
+    let found = serde_json::json!({ "name": new_name, "id": renamed.volume.id, "before": name });
+    print(arguments.json, &found, || {
+        format!("Volume {name} is called {new_name}.\n")
+    })?;
     say_unheard(&renamed);
     Ok(())
 }
 
 pub(super) fn protect(arguments: &ProtectArguments, metadata: &Admin) -> Result<()> {
-    let ProtectArguments { name, off } = arguments;
+    let ProtectArguments { name, off, .. } = arguments;
     let done = metadata.act(Action::VolumeProtect, name, |meta| {
         admin::protect_volume(meta, name, !off)
     });
-    done.described()?;
-    match off {
-        true => say_line!("Volume {name} may be deleted."),
-        false => say_line!("Volume {name} is protected: it cannot be deleted."),
-    }
-    Ok(())
+    let about = done.described()?;
+    let found = serde_json::json!({ "name": name, "id": about.volume, "protected": about.protected });
+    print(arguments.json, &found, || match off {
+        true => format!("Volume {name} may be deleted.\n"),
+        false => format!("Volume {name} is protected: it cannot be deleted.\n"),
+    })
 }
 
 pub(super) fn undelete(arguments: &UndeleteArguments, metadata: &Admin) -> Result<()> {
-    let UndeleteArguments { name, new_name } = arguments;
+    let UndeleteArguments { name, new_name, .. } = arguments;
     let back = metadata.act(Action::VolumeUndelete, name, |meta| {
         admin::undelete_volume(meta, name, new_name.as_deref())
     });
     let volume = back.described()?;
-    say_line!(
-        "Volume {} is there again. It is served by nothing: `amita nbd export {0}`, or `amita volume attach {0}`.",
-        volume.name
-    );
-    Ok(())
+    print(arguments.json, &volume, || {
+        format!(
+            "Volume {} is there again. It is served by nothing: `amita nbd export {0}`, or `amita volume attach {0}`.\n",
+            volume.name
+        )
+    })
 }
 
 pub(super) fn purge(arguments: &PurgeArguments, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
     let gone = metadata.act(Action::VolumePurge, name, |meta| admin::purge_volume(meta, name));
     let gone = gone.described()?;
-    say_line!(
-        "Volume {} (number {}) is gone for good; its space comes back by and by.",
-        gone.name,
-        gone.volume
-    );
-    Ok(())
+    print(arguments.json, &gone, || {
+        format!(
+            "Volume {} (number {}) is gone for good; its space comes back by and by.\n",
+            gone.name, gone.volume
+        )
+    })
 }
 
 pub(super) fn list(as_json: bool, metadata: &Admin) -> Result<()> {
