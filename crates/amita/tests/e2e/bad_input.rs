@@ -1,6 +1,7 @@
 //! What people and the network get wrong: each is answered with a message that says what, where and what to do, and
 //! nothing else is harmed.
 
+use crate::images::amita as copying;
 use crate::world::{
     A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, pattern, stamped, unexpected_in,
 };
@@ -263,4 +264,354 @@ fn what_is_no_protocol_harms_nobody_else() {
         errors.join("\n")
     );
     world.end(&["WARN"]);
+}
+
+const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:01234567-89ab-cdef-0123-456789abcdef";
+/// What nobody has: no pool, volume, snapshot or policy is called so.
+const NOBODY: &str = "nobody";
+
+/// Commands of a volume's life that cannot be done, by the code that they end with; and what the message has to say.
+const REFUSED: &[(i32, &str, &[&str])] = &[
+    // Names.
+    (
+        2,
+        "volume create a/b --pool demo --size 8M",
+        &["a/b", "letters, digits"],
+    ),
+    (2, "volume create .5 --pool demo --size 8M", &[".5", "starts with"]),
+    (
+        4,
+        "volume create x --pool nobody --size 8M",
+        &["no pool named nobody", "there is demo"],
+    ),
+    (
+        5,
+        "volume create other --pool demo --size 8M",
+        &["other exists already"],
+    ),
+    (4, "volume show nobody", &["no volume", "nobody"]),
+    (4, "volume show .3", &[".3"]),
+    (4, "volume rename nobody x", &["no volume named nobody"]),
+    (5, "volume rename other child", &["child exists already"]),
+    (2, "volume rename other a/b", &["a/b"]),
+    (2, "volume rename other .7", &[".7"]),
+    (4, "volume label nobody a=b", &["no volume named nobody"]),
+    (2, "volume label other =b", &["KEY=VALUE"]),
+    (4, "volume resize nobody --size 8M", &["no volume named nobody"]),
+    (4, "volume protect nobody", &["no volume named nobody"]),
+    (4, "volume delete nobody", &["no volume named nobody"]),
+    (4, "volume delete .3", &["no volume named .3"]),
+    (
+        4,
+        "volume undelete nobody",
+        &["no deleted volume named nobody", "there is bin"],
+    ),
+    (5, "volume undelete bin --as other", &["other exists already"]),
+    (2, "volume undelete bin --as a/b", &["a/b"]),
+    (4, "volume purge nobody", &["no deleted volume named nobody"]),
+    (4, "volume purge other", &["no deleted volume named other"]),
+    (2, "volume clone other x", &["VOLUME@SNAPSHOT"]),
+    (
+        4,
+        "volume clone other@nobody x",
+        &["no snapshot named other@nobody", "s1", "kept"],
+    ),
+    (4, "volume clone nobody@s1 x", &["no volume named nobody"]),
+    (5, "volume clone other@s1 child", &["child exists already"]),
+    (2, "volume clone other@s1 a/b", &["a/b"]),
+    (4, "volume snapshot create nobody s", &["no volume named nobody"]),
+    (5, "volume snapshot create other s1", &["other@s1 exists already"]),
+    (2, "volume snapshot create other a/b", &["a/b", "128 letters"]),
+    (
+        2,
+        "volume snapshot create other s2 --label amita:policy=p/1",
+        &["only Amita itself"],
+    ),
+    (4, "volume snapshot list nobody", &["no volume named nobody"]),
+    (
+        4,
+        "volume snapshot delete other nobody",
+        &["no snapshot named other@nobody"],
+    ),
+    (
+        4,
+        "volume snapshot protect other nobody",
+        &["no snapshot named other@nobody"],
+    ),
+    (4, "volume attach nobody --host HOST", &["no volume named nobody"]),
+    (
+        4,
+        "volume attach other@nobody --host HOST",
+        &["no snapshot named other@nobody"],
+    ),
+    (2, "volume attach other --host nonsense", &["nqn."]),
+    (4, "volume detach other", &["no namespace"]),
+    // Sizes and times.
+    (2, "volume create x --pool demo --size 0", &["zero"]),
+    (2, "volume create x --pool demo --size 10001", &["8192", "12288"]),
+    (2, "volume create x --pool demo --size 100P", &["72057594037927936"]),
+    (2, "volume resize other --size 4M", &["8388608", "only grow"]),
+    (2, "volume resize other --size 10001", &["8192", "12288"]),
+    (2, "volume attach other --host HOST --block-size 1000", &["512 or 4096"]),
+    (2, "volume delete other --keep 400000d", &["3660 are the most"]),
+    (2, "volume delete other --keep soon", &["no age"]),
+    (2, "pool recycle demo --keep 400000d", &["3660 are the most"]),
+    (2, "pool thresholds --near-full 96", &["near full below full"]),
+    (2, "pool thresholds --pools 90,80,95", &["each above the one before"]),
+    (2, "pool thresholds --pools 2,80,95", &["3 to 100"]),
+    // States.
+    (
+        5,
+        "volume delete safe",
+        &["protected", "amita volume protect safe --off"],
+    ),
+    (5, "volume delete safe --now --force", &["protected"]),
+    (5, "volume delete other --now", &["2 snapshots", "--snapshots"]),
+    (5, "volume delete other --now --snapshots", &["cloned from it", "child"]),
+    (5, "volume snapshot delete other s1", &["cloned from it", "child"]),
+    (5, "volume snapshot delete other kept", &["protected", "--off"]),
+    // Policies and quotas.
+    (
+        4,
+        "snapshot-policy create q --volume nobody --schedule @daily --keep-last 1",
+        &["no volume named nobody"],
+    ),
+    (
+        4,
+        "snapshot-policy create q --pool nobody --schedule @daily --keep-last 1",
+        &["no pool named nobody"],
+    ),
+    (
+        2,
+        "snapshot-policy create q --volume other --schedule @daily",
+        &["would keep nothing"],
+    ),
+    (
+        5,
+        "snapshot-policy create p --volume other --schedule @daily --keep-last 1",
+        &["p exists already"],
+    ),
+    (
+        2,
+        "snapshot-policy create a/b --volume other --schedule @daily --keep-last 1",
+        &["a/b"],
+    ),
+    (
+        2,
+        "snapshot-policy create q --schedule @daily --keep-last 1",
+        &["--volume", "--label", "--pool"],
+    ),
+    (
+        2,
+        "snapshot-policy create q --volume other --schedule never --keep-last 1",
+        &["five fields"],
+    ),
+    (
+        2,
+        "snapshot-policy create q --volume other --schedule @daily --keep-last 99999",
+        &["16384"],
+    ),
+    (
+        2,
+        "snapshot-policy create q --volume other --schedule @daily --keep-last 1 --zone Mars",
+        &["Mars"],
+    ),
+    (
+        2,
+        "snapshot-policy create q --volume other --schedule @daily --keep-last 1 --template x",
+        &["{time}"],
+    ),
+    (
+        4,
+        "snapshot-policy set nobody --pause",
+        &["no snapshot policy named nobody", "there is p"],
+    ),
+    (2, "snapshot-policy set p", &["nothing is to be changed"]),
+    (2, "snapshot-policy set p --keep-last 0", &["would keep nothing"]),
+    (2, "snapshot-policy set p --pause --resume", &["cannot be used with"]),
+    (4, "snapshot-policy show nobody", &["nobody"]),
+    (4, "snapshot-policy prune nobody", &["nobody"]),
+    (4, "snapshot-policy delete nobody", &["nobody"]),
+    (4, "pool quota nobody --volumes 1", &["no pool named nobody"]),
+    (2, "pool quota demo --volumes x", &["invalid"]),
+    (4, "pool recycle nobody", &["no pool named nobody"]),
+    (4, "pool show nobody", &["nobody"]),
+];
+
+/// The same of those that read and write data.
+const REFUSED_COPIES: &[(i32, &str, &[&str])] = &[
+    (4, "volume revert other@nobody", &["no snapshot named other@nobody"]),
+    (4, "volume revert nobody@s1", &["no volume named nobody"]),
+    (5, "volume revert bin@s1", &["recycle bin", "amita volume undelete bin"]),
+    (4, "volume diff other@nobody", &["no snapshot named other@nobody"]),
+    (4, "volume diff nobody@s1", &["no volume named nobody"]),
+    (1, "volume import /nowhere x --pool demo", &["/nowhere"]),
+    (2, "volume import - x --pool demo", &["--size"]),
+    (5, "volume import /etc/hostname other --pool demo", &["other"]),
+    (
+        4,
+        "volume import /etc/hostname x --pool nobody",
+        &["no pool named nobody"],
+    ),
+    (2, "volume import /etc/hostname a/b --pool demo", &["a/b"]),
+    (4, "volume import /etc/hostname nobody --force", &["nobody"]),
+    (
+        2,
+        "volume import /etc/hostname x --pool demo --format qcow2",
+        &["no qcow2"],
+    ),
+    (4, "volume export nobody FOLDER/out", &["nobody"]),
+    (4, "volume export other@nobody FOLDER/out", &["other@nobody"]),
+    (1, "volume export other FOLDER/none/out", &["FOLDER/none/out"]),
+];
+
+/// What there would be too much of, in a pool that has what it may have.
+const OVER_QUOTA: &[&str] = &[
+    "volume create x --pool demo --size 8M",
+    "volume clone other@s1 x",
+    "volume undelete bin",
+    "volume resize other --size 16M",
+    "volume snapshot create other more",
+];
+
+/// What a volume's life has left behind, but for what is counted and what a policy's coordinator notes.
+fn all_there_is(world: &World) -> Vec<serde_json::Value> {
+    let lists: [&[&str]; 7] = [
+        &["volume", "list"],
+        &["volume", "list", "--deleted"],
+        &["volume", "snapshot", "list", "other"],
+        &["snapshot-policy", "list"],
+        &["subsystem", "list"],
+        &["host", "list"],
+        &["pool", "thresholds"],
+    ];
+    let each = lists.into_iter().map(|list| {
+        let mut found = world.json(list);
+        for one in found.as_array_mut().into_iter().flatten() {
+            for counted in [
+                "used_bytes",
+                "unique_bytes",
+                "runs",
+                "next_at",
+                "owner",
+                "owner_name",
+                "owner_alive",
+                "generation",
+            ] {
+                one.as_object_mut().expect("records").remove(counted);
+            }
+        }
+        found
+    });
+    each.collect()
+}
+
+fn refused(command: &str, code: i32, parts: &[&str], said: &amita_harness::tool::Output) {
+    assert_eq!(said.status.code(), Some(code), "{command}: {}", said.text);
+    for part in parts {
+        assert!(said.text.contains(part), "{command}: {part:?} is not in: {}", said.text);
+    }
+}
+
+#[test]
+fn the_life_of_a_volume_refuses_what_cannot_be_and_does_nothing_by_halves() {
+    let mut world = World::with_volume();
+    for done in [
+        "volume create other --pool demo --size 8M",
+        "volume snapshot create other s1",
+        "volume snapshot create other kept",
+        "volume snapshot protect other kept",
+        "volume clone other@s1 child",
+        "volume create bin --pool demo --size 8M",
+        "volume delete bin",
+        "volume create safe --pool demo --size 8M",
+        "volume protect safe",
+        "snapshot-policy create p --volume other --schedule @yearly --keep-last 3",
+    ] {
+        world.amita_done(&done.split(' ').collect::<Vec<_>>());
+    }
+    let before = all_there_is(&world);
+    assert!(!before.iter().any(|list| list.to_string().contains(NOBODY)));
+    let folder = world.folder().display().to_string();
+    for (code, command, parts) in REFUSED {
+        let arguments: Vec<&str> = command
+            .split(' ')
+            .map(|word| if word == "HOST" { HOST } else { word })
+            .collect();
+        refused(command, *code, parts, &world.amita(&arguments));
+    }
+    for (code, command, parts) in REFUSED_COPIES {
+        let command = command.replace("FOLDER", &folder);
+        let parts: Vec<String> = parts.iter().map(|part| part.replace("FOLDER", &folder)).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        refused(
+            &command,
+            *code,
+            &parts,
+            &copying(&world, &command.split(' ').collect::<Vec<_>>()),
+        );
+    }
+    assert!(!world.file("out").exists(), "half an image was left behind");
+    assert_eq!(all_there_is(&world), before);
+
+    let quota = [
+        "pool",
+        "quota",
+        "demo",
+        "--provisioned",
+        "280M",
+        "--volumes",
+        "4",
+        "--snapshots",
+        "2",
+    ];
+    world.amita_done(&quota);
+    for command in OVER_QUOTA {
+        let said = world.amita(&command.split(' ').collect::<Vec<_>>());
+        refused(
+            command,
+            5,
+            &["the quota of pool demo has no room", "amita pool quota demo --"],
+            &said,
+        );
+    }
+    assert_eq!(all_there_is(&world), before);
+    world.amita_done(&["pool", "quota", "demo", "--none"]);
+
+    // Without the metadata nothing is done, and all say where it was looked for.
+    world.cluster.kill_metadata();
+    let endpoint = world.cluster.endpoint().trim_start_matches("https://").to_owned();
+    for command in [
+        "volume create x --pool demo --size 8M",
+        "volume list",
+        "volume list --deleted",
+        "volume show other",
+        "volume rename other x",
+        "volume label other a=b",
+        "volume resize other --size 16M",
+        "volume protect other",
+        "volume delete other",
+        "volume undelete bin",
+        "volume purge bin",
+        "volume clone other@s1 x",
+        "volume snapshot create other s2",
+        "volume snapshot list other",
+        "volume snapshot protect other s1",
+        "volume snapshot delete other s1",
+        "snapshot-policy list",
+        "snapshot-policy set p --pause",
+        "snapshot-policy delete p",
+        "pool quota demo --volumes 1",
+        "pool recycle demo --keep 1d",
+    ] {
+        refused(
+            command,
+            3,
+            &[&endpoint],
+            &world.amita(&command.split(' ').collect::<Vec<_>>()),
+        );
+    }
+    world.cluster.start_metadata().expect("it starts");
+    assert_eq!(all_there_is(&world), before);
+    world.end(&["metadata", "lease", "watch"]);
 }

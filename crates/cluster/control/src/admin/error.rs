@@ -93,8 +93,9 @@ pub enum AdminError {
     },
     /// More than a pool's quota has left.
     #[error(
-        "the quota of pool {pool} has no room: {used} of {limit} {unit} of {what} are asked for, and this needs {more} more; delete \
-         what is not needed, or raise it (`amita pool quota {pool} {flag}`)"
+        "the quota of pool {pool} has no room: {used} of {limit} {unit}{} are asked for, and this needs {more} more; delete \
+         what is not needed, or raise it (`amita pool quota {pool} {flag}`)",
+        if what == unit { String::new() } else { format!(" of {what}") }
     )]
     OverQuota {
         /// The pool.
