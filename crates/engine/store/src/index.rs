@@ -471,14 +471,12 @@ impl Index {
         }
     }
 
-    /// Bytes that a checkpoint of all chunks takes at most, and of `shared` slots with several users; the map of slots
-    /// besides.
-    pub fn checkpoint_bytes(&self, shared: usize) -> u64 {
+    /// Bytes that a checkpoint of all chunks takes at most; the map of slots besides.
+    pub fn checkpoint_bytes(&self) -> u64 {
         self.len() as u64 * checkpoint::CHUNK_BYTES
             + self.states * checkpoint::STATE_BYTES
             + self.state_parts * checkpoint::STATE_PART_BYTES
             + self.pasts.len() as u64 * checkpoint::PAST_BYTES
-            + shared as u64 * checkpoint::SHARED_BYTES
     }
 
     /// Bytes of memory that cannot be given back: heads, states, and what manages the leaves.

@@ -4,9 +4,11 @@
 //! allocator's hands a while longer ([`crate::allocator::Freed`]); one that was just taken is not in use here until its
 //! record is durable.
 
+mod counts;
+
 use crate::format::Slot;
-use crate::format::checkpoint::SLOTS_PER_ITEM;
-use std::collections::BTreeMap;
+use crate::format::checkpoint::{PageWriter, SLOTS_PER_ITEM};
+use counts::Counts;
 
 const WORDS_PER_ITEM: usize = SLOTS_PER_ITEM as usize / 64;
 
@@ -18,7 +20,7 @@ pub(crate) struct SlotMap {
     slots: u32,
     count: u64,
     /// How many use a slot besides the first, where there are any (clones).
-    more: BTreeMap<u32, u32>,
+    more: Counts,
     /// A slot that was given twice, or given back without having been in use: map and index contradict each other.
     pub wrong: Option<Slot>,
 }
@@ -30,7 +32,7 @@ impl SlotMap {
             words: vec![0; slots.div_ceil(SLOTS_PER_ITEM) as usize * WORDS_PER_ITEM],
             slots,
             count: 0,
-            more: BTreeMap::new(),
+            more: Counts::new(slots),
             wrong: None,
         }
     }
@@ -56,7 +58,7 @@ impl SlotMap {
             self.wrong = Some(slot);
             return false;
         }
-        *self.more.entry(slot.0).or_default() += 1;
+        self.more.set(slot, self.more.get(slot) + 1);
         true
     }
 
@@ -66,13 +68,9 @@ impl SlotMap {
             self.wrong = Some(slot);
             return false;
         }
-        if !self.more.is_empty()
-            && let Some(more) = self.more.get_mut(&slot.0)
-        {
-            *more -= 1;
-            if *more == 0 {
-                self.more.remove(&slot.0);
-            }
+        let more = self.more.get(slot);
+        if more > 0 {
+            self.more.set(slot, more - 1);
             return false;
         }
         self.words[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
@@ -86,12 +84,22 @@ impl SlotMap {
     }
 
     /// Slots with several users.
-    pub fn shared(&self) -> usize {
-        self.more.len()
+    pub fn shared(&self) -> u64 {
+        self.more.shared()
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        self.words.len() as u64 * 8 + self.more.len() as u64 * 16
+        self.words.len() as u64 * 8 + self.more.memory_bytes()
+    }
+
+    /// The most memory that it takes to give so many slots another user.
+    pub fn worst_bytes_to_share(&self, slots: u64) -> u64 {
+        self.more.worst_bytes(slots)
+    }
+
+    /// The most that all slots with several users take of a checkpoint.
+    pub fn shared_bytes(&self) -> u64 {
+        self.more.checkpoint_bytes()
     }
 
     /// The bits of [`SLOTS_PER_ITEM`] slots from `first` on.
@@ -101,8 +109,17 @@ impl SlotMap {
 
     /// Those of them with several users.
     pub fn item_shared(&self, first: u32) -> impl Iterator<Item = (Slot, u32)> + '_ {
-        let range = self.more.range(first..first.saturating_add(SLOTS_PER_ITEM));
-        range.map(|(&slot, &more)| (Slot(slot), more))
+        self.more.iter(item_range(first))
+    }
+
+    /// Writes down those of them with several users; `list` is for its use.
+    pub fn write_shared(&self, first: u32, writer: &mut PageWriter<'_>, list: &mut Vec<(Slot, u32)>) {
+        self.more.write(item_range(first), writer, list);
+    }
+
+    /// The most bytes that [`SlotMap::write_shared`] writes.
+    pub fn item_shared_bytes(&self, first: u32) -> u64 {
+        self.more.write_bytes(item_range(first))
     }
 
     /// Takes over a part from a checkpoint; `false`: it is impossible.
@@ -129,7 +146,11 @@ impl SlotMap {
 
     /// Takes over a count from a checkpoint; `false`: it is impossible.
     pub fn load_shared(&mut self, slot: Slot, more: u32) -> bool {
-        slot.0 < self.slots && more > 0 && self.has(slot) && self.more.insert(slot.0, more).is_none()
+        let fits = slot.0 < self.slots && more > 0 && self.has(slot) && self.more.get(slot) == 0;
+        if fits {
+            self.more.set(slot, more);
+        }
+        fits
     }
 
     /// All words, for the allocator.
@@ -137,3 +158,10 @@ impl SlotMap {
         &self.words
     }
 }
+
+fn item_range(first: u32) -> std::ops::Range<u32> {
+    first..first.saturating_add(SLOTS_PER_ITEM)
+}
+
+#[cfg(test)]
+mod tests;

@@ -58,6 +58,7 @@ mod kind {
     pub const SLOTS: u16 = 9;
     pub const SHARED: u16 = 10;
     pub const PAST: u16 = 11;
+    pub const COUNTS: u16 = 12;
 }
 
 on_disk! {
@@ -196,6 +197,17 @@ on_disk! {
     }
 }
 
+on_disk! {
+    /// The same for [`COUNTS_PER_ITEM`] slots, where a list would be longer; goes on with a byte for each: how many use it besides
+    /// the first. Where that is more than a byte holds, the byte is 0 and a [`RawShared`] follows that has it.
+    pub struct RawCounts [8] {
+        /// The first of the slots.
+        first: u32,
+        /// Zero.
+        reserved: u32,
+    }
+}
+
 const ITEMS_BYTES: usize = PAGE_BODY_BYTES - Header::BYTES;
 
 /// Slots of one [`RawSlots`].
@@ -221,11 +233,16 @@ pub const GROUP_BYTES: u64 = (Head::BYTES + RawFence::BYTES + MAX_MEMBERS * 16) 
 pub const SLOTS_BYTES: u64 = (Head::BYTES + RawSlots::BYTES + BITS_BYTES) as u64;
 /// Bytes that a slot with more than one user takes at most.
 pub const SHARED_BYTES: u64 = (Head::BYTES + RawShared::BYTES + RawCount::BYTES) as u64;
+/// Slots of one [`RawCounts`].
+pub const COUNTS_PER_ITEM: u32 = 1024;
+const _: () = assert!(SLOTS_PER_ITEM.is_multiple_of(COUNTS_PER_ITEM));
+/// Bytes of one item with a count for each slot.
+pub const COUNTS_ITEM_BYTES: u64 = (Head::BYTES + RawCounts::BYTES) as u64 + COUNTS_PER_ITEM as u64;
 /// Counts that fit one item.
 const MAX_COUNTS: usize = 256;
 /// No item is longer: so much of a page may be left empty at its end.
 const MAX_ITEM_BYTES: usize = Head::BYTES + RawShared::BYTES + MAX_COUNTS * RawCount::BYTES;
-const _: () = assert!(SLOTS_BYTES <= MAX_ITEM_BYTES as u64);
+const _: () = assert!(SLOTS_BYTES <= MAX_ITEM_BYTES as u64 && COUNTS_ITEM_BYTES <= MAX_ITEM_BYTES as u64);
 const _: () = assert!(CHUNK_BYTES <= MAX_ITEM_BYTES as u64);
 
 /// Bytes of items, the map of slots excluded, that `pages` pages surely hold: each page may end in a rest that the next
@@ -525,6 +542,21 @@ impl<'a> PageWriter<'a> {
             for (place, &(slot, more)) in out[RawShared::BYTES..].chunks_exact_mut(RawCount::BYTES).zip(counts) {
                 RawCount { slot: slot.0, more }.put(place);
             }
+        }
+    }
+
+    /// How many use each of [`COUNTS_PER_ITEM`] slots of the last [`PageWriter::slots`] besides the first; 0 also where
+    /// [`PageWriter::shared`] follows and says it.
+    pub fn counts(&mut self, first: Slot, counts: impl ExactSizeIterator<Item = u8>) {
+        assert_eq!(counts.len(), COUNTS_PER_ITEM as usize);
+        let out = self.item(kind::COUNTS, RawCounts::BYTES + COUNTS_PER_ITEM as usize);
+        RawCounts {
+            first: first.0,
+            reserved: 0,
+        }
+        .put(out);
+        for (place, count) in out[RawCounts::BYTES..].iter_mut().zip(counts) {
+            *place = count;
         }
     }
 

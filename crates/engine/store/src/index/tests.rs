@@ -121,7 +121,7 @@ fn through_a_checkpoint(index: &mut Index, pages: &mut Pages) -> Index {
         space - writer.space() <= bound.max(1) + PAGE_BYTES as u64,
         "a chunk takes no more than was said"
     );
-    assert_eq!(bound, index.checkpoint_bytes(0), "what is counted is what is there");
+    assert_eq!(bound, index.checkpoint_bytes(), "what is counted is what is there");
     let filled = writer.finish();
     let mut other = Index::default();
     let mut chunk = None;

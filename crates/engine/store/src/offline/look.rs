@@ -163,7 +163,7 @@ impl<R: ReadAt> Offline<R> {
             states: index.look_state_count(),
             leaf_pages: index.pages(),
             blocks: held.count() - index.pages(),
-            shared: held.shared() as u64,
+            shared: held.shared(),
             free: u64::from(self.store.look_allocator().free()),
         }
     }

@@ -18,8 +18,7 @@ use crate::State;
 use crate::faults::Fault;
 use crate::fences::Fences;
 use crate::format::checkpoint::{
-    CHUNK_BYTES, ChunkItem, GROUP_BYTES, Leaves, PageWriter, Paused, SHARED_BYTES, SLOTS_BYTES, SLOTS_PER_ITEM,
-    VOLUME_BYTES, flag,
+    CHUNK_BYTES, ChunkItem, GROUP_BYTES, Leaves, PageWriter, Paused, SLOTS_BYTES, SLOTS_PER_ITEM, VOLUME_BYTES, flag,
 };
 use crate::format::record::{Fence, Run};
 use crate::format::superblock::{Checkpoint, Superblock};
@@ -365,14 +364,12 @@ impl Writer {
         let mut shared = Vec::new();
         while self.next.slot < slots && self.writing == 0 {
             let first = self.next.slot;
-            shared.clear();
-            shared.extend(with.space.map.item_shared(first));
-            let bytes = SLOTS_BYTES + shared.len() as u64 * SHARED_BYTES;
+            let bytes = SLOTS_BYTES + with.space.map.item_shared_bytes(first);
             let (mut buffer, paused) = self.room(with, bytes);
             let (id, checkpoint, pages) = (with.env.id, with.id(), self.directory.pages);
             let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, pages, paused);
             writer.slots(with.log.applied.page, first, with.space.map.item(first));
-            writer.shared(&shared);
+            with.space.map.write_shared(first, &mut writer, &mut shared);
             let paused = writer.pause();
             self.directory.filling = Some((buffer, paused));
             self.next.slot = first.saturating_add(SLOTS_PER_ITEM);

@@ -103,6 +103,7 @@ pub(super) fn mend(store: &mut Store, caller: &Caller, request: &MendRequest, pa
             blocks: with_data as u32,
             index_bytes: entries.len() as u64 * WORST_BYTES_PER_BLOCK,
             leaves: parts_of(range),
+            shared: 0,
         },
         ..Op::new(Change::Mend(Box::new(change)), Some(asker), key)
     };

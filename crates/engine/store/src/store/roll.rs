@@ -246,6 +246,7 @@ fn accept(store: &mut Store, asker: Requester, asked: Asked, change: RollChange)
             blocks: with_data,
             index_bytes,
             leaves: PARTS as u32,
+            shared: 0,
         },
         ..Op::new(OpChange::Roll(Box::new(change)), Some(asker), key)
     };

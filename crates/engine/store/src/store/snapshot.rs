@@ -337,6 +337,7 @@ pub(super) fn queue_clone(
             blocks: 0,
             index_bytes: worst_bytes_per_clone(caller.blocks()),
             leaves: PARTS as u32,
+            shared: caller.blocks(),
         },
         ..Op::new(Change::Clone(Box::new(change)), Some(caller.asker), key)
     };

@@ -65,6 +65,8 @@ pub(super) struct Claim {
     pub index_bytes: u64,
     /// Leaves that it can change: each needs a slot in the next checkpoint.
     pub leaves: u32,
+    /// Slots that it can give another user: each may need memory for its count.
+    pub shared: u32,
 }
 
 /// What accepted changes have spoken for.
@@ -76,6 +78,8 @@ pub(super) struct Claims {
     pub unapplied_bytes: u64,
     /// Leaves that accepted changes which are not in the index yet can change.
     pub unapplied_leaves: u64,
+    /// Slots that they can give another user.
+    pub unapplied_shared: u64,
     /// Fences that are on their way to the log.
     pub fences_logged: u64,
 }
@@ -85,12 +89,14 @@ impl Claims {
     pub fn accepted(&mut self, claim: &Claim) {
         self.unapplied_bytes += claim.index_bytes;
         self.unapplied_leaves += u64::from(claim.leaves);
+        self.unapplied_shared += u64::from(claim.shared);
     }
 
     /// It is in the index; its slots were taken when it was logged.
     pub fn applied(&mut self, claim: &Claim) {
         self.unapplied_bytes -= claim.index_bytes;
         self.unapplied_leaves -= u64::from(claim.leaves);
+        self.unapplied_shared -= u64::from(claim.shared);
     }
 
     /// It was not logged, and never will be.
@@ -135,7 +141,8 @@ fn checkpoint_room(store: &Store) -> u64 {
     let queued = store.ops.fences.len() as u64 + store.space.claims.fences_logged;
     let queued = queued * (format::checkpoint::VOLUME_BYTES + format::checkpoint::GROUP_BYTES);
     let capacity = checkpoint_capacity(&store.superblock.geometry);
-    let used = store.index.checkpoint_bytes(store.space.map.shared())
+    let used = store.index.checkpoint_bytes()
+        + store.space.map.shared_bytes()
         + store.checkpoint.forgotten_bytes()
         + store.space.claims.unapplied_bytes
         + fences
@@ -147,10 +154,13 @@ fn checkpoint_capacity(geometry: &Geometry) -> u64 {
     format::checkpoint::capacity_bytes(geometry.checkpoint_pages, geometry.slots)
 }
 
-/// Blocks that the memory of the index could still take.
-fn memory_room_blocks(config: &Config, index: &Index, space: &Space) -> u64 {
+/// Blocks that the memory of the index could still take, after `shared` slots have got another user. What a mount counts is counted
+/// here: a store never takes what it could not be mounted with.
+fn memory_room_blocks(config: &Config, index: &Index, space: &Space, shared: u32) -> u64 {
     let unapplied = space.claims.unapplied_bytes / WORST_BYTES_PER_BLOCK + space.credits.granted();
-    let used = index.fixed_bytes() + unapplied * WORST_MEMORY_PER_BLOCK;
+    let shared = space.claims.unapplied_shared + u64::from(shared);
+    let map = space.map.memory_bytes() + space.map.worst_bytes_to_share(shared);
+    let used = index.fixed_bytes() + map + unapplied * WORST_MEMORY_PER_BLOCK;
     config.index_bytes.saturating_sub(used) / WORST_MEMORY_PER_BLOCK
 }
 
@@ -158,7 +168,7 @@ fn memory_room_blocks(config: &Config, index: &Index, space: &Space) -> u64 {
 fn index_room_blocks(store: &Store) -> u64 {
     let capacity = checkpoint_capacity(&store.superblock.geometry);
     let room = checkpoint_room(store).saturating_sub(capacity / CLEARS_PART);
-    (room / WORST_BYTES_PER_BLOCK).min(memory_room_blocks(&store.config, &store.index, &store.space))
+    (room / WORST_BYTES_PER_BLOCK).min(memory_room_blocks(&store.config, &store.index, &store.space, 0))
 }
 
 /// Blocks that may be granted to anybody.
@@ -185,7 +195,7 @@ pub(super) fn clone_fits(store: &Store, blocks: u32) -> bool {
     let geometry = &store.superblock.geometry;
     checkpoint_room(store) >= checkpoint_capacity(geometry) / CLEARS_PART + worst_bytes_per_clone(blocks)
         && store.space.spare_slots(&store.index, geometry.slots) >= PARTS as u64
-        && memory_room_blocks(&store.config, &store.index, &store.space) > 0
+        && memory_room_blocks(&store.config, &store.index, &store.space, blocks) > 0
 }
 
 /// Tops the asker's account up; it wants so many blocks, if any.

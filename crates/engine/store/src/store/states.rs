@@ -165,6 +165,7 @@ pub(super) fn put(store: &mut Store, caller: &Caller, request: &PutRequest, payl
             blocks,
             index_bytes: u64::from(2 * parts) * WORST_BYTES_PER_BLOCK,
             leaves: 2 * parts,
+            shared: 0,
         },
         ..Op::new(Change::Put(Box::new(put)), Some(asker), key)
     };

@@ -184,6 +184,7 @@ pub(super) fn write(store: &mut Store, caller: &Caller, request: WriteRequest, p
             blocks: count,
             index_bytes: u64::from(count) * WORST_BYTES_PER_BLOCK,
             leaves: parts_of(range),
+            shared: 0,
         },
         ..Op::new(change, Some(asker), key)
     };
@@ -217,6 +218,7 @@ pub(super) fn clear(store: &mut Store, caller: &Caller, request: ClearRequest) {
             blocks: 0,
             index_bytes: WORST_BYTES_PER_CLEAR,
             leaves: parts_of(range),
+            shared: 0,
         },
         ..Op::new(Change::Clear(range), Some(asker), key)
     };

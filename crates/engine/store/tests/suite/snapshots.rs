@@ -1,5 +1,7 @@
 //! Snapshots, clones and deletion, step by step.
 
+mod many;
+
 use crate::common::{BLOCK, Requester, Rig, VOLUME, version};
 use amita_reactor::Slice;
 use amita_store::State;
@@ -28,17 +30,25 @@ struct Test {
     volume: VolumeId,
     counter: u64,
     snapshot: SnapshotId,
+    /// Chunks that were written, a block each, to have a checkpoint.
+    elsewhere: u64,
 }
 
 impl Test {
     fn new() -> Test {
-        let rig = Rig::fresh(4 << 20, true);
+        Test::sized(4 << 20)
+    }
+
+    /// On a store of so many bytes.
+    fn sized(bytes: u64) -> Test {
+        let rig = Rig::fresh(bytes, true);
         let mut test = Test {
             rig,
             asker: Requester::new(1),
             volume: VOLUME,
             counter: 0,
             snapshot: SnapshotId::HEAD,
+            elsewhere: 0,
         };
         test.fence();
         test
@@ -120,9 +130,10 @@ impl Test {
     fn checkpoint(&mut self) {
         let before = self.rig.store.status().counters.checkpoints;
         let mut counter = 0;
+        let index = 1000 + self.elsewhere;
+        self.elsewhere += 1;
         while self.rig.store.status().counters.checkpoints == before {
             let (next, previous) = (version(1, counter + 1), version_or_none(counter));
-            let index = 1000 + before;
             self.asker
                 .write(&mut self.rig, index, 0, &[9; BLOCK], next, previous)
                 .unwrap();

@@ -1,8 +1,8 @@
 //! Reading items that came from a disk: everything is checked.
 
 use super::{
-    BITS_BYTES, ChunkItem, Head, Header, MAGIC, PastItem, RawChunk, RawCleared, RawCount, RawOrigin, RawPast,
-    RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM, StateItem, get_leaves, kind,
+    BITS_BYTES, COUNTS_PER_ITEM, ChunkItem, Head, Header, MAGIC, PastItem, RawChunk, RawCleared, RawCount, RawCounts,
+    RawOrigin, RawPast, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM, StateItem, get_leaves, kind,
 };
 use crate::format::narrow;
 use crate::format::record::{Fence, get_fence};
@@ -64,13 +64,24 @@ impl Bits<'_> {
 
 /// Slots and how many more users each has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts<'a>(&'a [u8]);
+pub enum Counts<'a> {
+    /// A list.
+    List(&'a [u8]),
+    /// A byte for each slot from this one on; 0: the slot is none of them.
+    Each(Slot, &'a [u8]),
+}
 
 impl<'a> Counts<'a> {
-    /// (slot, how many more).
+    /// (slot, how many more), ascending.
     pub fn iter(self) -> impl Iterator<Item = (Slot, u32)> + 'a {
-        let raw = self.0.chunks_exact(RawCount::BYTES).filter_map(RawCount::get);
+        let (list, first, each) = match self {
+            Counts::List(list) => (list, Slot(0), Default::default()),
+            Counts::Each(first, each) => (Default::default(), first, each),
+        };
+        let raw = list.chunks_exact(RawCount::BYTES).filter_map(RawCount::get);
+        let each = (first.0..).zip(each).filter(|(_, more)| **more > 0);
         raw.map(|raw| (Slot(raw.slot), raw.more))
+            .chain(each.map(|(slot, more)| (Slot(slot), u32::from(*more))))
     }
 }
 
@@ -177,7 +188,15 @@ impl<'a> PageReader<'a> {
                 if counts.len() as u64 != u64::from(raw.count) * RawCount::BYTES as u64 {
                     return Err("counts have the wrong length");
                 }
-                Ok(Item::Shared(Counts(counts)))
+                Ok(Item::Shared(Counts::List(counts)))
+            }
+            kind::COUNTS => {
+                let raw = RawCounts::get(body).ok_or(CUT)?;
+                let counts = &body[RawCounts::BYTES..];
+                if counts.len() != COUNTS_PER_ITEM as usize || !raw.first.is_multiple_of(COUNTS_PER_ITEM) {
+                    return Err("counts have the wrong length, or begin at the wrong slot");
+                }
+                Ok(Item::Shared(Counts::Each(Slot(raw.first), counts)))
             }
             _ => Err("an item is of an unknown kind"),
         }

@@ -41,7 +41,7 @@ impl<R: ReadAt> Checker<'_, R> {
             wrong[from..].sort_unstable();
         }
         self.report.seen.slots_held = held.count();
-        self.report.seen.slots_shared = self.users.shared() as u64;
+        self.report.seen.slots_shared = self.users.shared();
         let (too_many, too_few): (Vec<_>, Vec<_>) = wrong.into_iter().partition(|(_, map, users)| map > users);
         let more: u64 = too_many.iter().map(|(_, map, users)| map - users).sum();
         // What a lost leaf held stays in use.
