@@ -11,6 +11,7 @@ mod cache;
 pub(crate) mod check;
 mod differ;
 mod figures;
+mod history;
 mod leaves;
 mod listing;
 mod past;
@@ -29,10 +30,10 @@ use amita_types::{BlockIndex, BlockRange, ChunkId, ChunkIndex, GroupIndex, MAX_B
 use arena::Segmented;
 use cache::LeafCache;
 use hashbrown::HashTable;
+use history::{History, State};
 use leaves::NO_MEM;
 use past::Pasts;
 use rustc_hash::FxHashMap;
-use states::State;
 
 /// Entries of a leaf.
 pub(crate) const LEAF_ENTRIES: usize = 128;
@@ -198,11 +199,7 @@ pub(crate) struct Chunk {
     /// A place that is free for another chunk.
     gone: bool,
     /// What it was for its snapshots, oldest first.
-    #[expect(
-        clippy::box_collection,
-        reason = "most chunks have none: a pointer instead of three words"
-    )]
-    states: Option<Box<Vec<State>>>,
+    states: Option<Box<History>>,
     parts: [LeafRef; PARTS],
 }
 
@@ -250,8 +247,12 @@ impl Chunk {
         }
     }
 
+    fn history(&self) -> Option<&History> {
+        self.states.as_deref()
+    }
+
     fn states(&self) -> &[State] {
-        self.states.as_ref().map_or(&[], |states| states)
+        self.history().map_or(&[], History::states)
     }
 
     /// Was it ever written, or has it states? What was only accepted is not there yet.
@@ -283,10 +284,10 @@ pub(crate) struct Index {
     pages: u64,
     /// Pages of leaves that nothing refers to any more; the caller takes them.
     pub released_pages: Vec<Slot>,
-    /// States, and their own parts.
+    /// States, their own parts, and chunks that have any.
     states: u64,
     state_parts: u64,
-    next_serial: u32,
+    histories: u64,
 }
 
 impl Index {
@@ -482,7 +483,7 @@ impl Index {
     /// Bytes of memory that cannot be given back: heads, states, and what manages the leaves.
     pub fn fixed_bytes(&self) -> u64 {
         let heads = self.chunks.bytes() + self.by_id.capacity() as u64 * (size_of::<u32>() as u64 + 1);
-        let states = self.states * size_of::<State>() as u64 + self.state_parts * size_of::<(u8, LeafRef)>() as u64;
+        let states = history::memory_bytes(self.histories, self.states, self.state_parts);
         let origins = self.origins.capacity() * (size_of::<(u32, ChunkId)>() + 1);
         heads + states + (origins + self.pasts.bytes()) as u64 + self.listings.bytes() + self.cache.fixed_bytes()
     }

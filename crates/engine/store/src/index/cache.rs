@@ -10,7 +10,7 @@ use super::arena::{Arena, Flat, Segmented};
 use super::leaves::NO_MEM;
 use super::{Entry, LEAF_BYTES, LEAF_ENTRIES, LeafRef, Location};
 use crate::format::Slot;
-use amita_types::Version;
+use amita_types::{SnapshotId, Version};
 
 /// A leaf in memory.
 #[derive(Debug)]
@@ -220,9 +220,9 @@ impl LeafCache {
     }
 
     /// It belongs to another state now.
-    pub(super) fn moved(&mut self, leaf: LeafRef, serial: u32) {
+    pub(super) fn moved(&mut self, leaf: LeafRef, to: SnapshotId) {
         if leaf.mem != NO_MEM {
-            self.mems[leaf.mem].at.serial = serial;
+            self.mems[leaf.mem].at.to = to;
         }
     }
 

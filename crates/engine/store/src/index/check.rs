@@ -3,7 +3,7 @@
 use super::leaves::{HEAD, NO_MEM};
 use super::{ChunkKey, Index, LEAF_ENTRIES, LeafRef, Location, PARTS};
 use crate::format::Slot;
-use amita_types::{BlockIndex, Version};
+use amita_types::{BlockIndex, SnapshotId, Version};
 
 /// What a check has met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +29,7 @@ struct Counted {
     mems: u32,
     states: u64,
     state_parts: u64,
+    histories: u64,
 }
 
 /// Walks through all chunks, leaves and entries in memory, and panics where one is wrong. `used` is told of every slot in
@@ -52,14 +53,31 @@ pub(crate) fn walk(index: &Index, mut used: impl FnMut(Slot, bool)) -> Met {
                 &mut used,
             );
         }
-        for state in chunk.states() {
-            counted.states += 1;
-            let seen = chunk.snapshot.max(chunk.accepted.snapshot);
-            assert!(state.above < state.to && (state.to <= seen || chunk.incomplete));
-            assert!(!state.open || chunk.incomplete, "an open state serves nothing");
-            for &(part, leaf) in &state.parts {
-                counted.state_parts += 1;
-                check_leaf(index, key, state.serial, part, leaf, &mut counted, &mut used);
+        if let Some(history) = chunk.history() {
+            counted.histories += 1;
+            let met = counted.state_parts;
+            let mut before = SnapshotId::HEAD;
+            history.each(|state, leaves| {
+                counted.states += 1;
+                let seen = chunk.snapshot.max(chunk.accepted.snapshot);
+                assert!(before <= state.above && state.above < state.to);
+                assert!(state.to <= seen || chunk.incomplete);
+                before = state.to;
+                for &(part, leaf) in leaves {
+                    counted.state_parts += 1;
+                    check_leaf(index, key, state.to, part, leaf, &mut counted, &mut used);
+                }
+            });
+            assert!(before > SnapshotId::HEAD, "there is a state where there is a history");
+            let all = history.leaf_count() as u64;
+            assert_eq!(
+                counted.state_parts - met,
+                all,
+                "every leaf is a state's, and in its place"
+            );
+            if let Some(open) = history.open() {
+                assert!(history.place_of(open).is_some(), "the open state is there");
+                assert!(chunk.incomplete, "an open state serves nothing");
             }
         }
     }
@@ -71,8 +89,8 @@ pub(crate) fn walk(index: &Index, mut used: impl FnMut(Slot, bool)) -> Met {
     );
     assert_eq!(counted.pages, index.pages, "leaves that have a page");
     assert_eq!(
-        (counted.states, counted.state_parts),
-        (index.states, index.state_parts),
+        (counted.states, counted.state_parts, counted.histories),
+        (index.states, index.state_parts, index.histories),
         "states"
     );
     index.cache.check(counted.mems);
@@ -82,17 +100,13 @@ pub(crate) fn walk(index: &Index, mut used: impl FnMut(Slot, bool)) -> Met {
 fn check_leaf(
     index: &Index,
     key: ChunkKey,
-    serial: u32,
+    to: SnapshotId,
     part: u8,
     leaf: LeafRef,
     counted: &mut Counted,
     used: &mut impl FnMut(Slot, bool),
 ) {
-    let at = Location {
-        chunk: key,
-        serial,
-        part,
-    };
+    let at = Location { chunk: key, to, part };
     if leaf.is_never() {
         return;
     }
@@ -112,7 +126,7 @@ fn check_leaf(
         return;
     }
     let chunk = index.chunk(key);
-    let limit = match chunk.loose || chunk.incomplete || serial != HEAD {
+    let limit = match chunk.loose || chunk.incomplete || to != HEAD {
         true => Version(u64::MAX),
         false => chunk.durable,
     };

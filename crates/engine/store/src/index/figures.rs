@@ -51,18 +51,20 @@ impl Index {
     /// The stretches of a part, oldest first.
     pub fn stretches(&self, key: ChunkKey, part: usize, live: &[SnapshotId]) -> Vec<Stretch> {
         let chunk = self.chunk(key);
-        let at = |serial| Location {
-            chunk: key,
-            serial,
-            part: part as u8,
-        };
+        let part = part as u8;
+        let at = |to| Location { chunk: key, to, part };
+        let mut own = chunk
+            .history()
+            .into_iter()
+            .flat_map(|history| history.leaves_of(part))
+            .peekable();
         let mut stretches = Vec::new();
         let mut holders = Holders::default();
         for state in chunk.states() {
             holders = holders.and(Holders::of_state(state.above, state.to, live));
-            if state.part(part as u8).is_some() {
+            if own.next_if(|(to, _)| *to == state.to).is_some() {
                 stretches.push(Stretch {
-                    at: at(state.serial),
+                    at: at(state.to),
                     holders: std::mem::take(&mut holders),
                 });
             }
@@ -75,8 +77,8 @@ impl Index {
     /// Was no block of this part ever written, as far as is kept?
     pub fn has_nothing(&self, key: ChunkKey, part: usize) -> bool {
         let chunk = self.chunk(key);
-        let own = chunk.states().iter().all(|state| state.part(part as u8).is_none());
-        own && chunk.parts[part].is_never()
+        let own = chunk.history().and_then(|history| history.leaves_of(part as u8).next());
+        own.is_none() && chunk.parts[part].is_never()
     }
 
     /// The entries of a leaf that is in memory. It does not count as used by that: who counts looks at all of them.

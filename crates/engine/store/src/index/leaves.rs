@@ -8,25 +8,26 @@ use super::cache::Data;
 use super::{ChunkKey, Entry, Index, LEAF_ENTRIES, LOST, LeafRef, OpSlot, PARTS, View};
 use crate::format::Slot;
 use crate::format::checkpoint::LeafPlace;
-use amita_types::{BlockIndex, BlockRange, Version};
+use amita_types::{BlockIndex, BlockRange, SnapshotId, Version};
 
 /// Not in memory.
 pub(super) const NO_MEM: u32 = u32::MAX;
-/// In place of a state's serial number: the chunk itself.
-pub(super) const HEAD: u32 = 0;
+/// In place of a state's name: the chunk itself.
+pub(super) const HEAD: SnapshotId = SnapshotId::HEAD;
 
-/// Which leaf: of the chunk itself (serial 0) or of one of its states.
+/// Which leaf: of the chunk itself or of one of its states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Location {
     pub chunk: ChunkKey,
-    pub serial: u32,
+    /// The newest snapshot of the state; [`SnapshotId::HEAD`]: it is of the chunk itself.
+    pub to: SnapshotId,
     pub part: u8,
 }
 
 impl Location {
     /// Is it a leaf of the chunk itself?
     pub fn is_head(self) -> bool {
-        self.serial == HEAD
+        self.to == HEAD
     }
 }
 
@@ -46,24 +47,23 @@ pub(crate) enum Leaf {
 impl Index {
     pub(super) fn leaf_ref(&self, at: Location) -> &LeafRef {
         let chunk = self.chunk(at.chunk);
-        if at.serial == HEAD {
+        if at.is_head() {
             return &chunk.parts[usize::from(at.part)];
         }
-        let state = chunk.states().iter().find(|state| state.serial == at.serial);
-        state
-            .and_then(|state| state.part(at.part))
+        let history = chunk.history();
+        history
+            .and_then(|history| history.leaf(at.to, at.part))
             .expect("the caller knows that it is there")
     }
 
     pub(super) fn leaf_ref_mut(&mut self, at: Location) -> &mut LeafRef {
         let chunk = &mut self.chunks[at.chunk.0];
-        if at.serial == HEAD {
+        if at.is_head() {
             return &mut chunk.parts[usize::from(at.part)];
         }
-        let states = chunk.states.as_mut().expect("the caller knows that it is there");
-        let state = states.iter_mut().find(|state| state.serial == at.serial);
-        state
-            .and_then(|state| state.part_mut(at.part))
+        let history = chunk.states.as_mut();
+        history
+            .and_then(|history| history.leaf_mut(at.to, at.part))
             .expect("the caller knows that it is there")
     }
 
@@ -93,7 +93,7 @@ impl Index {
     pub(super) fn own(&mut self, key: ChunkKey, part: usize) -> &mut Flat {
         let at = Location {
             chunk: key,
-            serial: HEAD,
+            to: HEAD,
             part: part as u8,
         };
         let shared = self.share(at);
@@ -116,15 +116,15 @@ impl Index {
     /// If the newest state shares this leaf of the chunk's, it gets it, and the chunk has none: returns what it was.
     fn share(&mut self, at: Location) -> Option<LeafRef> {
         let chunk = &mut self.chunks[at.chunk.0];
-        let newest = chunk.states.as_mut()?.last_mut()?;
-        if newest.part(at.part).is_some() {
+        let history = chunk.states.as_mut()?;
+        if history.newest_has(at.part) {
             return None;
         }
         let leaf = std::mem::replace(&mut chunk.parts[usize::from(at.part)], LeafRef::NEVER);
-        newest.put(at.part, leaf);
-        let serial = newest.serial;
+        let to = history.newest()?.to;
+        history.put(to, at.part, leaf);
         self.state_parts += 1;
-        self.cache.moved(leaf, serial);
+        self.cache.moved(leaf, to);
         Some(leaf)
     }
 
@@ -132,7 +132,7 @@ impl Index {
     pub(super) fn clear_part(&mut self, key: ChunkKey, part: usize, version: Version, freed: &mut impl FnMut(Slot)) {
         let at = Location {
             chunk: key,
-            serial: HEAD,
+            to: HEAD,
             part: part as u8,
         };
         if self.share(at).is_none() {
@@ -254,19 +254,12 @@ impl Index {
     pub fn dirty_leaves(&self, key: ChunkKey, out: &mut Vec<Location>) {
         out.clear();
         let chunk = self.chunk(key);
-        let states = chunk
-            .states()
-            .iter()
-            .flat_map(|state| state.parts.iter().map(move |&(part, leaf)| (state.serial, part, leaf)));
-        let own = (0..PARTS as u8).zip(chunk.parts).map(|(part, leaf)| (HEAD, part, leaf));
-        for (serial, part, leaf) in states.chain(own) {
-            if leaf.mem != NO_MEM && self.cache.get(leaf.mem).dirty {
-                out.push(Location {
-                    chunk: key,
-                    serial,
-                    part,
-                });
-            }
+        let is_dirty = |leaf: LeafRef| leaf.mem != NO_MEM && self.cache.get(leaf.mem).dirty;
+        for part in 0..PARTS as u8 {
+            let states = chunk.history().into_iter().flat_map(|history| history.leaves_of(part));
+            let own = (HEAD, chunk.parts[usize::from(part)]);
+            let dirty = states.chain([own]).filter(|(_, leaf)| is_dirty(*leaf));
+            out.extend(dirty.map(|(to, _)| Location { chunk: key, to, part }));
         }
     }
 
@@ -295,11 +288,25 @@ impl Index {
 
     /// Its page is on the disk: it may be dropped. It is packed, where that saves something.
     pub fn settle(&mut self, at: Location, slot: Slot) {
-        // It may have been changed, moved to a state or given back since.
+        // It may have been changed, moved to a state or given back since. It is mostly where it was, or is the newest state's.
         let chunk = self.chunk(at.chunk);
-        let refs = chunk.states().iter().filter_map(|state| state.part(at.part));
-        let mut refs = refs.chain(std::iter::once(&chunk.parts[usize::from(at.part)]));
-        let Some(leaf) = refs.find(|leaf| leaf.slot == slot).copied() else {
+        let head = chunk.parts[usize::from(at.part)];
+        let there = || {
+            chunk
+                .history()
+                .and_then(|history| history.leaf(at.to, at.part))
+                .copied()
+        };
+        let other = || {
+            let mut leaves = chunk.history()?.leaves_of(at.part).rev();
+            leaves.find(|(_, leaf)| leaf.slot == slot).map(|(_, leaf)| leaf)
+        };
+        let is_it = |leaf: &LeafRef| leaf.slot == slot;
+        let Some(leaf) = Some(head)
+            .filter(is_it)
+            .or_else(|| there().filter(is_it))
+            .or_else(other)
+        else {
             return;
         };
         if leaf.mem == NO_MEM {

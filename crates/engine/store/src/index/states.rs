@@ -10,46 +10,13 @@
 //! than that; what a state that is dropped refers to is needed if its older or its newer neighbour refers to it. Only
 //! clones, whose chunks have no order among each other, need counts ([`crate::slot_map`]).
 
+use super::history::{History, State};
 use super::leaves::{HEAD, NO_MEM};
 use super::{Chunk, ChunkKey, Entry, Index, LEAF_ENTRIES, LOST, Leaf, LeafRef, Location, PARTS};
 use crate::format::Slot;
 use crate::format::checkpoint::{ChunkItem, LeafPlace, Leaves, PageWriter, StateItem, flag};
 use crate::format::record::RollEntry;
 use amita_types::{BlockIndex, BlockRange, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
-
-/// A chunk as it was.
-#[derive(Debug)]
-pub(super) struct State {
-    /// For the snapshots above this one
-    pub above: SnapshotId,
-    /// up to this one.
-    pub to: SnapshotId,
-    /// Its version then.
-    pub version: Version,
-    /// Names it in this process.
-    pub serial: u32,
-    /// It is being brought (S6): its leaves are not all what they should be.
-    pub open: bool,
-    /// The leaves that have changed since.
-    pub parts: Vec<(u8, LeafRef)>,
-}
-
-impl State {
-    pub fn part(&self, part: u8) -> Option<&LeafRef> {
-        self.parts.iter().find(|(own, _)| *own == part).map(|(_, leaf)| leaf)
-    }
-
-    pub fn part_mut(&mut self, part: u8) -> Option<&mut LeafRef> {
-        self.parts
-            .iter_mut()
-            .find(|(own, _)| *own == part)
-            .map(|(_, leaf)| leaf)
-    }
-
-    pub fn put(&mut self, part: u8, leaf: LeafRef) {
-        self.parts.push((part, leaf));
-    }
-}
 
 /// As what a chunk is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,15 +48,12 @@ pub(crate) enum Framed {
 }
 
 /// A state of a chunk.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct StateLook {
     pub above: SnapshotId,
     pub to: SnapshotId,
     pub version: Version,
-    pub serial: u32,
     pub open: bool,
-    /// The parts that are its own.
-    pub parts: Vec<u8>,
 }
 
 fn part_of(block: BlockIndex) -> u8 {
@@ -106,10 +70,7 @@ impl Chunk {
                 Seen::As(View::Head)
             };
         }
-        let place = self
-            .states()
-            .iter()
-            .position(|state| state.above < at && at <= state.to);
+        let place = self.history().and_then(|history| history.place_for(at));
         match place {
             Some(place) => Seen::As(View::State(place)),
             None if at <= self.born => Seen::Unborn,
@@ -143,19 +104,25 @@ impl Chunk {
     /// May a state for the snapshots above `above` up to `to` be made? One at a time is open: what stands between two that are
     /// right refers to slots that follow one another, and one that is not right yet may refer to any.
     pub fn framed(&self, above: SnapshotId, to: SnapshotId, version: Version) -> Framed {
-        let there = |state: &State| (state.above, state.to, state.version, state.open) == (above, to, version, true);
-        let apart = |state: &State| state.to <= above || to <= state.above;
-        match self.states() {
-            states if states.iter().any(there) => Framed::There,
-            states if above < to && states.iter().all(|state| apart(state) && !state.open) => Framed::Fits,
+        let Some(history) = self.history() else {
+            return if above < to { Framed::Fits } else { Framed::Taken };
+        };
+        match history.states().get(history.place_above(above)) {
+            Some(state) if (state.above, state.to, state.version) == (above, to, version) => match history.open() {
+                Some(open) if open == to => Framed::There,
+                _ => Framed::Taken,
+            },
+            next if above < to && history.open().is_none() && next.is_none_or(|next| to <= next.above) => Framed::Fits,
             _ => Framed::Taken,
         }
     }
 
     /// Has it states that nobody could be served: open ones, or of a history that was given up?
     pub fn is_ajar(&self) -> bool {
-        let wrong = |state: &State| state.open || state.to > self.snapshot;
-        self.states().iter().any(wrong)
+        self.history().is_some_and(|history| {
+            let beyond = history.newest().is_some_and(|newest| newest.to > self.snapshot);
+            beyond || history.open().is_some()
+        })
     }
 
     /// What its states stand for: above which snapshot, and up to which one.
@@ -177,11 +144,41 @@ impl Chunk {
     /// A state that stands for snapshots above `above` up to `to` only, of which none is in `live` (ascending): the newest
     /// snapshot that it stands for.
     pub fn dead_state(&self, above: SnapshotId, to: SnapshotId, live: &[SnapshotId]) -> Option<SnapshotId> {
-        let dead = |state: &&State| {
-            let inside = state.above >= above && state.to <= to;
-            inside && !live.iter().any(|&live| state.above < live && live <= state.to)
-        };
-        self.states().iter().find(dead).map(|state| state.to)
+        let history = self.history()?;
+        let first = history.place_above(above);
+        let mut living = live;
+        for state in history.states()[first..].iter().take_while(|state| state.to <= to) {
+            living = &living[living.partition_point(|living| *living <= state.above)..];
+            if state.above >= above && living.first().is_none_or(|living| *living > state.to) {
+                return Some(state.to);
+            }
+        }
+        None
+    }
+
+    /// Is its newest state one that no snapshot of `live` (ascending) needs, and that stands for none above `to`?
+    pub fn is_newest_dead(&self, to: SnapshotId, live: &[SnapshotId]) -> bool {
+        let newest = self.history().and_then(History::newest);
+        newest.is_some_and(|state| self.dead_state(state.above, to, live).is_some())
+    }
+
+    /// The states that stand for snapshots above `from`, oldest first.
+    pub fn states_above(&self, from: SnapshotId) -> impl Iterator<Item = StateLook> + '_ {
+        let history = self.history();
+        let first = history.map_or(0, |history| history.place_above(from));
+        let open = history.and_then(History::open);
+        self.states()[first..].iter().map(move |state| StateLook {
+            above: state.above,
+            to: state.to,
+            version: state.version,
+            open: open == Some(state.to),
+        })
+    }
+
+    /// The state up to a snapshot.
+    pub fn state_look(&self, to: SnapshotId) -> Option<StateLook> {
+        let place = self.history()?.place_of(to)?;
+        self.states_above(self.states()[place].above).next()
     }
 }
 
@@ -189,57 +186,49 @@ impl Index {
     /// Where the leaf of a part lies that `view` uses.
     pub fn location(&self, chunk: ChunkKey, view: View, part: usize) -> Location {
         let part = part as u8;
-        let from = match view {
-            View::Head => &[],
-            View::State(place) => &self.chunk(chunk).states()[place..],
+        let seen_in = match view {
+            View::Head => None,
+            View::State(place) => {
+                let history = self.chunk(chunk).history().expect("the view is one of it");
+                history.seen_in(history.states()[place].to, part)
+            }
         };
-        let serial = from
-            .iter()
-            .find(|state| state.part(part).is_some())
-            .map_or(HEAD, |state| state.serial);
-        Location { chunk, serial, part }
+        let to = seen_in.unwrap_or(HEAD);
+        Location { chunk, to, part }
     }
 
     /// Before a change that names snapshot `to`: keeps the chunk as it was for the snapshots since its last change.
     pub fn freeze(&mut self, key: ChunkKey, to: SnapshotId) {
-        self.next_serial += 1;
-        let serial = self.next_serial;
         let chunk = self.chunk_mut(key);
         assert!(to > chunk.snapshot, "only a newer snapshot freezes a chunk");
         let state = State {
+            version: chunk.durable,
             above: chunk.snapshot,
             to,
-            version: chunk.durable,
-            serial,
-            open: false,
-            parts: Vec::new(),
         };
         chunk.snapshot = to;
-        chunk.states.get_or_insert_default().push(state);
+        self.add_state(key, state);
+    }
+
+    fn add_state(&mut self, key: ChunkKey, state: State) {
+        let states = &mut self.chunks[key.0].states;
+        self.histories += u64::from(states.is_none());
         self.states += 1;
+        states.get_or_insert_default().insert(state);
     }
 
     /// Makes an open state between the others: it has nothing of its own.
     pub fn frame(&mut self, key: ChunkKey, above: SnapshotId, to: SnapshotId, version: Version) {
-        self.next_serial += 1;
-        let state = State {
-            above,
-            to,
-            version,
-            serial: self.next_serial,
-            open: true,
-            parts: Vec::new(),
-        };
-        let states = self.chunk_mut(key).states.get_or_insert_default();
-        let place = states.partition_point(|state| state.to <= above);
-        states.insert(place, state);
-        self.states += 1;
+        self.add_state(key, State { version, above, to });
+        self.states_mut(key).set_open(to);
     }
 
     /// An open state is what it should be.
     pub fn close(&mut self, key: ChunkKey, to: SnapshotId) {
-        if let Some(place) = self.state_to(key, to) {
-            self.states_mut(key)[place].open = false;
+        if let Some(states) = &mut self.chunk_mut(key).states
+            && states.open() == Some(to)
+        {
+            states.set_open(SnapshotId::HEAD);
         }
     }
 
@@ -260,13 +249,11 @@ impl Index {
 
     /// Where a state, its newer neighbour and its older one have this part: the first and the last only if it is their own.
     fn around(&self, key: ChunkKey, place: usize, part: u8) -> impl Iterator<Item = Location> + use<> {
-        let states = self.chunk(key).states();
-        let at = |state: &State| Location {
-            chunk: key,
-            serial: state.serial,
-            part,
+        let history = self.chunk(key).history();
+        let own = |place: usize| {
+            let to = history?.states().get(place)?.to;
+            history?.leaf(to, part).map(|_| Location { chunk: key, to, part })
         };
-        let own = |place: usize| states.get(place).filter(|state| state.part(part).is_some()).map(at);
         let older = place.checked_sub(1).and_then(own);
         let newer = self.newer(key, place, usize::from(part));
         own(place).into_iter().chain([newer]).chain(older)
@@ -294,14 +281,11 @@ impl Index {
     fn put_part(&mut self, key: ChunkKey, place: usize, part: u8, entries: &[RollEntry], freed: &mut impl FnMut(Slot)) {
         self.keep_for_older(key, place, part);
         let newer = *self.leaf_ref(self.newer(key, place, usize::from(part)));
-        let states = self.chunk(key).states();
-        let older = place.checked_sub(1).and_then(|older| states[older].part(part)).copied();
-        let at = Location {
-            chunk: key,
-            serial: states[place].serial,
-            part,
-        };
-        if states[place].part(part).is_none() {
+        let older = self.older(key, place, part);
+        let history = self.chunk(key).history().expect("the state is one of it");
+        let to = history.states()[place].to;
+        let at = Location { chunk: key, to, part };
+        if history.leaf(to, part).is_none() {
             self.copy_leaf(at, newer);
         }
         let own = *self.leaf_ref(at);
@@ -341,15 +325,11 @@ impl Index {
     /// The next older state, if it looks through this one for a part, gets what it sees there.
     fn keep_for_older(&mut self, key: ChunkKey, place: usize, part: u8) {
         let Some(older) = place.checked_sub(1) else { return };
-        let states = self.chunk(key).states();
-        if states[older].part(part).is_some() {
+        if self.older(key, place, part).is_some() {
             return;
         }
-        let at = Location {
-            chunk: key,
-            serial: states[older].serial,
-            part,
-        };
+        let to = self.chunk(key).states()[older].to;
+        let at = Location { chunk: key, to, part };
         let seen = *self.leaf_ref(self.location(key, View::State(place), usize::from(part)));
         self.copy_leaf(at, seen);
     }
@@ -363,7 +343,14 @@ impl Index {
 
     /// The state whose newest snapshot is `to`.
     pub fn state_to(&self, key: ChunkKey, to: SnapshotId) -> Option<usize> {
-        self.chunk(key).states().iter().position(|state| state.to == to)
+        self.chunk(key).history().and_then(|history| history.place_of(to))
+    }
+
+    /// The leaf of its own that the next older state than one has of a part.
+    fn older(&self, key: ChunkKey, place: usize, part: u8) -> Option<LeafRef> {
+        let history = self.chunk(key).history()?;
+        let older = history.states().get(place.checked_sub(1)?)?;
+        history.leaf(older.to, part).copied()
     }
 
     /// The leaves that must be in memory for a state to be dropped, or (`None`) the chunk itself.
@@ -374,22 +361,19 @@ impl Index {
             let whole = BlockRange::new(0, MAX_BLOCKS_PER_CHUNK as u16);
             return own.chain(self.missing_of_states(key, whole)).collect();
         };
-        let state = &chunk.states()[place];
+        let history = chunk.history().expect("the state is one of it");
+        let to = history.states()[place].to;
+        let older = place.checked_sub(1).map(|older| history.states()[older].to);
         let mut needed = Vec::new();
-        for &(part, _) in &state.parts {
-            let at = |serial| Location {
-                chunk: key,
-                serial,
-                part,
-            };
-            let older = place.checked_sub(1).map(|older| &chunk.states()[older]);
+        for part in (0..PARTS as u8).filter(|&part| history.leaf(to, part).is_some()) {
+            let at = |to| Location { chunk: key, to, part };
             match older {
                 // It inherits the leaf as it is.
-                Some(older) if older.part(part).is_none() => continue,
-                Some(older) => needed.push(at(older.serial)),
+                Some(older) if history.leaf(older, part).is_none() => continue,
+                Some(older) => needed.push(at(older)),
                 None => {}
             }
-            needed.push(at(state.serial));
+            needed.push(at(to));
             needed.push(self.newer(key, place, usize::from(part)));
         }
         needed
@@ -408,22 +392,22 @@ impl Index {
     /// Drops a state; slots that nothing of the chunk refers to any more go to `freed`. The leaves that
     /// [`Index::needed_to_drop`] names are in memory.
     fn drop_state(&mut self, key: ChunkKey, place: usize, freed: &mut impl FnMut(Slot)) {
-        let parts = std::mem::take(&mut self.states_mut(key)[place].parts);
-        self.state_parts -= parts.len() as u64;
-        for (part, leaf) in parts {
-            if place > 0 && self.chunk(key).states()[place - 1].part(part).is_none() {
-                let older = &mut self.states_mut(key)[place - 1];
-                let serial = older.serial;
-                older.put(part, leaf);
-                self.state_parts += 1;
-                self.cache.moved(leaf, serial);
+        let history = self.chunk(key).history().expect("the state is one of it");
+        let to = history.states()[place].to;
+        let older_to = place.checked_sub(1).map(|older| history.states()[older].to);
+        for part in 0..PARTS as u8 {
+            let history = self.chunk(key).history().expect("the state is one of it");
+            let Some(&leaf) = history.leaf(to, part) else { continue };
+            let older = older_to.map(|older| history.leaf(older, part).copied());
+            if let (Some(older), Some(None)) = (older_to, older) {
+                self.states_mut(key).hand_down(part, to, older);
+                self.cache.moved(leaf, older);
                 continue;
             }
-            let older = place
-                .checked_sub(1)
-                .map(|older| self.chunk(key).states()[older].part(part));
-            let older = older.flatten().copied();
+            let older = older.flatten();
             let newer = *self.leaf_ref(self.newer(key, place, usize::from(part)));
+            self.states_mut(key).take(to, part);
+            self.state_parts -= 1;
             // What a lost leaf referred to is not known: it stays in use.
             let known = |leaf: LeafRef| !leaf.is_lost();
             if known(leaf) && known(newer) && older.is_none_or(known) {
@@ -439,10 +423,11 @@ impl Index {
         }
         let states = self.states_mut(key);
         states.remove(place);
-        let none = states.is_empty();
+        let none = states.states().is_empty();
         self.states -= 1;
         if none {
             self.chunk_mut(key).states = None;
+            self.histories -= 1;
         }
     }
 
@@ -460,22 +445,17 @@ impl Index {
         for part in 0..PARTS {
             let at = self.location(key, View::Head, part);
             let leaf = *self.leaf_ref(at);
-            let newest = self
-                .chunk(key)
-                .states()
-                .last()
-                .map(|state| state.part(part as u8).is_some());
-            match newest {
+            let history = self.chunk(key).history();
+            let newest = history.and_then(History::newest).map(|state| state.to);
+            match newest.filter(|_| history.is_some_and(|history| !history.newest_has(part as u8))) {
                 // The newest state shares the leaf: now it is its own.
-                Some(false) => {
+                Some(to) => {
                     self.chunk_mut(key).parts[part] = LeafRef::NEVER;
-                    let newest = self.states_mut(key).last_mut().expect("looked at above");
-                    let serial = newest.serial;
-                    newest.put(part as u8, leaf);
+                    self.states_mut(key).put(to, part as u8, leaf);
                     self.state_parts += 1;
-                    self.cache.moved(leaf, serial);
+                    self.cache.moved(leaf, to);
                 }
-                Some(true) | None => {
+                None => {
                     if !leaf.is_lost() {
                         for block in 0..LEAF_ENTRIES {
                             let entry = self.cache.entry(leaf, block);
@@ -492,8 +472,7 @@ impl Index {
         self.chunk_mut(key).deleted = true;
     }
 
-    #[expect(clippy::box_collection, reason = "as it is kept")]
-    fn states_mut(&mut self, key: ChunkKey) -> &mut Box<Vec<State>> {
+    fn states_mut(&mut self, key: ChunkKey) -> &mut History {
         self.chunk_mut(key).states.as_mut().expect("the caller knows of one")
     }
 
@@ -546,21 +525,21 @@ impl Index {
         for (part, version) in cleared.drain(..) {
             writer.cleared(part, version);
         }
-        for state in chunk.states() {
-            let mut parts = state.parts.clone();
-            parts.sort_unstable_by_key(|(part, _)| *part);
-            let leaves = self.leaf_places(parts.into_iter(), &mut cleared);
+        let Some(history) = chunk.history() else { return };
+        let open = history.open();
+        history.each(|state, parts| {
+            let leaves = self.leaf_places(parts.iter().copied(), &mut cleared);
             writer.state(&StateItem {
                 version: state.version,
                 above: state.above,
                 to: state.to,
-                open: state.open,
+                open: open == Some(state.to),
                 leaves,
             });
             for (part, version) in cleared.drain(..) {
                 writer.cleared(part, version);
             }
-        }
+        });
     }
 
     fn leaf_places(&self, parts: impl Iterator<Item = (u8, LeafRef)>, cleared: &mut Vec<(u32, Version)>) -> Leaves {
@@ -577,12 +556,12 @@ impl Index {
     /// The most bytes that [`Index::dump`] writes for a chunk.
     pub fn dump_bytes(&self, key: ChunkKey) -> u64 {
         use crate::format::checkpoint::{CHUNK_BYTES, PAST_BYTES, STATE_BYTES, STATE_PART_BYTES};
-        let states = self.chunk(key).states().iter();
+        let chunk = self.chunk(key);
+        let leaves = chunk.history().map_or(0, History::leaf_count) as u64;
         CHUNK_BYTES
             + if self.pasts.item(key).is_some() { PAST_BYTES } else { 0 }
-            + states
-                .map(|state| STATE_BYTES + state.parts.len() as u64 * STATE_PART_BYTES)
-                .sum::<u64>()
+            + chunk.state_count() as u64 * STATE_BYTES
+            + leaves * STATE_PART_BYTES
     }
 
     /// Takes over a chunk from a checkpoint, in place of what the same checkpoint said of it before: the chunk was dropped
@@ -609,10 +588,11 @@ impl Index {
         for part in 0..PARTS {
             self.release_leaf(self.location(key, View::Head, part));
         }
-        for state in self.chunk_mut(key).states.take().into_iter().flat_map(|states| *states) {
-            self.states -= 1;
-            self.state_parts -= state.parts.len() as u64;
-            for (_, leaf) in state.parts {
+        if let Some(history) = self.chunk_mut(key).states.take() {
+            self.histories -= 1;
+            self.states -= history.states().len() as u64;
+            self.state_parts -= history.leaf_count() as u64;
+            for (_, leaf) in (0..PARTS as u8).flat_map(|part| history.leaves_of(part)) {
                 self.release_ref(leaf);
             }
         }
@@ -620,54 +600,44 @@ impl Index {
         self.forget(key);
     }
 
-    /// Takes over a state from a checkpoint; returns its serial number.
-    pub fn load_state(&mut self, key: ChunkKey, item: &StateItem) -> Option<u32> {
+    /// Takes over a state from a checkpoint; `false`: it is impossible.
+    pub fn load_state(&mut self, key: ChunkKey, item: &StateItem) -> bool {
         let chunk = self.chunk(key);
-        let last = chunk.states().last();
+        let last = chunk.history().and_then(History::newest);
         let right = item.above < item.to
             && (item.to <= chunk.snapshot || chunk.loose)
-            && last.is_none_or(|last| last.to <= item.above && (chunk.loose || last.version <= item.version));
+            && last.is_none_or(|last| last.to <= item.above && (chunk.loose || last.version <= item.version))
+            && !(item.open && chunk.history().is_some_and(|history| history.open().is_some()));
         if !right {
-            return None;
+            return false;
         }
-        self.next_serial += 1;
-        let serial = self.next_serial;
-        let chunk = self.chunk_mut(key);
-        chunk.accepted.state = item.version;
-        chunk.states.get_or_insert_default().push(State {
-            above: item.above,
-            to: item.to,
-            version: item.version,
-            serial,
-            open: item.open,
-            parts: Vec::new(),
-        });
-        self.states += 1;
-        self.load_leaves(key, serial, &item.leaves);
-        Some(serial)
+        self.chunk_mut(key).accepted.state = item.version;
+        let &StateItem { version, above, to, .. } = item;
+        self.add_state(key, State { version, above, to });
+        if item.open {
+            self.states_mut(key).set_open(to);
+        }
+        self.load_leaves(key, to, &item.leaves);
+        true
     }
 
-    fn load_leaves(&mut self, key: ChunkKey, serial: u32, leaves: &[(u8, LeafPlace)]) {
+    fn load_leaves(&mut self, key: ChunkKey, to: SnapshotId, leaves: &[(u8, LeafPlace)]) {
         for &(part, place) in leaves {
-            let at = Location {
-                chunk: key,
-                serial,
-                part,
-            };
+            let at = Location { chunk: key, to, part };
             self.state_has_part(at);
             self.load_place(at, place);
         }
     }
 
     /// Takes over a part that one write cleared whole, from a checkpoint; `false`: it is impossible.
-    pub fn load_cleared(&mut self, key: ChunkKey, serial: u32, first: u32, version: Version) -> bool {
+    pub fn load_cleared(&mut self, key: ChunkKey, to: SnapshotId, first: u32, version: Version) -> bool {
         let part = first as usize / LEAF_ENTRIES;
         if part >= PARTS {
             return false;
         }
         let at = Location {
             chunk: key,
-            serial,
+            to,
             part: part as u8,
         };
         self.state_has_part(at);
@@ -676,33 +646,27 @@ impl Index {
 
     /// A state has this part of its own, if it has not yet.
     fn state_has_part(&mut self, at: Location) {
-        if at.serial == HEAD {
+        if at.is_head() {
             return;
         }
-        let state = self
-            .states_mut(at.chunk)
-            .iter_mut()
-            .find(|state| state.serial == at.serial);
-        let state = state.expect("just made");
-        if state.part(at.part).is_none() {
-            state.put(at.part, LeafRef::NEVER);
+        let states = self.states_mut(at.chunk);
+        if states.leaf(at.to, at.part).is_none() {
+            states.put(at.to, at.part, LeafRef::NEVER);
             self.state_parts += 1;
         }
     }
 
     /// Every leaf of a chunk and its states, each once: for a look at all of them.
     pub fn all_leaves(&self, key: ChunkKey) -> Vec<Location> {
-        let chunk = self.chunk(key);
         let own = (0..PARTS as u8).map(|part| (HEAD, part));
-        let states = chunk.states().iter();
-        let states = states.flat_map(|state| state.parts.iter().map(|(part, _)| (state.serial, *part)));
-        own.chain(states)
-            .map(|(serial, part)| Location {
-                chunk: key,
-                serial,
-                part,
-            })
-            .collect()
+        let mut all: Vec<Location> = own.map(|(to, part)| Location { chunk: key, to, part }).collect();
+        if let Some(history) = self.chunk(key).history() {
+            history.each(|state, leaves| {
+                let to = state.to;
+                all.extend(leaves.iter().map(|&(part, _)| Location { chunk: key, to, part }));
+            });
+        }
+        all
     }
 
     /// The page of a leaf.
@@ -715,13 +679,12 @@ impl Index {
     /// that is not newer than the state was there when it was made. The chunk's part is its own already.
     pub(super) fn in_a_state(&self, key: ChunkKey, block: usize, entry: Entry) -> bool {
         let chunk = self.chunk(key);
-        let Some(newest) = chunk.states().last() else {
-            return false;
-        };
+        let Some(history) = chunk.history() else { return false };
+        let newest = history.newest().expect("a history has a state");
         if !chunk.loose {
             return entry.version <= newest.version;
         }
-        match newest.part((block / LEAF_ENTRIES) as u8) {
+        match history.leaf(newest.to, (block / LEAF_ENTRIES) as u8) {
             None => true,
             // Nobody knows: what a lost leaf held stays in use.
             Some(leaf) if leaf.is_lost() => true,
@@ -739,30 +702,20 @@ impl Index {
         let first = (usize::from(range.first.0) / LEAF_ENTRIES) as u8;
         let end = (range.end() as usize).div_ceil(LEAF_ENTRIES) as u8;
         // Of all of them: the newest one may be dropped before the change is made.
-        let states = chunk.states().iter();
-        let own = states.flat_map(|state| state.parts.iter().map(|(part, _)| (state.serial, *part)));
-        own.filter(|(_, part)| (first..end).contains(part))
-            .map(|(serial, part)| Location {
-                chunk: key,
-                serial,
-                part,
-            })
+        let parts = (first..end).flat_map(|part| {
+            let leaves = chunk
+                .history()
+                .into_iter()
+                .flat_map(move |history| history.leaves_of(part));
+            leaves.map(move |(to, _)| Location { chunk: key, to, part })
+        });
+        parts
             .filter(|&at| matches!(self.leaf(at), Leaf::Away(_) | Leaf::Loading))
             .collect()
     }
 
     /// The states of a chunk, oldest first.
     pub fn look_states(&self, key: ChunkKey) -> Vec<StateLook> {
-        let states = self.chunk(key).states().iter();
-        states
-            .map(|state| StateLook {
-                above: state.above,
-                to: state.to,
-                version: state.version,
-                serial: state.serial,
-                open: state.open,
-                parts: state.parts.iter().map(|(part, _)| *part).collect(),
-            })
-            .collect()
+        self.chunk(key).states_above(SnapshotId::HEAD).collect()
     }
 }

@@ -131,15 +131,16 @@ fn through_a_checkpoint(index: &mut Index, pages: &mut Pages) -> Index {
             match item.expect("as it was written") {
                 Item::Chunk(item) => {
                     assert_eq!(item.position, 5);
-                    chunk = Some((other.load_chunk(&item), 0));
+                    chunk = Some((other.load_chunk(&item), SnapshotId::HEAD));
                 }
                 Item::State(item) => {
                     let (key, _) = chunk.unwrap();
-                    chunk = other.load_state(key, &item).map(|serial| (key, serial));
+                    assert!(other.load_state(key, &item));
+                    chunk = Some((key, item.to));
                 }
                 Item::Cleared { first, version, .. } => {
-                    let (key, serial) = chunk.unwrap();
-                    assert!(other.load_cleared(key, serial, first, version));
+                    let (key, state) = chunk.unwrap();
+                    assert!(other.load_cleared(key, state, first, version));
                 }
                 other => panic!("nobody wrote {other:?}"),
             }

@@ -11,7 +11,7 @@ use crate::error::MountError;
 use crate::format::checkpoint::{Item, flag};
 use crate::format::superblock::{Fault, Superblock};
 use crate::format::{PAGE_BYTES, Slot};
-use crate::index::{Chunk, ChunkKey, Entry, LEAF_ENTRIES, Location, StateLook};
+use crate::index::{Chunk, ChunkKey, Entry, LEAF_ENTRIES, Location, PARTS, StateLook};
 use crate::slot_map::SlotMap;
 use amita_types::{BlockIndex, ChunkId, SnapshotId, Version};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -321,7 +321,13 @@ impl<R: ReadAt> Checker<'_, R> {
             });
         }
         self.own.clear();
-        for at in index.all_leaves(key) {
+        let leaves = index.all_leaves(key);
+        let (head, own) = leaves.split_at(PARTS);
+        // Which older state has the same part of its own.
+        let mut last: [Option<SnapshotId>; PARTS] = [None; PARTS];
+        let older = own.iter().map(|at| last[usize::from(at.part)].replace(at.to));
+        let older: Vec<Option<SnapshotId>> = older.collect();
+        for (&at, &before) in head.iter().zip(&last).chain(own.iter().zip(&older)) {
             if index.look_is_never(at) {
                 continue;
             }
@@ -333,9 +339,9 @@ impl<R: ReadAt> Checker<'_, R> {
             let limit = if chunk.loose {
                 Version(u64::MAX)
             } else {
-                limit(&states, chunk.durable, at)
+                limit(&states, chunk.durable, at, before)
             };
-            self.leaf(at, leaf_at(chunk.id, &states, at), limit);
+            self.leaf(at, leaf_at(chunk.id, at), limit);
         }
         if self.options.data {
             self.verify(index.place(key));
@@ -458,30 +464,22 @@ impl<R: ReadAt> Checker<'_, R> {
     }
 }
 
-fn leaf_at(chunk: ChunkId, states: &[StateLook], at: Location) -> LeafAt {
-    let state = states.iter().find(|state| !at.is_head() && state.serial == at.serial);
+fn leaf_at(chunk: ChunkId, at: Location) -> LeafAt {
     LeafAt {
         chunk,
-        snapshot: state.map_or(SnapshotId::HEAD, |state| state.to),
+        snapshot: at.to,
         part: at.part,
     }
 }
 
-/// The version that no entry of a leaf is above: that of the oldest that looks into it.
-fn limit(states: &[StateLook], durable: Version, at: Location) -> Version {
-    let end = match states
-        .iter()
-        .position(|state| !at.is_head() && state.serial == at.serial)
-    {
-        Some(place) => place,
-        None => states.len(),
-    };
-    let own = states.get(end).map_or(durable, |state| state.version);
-    let older = states[..end].iter().rev();
-    older
-        .take_while(|state| !state.parts.contains(&at.part))
-        .last()
-        .map_or(own, |state| state.version)
+/// The version that no entry of a leaf is above: that of the oldest state that looks into it. `before` is the next older state that
+/// has this part of its own.
+fn limit(states: &[StateLook], durable: Version, at: Location, before: Option<SnapshotId>) -> Version {
+    let own = states.binary_search_by_key(&at.to, |state| state.to);
+    let own = own.map_or(durable, |place| states[place].version);
+    let oldest = states.partition_point(|state| Some(state.to) <= before);
+    let oldest = states.get(oldest).filter(|oldest| at.is_head() || oldest.to < at.to);
+    oldest.map_or(own, |oldest| oldest.version)
 }
 
 const PAGE: u64 = PAGE_BYTES as u64;

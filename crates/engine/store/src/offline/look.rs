@@ -212,22 +212,21 @@ impl<R: ReadAt> Offline<R> {
     fn look(&self, key: ChunkKey) -> ChunkLook {
         let index = self.store.look_index();
         let chunk = index.chunk(key);
-        let all = index.all_leaves(key);
-        let parts = |serial: Option<u32>| -> Vec<PartLook> {
-            let of = all.iter().filter(|at| match serial {
-                Some(serial) => !at.is_head() && at.serial == serial,
-                None => at.is_head() && !index.look_is_never(**at),
-            });
-            of.map(|&at| self.part(at)).collect()
-        };
-        let states = index.look_states(key);
-        let states = states.iter().map(|state| StateLook {
+        let leaves = index.all_leaves(key);
+        let (head, own) = leaves.split_at(PARTS);
+        let mut own = own.chunk_by(|one, next| one.to == next.to).peekable();
+        let states = chunk.states_above(SnapshotId::HEAD).map(|state| StateLook {
             above: state.above,
             to: state.to,
             version: state.version,
             open: state.open,
-            parts: parts(Some(state.serial)),
+            parts: match own.next_if(|leaves| leaves[0].to == state.to) {
+                Some(leaves) => leaves.iter().map(|&at| self.part(at)).collect(),
+                None => Vec::new(),
+            },
         });
+        let states = states.collect();
+        let head = head.iter().filter(|at| !index.look_is_never(**at));
         ChunkLook {
             chunk: chunk.id,
             version: chunk.durable,
@@ -236,8 +235,8 @@ impl<R: ReadAt> Offline<R> {
             incomplete: index.incomplete(key),
             deleted: chunk.deleted,
             origin: index.origin(key),
-            parts: parts(None),
-            states: states.collect(),
+            parts: head.map(|&at| self.part(at)).collect(),
+            states,
         }
     }
 

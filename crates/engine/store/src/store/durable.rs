@@ -5,6 +5,7 @@ use super::log::Stage;
 use super::op::{Op, Ops};
 use super::snapshot::CloneChange;
 use super::space::Space;
+use super::sweep::Kept;
 use super::trace::Course;
 use super::{Store, answer, fence, queue, read, snapshot, space, sweep};
 use crate::config::Config;
@@ -103,7 +104,10 @@ fn apply(store: &mut Store, key: OpSlot, position: u64) {
         return next_of_chunk(store, chunk);
     }
     let op = store.ops.get_mut(key);
-    let keeps = op.snapshot > store.index.chunk(chunk).snapshot || matches!(op.change, Change::Whole(_));
+    let kept = match op.change {
+        Change::Whole(_) => Some(Kept::Any),
+        _ => (op.snapshot > store.index.chunk(chunk).snapshot).then_some(Kept::Newest),
+    };
     let mut applying = AppliedChange {
         chunk,
         version: op.version,
@@ -115,8 +119,8 @@ fn apply(store: &mut Store, key: OpSlot, position: u64) {
     };
     let body = applying.apply(op);
     store.index.chunk_mut(chunk).durable = op.version;
-    if keeps {
-        sweep::look_again(&mut store.sweep, &store.index, chunk, store.env.now);
+    if let Some(kept) = kept {
+        sweep::look_again(&mut store.sweep, &store.index, chunk, kept, store.env.now);
     }
     store.space.claims.applied(&op.claim);
     let (asker, resent) = (op.asker, op.resent);

@@ -31,7 +31,7 @@ use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES};
 use crate::index::{ChunkKey, Location};
 use crate::slot_map::SlotMap;
 use amita_reactor::{BufMut, Time};
-use amita_types::{ChunkId, ClusterId, Generation, NodeId, VolumeId};
+use amita_types::{ChunkId, ClusterId, Generation, NodeId, SnapshotId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::io;
@@ -107,8 +107,8 @@ pub(super) struct Reading {
 /// What the checkpoint says of what is in it.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// The chunk whose items are being read from the checkpoint, and which state of it (0: itself).
-    pub(super) chunk: Option<(ChunkKey, u32)>,
+    /// The chunk whose items are being read from the checkpoint, and which state of it ([`SnapshotId::HEAD`]: itself).
+    pub(super) chunk: Option<(ChunkKey, SnapshotId)>,
     /// For each chunk: log pages below this are in the checkpoint.
     pub(super) positions: Vec<u64>,
     /// Chunks that were forgotten: log pages below this mean nothing for them.
@@ -469,7 +469,7 @@ impl Mount {
                     Some(position) => *position = item.position,
                     None => self.loaded.positions.push(item.position),
                 }
-                self.loaded.chunk = Some((key, 0));
+                self.loaded.chunk = Some((key, SnapshotId::HEAD));
             }
             Item::Origin(origin) => {
                 let (key, _) = self.loaded.chunk.ok_or("an origin without a chunk")?;
@@ -485,15 +485,14 @@ impl Mount {
                 if item.leaves.iter().any(wrong) {
                     return Err("a leaf is outside the store");
                 }
-                let serial = store
-                    .index
-                    .load_state(key, item)
-                    .ok_or("the snapshots of a chunk are out of order")?;
-                self.loaded.chunk = Some((key, serial));
+                if !store.index.load_state(key, item) {
+                    return Err("the snapshots of a chunk are out of order");
+                }
+                self.loaded.chunk = Some((key, item.to));
             }
             Item::Cleared { first, version, .. } => {
-                let (key, serial) = self.loaded.chunk.ok_or("blocks without a chunk")?;
-                if !store.index.load_cleared(key, serial, *first, *version) {
+                let (key, state) = self.loaded.chunk.ok_or("blocks without a chunk")?;
+                if !store.index.load_cleared(key, state, *first, *version) {
                     return Err("a part of a chunk is impossible");
                 }
             }

@@ -45,10 +45,11 @@ impl Retained {
         }
     }
 
-    /// The chunk, and of its snapshots up to the one given out last those that live.
-    pub fn held(given: SnapshotId, live: Arc<[SnapshotId]>) -> Retained {
+    /// The chunk, and of its snapshots up to the one given out last those that live, and those up to `above`.
+    pub fn held(above: SnapshotId, given: SnapshotId, live: Arc<[SnapshotId]>) -> Retained {
         Retained {
             head: true,
+            above,
             to: given,
             live,
             ..Retained::nothing()
@@ -242,7 +243,11 @@ pub(super) fn apply_keep(store: &mut Store, key: OpSlot, position: u64) {
             },
         ),
         // One state at a time: the next one has its turn.
-        None if keep.swept && keep.head => store.sweep.trimmed(chunk, Trim::Dropped, &mut store.env.counters),
+        None if keep.swept && keep.head => {
+            let above = keep.dropping.unwrap_or_default();
+            let end = Trim::Dropped { above };
+            store.sweep.trimmed(chunk, end, &mut store.env.counters);
+        }
         None if keep.swept => sweep::next(store, chunk),
         None => forget_if_nothing(&mut store.checkpoint, &mut store.index, chunk, position),
     }

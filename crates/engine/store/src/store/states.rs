@@ -22,10 +22,9 @@ use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, SnapshotId, Version};
 /// What a chunk was for its snapshots above `from`.
 pub(super) fn list(index: &Index, key: ChunkKey, from: SnapshotId) -> StatesAnswer {
     let chunk = index.chunk(key);
-    let mut states: Vec<StateInfo> = index
-        .look_states(key)
-        .into_iter()
-        .filter(|state| state.to > from)
+    let mut states: Vec<StateInfo> = chunk
+        .states_above(from)
+        .take(MAX_SNAPSHOTS + 1)
         .map(|state| StateInfo {
             above: state.above,
             to: state.to,
@@ -248,10 +247,9 @@ pub(super) fn prepare_put(store: &mut Store, key: OpSlot) -> Option<bool> {
 
 /// The place of a state, if it is open.
 fn open_state(index: &Index, key: ChunkKey, to: SnapshotId, version: Version) -> Option<usize> {
-    let states = index.look_states(key);
-    states
-        .iter()
-        .position(|state| (state.to, state.version, state.open) == (to, version, true))
+    let state = index.chunk(key).state_look(to)?;
+    let is_it = state.open && state.version == version;
+    index.state_to(key, to).filter(|_| is_it)
 }
 
 /// Entries that a neighbour has get its slot; returns the blocks whose data is missing.
@@ -298,9 +296,8 @@ pub(super) fn prepare_close(store: &mut Store, key: OpSlot, to: SnapshotId, vers
     if store.index.chunk(chunk_key).queue.first != key {
         return None;
     }
-    let states = store.index.look_states(chunk_key);
-    let state = states.iter().find(|state| (state.to, state.version) == (to, version));
-    let result = match state {
+    let state = store.index.chunk(chunk_key).state_look(to);
+    let result = match state.filter(|state| state.version == version) {
         Some(state) if state.open => return Some(true),
         Some(_) => Ok(AnswerBody::Done),
         None => Err(wrong_snapshot()),

@@ -50,6 +50,8 @@ const LATER: Duration = Duration::from_secs(10);
 pub(super) const AT_ONCE: u32 = 2;
 /// Volumes, groups or chunks that one step looks at.
 pub(super) const LOOKS: u32 = 256;
+/// To look over so many states of a chunk is one look.
+const STATES_PER_LOOK: u32 = 32;
 /// Fences that one step logs.
 const FENCES: u32 = 16;
 /// Deleted volumes that one record names at most: as many have their grants taken back at one time.
@@ -71,8 +73,8 @@ pub(super) struct Sweep {
     chunks: Round,
     /// Chunks on their way out, and states.
     going: u32,
-    /// Chunks that may have more states to be dropped.
-    more: Vec<ChunkKey>,
+    /// Chunks that may have more states to be dropped, above these snapshots.
+    more: Vec<(ChunkKey, SnapshotId)>,
     /// Those of which a leaf could not be read: they are tried again.
     later: Vec<ChunkKey>,
     /// Something new is durable, so that all chunks are to be judged by it.
@@ -109,7 +111,10 @@ impl Default for Sweep {
 /// How it ended to drop a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trim {
-    Dropped,
+    /// The state before it was for snapshots up to this one.
+    Dropped {
+        above: SnapshotId,
+    },
     Nothing,
     Failed,
 }
@@ -146,13 +151,14 @@ impl Sweep {
 }
 
 impl Sweep {
-    /// A state of a chunk has been dropped, and it may have more of them; nothing was to be dropped any more; or it could not be.
+    /// A state of a chunk has been dropped, and it may have more of them, newer ones; nothing was to be dropped any more; or it could
+    /// not be.
     pub fn trimmed(&mut self, chunk: ChunkKey, end: Trim, counters: &mut Counters) {
         self.going -= 1;
         match end {
-            Trim::Dropped => {
+            Trim::Dropped { above } => {
                 counters.trimmed += 1;
-                self.more.push(chunk);
+                self.more.push((chunk, above));
             }
             Trim::Nothing => {}
             Trim::Failed if self.later.contains(&chunk) => {}
@@ -224,7 +230,8 @@ pub(super) fn step(store: &mut Store) {
         return;
     }
     if !store.sweep.later.is_empty() && !store.sweep.failed {
-        store.sweep.more = std::mem::take(&mut store.sweep.later);
+        let later = std::mem::take(&mut store.sweep.later).into_iter();
+        store.sweep.more = later.map(|key| (key, SnapshotId::HEAD)).collect();
         store.sweep.due = store.env.now.plus(LATER);
         return;
     }
@@ -331,43 +338,58 @@ fn log(config: &Config, ops: &mut Ops, space: &mut Space, fence: Fence) {
 fn look_at_chunks(store: &mut Store, holdings: &Holdings) -> bool {
     let mut looks = 0;
     while store.sweep.going < AT_ONCE
-        && let Some(key) = store.sweep.more.pop()
+        && let Some((key, above)) = store.sweep.more.pop()
     {
-        trim(store, holdings, key);
+        trim(store, holdings, key, above);
     }
     while looks < LOOKS && store.sweep.going < AT_ONCE {
         let Some(at) = store.sweep.chunks.next(store.index.end()) else {
             return true;
         };
-        looks += 1;
-        store.sweep.looks += 1;
         let key = ChunkKey(at);
         let chunk = store.index.chunk(key);
+        looks += 1 + chunk.state_count() as u32 / STATES_PER_LOOK;
+        store.sweep.looks += 1;
         // What is only accepted will be there.
         let there = chunk.is_there() || chunk.queue.first != OpSlot::NONE;
         if there && !chunk.deleting && is_left(store, holdings, chunk.id) {
             drop_chunk(store, key);
         } else if there {
-            trim(store, holdings, key);
+            trim(store, holdings, key, SnapshotId::HEAD);
         }
     }
     store.sweep.chunks.left == 0 && store.sweep.more.is_empty()
 }
 
+/// What may have been kept of a chunk for snapshots that are gone already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// Its newest state, which was just made.
+    Newest,
+    /// Any: it is whole again.
+    Any,
+}
+
 /// A chunk was kept as it was, or is whole again: perhaps for snapshots that are gone already.
-pub(super) fn look_again(sweep: &mut Sweep, index: &Index, key: ChunkKey, now: Time) {
+pub(super) fn look_again(sweep: &mut Sweep, index: &Index, key: ChunkKey, kept: Kept, now: Time) {
     let chunk = index.chunk(key);
     let holdings = sweep.holdings.as_deref();
-    let held = holdings.and_then(|holdings| holdings.snapshots(chunk.id.volume));
-    if held.is_some_and(|held| chunk.dead_state(SnapshotId::HEAD, held.given, &held.live).is_some()) {
-        sweep.more.push(key);
+    let Some(held) = holdings.and_then(|holdings| holdings.snapshots(chunk.id.volume)) else {
+        return;
+    };
+    let is_dead = match kept {
+        Kept::Newest => chunk.is_newest_dead(held.given, &held.live),
+        Kept::Any => chunk.dead_state(SnapshotId::HEAD, held.given, &held.live).is_some(),
+    };
+    if is_dead {
+        sweep.more.push((key, SnapshotId::HEAD));
         sweep.done = None;
         sweep.due = sweep.due.min(now);
     }
 }
 
-/// Drops a state that no snapshot needs, if the chunk has one.
-fn trim(store: &mut Store, holdings: &Holdings, key: ChunkKey) {
+/// Drops a state that no snapshot needs, if the chunk has one above `above`.
+fn trim(store: &mut Store, holdings: &Holdings, key: ChunkKey, above: SnapshotId) {
     let chunk = store.index.chunk(key);
     let Some(held) = holdings.snapshots(chunk.id.volume).filter(|_| chunk.state_count() > 0) else {
         return;
@@ -381,7 +403,7 @@ fn trim(store: &mut Store, holdings: &Holdings, key: ChunkKey) {
         true => chunk.newest_of(&held.live).collect(),
         false => Arc::clone(&held.live),
     };
-    if chunk.deleting || chunk.dead_state(SnapshotId::HEAD, given, &live).is_none() {
+    if chunk.deleting || chunk.dead_state(above, given, &live).is_none() {
         return;
     }
     if chunk.incomplete {
@@ -390,7 +412,7 @@ fn trim(store: &mut Store, holdings: &Holdings, key: ChunkKey) {
         return;
     }
     store.sweep.going += 1;
-    retain(store, key, Retained::held(given, live));
+    retain(store, key, Retained::held(above, given, live));
 }
 
 /// Does nothing need this chunk, by what is durably known?

@@ -89,13 +89,12 @@ impl<R: ReadAt> Checker<'_, R> {
                 let what = "looking at what is shared";
                 progress(Progress { what, done, total });
             }
-            let states = index.look_states(key);
             let (id, origin) = (index.chunk(key).id, index.origin(key));
             for at in index.all_leaves(key) {
                 if index.look_is_never(at) {
                     continue;
                 }
-                let whose = leaf_at(id, &states, at);
+                let whose = leaf_at(id, at);
                 if let Some((slot, _)) = index.look_page(at)
                     && shared.contains(&slot)
                 {

@@ -1,6 +1,7 @@
-//! Slots with more users than a byte can say.
+//! Thousands of states of one chunk, and slots with more users than a byte can say.
 
 use super::*;
+use crate::common::Rng;
 use crate::common::check::is_clean;
 
 /// More than a byte says, with the volume that they are cloned from.
@@ -81,4 +82,134 @@ fn more_clones_than_a_byte_says() {
         test.keep(false, 1, &[]).unwrap();
         assert_eq!(test.blocks(), test.elsewhere, "nothing of it is left");
     }
+}
+
+/// A chunk and what it was: by its snapshot, the byte that each of the blocks has that are written.
+struct Past {
+    test: Test,
+    now: [u8; 24],
+    kept: Vec<(u32, [u8; 24])>,
+    rng: Rng,
+}
+
+/// Blocks that are written lie apart, in all parts of the chunk.
+fn block(n: usize) -> u16 {
+    n as u16 * 42
+}
+
+impl Past {
+    fn new(seed: u64) -> Past {
+        let mut past = Past {
+            test: Test::sized(32 << 20),
+            now: [0; 24],
+            kept: Vec::new(),
+            rng: Rng(seed),
+        };
+        for n in 0..24 {
+            past.write(n);
+        }
+        past
+    }
+
+    fn write(&mut self, n: usize) {
+        let fill = 1 + self.rng.below(250) as u8;
+        self.test.write(block(n), fill).unwrap();
+        self.now[n] = fill;
+    }
+
+    /// A snapshot is taken, and then some blocks are written, or none.
+    fn step(&mut self) {
+        let number = self.test.snapshot.0 + 1;
+        self.kept.push((number, self.now));
+        self.test.snapshot = SnapshotId(number);
+        // Every now and then nothing changes, and one state is for several snapshots.
+        for _ in 0..[1, 1, 1, 2, 0][self.rng.below(5)] {
+            let n = self.rng.below(24);
+            self.write(n);
+        }
+    }
+
+    /// Reads of some snapshots, and all that were kept where `all` says so, a block or two of each.
+    fn compare(&mut self, all: bool) {
+        let most = self.kept.len();
+        for at in 0..most {
+            if !all && self.rng.below(most) > 40 {
+                continue;
+            }
+            let (number, bytes) = self.kept[at];
+            let n = self.rng.below(24);
+            assert_eq!(
+                self.test.read(number, block(n)),
+                Ok(bytes[n]),
+                "snapshot {number}, block {n}"
+            );
+        }
+        for n in 0..24 {
+            assert_eq!(self.test.read(0, block(n)), Ok(self.now[n]));
+        }
+    }
+
+    /// Snapshots go; what is left is said to the store.
+    fn keep(&mut self, mut stays: impl FnMut(usize) -> bool) {
+        let mut at = 0;
+        self.kept.retain(|_| {
+            at += 1;
+            stays(at - 1)
+        });
+        let live: Vec<u32> = self.kept.iter().map(|(number, _)| *number).collect();
+        // A message names some of them: the store is asked stretch by stretch.
+        let mut above = 0;
+        let end = self.test.snapshot.0;
+        for chunk in live.chunks(64).chain([&[][..]]) {
+            let to = if chunk.len() == 64 { chunk[63] } else { end };
+            let body = RequestBody::RetainSnapshots(RetainSnapshotsRequest {
+                chunk: ChunkIndex(0),
+                head: true,
+                above: SnapshotId(above),
+                to: SnapshotId(to),
+                live: chunk.iter().copied().map(SnapshotId).collect(),
+            });
+            self.test.ask(SnapshotId::HEAD, body, &[]).map(|_| ()).unwrap();
+            above = to;
+            if above == end {
+                break;
+            }
+        }
+    }
+
+    fn remount(&mut self) {
+        self.test.remount();
+        is_clean(&self.test.rig.disk.view, true);
+    }
+}
+
+#[test]
+fn two_thousand_states_of_a_chunk() {
+    let mut past = Past::new(5);
+    for round in 0..4 {
+        for _ in 0..500 {
+            past.step();
+        }
+        past.compare(false);
+        if round % 2 == 0 {
+            past.test.checkpoint();
+        }
+        past.remount();
+        past.compare(false);
+    }
+    past.compare(true);
+    // Every third stays, then those in the middle, then none.
+    past.keep(|at| at % 3 == 0);
+    past.compare(true);
+    past.test.checkpoint();
+    past.remount();
+    past.compare(true);
+    past.keep(|at| (100..120).contains(&at));
+    past.remount();
+    past.compare(true);
+    past.keep(|_| false);
+    past.compare(true);
+    past.remount();
+    past.compare(true);
+    assert_eq!(past.test.blocks(), 24 + past.test.elsewhere);
 }
