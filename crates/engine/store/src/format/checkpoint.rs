@@ -59,6 +59,7 @@ mod kind {
     pub const SHARED: u16 = 10;
     pub const PAST: u16 = 11;
     pub const COUNTS: u16 = 12;
+    pub const STATES: u16 = 13;
 }
 
 on_disk! {
@@ -142,8 +143,7 @@ on_disk! {
 
 on_disk! {
     /// The last chunk as it was for its snapshots above `above` up to `to`; goes on with a [`RawLeaf`] for each bit of
-    /// `leaves`: the parts that have changed since. States follow one another from the oldest to the newest; what one
-    /// does not have is in the next one, or in the chunk.
+    /// `leaves`: the parts that have changed since. It is read still; what is written is [`line`]s, which say the same.
     pub struct RawState [24] {
         /// The chunk's version then.
         version: u64,
@@ -157,6 +157,27 @@ on_disk! {
         open: u32,
     }
 }
+
+/// A state as one of several in an item, which says what is not as in the one before.
+///
+/// `form` (u8), `leaves` (u8), then what `form` says is there, then a [`RawLeaf`] for each bit of `leaves`. States follow one another
+/// from the oldest to the newest; what one does not have is in the next one, or in the chunk.
+mod line {
+    /// `above` (u32) is there; else it is `to` of the line before.
+    pub const ABOVE: u8 = 1;
+    /// `to` (u32) is there; else it stands for one snapshot.
+    pub const TO: u8 = 2;
+    /// The version (u64) is there; else how much it is above that of the line before (u32).
+    pub const VERSION: u8 = 4;
+    /// It is being brought (S6), and serves nothing.
+    pub const OPEN: u8 = 8;
+    /// All that there is.
+    pub const ALL: u8 = ABOVE | TO | VERSION | OPEN;
+    /// Bytes of a line at most, without its leaves.
+    pub const MOST_BYTES: usize = 2 + 4 + 4 + 8;
+}
+
+const _: () = assert!(PARTS <= u8::BITS as usize);
 
 on_disk! {
     /// A whole part of the last chunk or state of which every block was cleared by one write.
@@ -222,7 +243,7 @@ const _: () = assert!(RawLeaf::BYTES as u64 <= CLEARED_BYTES);
 /// Bytes that it takes to say that a chunk is or was incomplete.
 pub const PAST_BYTES: u64 = (Head::BYTES + RawPast::BYTES) as u64;
 /// Bytes that a state takes besides its parts.
-pub const STATE_BYTES: u64 = (Head::BYTES + RawState::BYTES) as u64;
+pub const STATE_BYTES: u64 = (Head::BYTES + line::MOST_BYTES) as u64;
 /// Bytes that a part of a state takes at most.
 pub const STATE_PART_BYTES: u64 = CLEARED_BYTES;
 /// Bytes of a volume's fence.
@@ -266,6 +287,18 @@ pub struct PageWriter<'a> {
     pages: usize,
     used: usize,
     last_sum: u32,
+    /// The item of states that the next one can be added to.
+    states: Option<OpenStates>,
+}
+
+/// An item of states that is the last one of its page.
+#[derive(Clone, Copy, Debug)]
+struct OpenStates {
+    /// Where it begins in `out`.
+    start: usize,
+    /// Of the last of its states.
+    to: SnapshotId,
+    version: Version,
 }
 
 /// What a [`PageWriter`] did.
@@ -376,6 +409,7 @@ impl<'a> PageWriter<'a> {
             pages: paused.pages,
             used: paused.used,
             last_sum: paused.last_sum,
+            states: None,
         }
     }
 
@@ -403,6 +437,7 @@ impl<'a> PageWriter<'a> {
     }
 
     fn item(&mut self, kind: u16, bytes: usize) -> &mut [u8] {
+        self.states = None;
         let bytes = Head::BYTES + bytes;
         if self.used + bytes > ITEMS_BYTES {
             self.close();
@@ -489,18 +524,32 @@ impl<'a> PageWriter<'a> {
         .put(self.item(kind::PAST, RawPast::BYTES));
     }
 
-    /// The last chunk as it was for some snapshots.
+    /// The last chunk as it was for some snapshots. States that follow one another stand in one item, as far as the page goes.
     pub fn state(&mut self, item: &StateItem) {
-        let out = self.item(kind::STATE, RawState::BYTES + item.leaves.len() * RawLeaf::BYTES);
-        RawState {
-            version: item.version.0,
-            above: item.above.0,
-            to: item.to.0,
-            leaves: mask(&item.leaves),
-            open: u32::from(item.open),
+        let mut bytes = [0; line::MOST_BYTES + PARTS * RawLeaf::BYTES];
+        if let Some(open) = self.states {
+            let used = put_state(item, Some((open.to, open.version)), &mut bytes);
+            if self.used + used <= ITEMS_BYTES {
+                let end = self.pages * PAGE_BYTES + Header::BYTES + self.used;
+                self.out[end..end + used].copy_from_slice(&bytes[..used]);
+                self.used += used;
+                Head {
+                    kind: kind::STATES,
+                    bytes: narrow(end + used - open.start),
+                }
+                .put(&mut self.out[open.start..]);
+                let (to, version) = (item.to, item.version);
+                self.states = Some(OpenStates { to, version, ..open });
+                return;
+            }
         }
-        .put(out);
-        put_leaves(&item.leaves, &mut out[RawState::BYTES..]);
+        let used = put_state(item, None, &mut bytes);
+        self.item(kind::STATES, used).copy_from_slice(&bytes[..used]);
+        self.states = Some(OpenStates {
+            start: self.pages * PAGE_BYTES + Header::BYTES + self.used - used - Head::BYTES,
+            to: item.to,
+            version: item.version,
+        });
     }
 
     /// A part of the last chunk or state that was cleared whole.
@@ -571,6 +620,80 @@ impl<'a> PageWriter<'a> {
             last_sum: self.last_sum,
         }
     }
+}
+
+/// Puts a state's line, which follows one with this `to` and version, or none; returns its bytes.
+fn put_state(item: &StateItem, before: Option<(SnapshotId, Version)>, out: &mut [u8]) -> usize {
+    let (mut form, mut used) = (0, 2);
+    let mut put = |bytes: &[u8]| {
+        out[used..used + bytes.len()].copy_from_slice(bytes);
+        used += bytes.len();
+    };
+    if before.is_none_or(|(to, _)| to != item.above) {
+        form |= line::ABOVE;
+        put(&item.above.0.to_le_bytes());
+    }
+    if item.above.0.checked_add(1) != Some(item.to.0) {
+        form |= line::TO;
+        put(&item.to.0.to_le_bytes());
+    }
+    let more = before.and_then(|(_, version)| item.version.0.checked_sub(version.0));
+    match more.and_then(|more| u32::try_from(more).ok()) {
+        Some(more) => put(&more.to_le_bytes()),
+        None => {
+            form |= line::VERSION;
+            put(&item.version.0.to_le_bytes());
+        }
+    }
+    if item.open {
+        form |= line::OPEN;
+    }
+    put_leaves(&item.leaves, &mut out[used..]);
+    (out[0], out[1]) = (form, narrow(mask(&item.leaves) as usize));
+    used + item.leaves.len() * RawLeaf::BYTES
+}
+
+/// Takes the first line of a state off `rest`; `before`: of the line before.
+fn get_state(rest: &mut &[u8], before: Option<(SnapshotId, Version)>) -> Result<StateItem, &'static str> {
+    const NO_FIRST: &str = "a state follows none";
+    let [form, leaves] = take(rest)?;
+    if form & !line::ALL != 0 {
+        return Err("a state is of an unknown form");
+    }
+    let above = match form & line::ABOVE {
+        0 => before.ok_or(NO_FIRST)?.0,
+        _ => SnapshotId(u32::from_le_bytes(take(rest)?)),
+    };
+    let to = match form & line::TO {
+        0 => above.0.checked_add(1).ok_or("a state stands for no snapshot")?,
+        _ => u32::from_le_bytes(take(rest)?),
+    };
+    let version = match form & line::VERSION {
+        0 => {
+            let more = u64::from(u32::from_le_bytes(take(rest)?));
+            let (_, version) = before.ok_or(NO_FIRST)?;
+            version.0.checked_add(more).ok_or("a version is impossible")?
+        }
+        _ => u64::from_le_bytes(take(rest)?),
+    };
+    let bytes = leaves.count_ones() as usize * RawLeaf::BYTES;
+    let (places, tail) = rest.split_at_checked(bytes).ok_or(CUT_STATE)?;
+    *rest = tail;
+    Ok(StateItem {
+        version: Version(version),
+        above,
+        to: SnapshotId(to),
+        open: form & line::OPEN != 0,
+        leaves: get_leaves(u32::from(leaves), places)?,
+    })
+}
+
+const CUT_STATE: &str = "a state is cut off";
+
+fn take<const BYTES: usize>(rest: &mut &[u8]) -> Result<[u8; BYTES], &'static str> {
+    let (bytes, tail) = rest.split_first_chunk().ok_or(CUT_STATE)?;
+    *rest = tail;
+    Ok(*bytes)
 }
 
 fn mask(leaves: &Leaves) -> u32 {

@@ -671,7 +671,7 @@ fn the_bytes_of_log_checkpoint_and_leaves_stay_where_they_are() {
         &leaf_page[..PAGE_BODY_BYTES],
     ];
     let sums = bodies.map(amita_types::crc32c);
-    assert_eq!(sums, [1_385_941_818, 3_660_360_371, 2_587_666_705, 3_866_148_199]);
+    assert_eq!(sums, [1_385_941_818, 3_660_360_371, 2_318_658, 3_866_148_199]);
 }
 
 /// The same for what brings a store up to date.
@@ -705,4 +705,141 @@ fn the_bytes_of_what_a_state_gets_stay_where_they_are() {
     let (used, count) = writer.used();
     assert_eq!((used, count), (44 + 36 + 32 * 20 + 2 * 36, 4));
     assert_eq!(amita_types::crc32c(&bytes[..used]), 2_066_944_251);
+}
+
+/// Thousands of states, one after the other: of one chunk after another, over pages, with what belongs to the last of them in between.
+#[test]
+fn many_states_are_read_as_written() {
+    use checkpoint::{Item, LeafPlace, STATE_BYTES, STATE_PART_BYTES, StateItem};
+    let mut word = 7_u64;
+    let mut below = |n: u64| {
+        word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        amita_types::layout::mix(word) % n
+    };
+    let (mut to, mut version) = (0_u32, 0_u64);
+    let mut items = Vec::new();
+    let mut bound = 0;
+    for n in 0..3000_u32 {
+        // Mostly the next snapshot and a few versions later; the largest that can be; and some that go down, as in loose chunks.
+        let above = to + [0, 0, 0, 3][below(4) as usize];
+        to = above + [1, 1, 1, 1, 40][below(5) as usize];
+        version = match below(40) {
+            0 => version.saturating_sub(5),
+            1 => version + (1 << 40),
+            _ => version + below(100),
+        };
+        let mut leaves = checkpoint::Leaves::new();
+        for part in 0..crate::index::PARTS as u8 {
+            if below(5) == 0 {
+                let place = match below(10) {
+                    0 => LeafPlace::Never,
+                    1 => LeafPlace::Lost,
+                    _ => LeafPlace::At(Slot(n), n * 3),
+                };
+                leaves.push((part, place));
+            }
+        }
+        bound += STATE_BYTES + STATE_PART_BYTES * leaves.len() as u64;
+        items.push(StateItem {
+            version: Version(version),
+            above: SnapshotId(above),
+            to: SnapshotId(to),
+            open: below(50) == 0,
+            leaves,
+        });
+        if n == 2000 {
+            (to, version) = (0, 1 << 50);
+        }
+    }
+    let mut pages = vec![0x5a; 64 * PAGE_BYTES];
+    let mut writer = checkpoint::PageWriter::new(&mut pages, StoreId(2), 3, 4);
+    for (n, item) in items.iter().enumerate() {
+        match n {
+            2001 => writer.chunk(&chunk_item()),
+            100 | 101 | 700 => writer.cleared(2, Version(9)),
+            // Put aside, between two states.
+            900 => {
+                let paused = writer.pause();
+                writer = checkpoint::PageWriter::resume(&mut pages, StoreId(2), 3, 4, paused);
+            }
+            _ => {}
+        }
+        writer.state(item);
+    }
+    let filled = writer.finish();
+    let bytes = (filled.pages * PAGE_BYTES) as u64;
+    assert!(bytes * 100 < bound * 60, "{bytes} bytes where {bound} were spoken for");
+    let (mut read, mut others) = (Vec::new(), 0);
+    for (index, page) in pages.chunks(PAGE_BYTES).take(filled.pages).enumerate() {
+        let reader = checkpoint::PageReader::new(page, StoreId(2), 3, 4 + index as u64).unwrap();
+        for item in reader {
+            match item.expect("as it was written") {
+                Item::State(item) => read.push(item),
+                Item::Chunk(_) | Item::Cleared { .. } => others += 1,
+                other => panic!("nobody wrote {other:?}"),
+            }
+        }
+    }
+    assert_eq!(others, 4);
+    assert_eq!(read, items);
+    // The largest state takes no more than is spoken for.
+    let largest = StateItem {
+        version: Version(u64::MAX),
+        above: SnapshotId(7),
+        to: SnapshotId(u32::MAX),
+        open: true,
+        leaves: (0..crate::index::PARTS as u8)
+            .map(|part| (part, LeafPlace::At(Slot(9), 1)))
+            .collect(),
+    };
+    let mut writer = checkpoint::PageWriter::new(&mut pages, StoreId(2), 3, 4);
+    let space = writer.space();
+    writer.state(&largest);
+    let most = STATE_BYTES + STATE_PART_BYTES * crate::index::PARTS as u64;
+    assert!(space - writer.space() <= most);
+}
+
+/// An item of states that is cut off anywhere, or begins with one that follows none, is no item.
+#[test]
+fn states_that_are_cut_off_are_refused() {
+    let mut pages = vec![0; PAGE_BYTES];
+    let mut writer = checkpoint::PageWriter::new(&mut pages, StoreId(2), 3, 0);
+    let state = state_item();
+    writer.state(&state);
+    let next = checkpoint::StateItem {
+        above: state.to,
+        to: SnapshotId(state.to.0 + 1),
+        version: Version(state.version.0 + 1),
+        ..state.clone()
+    };
+    writer.state(&next);
+    assert_eq!(writer.finish().pages, 1);
+    let read = |page: &[u8]| -> Result<Vec<checkpoint::StateItem>, &'static str> {
+        let mut page = page.to_vec();
+        seal(&mut page);
+        let items = checkpoint::PageReader::new(&page, StoreId(2), 3, 0)?;
+        let items = items.collect::<Result<Vec<_>, _>>()?;
+        let state = |item| match item {
+            checkpoint::Item::State(item) => item,
+            other => panic!("nobody wrote {other:?}"),
+        };
+        Ok(items.into_iter().map(state).collect())
+    };
+    assert_eq!(read(&pages), Ok(vec![state, next]));
+    let used = u16::from_le_bytes([pages[32], pages[33]]);
+    for shorter in 1..used - 4 {
+        let mut cut = pages.clone();
+        cut[32..34].copy_from_slice(&(used - shorter).to_le_bytes());
+        cut[42..44].copy_from_slice(&(used - shorter).to_le_bytes());
+        match read(&cut) {
+            Ok(states) => assert_eq!(states.len(), 1, "the first one alone is whole"),
+            Err(what) => assert!(what.contains("cut off") || what.contains("wrong length"), "{what}"),
+        }
+    }
+    // The form is the first byte of the item's body.
+    for (form, what) in [(0x10, "unknown form"), (0, "follows none"), (1, "follows none")] {
+        let mut wrong = pages.clone();
+        wrong[44] = form;
+        assert!(read(&wrong).is_err_and(|error| error.contains(what)), "{form}");
+    }
 }

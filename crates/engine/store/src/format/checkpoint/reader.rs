@@ -2,7 +2,8 @@
 
 use super::{
     BITS_BYTES, COUNTS_PER_ITEM, ChunkItem, Head, Header, MAGIC, PastItem, RawChunk, RawCleared, RawCount, RawCounts,
-    RawOrigin, RawPast, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM, StateItem, get_leaves, kind,
+    RawOrigin, RawPast, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM, StateItem, get_leaves, get_state,
+    kind,
 };
 use crate::format::narrow;
 use crate::format::record::{Fence, get_fence};
@@ -89,6 +90,9 @@ impl<'a> Counts<'a> {
 #[derive(Clone, Debug)]
 pub struct PageReader<'a> {
     rest: &'a [u8],
+    /// What is left of an item of states, and of which state it goes on.
+    states: &'a [u8],
+    state: Option<(SnapshotId, Version)>,
     /// The page's checksum.
     pub sum: u32,
 }
@@ -110,12 +114,19 @@ impl<'a> PageReader<'a> {
         let items = body.get(Header::BYTES..Header::BYTES + usize::from(header.used));
         Ok(PageReader {
             rest: items.ok_or("its items do not fit it")?,
+            states: &[],
+            state: None,
             sum,
         })
     }
 
     fn read(&mut self) -> Result<Item<'a>, &'static str> {
         const CUT: &str = "an item is cut off";
+        if !self.states.is_empty() {
+            let item = get_state(&mut self.states, self.state)?;
+            self.state = Some((item.to, item.version));
+            return Ok(Item::State(item));
+        }
         let head = Head::get(self.rest).ok_or(CUT)?;
         let bytes = self.rest.get(..usize::from(head.bytes)).ok_or(CUT)?;
         let body = bytes.get(Head::BYTES..).ok_or(CUT)?;
@@ -154,6 +165,11 @@ impl<'a> PageReader<'a> {
                     open: raw.open != 0,
                     leaves: get_leaves(raw.leaves, &body[RawState::BYTES..])?,
                 }))
+            }
+            kind::STATES if body.is_empty() => Err(CUT),
+            kind::STATES => {
+                (self.states, self.state) = (body, None);
+                self.read()
             }
             kind::CLEARED => {
                 let raw = RawCleared::get(body).ok_or(CUT)?;
@@ -214,6 +230,6 @@ impl<'a> Iterator for PageReader<'a> {
     type Item = Result<Item<'a>, &'static str>;
 
     fn next(&mut self) -> Option<Result<Item<'a>, &'static str>> {
-        (!self.rest.is_empty()).then(|| self.read())
+        (!self.rest.is_empty() || !self.states.is_empty()).then(|| self.read())
     }
 }
