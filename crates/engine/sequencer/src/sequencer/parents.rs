@@ -56,6 +56,11 @@ struct Unsettled {
 }
 
 impl Parents {
+    /// How much is known of what the nearest parent's owner has claimed.
+    pub fn known(&self) -> usize {
+        self.claimed.len()
+    }
+
     /// They were read, and brought something new or not.
     fn looked(&mut self, now: Time, is_new: bool, spread: u64) {
         let pause = match is_new {

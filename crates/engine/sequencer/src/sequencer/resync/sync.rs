@@ -33,6 +33,8 @@ const MAX_SYNCS: usize = 4;
 pub(super) struct Syncs {
     /// Members that wait for their turn: group and position.
     waiting: VecDeque<(GroupSlot, Position)>,
+    /// None of those that wait may begin while no more than this is known of what is claimed for the parents.
+    held_back: Option<usize>,
     members: Table<SyncSlot, Option<Sync>>,
 }
 
@@ -80,11 +82,19 @@ impl Syncs {
 
     /// One more is to be brought up to date.
     pub fn wait(&mut self, group: GroupSlot, position: Position) {
+        self.held_back = None;
         self.waiting.push_back((group, position));
     }
 
     /// Those whose turn it is begin. Of a clone nobody does before its parents are whole there (S6).
     pub fn seat(&mut self, cx: &mut Context, now: Time) {
+        if self.held_back == Some(cx.parents.known()) {
+            // There may be one in each of the pool's groups: they are not looked at after each event.
+            if !self.waiting.is_empty() {
+                parents::look_at_claims(cx, now);
+            }
+            return;
+        }
         let mut at = 0;
         while self.members.iter().flatten().count() < MAX_SYNCS
             && let Some(&(group, position)) = self.waiting.get(at)
@@ -108,6 +118,8 @@ impl Syncs {
             };
             self.members.put(sync);
         }
+        let all_refused = at > 0 && at == self.waiting.len();
+        self.held_back = Some(cx.parents.known()).filter(|_| all_refused);
     }
 
     pub fn advance(&mut self, cx: &mut Context, mendings: &mut Mendings, now: Time, of: SyncSlot) {

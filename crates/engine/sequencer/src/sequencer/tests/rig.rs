@@ -70,7 +70,7 @@ impl Rig {
 
     pub fn with(copies: u8, min_copies: u8, groups: u32, config: Config) -> Rig {
         let members = |_| (1..=u128::from(copies)).map(store).collect();
-        let mut rig = Rig::of(200, groups, (copies, min_copies), members, config);
+        let mut rig = Rig::of(200, groups, (copies, min_copies), members, config, Vec::new());
         for number in 1..=copies {
             rig.up(u128::from(number));
         }
@@ -113,11 +113,16 @@ impl Rig {
 
     /// A large pool: each group is held by the three stores from its own number on. All stores are up.
     pub fn wide(stores: u32, groups: u32, chunks: u64) -> Rig {
+        Rig::wide_clone(stores, groups, chunks, Vec::new())
+    }
+
+    /// The same, of a clone.
+    pub fn wide_clone(stores: u32, groups: u32, chunks: u64, parents: Vec<map::Parent>) -> Rig {
         let members = |group: u32| {
             let members = (group..group + 3).map(|number| u128::from(number % stores) + 1);
             members.map(store).collect()
         };
-        let mut rig = Rig::of(chunks, groups, (3, 2), members, Config::default());
+        let mut rig = Rig::of(chunks, groups, (3, 2), members, Config::default(), parents);
         for number in 1..=stores {
             rig.up(u128::from(number));
         }
@@ -130,6 +135,7 @@ impl Rig {
         (copies, min_copies): (u8, u8),
         members: impl Fn(u32) -> Vec<StoreId>,
         config: Config,
+        parents: Vec<map::Parent>,
     ) -> Rig {
         let mut metadata = State::new();
         let pool = map::Pool {
@@ -149,7 +155,7 @@ impl Rig {
             generation: GENERATION,
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
-            parents: Vec::new(),
+            parents,
         };
         let mut put = |key: String, value: Vec<u8>| metadata.txn(&Call::put(key, value)).unwrap().revision;
         let volume_revision = put(map::volume_key("v"), serde_json::to_vec(&volume).unwrap());

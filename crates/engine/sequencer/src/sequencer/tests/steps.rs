@@ -6,7 +6,7 @@ use crate::table::looks;
 use amita_metadata::Call;
 use amita_types::GroupIndex;
 use amita_types::map::{self, Syncing};
-use amita_types::{PoolId, StoreId};
+use amita_types::{Generation, PoolId, SnapshotId, StoreId, VolumeId};
 
 const STORES: u32 = 1000;
 const GROUPS: u32 = 1024;
@@ -145,6 +145,44 @@ fn a_newcomer_costs_a_look_at_the_chunks_of_its_groups() {
         each <= 1000,
         "{each} looks for each group, of {} chunks",
         CHUNKS / u64::from(GROUPS)
+    );
+}
+
+/// A clone whose parent is being brought up to date on a store that has come to every group: none of these may begin.
+#[test]
+fn who_waits_for_the_parents_costs_no_look_at_each_event() {
+    let parent = map::Parent {
+        volume: VolumeId(5),
+        number: SnapshotId(3),
+        generation: Generation(2),
+    };
+    let mut rig = Rig::wide_clone(STORES, GROUPS, 16, vec![parent]);
+    for chunk in 0..16 {
+        rig.read(chunk * CHUNK_BYTES, 4096);
+    }
+    while rig.sequencer.counters().opened < 16 {
+        rig.answer_fences();
+        rig.answer_opens(|_| old(5));
+    }
+    rig.answer_reads(old(5));
+    rig.answer_renewals();
+    rig.ended.clear();
+    late_reads(&mut rig, 100);
+    let before = late_reads(&mut rig, 100);
+    rig.up(5000);
+    for index in 0..GROUPS {
+        list_syncing(&mut rig, index, store(5000));
+    }
+    while !rig.calls.is_empty() {
+        rig.do_call();
+    }
+    rig.answer_fences();
+    assert_eq!(rig.sequencer.counters().sync_started, u64::from(GROUPS));
+    late_reads(&mut rig, 20);
+    let each = late_reads(&mut rig, 100);
+    assert!(
+        each <= before + 500,
+        "{each} looks for each read and its ticks, and {before} before"
     );
 }
 
