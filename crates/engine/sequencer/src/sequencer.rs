@@ -298,6 +298,7 @@ impl Sequencer {
             cx.intake.is_due = true;
         }
         credits::return_idle(cx, now);
+        parents::ask_again(cx, now);
         self.go_on(now);
         if !self.cx.stopped {
             self.arm_again(now);

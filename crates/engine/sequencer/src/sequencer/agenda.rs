@@ -17,6 +17,8 @@ pub(super) struct Agenda {
     pub credits_due: Time,
     /// Members that are left alone until then.
     pub pauses: Vec<(Time, GroupSlot, Position)>,
+    /// When members are asked again what they inherit.
+    pub inherit_again: Time,
     /// When something of resync that was put off is due.
     pub background: Time,
 }
@@ -28,6 +30,7 @@ impl Default for Agenda {
             settle_again: NEVER,
             credits_due: NEVER,
             pauses: Vec::new(),
+            inherit_again: NEVER,
             background: NEVER,
         }
     }
@@ -48,6 +51,7 @@ impl Agenda {
     pub fn due(&self) -> Time {
         let pauses = self.pauses.iter().map(|&(at, ..)| at);
         let first = self.settle_again.min(self.credits_due).min(self.background);
+        let first = first.min(self.inherit_again);
         pauses.fold(first, Time::min)
     }
 }

@@ -255,6 +255,12 @@ pub(super) fn is_unsettled(cx: &Context, chunk: ChunkSlot) -> bool {
     matches!(&cx.chunks[chunk].state, ChunkState::Opening(opening) if matches!(opening.phase, Phase::Unsettled))
 }
 
+/// It waits for that, and keeps no other chunk from being opened meanwhile.
+pub(super) fn rest(cx: &mut Context, chunk: ChunkSlot) {
+    cx.chunks.opening(chunk).phase = Phase::Unsettled;
+    cx.groups.openings -= 1;
+}
+
 /// All members have said what they hold.
 pub(super) fn compare(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let group = cx.chunks[chunk].group;
@@ -444,7 +450,9 @@ fn interrupt(cx: &mut Context, chunk: ChunkSlot) -> bool {
     let ChunkState::Opening(opening) = std::mem::replace(&mut cx.chunks[chunk].state, ChunkState::Waiting) else {
         return false;
     };
-    cx.groups.openings -= 1;
+    if !matches!(opening.phase, Phase::Unsettled) {
+        cx.groups.openings -= 1;
+    }
     for slot in opening.tasks {
         cx.settle_all(slot);
         cx.tasks.remove(slot);

@@ -9,6 +9,7 @@
 //! it would make may lack something. From then on it makes chunks before all others do, so that no chunk that they have of us is
 //! not there when it is called whole.
 
+use super::agenda::NEVER;
 use super::answer::Misbehaved;
 use super::context::Context;
 use super::open::{self, Phase};
@@ -34,6 +35,10 @@ const LOOK_AT_MOST: Duration = Duration::from_secs(10);
 /// How long a chunk's I/O waits for the parent's owner to have opened its own. Longer than a read of it takes that was forgotten
 /// because its gateway stood still; shorter than hosts wait (Linux: 30 s), for whom no answer at all is the worst one.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Where nobody has opened it the members are asked again so long after that was heard; twice as long after each time, up to
+/// [`ASK_AT_MOST`].
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+const ASK_AT_MOST: Duration = Duration::from_millis(320);
 
 /// What is known of the parents.
 #[derive(Debug, Default)]
@@ -53,6 +58,10 @@ struct Unsettled {
     since: Time,
     /// What the parent's hosts are told who touch its chunk: where that is so, to wait does not help.
     ails: Option<IoError>,
+    /// How often nobody has opened it.
+    tries: u32,
+    /// When the members are asked again; [`NEVER`]: the parent's owner is asked.
+    again: Time,
 }
 
 impl Parents {
@@ -265,13 +274,19 @@ pub(super) fn made(cx: &mut Context, now: Time, chunk: ChunkSlot, in_sync: bool)
 /// long, the I/O that waits ends, and the next touch tries again.
 fn ask_owner(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let index = cx.chunks[chunk].index;
-    let begins = Unsettled { since: now, ails: None };
-    let Unsettled { since, ails } = *cx.parents.unsettled.entry(index).or_insert(begins);
+    let begins = Unsettled {
+        since: now,
+        ails: None,
+        tries: 0,
+        again: NEVER,
+    };
+    let unsettled = cx.parents.unsettled.entry(index).or_insert(begins);
+    unsettled.again = NEVER;
+    let Unsettled { since, ails, .. } = *unsettled;
     if ails.is_some() || now >= since.plus(PATIENCE) {
         return open::fail(cx, now, chunk, ails.unwrap_or(IoError::Unavailable));
     }
-    let opening = cx.chunks.opening(chunk);
-    opening.phase = Phase::Unsettled;
+    open::rest(cx, chunk);
     let Some(parent) = cx.owned.volume.parents.first() else {
         return;
     };
@@ -299,19 +314,41 @@ pub(super) fn opened(cx: &mut Context, now: Time, index: ChunkIndex, result: Res
     if !open::is_unsettled(cx, chunk) {
         return;
     }
-    if let Err(error @ (IoError::Damaged | IoError::NoSpace)) = result
-        && let Some(unsettled) = cx.parents.unsettled.get_mut(&index)
-    {
+    let Err(error) = result else {
+        return open::restart(cx, now, chunk);
+    };
+    let unsettled = cx.parents.unsettled.get_mut(&index).expect("it is asked for");
+    if matches!(error, IoError::Damaged | IoError::NoSpace) {
         // It may be open all the same, with a block that cannot be read: the members are asked once more.
         unsettled.ails = Some(error);
     }
-    let group = cx.chunks[chunk].group;
-    if result.is_err()
-        && let Some(position) = cx.chunks.opening(chunk).heirs.iter().next()
-    {
-        cx.pause(now, group, position, cx.config.busy_pause * 10);
+    let pause = (ASK_AGAIN * (1 << unsettled.tries.min(8))).min(ASK_AT_MOST);
+    unsettled.tries = unsettled.tries.saturating_add(1);
+    unsettled.again = now.plus(pause);
+    cx.agenda.inherit_again = cx.agenda.inherit_again.min(unsettled.again);
+    cx.agenda.arm(unsettled.again);
+}
+
+/// Members are asked again what they inherit, where that is due.
+pub(super) fn ask_again(cx: &mut Context, now: Time) {
+    if now < cx.agenda.inherit_again {
+        return;
     }
-    open::restart(cx, now, chunk);
+    let due = |unsettled: &Unsettled| unsettled.again <= now;
+    let unsettled = cx.parents.unsettled.iter();
+    let indices: Vec<ChunkIndex> = unsettled.filter(|(_, one)| due(one)).map(|(index, _)| *index).collect();
+    for index in indices {
+        if let Some(one) = cx.parents.unsettled.get_mut(&index) {
+            one.again = NEVER;
+        }
+        if let Some(chunk) = cx.chunks.slot_of(index)
+            && open::is_unsettled(cx, chunk)
+        {
+            open::restart(cx, now, chunk);
+        }
+    }
+    let next = cx.parents.unsettled.values().map(|one| one.again).min();
+    cx.agenda.inherit_again = next.unwrap_or(NEVER);
 }
 
 /// A member did not say, or make, what it inherits. `true`: that has been dealt with.

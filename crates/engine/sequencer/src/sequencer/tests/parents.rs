@@ -1,7 +1,7 @@
 //! A clone's chunks come from what it was cloned from (S6 to S8).
 
-use super::rig::{GENERATION, Rig, old, store, version};
-use crate::config::Config;
+use super::rig::{CHUNK_BYTES, GENERATION, Rig, old, store, version};
+use crate::config::{Config, MAX_OPENINGS};
 use crate::{Fault, Faults};
 use amita_metadata::Call;
 use amita_types::io::IoError;
@@ -12,6 +12,7 @@ use amita_types::message::{
 use amita_types::{
     BlockIndex, ChunkIndex, Epoch, Generation, GroupIndex, PoolId, SnapshotId, StoreId, Version, VolumeId,
 };
+use std::time::Duration;
 
 const BLOCK: [u8; 4096] = [7; 4096];
 
@@ -231,6 +232,67 @@ fn a_parent_that_nobody_can_open_is_waited_for_so_long_and_no_longer() {
     assert_eq!(rig.result(later), Some(Ok(())));
 }
 
+/// Chunks of which the members do not inherit the same: more of them than may be opened at one time. Nobody has their parent open.
+#[test]
+fn what_waits_for_the_parents_owner_holds_up_nobody_else() {
+    let mut rig = cloned(2);
+    let last = 150 * CHUNK_BYTES;
+    let io = rig.read(last, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| old(5));
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(io), Some(Ok(())));
+    let waiting = MAX_OPENINGS + 10;
+    for chunk in 0..waiting {
+        rig.read(chunk as u64 * CHUNK_BYTES, 4096);
+    }
+    for _ in 0..3 {
+        rig.answer_opens(|_| Version::NONE);
+        let told = inherits(&mut rig);
+        say(&mut rig, &told, |id| if id == store(1) { old(5) } else { old(4) });
+    }
+    assert_eq!(rig.unsettled.len(), waiting, "all are asked for");
+    for chunk in 0..waiting {
+        let chunk = ChunkIndex(chunk as u64);
+        rig.sequencer.parent_opened(rig.now, chunk, Err(IoError::Unavailable));
+    }
+    rig.collect();
+    rig.write(last, &BLOCK);
+    assert_eq!(
+        (rig.writes(1).len(), rig.writes(2).len()),
+        (1, 1),
+        "no member is left alone"
+    );
+    let other = rig.read(last + CHUNK_BYTES, 4096);
+    rig.answer_opens(|_| old(5));
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(other), Some(Ok(())), "there is a place for it");
+}
+
+#[test]
+fn members_are_asked_less_and_less_often_while_nobody_opens_the_parent() {
+    let mut rig = cloned(2);
+    rig.read(0, 4096);
+    rig.answer_fences();
+    let begun = rig.now;
+    let mut rounds = 0;
+    while rig.now < begun.plus(Duration::from_secs(10)) {
+        let opens = rig.take(|_, body| matches!(body, RequestBody::Open(_)));
+        for request in &opens {
+            rig.accept(request, AnswerBody::Opened(OpenedAnswer::NOTHING));
+        }
+        let told = inherits(&mut rig);
+        say(&mut rig, &told, |id| if id == store(1) { old(5) } else { old(4) });
+        if !told.is_empty() {
+            rounds += 1;
+            parent_opened(&mut rig, Err(IoError::Unavailable));
+        }
+        rig.pass_ms(10);
+        rig.answer_renewals();
+    }
+    assert!((20..=40).contains(&rounds), "{rounds} times in 10 s");
+}
+
 /// What the rule keeps from being: the members make different things of one snapshot.
 #[test]
 fn without_the_rule_each_member_makes_what_it_has() {
@@ -341,7 +403,7 @@ fn who_comes_back_makes_it_first() {
         "all hold the same, and what nobody holds is inherited"
     );
     // Another chunk is used for the first time.
-    let io = rig.read(super::rig::CHUNK_BYTES, 4096);
+    let io = rig.read(CHUNK_BYTES, 4096);
     rig.answer_opens(|_| Version::NONE);
     let told = inherits(&mut rig);
     assert_eq!(asked(&told).len(), 2, "only those in sync say what it is");
@@ -388,7 +450,7 @@ fn who_comes_back_without_what_the_parent_has_gives_nobody_an_error() {
             incomplete: None,
         }]
     });
-    let io = rig.read(super::rig::CHUNK_BYTES, 4096);
+    let io = rig.read(CHUNK_BYTES, 4096);
     rig.answer_opens(|_| Version::NONE);
     let told = inherits(&mut rig);
     say(&mut rig, &told, |_| old(8));
