@@ -159,11 +159,11 @@ pub(super) fn evict_soon(cx: &mut Context, group: GroupSlot, position: Position)
 }
 
 /// Are all members fenced that must be before chunks are opened? All that are in sync (R6, R10). Syncing ones need not
-/// be: what they hold is compared when they join a chunk's history, and nobody takes them in before. But for those of a clone that make what
-/// it inherits.
+/// be: what they hold is compared when they join a chunk's history, and nobody takes them in before. But for those that are called
+/// whole for a clone: they make what it inherits.
 pub(super) fn is_fenced(cx: &Context, group: GroupSlot) -> bool {
     let state = &cx.groups[group];
-    let mut must = state.members.current.or(parents::heirs(cx, group));
+    let mut must = state.members.current.or(parents::bound(cx, group));
     if cx.config.faults.has(Fault::ServeHalfFenced) {
         must = faults::only_reachable(cx, group, must);
     }

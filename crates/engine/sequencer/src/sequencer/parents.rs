@@ -7,7 +7,7 @@
 //!
 //! A member that comes back is looked at only when the parent's owner has claimed it, for the same *since* (S6): until then what
 //! it would make may lack something. From then on it makes chunks before all others do, so that no chunk that they have of us is
-//! not there when it is called whole.
+//! not there when it is called whole. Until it is, one that cannot is passed over: the chunk is compared with the others' later.
 
 use super::agenda::NEVER;
 use super::answer::Misbehaved;
@@ -51,7 +51,12 @@ pub(super) struct Parents {
     tries: u32,
     /// Chunks of which members do not inherit the same.
     unsettled: BTreeMap<ChunkIndex, Unsettled>,
+    /// What members that come back did not make before the others: it is compared before they are called whole.
+    passed_over: Vec<PassedOver>,
 }
+
+/// A member that comes back, and what it did not make.
+pub(super) type PassedOver = (GroupSlot, Position, ChunkIndex);
 
 #[derive(Clone, Copy, Debug)]
 struct Unsettled {
@@ -68,6 +73,11 @@ impl Parents {
     /// How much is known of what the nearest parent's owner has claimed.
     pub fn known(&self) -> usize {
         self.claimed.len()
+    }
+
+    /// What was passed over since this was last asked.
+    pub fn take_passed_over(&mut self) -> Vec<PassedOver> {
+        std::mem::take(&mut self.passed_over)
     }
 
     /// They were read, and brought something new or not.
@@ -107,6 +117,11 @@ pub(super) fn heirs(cx: &Context, group: GroupSlot) -> Members {
             .for_each(|position| heirs.add(position));
     }
     heirs
+}
+
+/// Of those, the ones that are called whole. Nobody brings them anything any more, so they must have made a chunk when the others have it.
+pub(super) fn bound(cx: &Context, group: GroupSlot) -> Members {
+    heirs(cx, group).and(cx.groups[group].members.whole)
 }
 
 /// Somebody waits for what the nearest parent's owner claims: it is read, now or after a moment.
@@ -224,8 +239,25 @@ fn judge(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     }
     // Those that come back make it first.
     let group = cx.chunks[chunk].group;
-    let coming = heirs(cx, group);
+    let mut coming = heirs(cx, group);
+    for position in coming.iter() {
+        if cx.can_send(group, position) {
+            continue;
+        }
+        if bound(cx, group).has(position) {
+            // Begins again when it is fenced.
+            return open::restart(cx, now, chunk);
+        }
+        coming.remove(position);
+        pass_over(cx, chunk, position);
+    }
     make(cx, now, chunk, coming);
+}
+
+/// A member that comes back does not make the chunk before the others.
+fn pass_over(cx: &mut Context, chunk: ChunkSlot, position: Position) {
+    let (group, index) = (cx.chunks[chunk].group, cx.chunks[chunk].index);
+    cx.parents.passed_over.push((group, position, index));
 }
 
 /// Members make the chunk; those in sync, when the others have.
@@ -355,7 +387,16 @@ pub(super) fn ask_again(cx: &mut Context, now: Time) {
 pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Position, refusal: &Refusal) -> bool {
     let (chunk, group) = (cx.tasks[slot].chunk(), cx.tasks[slot].group);
     let is_in_sync = cx.groups[group].members.current.has(position);
+    let may_pass = matches!(cx.tasks[slot].kind, Kind::Open(Step::Make(false))) && !bound(cx, group).has(position);
     match refusal {
+        // Whatever it lacks is brought. That it was claimed for the parent does not say that it has what the parent's next owner has rolled
+        // forward since.
+        _ if may_pass => {
+            cx.settle(slot, position);
+            open::end_task(cx, slot, chunk);
+            pass_over(cx, chunk, position);
+            made(cx, now, chunk, false);
+        }
         // What makes a chunk is not worth the place of a good store (R7).
         Refusal::NoSpace if is_in_sync => open::fail(cx, now, chunk, IoError::NoSpace),
         // The parent's owner knows what to do.

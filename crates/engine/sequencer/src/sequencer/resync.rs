@@ -64,6 +64,9 @@ impl Resync {
         }
         // What is still to be done then is put off again below.
         cx.agenda.background = NEVER;
+        for passed_over in cx.parents.take_passed_over() {
+            self.syncs.compare_too(cx, &self.mendings, passed_over);
+        }
         if self.syncs.is_empty() && self.scrubs.is_empty() {
             return;
         }

@@ -113,7 +113,7 @@ fn look_for_stuck(cx: &mut Context, now: Time) {
 
 /// The same for the members of one group, of which a chunk is to be opened.
 pub(super) fn arm_of(cx: &mut Context, now: Time, group: GroupSlot) {
-    for position in cx.groups[group].members.current.or(parents::heirs(cx, group)).iter() {
+    for position in cx.groups[group].members.current.or(parents::bound(cx, group)).iter() {
         let store = &cx.stores[cx.groups[group].members[position]];
         if !store.link.up && !store.lost {
             let due = store.owed.heard.plus(cx.config.store_timeout).max(now);
@@ -137,7 +137,7 @@ fn look_for_missed(cx: &mut Context) {
     }
     let mut index = 0;
     while let Some(&number) = cx.silence.openings.get(index) {
-        let heirs = parents::heirs(cx, number);
+        let bound = parents::bound(cx, number);
         let group = &mut cx.groups[number];
         if group.openings.all.is_empty() && !cx.config.faults.has(Fault::ServeHalfFenced) {
             group.openings.listed = false;
@@ -145,7 +145,7 @@ fn look_for_missed(cx: &mut Context) {
             continue;
         }
         index += 1;
-        for position in group.members.current.or(heirs).iter() {
+        for position in group.members.current.or(bound).iter() {
             let number = group.members[position];
             let store = &mut cx.stores[number];
             if !store.link.up {

@@ -176,6 +176,12 @@ impl Mendings {
         });
     }
 
+    /// Is the chunk under way for this member that is brought up to date?
+    pub fn compares(&self, of: SyncSlot, chunk: ChunkSlot) -> bool {
+        let mut all = self.table.iter().flatten();
+        all.any(|mending| mending.subject.mode == Mode::Sync(of) && mending.subject.chunk == chunk)
+    }
+
     /// What must hold between events.
     #[cfg(any(test, feature = "planted"))]
     pub fn check(&self, tasks: &Tasks) {

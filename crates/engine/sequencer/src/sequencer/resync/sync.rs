@@ -15,7 +15,7 @@ use crate::io::Effect;
 use crate::members::{ByPosition, Members, Position};
 use crate::sequencer::answer::Misbehaved;
 use crate::sequencer::context::Context;
-use crate::sequencer::parents;
+use crate::sequencer::parents::{self, PassedOver};
 use crate::sequencer::state::ChunkState;
 use crate::sequencer::tables::Chunks;
 use crate::table::{GroupSlot, SyncSlot, Table, TaskSlot};
@@ -120,6 +120,27 @@ impl Syncs {
         }
         let all_refused = at > 0 && at == self.waiting.len();
         self.held_back = Some(cx.parents.known()).filter(|_| all_refused);
+    }
+
+    /// A chunk that the member did not make before the others is compared, whatever the lists say. (Where its turn has not come, they
+    /// will say it.)
+    pub fn compare_too(&mut self, cx: &Context, mendings: &Mendings, (group, position, index): PassedOver) {
+        let is_it = |sync: &Sync| (sync.group, sync.position) == (group, position);
+        let found = self
+            .members
+            .keys()
+            .find(|&of| self.members[of].as_ref().is_some_and(is_it));
+        let Some((of, sync)) = found.and_then(|of| Some((of, self.members[of].as_mut()?))) else {
+            return;
+        };
+        let chunk = cx.chunks.slot_of(index);
+        if chunk.is_some_and(|chunk| mendings.compares(of, chunk)) || sync.todo.contains(&index) {
+            return;
+        }
+        match sync.list {
+            Listing::Ended => sync.todo.push_back(index),
+            _ => drop(sync.unsettled.insert(index)),
+        }
     }
 
     pub fn advance(&mut self, cx: &mut Context, mendings: &mut Mendings, now: Time, of: SyncSlot) {

@@ -2,12 +2,13 @@
 
 use super::rig::{CHUNK_BYTES, GENERATION, Rig, old, store, version};
 use crate::config::{Config, MAX_OPENINGS};
+use crate::io::IoId;
 use crate::{Fault, Faults};
 use amita_metadata::Call;
 use amita_types::io::IoError;
 use amita_types::map::{self, Parent, Whole, WholeMember};
 use amita_types::message::{
-    AnswerBody, ChunkState, InheritRequest, JoinedAnswer, OpenedAnswer, Refusal, Request, RequestBody,
+    AnswerBody, ChunkState, InheritRequest, JoinedAnswer, OpenedAnswer, Problem, Refusal, Request, RequestBody,
 };
 use amita_types::{
     BlockIndex, ChunkIndex, Epoch, Generation, GroupIndex, PoolId, SnapshotId, StoreId, Version, VolumeId,
@@ -471,6 +472,125 @@ fn who_comes_back_without_what_the_parent_has_gives_nobody_an_error() {
     rig.done(&made);
     rig.answer_reads(old(8));
     assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+/// All hold the first chunk, and nothing else.
+fn only_the_first(rig: &mut Rig) {
+    rig.answer_chunks(|_| {
+        vec![ChunkState {
+            chunk: ChunkIndex(0),
+            version: old(5),
+            incomplete: None,
+        }]
+    });
+}
+
+/// The second chunk is used for the first time, and what the members in sync say of it is the same.
+fn touched(rig: &mut Rig) -> IoId {
+    let io = rig.read(CHUNK_BYTES, 4096);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(rig);
+    assert_eq!(asked(&told), [(store(1), Version::NONE), (store(2), Version::NONE)]);
+    say(rig, &told, |_| old(8));
+    io
+}
+
+/// The members in sync make the second chunk, though store 3 has not, and it is read.
+fn made_without_it(rig: &mut Rig, io: IoId) {
+    let made = inherits(rig);
+    assert_eq!(asked(&made), [(store(1), old(8)), (store(2), old(8))]);
+    rig.done(&made);
+    rig.answer_reads(old(8));
+    assert_eq!(rig.result(io), Some(Ok(())));
+    assert!(rig.calls.is_empty(), "nobody leaves");
+}
+
+/// Store 3 is brought up to date, and cannot make a chunk just then: it is busy, or lacks what the parent's next owner has rolled forward.
+/// The others go on, and it is not called whole before the chunk was compared, though the lists say nothing of it.
+#[test]
+fn who_comes_back_and_cannot_make_it_is_passed_over() {
+    let what = Problem::Version;
+    for refusal in [Refusal::Busy, Refusal::Incomplete, Refusal::Invalid { what }] {
+        let mut rig = entered(Faults::NONE);
+        let since = rig.group(0).syncing[0].since;
+        claim(&mut rig, 2, since);
+        rig.pass_ms(400);
+        rig.do_call();
+        let io = touched(&mut rig);
+        let first = inherits(&mut rig);
+        assert_eq!(asked(&first), [(store(3), old(8))]);
+        rig.refuse(&first[0], refusal);
+        made_without_it(&mut rig, io);
+        only_the_first(&mut rig);
+        rig.pass_ms(20);
+        assert!(rig.wholes.is_empty(), "it lacks a chunk");
+        let sent = rig.sent_to(3);
+        let joins = |request: &Request| matches!(request.body, RequestBody::Join(_));
+        assert!(sent.iter().any(joins), "{sent:?}");
+    }
+}
+
+/// The same where its link has broken: what is claimed for the parent is heard of only then.
+#[test]
+fn who_comes_back_and_is_away_for_a_moment_is_passed_over() {
+    let mut rig = entered(Faults::NONE);
+    let since = rig.group(0).syncing[0].since;
+    claim(&mut rig, 2, since);
+    rig.down(3);
+    let read = rig.read(CHUNK_BYTES, 4096);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    rig.pass_ms(400);
+    rig.do_call();
+    say(&mut rig, &told, |_| old(8));
+    assert!(rig.sent_to(3).is_empty());
+    made_without_it(&mut rig, read);
+    // Nor does another one wait for it.
+    let io = rig.read(2 * CHUNK_BYTES, 4096);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    say(&mut rig, &told, |_| old(8));
+    made_without_it(&mut rig, io);
+    // It is back, and the lists have both.
+    rig.up(3);
+    rig.answer_fences();
+    rig.pass_ms(20);
+    assert!(lists(&mut rig) > 0 && rig.wholes.is_empty());
+}
+
+/// Store 3 was called whole. Nobody will bring it anything more, so what it has not made nobody has.
+#[test]
+fn who_is_called_whole_is_not_passed_over() {
+    let mut rig = entered(Faults::NONE);
+    let since = rig.group(0).syncing[0].since;
+    claim(&mut rig, 2, since);
+    rig.pass_ms(400);
+    rig.do_call();
+    only_the_first(&mut rig);
+    assert_eq!(rig.wholes.len(), 1);
+    // It is busy when it is to make one.
+    rig.write(0, &BLOCK);
+    let joins = rig.take(|_, body| matches!(body, RequestBody::Join(_)));
+    rig.read(CHUNK_BYTES, 4096);
+    rig.answer_opens(|_| Version::NONE);
+    let told = rig.take(|to, body| to != store(3) && matches!(body, RequestBody::Inherit(_)));
+    rig.refuse(&joins[0], Refusal::Busy);
+    say(&mut rig, &told, |_| old(8));
+    let makes = |_: StoreId, body: &RequestBody| matches!(body, RequestBody::Inherit(one) if one.version == old(8));
+    assert!(rig.take(makes).is_empty());
+    rig.pass_ms(20);
+    rig.answer_opens(|_| Version::NONE);
+    let told = rig.take(|to, body| to != store(3) && matches!(body, RequestBody::Inherit(_)));
+    say(&mut rig, &told, |_| old(8));
+    assert_eq!(asked(&rig.take(makes)), [(store(3), old(8))]);
+    // It is away: no chunk is opened before it is back, or lost.
+    rig.down(3);
+    rig.read(3 * CHUNK_BYTES, 4096);
+    let opens = |_: StoreId, body: &RequestBody| matches!(body, RequestBody::Open(_));
+    assert!(rig.take(opens).is_empty());
+    rig.up(3);
+    rig.answer_fences();
+    assert_eq!(rig.take(opens).len(), 4);
 }
 
 /// Time passes, in which the stores and the metadata answer: how often the latter was asked.
