@@ -505,10 +505,10 @@ impl Cluster {
             }
             return Ok(());
         }
-        let settled = guest.own.values().all(|possible| possible.len() == 1) && guest.under_way.is_empty();
         if guest.clone_at.is_none_or(|at| at > now) || guest.deletion.is_some() {
             return Ok(());
         }
+        let settled = guest.own.values().all(|possible| possible.len() == 1) && guest.under_way.is_empty();
         if !settled || made >= most || ending {
             // What he does not know nobody can be judged by.
             let is_waiting = !guest.under_way.is_empty() && !ending;
