@@ -32,4 +32,5 @@ pub use pieces::{Piece, Pieces, ZeroStep, Zeroes, clears, pieces, zeroes};
 pub use register::{ConnectionId, RegisterMessage};
 pub use service::{
     Bases, Client, Event, Export, FrontId, HostKey, MAX_BASES, OpenError, Source, StorageService, VolumeInfo, Who,
+    snapshot_named,
 };

@@ -7,7 +7,9 @@ mod serve;
 use crate::compute::Computation;
 use crate::register::RegisterMessage;
 use crate::reservation;
-use crate::service::{Bases, Event, Export, FrontId, HostKey, OpenError, Source, StorageService, VolumeInfo, Who};
+use crate::service::{
+    Bases, Event, Export, FrontId, HostKey, OpenError, Source, StorageService, VolumeInfo, Who, snapshot_named,
+};
 use amita_reactor::{Pool, Slice};
 use amita_types::io::{Differs, IoError, Op, Payload};
 use amita_types::{BLOCK_BYTES, BlockRange, MAX_IO_BLOCKS, MAX_IO_BYTES, SnapshotId, VolumeId};
@@ -147,6 +149,19 @@ impl Volumes {
 }
 
 impl Volume {
+    /// As it is opened by that name, itself or a snapshot of it; `None`: the name is not of this one.
+    fn named(&self, name: &str) -> Option<VolumeInfo> {
+        let (own, snapshot) = snapshot_named(name).map_or((name, None), |(own, snapshot)| (own, Some(snapshot)));
+        let mut info = Some(&self.info).filter(|info| info.name == own)?.clone();
+        if let Some(snapshot) = snapshot {
+            let place = self.snapshots.iter().position(|taken| taken == snapshot)?;
+            info.snapshot = SnapshotId(place as u32 + 1);
+            info.read_only = true;
+            info.name = name.to_owned();
+        }
+        Some(info)
+    }
+
     fn apply(&mut self, op: Op, data: &Slice, pool: &Pool) -> Result<Payload, IoError> {
         if matches!(op, Op::Clear { length: 0, .. }) {
             return Ok(Payload::None);
@@ -399,8 +414,8 @@ impl StorageService for MemoryService {
             Some(refusal) => Err(refusal.clone()),
             None => {
                 let volumes = self.volumes.lock();
-                let found = volumes.iter().find(|volume| volume.info.name == name);
-                found.map(|volume| volume.info.clone()).ok_or(OpenError::NotFound)
+                let found = volumes.iter().find_map(|volume| volume.named(name));
+                found.ok_or(OpenError::NotFound)
             }
         };
         self.open_count += usize::from(result.is_ok());
@@ -410,16 +425,16 @@ impl StorageService for MemoryService {
     fn bases(&mut self, front: FrontId, tag: u64, export: &str, only: Vec<String>, who: &Who) {
         self.asked_by = Some(who.clone());
         let volumes = self.volumes.lock();
-        let found = volumes.iter().find(|volume| volume.info.name == export);
+        let found = volumes.iter().find_map(|volume| Some((volume, volume.named(export)?)));
         let result = match (&self.refusal, found) {
             (Some(refusal), _) => Err(refusal.clone()),
             (None, None) => Err(OpenError::NotFound),
-            (None, Some(volume)) => {
-                let snapshots = volume.snapshots.iter().zip(1..);
-                let snapshots = snapshots.filter(|(name, _)| only.is_empty() || only.contains(name));
-                let mut snapshots: Vec<_> = snapshots
-                    .map(|(name, number)| (name.clone(), SnapshotId(number)))
-                    .collect();
+            (None, Some((volume, opened))) => {
+                let snapshots = volume.snapshots.iter().zip((1..).map(SnapshotId));
+                let is_older = |number| opened.source().is_head() || number < opened.snapshot;
+                let snapshots =
+                    snapshots.filter(|(name, number)| is_older(*number) && (only.is_empty() || only.contains(name)));
+                let mut snapshots: Vec<_> = snapshots.map(|(name, number)| (name.clone(), number)).collect();
                 snapshots.sort();
                 let volume = volume.info.id;
                 Ok(Bases { volume, snapshots })

@@ -34,6 +34,15 @@ impl Source {
     }
 }
 
+/// Between the name of a volume and that of its snapshot: no volume's name has it.
+const BETWEEN: char = '@';
+
+/// The names of the volume and of its snapshot, of `VOLUME@SNAPSHOT`; `None`: it names a volume.
+#[must_use]
+pub fn snapshot_named(name: &str) -> Option<(&str, &str)> {
+    name.split_once(BETWEEN)
+}
+
 impl From<VolumeId> for Source {
     /// The volume itself.
     fn from(volume: VolumeId) -> Source {

@@ -13,7 +13,7 @@ use super::wire::{
 };
 use super::{Cx, TlsMode};
 use amita_frontend::front::CloseReason;
-use amita_frontend::service::{FrontId, VolumeInfo, Who};
+use amita_frontend::service::{FrontId, VolumeInfo, Who, snapshot_named};
 use amita_reactor::Inbox;
 use amita_types::{SnapshotId, VolumeId};
 use option::{Bad, Bitmaps, InfoRequest, MetaRequest};
@@ -84,6 +84,8 @@ enum State {
 enum Question {
     List,
     Info(InfoRequest),
+    /// `NBD_OPT_INFO` of a snapshot, which no list names.
+    InfoOfSnapshot(InfoRequest),
     /// Which export is the default? Then it is opened as by `Open`.
     Default(u32, InfoRequest),
     /// `NBD_OPT_GO` or `NBD_OPT_EXPORT_NAME`.
@@ -290,7 +292,10 @@ impl Handshake {
                     Step::Wait
                 }
                 Ok(request) => {
-                    self.ask(Question::Info(request), cx);
+                    match snapshot_named(&request.name) {
+                        None => self.ask(Question::Info(request), cx),
+                        Some(_) => self.ask_to_open(Question::InfoOfSnapshot, request, cx),
+                    }
                     Step::Wait
                 }
                 Err(bad) => refuse(option, bad, cx),
@@ -353,10 +358,14 @@ impl Handshake {
         if request.name.is_empty() {
             self.ask(Question::Default(option, request), cx);
         } else {
-            self.tag += 1;
-            cx.service.open(self.front, self.tag, &request.name, &self.who);
-            self.state = State::Asking(Question::Open(option, request));
+            self.ask_to_open(|request| Question::Open(option, request), request, cx);
         }
+    }
+
+    fn ask_to_open(&mut self, question: impl FnOnce(InfoRequest) -> Question, request: InfoRequest, cx: &mut Cx<'_>) {
+        self.tag += 1;
+        cx.service.open(self.front, self.tag, &request.name, &self.who);
+        self.state = State::Asking(question(request));
     }
 
     fn ask(&mut self, question: Question, cx: &mut Cx<'_>) {

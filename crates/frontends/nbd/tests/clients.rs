@@ -126,6 +126,34 @@ fn nbdinfo_tells_what_is_there() {
 }
 
 #[test]
+fn nbdinfo_lists_what_a_snapshot_is_compared_with() {
+    let fixture = Fixture::new(64 * MIB);
+    for name in ["monday", "tuesday"] {
+        fixture.volumes.take_snapshot(fixture.volume, name);
+    }
+    let contexts = |export| {
+        let text = run("nbdinfo", &["--json", &fixture.uri(export)]);
+        let contexts = text
+            .split_once("\"contexts\": [")
+            .unwrap_or_else(|| panic!("{export}: {text}"))
+            .1;
+        let contexts = contexts.split_once(']').expect("a list").0.split('"');
+        contexts
+            .filter(|word| word.contains(':'))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let all = [
+        "base:allocation",
+        "qemu:dirty-bitmap:monday",
+        "qemu:dirty-bitmap:tuesday",
+    ];
+    assert_eq!(contexts("vol"), all);
+    assert_eq!(contexts("vol@tuesday"), all[..2]);
+    assert_eq!(contexts("vol@monday"), all[..1]);
+}
+
+#[test]
 fn nbdcopy_there_and_back() {
     let fixture = Fixture::new(64 * MIB);
     let image = fixture.image("image", 64 * MIB);

@@ -2,10 +2,10 @@
 //! itself. Read in the metadata when it is asked for, as [`super::views`] reads names.
 
 use super::Core;
-use super::views::{self, Asked, call};
+use super::views::{Asked, call};
 use crate::exports::judge;
 use crate::mail::Origin;
-use amita_frontend::{Bases, MAX_BASES, OpenError, Who};
+use amita_frontend::{Bases, MAX_BASES, OpenError, Who, snapshot_named};
 use amita_metadata::{KeyValue, Op, Reply};
 use amita_reactor::driver::Time;
 use amita_types::map::{self, MAX_SNAPSHOT_NAME, Snapshot, SnapshotName, SnapshotState};
@@ -36,7 +36,7 @@ pub(super) fn ask(
     // What cannot be the name of one is not found.
     let key_of = |name: &str| map::snapshot_name_key(volume, if name.len() > MAX_SNAPSHOT_NAME { "" } else { name });
     let mut ops = Vec::new();
-    if let Some((_, later)) = views::split(&name) {
+    if let Some((_, later)) = snapshot_named(&name) {
         ops.push(Op::Get { key: key_of(later) });
     }
     match only.is_empty() {
@@ -59,7 +59,7 @@ pub(super) fn go_on(core: &mut Core, mut asked: Asked, reply: &Reply) -> Option<
         return Some(Err(OpenError::NotFound));
     }
     let volume = asked.volume;
-    let later = views::split(&asked.name).is_some();
+    let later = snapshot_named(&asked.name).is_some();
     let compared = asked.bases.as_mut()?;
     if !compared.found.is_empty() {
         return Some(sealed(reply, volume, std::mem::take(&mut compared.found), later));

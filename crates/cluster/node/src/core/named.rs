@@ -8,7 +8,7 @@
 use super::{Core, bases, views};
 use crate::exports::{Grant, Usage, judge, listed};
 use crate::mail::{DirectoryMessage, Origin, VolumeMessage};
-use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who};
+use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who, snapshot_named};
 use amita_reactor::driver::{Driver, Time};
 use amita_types::VolumeId;
 use amita_types::map::{MAX_SNAPSHOT_NAME, is_hidden};
@@ -192,7 +192,7 @@ fn tell_listed(core: &mut Core, origin: Origin, who: &Who) {
 
 /// Opens the volume, if the client has the right to; else it goes on waiting.
 fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
-    let snapshot = views::split(&asked.name);
+    let snapshot = snapshot_named(&asked.name);
     let volume = snapshot.map_or(asked.name.as_str(), |(volume, _)| volume);
     // A deleted volume has no name.
     let volume = Some(volume).filter(|volume| !is_hidden(volume));

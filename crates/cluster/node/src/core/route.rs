@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::forward::Forwarding;
-use super::{Core, hosts, named, parents, snapshots, views};
+use super::{Core, hosts, named, parents, snapshots};
 use crate::authority;
 use crate::faults::Fault;
 use crate::forwarder::Work;
@@ -11,7 +11,7 @@ use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Origin, VolumeMessag
 use crate::shards::{Declined, ShardEffect};
 use crate::token;
 use amita_fabric::{Event, Link, Message};
-use amita_frontend::{self as frontend, FrontId, Who};
+use amita_frontend::{self as frontend, FrontId, Who, snapshot_named};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
 use amita_sequencer::Effect;
@@ -163,7 +163,7 @@ impl Core {
             FrontRequest::Open { front, tag, name, who } => {
                 let origin = self.cx.origin(now, front, tag);
                 match who {
-                    Who::Program if views::split(&name).is_none() && !is_hidden(&name) => {
+                    Who::Program if snapshot_named(&name).is_none() && !is_hidden(&name) => {
                         self.cx.mail.send(0, DirectoryMessage::Open { origin, name });
                     }
                     who => named::ask(self, now, origin, name, who, None),

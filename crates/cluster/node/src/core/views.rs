@@ -9,7 +9,7 @@ use super::bases::{self, Compared};
 use crate::exports::{Grant, Usage, judge};
 use crate::mail::Origin;
 use crate::token;
-use amita_frontend::{Event, OpenError, VolumeInfo, Who};
+use amita_frontend::{Event, OpenError, VolumeInfo, Who, snapshot_named};
 use amita_metadata::{self as meta, Call, Op, Reply};
 use amita_reactor::driver::{Driver, Time};
 use amita_sequencer::CallId;
@@ -23,8 +23,6 @@ pub const VIEWS: u16 = u16::MAX - 5;
 const _: () = assert!(VIEWS < crate::authority::AUTHORITY, "each part has a number of its own");
 /// The metadata is not waited for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between the name of a volume and that of its snapshot.
-const BETWEEN: char = '@';
 
 /// One that is being looked for.
 pub(super) struct Asked {
@@ -95,14 +93,11 @@ impl Views {
     }
 }
 
-/// The names of the volume and of its snapshot.
-pub(super) fn split(name: &str) -> Option<(&str, &str)> {
-    name.split_once(BETWEEN)
-}
-
 /// A client that may use the volume asks for a snapshot of it.
 pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, name: String, who: Who) {
-    let Some((_, snapshot)) = split(&name) else { return };
+    let Some((_, snapshot)) = snapshot_named(&name) else {
+        return;
+    };
     if let Some(usage) = core.fronts.usage(origin.front) {
         let open = None;
         let key = map::snapshot_name_key(volume, snapshot);

@@ -29,6 +29,15 @@ impl<'a> About<'a> {
             read_only: export.read_only,
         }
     }
+
+    fn opened(volume: &'a VolumeInfo, description: &'a str) -> About<'a> {
+        About {
+            name: &volume.name,
+            description,
+            size_bytes: volume.size_bytes,
+            read_only: volume.read_only,
+        }
+    }
 }
 
 impl Handshake {
@@ -47,6 +56,17 @@ impl Handshake {
         match (question, event) {
             (Question::List, Event::Listed { result, .. }) => list(result, &mut cx.replies()),
             (Question::Info(request), Event::Listed { result, .. }) => self.info(&request, result, cx),
+            (Question::InfoOfSnapshot(request), Event::Opened { result, .. }) => match result {
+                Ok(volume) => {
+                    // Only looked at: that keeps no volume open, and was judged as opening it is.
+                    cx.service.close(self.front, volume.source());
+                    let description = crate::client::description(volume.source(), volume.chunk_bytes);
+                    let about = About::opened(&volume, &description);
+                    self.describe(opt::INFO, &request, &about, &mut cx.replies());
+                    Step::Again
+                }
+                Err(error) => fail(opt::INFO, &error, &request.name, &mut cx.replies()),
+            },
             (Question::Default(option, request), Event::Listed { result, .. }) => {
                 match result.and_then(|exports| find(&exports, "").map(|export| export.name.clone())) {
                     Ok(name) => {
@@ -157,12 +177,7 @@ impl Handshake {
             return fail(option, &why, &request.name, &mut cx.replies());
         }
         let description = crate::client::description(volume.source(), volume.chunk_bytes);
-        let about = About {
-            name: &volume.name,
-            description: &description,
-            size_bytes: volume.size_bytes,
-            read_only: volume.read_only,
-        };
+        let about = About::opened(&volume, &description);
         if option == opt::GO {
             self.describe(option, request, &about, &mut cx.replies());
         } else {

@@ -1,7 +1,7 @@
 //! What was changed since a snapshot: `qemu:dirty-bitmap:`.
 
 use super::*;
-use crate::wire::{chunk, command_flag as flag, state};
+use crate::wire::{chunk, command_flag as flag, info as item, state, transmission_flag};
 
 const HOLE: u32 = state::HOLE | state::ZERO;
 
@@ -16,6 +16,12 @@ fn greeted(snapshots: &[&str]) -> Client {
     client
 }
 
+/// The contexts of that export, listed.
+fn list(client: &mut Client, export: &str) -> Vec<(u32, String)> {
+    client.send(&option(opt::LIST_META_CONTEXT, &meta(export, &[])));
+    contexts(client)
+}
+
 fn set(client: &mut Client, queries: &[&str]) -> Vec<(u32, String)> {
     ask(client, opt::SET_META_CONTEXT, queries)
 }
@@ -23,6 +29,10 @@ fn set(client: &mut Client, queries: &[&str]) -> Vec<(u32, String)> {
 /// The contexts that an option is answered with: their numbers and names.
 fn ask(client: &mut Client, number: u32, queries: &[&str]) -> Vec<(u32, String)> {
     client.send(&option(number, &meta("vol", queries)));
+    contexts(client)
+}
+
+fn contexts(client: &mut Client) -> Vec<(u32, String)> {
     let mut replies = client.option_replies();
     let last = replies.pop().expect("an answer");
     assert_eq!(last.kind, reply::ACK, "{last:?}");
@@ -78,6 +88,40 @@ fn snapshots_are_listed() {
     assert_eq!(ask(&mut client, list, &["base:"]), [base]);
     let queries = ["qemu:dirty-bitmap:tuesday", "qemu:dirty-bitmap:sunday", "qemu:other"];
     assert_eq!(ask(&mut client, list, &queries), all[1..]);
+}
+
+/// Whoever lists an export's contexts asks about the export first, and gives up where nobody knows it.
+#[test]
+fn a_snapshot_is_told_of_before_it_is_opened() {
+    let mut client = greeted(&["monday", "tuesday"]);
+    client.send(&option(
+        opt::INFO,
+        &info("vol@tuesday", &[item::NAME, item::DESCRIPTION]),
+    ));
+    let told = client.option_replies();
+    let kinds: Vec<u32> = told.iter().map(|reply| reply.kind).collect();
+    assert_eq!(kinds, [reply::INFO, reply::INFO, reply::INFO, reply::ACK], "{told:?}");
+    let mut export = Reader(&told[0].data);
+    assert_eq!((export.u16(), export.u64()), (Some(item::EXPORT), Some(16 * MIB)));
+    let flags = export.u16().expect("flags");
+    assert_ne!(flags & transmission_flag::READ_ONLY, 0);
+    assert_eq!(told[1].data[2..], *b"vol@tuesday");
+    assert_eq!(client.service.open_count, 0, "it was only looked at");
+    let name = |name: &str| (0, name.to_owned());
+    let expected = [name("base:allocation"), name("qemu:dirty-bitmap:monday")];
+    assert_eq!(list(&mut client, "vol@tuesday"), expected, "older ones only");
+    assert_eq!(list(&mut client, "vol@monday"), expected[..1]);
+    for nothing in ["vol@sunday", "vol@", "@tuesday", "other@tuesday", "vol@tuesday@monday"] {
+        client.send(&option(opt::INFO, &info(nothing, &[])));
+        assert_eq!(client.option_reply().kind, reply::ERR_UNKNOWN, "{nothing}");
+    }
+    client.send(&option(opt::GO, &info("vol@tuesday", &[])));
+    let opened = client.option_replies();
+    assert_eq!(
+        opened[0].data, told[0].data,
+        "what is told when it is opened is the same"
+    );
+    assert_eq!(client.service.open_count, 1);
 }
 
 #[test]
