@@ -31,7 +31,7 @@ pub struct Records {
 /// was wished of owners: nobody owns a volume, or serves a store, when the records come back.
 #[must_use]
 pub fn is_kept(key: &str) -> bool {
-    const LEFT_OUT: [&str; 12] = [
+    const LEFT_OUT: [&str; 13] = [
         "audit/",
         "live/",
         "events/",
@@ -40,6 +40,7 @@ pub fn is_kept(key: &str) -> bool {
         "suspect/",
         "moves/",
         "taking/",
+        "sets/",
         "closing/",
         "mounts/",
         "condition/",

@@ -64,6 +64,7 @@ use crate::fronts::Fronts;
 use crate::mail::{Mail, NodeMessage};
 use crate::reporter::Reporter;
 use crate::reservations::Reservations;
+use crate::sets::Sets;
 use crate::shards::Shards;
 use crate::snapshots::Snapshots;
 use crate::stores::Stores;
@@ -112,6 +113,8 @@ pub struct Core {
     reservations: Reservations,
     /// On core 0: snapshots that are being taken.
     snapshots: Snapshots,
+    /// On core 0: sets of them that this node leads.
+    sets: Sets,
     reporter: Reporter,
 }
 
@@ -136,6 +139,7 @@ impl Core {
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
             snapshots: Snapshots::new(config.node, config.cores, crate::directory::snapshot_calls()),
+            sets: Sets::new(crate::directory::set_calls()),
             reporter: Reporter::new(config.node, config.core),
             cx: Context {
                 clock: Clock::new(),
@@ -154,6 +158,7 @@ impl Core {
         core.directory.faults = faults;
         core.reservations.faults = faults;
         core.snapshots.faults = faults;
+        core.sets.faults = faults;
         core.forwarding.forwarder.faults = faults;
         core
     }
@@ -372,11 +377,12 @@ impl Core {
     /// Sets the one timer to the nearest deadline.
     fn arm(&mut self, driver: &mut dyn Driver) {
         let (directory, reporter, peers) = (&self.directory, &self.reporter, &self.cx.peers);
-        let snapshots = &self.snapshots;
+        let (snapshots, sets) = (&self.snapshots, &self.sets);
         let rest = || {
             [
                 directory.deadline(),
                 snapshots.deadline(),
+                sets.deadline(),
                 reporter.deadline(),
                 peers.deadline(),
             ]

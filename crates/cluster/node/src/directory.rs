@@ -33,6 +33,7 @@ const MOVES: u32 = 0xf_fffd;
 const RESERVATIONS: u32 = 0xf_fffc;
 const CLOSINGS: u32 = 0xf_fffb;
 const SNAPSHOTS: u32 = 0xf_fffa;
+const SETS: u32 = 0xf_fff9;
 
 /// What stands above the count in the ids of calls about reservations.
 #[must_use]
@@ -44,6 +45,12 @@ pub fn reservation_calls() -> u64 {
 #[must_use]
 pub fn snapshot_calls() -> u64 {
     token::id_base(0, DIRECTORY) | u64::from(SNAPSHOTS) << 20
+}
+
+/// What stands above the count in the ids of calls about sets of snapshots.
+#[must_use]
+pub fn set_calls() -> u64 {
+    token::id_base(0, DIRECTORY) | u64::from(SETS) << 20
 }
 
 /// What the directory wants done.
@@ -430,6 +437,14 @@ impl Directory {
     pub fn open_generation(&self, volume: VolumeId) -> Option<Generation> {
         self.volumes.values().find_map(|state| match state {
             State::Open { info, generation, .. } if info.id == volume => Some(*generation),
+            _ => None,
+        })
+    }
+
+    /// The volumes that are open on every core, and are to stay, with their generation.
+    pub fn open_volumes(&self) -> impl Iterator<Item = (VolumeId, Generation)> + '_ {
+        self.volumes.values().filter_map(|state| match state {
+            State::Open { info, generation, .. } => Some((info.id, *generation)),
             _ => None,
         })
     }

@@ -51,6 +51,10 @@ amita_reactor::fault_switches! {
     SealAnothers,
     /// S2: a snapshot is released when one core carries its number.
     ReleaseEarly,
+    /// S4: an owner of a volume of a set lets go when its own cores carry the number.
+    LetGoAlone,
+    /// S4: a set is decided by the answers to the first round: whoever has let go since counts as well.
+    OneRound,
     /// A reservation's record that cannot be read counts as none.
     UnreadableIsNone,
 }

@@ -10,14 +10,22 @@
 //! Each step of the metadata is one transaction that compares the volume's record: an owner that was deposed changes nothing, and
 //! the raise that has deposed it has made the number void. What is not known to be done is read back. A volume that is lost in
 //! between is of no more concern here: its next owner finds the wish, and takes the snapshot with another number.
+//!
+//! A snapshot of a set (S4) is wished by the set's record. Its owner goes the same way up to the number in the record; what then comes
+//! is in [`joined`].
+
+mod joined;
 
 use crate::faults::{Fault, Faults};
 use crate::view::View;
+use amita_fabric::CutOutcome;
 use amita_metadata::{self as meta, Call, Compare, Op};
 use amita_reactor::driver::Time;
 use amita_sequencer::CallId;
-use amita_types::map::{self, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish};
-use amita_types::{Generation, NodeId, SnapshotId, StoreId, VolumeId};
+use amita_types::map::{self, SNAPSHOTS_SINCE, SetState, Snapshot, SnapshotName, SnapshotState, SnapshotWish};
+use amita_types::{Generation, NodeId, SetId, SnapshotId, StoreId, VolumeId};
+use joined::Joined;
+pub use joined::{Asker, HOLD};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -35,6 +43,8 @@ pub enum Effect {
     Call(CallId, Call),
     /// Every core does this with the volume, if it is open there under this generation.
     Order(VolumeId, Generation, Order),
+    /// An answer to whoever leads a set.
+    Answer(Asker, CutOutcome),
 }
 
 /// What a core's sequencer is to do.
@@ -67,18 +77,34 @@ enum Step {
     Requiring { until: Time },
     /// The volume's record is read, and what may speak against the snapshot.
     Reading,
+    /// The number of before was taken for this set, and the record does not say how that ended.
+    Resolving(SetId),
     /// The name is one of another snapshot's: is that one void?
     Doubting(Box<Plan>),
     /// The number is put into the record.
     Beginning(SnapshotId),
+    /// Of a set: the number is in the record, until whoever leads has it adopted, or this time.
+    Prepared { number: SnapshotId, until: Time },
     /// Until these cores have adopted the number.
     Adopting(SnapshotId, BTreeSet<usize>),
+    /// Of a set: all cores carry the number, and hold, until they are told to let go.
+    Holding(SnapshotId),
     /// Until these have acknowledged what is older.
     Settling(SnapshotId, BTreeSet<usize>),
+    /// Of a set: nothing that is older is left, and the set is not decided.
+    Settled(SnapshotId),
     /// The record is read before the number is sealed in it.
     Looking(SnapshotId),
     /// The number is sealed.
     Sealing(SnapshotId),
+    /// Of a set that is void: the records are read, and the number is withdrawn.
+    Withdrawing(SnapshotId),
+    /// It is withdrawn.
+    Withdrawn(SnapshotId),
+    /// Of a set: whoever should lead is silent, and it is made void.
+    Voiding(SnapshotId),
+    /// How an earlier set has ended is put into the record.
+    Ending,
     /// The wish is answered: it cannot be taken.
     Refusing,
 }
@@ -109,6 +135,18 @@ struct Taking {
     tried: Option<SnapshotId>,
     /// This one cannot be sealed: when it is released, the next one is taken instead.
     spoilt: Option<SnapshotId>,
+    /// It is one of a set.
+    joined: Option<Joined>,
+}
+
+impl Taking {
+    /// The key of what is wished.
+    fn wish_key(&self, volume: VolumeId) -> String {
+        match &self.joined {
+            Some(joined) => map::set_key(joined.set.id),
+            None => map::snapshot_wish_key(volume),
+        }
+    }
 }
 
 /// All snapshots that are being taken here.
@@ -117,6 +155,8 @@ pub struct Snapshots {
     cores: usize,
     base: u64,
     count: u64,
+    /// When something was last heard.
+    now: Time,
     volumes: BTreeMap<VolumeId, Taking>,
     /// Wishes that were answered, by their revision: the watch may tell of them for a while.
     answered: BTreeMap<VolumeId, u64>,
@@ -136,6 +176,7 @@ impl Snapshots {
             cores,
             base,
             count: 0,
+            now: Time(0),
             volumes: BTreeMap::new(),
             answered: BTreeMap::new(),
             put_off: BTreeMap::new(),
@@ -154,6 +195,8 @@ impl Snapshots {
     pub fn deadline(&self) -> Option<Time> {
         let due = |taking: &Taking| match taking.step {
             Step::Requiring { until } => Some(until),
+            Step::Prepared { until, .. } => Some(until),
+            Step::Holding(_) => taking.joined.as_ref().and_then(|joined| joined.lapses),
             _ => taking.retry,
         };
         let takings = self.volumes.values().filter_map(due);
@@ -165,6 +208,7 @@ impl Snapshots {
         self.put_off.retain(|_, until| now < *until);
         self.answered
             .retain(|volume, _| view.snapshot_wishes().any(|(wished, ..)| wished == *volume));
+        self.look_at_sets(now, view, &open);
         for (volume, wish, revision) in view.snapshot_wishes() {
             let answered = wish.refused.is_some() || self.answered.get(&volume).is_some_and(|done| *done >= revision);
             if answered || self.volumes.contains_key(&volume) || self.put_off.contains_key(&volume) {
@@ -173,23 +217,36 @@ impl Snapshots {
             let (Some(generation), Some(record)) = (open(volume), view.volume_of(volume)) else {
                 continue;
             };
-            let taking = Taking {
-                name: record.name.clone(),
-                generation,
-                wish: wish.clone(),
-                wish_revision: revision,
-                step: Step::Requiring {
-                    until: now.plus(PATIENCE),
-                },
-                call: None,
-                retry: None,
-                tried: None,
-                spoilt: None,
-            };
-            self.volumes.insert(volume, taking);
-            self.effects
-                .push_back(Effect::Order(volume, generation, Order::Require));
+            self.take(now, volume, (&record.name, generation), (wish.clone(), revision), None);
         }
+    }
+
+    /// Begins.
+    fn take(
+        &mut self,
+        now: Time,
+        volume: VolumeId,
+        (name, generation): (&str, Generation),
+        (wish, wish_revision): (SnapshotWish, u64),
+        joined: Option<Joined>,
+    ) {
+        let taking = Taking {
+            name: name.to_owned(),
+            generation,
+            wish,
+            wish_revision,
+            step: Step::Requiring {
+                until: now.plus(PATIENCE),
+            },
+            call: None,
+            retry: None,
+            tried: None,
+            spoilt: None,
+            joined,
+        };
+        self.volumes.insert(volume, taking);
+        self.effects
+            .push_back(Effect::Order(volume, generation, Order::Require));
     }
 
     /// The volume is not ours any more under this generation.
@@ -199,8 +256,18 @@ impl Snapshots {
             .get(&volume)
             .is_some_and(|taking| taking.generation <= generation)
         {
-            self.volumes.remove(&volume);
+            self.remove(volume);
         }
+    }
+
+    /// It is of no more concern: whoever leads its set and waits for an answer is told.
+    fn remove(&mut self, volume: VolumeId) -> Option<Taking> {
+        let mut taking = self.volumes.remove(&volume)?;
+        let asker = taking.joined.as_mut().and_then(|joined| joined.asker.take());
+        if let Some((asker, _)) = asker {
+            self.effects.push_back(Effect::Answer(asker, CutOutcome::NotOwner));
+        }
+        Some(taking)
     }
 
     /// Time has passed. `lacking`: the stores in sync that have not adopted a volume's generation.
@@ -221,6 +288,8 @@ impl Snapshots {
                     );
                     self.refuse(volume, why);
                 }
+                Step::Prepared { number, until } if now >= until => self.void_without_leader(volume, number),
+                Step::Holding(number) => self.lapse(now, volume, number),
                 _ if taking.retry.is_some_and(|at| now >= at) => {
                     taking.retry = None;
                     self.go_on(volume);
@@ -246,7 +315,10 @@ impl Snapshots {
             }
             (Step::Adopting(number, missing), Word::Adopted(adopted)) if *number == adopted => {
                 missing.remove(&core);
-                if missing.is_empty() || early {
+                if missing.is_empty() && taking.joined.is_some() {
+                    taking.step = Step::Holding(adopted);
+                    self.adopted(volume, adopted);
+                } else if missing.is_empty() || early {
                     taking.step = Step::Settling(adopted, (0..self.cores).collect());
                     let order = Order::Release(adopted);
                     self.effects.push_back(Effect::Order(volume, generation, order));
@@ -254,13 +326,21 @@ impl Snapshots {
             }
             (Step::Settling(number, missing), Word::Settled(settled)) if *number == settled => {
                 missing.remove(&core);
-                if missing.is_empty() {
+                if missing.is_empty() && taking.joined.is_some() {
+                    taking.step = Step::Settled(settled);
+                    self.settled(volume, settled);
+                } else if missing.is_empty() {
                     taking.step = Step::Looking(settled);
                     self.go_on(volume);
                 }
             }
-            (Step::Adopting(number, _) | Step::Settling(number, _), Word::Spoilt(spoilt)) if *number == spoilt => {
+            (Step::Adopting(number, _) | Step::Holding(number) | Step::Settling(number, _), Word::Spoilt(spoilt))
+                if *number == spoilt =>
+            {
                 taking.spoilt = Some(spoilt);
+                if taking.joined.is_some() {
+                    return self.settled(volume, spoilt);
+                }
             }
             _ => {}
         }
@@ -274,6 +354,7 @@ impl Snapshots {
         };
         if let Step::Settling(number, _) = taking.step
             && taking.spoilt == Some(number)
+            && taking.joined.is_none()
         {
             (taking.tried, taking.spoilt) = (None, None);
             taking.step = Step::Reading;
@@ -290,15 +371,21 @@ impl Snapshots {
         let call = match &taking.step {
             Step::Reading => {
                 let mut call = Call::get(map::volume_key(&taking.name));
-                call.then.push(get(map::snapshot_wish_key(volume)));
+                call.then.push(get(taking.wish_key(volume)));
                 call.then.push(get(map::cluster_key()));
                 call.then.push(get(map::snapshot_name_key(volume, &taking.wish.name)));
                 call
             }
             Step::Looking(number) => {
                 let mut call = Call::get(map::volume_key(&taking.name));
-                call.then.push(get(map::snapshot_wish_key(volume)));
+                call.then.push(get(taking.wish_key(volume)));
                 call.then.push(get(map::snapshot_key(volume, *number)));
+                call
+            }
+            Step::Withdrawing(number) => {
+                let mut call = Call::get(map::volume_key(&taking.name));
+                call.then.push(get(map::snapshot_key(volume, *number)));
+                call.then.push(get(map::snapshot_name_key(volume, &taking.wish.name)));
                 call
             }
             _ => return,
@@ -323,10 +410,16 @@ impl Snapshots {
         let found = self.volumes.iter_mut().find(|(_, taking)| taking.call == Some(call));
         let Some((&volume, taking)) = found else { return true };
         taking.call = None;
+        self.now = now;
         let Ok(reply) = result else {
             // What may have been done is read back (R6).
             taking.step = match std::mem::replace(&mut taking.step, Step::Reading) {
                 Step::Sealing(number) | Step::Looking(number) => Step::Looking(number),
+                Step::Withdrawing(number) | Step::Withdrawn(number) => Step::Withdrawing(number),
+                Step::Voiding(number) => {
+                    self.back_to_waiting(now, volume, number);
+                    return true;
+                }
                 // Nobody knows whether it is answered.
                 Step::Refusing => return self.put_off(now, volume),
                 _ => Step::Reading,
@@ -336,7 +429,19 @@ impl Snapshots {
         };
         match std::mem::replace(&mut taking.step, Step::Reading) {
             Step::Reading => self.read(now, volume, reply),
+            Step::Resolving(set) => self.resolved(now, volume, set, reply),
             Step::Doubting(plan) => self.doubted(volume, *plan, reply),
+            Step::Withdrawing(number) => self.withdraw(now, volume, number, reply),
+            Step::Ending if reply.succeeded => {
+                taking.step = Step::Reading;
+                self.go_on(volume);
+            }
+            Step::Voiding(number) => self.back_to_waiting(now, volume, number),
+            Step::Withdrawn(_) if reply.succeeded => return self.end(volume),
+            Step::Withdrawn(number) => {
+                taking.step = Step::Withdrawing(number);
+                taking.retry = Some(now.plus(PAUSE));
+            }
             Step::Beginning(number) if reply.succeeded => self.begun(volume, number),
             Step::Looking(number) => self.seal(now, volume, number, reply),
             Step::Sealing(_) if reply.succeeded => return self.end(volume),
@@ -355,7 +460,9 @@ impl Snapshots {
 
     /// It is taken, or refused, or cannot be any more.
     fn end(&mut self, volume: VolumeId) -> bool {
-        if let Some(taking) = self.volumes.remove(&volume) {
+        if let Some(taking) = self.remove(volume)
+            && taking.joined.is_none()
+        {
             self.answered.insert(volume, taking.wish_revision);
         }
         true
@@ -363,7 +470,7 @@ impl Snapshots {
 
     /// It is looked at anew, from the first step, if the volume is still ours then.
     fn put_off(&mut self, now: Time, volume: VolumeId) -> bool {
-        self.volumes.remove(&volume);
+        self.remove(volume);
         self.put_off.insert(volume, now.plus(LONG_PAUSE));
         true
     }
@@ -393,9 +500,23 @@ impl Snapshots {
             // It was done, though nobody said so.
             return self.begun(volume, number);
         }
-        let wish = reply
-            .value(1)
-            .and_then(|found| Some((found.json::<SnapshotWish>().ok()?, found.mod_revision)));
+        if record.lineage.taking
+            && let Some(set) = record.lineage.set
+        {
+            // How that one has ended is to be in the record before another number is.
+            taking.step = Step::Resolving(set);
+            let mut call = Call::get(map::volume_key(&taking.name));
+            for key in [map::set_key(set), map::snapshot_key(volume, number)] {
+                call.then.push(Op::Get { key });
+            }
+            return self.call(volume, call);
+        }
+        let wish = match &mut taking.joined {
+            Some(joined) => joined.wish(&taking.name, reply.value(1)),
+            None => reply
+                .value(1)
+                .and_then(|found| Some((found.json::<SnapshotWish>().ok()?, found.mod_revision))),
+        };
         let Some((wish, wish_revision)) = wish.filter(|(wish, _)| wish.refused.is_none()) else {
             // Nobody wants it any more.
             self.end(volume);
@@ -486,6 +607,7 @@ impl Snapshots {
         let mut record = plan.volume;
         record.lineage.number = number;
         record.lineage.taking = true;
+        record.lineage.set = taking.joined.as_ref().map(|joined| joined.set.id);
         let snapshot = Snapshot {
             volume,
             number,
@@ -495,9 +617,10 @@ impl Snapshots {
             labels: taking.wish.labels.clone(),
             protected: false,
             clones: 0,
+            set: record.lineage.set,
             state: SnapshotState::Taking(taking.generation),
         };
-        let (volume_key, wish_key) = (map::volume_key(&taking.name), map::snapshot_wish_key(volume));
+        let (volume_key, wish_key) = (map::volume_key(&taking.name), taking.wish_key(volume));
         let name_key = map::snapshot_name_key(volume, &taking.wish.name);
         let compare = |key: &str, equals| Compare::ModRevision {
             key: key.to_owned(),
@@ -531,6 +654,17 @@ impl Snapshots {
         let Some(taking) = self.volumes.get_mut(&volume) else {
             return;
         };
+        if taking.joined.is_some() {
+            return self.prepared(volume, number);
+        }
+        self.adopt(volume, number);
+    }
+
+    /// The cores adopt the number.
+    fn adopt(&mut self, volume: VolumeId, number: SnapshotId) {
+        let Some(taking) = self.volumes.get_mut(&volume) else {
+            return;
+        };
         taking.step = Step::Adopting(number, (0..self.cores).collect());
         let order = Order::Adopt(number);
         self.effects.push_back(Effect::Order(volume, taking.generation, order));
@@ -555,16 +689,15 @@ impl Snapshots {
             self.put_off(now, volume);
             return;
         };
-        record.lineage.sealed = number;
-        record.lineage.taking = false;
+        record.lineage.end(true);
         snapshot.state = SnapshotState::Sealed(taking.generation);
         let volume_key = map::volume_key(&taking.name);
         let mut call = Call::put_if(volume_key, revision, json(&record));
         call.then.push(put(map::snapshot_key(volume, number), &snapshot));
-        // The wish goes, unless it is another one by now.
+        // The wish goes, unless it is another one by now; a set's record stays, as long as it has others.
         let same = reply
             .value(1)
-            .filter(|found| found.mod_revision == taking.wish_revision);
+            .filter(|found| found.mod_revision == taking.wish_revision && taking.joined.is_none());
         if same.is_some() {
             let key = map::snapshot_wish_key(volume);
             call.compares.push(Compare::ModRevision {
@@ -582,12 +715,17 @@ impl Snapshots {
         let Some(taking) = self.volumes.get_mut(&volume) else {
             return;
         };
-        let wish = SnapshotWish {
-            refused: Some(why),
-            ..taking.wish.clone()
+        let answer = match &taking.joined {
+            // What is decided stays.
+            Some(joined) if joined.set.state != SetState::Taking => return drop(self.remove(volume)),
+            Some(joined) => json(&joined.set.voided(format!("volume {}: {why}", taking.name), false)),
+            None => json(&SnapshotWish {
+                refused: Some(why),
+                ..taking.wish.clone()
+            }),
         };
         taking.step = Step::Refusing;
-        let call = Call::put_if(map::snapshot_wish_key(volume), taking.wish_revision, json(&wish));
+        let call = Call::put_if(taking.wish_key(volume), taking.wish_revision, answer);
         self.call(volume, call);
     }
 }

@@ -7,7 +7,7 @@ use crate::control::Record;
 use amita_frontend::reservation;
 use amita_types::map::{self, PREFIX};
 use amita_types::recovery::{HealthReport, Recovery};
-use amita_types::{Epoch, GroupId, GroupIndex, NodeId, PoolId, StoreId, VolumeId};
+use amita_types::{Epoch, GroupId, GroupIndex, NodeId, PoolId, SetId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use std::collections::hash_map::Entry;
@@ -42,6 +42,8 @@ pub struct View {
     moves: BTreeMap<VolumeId, (map::Move, u64)>,
     /// The operator's wishes for snapshots, with their modification revision.
     snapshot_wishes: BTreeMap<VolumeId, (map::SnapshotWish, u64)>,
+    /// Sets of snapshots that are being taken, or whose snapshots are being sealed, with their modification revision.
+    sets: BTreeMap<SetId, (map::SnapshotSet, u64)>,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
     /// The operator's wishes that owners close volumes, with their modification revision.
@@ -107,7 +109,7 @@ pub enum Change {
     Reservation(VolumeId, u64),
     /// The operator wants a volume to be owned by another gateway, or no longer.
     Move(VolumeId),
-    /// The operator wants a snapshot of a volume, or no longer.
+    /// The operator wants a snapshot of a volume, or a set of them, or no longer; or a set is decided.
     SnapshotWish,
     /// The operator wants owners to close volumes, or no longer.
     Closing,
@@ -171,6 +173,7 @@ impl View {
             "live" => self.live(rest, record),
             "moves" => self.apply_move(rest, record),
             "taking" => self.apply_snapshot_wish(rest, record),
+            "sets" => self.apply_set(rest, record),
             "closing" => self.apply_closing(rest, record),
             "nvme" => self.apply_nvme(rest, record),
             "exports" => self.apply_export(rest, record),
@@ -387,6 +390,23 @@ impl View {
         Change::SnapshotWish
     }
 
+    fn apply_set(&mut self, set: &str, record: &Record) -> Change {
+        let Some(set) = number(set, record, map::set_key) else {
+            return Change::Nothing;
+        };
+        let found = record.value.as_ref().map(|value| {
+            let set = parse::<map::SnapshotSet>(&record.key, value)?;
+            set.check().map_err(|why| format!("{}: {why}", record.key))?;
+            Ok::<_, String>(set)
+        });
+        match found {
+            Some(Ok(found)) => drop(self.sets.insert(set, (found, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.sets.remove(&set)),
+        }
+        Change::SnapshotWish
+    }
+
     fn apply_closing(&mut self, volume: &str, record: &Record) -> Change {
         let Some(volume) = number(volume, record, map::closing_key) else {
             return Change::Nothing;
@@ -539,12 +559,35 @@ impl View {
             .map(|(volume, (wish, revision))| (*volume, wish, *revision))
     }
 
-    /// Is a snapshot of the volume wished, and was that not answered?
+    /// Is a snapshot of the volume wished, and was that not answered? Or is one of a set to be sealed?
     #[must_use]
     pub fn is_snapshot_wished(&self, volume: VolumeId) -> bool {
-        self.snapshot_wishes
-            .get(&volume)
-            .is_some_and(|(wish, _)| wish.refused.is_none())
+        let wish = self.snapshot_wishes.get(&volume);
+        wish.is_some_and(|(wish, _)| wish.refused.is_none()) || self.is_of_an_open_set(volume)
+    }
+
+    /// Is it a volume of a set that is being taken, or whose snapshots are being sealed?
+    #[must_use]
+    pub fn is_of_an_open_set(&self, volume: VolumeId) -> bool {
+        let mut sets = self.sets.values().filter(|(set, _)| set.has(volume));
+        sets.any(|(set, _)| match set.state {
+            map::SetState::Taking => true,
+            map::SetState::Ready => self
+                .volume_of(volume)
+                .is_some_and(|record| record.lineage.set == Some(set.id)),
+            map::SetState::Void(_) => false,
+        })
+    }
+
+    /// Sets of snapshots, with their record's modification revision.
+    pub fn sets(&self) -> impl Iterator<Item = (&map::SnapshotSet, u64)> {
+        self.sets.values().map(|(set, revision)| (set, *revision))
+    }
+
+    /// A set of snapshots, with its record's modification revision.
+    #[must_use]
+    pub fn set(&self, set: SetId) -> Option<(&map::SnapshotSet, u64)> {
+        self.sets.get(&set).map(|(set, revision)| (set, *revision))
     }
 
     /// The operator's wishes that owners close volumes, with their record's modification revision.

@@ -153,6 +153,10 @@ kinds! {
     Forwarded = 0x09, OWNERS, (forward::FORWARDED_BYTES, forward::FORWARDED_BYTES), MAX_PAYLOAD_BYTES;
     /// A gateway asks for a volume that the operator moves to it.
     HandOver = 0x0a, OWNERS, (control::RELEASE_BYTES, control::RELEASE_BYTES), 0;
+    /// A step of a set of snapshots, to the owner of a volume.
+    Cut = 0x0b, OWNERS, (control::CUT_BYTES, control::CUT_BYTES), 0;
+    /// The answer to `Cut`.
+    CutDone = 0x0c, OWNERS, (control::CUT_DONE_BYTES, control::CUT_DONE_BYTES), 0;
 
     /// Request: adopt an epoch and a generation.
     Fence = 0x10, OWNERS, request::FENCE_BYTES, 0;
@@ -399,6 +403,8 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         Kind::Forward => forward::get_forward(reader, prefix.payload_bytes).map(Frame::Message),
         Kind::Forwarded => forward::get_forwarded(reader).map(Frame::Message),
         Kind::Released => control::get_released(reader).map(Frame::Message),
+        Kind::Cut => control::get_cut(reader).map(Frame::Message),
+        Kind::CutDone => control::get_cut_done(reader).map(Frame::Message),
         Kind::Fence
         | Kind::Open
         | Kind::Write
@@ -457,6 +463,8 @@ pub fn encode(out: &mut Vec<u8>, version: u8, message: &Message, payload_bytes: 
         Message::Forward(forward) => forward::put_forward(out, forward, payload_bytes),
         Message::Forwarded(forwarded) => forward::put_forwarded(out, forwarded, payload_bytes),
         Message::Released { tag, outcome } => control::put_released(out, *tag, *outcome, payload_bytes),
+        Message::Cut(cut) => control::put_cut(out, cut, payload_bytes),
+        Message::CutDone { tag, outcome } => control::put_cut_done(out, *tag, *outcome, payload_bytes),
     };
     match put {
         Ok(kind) => {

@@ -54,7 +54,7 @@ pub use fabric::{Counters, FABRIC_TOKENS, Fabric};
 #[cfg(any(test, feature = "planted"))]
 pub use faults::Tongue;
 pub use faults::{Fault, Faults};
-pub use message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
+pub use message::{Cut, CutOutcome, CutStep, Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 pub use window::charge;
 
 /// Can rules be switched off in this build? Only builds of the simulator can; see the feature `planted`.

@@ -1,7 +1,7 @@
 //! What travels on a link.
 
 use amita_types::message::{Answer, Request};
-use amita_types::{Generation, SnapshotId, VolumeId};
+use amita_types::{Generation, SetId, SnapshotId, VolumeId};
 
 /// What one node says to another on a link. Bulk data travels beside it, never inside.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,57 @@ pub enum Message {
         /// What came of it.
         outcome: ReleaseOutcome,
     },
+    /// The gateway that leads a set of snapshots has the owner of one of its volumes go on (S4). In both directions of every link.
+    Cut(Cut),
+    /// The answer to [`Message::Cut`], as soon as that is so.
+    CutDone {
+        /// The asker's.
+        tag: u64,
+        /// What came of it.
+        outcome: CutOutcome,
+    },
+}
+
+/// A step of a set of snapshots, of one of its volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Comes back with the answer.
+    pub tag: u64,
+    pub set: SetId,
+    pub volume: VolumeId,
+    /// The generation under which the volume's number is in its record: an owner of another one is not meant.
+    pub generation: Generation,
+    pub step: CutStep,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CutStep {
+    /// All cores adopt the number, and what carries it is held.
+    Adopt = 1,
+    /// It is let go.
+    Release = 2,
+    /// What carries a smaller number is waited for.
+    Settle = 3,
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CutOutcome {
+    /// All cores carry the number, and hold.
+    Adopted = 1,
+    /// It was held until now.
+    Held = 2,
+    /// It was let go before: it was held for too long.
+    Lapsed = 3,
+    /// Nothing that carries a smaller number is without its acknowledgement.
+    Settled = 4,
+    /// The number cannot be sealed.
+    Spoilt = 5,
+    /// The volume is not open here under that generation, or is not in that set, or the asker does not lead it.
+    NotOwner = 6,
 }
 
 /// A request of a host, on its way from the gateway that it came to, to the one that owns the volume. Its payload

@@ -92,6 +92,8 @@ amita_reactor::fault_switches! {
     LazyFences,
     /// S2: a takeover leaves a snapshot that is not sealed to be sealed.
     KeepUnsealed,
+    /// S4: a takeover leaves a set that is being taken alone.
+    LeaveSets,
     /// S3: a write that is sent again carries the newest number.
     NumberWhenSent,
     /// S3: a member joins a chunk's history with the newest number.

@@ -11,16 +11,21 @@
 //! 4. Only then are the groups read (R6: raise the generation, then read the epochs), with the volume's record in the
 //!    same transaction.
 //!
+//! A snapshot that the owner before was about to seal is void by the raise (S2). Where it is one of a set, the set is void with it, or
+//! was decided before, and then the snapshot is sealed (S4): the raise compares the set's record.
+//!
 //! Nothing is fenced here: each core's [`Sequencer`](crate::Sequencer) fences a group when it first touches it.
 
 mod check;
+mod set;
 
 use crate::faults::{Fault, Faults};
 use crate::io::{CallId, Opened};
 use amita_metadata::{Call, Error, KeyValue, Op, Reply};
 use amita_reactor::Time;
 use amita_types::map;
-use amita_types::{BLOCK_BYTES, Generation, NodeId, VolumeId};
+use amita_types::{BLOCK_BYTES, Generation, NodeId, SetId, SnapshotId, VolumeId};
+use set::OpenSet;
 use std::collections::VecDeque;
 use std::collections::vec_deque::Drain;
 use std::time::Duration;
@@ -191,6 +196,8 @@ pub struct Opener {
     /// How often an owner was asked.
     questions: u32,
     volume: Option<(map::Volume, u64)>,
+    /// What is known of the set that the volume's newest snapshot is taken for, as long as the volume's record does not say how it ended.
+    set: Option<OpenSet>,
     pool: Option<map::Pool>,
     /// The generation that we have raised the volume to.
     raised: Option<Generation>,
@@ -216,6 +223,7 @@ impl Opener {
             rounds: 0,
             questions: 0,
             volume: None,
+            set: None,
             pool: None,
             raised: None,
             given_back: None,
@@ -361,6 +369,12 @@ impl Opener {
                         key: map::live_key(owner),
                     });
                 }
+                if let Some((set, number)) = self.open_set() {
+                    call.then.push(Op::Get { key: map::set_key(set) });
+                    call.then.push(Op::Get {
+                        key: map::snapshot_key(self.record().id, number),
+                    });
+                }
                 call
             }
             Step::Raise => {
@@ -374,6 +388,9 @@ impl Opener {
                 let json = "a record of numbers and texts";
                 let value = serde_json::to_vec(&record).expect(json);
                 let mut call = Call::put_if(self.volume_key(), *revision, value);
+                if let Some(set) = &self.set {
+                    set.decide(&mut call, &record.name);
+                }
                 if !self.config.faults.has(Fault::RaiseSilently) {
                     // A promotion that rests on what an older owner has said fails by this (R2).
                     call.then.push(Op::Put {
@@ -490,7 +507,16 @@ impl Opener {
             };
             return self.end(Err(OpenError::Suspect { volume, why }));
         }
-        let lives = reply.value(2).is_some();
+        let has_owner = self.record().owner.is_some();
+        let lives = has_owner && reply.value(2).is_some();
+        let behind = 2 + usize::from(has_owner);
+        match self.open_set() {
+            None => self.set = None,
+            Some((set, _)) => match OpenSet::read(set, reply.value(behind), reply.value(behind + 1)) {
+                Ok(read) => self.set = Some(read),
+                Err((key, why)) => return self.end(Err(OpenError::BadRecord { key, why })),
+            },
+        }
         match self.record().owner {
             Some(owner) if owner != self.config.node && lives => {
                 let hand_over = self.config.consent == Consent::HandOver;
@@ -532,7 +558,20 @@ impl Opener {
     fn take_over(&self, record: &mut map::Volume) {
         record.generation = record.generation.next().expect("looked at before");
         record.owner = Some(self.config.node);
-        record.lineage.taking &= self.config.faults.has(Fault::KeepUnsealed);
+        let is_left = match record.lineage.set {
+            Some(_) => self.config.faults.has(Fault::LeaveSets),
+            None => self.config.faults.has(Fault::KeepUnsealed),
+        };
+        if record.lineage.taking && !is_left {
+            record.lineage.end(self.set.as_ref().is_some_and(OpenSet::is_ready));
+        }
+    }
+
+    /// The set whose end the volume's record does not tell yet, and the number that was taken for it.
+    fn open_set(&self) -> Option<(SetId, SnapshotId)> {
+        let lineage = &self.record().lineage;
+        let set = lineage.set.filter(|_| !self.config.faults.has(Fault::LeaveSets))?;
+        Some((set, lineage.number))
     }
 
     fn raise_answered(&mut self, reply: &Reply) {

@@ -49,6 +49,9 @@ number!(
     /// the newest snapshot was `n` belongs to snapshot `n + 1` and later ones.
     SnapshotId, u32);
 number!(
+    /// A set of snapshots of several volumes. Given once and never reused.
+    SetId, u64);
+number!(
     /// Names a request among those of one sender; the answer carries it back.
     RequestId, u64);
 

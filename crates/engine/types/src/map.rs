@@ -14,6 +14,7 @@ mod holders;
 mod lineage;
 mod policy;
 mod quota;
+mod set;
 mod trash;
 
 pub use about::{About, Import, Revert, about_key, about_prefix};
@@ -30,6 +31,7 @@ pub use policy::{
     PolicyId, PolicyRuns, Run, Target, policies_prefix, policy_key, policy_runs_key, policy_runs_prefix,
 };
 pub use quota::{Quota, quota_key};
+pub use set::{MAX_SET_VOLUMES, SetState, SetVolume, SnapshotSet, Voided, set_key, sets_prefix};
 pub use trash::{
     DEFAULT_RECYCLE_SECONDS, MAX_RECYCLE_SECONDS, Recycling, Trashed, hidden_name, is_hidden, recycling_key, trash_key,
     trash_prefix,

@@ -177,6 +177,7 @@ fn of_lineage(number: u32, sealed: u32, taking: bool) -> (String, Vec<u8>) {
         number: SnapshotId(number),
         sealed: SnapshotId(sealed),
         taking,
+        set: None,
     };
     (key, json(&record))
 }
@@ -191,6 +192,7 @@ fn snapshot(number: u32, state: SnapshotState) -> (String, Vec<u8>) {
         labels: BTreeMap::new(),
         protected: false,
         clones: 0,
+        set: None,
         state,
     };
     (map::snapshot_key(VolumeId(1), SnapshotId(number)), json(&snapshot))

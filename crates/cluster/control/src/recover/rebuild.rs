@@ -626,7 +626,7 @@ impl<'a> Work<'a> {
     fn number(&mut self, volume: &mut Volume, met: SnapshotId) {
         let lineage = &mut volume.lineage;
         let before = lineage.number;
-        lineage.taking = false;
+        lineage.end(false);
         let newest = before.max(met);
         if newest == SnapshotId::HEAD {
             return;

@@ -81,7 +81,8 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
         DIRECTORY if core.reservations.answered(call, &result) => {
             reserve::carry_out(&mut core.cx, &mut core.reservations);
         }
-        DIRECTORY if core.snapshots.answered(now, call, &result) => snapshots::carry_out(core),
+        DIRECTORY if core.snapshots.answered(now, call, &result) => snapshots::carry_out(core, now),
+        DIRECTORY if core.sets.answered(now, call, &result) => {}
         DIRECTORY => core.directory.metadata(now, call, result),
         _ => core.cx.shards.metadata(now, call, result),
     }
@@ -207,4 +208,7 @@ fn volume_changed(core: &mut Core, now: Time, volume: VolumeId, generation: Gene
         core.directory.resized(volume, size_bytes);
     }
     core.forwarding.owner_changed(&mut core.cx, now, volume);
+    if core.cx.view.is_of_an_open_set(volume) {
+        snapshots::look(core, now);
+    }
 }

@@ -7,7 +7,7 @@ use crate::authority;
 use crate::faults::Fault;
 use crate::forwarder::Work;
 use crate::fronts::FrontRequest;
-use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Origin, VolumeMessage};
+use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Origin, SnapshotMessage, VolumeMessage};
 use crate::shards::{Declined, ShardEffect};
 use crate::token;
 use amita_fabric::{Event, Link, Message};
@@ -133,6 +133,13 @@ impl Core {
             }
             Message::Released { tag, outcome } => {
                 self.cx.mail.send(0, DirectoryMessage::Released { tag, from, outcome });
+            }
+            Message::Cut(cut) => {
+                let core = self.cx.config.core;
+                self.cx.mail.send(0, SnapshotMessage::Asked { core, link, from, cut });
+            }
+            Message::CutDone { tag, outcome } => {
+                self.cx.mail.send(0, SnapshotMessage::Answered { from, tag, outcome });
             }
             Message::Forward(request) => self.forwarding.on_forward(&mut self.cx, now, link, request, payload),
             Message::Forwarded(answer) => {

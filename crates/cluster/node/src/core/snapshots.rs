@@ -1,21 +1,32 @@
-//! Snapshots of volumes, between core 0 and the sequencers of all cores.
+//! Snapshots of volumes, between core 0 and the sequencers of all cores; and sets of them, between owners.
 
 use super::Core;
 use super::context::Context;
-use crate::mail::SnapshotMessage;
-use crate::snapshots::{Effect, Order, Word};
+use crate::mail::{SnapshotMessage, VolumeMessage};
+use crate::sets;
+use crate::snapshots::{Asker, Effect, Order, Word};
+use amita_fabric::{Cut, CutOutcome, Message};
+use amita_reactor::Slice;
 use amita_reactor::driver::Time;
-use amita_types::{Generation, VolumeId};
+use amita_types::{Generation, NodeId, VolumeId};
+use rustc_hash::FxHashMap;
 
 /// On core 0: begins with what is wished of the volumes that are open here.
 pub(super) fn look(core: &mut Core, now: Time) {
     if core.cx.config.core != 0 {
         return;
     }
-    let directory = &core.directory;
-    core.snapshots
-        .look(now, &core.cx.view, |volume| directory.open_generation(volume));
-    carry_out(core);
+    let (directory, view) = (&core.directory, &core.cx.view);
+    if view.sets().next().is_none() && core.sets.is_empty() {
+        core.snapshots
+            .look(now, view, |volume| directory.open_generation(volume));
+    } else {
+        // A set may have as many volumes as are open here.
+        let open: FxHashMap<VolumeId, Generation> = directory.open_volumes().collect();
+        core.snapshots.look(now, view, |volume| open.get(&volume).copied());
+        core.sets.look(now, view, |volume| open.contains_key(&volume));
+    }
+    carry_out(core, now);
 }
 
 /// On core 0: time has passed.
@@ -25,30 +36,70 @@ pub(super) fn tick(core: &mut Core, now: Time) {
     }
     let shards = &core.cx.shards;
     core.snapshots.tick(now, |volume| shards.lacking_generation(volume));
+    core.sets.tick(now);
     look(core, now);
 }
 
-/// What the snapshots on core 0 need next.
-pub(super) fn carry_out(core: &mut Core) {
-    while let Some(effect) = core.snapshots.next_effect() {
-        let message = match effect {
-            Effect::Call(call, request) => {
-                core.cx.control.call(call, request);
-                continue;
-            }
-            Effect::Order(volume, generation, order) => SnapshotMessage::Order {
+/// What the snapshots on core 0 need next, and the sets that are led there.
+pub(super) fn carry_out(core: &mut Core, now: Time) {
+    loop {
+        while let Some(effect) = core.snapshots.next_effect() {
+            carry_out_one(core, now, effect);
+        }
+        match core.sets.next_effect() {
+            None => return,
+            Some(sets::Effect::Call(call, request)) => core.cx.control.call(call, request),
+            Some(sets::Effect::Ask(node, cut)) => ask(core, now, node, cut),
+        }
+    }
+}
+
+fn carry_out_one(core: &mut Core, now: Time, effect: Effect) {
+    match effect {
+        Effect::Call(call, request) => core.cx.control.call(call, request),
+        Effect::Order(volume, generation, order) => {
+            let message = SnapshotMessage::Order {
                 volume,
                 generation,
                 order,
-            },
-        };
-        match message {
-            // One fence a store is enough: the stores are those of all cores.
-            SnapshotMessage::Order {
-                order: Order::Require, ..
-            } => core.cx.mail.send(0, message),
-            _ => core.cx.mail.broadcast(|| message),
+            };
+            match order {
+                // One fence a store is enough: the stores are those of all cores.
+                Order::Require => core.cx.mail.send(0, message),
+                _ => core.cx.mail.broadcast(|| message),
+            }
         }
+        Effect::Answer(Asker::Here { tag }, outcome) => {
+            let node = core.cx.config.node;
+            core.sets.answered_by(now, node, tag, outcome);
+        }
+        Effect::Answer(
+            Asker::Link {
+                core: holder,
+                link,
+                tag,
+            },
+            outcome,
+        ) => {
+            let message = Message::CutDone { tag, outcome };
+            core.cx.mail.send(holder, VolumeMessage::Reply { link, message });
+        }
+    }
+}
+
+/// Asks an owner for a step, wherever it is.
+fn ask(core: &mut Core, now: Time, node: NodeId, cut: Cut) {
+    if node == core.cx.config.node {
+        return core.snapshots.asked(now, Asker::Here { tag: cut.tag }, true, &cut);
+    }
+    match core.cx.peers.link_to(node) {
+        Some(route) => {
+            let (mail, control) = (&mut core.cx.mail, &mut core.cx.control);
+            core.cx
+                .peers
+                .send_by(route, Message::Cut(cut), Slice::default(), mail, control);
+        }
+        None => core.sets.answered_by(now, node, cut.tag, CutOutcome::NotOwner),
     }
 }
 
@@ -73,7 +124,28 @@ pub(super) fn on_mail(core: &mut Core, now: Time, message: SnapshotMessage) {
             word,
         } => {
             core.snapshots.said(volume, generation, from, word);
-            carry_out(core);
+            carry_out(core, now);
+        }
+        SnapshotMessage::Asked {
+            core: holder,
+            link,
+            from,
+            cut,
+        } => {
+            let asker = Asker::Link {
+                core: holder,
+                link,
+                tag: cut.tag,
+            };
+            let view = &core.cx.view;
+            let first = view.set(cut.set).and_then(|(set, _)| set.first());
+            let leads = first.is_some_and(|first| view.owner(first) == Some(from));
+            core.snapshots.asked(now, asker, leads, &cut);
+            carry_out(core, now);
+        }
+        SnapshotMessage::Answered { from, tag, outcome } => {
+            core.sets.answered_by(now, from, tag, outcome);
+            carry_out(core, now);
         }
     }
 }

@@ -299,6 +299,22 @@ pub enum SnapshotMessage {
         core: usize,
         word: crate::snapshots::Word,
     },
+    /// To core 0: the gateway that leads a set asks for a step.
+    Asked {
+        /// The core that owns the link.
+        core: usize,
+        /// The link that asked.
+        link: Link,
+        /// The asker.
+        from: NodeId,
+        cut: amita_fabric::Cut,
+    },
+    /// To core 0: an owner has answered.
+    Answered {
+        from: NodeId,
+        tag: u64,
+        outcome: amita_fabric::CutOutcome,
+    },
 }
 
 impl From<SnapshotMessage> for CoreMessage {

@@ -1,6 +1,7 @@
-use super::{Effect, Order, Snapshots, Word};
+use super::{Asker, Effect, Order, Snapshots, Word};
 use crate::control::Record;
 use crate::view::View;
+use amita_fabric::CutOutcome;
 use amita_metadata::model::State as Metadata;
 use amita_metadata::{Call, Error, Op};
 use amita_reactor::driver::Time;
@@ -9,6 +10,8 @@ use amita_types::map::{self, Lineage, Snapshot, SnapshotState, SnapshotWish};
 use amita_types::{ClusterId, Generation, NodeId, SnapshotId, StoreId, VolumeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+mod joined;
 
 const VOLUME: VolumeId = VolumeId(7);
 const OURS: Generation = Generation(3);
@@ -21,6 +24,7 @@ struct Rig {
     snapshots: Snapshots,
     now: Time,
     orders: Vec<Order>,
+    answers: Vec<(Asker, CutOutcome)>,
     calls: Vec<(CallId, Call)>,
 }
 
@@ -35,6 +39,7 @@ impl Rig {
             snapshots: Snapshots::new(NodeId(1), CORES, 0x55 << 20),
             now: Time(1_000_000_000),
             orders: Vec::new(),
+            answers: Vec::new(),
             calls: Vec::new(),
         };
         rig.put(
@@ -105,6 +110,7 @@ impl Rig {
         while let Some(effect) = self.snapshots.next_effect() {
             match effect {
                 Effect::Call(id, call) => self.calls.push((id, call)),
+                Effect::Answer(asker, outcome) => self.answers.push((asker, outcome)),
                 Effect::Order(volume, generation, order) => {
                     assert_eq!((volume, generation), (VOLUME, OURS));
                     self.orders.push(order);
@@ -193,6 +199,7 @@ fn is_taken_step_by_step() {
         number: ONE,
         sealed: SnapshotId::HEAD,
         taking: true,
+        set: None,
     };
     assert_eq!(
         rig.lineage(),
@@ -215,6 +222,7 @@ fn is_taken_step_by_step() {
         number: ONE,
         sealed: ONE,
         taking: false,
+        set: None,
     };
     assert_eq!(rig.lineage(), sealed);
     let snapshot = rig.snapshot(ONE).unwrap();

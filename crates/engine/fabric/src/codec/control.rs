@@ -3,8 +3,8 @@
 use super::wire::{Reader, Wire, wire};
 use super::{DecodeError, EncodeError, Kind};
 use crate::limits::MAX_REASON_BYTES;
-use crate::message::{Message, ReleaseOutcome};
-use amita_types::{ClusterId, Generation, NodeId, VolumeId};
+use crate::message::{Cut, CutOutcome, CutStep, Message, ReleaseOutcome};
+use amita_types::{ClusterId, Generation, NodeId, SetId, VolumeId};
 
 wire! {
     /// `Hello` and `Welcome`.
@@ -27,12 +27,16 @@ wire! { RawRefuse: 2 { code: u16, } }
 wire! { RawPing: 8 { number: u64, } }
 wire! { RawRelease: 20 { tag: u64, volume: u64, generation: u32, } }
 wire! { RawReleased: 13 { tag: u64, clients: u32, outcome: u8, } }
+wire! { RawCut: 29 { tag: u64, set: u64, volume: u64, generation: u32, step: u8, } }
+wire! { RawCutDone: 9 { tag: u64, outcome: u8, } }
 
 pub(super) const HELLO_BYTES: usize = RawHello::BYTES;
 pub(super) const REFUSE_BYTES: usize = RawRefuse::BYTES;
 pub(super) const PING_BYTES: usize = RawPing::BYTES;
 pub(super) const RELEASE_BYTES: usize = RawRelease::BYTES;
 pub(super) const RELEASED_BYTES: usize = RawReleased::BYTES;
+pub(super) const CUT_BYTES: usize = RawCut::BYTES;
+pub(super) const CUT_DONE_BYTES: usize = RawCutDone::BYTES;
 
 /// What the two ends of a new connection tell each other. In the acceptor's `Welcome` both versions are the one that was
 /// chosen.
@@ -299,6 +303,75 @@ pub(super) fn get_released(mut reader: Reader<'_>) -> Result<Message, DecodeErro
         });
     }
     Ok(Message::Released { tag: raw.tag, outcome })
+}
+
+pub(super) fn put_cut(out: &mut Vec<u8>, cut: &Cut, payload_bytes: usize) -> Result<Kind, EncodeError> {
+    no_payload(payload_bytes)?;
+    if cut.generation > Generation::MAX {
+        return Err(EncodeError::Field {
+            field: "generation",
+            value: cut.generation.0.into(),
+        });
+    }
+    RawCut {
+        tag: cut.tag,
+        set: cut.set.0,
+        volume: cut.volume.0,
+        generation: cut.generation.0,
+        step: cut.step as u8,
+    }
+    .put(out);
+    Ok(Kind::Cut)
+}
+
+pub(super) fn get_cut(mut reader: Reader<'_>) -> Result<Message, DecodeError> {
+    let raw = RawCut::get(&mut reader)?;
+    reader.end()?;
+    let steps = [CutStep::Adopt, CutStep::Release, CutStep::Settle];
+    let step = steps.into_iter().find(|step| *step as u8 == raw.step);
+    Ok(Message::Cut(Cut {
+        tag: raw.tag,
+        set: SetId(raw.set),
+        volume: VolumeId(raw.volume),
+        generation: get_generation(raw.generation)?,
+        step: step.ok_or(DecodeError::Field {
+            field: "step of a set of snapshots",
+            value: raw.step.into(),
+        })?,
+    }))
+}
+
+pub(super) fn put_cut_done(
+    out: &mut Vec<u8>,
+    tag: u64,
+    outcome: CutOutcome,
+    payload_bytes: usize,
+) -> Result<Kind, EncodeError> {
+    no_payload(payload_bytes)?;
+    let outcome = outcome as u8;
+    RawCutDone { tag, outcome }.put(out);
+    Ok(Kind::CutDone)
+}
+
+pub(super) fn get_cut_done(mut reader: Reader<'_>) -> Result<Message, DecodeError> {
+    let raw = RawCutDone::get(&mut reader)?;
+    reader.end()?;
+    let outcomes = [
+        CutOutcome::Adopted,
+        CutOutcome::Held,
+        CutOutcome::Lapsed,
+        CutOutcome::Settled,
+        CutOutcome::Spoilt,
+        CutOutcome::NotOwner,
+    ];
+    let outcome = outcomes.into_iter().find(|outcome| *outcome as u8 == raw.outcome);
+    Ok(Message::CutDone {
+        tag: raw.tag,
+        outcome: outcome.ok_or(DecodeError::Field {
+            field: "outcome of a step of a set of snapshots",
+            value: raw.outcome.into(),
+        })?,
+    })
 }
 
 pub(super) fn no_payload(payload_bytes: usize) -> Result<(), EncodeError> {

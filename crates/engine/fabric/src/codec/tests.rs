@@ -225,7 +225,7 @@ fn every_kind_has_its_senders() {
             Fence | Open | Write | Clear | Read | Changes | Roll | RenewLease | Allocation | Chunks | Join | Mend
             | Whole | Verify | Settle | RetainSnapshots | Clone | Succeed | States | Frame | Put | Close | Differ
             | Inherit => &[Node, Gateway],
-            Release | Released | HandOver | Forward | Forwarded => &[Node, Gateway],
+            Release | Released | HandOver | Cut | CutDone | Forward | Forwarded => &[Node, Gateway],
             // Any owner says so to whoever has forwarded to it.
             Refused => &[Node, Gateway],
             Fenced | Opened | Done | Data | Listed | LeaseRenewed | Allocated | Held | Joined | Mended | Verified

@@ -139,8 +139,8 @@ impl Fabric {
             Message::Answer(answer) => self.settle(link, answer.id.0, payload.len()),
             Message::Forward(forward) => self.admit_forward(link, forward.tag, forward_charge(forward, payload.len())),
             Message::Forwarded(forwarded) => self.settle_forward(link, forwarded.tag, payload.len()),
-            Message::Release { .. } => self.count_release(link),
-            Message::Released { .. } => self.count_released(link),
+            Message::Release { .. } | Message::Cut(_) => self.count_release(link),
+            Message::Released { .. } | Message::CutDone { .. } => self.count_released(link),
         };
         if let Err(what) = verdict {
             return self.violation(driver, link, what);

@@ -61,8 +61,8 @@ impl Fabric {
                 connection.take_forward(forward.tag, forward_charge(forward, payload.len()))?;
             }
             Message::Forwarded(forwarded) => connection.settle_forward(forwarded.tag)?,
-            Message::Release { .. } => connection.take_release()?,
-            Message::Released { .. } => connection.settle_release()?,
+            Message::Release { .. } | Message::Cut(_) => connection.take_release()?,
+            Message::Released { .. } | Message::CutDone { .. } => connection.settle_release()?,
         }
         self.append(link, scratch, payload);
         Ok(())

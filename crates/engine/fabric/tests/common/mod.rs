@@ -346,7 +346,7 @@ impl Node {
                 self.failed.extend(sent.err());
             }
             Message::Released { outcome, .. } => self.released.push(outcome),
-            Message::Forward(_) | Message::Forwarded(_) => {}
+            Message::Forward(_) | Message::Forwarded(_) | Message::Cut(_) | Message::CutDone { .. } => {}
         }
     }
 

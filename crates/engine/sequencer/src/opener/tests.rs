@@ -35,7 +35,14 @@ mod serde_json_value {
         })* };
     }
 
-    json!(map::Volume, map::Pool, map::Group, map::Suspect);
+    json!(
+        map::Volume,
+        map::Pool,
+        map::Group,
+        map::Suspect,
+        map::Snapshot,
+        map::SnapshotSet
+    );
 }
 
 fn volume(owner: Option<NodeId>) -> map::Volume {
@@ -560,4 +567,130 @@ fn what_cannot_be_opened_is_said_clearly() {
         assert!(matches!(error, OpenError::BadRecord { .. }), "{error}");
         assert!(error.to_string().contains("/amita/"), "it says where: {error}");
     }
+}
+
+/// The metadata of a volume whose snapshot 1 an owner was taking for a set that has come this far.
+fn in_a_set(state: map::SetState) -> State {
+    let mut metadata = metadata(Some(OTHER));
+    let mut record = volume(Some(OTHER));
+    record.lineage = map::Lineage {
+        number: SnapshotId(1),
+        sealed: SnapshotId::HEAD,
+        taking: true,
+        set: Some(SetId(3)),
+    };
+    put(&mut metadata, map::volume_key("v"), &record);
+    let snapshot = map::Snapshot {
+        volume: VolumeId(9),
+        number: SnapshotId(1),
+        name: "s".to_owned(),
+        size_bytes: 1 << 30,
+        taken_at: 1,
+        labels: std::collections::BTreeMap::new(),
+        protected: false,
+        clones: 0,
+        set: Some(SetId(3)),
+        state: map::SnapshotState::Taking(Generation(4)),
+    };
+    put(&mut metadata, map::snapshot_key(VolumeId(9), SnapshotId(1)), &snapshot);
+    let volumes = [VolumeId(9), VolumeId(10)].map(|id| map::SetVolume {
+        id,
+        name: format!("v{id}"),
+    });
+    let set = map::SnapshotSet {
+        id: SetId(3),
+        name: "s".to_owned(),
+        asked_at: 1,
+        labels: std::collections::BTreeMap::new(),
+        volumes: volumes.to_vec(),
+        state,
+    };
+    put(&mut metadata, map::set_key(SetId(3)), &set);
+    metadata
+}
+
+fn set_of(rig: &Rig) -> map::SnapshotSet {
+    rig.metadata.get(&map::set_key(SetId(3))).unwrap().json().unwrap()
+}
+
+fn snapshot_of(rig: &Rig) -> map::SnapshotState {
+    let key = map::snapshot_key(VolumeId(9), SnapshotId(1));
+    rig.metadata.get(&key).unwrap().json::<map::Snapshot>().unwrap().state
+}
+
+#[test]
+fn a_raise_voids_a_set_that_is_being_taken() {
+    let mut rig = Rig::new(in_a_set(map::SetState::Taking));
+    while !rig.calls.is_empty() {
+        rig.step();
+    }
+    let opened = rig.result.take().unwrap().unwrap();
+    let void = map::Lineage {
+        number: SnapshotId(1),
+        ..map::Lineage::default()
+    };
+    assert_eq!(opened.volume.lineage, void, "S2: the number is used up");
+    let map::SetState::Void(voided) = set_of(&rig).state else {
+        panic!("S4: it is void with one of its volumes");
+    };
+    assert!(
+        voided.again && voided.why.contains("volume v was taken over"),
+        "{voided:?}"
+    );
+    assert_eq!(snapshot_of(&rig), map::SnapshotState::Taking(Generation(4)));
+}
+
+#[test]
+fn a_raise_seals_what_a_set_that_is_ready_has_of_the_volume() {
+    let mut rig = Rig::new(in_a_set(map::SetState::Ready));
+    while !rig.calls.is_empty() {
+        rig.step();
+    }
+    let opened = rig.result.take().unwrap().unwrap();
+    let sealed = map::Lineage {
+        number: SnapshotId(1),
+        sealed: SnapshotId(1),
+        ..map::Lineage::default()
+    };
+    assert_eq!(opened.volume.lineage, sealed);
+    assert_eq!(snapshot_of(&rig), map::SnapshotState::Sealed(Generation(4)));
+    assert_eq!(set_of(&rig).state, map::SetState::Ready);
+}
+
+/// The leader's transaction comes between the opener's reading and its raise.
+#[test]
+fn a_raise_and_a_decision_do_not_cross() {
+    let mut rig = Rig::new(in_a_set(map::SetState::Taking));
+    rig.step();
+    rig.step();
+    let ready = map::SnapshotSet {
+        state: map::SetState::Ready,
+        ..set_of(&rig)
+    };
+    put(&mut rig.metadata, map::set_key(SetId(3)), &ready);
+    while !rig.calls.is_empty() {
+        rig.step();
+    }
+    let opened = rig.result.take().unwrap().unwrap();
+    assert_eq!(opened.volume.lineage.sealed, SnapshotId(1), "it was read again");
+    assert_eq!(set_of(&rig).state, map::SetState::Ready, "what is decided stays");
+    assert_eq!(snapshot_of(&rig), map::SnapshotState::Sealed(Generation(4)));
+}
+
+#[test]
+fn a_set_whose_record_is_gone_was_void() {
+    let mut metadata = in_a_set(map::SetState::Taking);
+    let key = map::set_key(SetId(3));
+    let gone = Call {
+        then: vec![Op::Delete { key }],
+        ..Call::default()
+    };
+    metadata.txn(&gone).unwrap();
+    let mut rig = Rig::new(metadata);
+    while !rig.calls.is_empty() {
+        rig.step();
+    }
+    let opened = rig.result.take().unwrap().unwrap();
+    assert!(!opened.volume.lineage.taking);
+    assert_eq!(opened.volume.lineage.sealed, SnapshotId::HEAD);
 }

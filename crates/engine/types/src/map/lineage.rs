@@ -1,7 +1,7 @@
 //! The records of a volume's snapshots. The numbers are of `docs/protocol.md`, "Snapshots and clones": S1, S2 and S7.
 
 use super::{PREFIX, is_false};
-use crate::id::{Generation, SnapshotId, VolumeId};
+use crate::id::{Generation, SetId, SnapshotId, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -28,6 +28,10 @@ pub struct Lineage {
     /// The owner is about to seal `number`. A raise of the generation takes this back: then the number is void (S2).
     #[serde(default, skip_serializing_if = "is_false")]
     pub taking: bool,
+    /// `number` is taken for this set, whose record decides (S4): where that is ready the number is sealed, though it does not say so
+    /// here yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<SetId>,
 }
 
 impl Lineage {
@@ -36,11 +40,27 @@ impl Lineage {
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self) -> Result<(), String> {
-        let Lineage { number, sealed, taking } = self;
+        let Lineage {
+            number,
+            sealed,
+            taking,
+            set,
+        } = self;
         if sealed > number || (*taking && sealed == number) {
             return Err(format!("snapshot {} is sealed of {}", sealed.0, number.0));
         }
-        Ok(())
+        match set {
+            Some(set) if !taking => Err(format!("snapshot {} is of set {set} and is not being taken", number.0)),
+            _ => Ok(()),
+        }
+    }
+
+    /// `number` is what it is about to be no longer: it is sealed, or void.
+    pub fn end(&mut self, sealed: bool) {
+        if sealed {
+            self.sealed = self.number;
+        }
+        (self.taking, self.set) = (false, None);
     }
 }
 
@@ -66,6 +86,9 @@ pub struct Snapshot {
     /// So many volumes were cloned from it and are there, deleted ones that are kept included: while there are any it stays (S9).
     #[serde(default, skip_serializing_if = "is_none")]
     pub clones: u64,
+    /// It was taken with snapshots of other volumes, at one moment (S4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<SetId>,
     /// How far it has come.
     pub state: SnapshotState,
 }
@@ -138,7 +161,7 @@ pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Stri
 ///
 /// # Errors
 /// What is wrong with the name, and what would be right.
-fn check_name(name: &str) -> Result<(), String> {
+pub(super) fn check_name(name: &str) -> Result<(), String> {
     let is_good = |character: char| character.is_ascii_alphanumeric() || "._:+-".contains(character);
     let begins = name.chars().next().is_some_and(|first| first.is_ascii_alphanumeric());
     if !begins || name.len() > MAX_SNAPSHOT_NAME || !name.chars().all(is_good) {

@@ -34,6 +34,7 @@ fn snap(meta: &dyn Transact, name: &str, number: u32, snapshot: &str) {
         labels: BTreeMap::new(),
         protected: false,
         clones: 0,
+        set: None,
         state: SnapshotState::Sealed(volume.generation),
     };
     let named = map::snapshot_name_key(volume.id, snapshot);

@@ -197,6 +197,7 @@ fn seal(meta: &dyn Transact, volume: &Volume, number: u32, name: &str) {
         labels: BTreeMap::new(),
         protected: false,
         clones: 0,
+        set: None,
         state: SnapshotState::Sealed(Generation(1)),
     };
     let then = vec![

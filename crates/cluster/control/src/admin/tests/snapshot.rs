@@ -34,6 +34,7 @@ fn take(meta: &dyn Transact, number: u32, state: SnapshotState) {
         labels: wish.labels,
         protected: false,
         clones: 0,
+        set: None,
         state,
     };
     let name_key = map::snapshot_name_key(id, &wish.name);

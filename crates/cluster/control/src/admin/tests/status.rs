@@ -194,6 +194,7 @@ fn what_a_clone_comes_from_need_not_be_readable() {
             labels: std::collections::BTreeMap::new(),
             protected: false,
             clones: 1,
+            set: None,
             state: map::SnapshotState::Sealed(Generation(1)),
         };
         meta.txn(&Call::put(map::volume_key(&name), json(&clone))).unwrap();

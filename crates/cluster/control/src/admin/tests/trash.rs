@@ -94,6 +94,7 @@ fn held(meta: &dyn Transact, name: &str) {
         labels: BTreeMap::new(),
         protected: false,
         clones: 0,
+        set: None,
         state: SnapshotState::Sealed(made.generation),
     };
     put(meta, map::snapshot_key(made.id, number), json(&snapshot));

@@ -37,6 +37,7 @@ fn snapshot(number: u32, taken_at: u64, mark: Option<&str>) -> Snapshot {
         labels: labels.into_iter().collect(),
         protected: false,
         clones: 0,
+        set: None,
         state: SnapshotState::Sealed(Generation(1)),
     }
 }

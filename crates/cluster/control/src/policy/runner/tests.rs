@@ -185,6 +185,7 @@ impl Rig {
             labels: wish.labels.clone(),
             protected: false,
             clones: 0,
+            set: None,
             state: SnapshotState::Sealed(Generation(1)),
         };
         self.put(map::snapshot_key(volume, number), &snapshot);

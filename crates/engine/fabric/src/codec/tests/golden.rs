@@ -6,7 +6,7 @@ use crate::codec::{
     DecodeError, Frame, Hello, Kind, PROTOCOL_VERSION, Refuse, RefuseCode, encode, encode_hello, encode_ping,
     encode_refuse,
 };
-use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
+use crate::message::{Cut, CutOutcome, CutStep, Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 use amita_types::io::Differs;
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
@@ -19,7 +19,7 @@ use amita_types::message::{
 use amita_types::trace::StoreTrace;
 use amita_types::{
     BlockIndex, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, NodeId, PoolId, RequestId,
-    SnapshotId, StoreId, TraceId, Version, VolumeId,
+    SetId, SnapshotId, StoreId, TraceId, Version, VolumeId,
 };
 use std::fmt::Write as _;
 
@@ -585,6 +585,17 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
         crc: 0x5152_5354,
         clock: 0x7172_7374_7576_7778,
     });
+    let cut = Message::Cut(Cut {
+        tag: 0x0102_0304_0506_0708,
+        set: SetId(0x1112_1314_1516_1718),
+        volume: VolumeId(0x2122_2324_2526_2728),
+        generation: Generation(0x31_3233),
+        step: CutStep::Release,
+    });
+    let cut_done = Message::CutDone {
+        tag: 0x0102_0304_0506_0708,
+        outcome: CutOutcome::Lapsed,
+    };
     let hand_over = Message::Release {
         tag: 9,
         volume: VolumeId(8),
@@ -627,6 +638,8 @@ fn forwarded() -> Vec<(&'static str, Message, usize)> {
         ("Forward compare", forward(ForwardOp::CompareAndWrite, 512, 0), 1024),
         ("Forward reserve", forward(ForwardOp::Reserve, 0, 0), 24),
         ("Forwarded", answer, 0),
+        ("Cut", cut, 0),
+        ("CutDone", cut_done, 0),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Any message that can be sent.
 
 use crate::codec::{Hello, Refuse, RefuseCode};
-use crate::message::{Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
+use crate::message::{Cut, CutOutcome, CutStep, Forward, ForwardOp, Forwarded, Message, ReleaseOutcome};
 use amita_types::io::Differs;
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
@@ -14,7 +14,7 @@ use amita_types::message::{
 use amita_types::trace::StoreTrace;
 use amita_types::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkIndex, ClusterId, Epoch, Generation, GroupId, GroupIndex, MAX_IO_BLOCKS,
-    MAX_IO_BYTES, NodeId, PoolId, RequestId, SnapshotId, StoreId, TraceId, Version, VolumeId,
+    MAX_IO_BYTES, NodeId, PoolId, RequestId, SetId, SnapshotId, StoreId, TraceId, Version, VolumeId,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -466,6 +466,30 @@ fn forwarded() -> impl Strategy<Value = Forwarded> {
         })
 }
 
+fn cut() -> impl Strategy<Value = Cut> {
+    let step = prop_oneof![Just(CutStep::Adopt), Just(CutStep::Release), Just(CutStep::Settle)];
+    (any::<u64>(), any::<u64>(), any::<u64>(), generation(), step).prop_map(|(tag, set, volume, generation, step)| {
+        Cut {
+            tag,
+            set: SetId(set),
+            volume: VolumeId(volume),
+            generation,
+            step,
+        }
+    })
+}
+
+fn cut_outcome() -> impl Strategy<Value = CutOutcome> {
+    prop_oneof![
+        Just(CutOutcome::Adopted),
+        Just(CutOutcome::Held),
+        Just(CutOutcome::Lapsed),
+        Just(CutOutcome::Settled),
+        Just(CutOutcome::Spoilt),
+        Just(CutOutcome::NotOwner),
+    ]
+}
+
 pub fn message() -> impl Strategy<Value = Message> {
     let outcome = prop_oneof![
         Just(ReleaseOutcome::Released),
@@ -487,6 +511,8 @@ pub fn message() -> impl Strategy<Value = Message> {
         2 => forward().prop_map(Message::Forward),
         2 => forwarded().prop_map(Message::Forwarded),
         1 => (any::<u64>(), outcome).prop_map(|(tag, outcome)| Message::Released { tag, outcome }),
+        1 => cut().prop_map(Message::Cut),
+        1 => (any::<u64>(), cut_outcome()).prop_map(|(tag, outcome)| Message::CutDone { tag, outcome }),
     ]
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::id::SetId;
 use crate::map::Volume;
 
 fn wish(name: &str) -> SnapshotWish {
@@ -25,6 +26,7 @@ fn the_record_keeps_what_is_known_of_snapshots() {
         number: SnapshotId(5),
         sealed: SnapshotId(3),
         taking: true,
+        set: Some(SetId(9)),
     };
     let volume = Volume {
         id: VolumeId(7),
@@ -50,6 +52,20 @@ fn the_record_keeps_what_is_known_of_snapshots() {
         ..lineage
     };
     assert!(both.check().is_err(), "what is sealed is not being taken");
+    let over = Lineage {
+        taking: false,
+        ..lineage
+    };
+    assert!(
+        over.check().is_err(),
+        "it is of a set while it is being taken, and no longer"
+    );
+    let ended = |sealed| {
+        let mut ended = lineage;
+        ended.end(sealed);
+        ended.check().map(|()| (ended.number.0, ended.sealed.0))
+    };
+    assert_eq!((ended(true), ended(false)), (Ok((5, 5)), Ok((5, 3))));
 }
 
 #[test]
