@@ -443,7 +443,8 @@ const REFUSED_COPIES: &[(i32, &str, &[&str])] = &[
     (4, "volume revert other@nobody", &["no snapshot named other@nobody"]),
     (4, "volume revert nobody@s1", &["no volume named nobody"]),
     (5, "volume revert bin@s1", &["recycle bin", "amita volume undelete bin"]),
-    (4, "volume diff other@nobody", &["no snapshot named other@nobody"]),
+    (4, "volume diff other@nobody", &["no snapshot nobody", "s1, kept"]),
+    (2, "volume diff other@kept s1", &["newer", "older one first"]),
     (4, "volume diff nobody@s1", &["no volume named nobody"]),
     (1, "volume import /nowhere x --pool demo", &["/nowhere"]),
     (2, "volume import - x --pool demo", &["--size"]),
@@ -454,7 +455,16 @@ const REFUSED_COPIES: &[(i32, &str, &[&str])] = &[
         &["no pool named nobody"],
     ),
     (2, "volume import /etc/hostname a/b --pool demo", &["a/b"]),
-    (4, "volume import /etc/hostname nobody --force", &["nobody"]),
+    (
+        2,
+        "volume import /etc/hostname nobody --force",
+        &["no volume", "--pool"],
+    ),
+    (
+        4,
+        "volume import /etc/hostname nobody --resume",
+        &["no import to go on with"],
+    ),
     (
         2,
         "volume import /etc/hostname x --pool demo --format qcow2",
@@ -554,12 +564,13 @@ fn the_life_of_a_volume_refuses_what_cannot_be_and_does_nothing_by_halves() {
     assert!(!world.file("out").exists(), "half an image was left behind");
     assert_eq!(all_there_is(&world), before);
 
+    let sizes = (VOLUME_BYTES + (24 << 20)).to_string();
     let quota = [
         "pool",
         "quota",
         "demo",
         "--provisioned",
-        "280M",
+        &sizes,
         "--volumes",
         "4",
         "--snapshots",
