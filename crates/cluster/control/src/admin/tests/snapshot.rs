@@ -414,3 +414,63 @@ fn what_may_only_be_read_is_not_reverted() {
     let refused = may_revert(&meta, &found, "a", SnapshotId(1)).unwrap_err();
     assert!(matches!(refused, AdminError::ReadOnlyExport { .. }), "{refused}");
 }
+
+/// Does something else before a transaction that changes something: before the first one, or the second.
+struct Between<'a> {
+    meta: &'a Mutex<State>,
+    changes: AtomicUsize,
+    at: usize,
+    what: &'a (dyn Fn(&Mutex<State>) + Sync),
+}
+
+impl Transact for Between<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
+        if !call.is_read_only() && self.changes.fetch_add(1, Ordering::Relaxed) == self.at {
+            (self.what)(self.meta);
+        }
+        self.meta.txn(call)
+    }
+}
+
+/// Two reverts of one volume at once, of which one cannot be: what the other one says of it stays as that says it.
+#[test]
+fn a_revert_that_cannot_be_says_nothing_of_another_one() {
+    let meta = with_volume(SNAPSHOTS_SINCE);
+    ask(&meta, "a").unwrap();
+    take(&meta, 1, SnapshotState::Sealed(Generation(1)));
+    let found = volume(&meta, "db").unwrap();
+    let revert = |number| Revert {
+        snapshot: "a".to_owned(),
+        number: SnapshotId(number),
+        kept: None,
+        generation: Generation(1),
+    };
+    // The other one ends right before this one's mark is written, or between its mark and what takes that back.
+    let end = |meta: &Mutex<State>| drop(end_revert(meta, &found).unwrap());
+    for at in [0, 2] {
+        begin_revert(&meta, &found, &revert(1)).unwrap();
+        let between = Between {
+            meta: &meta,
+            changes: AtomicUsize::new(0),
+            at,
+            what: &end,
+        };
+        begin_revert(&between, &found, &revert(7)).unwrap_err();
+        let left = about(&meta, found.id).unwrap().revert;
+        match at {
+            0 => assert_eq!(left, None, "it has ended"),
+            _ => assert_eq!(left, Some(revert(1)), "it is under way"),
+        }
+    }
+    end(&meta);
+    // It begins after this one's mark.
+    let begin = |meta: &Mutex<State>| drop(begin_revert(meta, &found, &revert(1)).unwrap());
+    let between = Between {
+        meta: &meta,
+        changes: AtomicUsize::new(0),
+        at: 1,
+        what: &begin,
+    };
+    begin_revert(&between, &found, &revert(7)).unwrap_err();
+    assert_eq!(about(&meta, found.id).unwrap().revert, Some(revert(1)));
+}
