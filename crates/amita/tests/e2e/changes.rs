@@ -10,19 +10,19 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-const BITMAP: &str = "qemu:dirty-bitmap:";
+pub const BITMAP: &str = "qemu:dirty-bitmap:";
 /// Where nothing but this test writes.
 const OURS: u64 = 40 << 20;
 const MIB: u64 = 1 << 20;
 
 /// Offset, length, and whether it is of the kind that is looked for.
-type Extent = (u64, u64, bool);
+pub type Extent = (u64, u64, bool);
 
-fn uri(node: SocketAddr, export: &str) -> String {
+pub fn uri(node: SocketAddr, export: &str) -> String {
     format!("nbd://{node}/{export}")
 }
 
-fn snapshot(world: &World, what: &str, name: &str) {
+pub fn snapshot(world: &World, what: &str, name: &str) {
     world.amita_done(&["volume", "snapshot", what, VOLUME, name]);
 }
 
@@ -42,7 +42,7 @@ fn map(world: &World, node: SocketAddr, export: &str, context: &str, set: u64) -
     merged(extents.iter().map(told))
 }
 
-fn dirty(world: &World, node: SocketAddr, export: &str, since: &str) -> Vec<Extent> {
+pub fn dirty(world: &World, node: SocketAddr, export: &str, since: &str) -> Vec<Extent> {
     let mut extents = map(world, node, export, &format!("{BITMAP}{since}"), 1);
     extents.retain(|(_, _, is_dirty)| *is_dirty);
     extents
@@ -131,7 +131,7 @@ fn apply(node: SocketAddr, export: &str, extents: &[Extent], copy: &Path) {
     client.close();
 }
 
-fn is_same(world: &World, node: SocketAddr, export: &str, copy: &str) {
+pub fn is_same(world: &World, node: SocketAddr, export: &str, copy: &str) {
     world.done(
         "qemu-img",
         &["compare", "-f", "raw", "-F", "raw", copy, &uri(node, export)],
@@ -242,6 +242,14 @@ fn refusals(world: &World, node: SocketAddr) {
         assert!(refused.text.contains(says), "{from} {to}: {}", refused.text);
     }
     // An unknown context is none, and so is a newer snapshot's.
+    let listed = world.done("nbdinfo", &["--json", &uri(node, &two)]);
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("nbdinfo says JSON");
+    let contexts = &listed["exports"][0]["contexts"];
+    assert_eq!(
+        *contexts,
+        serde_json::json!(["base:allocation", format!("{BITMAP}one")]),
+        "{listed}"
+    );
     for since in ["none", "two"] {
         let refused = world.tool("nbdinfo", &[&format!("--map={BITMAP}{since}"), &uri(node, &two)]);
         assert!(!refused.status.success(), "{since}: {}", refused.text);
