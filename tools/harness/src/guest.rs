@@ -154,6 +154,30 @@ fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/guest")
 }
 
+/// The emulator that guests run on, ready for arguments, with no machine yet: for what QEMU does with images and servers without one.
+/// It is killed when the thread that starts it ends.
+///
+/// # Errors
+/// When what guests are made from is not there and cannot be built.
+pub fn emulator() -> Result<std::process::Command> {
+    let build = scripts().join("build");
+    let output = std::process::Command::new(&build)
+        .output()
+        .context(|| format!("cannot run {}", build.display()))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::new(format!("{} failed:\n{words}", build.display())));
+    }
+    let tools = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()).join("tools");
+    let mut command = dying_with_us(&tools.join("lib64/ld-linux-x86-64.so.2"));
+    command
+        .arg("--library-path")
+        .arg(tools.join("usr/lib/x86_64-linux-gnu"));
+    command.arg(tools.join("usr/bin/qemu-system-x86_64"));
+    command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
+    Ok(command)
+}
+
 impl Guest {
     /// Boots a guest, and waits until it takes commands.
     ///

@@ -2,6 +2,7 @@
 //! ports, in folders that are removed, and reads all logs at its end.
 
 mod audit;
+mod backups;
 mod bad_input;
 mod changes;
 mod client;
