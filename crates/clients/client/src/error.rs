@@ -38,6 +38,16 @@ pub enum Error {
     /// The volume was closed, or it was opened by another client.
     #[error("the volume is not open here (any more); open it")]
     NotOpen,
+    /// It is to be compared with a snapshot that it does not have, or with one that is not older.
+    #[error(
+        "volume {volume}: it has no snapshot {snapshot} to be compared with, or none that is older; see `amita volume snapshot list`"
+    )]
+    NoBase {
+        /// Its name.
+        volume: String,
+        /// The snapshot's.
+        snapshot: String,
+    },
     /// What was changed in it is asked for, and nobody has said since when.
     #[error("the volume was not opened to be compared with a snapshot; use `open_since`")]
     NotCompared,

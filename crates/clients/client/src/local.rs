@@ -233,7 +233,19 @@ impl Local {
         let volume = || opening.volume.clone();
         match session.opened.take() {
             Some(Ok(info)) => Some(Ok(session.add(info, SERIALS.fetch_add(1, Ordering::Relaxed)))),
-            Some(Err(why)) => Some(Err(Error::Open { volume: volume(), why })),
+            Some(Err(why)) => Some(Err(match session.lacks_base() {
+                Some(snapshot) => Error::NoBase {
+                    volume: volume(),
+                    snapshot: snapshot.to_owned(),
+                },
+                None => match (&self.core, why) {
+                    (Core::Nodes(_), OpenError::Refused(why)) if session.is_to_compare() => Error::Setting {
+                        setting: "identity",
+                        why,
+                    },
+                    (_, why) => Error::Open { volume: volume(), why },
+                },
+            })),
             None if self.core.now() >= opening.until => {
                 session.give_up_opening();
                 let trouble = match &self.core {

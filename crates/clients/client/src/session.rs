@@ -192,21 +192,32 @@ impl Session {
 
     /// The service knows what the volume that is being opened can be compared with.
     fn can_compare(&mut self, service: &mut dyn StorageService, result: Result<Bases, OpenError>) {
-        let Some((name, since, known)) = &mut self.comparing else {
+        let Some((name, _, known)) = &mut self.comparing else {
             return;
         };
         match result {
-            Ok(bases) if bases.snapshots.is_empty() => {
-                let older = if name.contains('@') { " that is older" } else { "" };
-                let why = format!("it has no snapshot {since}{older}; see `amita volume snapshot list`");
-                self.opened = Some(Err(OpenError::Refused(why)));
-            }
             Ok(bases) => {
+                match bases.snapshots.is_empty() {
+                    // Which is not found is told by `lacks_base`.
+                    true => self.opened = Some(Err(OpenError::NotFound)),
+                    false => service.open(self.engine.front(), self.opening, name, &Who::Program),
+                }
                 *known = Some(bases);
-                service.open(self.engine.front(), self.opening, name, &Who::Program);
             }
             Err(why) => self.opened = Some(Err(why)),
         }
+    }
+
+    /// Is the volume that is being opened to be compared with a snapshot?
+    pub(crate) fn is_to_compare(&self) -> bool {
+        self.comparing.is_some()
+    }
+
+    /// The snapshot with which the volume was to be compared, and which it does not have.
+    pub(crate) fn lacks_base(&self) -> Option<&str> {
+        let (_, since, known) = self.comparing.as_ref()?;
+        let known = known.as_ref()?;
+        known.snapshots.is_empty().then_some(since)
     }
 
     /// The opening is waited for no longer: should it succeed after all, the volume is closed again.

@@ -76,6 +76,10 @@ int amita_close(amita_client client);
 /* Opens a volume. This client is then its one owner: who uses it elsewhere keeps it, and this fails with -EBUSY. Blocks.
  * "VOLUME@SNAPSHOT" opens a snapshot of it, to be read only (writes end with EROFS): the volume stays with its owner. */
 int amita_open(amita_client client, const char *name, amita_volume *volume);
+/* As amita_open(), to learn what was changed in it since an older snapshot of it (amita_aio_changed()). `name` is a volume, as
+ * it is now, or "VOLUME@SNAPSHOT"; `snapshot` is the older one's name alone. -ENOENT: there is no such volume or snapshot, or
+ * it is not older. -EINVAL: with a client's identity, which asks by NBD. */
+int amita_open_since(amita_client client, const char *name, const char *snapshot, amita_volume *volume);
 int amita_close_volume(amita_volume volume);
 /* Bytes; 0 for a bad handle. */
 uint64_t amita_size(amita_volume volume);
@@ -108,9 +112,22 @@ int amita_aio_discard(amita_queue queue, amita_volume volume, uint64_t bytes, ui
 /* Any length. All of the range reads as zeros. */
 int amita_aio_write_zeroes(amita_queue queue, amita_volume volume, uint64_t bytes, uint64_t offset, void *user);
 
+/* What was changed in the chunk (see amita_chunk_bytes()) that holds the byte at `offset` of a volume that was opened by
+ * amita_open_since(): the blocks of 4096 bytes that were written, also with what they held, or unmapped. It reads no data. The
+ * completion brings a buffer that amita_changes() reads. Of one that was opened otherwise: EINVAL, here or by the completion. */
+int amita_aio_changed(amita_queue queue, amita_volume volume, uint64_t offset, void *user);
+
+typedef struct amita_extent {
+    uint64_t offset; /* the first byte, in the volume */
+    uint64_t length; /* bytes */
+    uint32_t is_zero; /* 1: it reads as zeros and takes no space. 0: it has data */
+    uint32_t reserved;
+} amita_extent;
+
 typedef struct amita_completion {
     void *user;
-    amita_buffer buffer; /* of amita_aio_read_buffer(): the bytes, to be given to amita_free(). Else NULL */
+    amita_buffer buffer; /* of amita_aio_read_buffer(): the bytes, of amita_aio_changed(): extents; to be given to
+                            amita_free(). Else NULL */
     int32_t error;       /* 0, or a positive errno: see amita_strerror() */
     uint32_t reserved;
 } amita_completion;
@@ -136,6 +153,9 @@ int amita_free(amita_buffer buffer);
 /* NULL for a bad handle. What a read has brought must not be written to. */
 void *amita_data(amita_buffer buffer);
 size_t amita_length(amita_buffer buffer);
+/* The extents that a completion of amita_aio_changed() has brought, ascending; those that touch each other differ in
+ * `is_zero`. They are the buffer's, until amita_free(). Returns how many (0: nothing was changed), or a negative errno. */
+int amita_changes(amita_buffer buffer, const amita_extent **extents);
 /* Writes a buffer of amita_alloc(), all of it, and gives it away: it is free when the write has ended. (When this fails,
  * it is still yours.) */
 int amita_aio_write_buffer(amita_queue queue, amita_volume volume, amita_buffer buffer, uint64_t offset, void *user);

@@ -178,6 +178,31 @@ pub unsafe extern "C" fn amita_open(client: Handle, name: *const c_char, volume:
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn amita_open_since(
+    client: Handle,
+    name: *const c_char,
+    snapshot: *const c_char,
+    volume: *mut MaybeUninit<Handle>,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: as the module says, here and below.
+        let volume = unsafe { out(volume, "volume") }?;
+        volume.write(Handle::NULL);
+        // SAFETY: texts of C.
+        let (name, snapshot) = unsafe { (text(name, "name")?, text(snapshot, "snapshot")?) };
+        let name = name.ok_or_else(|| Failure::null("the volume's name"))?;
+        let snapshot = snapshot.ok_or_else(|| Failure::null("the snapshot's name"))?;
+        let opened = if client.is_inline() {
+            inline::with_client(client, |port| Ok(port.engine.open_since(&name, &snapshot)?))?
+        } else {
+            threaded::client(client)?.open_since(&name, &snapshot)?
+        };
+        volume.write(threaded::add_volume(client, opened));
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn amita_close_volume(volume: Handle) -> c_int {
     guarded(|| {
         let (client, open) = threaded::volume(volume)?;
@@ -353,6 +378,11 @@ pub extern "C" fn amita_aio_write_zeroes(
     ))
 }
 
+#[unsafe(no_mangle)]
+pub extern "C" fn amita_aio_changed(queue: Handle, volume: Handle, offset: u64, user: *mut c_void) -> c_int {
+    request!(queue, |port| port.changed(volume, offset, user))
+}
+
 /// The places for completions.
 unsafe fn places<'a>(
     completions: *mut MaybeUninit<Completion>,
@@ -436,6 +466,19 @@ pub extern "C" fn amita_data(buffer: Handle) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub extern "C" fn amita_length(buffer: Handle) -> usize {
     guarded_or(0, || buffers::length(buffer))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amita_changes(buffer: Handle, extents: *mut MaybeUninit<*const buffers::Extent>) -> c_int {
+    guarded(|| {
+        // SAFETY: as the module says.
+        let extents = unsafe { out(extents, "extents") }?;
+        extents.write(std::ptr::null());
+        let (first, count) = buffers::changes(buffer)?;
+        extents.write(first);
+        // At most as many as a chunk has blocks.
+        Ok(count as c_int)
+    })
 }
 
 #[unsafe(no_mangle)]

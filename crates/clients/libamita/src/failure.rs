@@ -43,8 +43,11 @@ impl From<Error> for Failure {
     fn from(why: Error) -> Failure {
         use amita_client::OpenError as Open;
         let code = match &why {
-            Error::Setting { .. } | Error::OutOfRange { .. } | Error::Length { .. } => libc::EINVAL,
-            Error::Open {
+            Error::Setting { .. } | Error::OutOfRange { .. } | Error::Length { .. } | Error::NotCompared => {
+                libc::EINVAL
+            }
+            Error::NoBase { .. }
+            | Error::Open {
                 why: Open::NotFound, ..
             } => libc::ENOENT,
             Error::Open {

@@ -25,6 +25,7 @@ pub(crate) enum IoRequest {
     Flush,
     Discard { offset: u64, bytes: u64 },
     WriteZeroes { offset: u64, bytes: u64 },
+    Changed { offset: u64 },
 }
 
 /// What carries requests out.
@@ -48,6 +49,7 @@ impl Engine for Local {
             IoRequest::Flush => self.flush(volume, tag),
             IoRequest::Discard { offset, bytes } => self.discard(volume, offset, bytes, tag),
             IoRequest::WriteZeroes { offset, bytes } => self.write_zeroes(volume, offset, bytes, tag),
+            IoRequest::Changed { offset } => self.changed(volume, offset, tag),
         }
     }
 
@@ -72,6 +74,7 @@ impl Engine for Queue {
             IoRequest::Flush => self.flush(volume, tag),
             IoRequest::Discard { offset, bytes } => self.discard(volume, offset, bytes, tag),
             IoRequest::WriteZeroes { offset, bytes } => self.write_zeroes(volume, offset, bytes, tag),
+            IoRequest::Changed { offset } => self.changed(volume, offset, tag),
         }
     }
 
@@ -91,6 +94,8 @@ enum Into {
     Nothing,
     Targets,
     Buffer,
+    /// What was changed in the volume's chunk that holds the byte.
+    Extents(Volume, u64),
 }
 
 struct Request {
@@ -205,6 +210,13 @@ impl<E: Engine> Port<E> {
         self.begin(volume, request, user, Into::Buffer).map(drop)
     }
 
+    /// Starts a question whose completion brings extents.
+    pub(crate) fn changed(&mut self, handle: Handle, offset: u64, user: *mut c_void) -> Result<()> {
+        let volume = self.volume(handle)?;
+        let into = Into::Extents(volume, offset);
+        self.begin(handle, IoRequest::Changed { offset }, user, into).map(drop)
+    }
+
     /// A buffer that the bytes of a write are copied to.
     pub(crate) fn copy_of(&self, bytes: usize, copy: impl FnOnce(&mut [u8])) -> Slice {
         match self.pool.take(bytes) {
@@ -252,10 +264,13 @@ impl<E: Engine> Port<E> {
         let request = &mut self.requests[slot as usize];
         let mut buffer = Handle::NULL;
         if done.result.is_ok() {
-            match request.into {
+            match &request.into {
                 Into::Nothing => {}
                 Into::Targets => fill(&mut request.targets, &done.payload),
                 Into::Buffer => buffer = buffers::keep(&self.pool, &done.payload),
+                Into::Extents(volume, offset) => {
+                    buffer = buffers::keep_changes(volume.extents(*offset, &done.payload));
+                }
             }
         }
         let completion = Completion {

@@ -111,7 +111,8 @@ static void bad_handles(amita_client client)
 	amita_queue queue, other;
 	amita_buffer buffer;
 	amita_completion done;
-	int on_the_stack = 0;
+	const amita_extent *extents;
+	int on_the_stack = 0, result;
 
 	REFUSED(amita_close(NULL), EBADF, "client");
 	REFUSED(amita_close((amita_client)&on_the_stack), EBADF, "client");
@@ -190,11 +191,44 @@ static void bad_handles(amita_client client)
 	REFUSED(amita_aio_flush(other, volume, NULL), EINVAL, "another client");
 	EXPECT(amita_close(stranger) == 0);
 	REFUSED(amita_aio_flush(other, volume, NULL), EBADF, "queue");
+	/* What was changed: of a volume that was not opened for that, and of one that was. */
+	result = amita_aio_changed(queue, volume, 0, NULL);
+	EXPECT(result == -EINVAL || (result == 0 && one(queue).error == EINVAL));
+	EXPECT(amita_close_volume(volume) == 0);
+	REFUSED(amita_open_since(client, NULL, "was", &volume), EINVAL, "name");
+	REFUSED(amita_open_since(client, "v", NULL, &volume), EINVAL, "snapshot");
+	REFUSED(amita_open_since(client, "v", "was", NULL), EINVAL, "volume");
+	REFUSED(amita_open_since(client, "nothing", "was", &volume), ENOENT, "nothing");
+	REFUSED(amita_open_since(client, "v", "nothing", &volume), ENOENT, "nothing");
+	REFUSED(amita_open_since(client, "v@was", "was", &volume), ENOENT, "older");
+	REFUSED(amita_open_since(NULL, "v", "was", &volume), EBADF, "client");
+	EXPECT(volume == NULL);
+	EXPECT(amita_open_since(client, "v", "was", &volume) == 0);
+	REFUSED(amita_aio_changed(queue, volume, amita_size(volume), NULL), EINVAL, "67108864");
+	REFUSED(amita_aio_changed(NULL, volume, 0, NULL), EBADF, "queue");
+	EXPECT(amita_aio_changed(queue, volume, 4096, (void *)8) == 0);
+	done = one(queue);
+	EXPECT(done.user == (void *)8 && done.error == 0 && amita_changes(done.buffer, &extents) == 2);
+	EXPECT(extents[0].offset == 4096 && extents[0].length == 4096 && extents[0].is_zero == 0);
+	EXPECT(extents[1].offset == 3997696 && extents[1].length == 196608 && extents[1].is_zero == 0);
+	REFUSED(amita_changes(done.buffer, NULL), EINVAL, "extents");
+	EXPECT(amita_data(done.buffer) == NULL && amita_length(done.buffer) == 0);
+	REFUSED(amita_aio_write_buffer(queue, volume, done.buffer, 0, NULL), EINVAL, "extents");
+	EXPECT(amita_changes(done.buffer, &extents) == 2 && amita_free(done.buffer) == 0);
+	REFUSED(amita_changes(done.buffer, &extents), EBADF, "buffer");
+	EXPECT(extents == NULL);
+	EXPECT(amita_aio_changed(queue, volume, 32 << 20, NULL) == 0);
+	done = one(queue);
+	EXPECT(done.error == 0 && done.buffer && amita_changes(done.buffer, &extents) == 0 && amita_free(done.buffer) == 0);
+	EXPECT(amita_aio_read_buffer(queue, volume, 1, 0, NULL) == 0);
+	done = one(queue);
+	REFUSED(amita_changes(done.buffer, &extents), EINVAL, "no extents");
+	EXPECT(amita_free(done.buffer) == 0);
 	/* Closed, twice, and used again. */
 	EXPECT(amita_close_volume(volume) == 0);
 	REFUSED(amita_close_volume(volume), EBADF, "volume");
 	EXPECT(amita_size(volume) == 0);
-	int result = amita_aio_flush(queue, volume, NULL);
+	result = amita_aio_flush(queue, volume, NULL);
 	/* The queue may still know it: then the request's end tells. */
 	EXPECT(result == -EBADF || (result == 0 && one(queue).error == ESTALE));
 	EXPECT(amita_queue_destroy(queue) == 0);

@@ -4,9 +4,10 @@
 #[path = "../../client/tests/world/mod.rs"]
 mod world;
 
+use amita_client::{Client, Done, Queue};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use world::World;
+use world::{PATIENCE, World, noise};
 
 /// Where the shared library lies under the name that programs look for, and the programs.
 struct Workshop {
@@ -57,7 +58,11 @@ fn run(program: &Path, arguments: &[&str], metadata: &str) -> Output {
 }
 
 fn expect(source: &str, arguments: &[&str], said: &str) {
-    let (world, workshop) = (World::new(3), Workshop::new());
+    expect_in(&World::new(3), source, arguments, said);
+}
+
+fn expect_in(world: &World, source: &str, arguments: &[&str], said: &str) {
+    let workshop = Workshop::new();
     let output = run(&workshop.compile(source), arguments, &world.endpoint);
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -90,7 +95,78 @@ fn events() {
 
 #[test]
 fn misuse() {
-    expect("tests/misuse.c", &[], "every misuse is an error");
+    let world = World::new(3);
+    world.take_snapshot("was");
+    expect_in(&world, "tests/misuse.c", &[], "every misuse is an error");
+}
+
+#[test]
+fn what_was_changed() {
+    let (world, workshop) = (World::new(3), Workshop::new());
+    let program = workshop.compile("examples/changes.c");
+    let client = Client::connect(&world.config()).unwrap();
+    let volume = client.open("v").unwrap();
+    let mut queue = client.queue(16).unwrap();
+    let mut write = |offset: u64, bytes: usize, seed: u64| {
+        let mut buffer = queue.buffer(bytes).expect("memory");
+        buffer.copy_from_slice(&noise(bytes, seed));
+        queue.write(&volume, offset, buffer.freeze(), 1).unwrap();
+        end(&mut queue);
+    };
+    const MIB: u64 = 1 << 20;
+    write(0, 16384, 1);
+    write(8 * MIB, 8192, 2);
+    world.take_snapshot("one");
+    // The same bytes as before, two blocks that touch those, and two that touch each other over a chunk's border.
+    write(0, 4096, 1);
+    write(5000, 5000, 3);
+    write(4 * MIB - 1, 2, 4);
+    queue.discard(&volume, 8 * MIB, 4096, 1).unwrap();
+    end(&mut queue);
+    world.take_snapshot("two");
+    let mut write = |offset: u64| {
+        let mut buffer = queue.buffer(100).expect("memory");
+        buffer.copy_from_slice(&noise(100, 5));
+        queue.write(&volume, offset, buffer.freeze(), 1).unwrap();
+        end(&mut queue);
+    };
+    write(60 * MIB + 1);
+    let of_two = "0 12288 data\n4190208 4096 data\n4194304 4096 data\n8388608 4096 zero\n";
+    let say = |arguments: &[&str]| {
+        let output = run(&program, arguments, &world.endpoint);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {}: {errors}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // While another program has the volume.
+    assert_eq!(say(&["v@two", "one"]), of_two);
+    for arguments in [
+        ["v@one", "two"],
+        ["v@two", "two"],
+        ["v@two", "nothing"],
+        ["v@nothing", "one"],
+        ["w", "one"],
+    ] {
+        let output = run(&program, &arguments, &world.endpoint);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let says = ["no snapshot", "no such snapshot", "no volume of that name"];
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(
+            says.iter().any(|words| errors.contains(words)),
+            "{arguments:?}: {errors}"
+        );
+    }
+    client.close();
+    assert_eq!(say(&["v@two", "one"]), of_two);
+    assert_eq!(say(&["v", "one"]), format!("{of_two}{} 4096 data\n", 60 * MIB));
+    assert_eq!(say(&["v", "two"]), format!("{} 4096 data\n", 60 * MIB));
+}
+
+/// Waits for the one request that is under way.
+fn end(queue: &mut Queue) {
+    let mut done = Vec::new();
+    queue.wait(PATIENCE, &mut done);
+    assert!(matches!(done[..], [Done { result: Ok(()), .. }]), "{done:?}");
 }
 
 /// What `make install-lib` installs is what a program is built with by `pkg-config`, and runs with.

@@ -2,12 +2,13 @@
 #![allow(dead_code)] // each test file uses its part
 
 use amita_client::{Config, Done, Local};
-use amita_control::admin::{self, PoolSpec};
+use amita_control::admin::{self, PoolSpec, TakingState};
 use amita_metadata::Client;
 use amita_node::serve::{Log, Running, ServeConfig, serve};
 use amita_store::{FormatParams, format};
 use amita_types::placement::Level;
 use amita_types::{ClusterId, StoreId};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,8 @@ impl World {
         let config = amita_metadata::server::Config::new(any, folder.path().join("metadata"));
         let metadata = amita_metadata::server::start(config).unwrap();
         let endpoint = metadata.address().to_string();
+        let meta = Client::connect(std::slice::from_ref(&endpoint)).unwrap();
+        admin::init_cluster(&meta, ClusterId(0)).unwrap();
         for index in 0..=nodes {
             make_store(&folder.path().join(format!("store{index}")), 0x1000 + index as u128);
         }
@@ -66,7 +69,7 @@ impl World {
         };
         World {
             nodes: (1..=nodes).map(start).collect(),
-            meta: Client::connect(std::slice::from_ref(&endpoint)).unwrap(),
+            meta,
             endpoint,
             folder,
             _metadata: metadata,
@@ -92,6 +95,20 @@ impl World {
         };
         admin::create_pool(&self.meta, &spec).unwrap();
         admin::create_volume(&self.meta, "v", "fast", 64 << 20).unwrap();
+    }
+
+    /// Takes a snapshot of the volume.
+    pub fn take_snapshot(&self, name: &str) {
+        let wish = admin::ask_snapshot(&self.meta, "v", name, BTreeMap::new(), Duration::ZERO).unwrap();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match admin::snapshot_state(&self.meta, &wish).unwrap() {
+                TakingState::Taken(_) => return,
+                state => assert_eq!(state, TakingState::Waiting),
+            }
+            assert!(Instant::now() < until, "snapshot {name} is not taken");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The store that nobody serves.
