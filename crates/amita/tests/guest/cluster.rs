@@ -2,6 +2,7 @@
 
 use crate::scenarios::access::{Guarded, Keys};
 use crate::scenarios::paths::Freezable;
+use crate::scenarios::snapshot::Snapshotted;
 use crate::target::Target;
 use amita_harness::cluster::{Cluster, Config, Links, Metadata};
 use amita_harness::observe::Observer;
@@ -96,14 +97,6 @@ impl Gateways {
         self.nqn = nqn.ok_or_else(|| Failure::new(format!("no name: {made}")))?.to_owned();
         self.subsystem = name.to_owned();
         self.volume = name.to_owned();
-        Ok(())
-    }
-
-    /// A snapshot of the volume, as one more namespace.
-    pub fn take_snapshot(&self) -> Result<()> {
-        self.amita(&["volume", "snapshot", "create", &self.volume, "was"])?;
-        let snapshot = format!("{}@was", self.volume);
-        self.amita(&["namespace", "add", &self.subsystem, &snapshot])?;
         Ok(())
     }
 
@@ -210,6 +203,35 @@ impl Target for Gateways {
     fn relocate(&mut self, gateway: usize) -> Result<()> {
         let name = self.cluster.nodes()[gateway].name.clone();
         self.amita(&["volume", "move", &self.volume, "--to", &name]).map(drop)
+    }
+}
+
+impl Snapshotted for Gateways {
+    fn show(&mut self) -> Result<()> {
+        self.take("was")?;
+        let snapshot = format!("{}@was", self.volume);
+        self.amita(&["namespace", "add", &self.subsystem, &snapshot]).map(drop)
+    }
+
+    fn take(&mut self, snapshot: &str) -> Result<()> {
+        self.amita(&["volume", "snapshot", "create", &self.volume, snapshot])
+            .map(drop)
+    }
+
+    fn lend(&mut self, snapshot: &str, clone: &str) -> Result<u32> {
+        let snapshot = format!("{}@{snapshot}", self.volume);
+        self.amita(&["volume", "clone", &snapshot, clone])?;
+        let made = self.amita(&["namespace", "add", &self.subsystem, clone, "--json"])?;
+        let made: serde_json::Value = serde_json::from_str(&made).context(|| "no namespace".to_owned())?;
+        let nsid = made["nsid"].as_u64().and_then(|nsid| u32::try_from(nsid).ok());
+        nsid.ok_or_else(|| Failure::new(format!("no number: {made}")))
+    }
+
+    fn take_back(&mut self, nsid: u32, snapshot: &str, clone: &str) -> Result<()> {
+        self.amita(&["namespace", "remove", &self.subsystem, &nsid.to_string()])?;
+        self.amita(&["volume", "delete", clone, "--now"])?;
+        self.amita(&["volume", "snapshot", "delete", &self.volume, snapshot])
+            .map(drop)
     }
 }
 

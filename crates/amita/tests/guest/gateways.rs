@@ -47,12 +47,35 @@ fn paths_go_and_come() {
 
 #[test]
 fn a_snapshot() {
-    let target = Gateways::start(64 * MIB).expect("a cluster");
+    let mut target = Gateways::start(64 * MIB).expect("a cluster");
     let host = Host::boot("alpha", 2);
     let mut steps = Steps::of("a snapshot", &[&host]);
-    steps.step("mounted read-only", || {
-        snapshot::mounted(&host, &target, || target.take_snapshot())
-    });
+    steps.step("mounted read-only", || snapshot::mounted(&host, &mut target));
+    steps.finish();
+    target.end();
+}
+
+#[test]
+fn snapshots_under_load() {
+    snapshots_of_file_systems(2);
+}
+
+#[test]
+#[ignore = "thirty snapshots of each: for a soak"]
+fn snapshots_under_load_for_long() {
+    snapshots_of_file_systems(30);
+}
+
+/// So many of each.
+fn snapshots_of_file_systems(snapshots: usize) {
+    let mut target = Gateways::start(320 * MIB).expect("a cluster");
+    let host = Host::boot("alpha", 2);
+    let mut steps = Steps::of("snapshots under load", &[&host]);
+    for kind in ["ext4", "xfs"] {
+        steps.step(kind, || {
+            snapshot::file_system_under_load(&host, &mut target, kind, snapshots)
+        });
+    }
     steps.finish();
     target.end();
 }
