@@ -32,7 +32,7 @@ use amita_types::{ChunkId, Generation, NodeId, SnapshotId, Version, VolumeId};
 const STEP_BYTES: usize = 128 << 10;
 /// Leaves that one step writes: a bound for the work of one pass. A chunk's leaves go together.
 const STEP_LEAVES: usize = 32;
-/// Chunks that one step looks at.
+/// Chunks that one step looks at, their states with them: to write one of these down takes about as long as a chunk.
 const STEP_CHUNKS: usize = 4096;
 /// A checkpoint begins when this part of the log is used: 1/2, so that the other half can fill while it is written.
 const BEGIN_AT: u64 = 2;
@@ -260,11 +260,13 @@ impl Writer {
         let mut dirty = std::mem::take(&mut self.dirty);
         let mut runs = Vec::new();
         let mut pages: Vec<BufMut> = Vec::new();
-        for _ in 0..STEP_CHUNKS {
+        let mut looked = 0;
+        while looked < STEP_CHUNKS {
             let key = ChunkKey(self.next.chunk);
             if key.0 >= with.index.end() {
                 break;
             }
+            looked += 1 + with.index.chunk(key).state_count();
             if !with.index.chunk(key).is_there() {
                 self.next.chunk += 1;
                 continue;
