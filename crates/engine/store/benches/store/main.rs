@@ -13,6 +13,7 @@ mod mount;
 mod rates;
 mod rider;
 mod shape;
+mod states;
 mod steady;
 mod tib;
 
@@ -37,6 +38,7 @@ The store beside fio, on the same file. Arguments (after --):
   --tib            only this: a sparse store of 1 TiB, its index filled, mounted (to 5 GiB of memory and of disk)
   --tib-blocks N   blocks of each chunk that get data there, to 1024 [1024]
   --tib-log-mib N  MiB of its log [as it is formatted]
+  --states         only this: a few chunks with thousands of states each (to 1 GiB of memory)
   --output FILE    figures as JSON; the store's are replaced, others stay";
 
 /// Small requests, and large ones.
@@ -62,6 +64,7 @@ struct Arguments {
     only: Option<Vec<String>>,
     shapes: Option<Vec<String>>,
     tib: bool,
+    states: bool,
     tib_blocks: u32,
     tib_log_bytes: Option<u64>,
     output: Option<PathBuf>,
@@ -77,6 +80,7 @@ impl Arguments {
             only: None,
             shapes: None,
             tib: false,
+            states: false,
             tib_blocks: 1024,
             tib_log_bytes: None,
             output: None,
@@ -104,6 +108,7 @@ impl Arguments {
                 "--only" => arguments.only = Some(list(&value()?)),
                 "--shapes" => arguments.shapes = Some(list(&value()?)),
                 "--tib" => arguments.tib = true,
+                "--states" => arguments.states = true,
                 "--tib-blocks" => {
                     let value = value()?;
                     let blocks: Option<u32> = value.parse().ok();
@@ -258,6 +263,10 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             arguments.tib_log_bytes,
             &mut figures,
         )?;
+        return finish(arguments, &figures);
+    }
+    if arguments.states {
+        states::measure(&arguments.memory, arguments.time, &mut figures)?;
         return finish(arguments, &figures);
     }
     if arguments.wants("memory") {

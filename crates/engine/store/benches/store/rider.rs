@@ -105,6 +105,9 @@ pub struct Rider {
     store: Store,
     completions: Vec<Completion>,
     versions: Vec<Version>,
+    /// The newest snapshot, which writes carry, and the one that is read.
+    snapshot: SnapshotId,
+    read_at: SnapshotId,
     next: u64,
     under_way: usize,
     /// Operations of the store on its device that have not ended.
@@ -138,6 +141,8 @@ impl Rider {
             store,
             completions: Vec::new(),
             versions: vec![Version::NONE; chunks as usize],
+            snapshot: SnapshotId::HEAD,
+            read_at: SnapshotId::HEAD,
             next: 0,
             under_way: 0,
             device_ops: 0,
@@ -179,6 +184,11 @@ impl Rider {
     fn ask(&mut self, body: RequestBody, payload: Slice) {
         self.next += 1;
         self.under_way += 1;
+        let snapshot = match body {
+            RequestBody::Write(_) => self.snapshot,
+            RequestBody::Read(_) => self.read_at,
+            _ => SnapshotId::HEAD,
+        };
         let request = Request {
             id: RequestId(self.next),
             store: STORE,
@@ -187,7 +197,7 @@ impl Rider {
                 generation: Generation(1),
                 group: GroupId::default(),
                 epoch: Epoch(1),
-                snapshot: SnapshotId::HEAD,
+                snapshot,
             },
             trace: amita_types::TraceId::NONE,
             body,
@@ -382,6 +392,29 @@ impl Rider {
             }
         }
         self.drain();
+    }
+
+    /// Writes from now on carry the next number.
+    pub fn take_snapshot(&mut self) {
+        self.snapshot.0 += 1;
+    }
+
+    /// Writes one block, and waits for it where many are under way.
+    pub fn write_one(&mut self, place: u64) {
+        self.prepare(Shape::write(BLOCK_BYTES, FILL_DEPTH));
+        self.write(place, BLOCK_BYTES);
+        while self.under_way >= FILL_DEPTH {
+            self.pass();
+        }
+    }
+
+    /// What random reads of single blocks of a snapshot do in `time`.
+    pub fn read_snapshot(&mut self, at: u32, time: Duration) -> Window {
+        self.drain();
+        self.read_at = SnapshotId(at);
+        let window = self.window(Shape::read(BLOCK_BYTES, 1), &mut Places::new(8), time);
+        self.read_at = SnapshotId::HEAD;
+        window
     }
 
     /// Keeps as many requests under way as the shape says, until `go_on` says no (it is told how many were answered in
