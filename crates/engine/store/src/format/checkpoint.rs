@@ -263,7 +263,8 @@ pub const COUNTS_ITEM_BYTES: u64 = (Head::BYTES + RawCounts::BYTES) as u64 + COU
 const MAX_COUNTS: usize = 256;
 /// No item is longer: so much of a page may be left empty at its end.
 const MAX_ITEM_BYTES: usize = Head::BYTES + RawShared::BYTES + MAX_COUNTS * RawCount::BYTES;
-const _: () = assert!(SLOTS_BYTES <= MAX_ITEM_BYTES as u64 && COUNTS_ITEM_BYTES <= MAX_ITEM_BYTES as u64);
+const _: () = assert!(SLOTS_BYTES <= MAX_ITEM_BYTES as u64);
+const _: () = assert!(COUNTS_ITEM_BYTES <= MAX_ITEM_BYTES as u64);
 const _: () = assert!(CHUNK_BYTES <= MAX_ITEM_BYTES as u64);
 
 /// Bytes of items, the map of slots excluded, that `pages` pages surely hold: each page may end in a rest that the next
