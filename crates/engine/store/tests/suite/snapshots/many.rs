@@ -32,7 +32,7 @@ fn more_clones_than_a_byte_says() {
             });
             test.ask(SnapshotId::HEAD, body, &[]).map(|_| ()).unwrap();
         };
-        // Around the end of a byte the power fails after every clone.
+        // Around the end of a byte the store is mounted anew after every clone.
         for n in 0..CLONES {
             make(&mut test, n);
             if (250..260).contains(&n) {
@@ -53,7 +53,7 @@ fn more_clones_than_a_byte_says() {
         (test.counter, test.snapshot) = (3, SnapshotId::HEAD);
         test.write(1, 7).unwrap();
         assert_eq!(test.blocks(), blocks + test.elsewhere + 1);
-        // All but two go, and the power fails on the way down, too.
+        // All but two go, and it is mounted anew on the way down, too.
         let mut left: Vec<u64> = (0..CLONES).collect();
         while left.len() > 2 {
             let n = left.swap_remove(left.len() / 2);
