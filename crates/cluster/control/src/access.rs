@@ -95,6 +95,8 @@ actions! {
     VolumeRevert "volume.revert" WORK,
     /// Take a snapshot of a volume.
     SnapshotCreate "snapshot.create" WORK,
+    /// Take snapshots of several volumes at one moment.
+    SnapshotSetCreate "snapshot.create-set" WORK,
     /// Protect a snapshot from being deleted, or no longer.
     SnapshotProtect "snapshot.protect" WORK,
     /// Delete a snapshot of a volume.

@@ -3,12 +3,12 @@
 use crate::admin::{Admin, Described};
 use crate::logging::timestamp;
 use amita_control::access::Action;
-use amita_control::admin::{self, AdminError, TakingState};
+use amita_control::admin::{self, AdminError, SetTaking, TakingState};
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
-use amita_types::map::{Snapshot, SnapshotWish};
+use amita_types::map::{Snapshot, SnapshotSet, SnapshotWish};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,6 +24,17 @@ pub enum Command {
     /// Nothing is copied, and nobody waits. A database finds in it what it would find after a power cut at that moment. Clients of NBD
     /// read it as VOLUME@NAME.
     Create(CreateArguments),
+    /// Take snapshots of several volumes at one moment, all of one name: a database with its log, or the disks of a machine
+    ///
+    /// What one of them has, and was sent when something of another volume was acknowledged, it has only with that: they are what a power
+    /// cut of all at one moment would have left. Either all of them are taken or none is.
+    CreateSet(CreateSetArguments),
+    /// List the sets of snapshots that were taken at one moment, the oldest first
+    ListSets {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// List a volume's snapshots, the oldest first
     List {
         /// The volume
@@ -75,6 +86,34 @@ pub struct CreateArguments {
     pub json: bool,
 }
 
+/// `amita volume snapshot create-set`.
+#[derive(Debug, clap::Args)]
+pub struct CreateSetArguments {
+    /// The name of each snapshot: up to 128 letters, digits, and . _ : + - behind the first
+    pub name: String,
+    /// The volumes, of any pools; up to 1,024
+    #[arg(required = true)]
+    pub volumes: Vec<String>,
+    /// Say what they are for; once for each label
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub labels: Vec<(String, String)>,
+    /// How long to wait for it, in seconds; then it is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub timeout: u64,
+    /// Say what was taken as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A set, as JSON says it.
+#[derive(Serialize)]
+struct ShownSet<'a> {
+    id: u64,
+    name: &'a str,
+    taken_at: u64,
+    snapshots: Vec<Shown<'a>>,
+}
+
 /// One of them, as JSON says it.
 #[derive(Serialize)]
 struct Shown<'a> {
@@ -86,6 +125,8 @@ struct Shown<'a> {
     protected: bool,
     /// So many volumes were cloned from it.
     clones: u64,
+    /// The set that it was taken with.
+    set: Option<u64>,
     labels: &'a BTreeMap<String, String>,
     /// What the deletion of this one alone would free; where it was counted and is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,6 +140,8 @@ struct Shown<'a> {
 pub fn run(command: &Command, metadata: &Admin) -> Result<()> {
     match command {
         Command::Create(arguments) => create(arguments, metadata),
+        Command::CreateSet(arguments) => create_set(arguments, metadata),
+        Command::ListSets { json } => list_sets(*json, metadata),
         Command::List { volume, json } => list(volume, *json, metadata),
         Command::Protect {
             volume,
@@ -144,6 +187,89 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
     })?;
     print(arguments.json, &shown(volume, &snapshot), || {
         format!("Snapshot {object} is taken, of {}.\n", size::show(snapshot.size_bytes))
+    })
+}
+
+fn create_set(arguments: &CreateSetArguments, metadata: &Admin) -> Result<()> {
+    let CreateSetArguments { volumes, name, .. } = arguments;
+    let named: Vec<String> = volumes.iter().map(|volume| format!("{volume}@{name}")).collect();
+    let labels: BTreeMap<String, String> = arguments.labels.iter().cloned().collect();
+    let until = Instant::now() + Duration::from_secs(arguments.timeout);
+    let taken = metadata.act(Action::SnapshotSetCreate, &named.join(" "), |meta| {
+        loop {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let set = admin::ask_set(meta, volumes, name, labels.clone(), now)?;
+            match await_set(meta, &set, until)? {
+                // An owner has changed, or was slow: the same is tried anew.
+                SetTaking::Void(voided) if voided.again && Instant::now() < until => std::thread::sleep(LOOK * 20),
+                state => return Ok::<_, AdminError>((set, state)),
+            }
+        }
+    });
+    let (set, state) = taken.described()?;
+    let snapshots = match state {
+        SetTaking::Taken(snapshots) => snapshots,
+        SetTaking::Void(voided) => {
+            let what = format!(
+                "set {name:?} cannot be taken, and none of its snapshots is: {}",
+                voided.why
+            );
+            return Err(Failure::new(what).advice("See `amita status`; try again, or wait for longer with --timeout."));
+        }
+        _ => {
+            let what = format!(
+                "set {name:?} was not taken within {} seconds, and is given up: no gateway opens one of its volumes, or a store \
+                 does not answer and is not out of its groups yet",
+                arguments.timeout
+            );
+            return Err(Failure::new(what).advice("See `amita status`, and try again."));
+        }
+    };
+    let names = set.volumes.iter().map(|volume| volume.name.as_str());
+    let shown = ShownSet {
+        id: set.id.0,
+        name,
+        taken_at: set.asked_at,
+        snapshots: names
+            .zip(&snapshots)
+            .map(|(volume, snapshot)| self::shown(volume, snapshot))
+            .collect(),
+    };
+    print(arguments.json, &shown, || {
+        let named = set.volumes.iter().map(|volume| format!("{}@{name}", volume.name));
+        let named: Vec<String> = named.collect();
+        format!("Set {} is taken, at one moment: {}.\n", set.id, named.join(", "))
+    })
+}
+
+/// Waits until a set is taken or void, and gives it up when that takes too long.
+fn await_set(meta: &dyn Transact, set: &SnapshotSet, until: Instant) -> std::result::Result<SetTaking, AdminError> {
+    loop {
+        match admin::set_state(meta, set)? {
+            SetTaking::Waiting if Instant::now() < until => std::thread::sleep(LOOK),
+            SetTaking::Waiting => {
+                admin::drop_set(meta, set)?;
+                // It may have been decided meanwhile.
+                return admin::set_state(meta, set);
+            }
+            state => return Ok(state),
+        }
+    }
+}
+
+fn list_sets(as_json: bool, metadata: &Admin) -> Result<()> {
+    let sets = admin::taken_sets(&metadata.reader()).described()?;
+    print(as_json, &sets, || {
+        let mut table = Table::new(&["set", "snapshot", "taken", "volumes"]);
+        for set in &sets {
+            table.row([
+                set.id.to_string(),
+                set.name.clone(),
+                timestamp(set.taken_at, 0),
+                set.volumes.join(","),
+            ]);
+        }
+        table.text()
     })
 }
 
@@ -208,6 +334,7 @@ fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
             "taken",
             "protected",
             "clones",
+            "set",
             "labels",
         ]);
         for snapshot in &snapshots {
@@ -227,6 +354,7 @@ fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
                     0 => String::new(),
                     clones => clones.to_string(),
                 },
+                snapshot.set.map_or_else(String::new, |set| set.to_string()),
                 labels.join(","),
             ]);
         }
@@ -246,6 +374,7 @@ fn shown<'a>(volume: &'a str, snapshot: &'a Snapshot) -> Shown<'a> {
         taken_at: snapshot.taken_at,
         protected: snapshot.protected,
         clones: snapshot.clones,
+        set: snapshot.set.map(|set| set.0),
         labels: &snapshot.labels,
         unique_bytes: None,
     }

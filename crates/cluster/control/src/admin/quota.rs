@@ -8,7 +8,7 @@ use super::subsystem::{put, unchanged};
 use super::trash::find_pool;
 use super::{AdminError, RACES, Result, cluster, get, put_if};
 use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
-use amita_types::map::{self, Lineage, Pool, Quota, Snapshot, SnapshotWish, Volume};
+use amita_types::map::{self, Lineage, Pool, Quota, SetState, Snapshot, SnapshotSet, SnapshotWish, Volume};
 use amita_types::{PoolId, VolumeId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -259,8 +259,11 @@ fn count_snapshots(meta: &dyn Transact, own: &BTreeMap<VolumeId, Lineage>) -> Re
             let (key, wish) = (map::snapshots_prefix(**volume), map::snapshot_wish_key(**volume));
             [Op::Prefix { key }, Op::Get { key: wish }]
         };
-        let then: Vec<Op> = some.iter().flat_map(of_one).collect();
+        let mut then: Vec<Op> = some.iter().flat_map(of_one).collect();
         let operations = then.len();
+        then.push(Op::Prefix {
+            key: map::sets_prefix(),
+        });
         let reply = meta.txn(&Call {
             then,
             ..Call::default()
@@ -274,6 +277,14 @@ fn count_snapshots(meta: &dyn Transact, own: &BTreeMap<VolumeId, Lineage>) -> Re
             match found.key.starts_with(&wishes) {
                 true => taken.wish(found),
                 false => taken.snapshot(found, lineage),
+            }
+        }
+        // What sets want is asked for as well, until it is sealed or void.
+        let sets = reply.values(operations).iter();
+        let sets = sets.filter_map(|found| found.json::<SnapshotSet>().ok());
+        for set in sets.filter(|set| !matches!(set.state, SetState::Void(_))) {
+            for volume in some.iter().filter(|volume| set.has(***volume)) {
+                taken.entry(**volume).or_default().0.insert(set.name.clone());
             }
         }
     }

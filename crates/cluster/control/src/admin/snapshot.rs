@@ -446,7 +446,7 @@ pub fn snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapsho
 }
 
 /// The volume's snapshot of that name, if it is taken. One that was begun and is not sealed is none: it may be void.
-fn taken(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<Option<Snapshot>> {
+pub(super) fn taken(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<Option<Snapshot>> {
     let Some((number, _)) = get::<SnapshotName>(meta, &map::snapshot_name_key(volume.id, name))? else {
         return Ok(None);
     };

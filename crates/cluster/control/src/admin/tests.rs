@@ -5,6 +5,7 @@ mod label;
 mod node;
 mod nvme;
 mod quota;
+mod set;
 mod snapshot;
 mod status;
 mod topology;

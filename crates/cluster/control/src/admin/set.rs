@@ -1,0 +1,267 @@
+//! Sets of snapshots: of several volumes at one moment (S4). The operator puts the set's record there, the volumes' owners take it.
+
+use super::quota::{Wanted, charge, snapshots_of};
+use super::snapshot::{MAX_VOLUME_SNAPSHOTS, is_sealed, taken};
+use super::subsystem::{put, unchanged};
+use super::volume::find_volume;
+use super::{AdminError, RACES, Result, cluster, get, list};
+use amita_metadata::{Call, Op, Transact};
+use amita_types::map::{
+    self, SNAPSHOTS_SINCE, SetState, SetVolume, Snapshot, SnapshotSet, SnapshotWish, Voided, Volume,
+};
+use amita_types::{SetId, VolumeId};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What has become of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetTaking {
+    /// It is taken: the snapshots, in the order of the set's volumes.
+    Taken(Vec<Snapshot>),
+    /// Not yet.
+    Waiting,
+    /// It has come to nothing, and why; it may be asked for anew.
+    Void(Voided),
+}
+
+/// A set that was taken, and what is left of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TakenSet {
+    pub id: SetId,
+    /// What each of its snapshots is called.
+    pub name: String,
+    /// In seconds since 1970.
+    pub taken_at: u64,
+    /// The volumes whose snapshots of it are there, in order of their numbers.
+    pub volumes: Vec<String>,
+}
+
+/// Wishes snapshots of several volumes at one moment, all of this name.
+///
+/// # Errors
+/// No volume, more than [`map::MAX_SET_VOLUMES`], one that is named twice or does not exist, a name or a label that cannot be, a name
+/// that is taken in one of the volumes, another snapshot of one that is being taken, a pool's quota, a cluster whose version does not
+/// know snapshots; the metadata is away or refuses.
+pub fn ask_set(
+    meta: &dyn Transact,
+    volumes: &[String],
+    name: &str,
+    labels: BTreeMap<String, String>,
+    now: Duration,
+) -> Result<SnapshotSet> {
+    let bad = |why: String| AdminError::BadSetting {
+        what: "set of snapshots",
+        name: name.to_owned(),
+        why,
+    };
+    if let Some(own) = labels.keys().find(|key| key.starts_with(map::OWN_LABELS)) {
+        return Err(bad(format!(
+            "only Amita itself gives labels that begin with {}, as {own:?} does",
+            map::OWN_LABELS
+        )));
+    }
+    let mut set = SnapshotSet {
+        id: SetId(0),
+        name: name.to_owned(),
+        asked_at: now.as_secs(),
+        labels,
+        volumes: Vec::new(),
+        state: SetState::Taking,
+    };
+    if let Some(twice) = (1..volumes.len()).find(|at| volumes[..*at].contains(&volumes[*at])) {
+        return Err(bad(format!("volume {:?} is named twice", volumes[twice])));
+    }
+    set.volumes = volumes
+        .iter()
+        .zip(1..)
+        .map(|(name, number)| SetVolume {
+            id: VolumeId(number),
+            name: name.clone(),
+        })
+        .collect();
+    set.check().map_err(bad)?;
+    let version = cluster(meta)?.version;
+    if version < SNAPSHOTS_SINCE {
+        return Err(bad(format!(
+            "the cluster's version is {version}, and snapshots need {SNAPSHOTS_SINCE}: all its programs must know of them first"
+        )));
+    }
+    let counter = map::counter_key("sets");
+    for _ in 0..RACES {
+        let mut found: Vec<Volume> = Vec::new();
+        let open: Vec<SnapshotSet> = list(meta, &map::sets_prefix())?;
+        for volume in volumes {
+            let (volume, _) = find_volume(meta, volume)?;
+            may_be_taken(meta, &volume, name, &open)?;
+            found.push(volume);
+        }
+        found.sort_unstable_by_key(|volume| volume.id);
+        set.volumes = found
+            .iter()
+            .map(|volume| SetVolume {
+                id: volume.id,
+                name: volume.name.clone(),
+            })
+            .collect();
+        let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
+        set.id = SetId(last + 1);
+        // One that is asked for at the same time raises the counter as well.
+        let mut call = Call {
+            compares: vec![unchanged(&counter, revision)],
+            then: vec![put(map::set_key(set.id), &set), put(counter.clone(), &set.id.0)],
+            otherwise: Vec::new(),
+        };
+        let mut by_pool: BTreeMap<&str, u64> = BTreeMap::new();
+        for volume in &found {
+            *by_pool.entry(&volume.pool).or_default() += 1;
+        }
+        for (pool, snapshots) in by_pool {
+            let wanted = Wanted {
+                snapshots,
+                ..Wanted::default()
+            };
+            charge(meta, pool, wanted)?.into_call(&mut call);
+        }
+        if meta.txn(&call)?.succeeded {
+            return Ok(set);
+        }
+    }
+    Err(AdminError::TooManyRaces { key: counter })
+}
+
+/// Can a snapshot of this name be taken of the volume?
+fn may_be_taken(meta: &dyn Transact, volume: &Volume, name: &str, open: &[SnapshotSet]) -> Result<()> {
+    let of = || format!("{}@{name}", volume.name);
+    if taken(meta, volume, name)?.is_some() {
+        return Err(AdminError::Exists {
+            what: "snapshot",
+            name: of(),
+        });
+    }
+    let bad = |why: String| AdminError::BadSetting {
+        what: "snapshot",
+        name: of(),
+        why,
+    };
+    let wish = get::<SnapshotWish>(meta, &map::snapshot_wish_key(volume.id))?;
+    if let Some((other, _)) = wish.filter(|(other, _)| other.refused.is_none()) {
+        return Err(bad(format!(
+            "another snapshot of the volume, {:?}, is being taken; try again when it is",
+            other.name
+        )));
+    }
+    let is_in = |set: &&SnapshotSet| set.state == SetState::Taking && set.has(volume.id);
+    if let Some(other) = open.iter().find(is_in) {
+        return Err(bad(format!(
+            "another set with the volume, {:?}, is being taken; try again when it is",
+            other.name
+        )));
+    }
+    let there = match u64::from(volume.lineage.number.0) {
+        ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
+        _ => snapshots_of(meta, volume)?,
+    };
+    match there {
+        MAX_VOLUME_SNAPSHOTS.. => Err(bad(format!(
+            "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most; delete some (`amita volume snapshot delete`)"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What has become of a set that was asked for.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn set_state(meta: &dyn Transact, set: &SnapshotSet) -> Result<SetTaking> {
+    let record = get::<SnapshotSet>(meta, &map::set_key(set.id))?.map(|(record, _)| record.state);
+    match record {
+        Some(SetState::Taking) => return Ok(SetTaking::Waiting),
+        Some(SetState::Void(voided)) => return Ok(SetTaking::Void(voided)),
+        Some(SetState::Ready) | None => {}
+    }
+    // Its record goes when all have sealed theirs.
+    let mut all = Vec::new();
+    for volume in &set.volumes {
+        let own: Vec<Snapshot> = list(meta, &map::snapshots_prefix(volume.id))?;
+        all.extend(
+            own.into_iter()
+                .find(|found| found.set == Some(set.id) && is_sealed(found)),
+        );
+    }
+    if all.len() == set.volumes.len() {
+        return Ok(SetTaking::Taken(all));
+    }
+    Ok(match record {
+        Some(_) => SetTaking::Waiting,
+        None => SetTaking::Void(Voided {
+            why: "its record has gone, and not all of its snapshots are there".to_owned(),
+            again: false,
+        }),
+    })
+}
+
+/// Gives a set up. One that is decided stays as it is.
+///
+/// # Errors
+/// The metadata is away or refuses.
+pub fn drop_set(meta: &dyn Transact, set: &SnapshotSet) -> Result<()> {
+    let key = map::set_key(set.id);
+    if let Some((record, revision)) = get::<SnapshotSet>(meta, &key)?
+        && record.state == SetState::Taking
+    {
+        let void = record.voided("it was given up", false);
+        let call = Call {
+            compares: vec![unchanged(&key, revision)],
+            then: vec![put(key, &void)],
+            otherwise: Vec::new(),
+        };
+        meta.txn(&call)?;
+    }
+    Ok(())
+}
+
+/// The sets of which snapshots are there, in order of their numbers.
+///
+/// # Errors
+/// The metadata is away.
+pub fn taken_sets(meta: &dyn Transact) -> Result<Vec<TakenSet>> {
+    let reply = meta.txn(&Call {
+        then: vec![
+            Op::Prefix {
+                key: map::volume_key(""),
+            },
+            Op::Prefix {
+                key: format!("{}snapshots/", map::PREFIX),
+            },
+        ],
+        ..Call::default()
+    })?;
+    let names: BTreeMap<VolumeId, String> = reply
+        .values(0)
+        .iter()
+        .filter_map(|found| found.json::<Volume>().ok())
+        .map(|volume| (volume.id, volume.name))
+        .collect();
+    let mut sets: BTreeMap<SetId, (TakenSet, BTreeSet<VolumeId>)> = BTreeMap::new();
+    for snapshot in reply.values(1).iter().filter_map(|found| found.json::<Snapshot>().ok()) {
+        let Some(id) = snapshot.set.filter(|_| is_sealed(&snapshot)) else {
+            continue;
+        };
+        let new = || TakenSet {
+            id,
+            name: snapshot.name.clone(),
+            taken_at: snapshot.taken_at,
+            volumes: Vec::new(),
+        };
+        let (_, volumes) = sets.entry(id).or_insert_with(|| (new(), BTreeSet::new()));
+        volumes.insert(snapshot.volume);
+    }
+    let named = sets.into_values().map(|(set, volumes)| TakenSet {
+        volumes: volumes.iter().filter_map(|volume| names.get(volume).cloned()).collect(),
+        ..set
+    });
+    Ok(named.filter(|set| !set.volumes.is_empty()).collect())
+}
