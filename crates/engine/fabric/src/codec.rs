@@ -206,6 +206,8 @@ kinds! {
     Inherit = 0x26, OWNERS, request::INHERIT_BYTES, 0;
     /// Request: which blocks were changed since a snapshot?
     Differ = 0x28, OWNERS, request::DIFFER_BYTES, 0;
+    /// Request: what has rotted is replaced where it lies.
+    Restore = 0x2d, OWNERS, request::RESTORE_BYTES, amita_types::BLOCK_BYTES as usize;
 
     /// Answer to `Fence`.
     Fenced = 0x40, STORES, answer::PLAIN_BYTES, 0;
@@ -227,7 +229,7 @@ kinds! {
     Held = 0x48, STORES, answer::HELD_BYTES, 0;
     /// Answer to `Join`.
     Joined = 0x49, STORES, answer::JOINED_BYTES, 0;
-    /// Answer to `Mend` and `Put`.
+    /// Answer to `Mend`, `Put` and `Restore`.
     Mended = 0x4a, STORES, answer::MENDED_BYTES, 0;
     /// Answer to `Verify`.
     Verified = 0x4b, STORES, answer::VERIFIED_BYTES, 0;
@@ -428,6 +430,7 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Put
         | Kind::Close
         | Kind::Differ
+        | Kind::Restore
         | Kind::Settle => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),
         Kind::Fenced
         | Kind::Opened

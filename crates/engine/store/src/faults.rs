@@ -30,6 +30,8 @@ amita_reactor::fault_switches! {
     RollsOfAnyLink,
     /// D6: a slot that a read is under way on may be reused.
     NoPin,
+    /// S12: a slot whose content is being replaced may be given to something else.
+    RestoreUnpinned,
     /// D6: a slot that is being discarded may be written.
     DiscardUnpinned,
     /// A read's data is not checked against the index.

@@ -58,6 +58,10 @@ pub struct Counters {
     pub joins: u64,
     /// Entries replaced to bring the store up to date or to repair it.
     pub mended: u64,
+    /// Blocks that had rotted and were replaced where they lay (S12).
+    pub restored: u64,
+    /// Such blocks that the device did not take.
+    pub unrestored: u64,
     /// Entries put into states that it lacked (S6).
     pub state_entries: u64,
     /// Chunks dropped because nothing needs them any more.
@@ -107,7 +111,7 @@ pub struct Counters {
 impl Counters {
     /// Each event with its name, in their order.
     #[must_use]
-    pub fn events(&self) -> [(&'static str, u64); 25] {
+    pub fn events(&self) -> [(&'static str, u64); 27] {
         // All of them are named, so that a new one is not forgotten: here, or by `bytes`.
         let Counters {
             reads,
@@ -118,6 +122,8 @@ impl Counters {
             clones,
             joins,
             mended,
+            restored,
+            unrestored,
             state_entries,
             swept,
             trimmed,
@@ -150,6 +156,8 @@ impl Counters {
             ("clones", clones),
             ("joins", joins),
             ("mended", mended),
+            ("restored", restored),
+            ("unrestored", unrestored),
             ("state_entries", state_entries),
             ("swept", swept),
             ("trimmed", trimmed),

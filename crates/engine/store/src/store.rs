@@ -18,6 +18,7 @@
 //! | `merge` | sub-block writes are merged with what was there |
 //! | `roll` | roll-forwards are collected from their parts |
 //! | `join`, `mend` | a store is brought up to date, and repaired |
+//! | `restore` | what has rotted is replaced where it lies |
 //! | `commit`, `pages` | the changes of a pass become one batch: data and log in parallel |
 //! | `log` | how far the log is written, applied and verified; batches under way |
 //! | `durable` | a batch is durable: its changes become visible and are answered |
@@ -64,6 +65,7 @@ mod queue;
 mod read;
 mod replay;
 mod request;
+mod restore;
 mod roll;
 mod snapshot;
 mod space;
@@ -180,6 +182,7 @@ pub struct Store {
     /// What was accepted, and is not durable.
     ops: op::Ops,
     reads: read::Reads,
+    restores: restore::Restores,
     log: log::Log,
     checkpoint: checkpoint::Writer,
     sweep: sweep::Sweep,
@@ -204,6 +207,7 @@ impl Store {
             fences: Fences::default(),
             ops: op::Ops::default(),
             reads: read::Reads::default(),
+            restores: restore::Restores::default(),
             log: log::Log::default(),
             checkpoint: checkpoint::Writer::default(),
             sweep: sweep::Sweep::default(),
@@ -311,7 +315,12 @@ impl Store {
     }
 
     fn waiting_requests(&self) -> usize {
-        self.ops.len() + self.ops.resends.len() + self.reads.len() + self.leaf_waits.reads + self.ops.fences.len()
+        self.ops.len()
+            + self.ops.resends.len()
+            + self.reads.len()
+            + self.restores.len()
+            + self.leaf_waits.reads
+            + self.ops.fences.len()
     }
 
     /// Is it served?
@@ -371,6 +380,7 @@ impl Store {
         let mut askers: Vec<Requester> = self.ops.drain().filter_map(|op| op.asker).collect();
         askers.extend(self.ops.resends.drain(..).map(|resend| resend.asker));
         askers.extend(self.reads.drain());
+        askers.extend(self.restores.drain());
         askers.extend(self.leaf_waits.drain().iter().map(|read| read.asker));
         askers.extend(self.ops.fences.drain(..).filter_map(|pending| pending.asker));
         self.ops.rolls.clear();

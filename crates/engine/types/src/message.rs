@@ -119,6 +119,8 @@ pub enum RequestBody {
     Close(CloseRequest),
     /// [`DifferRequest`]
     Differ(DifferRequest),
+    /// [`RestoreRequest`]
+    Restore(RestoreRequest),
 }
 
 /// Adopt the scope's epoch with this in-sync set, and the scope's generation for its volume, durably; drain
@@ -386,8 +388,24 @@ pub struct CloseRequest {
     pub version: Version,
 }
 
+/// A block has rotted: what lies in its slot is replaced there, so that whatever refers to the slot has it again (S12). Only where
+/// the entry of the scope's snapshot is exactly this one, and what lies there fails its checksum; else the answer names the block as
+/// skipped. Refused as `Damaged` where the device does not take it. The payload is the block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RestoreRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// The block.
+    pub block: BlockIndex,
+    /// The entry's version.
+    pub version: Version,
+    /// CRC-32C of the block.
+    pub sum: u32,
+}
+
 /// Read the blocks from `from` on from the disk and check them; list their entries. For scrubbing: nothing of the data
-/// travels. At most [`MAX_CHANGES`] blocks are looked at by one request.
+/// travels. At most [`MAX_CHANGES`] blocks are looked at by one request. Of a snapshot only blocks are looked at, and listed, that lie
+/// elsewhere than in the next newer view of the chunk: what they share is looked at there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VerifyRequest {
     /// The chunk.

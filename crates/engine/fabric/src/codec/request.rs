@@ -11,7 +11,7 @@ pub(super) use chunk::{
     RETAIN_SNAPSHOTS_BYTES, WRITE_BYTES,
 };
 pub(super) use fence::{FENCE_BYTES, SETTLE_BYTES, SUCCEED_BYTES};
-pub(super) use resync::{CHUNKS_BYTES, JOIN_BYTES, MEND_BYTES, VERIFY_BYTES, WHOLE_BYTES};
+pub(super) use resync::{CHUNKS_BYTES, JOIN_BYTES, MEND_BYTES, RESTORE_BYTES, VERIFY_BYTES, WHOLE_BYTES};
 pub(super) use roll::{CHANGES_BYTES, ROLL_BYTES};
 pub(super) use states::{CLOSE_BYTES, FRAME_BYTES, PUT_BYTES, STATES_BYTES};
 
@@ -95,7 +95,11 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
     .put(out);
     let has_payload = matches!(
         request.body,
-        RequestBody::Write(_) | RequestBody::Roll(_) | RequestBody::Mend(_) | RequestBody::Put(_)
+        RequestBody::Write(_)
+            | RequestBody::Roll(_)
+            | RequestBody::Mend(_)
+            | RequestBody::Put(_)
+            | RequestBody::Restore(_)
     );
     if !has_payload {
         no_payload(payload_bytes)?;
@@ -123,6 +127,7 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
         RequestBody::Put(body) => body.put(out, payload_bytes),
         RequestBody::Close(body) => body.put(out, payload_bytes),
         RequestBody::Differ(body) => body.put(out, payload_bytes),
+        RequestBody::Restore(body) => body.put(out, payload_bytes),
         RequestBody::RenewLease => Ok(Kind::RenewLease),
     }
 }
@@ -172,6 +177,7 @@ fn get_body(prefix: Prefix, reader: Reader<'_>) -> Result<RequestBody, DecodeErr
         Kind::Put => RequestBody::Put(Body::get(prefix, reader)?),
         Kind::Close => RequestBody::Close(Body::get(prefix, reader)?),
         Kind::Differ => RequestBody::Differ(Body::get(prefix, reader)?),
+        Kind::Restore => RequestBody::Restore(Body::get(prefix, reader)?),
         Kind::RenewLease => {
             reader.end()?;
             RequestBody::RenewLease

@@ -470,7 +470,8 @@ impl Store {
             | RequestBody::Frame(_)
             | RequestBody::Put(_)
             | RequestBody::Close(_)
-            | RequestBody::Differ(_) => {
+            | RequestBody::Differ(_)
+            | RequestBody::Restore(_) => {
                 unreachable!("a sequencer asks for none of them, of a volume that has no snapshots")
             }
             RequestBody::Allocation(AllocationRequest { chunk, .. }) => {

@@ -168,6 +168,9 @@ pub(super) fn start(
     read.entries.clear();
     read.entries
         .extend(range.iter().map(|block| store.index.entry(key, view, block)));
+    if let Some(verifying) = &verifying {
+        verifying.sift(&store.index, key, range.first, &mut read.entries);
+    }
     if !read.entries.iter().any(|entry| entry.has_data()) {
         let body = match verifying {
             Some(verifying) => verifying.body(read),

@@ -57,12 +57,13 @@ fn slot_sums(store: &Store) {
         store.checkpoint.retired(),
         taken,
         store.space.discards.slots(store.config.faults),
+        store.space.bad.aside().count() as u64,
     ];
     let slots = u64::from(store.superblock.geometry.slots);
     assert_eq!(
         parts.iter().sum::<u64>(),
         slots,
-        "every slot is free, held, freed, retired, taken or being discarded: {parts:?}"
+        "every slot is free, held, freed, retired, taken, being discarded or bad: {parts:?}"
     );
 }
 
@@ -160,6 +161,8 @@ fn slots(store: &Store) {
     if let Some(run) = store.space.discards.under_way() {
         put(run, "being discarded");
     }
+    let bad = store.space.bad.aside();
+    bad.for_each(|slot| put(Run { slot, count: 1 }, "set aside because it is bad"));
     let retired = store.checkpoint.retired_slots();
     retired.for_each(|slot| put(Run { slot, count: 1 }, "named by the checkpoint on the disk only"));
     for (at, ((&free, &held), &others)) in free.iter().zip(held).zip(&others).enumerate() {

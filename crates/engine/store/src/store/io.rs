@@ -1,6 +1,6 @@
 //! Device operations under way: what their end means.
 
-use super::{IoId, Store, blocks, checkpoint, count, discard, durable, leaves, merge, mount};
+use super::{IoId, Store, blocks, checkpoint, count, discard, durable, leaves, merge, mount, restore};
 use crate::index::OpSlot;
 use amita_reactor::{BufMut, Segments, Time};
 use std::io;
@@ -39,6 +39,14 @@ pub(super) enum Io {
     /// A leaf, for who counts.
     Count {
         walk: u64,
+    },
+    /// What has rotted is looked at, or replaced.
+    Restore {
+        at: u32,
+    },
+    /// The flush after it.
+    RestoreFlush {
+        at: u32,
     },
     /// A part of a checkpoint.
     Checkpoint,
@@ -120,6 +128,7 @@ impl Store {
                 mount::go_on(self, |mount, store| mount.leaf_read(store, mem, &buffer, &result));
             }
             Some(Io::Leaf { mem }) => leaves::read_done(self, mem, &buffer, &result),
+            Some(Io::Restore { at }) => restore::looked(self, at, buffer, &result),
             Some(Io::Count { walk }) => count::read_done(self, walk, &buffer, &result),
             Some(Io::Mount) => mount::go_on(self, |mount, store| mount.read_done(store, buffer, result)),
             other => debug_assert!(false, "a read ended that was {other:?}"),
@@ -131,6 +140,10 @@ impl Store {
         self.env.now = now;
         self.log.spare.recycle(data);
         let io = self.env.ios.end(io);
+        // What it should have replaced was no block's content before, nor is it now.
+        if let Some(Io::Restore { at }) = io {
+            return restore::written(self, at, result.is_ok());
+        }
         if let Err(error) = result {
             return self.device_failed("a write", &error);
         }
@@ -152,6 +165,7 @@ impl Store {
         }
         match io {
             Some(Io::Flush) => durable::flushed(self),
+            Some(Io::RestoreFlush { at }) => restore::flushed(self, at),
             Some(Io::CheckpointFlush) => checkpoint::flushed(self),
             Some(Io::SuperblockFlush) => checkpoint::superblock_flushed(self),
             Some(Io::MountFlush) => mount::go_on(self, |mount, store| {

@@ -5,7 +5,7 @@ use super::change::Change as OpChange;
 use super::join::Say;
 use super::leaves::{LostLeaf, Waiter};
 use super::request::Caller;
-use super::{Requester, Store, answer, blocks, differ, join, leaves, verify};
+use super::{Requester, Store, answer, blocks, differ, join, leaves, restore, verify};
 use crate::faults::{Fault, Faults};
 use crate::index::{ChunkKey, Index, Location, Seen, View};
 use amita_types::message::{
@@ -31,6 +31,11 @@ pub(super) enum Want {
         since: Version,
         from: BlockIndex,
     },
+    /// A block's entry, of what is to be replaced: its place there.
+    Restore {
+        at: u32,
+        block: BlockIndex,
+    },
 }
 
 impl Want {
@@ -38,6 +43,7 @@ impl Want {
     fn blocks(self) -> BlockRange {
         match self {
             Want::Data(range) | Want::Verify(range, _) => range,
+            Want::Restore { block, .. } => BlockRange::new(block.0, 1),
             Want::Version => BlockRange::default(),
             Want::Allocation | Want::Differ { .. } | Want::Changes { .. } => {
                 BlockRange::new(0, MAX_BLOCKS_PER_CHUNK as u16)
@@ -188,7 +194,7 @@ pub(super) fn look(store: &mut Store, query: Query) {
     let (key, view) = match find(&store.index, store.config.faults, &query) {
         Ok(Some(found)) => found,
         Ok(None) => return answer_unknown(store, query.asker, query.want),
-        Err(refusal) => return store.env.refuse(query.asker, refusal),
+        Err(refusal) => return refuse(store, &query, refusal),
     };
     let chunk = store.index.chunk_mut(key);
     let newest = match view {
@@ -196,15 +202,17 @@ pub(super) fn look(store: &mut Store, query: Query) {
         View::State(_) => chunk.version(view),
     };
     if query.least > newest {
-        return store.env.refuse(query.asker, Refusal::Behind { current: newest });
+        return refuse(store, &query, Refusal::Behind { current: newest });
     }
     if query.least > chunk.version(view) {
         chunk.waiting_reads += 1;
         store.reads.waiting.push((key, query));
         return;
     }
-    if let Want::Differ { since } = query.want {
-        return differ::look(store, query, key, view, since);
+    match (query.want, view) {
+        (Want::Differ { since }, _) => return differ::look(store, query, key, view, since),
+        (Want::Verify(range, end), View::State(place)) => return verify::state(store, query, key, place, (range, end)),
+        _ => {}
     }
     let mut missing = store.index.missing(key, view, query.want.blocks()).peekable();
     if missing.peek().is_some() {
@@ -236,7 +244,14 @@ fn leaf_lost(store: &mut Store, query: &Query, LostLeaf(block): LostLeaf) {
         return verify::lost(store, query.asker, range, end);
     }
     let block = block.max(query.want.blocks().first);
-    store.env.refuse(query.asker, Refusal::Damaged { block });
+    refuse(store, query, Refusal::Damaged { block });
+}
+
+fn refuse(store: &mut Store, query: &Query, refusal: Refusal) {
+    if let Want::Restore { at, .. } = query.want {
+        store.restores.forget(at);
+    }
+    store.env.refuse(query.asker, refusal);
 }
 
 /// The durable or the accepted version of a chunk has changed: reads that waited for it go on.
@@ -287,6 +302,7 @@ fn answer_unknown(store: &mut Store, asker: Requester, want: Want) {
             damaged: Vec::new(),
             more: None,
         }),
+        Want::Restore { at, .. } => return restore::nothing_there(store, asker, at),
     };
     answer::give(store, asker, body);
 }
@@ -311,6 +327,7 @@ fn serve(store: &mut Store, asker: Requester, key: ChunkKey, view: View, want: W
             AnswerBody::Allocation(AllocationAnswer { allocated })
         }
         Want::Differ { .. } => unreachable!("it looks at two views"),
+        Want::Restore { at, .. } => return restore::found(store, asker, at, key, view),
         Want::Changes { since, from } => list_changes(&store.index, key, view, since, from),
     };
     answer::give(store, asker, body);

@@ -9,7 +9,8 @@ use crate::allocator::{Allocator, Freed, ReadWindow};
 use crate::config::Config;
 use crate::credits::{AccountId, Credits};
 use crate::faults::Fault;
-use crate::format::Geometry;
+use crate::format::record::Run;
+use crate::format::{Geometry, Slot};
 use crate::index::{
     Index, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_BYTES_PER_JOIN, WORST_MEMORY_PER_BLOCK,
     worst_bytes_per_clone,
@@ -20,6 +21,7 @@ use amita_reactor::Slice;
 use amita_reactor::buggify::{Point, buggify};
 use amita_types::message::{AnswerBody, MAX_PIECES, Refusal, SettledAnswer};
 use amita_types::{GroupId, VolumeId};
+use std::collections::BTreeSet;
 
 /// Slots that are never granted: writes whose grant was lost with a connection, roll-forwards, and the copies that
 /// overwriting needs until the log has let go of the old ones.
@@ -54,6 +56,56 @@ pub(super) struct Space {
     /// What was accepted.
     pub claims: Claims,
     pub discards: Discards,
+    pub bad: BadSlots,
+}
+
+/// Slots that the device has not taken: one that nothing refers to any more is set aside. They are known until the store is opened
+/// again; then a write that meets such a slot fails, and says so.
+#[derive(Debug, Default)]
+pub(super) struct BadSlots {
+    /// Those that something refers to, or did when it was found.
+    marked: BTreeSet<Slot>,
+    aside: BTreeSet<Slot>,
+}
+
+impl BadSlots {
+    /// The device does not take it.
+    pub fn is_bad(&mut self, slot: Slot) {
+        self.marked.insert(slot);
+    }
+
+    /// The device has taken it.
+    pub fn is_good(&mut self, slot: Slot) {
+        self.marked.remove(&slot);
+    }
+
+    /// Slots that nothing refers to, and that are given to nobody.
+    #[cfg(any(test, feature = "planted"))]
+    pub fn aside(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.aside.iter().copied()
+    }
+
+    /// A run may be given out again: sets those of it aside that are bad, and hands on the others.
+    fn sift(&mut self, run: Run, mut give: impl FnMut(Run)) {
+        let end = run.slot.plus(run.count);
+        let mut from = run.slot;
+        for slot in self.marked.extract_if(run.slot..end, |_| true) {
+            if from < slot {
+                give(Run {
+                    slot: from,
+                    count: slot.0 - from.0,
+                });
+            }
+            from = slot.plus(1);
+            self.aside.insert(slot);
+        }
+        if from < end {
+            give(Run {
+                slot: from,
+                count: end.0 - from.0,
+            });
+        }
+    }
 }
 
 /// What one change speaks for.
@@ -325,11 +377,20 @@ pub(super) fn reclaim(store: &mut Store) {
         if store.config.faults.has(Fault::LosesSlots) && run.slot.0.is_multiple_of(64) {
             continue;
         }
-        if !store.space.allocator.give(run) {
-            store.space.map.wrong = Some(run.slot);
-        }
-        if discards {
-            store.space.discards.note(run);
-        }
+        let Space {
+            map,
+            allocator,
+            discards: noted,
+            bad,
+            ..
+        } = &mut store.space;
+        bad.sift(run, |run| {
+            if !allocator.give(run) {
+                map.wrong = Some(run.slot);
+            }
+            if discards {
+                noted.note(run);
+            }
+        });
     }
 }

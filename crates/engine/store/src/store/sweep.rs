@@ -33,7 +33,7 @@ use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
 use amita_types::message::{
     AllocationRequest, ChangesRequest, ClearRequest, CloneRequest, CloseRequest, DifferRequest, FrameRequest,
-    InheritRequest, JoinRequest, MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody,
+    InheritRequest, JoinRequest, MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody, RestoreRequest,
     RetainSnapshotsRequest, RollRequest, StatesRequest, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::{ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, SnapshotId, VolumeId};
@@ -486,7 +486,8 @@ pub(super) fn is_going(store: &Store, volume: VolumeId, body: &RequestBody) -> b
         | RequestBody::States(StatesRequest { chunk, .. })
         | RequestBody::Frame(FrameRequest { chunk, .. })
         | RequestBody::Put(PutRequest { chunk, .. })
-        | RequestBody::Close(CloseRequest { chunk, .. }) => chunk,
+        | RequestBody::Close(CloseRequest { chunk, .. })
+        | RequestBody::Restore(RestoreRequest { chunk, .. }) => chunk,
         RequestBody::Fence(_) | RequestBody::RenewLease | RequestBody::Settle(_) | RequestBody::Chunks(_) => {
             return false;
         }

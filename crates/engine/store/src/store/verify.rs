@@ -7,7 +7,7 @@ use super::blocks::BlockRead;
 use super::read::{Query, Want};
 use super::request::Caller;
 use super::{Requester, Store, answer, blocks, read};
-use crate::index::{ChunkKey, LEAF_ENTRIES, View};
+use crate::index::{ChunkKey, Entry, Index, LEAF_ENTRIES, Location, PARTS, View};
 use amita_types::message::{AnswerBody, Change, MAX_CHANGES, Problem, VerifiedAnswer, VerifyRequest};
 use amita_types::{BlockIndex, BlockRange, Version};
 
@@ -16,6 +16,8 @@ use amita_types::{BlockIndex, BlockRange, Version};
 pub(super) struct Verifying {
     pub damaged: Vec<BlockIndex>,
     more: Option<BlockIndex>,
+    /// What this view has in the same slot is not looked at.
+    but: Option<View>,
 }
 
 /// Reads blocks and checks them.
@@ -38,8 +40,57 @@ pub(super) fn verify(store: &mut Store, caller: &Caller, request: &VerifyRequest
 /// The leaf of these blocks is in memory.
 pub(super) fn blocks(store: &mut Store, asker: Requester, key: ChunkKey, view: View, range: BlockRange, end: u32) {
     let more = store.index.next_written(key, view, range.end(), end);
-    let damaged = Vec::new();
-    blocks::start(store, asker, key, view, range, Some(Verifying { damaged, more }));
+    let verifying = Verifying {
+        damaged: Vec::new(),
+        more,
+        but: None,
+    };
+    blocks::start(store, asker, key, view, range, Some(verifying));
+}
+
+/// What a state has elsewhere than the next newer view, of these blocks (S12): what they share is looked at there. The range lies in one
+/// leaf; `end`: so many blocks has the chunk.
+pub(super) fn state(store: &mut Store, query: Query, key: ChunkKey, place: usize, (range, end): (BlockRange, u32)) {
+    let index = &store.index;
+    let newer = match place + 1 < index.chunk(key).state_count() {
+        true => View::State(place + 1),
+        false => View::Head,
+    };
+    let view = View::State(place);
+    let own = |part: usize| index.location(key, view, part) != index.location(key, newer, part);
+    let part = usize::from(range.first.0) / LEAF_ENTRIES;
+    let next_own = |from: usize| {
+        let first = |part: usize| (part * LEAF_ENTRIES) as u32;
+        let next = (from..PARTS).find(|&part| own(part)).map(first);
+        next.filter(|first| *first < end).map(|first| BlockIndex(first as u16))
+    };
+    if !own(part) {
+        let body = AnswerBody::Verified(VerifiedAnswer {
+            entries: Vec::new(),
+            damaged: Vec::new(),
+            more: next_own(part + 1),
+        });
+        return answer::give(store, query.asker, body);
+    }
+    let missing = index.missing(key, view, range).chain(index.missing(key, newer, range));
+    let missing: Vec<Location> = missing.collect();
+    if !missing.is_empty() {
+        return read::wait_for(store, query, &missing);
+    }
+    let leaf_end = end.min((part as u32 + 1) * LEAF_ENTRIES as u32);
+    let mut rest = (range.end() as u16..leaf_end as u16).map(BlockIndex);
+    let more = rest.find(|&block| is_elsewhere(index, key, block, index.entry(key, view, block), newer));
+    let verifying = Verifying {
+        damaged: Vec::new(),
+        more: more.or_else(|| next_own(part + 1)),
+        but: Some(newer),
+    };
+    blocks::start(store, query.asker, key, view, range, Some(verifying));
+}
+
+/// Has the entry data, and another view has them nowhere or in another slot? The view's leaf is in memory.
+fn is_elsewhere(index: &Index, key: ChunkKey, block: BlockIndex, entry: Entry, view: View) -> bool {
+    entry.has_data() && index.entry(key, view, block).slot != entry.slot
 }
 
 /// The leaf of these blocks cannot be read.
@@ -53,6 +104,16 @@ pub(super) fn lost(store: &mut Store, asker: Requester, range: BlockRange, end: 
 }
 
 impl Verifying {
+    /// Leaves out what is not looked at.
+    pub fn sift(&self, index: &Index, key: ChunkKey, first: BlockIndex, entries: &mut [Entry]) {
+        let Some(newer) = self.but else { return };
+        for (block, entry) in (first.0..).map(BlockIndex).zip(entries) {
+            if !is_elsewhere(index, key, block, *entry, newer) {
+                *entry = Entry::NEVER;
+            }
+        }
+    }
+
     /// What came of it.
     pub fn body(mut self, read: &BlockRead) -> AnswerBody {
         let place = read.place.expect("a read under way has a place");

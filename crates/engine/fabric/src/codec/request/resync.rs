@@ -4,7 +4,7 @@ use super::super::wire::{Reader, Wire, wire};
 use super::super::{DecodeError, EncodeError, Kind, Prefix};
 use super::{Body, exactly, from_to};
 use amita_types::message::{
-    ChunksRequest, Expect, JoinRequest, MAX_CHANGES, Mend, MendRequest, VerifyRequest, WholeRequest,
+    ChunksRequest, Expect, JoinRequest, MAX_CHANGES, Mend, MendRequest, RestoreRequest, VerifyRequest, WholeRequest,
 };
 use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, SnapshotId, Version, VolumeId};
 
@@ -37,6 +37,7 @@ wire! {
     RawNumbers: 8 { number: u32, born: u32, }
 }
 wire! { RawVerify: 18 { chunk: u64, least: u64, from: u16, } }
+wire! { RawRestore: 22 { chunk: u64, version: u64, sum: u32, block: u16, } }
 
 /// The store has lost the entry.
 const EXPECT_LOST: u8 = 0;
@@ -52,6 +53,7 @@ pub(in super::super) const JOIN_BYTES: (usize, usize) = exactly(RawJoin::BYTES);
 pub(in super::super) const MEND_BYTES: (usize, usize) = from_to(RawMend::BYTES, MAX_CHANGES * RawMendEntry::BYTES);
 pub(in super::super) const WHOLE_BYTES: (usize, usize) = from_to(RawWhole::BYTES, RawNumbers::BYTES);
 pub(in super::super) const VERIFY_BYTES: (usize, usize) = exactly(RawVerify::BYTES);
+pub(in super::super) const RESTORE_BYTES: (usize, usize) = exactly(RawRestore::BYTES);
 
 impl Body for ChunksRequest {
     fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
@@ -296,4 +298,47 @@ fn get_mends(reader: &mut Reader<'_>) -> Result<Vec<Mend>, DecodeError> {
         });
     }
     Ok(entries)
+}
+
+impl Body for RestoreRequest {
+    fn put(&self, out: &mut Vec<u8>, payload_bytes: usize) -> Result<Kind, EncodeError> {
+        let expected = BLOCK_BYTES as usize;
+        if expected != payload_bytes {
+            return Err(EncodeError::Payload {
+                expected,
+                found: payload_bytes,
+            });
+        }
+        let RestoreRequest {
+            chunk,
+            block,
+            version,
+            sum,
+        } = self;
+        RawRestore {
+            chunk: chunk.0,
+            version: version.0,
+            sum: *sum,
+            block: block.0,
+        }
+        .put(out);
+        Ok(Kind::Restore)
+    }
+
+    fn get(prefix: Prefix, mut reader: Reader<'_>) -> Result<RestoreRequest, DecodeError> {
+        let raw = RawRestore::get(&mut reader)?;
+        reader.end()?;
+        if prefix.payload_bytes != BLOCK_BYTES as usize {
+            return Err(DecodeError::PayloadBytes {
+                kind: prefix.kind,
+                bytes: prefix.payload_bytes,
+            });
+        }
+        Ok(RestoreRequest {
+            chunk: ChunkIndex(raw.chunk),
+            block: BlockIndex(raw.block),
+            version: Version(raw.version),
+            sum: raw.sum,
+        })
+    }
 }

@@ -12,9 +12,9 @@ use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
     Expect, FenceRequest, FrameRequest, InheritRequest, JoinRequest, JoinedAnswer, Mend, MendRequest, MendedAnswer,
-    OpenRequest, OpenedAnswer, Problem, PutRequest, ReadRequest, Refusal, Request, RequestBody, RetainSnapshotsRequest,
-    RollRequest, Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer,
-    VerifyRequest, WholeRequest, WriteRequest,
+    OpenRequest, OpenedAnswer, Problem, PutRequest, ReadRequest, Refusal, Request, RequestBody, RestoreRequest,
+    RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest,
+    VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -369,6 +369,16 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                 least: VERSION,
             })),
             0,
+        ),
+        (
+            "Restore",
+            request(RequestBody::Restore(RestoreRequest {
+                chunk,
+                block: BlockIndex(0x83),
+                version,
+                sum: 0x0f0e_0d0c,
+            })),
+            4096,
         ),
         (
             "Stated",

@@ -8,8 +8,9 @@ use amita_types::message::{
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
     Expect, FenceRequest, FrameRequest, InheritRequest, JoinRequest, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS,
     MAX_MEMBERS, MAX_SNAPSHOTS, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem, PutRequest,
-    ReadRequest, Refusal, Request, RequestBody, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest,
-    SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
+    ReadRequest, Refusal, Request, RequestBody, RestoreRequest, RetainSnapshotsRequest, RollRequest, Scope,
+    SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest,
+    WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -245,6 +246,14 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
             to,
             version
         })),
+        (chunk(), any::<u16>(), version(), any::<u32>()).prop_map(|(chunk, block, version, sum)| {
+            RequestBody::Restore(RestoreRequest {
+                chunk,
+                block: BlockIndex(block),
+                version,
+                sum,
+            })
+        }),
         (chunk(), any::<u16>(), version()).prop_map(|(chunk, from, least)| RequestBody::Verify(VerifyRequest {
             chunk,
             from: BlockIndex(from),
@@ -546,6 +555,10 @@ pub fn payload_bytes(message: &Message) -> usize {
             body: RequestBody::Put(PutRequest { with_data, .. }),
             ..
         }) => with_data.count_ones() as usize,
+        Message::Request(Request {
+            body: RequestBody::Restore(_),
+            ..
+        }) => 1,
         Message::Answer(Answer {
             result: Ok(AnswerBody::Data(DataAnswer { sums, .. })),
             ..
