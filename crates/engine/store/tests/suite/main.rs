@@ -20,6 +20,7 @@ mod mount;
 mod planted;
 mod power_cut;
 mod random;
+mod restore;
 mod resync;
 mod snapshots;
 mod space;

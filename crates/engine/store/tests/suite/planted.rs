@@ -68,6 +68,17 @@ fn d6_no_pin() {
 }
 
 #[test]
+fn s12_restore_unpinned() {
+    let is_found = |seed| {
+        let mut rules = Rules::named("restores", seed).expect("the game is known");
+        rules.config.faults = Faults::NONE.with(Fault::RestoreUnpinned);
+        catch_unwind(AssertUnwindSafe(|| play(rules))).is_err()
+    };
+    let seed = (0..160).find(|&seed| is_found(seed));
+    println!("it is found with seed {:?}", seed.expect("it is found"));
+}
+
+#[test]
 fn r2_fence_not_persisted() {
     found(Fault::FenceNotPersisted);
 }

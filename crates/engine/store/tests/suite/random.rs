@@ -4,7 +4,7 @@
 use crate::common::play::{Rules, STEPS, Score, play, replay};
 
 /// The kinds of games, and the seeds of each that are played here: the first, and how many.
-const GAMES: [(&str, u64, u64); 11] = [
+const GAMES: [(&str, u64, u64); 12] = [
     ("plain", 0, 30),
     ("larger", 1000, 3),
     ("small-pool", 2000, 4),
@@ -16,6 +16,7 @@ const GAMES: [(&str, u64, u64); 11] = [
     ("wide-snapshots", 2000, 4),
     ("little-memory", 9000, 2),
     ("rot-snapshots", 4000, 6),
+    ("restores", 10_000, 8),
 ];
 
 /// Plays games of one kind.
@@ -124,6 +125,14 @@ fn little_memory() {
 fn rot_under_snapshots_and_clones() {
     let score = fixed("rot-snapshots");
     assert!(score.damaged_rightly > 200 && score.clones > 50 && score.keeps > 200 && score.crashes > 50);
+}
+
+/// What has rotted is restored where it lies, for whoever refers to it (rule S12).
+#[test]
+fn what_has_rotted_is_restored() {
+    let score = fixed("restores");
+    assert!(score.restored > 500 && score.restore_skipped > 500, "{score:?}");
+    assert!(score.crashes > 100 && score.clones > 100 && score.keeps > 200);
 }
 
 /// As long as wanted: `AMITA_STORE_SEEDS=1000 cargo test --release -p amita-store --test suite random::soak -- --ignored`.

@@ -98,6 +98,8 @@ pub struct Rig {
     pub broken_until: Option<Time>,
     /// Check that nothing is written where a read is under way (rule D6).
     pub watch_pins: bool,
+    /// What was sent to restore blocks: it may be written where it is read.
+    pub restored: std::collections::HashSet<Vec<u8>>,
     /// What the device is told is written down here.
     pub trace: Option<Box<Trace>>,
 }
@@ -143,6 +145,7 @@ impl Rig {
             broken: None,
             broken_until: None,
             watch_pins: true,
+            restored: std::collections::HashSet::new(),
             trace: None,
         }
     }
@@ -236,7 +239,7 @@ impl Rig {
             Flight::Write { io, offset, data } => {
                 let bytes = joined(&data);
                 if outcome == Outcome::Good && self.watch_pins {
-                    self.check_pins(offset, bytes.len());
+                    self.check_pins(offset, &bytes);
                 }
                 match outcome {
                     Outcome::Good => self.disk.write(offset, &bytes),
@@ -271,17 +274,32 @@ impl Rig {
         self.pump();
     }
 
-    fn check_pins(&self, offset: u64, bytes: usize) {
+    /// Nothing is written where something else is under way, but for what restores a block: over whoever reads it.
+    fn check_pins(&self, offset: u64, bytes: &[u8]) {
+        let end = offset + bytes.len() as u64;
+        let restores = self.restored.contains(bytes);
         for flight in &self.flights {
-            if let Flight::Read {
-                offset: from, buffer, ..
-            } = flight
-            {
-                let overlaps = *from < offset + bytes as u64 && offset < from + buffer.len() as u64;
-                assert!(
-                    !overlaps,
-                    "{bytes} bytes written at {offset}, where a read is under way"
-                );
+            match flight {
+                Flight::Read {
+                    offset: from, buffer, ..
+                } => {
+                    let overlaps = *from < end && offset < from + buffer.len() as u64;
+                    assert!(
+                        !overlaps || restores,
+                        "{} bytes written at {offset}, where a read is under way",
+                        bytes.len()
+                    );
+                }
+                Flight::Write { offset: from, data, .. } => {
+                    let other = joined(data);
+                    let overlaps = *from < end && offset < from + other.len() as u64;
+                    assert!(
+                        !overlaps || other == bytes,
+                        "{} bytes written at {offset}, where others are being written",
+                        bytes.len()
+                    );
+                }
+                Flight::Flush { .. } | Flight::Discard { .. } => {}
             }
         }
     }
@@ -378,6 +396,7 @@ impl Rig {
     pub fn reopened_on(&self, disk: Disk) -> Rig {
         let mut rig = Rig::open(disk, self.config.clone(), self.now, self.alignment, self.pool.clone());
         rig.watch_pins = self.watch_pins;
+        rig.restored.clone_from(&self.restored);
         rig
     }
 

@@ -215,6 +215,20 @@ impl Rules {
                 snapshots: 6,
                 ..Rules::new(seed, STEPS).with_snapshots().weight(Step::Rot, 20)
             },
+            // What has rotted is restored where it lies, while everything else goes on.
+            "restores" => Rules {
+                name: "restores",
+                size_bytes: 2 << 20,
+                chunks: 4,
+                volumes: 3,
+                snapshots: 4,
+                ..Rules::new(seed, STEPS)
+                    .with_snapshots()
+                    .weight(Step::Rot, 30)
+                    .weight(Step::Restore, 90)
+                    .weight(Step::Clone, 20)
+                    .weight(Step::Crash, 10)
+            },
             _ => return None,
         };
         Some(rules)
@@ -268,6 +282,9 @@ score! {
     volumes_deleted,
     rotted,
     damaged_rightly,
+    /// Blocks that were restored where they lie, and those that needed it no more.
+    restored,
+    restore_skipped,
     resends,
     merges,
     rolls,

@@ -100,6 +100,9 @@ impl Game {
     /// As [`Game::settle`], and some of what there is compared.
     pub fn settle_and_compare(&mut self) {
         self.settle();
+        if self.rules.name == "restores" && self.rng.chance(3) {
+            self.restore_all();
+        }
         if self.rng.chance(4) {
             self.compare_all(false);
         }

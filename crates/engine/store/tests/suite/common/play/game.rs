@@ -11,6 +11,7 @@ use amita_types::layout::mix;
 use amita_types::message::{Problem, Request, RollRequest, WriteRequest};
 use amita_types::{Generation, RequestId, Version, VolumeId};
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// What can be done next.
@@ -40,6 +41,8 @@ pub enum Step {
     Clone,
     Delete,
     Rot,
+    /// What has rotted is replaced where it lies.
+    Restore,
 }
 
 /// A chunk of a volume.
@@ -81,6 +84,7 @@ pub enum What {
     Busy,
     Fence,
     RenewLease,
+    Restore,
     /// A part of a roll-forward that is not the last.
     Part,
 }
@@ -97,6 +101,8 @@ pub struct Game {
     pub next_volume: u64,
     /// What lies where something else belongs, if nothing was written there since.
     pub misplaced: HashMap<usize, Vec<u8>>,
+    /// What has rotted, as it should be.
+    pub rotted: Vec<Rc<Vec<u8>>>,
     /// Numbers the questions for figures.
     pub figures_asked: u64,
 }
@@ -117,6 +123,7 @@ impl Game {
             links: 0,
             next_volume: 7,
             misplaced: HashMap::new(),
+            rotted: Vec::new(),
             figures_asked: 0,
             rules,
         };
@@ -164,6 +171,7 @@ impl Game {
             Step::Clone => self.clone_volume(),
             Step::Delete => self.delete_volume(),
             Step::Rot => self.rot(),
+            Step::Restore => self.restore(),
         }
         self.listen();
         #[cfg(feature = "planted")]

@@ -3,7 +3,7 @@
 use super::super::Told;
 use super::game::{Asked, Game, Key, What};
 use super::question::{Ask, Question, Said};
-use amita_types::message::{AnswerBody, DataAnswer, Problem, Refusal};
+use amita_types::message::{AnswerBody, DataAnswer, MendedAnswer, Problem, Refusal};
 use amita_types::{Generation, Version, VolumeId};
 use std::time::Duration;
 
@@ -122,6 +122,20 @@ impl Game {
                     self.hear_unmakable(key, what);
                 }
             }
+            (What::Restore, Ok(AnswerBody::Mended(MendedAnswer { skipped }))) => match skipped.is_empty() {
+                true => self.score.restored += 1,
+                false => self.score.restore_skipped += 1,
+            },
+            // The snapshot, or the volume, is not kept any more.
+            (
+                What::Restore,
+                Err(
+                    Refusal::Busy
+                    | Refusal::Invalid {
+                        what: Problem::Snapshot,
+                    },
+                ),
+            ) => self.score.busy += 1,
             (What::WrongPredecessor, Err(Refusal::WrongPredecessor { .. })) => self.score.refused_rightly += 1,
             (What::Busy, Err(Refusal::Busy)) => self.score.refused_rightly += 1,
             (What::Fence, Ok(AnswerBody::Fenced)) => self.taken_over(asked.volume),

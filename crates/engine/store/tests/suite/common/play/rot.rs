@@ -2,9 +2,11 @@
 
 use super::super::BLOCK;
 use super::super::model::Blocks;
-use super::game::{Game, Key, Step};
+use super::game::{Game, Key, Step, What};
 use super::truth::{Held, View};
-use amita_types::BlockIndex;
+use amita_reactor::Slice;
+use amita_types::message::{RequestBody, RestoreRequest};
+use amita_types::{BlockIndex, ChunkIndex, Version};
 use std::rc::Rc;
 
 impl Game {
@@ -31,12 +33,17 @@ impl Game {
         let Some(data) = &blocks[self.rng.below(blocks.len())].0 else {
             return;
         };
-        let Some(at) = self.place_of(data) else { return };
+        let data = data.clone();
+        let Some(at) = self.place_of(&data) else { return };
+        self.rotted.push(data.clone());
         let slots = self.rig.disk.view.len() / BLOCK;
         if self.rng.chance(3) {
             // Another block's content, which is whole.
             let other = (slots / 2 + self.rng.below(slots / 2)) * BLOCK;
             let bytes = self.rig.disk.view[other..other + BLOCK].to_vec();
+            if bytes == *data {
+                return;
+            }
             self.rig.disk.view[at..at + BLOCK].copy_from_slice(&bytes);
             self.misplaced.insert(at, bytes);
         } else {
@@ -54,6 +61,75 @@ impl Game {
         let stray = |at| self.misplaced.get(&at).is_some_and(|stray| stray == data);
         let mut found = places.filter(|(at, place)| *place == data && !stray(*at));
         found.next().map(|(at, _)| at)
+    }
+
+    /// Somebody who has the right bytes sends them for a block that has rotted, of any view that has it; or for one that is well.
+    pub fn restore(&mut self) {
+        self.rotted.retain(|data| Rc::strong_count(data) > 1);
+        let data = match self.rotted.len() {
+            rotted @ 1.. if !self.rng.chance(5) => self.rotted[self.rng.below(rotted)].clone(),
+            _ => {
+                let copies = self.chunks.values().flat_map(|chunk| chunk.held.copies());
+                let blocks = copies.flat_map(|blocks| blocks.blocks.iter().filter_map(|(data, _)| data.as_ref()));
+                let all: Vec<&Rc<Vec<u8>>> = blocks.collect();
+                if all.is_empty() {
+                    return;
+                }
+                all[self.rng.below(all.len())].clone()
+            }
+        };
+        let users = self.users_of(&data);
+        if !users.is_empty() {
+            let user = users[self.rng.below(users.len())];
+            self.send_right(user, &data);
+        }
+    }
+
+    /// All that has rotted and is referred to is restored, one after the other, while all is at rest; then it must be right.
+    pub fn restore_all(&mut self) {
+        for data in std::mem::take(&mut self.rotted) {
+            let Some(&user) = self.users_of(&data).first() else {
+                continue;
+            };
+            self.send_right(user, &data);
+            self.rig.run();
+            self.listen();
+            assert!(
+                self.place_of(&data).is_some(),
+                "{user:?} was restored, and is not there"
+            );
+        }
+    }
+
+    /// Which blocks of which views have these bytes: chunk, snapshot, block and version. All blocks are different, but for those of clones.
+    fn users_of(&self, data: &Rc<Vec<u8>>) -> Vec<(Key, u32, u16, Version)> {
+        let mut users = Vec::new();
+        for (&key, chunk) in &self.chunks {
+            if !self.volumes.iter().any(|volume| volume.id == key.0 && volume.fenced) {
+                continue;
+            }
+            let states = chunk.held.states.iter().map(|state| (state.to, &state.blocks));
+            for (snapshot, blocks) in states.chain(chunk.held.head.as_ref().map(|head| (0, head))) {
+                for (block, (own, version)) in blocks.blocks.iter().enumerate() {
+                    if own.as_ref() == Some(data) {
+                        users.push((key, snapshot, block as u16, *version));
+                    }
+                }
+            }
+        }
+        users
+    }
+
+    fn send_right(&mut self, (key, snapshot, block, version): (Key, u32, u16, Version), data: &[u8]) {
+        let body = RequestBody::Restore(RestoreRequest {
+            chunk: ChunkIndex(key.1),
+            block: BlockIndex(block),
+            version,
+            sum: amita_types::crc32c(data),
+        });
+        let request = self.volume(key.0).ask(snapshot, body);
+        self.rig.restored.insert(data.to_vec());
+        self.send(request, Slice::copy_from(data), What::Restore);
     }
 
     /// The store says that a block is damaged, while all is at rest: it must be.
