@@ -108,6 +108,8 @@ amita_reactor::fault_switches! {
     InheritUnequal,
     /// S6: a member is brought up to date for a clone before it has what that comes from.
     ParentsLast,
+    /// S12: a repair gives the volume's block another slot, and does not look at what snapshots and clones have.
+    RepairHeadsAlone,
     /// S7: a snapshot is sealed while older writes have no acknowledgement.
     SealUnsettled,
 }

@@ -180,6 +180,17 @@ pub enum Warning {
         chunk: ChunkId,
         block: BlockIndex,
     },
+    /// A damaged copy could not be replaced where it lies.
+    #[error(
+        "store {store} does not take block {} of chunk {chunk} where it lies: what it shares there with snapshots and clones stays \
+         damaged, and is read from other stores; replace its device",
+        block.0
+    )]
+    Unrestored {
+        store: StoreId,
+        chunk: ChunkId,
+        block: BlockIndex,
+    },
     /// Copies differ, and each is intact. Nothing was changed.
     #[error("block {} of chunk {chunk} is not the same on the stores {stores:?}; this must not be: please report it", block.0)]
     Differing {

@@ -11,7 +11,7 @@ use crate::table::{ChunkSlot, GroupSlot, Key, MendSlot, StoreSlot, SyncSlot, Tab
 use amita_reactor::{Slice, Time};
 use amita_types::io::{Differs, Op};
 use amita_types::message::{AnswerBody, ClearRequest, RequestBody, Sums, WriteRequest};
-use amita_types::{BlockRange, ChunkIndex, Epoch, RequestId, SnapshotId, TraceId, Version};
+use amita_types::{BlockIndex, BlockRange, ChunkIndex, Epoch, RequestId, SnapshotId, TraceId, Version};
 
 /// A client's write or clear.
 #[derive(Debug)]
@@ -255,6 +255,14 @@ pub enum MendStep {
     StateData(BlockRange),
     Put,
     Close,
+    /// States of the target, whose blocks are to be looked at.
+    Views,
+    /// Blocks of a state of the target.
+    Look,
+    /// A block of a view of the source, to be restored.
+    ViewData(BlockIndex),
+    /// A block of the target is replaced where it lies.
+    Restore(BlockIndex),
 }
 
 impl MendStep {
@@ -266,10 +274,14 @@ impl MendStep {
                 | (MendStep::Source | MendStep::Target, AnswerBody::Changes(_))
                 | (MendStep::Target, AnswerBody::Verified(_))
                 | (MendStep::Fetch(_), AnswerBody::Data(_))
-                | (MendStep::Mend | MendStep::Put, AnswerBody::Mended(_))
-                | (MendStep::States(_), AnswerBody::States(_))
+                | (
+                    MendStep::Mend | MendStep::Put | MendStep::Restore(_),
+                    AnswerBody::Mended(_)
+                )
+                | (MendStep::States(_) | MendStep::Views, AnswerBody::States(_))
+                | (MendStep::Look, AnswerBody::Verified(_))
                 | (MendStep::StateOf(_), AnswerBody::Changes(_))
-                | (MendStep::StateData(_), AnswerBody::Data(_))
+                | (MendStep::StateData(_) | MendStep::ViewData(_), AnswerBody::Data(_))
                 | (
                     MendStep::Whole | MendStep::Drop | MendStep::Frame | MendStep::Close,
                     AnswerBody::Done

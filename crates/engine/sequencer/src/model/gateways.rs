@@ -298,6 +298,7 @@ pub fn add(total: &mut Counters, more: &Counters) {
         lost_races,
         damaged,
         repaired,
+        unrestored,
         differing,
         sync_started,
         sync_dropped,
@@ -333,6 +334,7 @@ pub fn add(total: &mut Counters, more: &Counters) {
     total.lost_races += lost_races;
     total.damaged += damaged;
     total.repaired += repaired;
+    total.unrestored += unrestored;
     total.differing += differing;
     total.sync_started += sync_started;
     total.sync_dropped += sync_dropped;

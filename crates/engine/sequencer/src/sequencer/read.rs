@@ -166,7 +166,8 @@ pub(super) fn refused(
         | Refusal::NoSuchStore => {}
         Refusal::Damaged { block } => {
             cx.found_damage(group, position, chunk, *block);
-            scrubs.want_repair(chunk, position, *block);
+            let at = cx.tasks[slot].read().at;
+            scrubs.want_repair(chunk, position, *block, at);
             cx.tasks[slot].read().damaged.add(position);
         }
         // Of a snapshot: it has been deleted, and is gone there.
@@ -218,7 +219,8 @@ pub(super) fn data_arrived(
         Intact::No(block) => {
             // End to end: whatever spoiled it, it is not served.
             cx.found_damage(group, position, chunk, block);
-            scrubs.want_repair(chunk, position, block);
+            let at = cx.tasks[slot].read().at;
+            scrubs.want_repair(chunk, position, block, at);
             cx.tasks[slot].read().damaged.add(position);
             give_up_on(cx, now, slot, position);
         }

@@ -176,11 +176,11 @@ impl Resync {
                 self.syncs.list_again(cx, now, slot, of);
             }
             SyncStep::Walk => self.scrubs.list_again(cx, now, slot),
-            SyncStep::Mend(of, _) => {
+            SyncStep::Mend(of, step) => {
                 cx.settle_and_drop(slot, position);
                 if let Some(mending) = self.mendings.get(of) {
                     mending.forget_task(slot);
-                    let after = mending.refused(cx, now, position, refusal);
+                    let after = mending.refused(cx, &mut self.scrubs, now, (position, step), refusal);
                     self.mended(cx, of, after);
                 }
             }

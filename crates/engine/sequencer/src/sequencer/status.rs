@@ -58,6 +58,8 @@ pub struct Counters {
     pub damaged: u64,
     /// Damaged blocks that were repaired from another copy.
     pub repaired: u64,
+    /// Those that could not be repaired where they lie (S12).
+    pub unrestored: u64,
     /// Blocks that differ between intact copies.
     pub differing: u64,
     /// Members of groups that began to be brought up to date.
@@ -92,12 +94,12 @@ impl Counters {
 
     /// Each with its name, in their order.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 34] {
+    pub fn each(&self) -> [(&'static str, u64); 35] {
         let mut copy = *self;
         copy.each_mut().map(|(name, value)| (name, *value))
     }
 
-    fn each_mut(&mut self) -> [(&'static str, &mut u64); 34] {
+    fn each_mut(&mut self) -> [(&'static str, &mut u64); 35] {
         let Counters {
             writes,
             reads,
@@ -122,6 +124,7 @@ impl Counters {
             lost_races,
             damaged,
             repaired,
+            unrestored,
             differing,
             sync_started,
             sync_dropped,
@@ -158,6 +161,7 @@ impl Counters {
             ("lost_races", lost_races),
             ("damaged", damaged),
             ("repaired", repaired),
+            ("unrestored", unrestored),
             ("differing", differing),
             ("sync_started", sync_started),
             ("sync_dropped", sync_dropped),

@@ -5,6 +5,7 @@ mod compare;
 mod cut;
 mod evict;
 mod fence;
+mod look;
 mod mend;
 mod open;
 mod parents;

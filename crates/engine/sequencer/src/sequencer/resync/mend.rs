@@ -12,8 +12,9 @@
 //! The same is done with a member that is in sync, to look at its copy (see `scrub`): all of it is read and checked there.
 //!
 //! Here is the course of it, from stage to stage; one window of it is in `window`, and what the chunk was for its snapshots in
-//! `states`.
+//! `states`, or, where it is looked at only, in `look`.
 
+mod look;
 mod states;
 mod window;
 
@@ -35,6 +36,7 @@ use amita_types::message::{
     VerifiedAnswer, WholeRequest,
 };
 use amita_types::{BlockIndex, SnapshotId, Version};
+use look::Views;
 use states::States;
 use std::time::Duration;
 use window::{Listing, Window};
@@ -55,8 +57,8 @@ pub(in crate::sequencer) enum Mode {
     Sync(SyncSlot),
     /// All of it is checked (see `scrub`).
     Scrub,
-    /// The neighbourhood of a block that was found damaged is checked.
-    Repair(BlockIndex),
+    /// The neighbourhood of a block that was found damaged is checked; of a snapshot, the block is replaced.
+    Repair(BlockIndex, SnapshotId),
 }
 
 /// Whose copy of what, and what for.
@@ -122,6 +124,10 @@ enum Stage {
     Fetching(Window),
     /// The member was sent them.
     Putting(Window),
+    /// The member was sent what has rotted, to replace it where it lies.
+    Restoring(Window),
+    /// What only snapshots have is looked at.
+    Views(Box<Views>),
     /// Nothing differs any more but what it was for its snapshots.
     Compared,
     /// Its states are compared and brought.
@@ -290,10 +296,14 @@ impl Mending {
                 Stage::Settling => Some(self.list(cx, now)),
                 Stage::Compared => Some(self.begin_states(cx, now)),
                 Stage::States(_) => Some(self.bring(cx, now)),
+                Stage::Views(_) => Some(self.look_on(cx, now)),
                 Stage::Finishing => Some(self.finish(cx, now)),
-                Stage::Asking | Stage::Listing(_) | Stage::Fetching(_) | Stage::Putting(_) | Stage::Telling => {
-                    Some(After::GoesOn)
-                }
+                Stage::Asking
+                | Stage::Listing(_)
+                | Stage::Fetching(_)
+                | Stage::Putting(_)
+                | Stage::Restoring(_)
+                | Stage::Telling => Some(After::GoesOn),
             };
             if let Some(after) = after {
                 return after;
@@ -321,7 +331,7 @@ impl Mending {
         let level = match self.subject.mode {
             Mode::Sync(_) => care::level(cx, self.subject.group),
             Mode::Scrub => Level::Scrub,
-            Mode::Repair(_) => Level::Degraded,
+            Mode::Repair(..) => Level::Degraded,
         };
         self.pass = care::window(cx, now, level, held);
         self.begun |= self.pass.is_some();
@@ -337,7 +347,10 @@ impl Mending {
                 match self.subject.mode {
                     Mode::Sync(_) => self.stage = Stage::Joining,
                     Mode::Scrub => self.look_from(BlockIndex(0), issued),
-                    Mode::Repair(block) => self.look_from(block, issued),
+                    Mode::Repair(block, at) if at > SnapshotId::HEAD && look::restores(cx) => {
+                        self.repair_view(block, at)
+                    }
+                    Mode::Repair(block, _) => self.look_from(block, issued),
                 }
                 None
             }
@@ -432,8 +445,20 @@ impl Mending {
         step: MendStep,
         body: RequestBody,
     ) {
+        self.send_to_view(cx, now, (position, at), step, (body, Slice::default()));
+    }
+
+    /// The same, and something travels beside it.
+    fn send_to_view(
+        &mut self,
+        cx: &mut Context,
+        now: Time,
+        (position, at): (Position, SnapshotId),
+        step: MendStep,
+        (body, payload): (RequestBody, Slice),
+    ) {
         let slot = self.task(cx, now, position, step);
-        cx.send_at(now, slot, position, at, body, Slice::default());
+        cx.send_at(now, slot, position, at, body, payload);
     }
 
     /// A request of the step, to be sent to a member.
@@ -469,6 +494,16 @@ impl Mending {
             }
             (MendStep::StateData(range), AnswerBody::Data(DataAnswer { sums, .. })) => {
                 self.state_data(cx, now, range, &sums, payload)
+            }
+            (MendStep::Views, AnswerBody::States(page)) => self.listed_views(cx, now, page),
+            (MendStep::Look, AnswerBody::Verified(VerifiedAnswer { damaged, more, .. })) => {
+                self.view_verified(cx, scrubs, now, damaged, more)
+            }
+            (MendStep::ViewData(_), AnswerBody::Data(DataAnswer { version, sums })) => {
+                self.view_fetched(cx, now, (version, &sums, payload))
+            }
+            (MendStep::Restore(block), AnswerBody::Mended(MendedAnswer { skipped })) => {
+                self.restored(cx, scrubs, now, (block, skipped.is_empty()))
             }
             (MendStep::Put, AnswerBody::Mended(MendedAnswer { skipped })) => self.state_put(cx, tallies, now, &skipped),
             (MendStep::Drop | MendStep::Frame | MendStep::Close, AnswerBody::Done) => self.state_done(cx, now),
@@ -512,8 +547,21 @@ impl Mending {
         self.advance(cx, now)
     }
 
-    pub fn refused(&mut self, cx: &mut Context, now: Time, position: Position, refusal: &Refusal) -> After {
+    pub fn refused(
+        &mut self,
+        cx: &mut Context,
+        scrubs: &mut Scrubs,
+        now: Time,
+        (position, step): (Position, MendStep),
+        refusal: &Refusal,
+    ) -> After {
         let at_target = position == self.subject.position;
+        if let (MendStep::Restore(block), Refusal::Damaged { .. }) = (step, refusal) {
+            return self.not_restored(cx, scrubs, now, block);
+        }
+        if matches!(self.stage, Stage::Views(_)) {
+            return self.view_refused(cx, now, position, refusal);
+        }
         match refusal {
             Refusal::Damaged { block } if !at_target => self.source_damaged(cx, now, position, *block),
             Refusal::Damaged { .. } if self.is_bringing() && !self.afresh => {
@@ -552,7 +600,10 @@ impl Mending {
 
     /// A task's answer will not come.
     pub fn lost(&mut self, cx: &mut Context, now: Time) -> After {
-        self.begin_again(cx, now, PAUSE)
+        match self.stage {
+            Stage::Views(_) => self.look_again(cx, now),
+            _ => self.begin_again(cx, now, PAUSE),
+        }
     }
 
     /// From the start, after a while; what is under way comes to nothing.

@@ -2,7 +2,8 @@
 //!
 //! Each in-sync member in turn reads what it holds of a chunk and checks it; only entries travel. They are compared with
 //! another member's. A block that fails its checksum is replaced by what another member has under the same entry, exactly
-//! that entry being expected, so that a write that comes in between wins (R5). Copies that differ though no write is under way
+//! that entry being expected, so that a write that comes in between wins (R5). Where snapshots or clones may share it, it is
+//! replaced where it lies, and what only snapshots have is looked at, too (S12, `mend/look`). Copies that differ though no write is under way
 //! are reported: no store of this protocol does that, and which one is right is for a person to say.
 
 use super::mend::{Mendings, Mode, Subject};
@@ -17,7 +18,7 @@ use crate::task::SyncStep;
 use amita_reactor::Time;
 use amita_types::map::ScrubReport;
 use amita_types::message::ChunkState as Held;
-use amita_types::{BlockIndex, ChunkIndex};
+use amita_types::{BlockIndex, ChunkIndex, SnapshotId};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What is under way.
 #[derive(Debug, Default)]
 pub(in crate::sequencer) struct Scrubs {
-    repairs: VecDeque<(ChunkSlot, Position, BlockIndex)>,
+    /// Blocks, and of which snapshot.
+    repairs: VecDeque<(ChunkSlot, Position, BlockIndex, SnapshotId)>,
     walk: Option<Walk>,
     /// Looks under way.
     active: usize,
@@ -88,22 +90,22 @@ impl Scrubs {
         self.walk.as_ref().map(|walk| walk.report)
     }
 
-    /// A member's copy of a block was found damaged: it is to be repaired.
-    pub fn want_repair(&mut self, chunk: ChunkSlot, position: Position, block: BlockIndex) {
-        let repairs = &mut self.repairs;
-        if repairs.len() < MAX_REPAIRS && !repairs.contains(&(chunk, position, block)) {
-            repairs.push_back((chunk, position, block));
+    /// A member's copy of a block was found damaged, in the volume or in a snapshot: it is to be repaired.
+    pub fn want_repair(&mut self, chunk: ChunkSlot, position: Position, block: BlockIndex, at: SnapshotId) {
+        let repair = (chunk, position, block, at);
+        if self.repairs.len() < MAX_REPAIRS && !self.repairs.contains(&repair) {
+            self.repairs.push_back(repair);
         }
     }
 
     pub fn advance(&mut self, cx: &mut Context, mendings: &mut Mendings, now: Time) {
         while self.active < MAX_LOOKS
-            && let Some((chunk, position, block)) = self.repairs.pop_front()
+            && let Some((chunk, position, block, at)) = self.repairs.pop_front()
         {
             let group = cx.chunks[chunk].group;
             if cx.groups[group].members.current.has(position) {
                 self.active += 1;
-                mendings.start(now, Mode::Repair(block), group, position, chunk);
+                mendings.start(now, Mode::Repair(block, at), group, position, chunk);
             }
         }
         self.advance_walk(cx, mendings, now);
@@ -231,6 +233,17 @@ impl Scrubs {
             };
             cx.effects.push_back(Effect::Warn(warning));
         }
+    }
+
+    /// A damaged block stays as it is where it lies, for the member's device does not take it there.
+    pub fn unrestored(&mut self, cx: &mut Context, of: &Subject, block: BlockIndex) {
+        cx.counters.unrestored += 1;
+        let warning = Warning::Unrestored {
+            store: cx.id_of(of.group, of.position),
+            chunk: cx.chunk_id(of.chunk),
+            block,
+        };
+        cx.effects.push_back(Effect::Warn(warning));
     }
 
     pub fn differs(&mut self, cx: &mut Context, of: &Subject, places: Members, block: BlockIndex) {

@@ -301,6 +301,11 @@ impl Rig {
     }
 
     /// Something of a snapshot.
+    pub fn scrub(&mut self) {
+        self.sequencer.scrub(self.now);
+        self.collect();
+    }
+
     pub fn submit_at(&mut self, at: SnapshotId, op: Op) -> IoId {
         self.next_io += 1;
         let io = IoId(self.next_io);

@@ -472,7 +472,7 @@ impl Part {
 }
 
 /// Is this a part of a list of states that goes on behind `before`?
-fn is_list(before: SnapshotId, page: &StatesAnswer) -> bool {
+pub(super) fn is_list(before: SnapshotId, page: &StatesAnswer) -> bool {
     let mut last = before;
     for state in &page.states {
         if state.above < last || state.to <= state.above {

@@ -1,7 +1,7 @@
 //! One window of a chunk: the entries of the source and of the member are listed, what differs is read from the source, and
 //! sent to the member.
 
-use super::{After, LONG_PAUSE, Mending, Mode, PAUSE, Stage, Subject};
+use super::{After, LONG_PAUSE, Mending, Mode, PAUSE, Stage, Subject, look};
 use crate::faults::Fault;
 use crate::members::{Members, Position};
 use crate::sequencer::context::Context;
@@ -10,7 +10,8 @@ use crate::sequencer::resync::scrub::Scrubs;
 use crate::task::MendStep;
 use amita_reactor::{Slice, Time};
 use amita_types::message::{
-    Change, ChangesRequest, Expect, MAX_CHANGES, Mend, MendRequest, ReadRequest, RequestBody, Sums, VerifyRequest,
+    Change, ChangesRequest, Expect, MAX_CHANGES, Mend, MendRequest, ReadRequest, RequestBody, RestoreRequest, Sums,
+    VerifyRequest,
 };
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, Version};
 use std::collections::BTreeMap;
@@ -35,8 +36,10 @@ pub(super) struct Window {
     /// The block behind its last one.
     end: u32,
     fixes: Vec<Fix>,
-    /// Reads of the source that are under way.
+    /// Reads of the source that are under way; then blocks that are being replaced where they lie.
     awaited: usize,
+    /// Blocks that the member's device does not take there.
+    stuck: Vec<BlockIndex>,
 }
 
 /// A block that is to be replaced.
@@ -207,6 +210,7 @@ impl Mending {
             end,
             fixes,
             awaited: 0,
+            stuck: Vec::new(),
         };
         self.fetch(cx, now, window)
     }
@@ -406,6 +410,9 @@ impl Mending {
         if window.fixes.is_empty() {
             return self.next_window(cx, now, window.end);
         }
+        if self.is_look() && window.stuck.is_empty() && look::restores(cx) {
+            return self.restore(cx, now, window);
+        }
         let Subject {
             group, position, chunk, ..
         } = self.subject;
@@ -432,6 +439,74 @@ impl Mending {
         let body = RequestBody::Mend(MendRequest { chunk, entries });
         self.send(cx, now, position, MendStep::Mend, body, Slice::copy_from(&payload));
         After::GoesOn
+    }
+
+    /// Sends what has rotted, block by block, to be replaced where it lies: what a lost leaf held is not known, and is left out.
+    fn restore(&mut self, cx: &mut Context, now: Time, mut window: Window) -> After {
+        let Subject {
+            group, position, chunk, ..
+        } = self.subject;
+        window.fixes.retain(|fix| matches!(fix.expect, Expect::Entry { .. }));
+        window.awaited = window.fixes.len();
+        if window.fixes.is_empty() {
+            return self.next_window(cx, now, window.end);
+        }
+        if !cx.can_send(group, position) {
+            return self.begin_again(cx, now, PAUSE);
+        }
+        if let Some(pass) = &mut self.pass {
+            pass.add(window.fixes.len() as u64 * u64::from(BLOCK_BYTES), 2);
+        }
+        let index = cx.chunks[chunk].index;
+        for fix in &window.fixes {
+            let put = fix.put.and_then(|(version, sum)| Some((version, sum?)));
+            let (version, sum) = put.expect("what has rotted has data");
+            let body = RequestBody::Restore(RestoreRequest {
+                chunk: index,
+                block: fix.block,
+                version,
+                sum,
+            });
+            self.send(cx, now, position, MendStep::Restore(fix.block), body, fix.data.clone());
+        }
+        self.stage = Stage::Restoring(window);
+        After::GoesOn
+    }
+
+    /// The member has replaced a block of the window, or (`Ok(false)`) there was no need; or its device does not take it.
+    pub(super) fn window_restored(
+        &mut self,
+        cx: &mut Context,
+        scrubs: &mut Scrubs,
+        now: Time,
+        block: BlockIndex,
+        result: Result<bool, ()>,
+    ) -> After {
+        let subject = self.subject;
+        let Stage::Restoring(window) = &mut self.stage else {
+            panic!("an answer belongs to its stage, not to {:?}", self.stage)
+        };
+        window.awaited -= 1;
+        match result {
+            Ok(true) => scrubs.repaired(cx, &subject, &[block]),
+            Ok(false) => cx.counters.mend_skipped += 1,
+            Err(()) => {
+                scrubs.unrestored(cx, &subject, block);
+                window.stuck.push(block);
+            }
+        }
+        if window.awaited > 0 {
+            return After::GoesOn;
+        }
+        let Stage::Restoring(mut window) = std::mem::replace(&mut self.stage, Stage::Settling) else {
+            unreachable!("looked at above")
+        };
+        if window.stuck.is_empty() {
+            return self.next_window(cx, now, window.end);
+        }
+        // The volume at least has the block in another slot.
+        window.fixes.retain(|fix| window.stuck.contains(&fix.block));
+        self.put(cx, now, window)
     }
 
     /// The member has replaced the window's blocks, but for those that had changed.
@@ -465,8 +540,11 @@ impl Mending {
         let ended = match self.subject.mode {
             Mode::Sync(_) => false,
             Mode::Scrub => end >= blocks,
-            Mode::Repair(_) => true,
+            Mode::Repair(..) => true,
         };
+        if ended && self.subject.mode == Mode::Scrub && look::restores(cx) {
+            return self.look_at_states(cx, now);
+        }
         if ended {
             return After::Looked { seen: true };
         }

@@ -1,0 +1,206 @@
+//! What has rotted is replaced where it lies, for snapshots and clones too (S12).
+
+use super::rig::{Rig, old, store};
+use crate::Config;
+use crate::io::Warning;
+use amita_types::io::Op;
+use amita_types::map::ScrubReport;
+use amita_types::message::{
+    AnswerBody, Change, ChangesAnswer, ChunkState, MendedAnswer, Problem, Refusal, Request, RequestBody,
+    RestoreRequest, StateInfo, StatesAnswer, VerifiedAnswer,
+};
+use amita_types::{BlockIndex, ChunkIndex, SnapshotId, StoreId};
+
+const FIRST: SnapshotId = SnapshotId(1);
+const SECOND: SnapshotId = SnapshotId(2);
+
+/// One chunk of two copies, of a volume that has had so many snapshots.
+fn open(number: u32) -> Rig {
+    let mut rig = match number {
+        0 => Rig::new(2, 1),
+        number => Rig::numbered(2, 1, SnapshotId(number), Config::default()),
+    };
+    rig.open_chunk();
+    rig
+}
+
+fn sum(block: u16) -> u32 {
+    amita_types::crc32c(&[block as u8; amita_types::BLOCK_BYTES as usize])
+}
+
+/// Store 1 has rotten blocks: 1 of the volume itself, 2 of the first snapshot. The second one is deleted while it is looked at.
+fn answer(rig: &mut Rig, request: &Request) {
+    let (at, is_first) = (request.scope.snapshot, request.store == store(1));
+    let entries = vec![Change {
+        block: BlockIndex(1),
+        version: old(4),
+        sum: Some(sum(1)),
+    }];
+    match &request.body {
+        RequestBody::Changes(_) => rig.accept(request, AnswerBody::Changes(ChangesAnswer { entries, more: None })),
+        RequestBody::Verify(_) if at == SECOND => rig.refuse(
+            request,
+            Refusal::Invalid {
+                what: Problem::Snapshot,
+            },
+        ),
+        RequestBody::Verify(_) => {
+            let (entries, block) = match at {
+                SnapshotId::HEAD => (entries, 1),
+                _ => (Vec::new(), 2),
+            };
+            let damaged = if is_first { vec![BlockIndex(block)] } else { Vec::new() };
+            let body = VerifiedAnswer {
+                entries,
+                damaged,
+                more: None,
+            };
+            rig.accept(request, AnswerBody::Verified(body));
+        }
+        RequestBody::States(_) => {
+            let state = |above, to| StateInfo {
+                above,
+                to,
+                version: old(4),
+                open: false,
+            };
+            let body = StatesAnswer {
+                number: SECOND,
+                born: SnapshotId::HEAD,
+                states: vec![state(SnapshotId::HEAD, FIRST), state(FIRST, SECOND)],
+                more: None,
+            };
+            rig.accept(request, AnswerBody::States(body));
+        }
+        RequestBody::Read(_) => rig.answer_read(request, old(4)),
+        body => panic!("{body:?} is not asked for"),
+    }
+}
+
+/// Scrubs; returns what repairs were sent, which `repair` answers.
+fn scrub(rig: &mut Rig, mut repair: impl FnMut(&mut Rig, &Request)) -> (Vec<Request>, ScrubReport) {
+    rig.scrub();
+    let mut repairs = Vec::new();
+    for _ in 0..100 {
+        rig.answer_chunks(|_: StoreId| {
+            vec![ChunkState {
+                chunk: ChunkIndex(0),
+                version: old(5),
+                incomplete: None,
+            }]
+        });
+        for request in rig.take(|_, body| !matches!(body, RequestBody::Chunks(_))) {
+            match &request.body {
+                RequestBody::RenewLease => rig.accept(&request, AnswerBody::LeaseRenewed),
+                RequestBody::Restore(_) | RequestBody::Mend(_) => {
+                    repair(rig, &request);
+                    repairs.push(request);
+                }
+                _ => answer(rig, &request),
+            }
+        }
+        if let Some(report) = rig.scrubbed.take() {
+            return (repairs, report);
+        }
+        rig.pass_ms(20);
+    }
+    panic!("the scrub does not end");
+}
+
+fn mended(rig: &mut Rig, request: &Request) {
+    let skipped = Vec::new();
+    rig.accept(request, AnswerBody::Mended(MendedAnswer { skipped }));
+}
+
+#[test]
+fn a_scrub_restores_what_the_volume_and_its_snapshots_have() {
+    let mut rig = open(2);
+    let (repairs, report) = scrub(&mut rig, mended);
+    let sent: Vec<(StoreId, SnapshotId, RequestBody)> = repairs
+        .into_iter()
+        .map(|request| (request.store, request.scope.snapshot, request.body))
+        .collect();
+    let restore = |block| {
+        RequestBody::Restore(RestoreRequest {
+            chunk: ChunkIndex(0),
+            block: BlockIndex(block),
+            version: old(4),
+            sum: sum(block),
+        })
+    };
+    let right = vec![(store(1), SnapshotId::HEAD, restore(1)), (store(1), FIRST, restore(2))];
+    assert_eq!(sent, right);
+    assert_eq!((report.copies, report.damaged, report.repaired), (2, 2, 2));
+    assert_eq!(rig.sequencer.counters().unrestored, 0);
+}
+
+#[test]
+fn what_a_device_does_not_take_is_said_and_the_volume_has_it_elsewhere() {
+    let mut rig = open(2);
+    let (repairs, report) = scrub(&mut rig, |rig, request| match &request.body {
+        RequestBody::Restore(RestoreRequest { block, .. }) => rig.refuse(request, Refusal::Damaged { block: *block }),
+        _ => mended(rig, request),
+    });
+    let kinds: Vec<bool> = repairs
+        .iter()
+        .map(|request| matches!(request.body, RequestBody::Restore(_)))
+        .collect();
+    assert_eq!(
+        kinds,
+        [true, false, true],
+        "the volume's is mended, the snapshot's stays"
+    );
+    assert_eq!((report.damaged, report.repaired), (2, 1));
+    let said = rig.warnings.iter();
+    let said = said.filter(|warning| matches!(warning, Warning::Unrestored { .. }));
+    assert_eq!((said.count(), rig.sequencer.counters().unrestored), (2, 2));
+}
+
+#[test]
+fn a_volume_that_never_had_a_snapshot_is_mended() {
+    let mut rig = open(0);
+    let (repairs, report) = scrub(&mut rig, mended);
+    assert!(matches!(
+        &repairs[..],
+        [Request {
+            body: RequestBody::Mend(_),
+            ..
+        }]
+    ));
+    assert_eq!((report.damaged, report.repaired), (1, 1));
+}
+
+#[test]
+fn a_read_of_a_snapshot_that_meets_damage_has_it_restored() {
+    let mut rig = open(2);
+    let io = rig.submit_at(
+        FIRST,
+        Op::Read {
+            offset: 2 * 4096,
+            length: 4096,
+        },
+    );
+    let first = rig.reads().remove(0);
+    rig.refuse(&first, Refusal::Damaged { block: BlockIndex(2) });
+    let mut restored = Vec::new();
+    for _ in 0..20 {
+        for request in rig.take(|_, _| true) {
+            match &request.body {
+                RequestBody::RenewLease => rig.accept(&request, AnswerBody::LeaseRenewed),
+                RequestBody::Restore(_) => {
+                    mended(&mut rig, &request);
+                    restored.push((request.store, request.scope.snapshot));
+                }
+                _ => {
+                    assert_ne!(request.store, first.store, "the other one has it");
+                    assert_eq!(request.scope.snapshot, FIRST);
+                    answer(&mut rig, &request);
+                }
+            }
+        }
+        rig.pass_ms(20);
+    }
+    assert_eq!(rig.result(io), Some(Ok(())));
+    assert_eq!(restored, [(first.store, FIRST)]);
+    assert_eq!(rig.sequencer.counters().repaired, 1);
+}
