@@ -5,6 +5,7 @@
 //! time after its start, or never.
 
 mod cut;
+mod written;
 
 use crate::stamp::{SECTORS_PER_BLOCK, Sector, Stamp};
 use amita_reactor::Time;

@@ -1,7 +1,9 @@
 //! The rules of the store that can be switched off, and what it then does wrong.
 
 use crate::fences::Fences;
+use crate::store::Question;
 use amita_types::message::{Refusal, Scope};
+use std::sync::Arc;
 
 amita_reactor::fault_switches! {
     /// R1: a write is applied onto any predecessor.
@@ -70,6 +72,10 @@ amita_reactor::fault_switches! {
     TrimOfMany,
     /// D5: some slots that were given back are nobody's until the next mount. No host ever sees that.
     LosesSlots,
+    /// S5: what was unmapped since a snapshot is not told as changed.
+    ForgetsCleared,
+    /// What a snapshot shares with the newest one alone is counted as its own.
+    ForgetsNeighbour,
     /// S8: the chunk of a clone is made without the entries of its parent.
     ClonesNothing,
     /// R13: chunks that nothing needs are dropped though nothing durable says why.
@@ -80,6 +86,22 @@ amita_reactor::fault_switches! {
     GoingIsThere,
     /// R14: whoever knows a volume's generation and its group's epoch is heard as its owner.
     AnyAsker,
+}
+
+/// The newest snapshot of each volume is forgotten, where that is switched on.
+pub(crate) fn without_newest(faults: Faults, question: &Arc<Question>) -> Arc<Question> {
+    if !faults.has(Fault::ForgetsNeighbour) {
+        return Arc::clone(question);
+    }
+    let volumes = question.volumes.iter().map(|asked| {
+        let mut asked = asked.clone();
+        asked.live.pop();
+        asked
+    });
+    Arc::new(Question {
+        volumes: volumes.collect(),
+        ..question.as_ref().clone()
+    })
 }
 
 /// An older epoch or an older generation is taken for the present one, where that is switched on.

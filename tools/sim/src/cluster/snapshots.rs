@@ -105,8 +105,8 @@ impl Cluster {
         self.tell(|| format!("snapshot {} of {} is deleted", gone.number.0, volume_name(gone.volume)));
     }
 
-    /// What stores keep of their chunks that stands for no snapshot, and at which node.
-    pub(super) fn kept_for_nothing(&self) -> Vec<(Member, String)> {
+    /// The snapshots that live, by their volume.
+    pub(super) fn live_snapshots(&self) -> BTreeMap<VolumeId, BTreeSet<SnapshotId>> {
         let mut live: BTreeMap<VolumeId, BTreeSet<SnapshotId>> = BTreeMap::new();
         for record in self.metadata.state().keys() {
             let snapshot = record
@@ -118,6 +118,12 @@ impl Cluster {
                 live.entry(snapshot.volume).or_default().insert(snapshot.number);
             }
         }
+        live
+    }
+
+    /// What stores keep of their chunks that stands for no snapshot, and at which node.
+    pub(super) fn kept_for_nothing(&self) -> Vec<(Member, String)> {
+        let live = self.live_snapshots();
         let mut left = Vec::new();
         for (member, node) in self.nodes.iter().enumerate() {
             for store in node.each_core().flat_map(|core| core.stores().each()) {

@@ -2,10 +2,11 @@
 
 use amita_reactor::core::Service;
 use amita_reactor::{Completion, Driver, FileId, Outcome, Slice, Time, TimerId, Token, Wait};
-use amita_store::{Config, Effect, IoId, LinkId, State, Status, Store};
+use amita_store::{Config, Count, Effect, IoId, LinkId, Question, State, Status, Store};
 use amita_types::message::{Answer, Request};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 const TIMER: Token = Token(u64::MAX);
 
@@ -56,6 +57,11 @@ impl StoreService {
     /// Is it served?
     pub fn state(&self) -> &State {
         self.store.state()
+    }
+
+    /// What volumes hold: to be asked again, pass by pass, until it is counted.
+    pub fn count(&mut self, now: Time, question: &Arc<Question>) -> Count {
+        self.store.count(now, question)
     }
 
     /// What must hold between events: all of it, or what is cheap. Panics where it does not.

@@ -3,6 +3,7 @@
 use super::read::{self, Query, Want};
 use super::request::Caller;
 use super::{Store, answer};
+use crate::faults::Fault;
 use crate::index::{ChunkKey, Leaf, Location, Seen, View};
 use amita_types::SnapshotId;
 use amita_types::message::{AnswerBody, DifferRequest, DiffersAnswer, Problem, Refusal};
@@ -32,6 +33,9 @@ pub(super) fn look(store: &mut Store, query: Query, key: ChunkKey, newer: View, 
     if !missing.is_empty() {
         return read::wait_for(store, query, &missing);
     }
-    let differs = Box::new(store.index.differs(key, newer, older));
+    let mut differs = Box::new(store.index.differs(key, newer, older));
+    if store.config.faults.has(Fault::ForgetsCleared) {
+        differs.changed = differs.allocated;
+    }
     answer::give(store, query.asker, AnswerBody::Differs(DiffersAnswer { differs }));
 }

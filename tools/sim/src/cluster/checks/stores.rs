@@ -1,5 +1,9 @@
 //! What the disks hold in the end: the power of all nodes is cut, each in-sync store is mounted on its own, and what it
-//! holds is compared with its peers, block for block, and with the last reads. So is what it holds of each snapshot.
+//! holds is compared with its peers, block for block, and with the last reads. So is what it holds of each snapshot, what it says was
+//! changed between them, and what it counts.
+
+mod figures;
+mod views;
 
 use crate::cluster::hosts::CLOSING_HOST;
 use crate::cluster::node::{CLUSTER, at_place, disk, home, place, store_id};
@@ -21,9 +25,11 @@ use amita_types::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupId, NodeId, PoolId, RequestId,
     SnapshotId, StoreId, Version, VolumeId,
 };
+use figures::Expected;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
+use views::Views;
 
 /// A change of a group that was made so long ago has been adopted by its members.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -61,11 +67,15 @@ impl Cluster {
         let chunks = self.setup.blocks.div_ceil(chunk_blocks);
         let all_ranges = self.closing_ranges();
         let stayed = self.always_in_sync();
+        let live = self.live_snapshots();
         let mut copies: BTreeMap<(u64, StoreId), Copy> = BTreeMap::new();
+        let mut views = Views::default();
         for (member, place) in self.places_of_stores() {
             let mut mounted = None;
+            let mut figures: BTreeMap<u64, Expected> = BTreeMap::new();
             for number in 0..self.setup.volumes {
                 let volume = self.volume(number)?;
+                let live: Vec<SnapshotId> = live.get(&volume.id).into_iter().flatten().copied().collect();
                 let mut fenced = Vec::new();
                 for chunk in 0..chunks {
                     let id = ChunkId {
@@ -109,13 +119,20 @@ impl Cluster {
                         self.coverage.hit("judge.snapshots_brought");
                     }
                     self.read_snapshots(mounted, scope(volume.generation.0 + 1), (number, chunk), &ranges)?;
+                    let scope = scope(volume.generation.0 + 1);
+                    let listed = self.look_at_views(mounted, scope, (number, chunk), &live, &mut views)?;
+                    figures.entry(number).or_default().add(&listed);
                 }
             }
-            if mounted.take().is_some() {
+            if let Some(mut mounted) = mounted.take() {
+                let held = self.judge_figures(&mut mounted, &figures)?;
                 self.world.power_cut(crate::cluster::node::place(member, 0));
+                drop(mounted);
+                self.judge_offline(member, place, held)?;
             }
         }
-        self.compare(&copies, &expected)
+        self.compare(&copies, &expected)?;
+        self.judge_changes(&views, &expected)
     }
 
     fn places_of_stores(&self) -> impl Iterator<Item = (Member, usize)> + use<> {
@@ -372,29 +389,7 @@ impl Cluster {
         else {
             return Err(format!("store {}, chunk {chunk}: {:?}", mounted.store, answer.result));
         };
-        let mut entries = Vec::new();
-        let mut from = BlockIndex(0);
-        let entries = loop {
-            let body = RequestBody::Changes(ChangesRequest {
-                chunk: index,
-                since: Version::NONE,
-                from,
-            });
-            let (answer, _) = self.ask(mounted, scope, body)?;
-            match answer.result {
-                Ok(AnswerBody::Changes(ChangesAnswer { entries: some, more })) => {
-                    entries.extend(some);
-                    match more {
-                        Some(next) => from = next,
-                        None => break Some(entries),
-                    }
-                }
-                Err(Refusal::Damaged { .. }) => break None,
-                other => {
-                    return Err(format!("store {}, changes of chunk {chunk}: {other:?}", mounted.store));
-                }
-            }
-        };
+        let entries = self.list_entries(mounted, scope, index)?;
         let mut found = BTreeMap::new();
         for &range in ranges {
             let (first, count) = (range.first.0, range.count);
@@ -416,6 +411,39 @@ impl Cluster {
             entries,
             blocks: found,
         })
+    }
+
+    /// What the store lists of a chunk, in the scope's snapshot; none where the list is damaged.
+    fn list_entries(
+        &mut self,
+        mounted: &mut Mounted,
+        scope: Scope,
+        chunk: ChunkIndex,
+    ) -> Result<Option<Vec<Change>>, String> {
+        let mut entries = Vec::new();
+        let mut from = BlockIndex(0);
+        loop {
+            let body = RequestBody::Changes(ChangesRequest {
+                chunk,
+                since: Version::NONE,
+                from,
+            });
+            let (answer, _) = self.ask(mounted, scope, body)?;
+            match answer.result {
+                Ok(AnswerBody::Changes(ChangesAnswer { entries: some, more })) => {
+                    entries.extend(some);
+                    match more {
+                        Some(next) => from = next,
+                        None => return Ok(Some(entries)),
+                    }
+                }
+                Err(Refusal::Damaged { .. }) => return Ok(None),
+                other => {
+                    let chunk = chunk.0;
+                    return Err(format!("store {}, changes of chunk {chunk}: {other:?}", mounted.store));
+                }
+            }
+        }
     }
 
     /// What the store holds of a chunk in the snapshots that were taken: the same as any other in-sync store.
