@@ -11,6 +11,7 @@ mod checks;
 mod clones;
 mod coordinator;
 mod deletion;
+mod emptied;
 pub mod hosts;
 mod imposter;
 mod inject;
@@ -267,6 +268,7 @@ impl Cluster {
         self.coverage.add("excuse.late_write", late);
         self.judge_cuts()?;
         self.judge_clones()?;
+        self.judge_emptied()?;
         let profile = self.workload.profile();
         let most = u64::from(profile.clients * profile.depth) * profile.max_blocks;
         self.ledger.carried_out_again(late, most)

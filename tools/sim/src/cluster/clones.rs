@@ -571,6 +571,17 @@ impl Cluster {
         }
     }
 
+    /// The operator deletes those that there are, each when nothing holds it any more; are there any?
+    pub(super) fn delete_clones(&mut self) -> bool {
+        let now = self.world.now();
+        let guests = self.clones.guests.iter_mut().filter(|guest| !guest.deleted);
+        let left = guests.map(|guest| {
+            guest.wish = None;
+            guest.delete_at.get_or_insert(now);
+        });
+        left.count() > 0
+    }
+
     /// Is a snapshot held by what was cloned from it?
     pub(super) fn is_cloned(&self, volume: u64, number: SnapshotId) -> bool {
         self.clones.holds(volume, number)

@@ -637,6 +637,20 @@ impl Cluster {
         }
     }
 
+    /// Those that there are still are deleted for good.
+    pub(super) fn delete_passing(&mut self) {
+        let now = self.world.now();
+        for guest in self.passing.guests.iter_mut().filter(|guest| !guest.deleted) {
+            guest.turns.clear();
+            guest.delete_at = now;
+        }
+    }
+
+    /// Is one being deleted?
+    pub(super) fn is_passing(&self) -> bool {
+        self.passing.is_busy()
+    }
+
     /// Every store holds what the living explain, and nothing else, in bounded time.
     pub(super) fn judge_space(&mut self) -> Result<(), String> {
         let limit = self.world.now().plus(GIVEN_BACK);
