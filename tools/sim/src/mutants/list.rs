@@ -190,7 +190,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("trim-unlisted", "R11", of_store!(TrimUnlisted), &[33]),
         cluster("trim-of-many", "R11", of_store!(TrimOfMany), &[61]),
         cluster("forgets-cleared", "R11", of_store!(ForgetsCleared), &[0]),
-        cluster("forgets-neighbour", "R11", of_store!(ForgetsNeighbour), &[]),
+        cluster("forgets-neighbour", "R11", of_store!(ForgetsNeighbour), &[0]),
         cluster("join-with-newest", "R11", of_volume!(JoinWithNewest), &[]),
         cluster("seal-spoilt", "R11", of_volume!(SealSpoilt), &[]),
         cluster("release-early", "R11", of_gateway!(ReleaseEarly), &[]),
