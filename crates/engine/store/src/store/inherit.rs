@@ -28,18 +28,8 @@ pub(super) fn inherit(store: &mut Store, caller: &Caller, request: &InheritReque
     if !makes && !caller.right.serves {
         return store.env.refuse(asker, Refusal::Incomplete);
     }
-    if makes && let Some(key) = store.index.find(chunk) {
-        let known = store.index.chunk(key);
-        if known.deleted {
-            return store.env.invalid(asker, Problem::Snapshot);
-        }
-        if known.durable > Version::NONE {
-            return answer::done(store, asker);
-        }
-        if known.queue.first != OpSlot::NONE {
-            // It is being made.
-            return store.env.refuse(asker, Refusal::Busy);
-        }
+    if makes && snapshot::is_made(store, asker, chunk) {
+        return;
     }
     let found = match nearest(store, request.chunk, &request.parents) {
         Ok(found) => found,
@@ -63,7 +53,7 @@ pub(super) fn inherit(store: &mut Store, caller: &Caller, request: &InheritReque
         };
     };
     if !space::clone_fits(store, caller.blocks()) {
-        return space::refuse(store, asker);
+        return space::refuse_clone(store, asker);
     }
     snapshot::queue_clone(store, caller, chunk, (from, at), version);
 }

@@ -269,6 +269,25 @@ fn owns_origin(store: &Store, caller: &Caller, origin: VolumeId) -> bool {
     owner_of(origin) == Some(node) || store.config.faults.has(Fault::AnyAsker)
 }
 
+/// Is there something already of a chunk that is to be made of another one's state? Then the asker is answered.
+pub(super) fn is_made(store: &mut Store, asker: Requester, chunk: ChunkId) -> bool {
+    let Some(key) = store.index.find(chunk) else {
+        return false;
+    };
+    let known = store.index.chunk(key);
+    if known.deleted {
+        store.env.invalid(asker, Problem::Snapshot);
+    } else if known.durable > Version::NONE {
+        answer::done(store, asker);
+    } else if known.queue.first != OpSlot::NONE {
+        // It is being made.
+        store.env.refuse(asker, Refusal::Busy);
+    } else {
+        return false;
+    }
+    true
+}
+
 pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneRequest) {
     let (asker, chunk, at) = (caller.asker, caller.chunk(request.chunk), request.at);
     let from = ChunkId {
@@ -281,18 +300,8 @@ pub(super) fn clone_chunk(store: &mut Store, caller: &Caller, request: &CloneReq
     if !owns_origin(store, caller, from.volume) {
         return store.env.refuse(asker, Refusal::NotFenced);
     }
-    if let Some(key) = store.index.find(chunk) {
-        let known = store.index.chunk(key);
-        if known.deleted {
-            return store.env.invalid(asker, Problem::Snapshot);
-        }
-        if known.durable > Version::NONE {
-            return answer::done(store, asker);
-        }
-        if known.queue.first != OpSlot::NONE {
-            // It is being made.
-            return store.env.refuse(asker, Refusal::Busy);
-        }
+    if is_made(store, asker, chunk) {
+        return;
     }
     let Some(origin) = store.index.find(from) else {
         return answer::done(store, asker);

@@ -15,7 +15,7 @@ use crate::index::{
     Index, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_BYTES_PER_JOIN, WORST_MEMORY_PER_BLOCK,
     worst_bytes_per_clone,
 };
-use crate::slot_map::SlotMap;
+use crate::slot_map::{SHARED_MEMORY_BYTES, SlotMap};
 use crate::{State, format};
 use amita_reactor::Slice;
 use amita_reactor::buggify::{Point, buggify};
@@ -245,9 +245,25 @@ pub(super) fn join_fits(store: &Store) -> bool {
 /// of its slots, for good, and a read can ask for it. So what is kept back for clears, roll-forwards and fences is not touched.
 pub(super) fn clone_fits(store: &Store, blocks: u32) -> bool {
     let geometry = &store.superblock.geometry;
-    checkpoint_room(store) >= checkpoint_capacity(geometry) / CLEARS_PART + worst_bytes_per_clone(blocks)
-        && store.space.spare_slots(&store.index, geometry.slots) >= PARTS as u64
-        && memory_room_blocks(&store.config, &store.index, &store.space, blocks) > 0
+    clone_has_slots(store)
+        && checkpoint_room(store) >= checkpoint_capacity(geometry) / CLEARS_PART + worst_bytes_per_clone(blocks)
+        && memory_room_blocks(&store.config, &store.index, &store.space, blocks) > reserve_blocks(geometry.slots)
+}
+
+fn clone_has_slots(store: &Store) -> bool {
+    let slots = store.superblock.geometry.slots;
+    store.space.spare_slots(&store.index, slots) >= PARTS as u64
+}
+
+/// There is no room for a chunk that was to be made of another one's state. Where slots will be free again without anybody giving something
+/// up, the asker comes again; a checkpoint, which brings that about, might not be due for long. What is lacking else does not come back by
+/// itself.
+pub(super) fn refuse_clone(store: &mut Store, asker: Requester) {
+    let returning = !clone_has_slots(store) && will_return(store);
+    store.checkpoint.wanted |= returning;
+    let passing = store.space.claims.unapplied_bytes > 0 || returning;
+    let refusal = if passing { Refusal::Busy } else { Refusal::NoSpace };
+    store.env.refuse(asker, refusal);
 }
 
 /// Tops the asker's account up; it wants so many blocks, if any.

@@ -10,6 +10,7 @@ use amita_types::message::{
     RetainSnapshotsRequest,
 };
 use amita_types::{BlockRange, ChunkIndex, Generation, SnapshotId, Version, VolumeId};
+use std::time::Duration;
 
 const CLONE: VolumeId = VolumeId(70);
 /// Of which there is nothing.
@@ -397,6 +398,36 @@ fn a_busy_parent_keeps_no_clone_waiting() {
     test.volume = origin;
     test.asker.generation = Generation(1);
     assert_eq!((test.read(0, 0), test.read(1, 0)), (Ok(5), Ok(1)));
+}
+
+/// Where slots will be free again when the next checkpoint ends, there is one: who asks for a clone's chunk is not put off for ever.
+#[test]
+fn who_asks_a_full_store_for_a_chunk_is_told_so() {
+    let mut test = Test::new();
+    let origin = test.volume;
+    for block in 0..100 {
+        test.write(block, 1).unwrap();
+    }
+    let (mut counter, mut full) = (0, 0);
+    while full < 3 {
+        let (next, previous) = (version(1, counter + 1), version_or_none(counter));
+        let offset = (counter % 1024) as u32 * BLOCK as u32;
+        match test.asker.write(&mut test.rig, 5, offset, &[9; BLOCK], next, previous) {
+            Ok(_) => counter += 1,
+            Err(Refusal::NoSpace) => full += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    test.own_clone(CLONE);
+    let told = (0..500).find_map(|_| {
+        test.rig.advance(Duration::from_millis(10));
+        match test.inherit(version(1, 100), &[(origin, 1)]) {
+            Err(Refusal::Busy) => None,
+            told => Some(told),
+        }
+    });
+    let told = told.expect("it is put off for ever");
+    assert!(matches!(told, Ok(AnswerBody::Done) | Err(Refusal::NoSpace)), "{told:?}");
 }
 
 /// S3: the number belongs to the version.
