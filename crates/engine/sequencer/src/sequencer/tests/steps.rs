@@ -6,6 +6,7 @@ use crate::table::looks;
 use amita_metadata::Call;
 use amita_types::GroupIndex;
 use amita_types::map::{self, Syncing};
+use amita_types::message::RequestBody;
 use amita_types::{Generation, PoolId, SnapshotId, StoreId, VolumeId};
 
 const STORES: u32 = 1000;
@@ -177,6 +178,8 @@ fn who_waits_for_the_parents_costs_no_look_at_each_event() {
         rig.do_call();
     }
     rig.answer_fences();
+    let listed = rig.take(|_, body| matches!(body, RequestBody::Chunks(_)));
+    assert!(listed.is_empty(), "none may begin");
     assert_eq!(rig.sequencer.counters().sync_started, u64::from(GROUPS));
     late_reads(&mut rig, 20);
     let each = late_reads(&mut rig, 100);
