@@ -15,7 +15,7 @@ use crate::index::{
     Index, PARTS, WORST_BYTES_PER_BLOCK, WORST_BYTES_PER_CLEAR, WORST_BYTES_PER_JOIN, WORST_MEMORY_PER_BLOCK,
     worst_bytes_per_clone,
 };
-use crate::slot_map::{SHARED_MEMORY_BYTES, SlotMap};
+use crate::slot_map::SlotMap;
 use crate::{State, format};
 use amita_reactor::Slice;
 use amita_reactor::buggify::{Point, buggify};
