@@ -618,6 +618,7 @@ impl Snapshots {
             protected: false,
             clones: 0,
             set: record.lineage.set,
+            hidden: false,
             state: SnapshotState::Taking(taking.generation),
         };
         let (volume_key, wish_key) = (map::volume_key(&taking.name), taking.wish_key(volume));

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 mod about;
 mod check;
 mod clone;
+mod flatten;
 mod holders;
 mod lineage;
 mod policy;
@@ -20,6 +21,7 @@ mod trash;
 pub use about::{About, Import, Revert, about_key, about_prefix};
 pub use check::MAX_GROUPS;
 pub use clone::{MAX_LEVELS, Parent, check_parents};
+pub use flatten::{Flatten, flatten_key, flattens_prefix};
 pub use holders::Holders;
 pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState,
@@ -348,7 +350,8 @@ impl Volume {
     /// cloned from, so that a chunk lies where what it shares lies.
     #[must_use]
     pub fn place(&self) -> VolumeId {
-        self.parents.last().map_or(self.id, |root| root.volume)
+        let root = self.parents.last().map_or(self.id, |root| root.volume);
+        self.lineage.root.unwrap_or(root)
     }
 }
 

@@ -178,6 +178,7 @@ fn of_lineage(number: u32, sealed: u32, taking: bool) -> (String, Vec<u8>) {
         sealed: SnapshotId(sealed),
         taking,
         set: None,
+        root: None,
     };
     (key, json(&record))
 }
@@ -193,6 +194,7 @@ fn snapshot(number: u32, state: SnapshotState) -> (String, Vec<u8>) {
         protected: false,
         clones: 0,
         set: None,
+        hidden: false,
         state,
     };
     (map::snapshot_key(VolumeId(1), SnapshotId(number)), json(&snapshot))

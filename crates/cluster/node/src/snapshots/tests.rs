@@ -200,6 +200,7 @@ fn is_taken_step_by_step() {
         sealed: SnapshotId::HEAD,
         taking: true,
         set: None,
+        root: None,
     };
     assert_eq!(
         rig.lineage(),
@@ -223,6 +224,7 @@ fn is_taken_step_by_step() {
         sealed: ONE,
         taking: false,
         set: None,
+        root: None,
     };
     assert_eq!(rig.lineage(), sealed);
     let snapshot = rig.snapshot(ONE).unwrap();

@@ -32,6 +32,9 @@ pub struct Lineage {
     /// here yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<SetId>,
+    /// By whose number its chunks are hashed to their groups (D8), where no parent says so: it was a clone, or is one of a volume that was.
+    #[serde(default, rename = "place", skip_serializing_if = "Option::is_none")]
+    pub root: Option<VolumeId>,
 }
 
 impl Lineage {
@@ -45,6 +48,7 @@ impl Lineage {
             sealed,
             taking,
             set,
+            ..
         } = self;
         if sealed > number || (*taking && sealed == number) {
             return Err(format!("snapshot {} is sealed of {}", sealed.0, number.0));
@@ -89,6 +93,9 @@ pub struct Snapshot {
     /// It was taken with snapshots of other volumes, at one moment (S4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<SetId>,
+    /// It was deleted while volumes that were cloned from it were there: it has no name, and goes when the last of them does (S9).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hidden: bool,
     /// How far it has come.
     pub state: SnapshotState,
 }

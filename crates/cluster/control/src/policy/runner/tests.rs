@@ -186,6 +186,7 @@ impl Rig {
             protected: false,
             clones: 0,
             set: None,
+            hidden: false,
             state: SnapshotState::Sealed(Generation(1)),
         };
         self.put(map::snapshot_key(volume, number), &snapshot);

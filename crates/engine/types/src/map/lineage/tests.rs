@@ -27,6 +27,7 @@ fn the_record_keeps_what_is_known_of_snapshots() {
         sealed: SnapshotId(3),
         taking: true,
         set: Some(SetId(9)),
+        root: None,
     };
     let volume = Volume {
         id: VolumeId(7),
