@@ -110,6 +110,8 @@ amita_reactor::fault_switches! {
     ParentsLast,
     /// S12: a repair gives the volume's block another slot, and does not look at what snapshots and clones have.
     RepairHeadsAlone,
+    /// S6, S13: a member that comes back makes no chunk of a clone before the others do.
+    MakeWithoutComing,
     /// S7: a snapshot is sealed while older writes have no acknowledgement.
     SealUnsettled,
 }

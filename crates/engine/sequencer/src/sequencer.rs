@@ -77,6 +77,7 @@ use amita_metadata::{Error, Reply};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
+use amita_types::map::Parent;
 use amita_types::message::Answer;
 use amita_types::{ChunkIndex, Epoch, Generation, GroupIndex, NodeId, SnapshotId, StoreId, TraceId};
 use context::Context;
@@ -220,6 +221,15 @@ impl Sequencer {
     pub fn parent_opened(&mut self, now: Time, chunk: ChunkIndex, result: Result<(), IoError>) {
         if !self.cx.stopped {
             parents::opened(&mut self.cx, now, chunk, result);
+            self.finish(now);
+        }
+    }
+
+    /// The volume's record names these parents, the nearest first; some that were the farthest may have left it (S13). What is no part
+    /// of what is known is of an older record, or a newer one that will be told as well.
+    pub fn shed_parents(&mut self, now: Time, parents: &[Parent]) {
+        if !self.cx.stopped && self.cx.owned.shed(parents) {
+            parents::shed(&mut self.cx, now);
             self.finish(now);
         }
     }

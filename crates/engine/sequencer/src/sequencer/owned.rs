@@ -44,6 +44,17 @@ impl Owned {
         }
     }
 
+    /// The volume's record names these parents: are they fewer than what is known? Its chunks stay where they are.
+    pub fn shed(&mut self, parents: &[map::Parent]) -> bool {
+        let known = &self.volume.parents;
+        if parents.len() >= known.len() || !known.starts_with(parents) {
+            return false;
+        }
+        self.volume.lineage.root = Some(self.volume.place());
+        self.volume.parents.truncate(parents.len());
+        true
+    }
+
     /// The volume's record says that it has this size; it never shrinks.
     pub fn grow(&mut self, size_bytes: u64) {
         self.volume.size_bytes = size_bytes.max(self.volume.size_bytes);

@@ -110,7 +110,8 @@ pub(super) fn allows(cx: &Context, group: GroupSlot, position: Position) -> bool
 /// The syncing members that make what the others inherit, before these do.
 pub(super) fn heirs(cx: &Context, group: GroupSlot) -> Members {
     let mut heirs = Members::NONE;
-    if has_any(cx) && !cx.config.faults.has(Fault::ParentsLast) {
+    let makes = |fault| !cx.config.faults.has(fault);
+    if has_any(cx) && makes(Fault::ParentsLast) && makes(Fault::MakeWithoutComing) {
         let entered = cx.groups[group].members.entered.iter();
         entered
             .filter(|&position| allows(cx, group, position))
@@ -161,6 +162,19 @@ pub(super) fn claims_read(cx: &mut Context, now: Time, call: CallId, result: &Re
     let spread = mix(cx.owned.id_base ^ mix(cx.owned.volume.id.0 ^ u64::from(cx.parents.tries)));
     cx.parents.looked(now, cx.parents.claimed.len() > known, spread);
     true
+}
+
+/// Parents have left the record: all that was made of them is made. What is under way may name them still, or wait for one of their
+/// owners: it begins anew.
+pub(super) fn shed(cx: &mut Context, now: Time) {
+    if !has_any(cx) {
+        cx.parents = Parents::default();
+    }
+    let groups: Vec<GroupSlot> = cx.groups.keys().collect();
+    for group in groups {
+        open::reset(cx, group);
+        open::advance(cx, now, group);
+    }
 }
 
 /// A syncing member that is about to join the chunk's history has first what its parents have there, so that it need not be

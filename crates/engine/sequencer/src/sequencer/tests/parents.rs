@@ -641,3 +641,37 @@ fn nothing_more_is_asked_while_the_metadata_has_not_answered() {
     rig.pass_ms(200);
     assert_eq!(rig.calls.len(), 1);
 }
+
+/// Parents that have left the record are asked for nothing any more, and what was under way about them begins anew (S13).
+#[test]
+fn parents_that_have_left_are_named_no_more() {
+    let mut rig = cloned(2);
+    let io = rig.read(0, 4096);
+    rig.answer_fences();
+    rig.answer_opens(|_| Version::NONE);
+    assert_eq!(inherits(&mut rig).len(), 2);
+    let shed = |rig: &mut Rig, parents: &[Parent]| {
+        rig.sequencer.shed_parents(rig.now, parents);
+        rig.collect();
+    };
+    // An older record, or one that cannot be this one's, says nothing.
+    shed(&mut rig, &parents());
+    shed(&mut rig, &parents()[1..]);
+    assert!(rig.take(|_, body| matches!(body, RequestBody::Open(_))).is_empty());
+    shed(&mut rig, &parents()[..1]);
+    rig.answer_opens(|_| Version::NONE);
+    let told = inherits(&mut rig);
+    let named = |request: &Request| match &request.body {
+        RequestBody::Inherit(inherit) => inherit.parents == [(VolumeId(5), SnapshotId(3))],
+        _ => false,
+    };
+    assert!(told.len() == 2 && told.iter().all(named), "{told:?}");
+    // An opening that waits for the parent's owner goes on without.
+    say(&mut rig, &told, |id| if id == store(1) { old(5) } else { old(4) });
+    assert_eq!(rig.unsettled, [ChunkIndex(0)]);
+    shed(&mut rig, &[]);
+    rig.answer_opens(|_| Version::NONE);
+    assert!(inherits(&mut rig).is_empty());
+    rig.answer_reads(Version::NONE);
+    assert_eq!(rig.result(io), Some(Ok(())));
+}
