@@ -65,18 +65,22 @@ pub fn judge(view: &View, from: NodeId, scope: &Scope, fence: &FenceRequest) -> 
     judge_group(&known, scope, fence)
 }
 
-/// Was a clone made from what its owner says? What it comes from stands in its record from the first, and never changes.
+/// Was a clone made from what its owner says? What it comes from stands in its record from the first; of that only the farthest may
+/// leave, when it needs them no more (S13).
 ///
 /// # Errors
-/// `Busy` where this node has not heard of the volume yet; `Invalid` where its record says otherwise.
+/// `Busy` where this node has not heard of the volume yet, or one of the two has not heard that parents have left; `Invalid` where its
+/// record says otherwise.
 pub fn judge_parents(view: &View, scope: &Scope, inherit: &InheritRequest) -> Result<(), Refusal> {
     let volume = view.volume_of(scope.volume).ok_or(Refusal::Busy)?;
     let known = volume.parents.iter().map(|parent| (parent.volume, parent.number));
-    match known.eq(inherit.parents.iter().copied()) {
-        true => Ok(()),
-        false => Err(Refusal::Invalid {
+    let named = inherit.parents.iter().copied();
+    match known.len() == named.len() {
+        _ if known.zip(named).any(|(known, named)| known != named) => Err(Refusal::Invalid {
             what: Problem::Snapshot,
         }),
+        true => Ok(()),
+        false => Err(Refusal::Busy),
     }
 }
 

@@ -35,6 +35,7 @@ mod config;
 mod context;
 mod control_plane;
 mod effects;
+mod flattens;
 mod forward;
 mod hosts;
 mod messages;
@@ -60,6 +61,7 @@ use crate::authority::Inquiry;
 use crate::catalog::Cataloguer;
 use crate::control::{FromCore, ToCore};
 use crate::directory::Directory;
+use crate::flattens::Flattens;
 use crate::fronts::Fronts;
 use crate::mail::{Mail, NodeMessage};
 use crate::reporter::Reporter;
@@ -115,6 +117,8 @@ pub struct Core {
     snapshots: Snapshots,
     /// On core 0: sets of them that this node leads.
     sets: Sets,
+    /// On core 0: clones that are being flattened.
+    flattens: Flattens,
     reporter: Reporter,
 }
 
@@ -140,6 +144,7 @@ impl Core {
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
             snapshots: Snapshots::new(config.node, config.cores, crate::directory::snapshot_calls()),
             sets: Sets::new(crate::directory::set_calls()),
+            flattens: Flattens::new(crate::directory::flatten_calls()),
             reporter: Reporter::new(config.node, config.core),
             cx: Context {
                 clock: Clock::new(),
@@ -270,6 +275,9 @@ impl Core {
             views::look(self, driver);
         }
         parents::look(self, driver.now());
+        if self.flattens.deadline().is_some_and(|at| at <= driver.now()) {
+            flattens::look(self, driver.now());
+        }
         if self.cx.clock.is_tick_due(driver.now()) {
             self.tick(driver);
         }
@@ -398,6 +406,7 @@ impl Core {
             self.named.deadline(),
             self.views.deadline(),
             self.parents.deadline(),
+            self.flattens.deadline(),
             self.nvme.deadline(),
             rest_due,
             self.forwarding.forwarder.deadline(),

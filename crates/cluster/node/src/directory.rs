@@ -34,6 +34,7 @@ const RESERVATIONS: u32 = 0xf_fffc;
 const CLOSINGS: u32 = 0xf_fffb;
 const SNAPSHOTS: u32 = 0xf_fffa;
 const SETS: u32 = 0xf_fff9;
+const FLATTENS: u32 = 0xf_fff8;
 
 /// What stands above the count in the ids of calls about reservations.
 #[must_use]
@@ -51,6 +52,12 @@ pub fn snapshot_calls() -> u64 {
 #[must_use]
 pub fn set_calls() -> u64 {
     token::id_base(0, DIRECTORY) | u64::from(SETS) << 20
+}
+
+/// What stands above the count in the ids of calls about clones that are being flattened.
+#[must_use]
+pub fn flatten_calls() -> u64 {
+    token::id_base(0, DIRECTORY) | u64::from(FLATTENS) << 20
 }
 
 /// What the directory wants done.

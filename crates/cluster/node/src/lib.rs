@@ -14,6 +14,7 @@ mod directory;
 pub mod embed;
 pub mod exports;
 mod faults;
+mod flattens;
 pub mod forwarder;
 pub mod fronts;
 pub mod mail;

@@ -1,5 +1,5 @@
 //! Volumes that nobody has open and that must be: a store is being brought up to date in their pool, a look at all their
-//! copies or a snapshot was asked for, or they are deleted and others were cloned from them; and only an owner can do that (R11). On core 0 only.
+//! copies or a snapshot was asked for, they are clones that are to be flattened, or they are deleted and others were cloned from them; and only an owner can do that (R11). On core 0 only.
 //!
 //! The node that the volume's record names as its owner opens it, if it lives; else one of the living nodes that are no
 //! clients, the same for all who ask: a hash of volume and node decides. A host that comes elsewhere gets the volume as soon as it asks, since
@@ -66,6 +66,7 @@ impl OrphanedVolumes {
         for volume in view.volumes() {
             let has_data = volume.generation > Generation(0);
             let wanted = view.is_snapshot_wished(volume.id)
+                || view.is_to_be_flattened(volume.id)
                 || has_data
                     && (view.is_syncing(&volume.pool)
                         || is_to_be_scrubbed(view, volume.id)

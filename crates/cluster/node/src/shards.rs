@@ -4,6 +4,7 @@ mod table;
 
 use crate::core::Asked;
 use crate::faults::{Fault, Faults};
+use crate::flattens::FLATTENS;
 use crate::mail::Origin;
 use crate::reservations::Adopted;
 use crate::slab::{Slab, Slot};
@@ -19,7 +20,7 @@ use amita_sequencer::health::HealthEvent;
 use amita_sequencer::{CallId, Care, Config, Effect, IoId, Opened, Sequencer};
 use amita_types::condition::Failing;
 use amita_types::io::{IoError, Op, Payload};
-use amita_types::map::{self, ScrubReport, WholeMember};
+use amita_types::map::{self, Parent, ScrubReport, WholeMember};
 use amita_types::message::Answer;
 use amita_types::recovery::{Recovery, StoreHealth};
 use amita_types::{ChunkIndex, Generation, NodeId, SnapshotId, StoreId, VolumeId};
@@ -359,7 +360,9 @@ impl Shards {
             return Err(Declined::Elsewhere(payload));
         }
         // A reservation is of the volume, and what it was once is nobody's to change.
-        let reserved = shard.reserved.as_ref().filter(|_| origin.snapshot == SnapshotId::HEAD);
+        let is_head = origin.snapshot == SnapshotId::HEAD;
+        // Who reads to have chunks made gives what that brings to nobody.
+        let reserved = shard.reserved.as_ref().filter(|_| is_head && origin.front != FLATTENS);
         if reserved.is_some_and(|reserved| !reserved.allows(origin.host, access(&op))) {
             return Err(Declined::Reserved);
         }
@@ -468,6 +471,13 @@ impl Shards {
     pub fn resized(&mut self, volume: VolumeId, size_bytes: u64) {
         if let Some(shard) = self.table.of_mut(volume) {
             shard.sequencer.resized(size_bytes);
+        }
+    }
+
+    /// A volume's record names these parents, the nearest first.
+    pub fn shed_parents(&mut self, now: Time, volume: VolumeId, parents: &[Parent]) {
+        if let Some(number) = self.table.number(volume) {
+            self.with(number, |s| s.shed_parents(now, parents));
         }
     }
 

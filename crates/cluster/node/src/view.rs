@@ -44,6 +44,8 @@ pub struct View {
     snapshot_wishes: BTreeMap<VolumeId, (map::SnapshotWish, u64)>,
     /// Sets of snapshots that are being taken, or whose snapshots are being sealed, with their modification revision.
     sets: BTreeMap<SetId, (map::SnapshotSet, u64)>,
+    /// Clones that are to be flattened, with their modification revision.
+    flattens: BTreeMap<VolumeId, (map::Flatten, u64)>,
     /// With their modification revision.
     scrubs: BTreeMap<VolumeId, (map::Scrub, u64)>,
     /// The operator's wishes that owners close volumes, with their modification revision.
@@ -111,6 +113,8 @@ pub enum Change {
     Move(VolumeId),
     /// The operator wants a snapshot of a volume, or a set of them, or no longer; or a set is decided.
     SnapshotWish,
+    /// The operator wants a clone flattened, or no longer.
+    Flatten,
     /// The operator wants owners to close volumes, or no longer.
     Closing,
     /// A node finds a store slow, or no longer.
@@ -174,6 +178,7 @@ impl View {
             "moves" => self.apply_move(rest, record),
             "taking" => self.apply_snapshot_wish(rest, record),
             "sets" => self.apply_set(rest, record),
+            "flattening" => self.apply_flatten(rest, record),
             "closing" => self.apply_closing(rest, record),
             "nvme" => self.apply_nvme(rest, record),
             "exports" => self.apply_export(rest, record),
@@ -407,6 +412,22 @@ impl View {
         Change::SnapshotWish
     }
 
+    fn apply_flatten(&mut self, volume: &str, record: &Record) -> Change {
+        let Some(volume) = number(volume, record, map::flatten_key) else {
+            return Change::Nothing;
+        };
+        let wish = record
+            .value
+            .as_ref()
+            .map(|value| parse::<map::Flatten>(&record.key, value));
+        match wish {
+            Some(Ok(wish)) => drop(self.flattens.insert(volume, (wish, record.revision))),
+            Some(Err(why)) => return Change::Unreadable(why),
+            None => drop(self.flattens.remove(&volume)),
+        }
+        Change::Flatten
+    }
+
     fn apply_closing(&mut self, volume: &str, record: &Record) -> Change {
         let Some(volume) = number(volume, record, map::closing_key) else {
             return Change::Nothing;
@@ -588,6 +609,18 @@ impl View {
     #[must_use]
     pub fn set(&self, set: SetId) -> Option<(&map::SnapshotSet, u64)> {
         self.sets.get(&set).map(|(set, revision)| (set, *revision))
+    }
+
+    /// The clones that are to be flattened and whose chunks are not all made, with their record's modification revision.
+    pub fn flattens(&self) -> impl Iterator<Item = (VolumeId, &map::Flatten, u64)> {
+        let open = self.flattens.iter().filter(|(_, (wish, _))| !wish.is_made());
+        open.map(|(volume, (wish, revision))| (*volume, wish, *revision))
+    }
+
+    /// Is the volume to be flattened, and are its chunks not all made?
+    #[must_use]
+    pub fn is_to_be_flattened(&self, volume: VolumeId) -> bool {
+        self.flattens.get(&volume).is_some_and(|(wish, _)| !wish.is_made())
     }
 
     /// The operator's wishes that owners close volumes, with their record's modification revision.

@@ -108,6 +108,37 @@ impl Rig {
 }
 
 #[test]
+fn parents_are_what_the_record_says_or_have_just_left_it() {
+    let mut rig = Rig::new();
+    let judge = |rig: &Rig, named: &[u64]| {
+        let request = InheritRequest {
+            chunk: amita_types::ChunkIndex(0),
+            version: amita_types::Version::NONE,
+            parents: named.iter().map(|volume| (VolumeId(*volume), SnapshotId(1))).collect(),
+        };
+        judge_parents(&rig.view, &rig.scope, &request)
+    };
+    let volume = map::Volume {
+        parents: [3, 2]
+            .map(|volume| map::Parent {
+                volume: VolumeId(volume),
+                number: SnapshotId(1),
+                generation: Generation(1),
+            })
+            .to_vec(),
+        ..rig.view.volume_of(VolumeId(9)).unwrap().clone()
+    };
+    put(&mut rig.view, map::volume_key("v"), &volume);
+    assert_eq!(judge(&rig, &[3, 2]), Ok(()));
+    // One of the two has not heard yet.
+    assert_eq!(judge(&rig, &[3]), Err(Refusal::Busy));
+    assert_eq!(judge(&rig, &[3, 2, 1]), Err(Refusal::Busy));
+    let what = Problem::Snapshot;
+    assert_eq!(judge(&rig, &[2]), Err(Refusal::Invalid { what }));
+    assert_eq!(judge(&rig, &[3, 4]), Err(Refusal::Invalid { what }));
+}
+
+#[test]
 fn the_owner_fences_by_what_the_metadata_says() {
     let rig = Rig::new();
     assert_eq!(rig.judge(OWNER, |_, _| {}), Ok(()));

@@ -1,6 +1,6 @@
 //! What the cores of a node say to one another.
 
-use super::{Core, effects, forward, hosts, named, records, reserve, route, snapshots};
+use super::{Core, effects, flattens, forward, hosts, named, records, reserve, route, snapshots};
 use crate::directory::Requester;
 use crate::faults::Fault;
 use crate::forwarder::{Pending, Work, is_host};
@@ -310,6 +310,10 @@ impl Core {
             .flat_map(|peer| self.cx.view.stores_of(peer))
             .collect();
         let warning = self.cx.shards.make(now, opened, &local, &up, &lost);
+        // What has left the record since it was read was told when there was nobody to hear it.
+        if let Some(record) = self.cx.view.volume_of(volume) {
+            self.cx.shards.shed_parents(now, volume, &record.parents);
+        }
         // All cores have read the same.
         if let Some(warning) = warning.filter(|_| self.cx.config.core == 0) {
             self.cx.control.warn(warning);
@@ -367,6 +371,7 @@ impl Core {
         self.nvme.note(changed);
         if changed {
             snapshots::look(self, now);
+            flattens::look(self, now);
         }
     }
 

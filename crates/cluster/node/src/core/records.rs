@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::views::VIEWS;
-use super::{Core, hosts, observe, reserve, snapshots};
+use super::{Core, flattens, hosts, observe, reserve, snapshots};
 use crate::authority::AUTHORITY;
 use crate::control::{FromCore, Record, ToCore};
 use crate::faults::Fault;
@@ -83,6 +83,7 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
         }
         DIRECTORY if core.snapshots.answered(now, call, &result) => snapshots::carry_out(core, now),
         DIRECTORY if core.sets.answered(now, call, &result) => {}
+        DIRECTORY if core.flattens.answered(now, call, &result) => flattens::carry_out(core, now),
         DIRECTORY => core.directory.metadata(now, call, result),
         _ => core.cx.shards.metadata(now, call, result),
     }
@@ -128,6 +129,10 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
                 core.directory.stir(now);
             }
             volume_changed(core, now, volume, generation);
+        }
+        Change::Flatten => {
+            core.directory.stir(now);
+            flattens::look(core, now);
         }
         Change::SnapshotWish => {
             core.directory.stir(now);
@@ -204,6 +209,7 @@ fn volume_changed(core: &mut Core, now: Time, volume: VolumeId, generation: Gene
         if core.cx.config.core == 0 {
             core.directory.named(now, volume, &record.name);
         }
+        core.cx.shards.shed_parents(now, volume, &record.parents);
         core.cx.shards.resized(volume, size_bytes);
         core.directory.resized(volume, size_bytes);
     }

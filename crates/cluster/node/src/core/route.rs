@@ -2,9 +2,10 @@
 
 use super::context::Context;
 use super::forward::Forwarding;
-use super::{Core, hosts, named, parents, snapshots};
+use super::{Core, flattens, hosts, named, parents, snapshots};
 use crate::authority;
 use crate::faults::Fault;
+use crate::flattens::FLATTENS;
 use crate::forwarder::Work;
 use crate::fronts::FrontRequest;
 use crate::mail::{DirectoryMessage, IoMessage, NodeMessage, Origin, SnapshotMessage, VolumeMessage};
@@ -324,6 +325,9 @@ impl Core {
         }
         if origin.front == parents::PARENTS {
             return parents::ended(self, driver.now(), origin.tag, result);
+        }
+        if origin.front == FLATTENS {
+            return flattens::ended(self, driver.now(), origin.tag, result);
         }
         let event = frontend::Event::Done {
             tag: origin.tag,
