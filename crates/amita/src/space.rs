@@ -65,6 +65,12 @@ impl VolumeSpace {
 /// Why nothing is known of a clone.
 pub const OF_CLONES: &str = "what a clone has in common with the volume that it was made from is not counted";
 
+/// Was the volume made from another one? One that was flattened since shares blocks with that all the same.
+#[must_use]
+pub fn is_of_family(volume: &Volume) -> bool {
+    volume.place() != volume.id
+}
+
 /// Why nothing is known of a volume that is no clone.
 pub const OF_RECORDS: &str = "the record of one of its snapshots cannot be read, so that nobody can say what they hold";
 
@@ -82,7 +88,7 @@ pub fn count(
     volumes: &[Volume],
     patience: Duration,
 ) -> Result<Counted, AdminError> {
-    let volumes: Vec<&Volume> = volumes.iter().filter(|volume| volume.parents.is_empty()).collect();
+    let volumes: Vec<&Volume> = volumes.iter().filter(|volume| !is_of_family(volume)).collect();
     if volumes.is_empty() {
         return Ok(Ok(BTreeMap::new()));
     }

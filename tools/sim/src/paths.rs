@@ -158,6 +158,9 @@ pub const CLUSTER: &[&str] = &[
     "clone.read_inherited",
     "clone.read_of_clone",
     "clone.read_in_the_end",
+    "clone.flattened",
+    "clone.parent_gone",
+    "clone.parent_hidden",
     "judge.clone_blocks",
     "judge.clone_as_snapshot",
     // A node that lies.

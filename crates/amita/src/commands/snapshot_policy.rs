@@ -48,7 +48,7 @@ pub enum Command {
     /// Delete now what no rule of a policy keeps; or only say what that would be, and what is kept for which reason
     ///
     /// Each run of the policy does this, volume by volume. Snapshots that the policy has not made are left alone, and so are those that are
-    /// protected or that clones need.
+    /// protected. Those that were cloned become hidden, and go with their last clone.
     Prune(PruneArguments),
     /// Delete a policy; the snapshots that it has made stay, and nothing deletes them any more
     Delete {
@@ -383,12 +383,14 @@ fn say_retained(
 
 fn fate(snapshot: &Verdict, dry_run: bool) -> (String, String) {
     match (snapshot.goes(), dry_run) {
-        (true, true) => ("would go".to_owned(), "no rule keeps it".to_owned()),
-        (true, false) => ("goes".to_owned(), "no rule keeps it".to_owned()),
-        (false, _) if snapshot.clones > 0 => (
-            "stays".to_owned(),
-            format!("{} clones need it; no rule keeps it", snapshot.clones),
-        ),
+        (true, dry_run) => {
+            let what = if dry_run { "would go" } else { "goes" };
+            let why = match snapshot.clones {
+                0 => "no rule keeps it".to_owned(),
+                clones => format!("no rule keeps it; hidden until its {clones} clones are gone"),
+            };
+            (what.to_owned(), why)
+        }
         (false, _) if snapshot.protected => ("stays".to_owned(), "it is protected; no rule keeps it".to_owned()),
         (false, _) => ("stays".to_owned(), snapshot.kept_by.join(", ")),
     }

@@ -5,6 +5,7 @@ mod clone;
 mod data;
 mod diff;
 mod export;
+mod flatten;
 mod guide;
 mod image;
 mod import;
@@ -43,8 +44,14 @@ pub enum Command {
     Create(CreateArguments),
     /// Make a volume from a snapshot of another one: it begins as that, and goes its own way
     ///
-    /// Nothing is copied: both share all blocks, and each write takes space for its own. The snapshot stays for as long as the clone does.
+    /// Nothing is copied: both share all blocks, and each write takes space for its own. The snapshot stays for as long as the clone does, hidden
+    /// where it is deleted, or until that is flattened.
     Clone(clone::Arguments),
+    /// Have a clone need what it was made from no more: then that may be deleted
+    ///
+    /// No data is copied, and hosts go on using it; blocks stay shared until they are written. Its gateway opens each chunk once. Whoever
+    /// interrupts the command only stops waiting.
+    Flatten(flatten::Arguments),
     /// List the volumes
     List {
         /// Only those with this label; once for each that is wanted
@@ -184,6 +191,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::Clone(arguments) => clone::run(arguments, &metadata),
+        Command::Flatten(arguments) => flatten::run(arguments, &metadata),
         Command::List {
             deleted: true, json, ..
         } => trash::list(*json, &metadata),

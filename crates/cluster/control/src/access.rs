@@ -85,6 +85,8 @@ actions! {
     VolumeCreate "volume.create" WORK,
     /// Make a volume from a snapshot of another one.
     VolumeClone "volume.clone" WORK,
+    /// Have a clone need what it was made from no more.
+    VolumeFlatten "volume.flatten" WORK,
     /// Make a volume larger.
     VolumeResize "volume.resize" WORK,
     /// Say what a volume is for: its labels.

@@ -11,6 +11,7 @@ mod deletion;
 mod error;
 mod export;
 mod finalize;
+mod flatten;
 mod host;
 mod moves;
 mod namespace;
@@ -40,6 +41,7 @@ pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
 pub use finalize::{Versions, finalize, versions};
+pub use flatten::{FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};
 pub use host::{
     HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, field, host, hosts, remove_host, reseal_host,
     set_host_keys,
@@ -64,7 +66,7 @@ pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub use set::{SetTaking, TakenSet, ask_set, drop_set, set_state, taken_sets};
 pub(crate) use snapshot::{Held, delete_snapshot_that, place_wish};
 pub use snapshot::{
-    LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, ask_own_snapshot, ask_snapshot, delete_snapshot,
+    LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, all_snapshots, ask_own_snapshot, ask_snapshot, delete_snapshot,
     drop_snapshot_wish, live_snapshots, live_snapshots_of, protect_snapshot, snapshot, snapshot_number, snapshot_state,
     snapshots, split,
 };
@@ -80,7 +82,8 @@ pub use topology::{
     maintain_node, place_node, replace_store, weigh_store,
 };
 pub use trash::{
-    Bin, Purged, TrashStatus, purge_volume, purge_what_is_due, recycle_time, set_recycle_time, trash, undelete_volume,
+    Bin, Purged, PurgedVolume, TrashStatus, purge_volume, purge_what_is_due, recycle_time, set_recycle_time, trash,
+    undelete_volume,
 };
 pub use volume::{MAX_VOLUME_BYTES, MAX_VOLUMES, create_volume, make_volume, volume, volumes, with_deleted};
 

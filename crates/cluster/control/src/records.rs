@@ -41,6 +41,7 @@ pub fn is_kept(key: &str) -> bool {
         "moves/",
         "taking/",
         "sets/",
+        "flattening/",
         "closing/",
         "mounts/",
         "condition/",

@@ -5,6 +5,7 @@
 //! must be there. Some are cloned again, when their guest has stopped for a moment: that clone begins with what he knows. Some are
 //! deleted; while there is one, the snapshot cannot be.
 
+use super::deletion::seconds;
 use super::operator::Desk;
 use super::session::Heard;
 use super::{Cluster, SETTLE, volume_id, volume_name};
@@ -46,6 +47,8 @@ pub struct Cloning {
     pub again_percent: u64,
     /// Of a hundred so many are deleted.
     pub gone_percent: u64,
+    /// Of a hundred so many are flattened, and what they were made from is deleted.
+    pub flat_percent: u64,
     /// Of a hundred operations of a guest so many write.
     pub write_percent: u64,
 }
@@ -63,6 +66,7 @@ impl Cloning {
                 again_percent: *random.pick(&[0, 40, 80]),
                 gone_percent: *random.pick(&[0, 30, 70]),
                 write_percent: *random.pick(&[5, 30, 60]),
+                flat_percent: *random.pick(&[0, 40, 80]),
             },
         }
     }
@@ -103,20 +107,30 @@ struct Guest {
     /// He stops, so that his volume can be cloned.
     clone_at: Option<Time>,
     wish: Option<SnapshotWish>,
-    children: u32,
     delete_at: Option<Time>,
     deletion: Option<(Deletion, Time, Time)>,
     deleted: bool,
+    /// What he was made from: a volume and its snapshot, by name.
+    from: (String, String),
+    flatten_at: Option<Time>,
+    /// His volume is being flattened.
+    flattening: bool,
 }
 
 /// All of a run.
 pub struct Clones {
     setup: Cloning,
     random: Random,
+    /// Chance of flattenings alone.
+    flats: Random,
     made: u32,
     writes: u64,
     roots: Vec<Root>,
     guests: Vec<Guest>,
+    /// Deleted ones that stay hidden, for others were cloned from them.
+    hidden: u32,
+    looks: Time,
+    flat_looks: Time,
     ending: bool,
 }
 
@@ -125,11 +139,15 @@ impl Clones {
     pub fn new(setup: Cloning, random: Random) -> Clones {
         Clones {
             setup,
+            flats: random.fork(1),
             random,
             made: 0,
             writes: 0,
             roots: Vec::new(),
             guests: Vec::new(),
+            hidden: 0,
+            looks: Time(0),
+            flat_looks: Time(0),
             ending: false,
         }
     }
@@ -145,18 +163,14 @@ impl Clones {
                 None => guest.delete_at.filter(|_| guest.wish.is_none()),
             };
             let clones = guest.clone_at.filter(|_| guest.deletion.is_none());
-            [opens, deletes, clones]
+            let flattens = match guest.flattening {
+                true => Some(self.flat_looks),
+                false => guest.flatten_at.filter(|_| guest.deletion.is_none()),
+            };
+            [opens, deletes, clones, flattens]
         });
-        times.flatten().min()
-    }
-
-    /// Is there a clone of this snapshot, or one of a clone of it that holds it?
-    fn holds(&self, volume: u64, number: SnapshotId) -> bool {
-        let roots = &self.roots;
-        let of = |guest: &Guest| (roots[guest.root].volume, roots[guest.root].number);
-        self.guests
-            .iter()
-            .any(|guest| !guest.deleted && of(guest) == (volume, number))
+        let looks = (self.hidden > 0).then_some(self.looks);
+        times.flatten().chain(looks).min()
     }
 }
 
@@ -235,6 +249,9 @@ impl Cluster {
             some(setup.again_percent, 600_000_000),
             some(setup.gone_percent, 1_500_000_000),
         );
+        let flats = &mut self.clones.flats;
+        let flatten_at = Time(now.0 + flats.within(5_000_000, 800_000_000));
+        let flatten_at = flats.percent(setup.flat_percent).then_some(flatten_at);
         let gateway = self.clones.random.below(self.nodes.len() as u64) as usize;
         self.clones.guests.push(Guest {
             name,
@@ -253,10 +270,12 @@ impl Cluster {
             unread: None,
             clone_at,
             wish: None,
-            children: 0,
             delete_at,
             deletion: None,
             deleted: false,
+            from: (volume.to_owned(), snapshot.to_owned()),
+            flatten_at,
+            flattening: false,
         });
         Ok(())
     }
@@ -281,8 +300,104 @@ impl Cluster {
             self.hear_for_clone(now, index)?;
             self.act_for_clone(now, index);
             self.clone_clone(now, index)?;
+            self.flatten_clone(now, index)?;
             self.delete_clone(now, index)?;
         }
+        self.end_flattens(now)?;
+        self.purge_hidden(now)
+    }
+
+    /// The operator has a clone flattened.
+    fn flatten_clone(&mut self, now: Time, index: usize) -> Result<(), String> {
+        let ending = self.clones.ending;
+        let guest = &mut self.clones.guests[index];
+        if guest.flatten_at.is_none_or(|at| now < at) || guest.deletion.is_some() || guest.flattening {
+            return Ok(());
+        }
+        guest.flatten_at = None;
+        if ending {
+            return Ok(());
+        }
+        let desk = Desk::new(&mut self.metadata, now);
+        let asked = admin::flatten_volume(&desk, &guest.name, Duration::from_nanos(now.0));
+        let asked = asked.map_err(|why| format!("{} cannot be flattened: {why}", guest.name))?;
+        guest.flattening = true;
+        self.clones.flat_looks = now.plus(LOOK * 4);
+        if self.setup.plants.flatten_unmade {
+            let made = map::Flatten {
+                done: asked.chunks,
+                ..asked
+            };
+            let key = map::flatten_key(made.volume);
+            self.metadata.operate(now, &Call::put(key, super::records::json(&made)));
+        }
+        let name = self.clones.guests[index].name.clone();
+        self.tell(|| format!("{name} is being flattened"));
+        self.coverage.hit("clone.flatten");
+        Ok(())
+    }
+
+    /// Clones of which all is made let go of their parents, and what they were made from may go.
+    fn end_flattens(&mut self, now: Time) -> Result<(), String> {
+        let is_due = self.clones.guests.iter().any(|guest| guest.flattening);
+        if !is_due || now < self.clones.flat_looks {
+            return Ok(());
+        }
+        self.clones.flat_looks = now.plus(LOOK * 4);
+        let desk = Desk::new(&mut self.metadata, now);
+        admin::end_flattens(&desk).map_err(|why| format!("no flattening ends: {why}"))?;
+        for index in 0..self.clones.guests.len() {
+            let guest = &self.clones.guests[index];
+            let state = self.metadata.state();
+            if !guest.flattening || state.get(&map::flatten_key(guest.id)).is_some() {
+                continue;
+            }
+            let record = state.get(&map::volume_key(&guest.name));
+            let record: Option<map::Volume> = record.and_then(|found| found.json().ok());
+            let (name, from) = (guest.name.clone(), guest.from.clone());
+            self.clones.guests[index].flattening = false;
+            let Some(record) = record else { continue };
+            if !record.parents.is_empty() {
+                return Err(format!("{name} is flat, and its record names {:?}", record.parents));
+            }
+            self.coverage.hit("clone.flattened");
+            self.tell(|| format!("{name} is flat"));
+            let desk = Desk::new(&mut self.metadata, now);
+            match admin::delete_snapshot(&desk, &from.0, &from.1) {
+                Ok(gone) => {
+                    self.snapshots.forget(gone.volume, gone.number);
+                    self.coverage.hit(match gone.hidden {
+                        true => "clone.parent_hidden",
+                        false => "clone.parent_gone",
+                    });
+                    self.tell(|| format!("{}@{} is deleted", from.0, from.1));
+                }
+                // It, or its volume, was deleted before.
+                Err(AdminError::NoSuch { .. }) => {}
+                Err(why) => return Err(format!("{}@{} cannot be deleted: {why}", from.0, from.1)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is hidden goes when nothing was cloned from it any more.
+    fn purge_hidden(&mut self, now: Time) -> Result<(), String> {
+        if self.clones.hidden == 0 || now < self.clones.looks {
+            return Ok(());
+        }
+        self.clones.looks = now.plus(LOOK * 20);
+        let desk = Desk::new(&mut self.metadata, now);
+        let purged = admin::purge_what_is_due(&desk, 8, Duration::from_secs(seconds(now)));
+        let purged = purged.map_err(|why| format!("nothing hidden is purged: {why}"))?;
+        if let Some((what, why)) = purged.failed.first() {
+            return Err(format!("{what} cannot be purged: {why}"));
+        }
+        let state = self.metadata.state();
+        let is_hidden = |guest: &&Guest| state.get(&map::volume_key(&map::hidden_name(guest.id))).is_some();
+        let left = self.clones.guests.iter().filter(is_hidden).count() as u32;
+        let before = std::mem::replace(&mut self.clones.hidden, left);
+        self.coverage
+            .add("clone.hidden_gone", u64::from(before.saturating_sub(left)));
         Ok(())
     }
 
@@ -499,7 +614,6 @@ impl Cluster {
                 for (block, possible) in &guest.own {
                     inherited.extend(possible.first().copied().flatten().map(|write| (*block, write)));
                 }
-                guest.children += 1;
                 let root = guest.root;
                 self.make_clone(now, (&name, &wish.name), root, inherited)?;
             }
@@ -532,7 +646,7 @@ impl Cluster {
             return Ok(());
         }
         if guest.deletion.is_none() {
-            let deletion = Deletion::new(&guest.name, true);
+            let deletion = Deletion::new(&guest.name, true, seconds(now));
             guest.deletion = Some((deletion, now, now.plus(PATIENCE)));
             self.hang_up_clone(now, index);
         }
@@ -555,16 +669,16 @@ impl Cluster {
         };
         guest.delete_at = None;
         match step {
-            Ok(_) => {
+            Ok(deleted) => {
                 guest.deleted = true;
-                self.coverage.hit("clone.deleted");
+                let is_hidden = deleted.as_ref().is_some_and(|deleted| deleted.hidden);
+                self.clones.hidden += u32::from(is_hidden);
+                self.coverage.hit(match is_hidden {
+                    true => "clone.hidden",
+                    false => "clone.deleted",
+                });
                 let name = guest.name.clone();
                 self.tell(|| format!("{name} is deleted"));
-                Ok(())
-            }
-            // It stays: something was cloned from it.
-            Err(AdminError::HasClones { .. }) if guest.children > 0 => {
-                self.coverage.hit("clone.held_by_clone");
                 Ok(())
             }
             Err(why) => Err(format!("{} cannot be deleted: {why}", guest.name)),
@@ -600,7 +714,7 @@ impl Cluster {
             let guests = &self.clones.guests;
             let waits = |guest: &&Guest| {
                 let reads = guest.unread.as_ref().is_none_or(|unread| !unread.is_empty());
-                !guest.deleted && (reads || !guest.under_way.is_empty() || guest.wish.is_some())
+                !guest.deleted && (reads || guest.flattening || !guest.under_way.is_empty() || guest.wish.is_some())
             };
             let Some(name) = guests.iter().find(waits).map(|guest| guest.name.clone()) else {
                 break;

@@ -509,7 +509,10 @@ impl Cluster {
                     deleted_at: seconds(now),
                     purge_at: seconds(now) + if back { A_DAY } else { 0 },
                 },
-                Turn::Purge => Fate::Purge { snapshots: true },
+                Turn::Purge => Fate::Purge {
+                    snapshots: true,
+                    now: seconds(now),
+                },
             };
             let deletion = Deletion::of(&guest.name, guest.stays, fate);
             guest.deletion = Some((deletion, now, now.plus(PATIENCE)));
@@ -741,7 +744,7 @@ impl Cluster {
 }
 
 /// What an operator's clock says.
-fn seconds(now: Time) -> u64 {
+pub(super) fn seconds(now: Time) -> u64 {
     1_700_000_000 + now.0 / 1_000_000_000
 }
 

@@ -33,6 +33,8 @@ pub struct Plants {
     pub fabric: amita_fabric::Faults,
     /// S9: a clone does not hold the snapshot that it was made from.
     pub forget_pins: bool,
+    /// S13: a clone lets go of its parents when its chunks are not made.
+    pub flatten_unmade: bool,
 }
 
 /// By what hosts speak to gateways.

@@ -9,7 +9,7 @@ use super::operator::Desk;
 use super::{Cluster, SETTLE, node_id, volume_id, volume_name};
 use crate::faults::Member;
 use crate::stamp::Stamp;
-use amita_control::admin::{self, AdminError, TakingState};
+use amita_control::admin::{self, TakingState};
 use amita_metadata::Event;
 use amita_reactor::Time;
 use amita_types::map::{self, SnapshotState, SnapshotWish};
@@ -52,6 +52,14 @@ pub struct Taken {
     pub held: BTreeMap<u64, Vec<Stamp>>,
 }
 
+impl Snapshots {
+    /// One is deleted.
+    pub(super) fn forget(&mut self, volume: VolumeId, number: SnapshotId) {
+        self.taken
+            .retain(|taken| (volume_id(taken.volume), taken.number) != (volume, number));
+    }
+}
+
 impl Cluster {
     /// The operator wants a snapshot.
     pub(super) fn wish_snapshot(&mut self, now: Time, volume: u64) {
@@ -87,14 +95,10 @@ impl Cluster {
             return;
         }
         let gone = taken.remove(turn as usize % taken.len());
-        let is_cloned = self.is_cloned(gone.volume, gone.number);
         let desk = Desk::new(&mut self.metadata, now);
         match admin::delete_snapshot(&desk, &volume_name(gone.volume), &gone.name) {
-            Err(AdminError::HasClones { .. }) if is_cloned => {
-                self.coverage.hit("operator.snapshot_held");
-                self.snapshots.taken.push(gone);
-                return;
-            }
+            // It stays, for as long as its clones need it.
+            Ok(snapshot) if snapshot.hidden => self.coverage.hit("operator.snapshot_hidden"),
             Ok(_) => self.coverage.hit("operator.snapshot_deleted"),
             Err(why) => {
                 self.hosts

@@ -199,6 +199,13 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("parents-last", "R11", of_volume!(ParentsLast), &[]),
         cluster("clones-nothing", "R11", of_store!(ClonesNothing), &[5]),
         cluster("forget-pins", "R11", plant!(plants => plants.forget_pins = true), &[]),
+        cluster(
+            "flatten-unmade",
+            "R11",
+            plant!(plants => plants.flatten_unmade = true),
+            &[],
+        ),
+        cluster("flatten-without-coming", "R11", of_volume!(MakeWithoutComing), &[]),
         cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[]),
         cluster(
             "blind-coordinator",

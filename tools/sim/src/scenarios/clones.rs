@@ -31,6 +31,7 @@ fn cloned(seed: u64, random: &mut Random) -> Setup {
         most: 5,
         again_percent: 30,
         gone_percent: 20,
+        flat_percent: 0,
         write_percent: 25,
     };
     setup
@@ -49,6 +50,20 @@ fn deleted(seed: u64) -> Setup {
     steps.extend((0..12).map(|turn| (100 + turn * 80, Chore::Unsnapshot(random.below(8)))));
     steps.sort_by_key(|(at, _)| *at);
     setup.chores.steps = steps;
+    setup
+}
+
+/// What is cloned is flattened, and what it was made from goes.
+fn flattened(seed: u64) -> Setup {
+    let mut setup = deleted(seed);
+    setup.cloning.flat_percent = 100;
+    setup
+}
+
+/// The same while members come back.
+fn flattened_meanwhile(seed: u64) -> Setup {
+    let mut setup = members_return(seed);
+    setup.cloning.flat_percent = 100;
     setup
 }
 
@@ -134,6 +149,20 @@ pub fn all() -> Vec<Scenario> {
             members_return,
             300,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::ParentsLast)),
+        ),
+        scenario(
+            "R11: a clone lets go of its parents when all is made",
+            "C's parents leave its record when a chunk is not made; P's snapshot goes, and C reads zeros.",
+            flattened,
+            100,
+            plant!(plants => plants.flatten_unmade = true),
+        ),
+        scenario(
+            "R11: who comes back makes chunks before the others",
+            "T is brought up to date and has listed C's chunks; one is made, not on T; T is called whole, and C lets go of its parents.",
+            flattened_meanwhile,
+            300,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::MakeWithoutComing)),
         ),
         // Without the rule the members of the clone are rolled forward, and the parent's owner does the same later, unless the one
         // that has more is evicted in between: a test of the sequencer switches it off.

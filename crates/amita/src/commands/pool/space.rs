@@ -159,10 +159,10 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Endpoints) -> Result<()
         own.map(|volume| counted.get(&volume.id).map(of)).sum::<Option<u64>>()
     };
     let is_unknown = |counted: &BTreeMap<VolumeId, space::VolumeSpace>| {
-        let mut own = volumes.iter().filter(|volume| volume.parents.is_empty());
+        let mut own = volumes.iter().filter(|volume| !space::is_of_family(volume));
         own.any(|volume| !counted.contains_key(&volume.id))
     };
-    let has_clones = volumes.iter().any(|volume| !volume.parents.is_empty());
+    let has_clones = volumes.iter().any(space::is_of_family);
     let asked = admin::asked(&reader, name).described()?;
     let (copies, min_copies) = match found.pool.kind {
         PoolKind::Replicated { copies, min_copies } => (Some(copies), Some(min_copies)),

@@ -159,6 +159,7 @@ fn text(shown: &Shown) -> String {
         protected,
         import,
         revert,
+        flatten,
         parent,
         clones,
     } = &shown.volume;
@@ -221,6 +222,21 @@ fn text(shown: &Shown) -> String {
             format!(
                 "to {to} is not at its end: `amita volume revert {}@{to}` ends it",
                 volume.name
+            ),
+        ));
+    }
+    if let Some(flatten) = flatten {
+        let ails = flatten
+            .ails
+            .as_ref()
+            .map(|why| format!("; it does not go on now: {why}"));
+        lines.push((
+            "flatten",
+            format!(
+                "{} of {} chunks{}",
+                flatten.done,
+                flatten.chunks,
+                ails.unwrap_or_default()
             ),
         ));
     }

@@ -39,6 +39,9 @@ pub enum Command {
     List {
         /// The volume
         volume: String,
+        /// Also those that were deleted, and stay hidden for as long as the volumes that were cloned from them
+        #[arg(long)]
+        all: bool,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -57,6 +60,8 @@ pub enum Command {
         json: bool,
     },
     /// Delete a snapshot; what nothing else needs of it comes back by and by
+    ///
+    /// One that volumes were cloned from loses its name and is hidden: it goes when the last of them is gone for good, or was flattened.
     Delete {
         /// The volume
         volume: String,
@@ -127,6 +132,9 @@ struct Shown<'a> {
     clones: u64,
     /// The set that it was taken with.
     set: Option<u64>,
+    /// It was deleted, and goes with the last of them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    hidden: bool,
     labels: &'a BTreeMap<String, String>,
     /// What the deletion of this one alone would free; where it was counted and is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +150,7 @@ pub fn run(command: &Command, metadata: &Admin) -> Result<()> {
         Command::Create(arguments) => create(arguments, metadata),
         Command::CreateSet(arguments) => create_set(arguments, metadata),
         Command::ListSets { json } => list_sets(*json, metadata),
-        Command::List { volume, json } => list(volume, *json, metadata),
+        Command::List { volume, all, json } => list(volume, *all, *json, metadata),
         Command::Protect {
             volume,
             name,
@@ -163,8 +171,14 @@ pub fn run(command: &Command, metadata: &Admin) -> Result<()> {
             let deleted = metadata.act(Action::SnapshotDelete, &object, |meta| {
                 admin::delete_snapshot(meta, volume, name)
             });
-            print(*json, &shown(volume, &deleted.described()?), || {
-                format!("Snapshot {object} is deleted; its space comes back by and by.\n")
+            let deleted = deleted.described()?;
+            print(*json, &shown(volume, &deleted), || match (deleted.hidden, deleted.clones) {
+                (false, _) => format!("Snapshot {object} is deleted; its space comes back by and by.\n"),
+                (true, clones) => format!(
+                    "Snapshot {object} is deleted and hidden: it is held by {}. It goes when the last of them is gone for good, or \
+                     was flattened (`amita volume flatten`); until then it takes space.\n",
+                    clones_of(clones)
+                ),
             })
         }
     }
@@ -308,8 +322,18 @@ pub(super) fn taken(object: &str, state: TakingState, waited: Duration) -> Resul
     }
 }
 
-fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
-    let snapshots = admin::snapshots(&metadata.reader(), volume).described()?;
+fn clones_of(clones: u64) -> String {
+    match clones {
+        1 => "a clone".to_owned(),
+        clones => format!("{clones} clones"),
+    }
+}
+
+fn list(volume: &str, all: bool, as_json: bool, metadata: &Admin) -> Result<()> {
+    let snapshots = match all {
+        true => admin::all_snapshots(&metadata.reader(), volume).described()?,
+        false => admin::snapshots(&metadata.reader(), volume).described()?,
+    };
     let status = metadata.status()?;
     let known = status.volumes.iter().find(|found| found.volume.name == volume);
     let counted = match known.filter(|_| !snapshots.is_empty()) {
@@ -344,15 +368,19 @@ fn list(volume: &str, as_json: bool, metadata: &Admin) -> Result<()> {
                 .map(|(key, value)| format!("{key}={value}"))
                 .collect();
             table.row([
-                snapshot.name.clone(),
+                match snapshot.hidden {
+                    false => snapshot.name.clone(),
+                    true => format!("{} (deleted)", snapshot.name),
+                },
                 snapshot.number.to_string(),
                 size::show(snapshot.size_bytes),
                 unique(snapshot).map_or_else(|| "not known".to_owned(), size::show),
                 timestamp(snapshot.taken_at, 0),
                 if snapshot.protected { "yes" } else { "" }.to_owned(),
-                match snapshot.clones {
-                    0 => String::new(),
-                    clones => clones.to_string(),
+                match (snapshot.hidden, snapshot.clones) {
+                    (_, 0) => String::new(),
+                    (false, clones) => clones.to_string(),
+                    (true, clones) => format!("held by {}", clones_of(clones)),
                 },
                 snapshot.set.map_or_else(String::new, |set| set.to_string()),
                 labels.join(","),
@@ -375,6 +403,7 @@ fn shown<'a>(volume: &'a str, snapshot: &'a Snapshot) -> Shown<'a> {
         protected: snapshot.protected,
         clones: snapshot.clones,
         set: snapshot.set.map(|set| set.0),
+        hidden: snapshot.hidden,
         labels: &snapshot.labels,
         unique_bytes: None,
     }

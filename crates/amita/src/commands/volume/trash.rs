@@ -118,6 +118,7 @@ pub(super) fn delete(arguments: &DeleteArguments, metadata: &Admin) -> Result<()
     let fate = match keep.as_secs() {
         0 => Fate::Purge {
             snapshots: arguments.snapshots,
+            now: now(),
         },
         _ => Fate::Recycle {
             deleted_at: now(),
@@ -131,11 +132,20 @@ pub(super) fn delete(arguments: &DeleteArguments, metadata: &Admin) -> Result<()
         "name": name,
         "id": number,
         "deleted": true,
+        "hidden": deleted.hidden,
         "purge_at": is_kept.then_some(purge_at),
         "gone": deleted.gone,
         "unheard_node": deleted.unheard,
     });
+    let clones = match deleted.hidden {
+        true => admin::clones(&reader, number, None).described()?,
+        false => Vec::new(),
+    };
     print(arguments.json, &found, || match is_kept {
+        _ if deleted.hidden => format!(
+            "Volume {name} is deleted and hidden: {}. It goes for good when the last of them has; until then it takes space.\n",
+            held_by(&clones)
+        ),
         true => format!(
             "Volume {name} is deleted. Until {} it can be had back: `amita volume undelete {number}`; until then it takes space.\n",
             timestamp(purge_at, 0)
@@ -144,6 +154,19 @@ pub(super) fn delete(arguments: &DeleteArguments, metadata: &Admin) -> Result<()
     })?;
     say_unheard(&deleted);
     Ok(())
+}
+
+/// What keeps something that is deleted.
+fn held_by(clones: &[String]) -> String {
+    const MOST: usize = 8;
+    let mut names = clones.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
+    if clones.len() > MOST {
+        names.push_str(", and others");
+    }
+    match clones.len() {
+        1 => format!("it is held by a clone ({names})"),
+        count => format!("it is held by {count} clones ({names})"),
+    }
 }
 
 /// Who may not have heard of it.
@@ -204,18 +227,21 @@ pub(super) fn purge(arguments: &PurgeArguments, metadata: &Admin) -> Result<()> 
     let name = &arguments.name;
     let gone = metadata.act(Action::VolumePurge, name, |meta| admin::purge_volume(meta, name));
     let gone = gone.described()?;
-    print(arguments.json, &gone, || {
-        format!(
-            "Volume {} (number {}) is gone for good; its space comes back by and by.\n",
-            gone.name, gone.volume
-        )
+    let (name, number) = (&gone.trashed.name, gone.trashed.volume);
+    print(arguments.json, &gone, || match gone.held_by.as_slice() {
+        [] => format!("Volume {name} (number {number}) is gone for good; its space comes back by and by.\n"),
+        clones => format!(
+            "Volume {name} (number {number}) stays hidden: {}. It goes for good when the last of them has, or was flattened \
+             (`amita volume flatten`).\n",
+            held_by(clones)
+        ),
     })
 }
 
 pub(super) fn list(as_json: bool, metadata: &Admin) -> Result<()> {
     let deleted = admin::trash(&metadata.reader()).described()?;
     print(as_json, &deleted, || {
-        let mut table = Table::new(&["volume", "id", "pool", "size", "deleted", "goes for good"]);
+        let mut table = Table::new(&["volume", "id", "pool", "size", "deleted", "goes for good", "clones"]);
         for found in &deleted {
             let trashed = &found.trashed;
             table.row([
@@ -224,7 +250,14 @@ pub(super) fn list(as_json: bool, metadata: &Admin) -> Result<()> {
                 found.pool.clone(),
                 size::show(found.size_bytes),
                 timestamp(trashed.deleted_at, 0),
-                timestamp(trashed.purge_at, 0),
+                match trashed.purge_at <= now() && found.clones > 0 {
+                    true => "with its clones".to_owned(),
+                    false => timestamp(trashed.purge_at, 0),
+                },
+                match found.clones {
+                    0 => String::new(),
+                    clones => clones.to_string(),
+                },
             ]);
         }
         table.text()

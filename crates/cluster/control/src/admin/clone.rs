@@ -12,6 +12,7 @@ use amita_types::map::{
     self, About, MAX_LEVELS, Parent, Pool, SNAPSHOTS_SINCE, Snapshot, SnapshotState, Trashed, Volume,
 };
 use amita_types::{SnapshotId, VolumeId};
+use std::collections::BTreeMap;
 
 /// The most clones of one snapshot.
 pub const MAX_CLONES: u64 = 65_536;
@@ -77,6 +78,7 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
             number,
             generation,
         };
+        let root = Some(origin.place()).filter(|_| origin.lineage.root.is_some());
         let made = Volume {
             id: VolumeId(last + 1),
             name: name.to_owned(),
@@ -85,7 +87,10 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
             // Whoever opens it raises that, and is above all that it inherits (S8).
             generation: origin.generation,
             owner: None,
-            lineage: map::Lineage::default(),
+            lineage: map::Lineage {
+                root,
+                ..map::Lineage::default()
+            },
             parents: std::iter::once(parent).chain(origin.parents.iter().copied()).collect(),
         };
         map::check_parents(&made).map_err(bad)?;
@@ -154,28 +159,17 @@ pub fn clones(meta: &dyn Transact, of: VolumeId, number: Option<SnapshotId>) -> 
     Ok(names)
 }
 
-/// A snapshot may go when nothing was cloned from it.
-pub(super) fn check_snapshot(meta: &dyn Transact, volume: &str, snapshot: &Snapshot) -> Result<()> {
-    if snapshot.clones == 0 {
-        return Ok(());
+/// How many volumes were cloned from each that has any.
+pub(super) fn counts(meta: &dyn Transact) -> Result<BTreeMap<VolumeId, usize>> {
+    let mut counts = BTreeMap::new();
+    for found in meta.txn(&Call::prefix(map::volume_key("")))?.values(0) {
+        // One that nobody can read is told of elsewhere.
+        let volume = found.json::<Volume>().ok();
+        if let Some(parent) = volume.as_ref().and_then(|volume| volume.parents.first()) {
+            *counts.entry(parent.volume).or_default() += 1;
+        }
     }
-    Err(AdminError::HasClones {
-        what: "snapshot",
-        name: format!("{volume}@{}", snapshot.name),
-        clones: clones(meta, snapshot.volume, Some(snapshot.number))?,
-    })
-}
-
-/// A volume may go for good when nothing was cloned from its snapshots.
-pub(super) fn check_volume(meta: &dyn Transact, volume: &Volume, called: &str) -> Result<()> {
-    if !has_clones(meta, volume.id)? {
-        return Ok(());
-    }
-    Err(AdminError::HasClones {
-        what: "volume",
-        name: called.to_owned(),
-        clones: clones(meta, volume.id, None)?,
-    })
+    Ok(counts)
 }
 
 /// Was anything cloned from the volume's snapshots?
@@ -184,7 +178,8 @@ pub(super) fn has_clones(meta: &dyn Transact, volume: VolumeId) -> Result<bool> 
     Ok(snapshots.iter().any(|snapshot| snapshot.clones > 0))
 }
 
-/// A clone goes for good: what it was made from is held by one less, in the same transaction.
+/// A clone goes for good, or needs what it was made from no more: that is held by one less, in the same transaction. A snapshot that was
+/// deleted meanwhile goes with the last one.
 pub(super) fn unpin(meta: &dyn Transact, volume: &Volume) -> Result<Option<(Compare, Op)>> {
     let Some(parent) = volume.parents.first() else {
         return Ok(None);
@@ -194,5 +189,9 @@ pub(super) fn unpin(meta: &dyn Transact, volume: &Volume) -> Result<Option<(Comp
         return Ok(None);
     };
     record.clones = record.clones.saturating_sub(1);
-    Ok(Some((unchanged(&key, revision), put(key, &record))))
+    let then = match record.hidden && record.clones == 0 {
+        true => Op::Delete { key: key.clone() },
+        false => put(key.clone(), &record),
+    };
+    Ok(Some((unchanged(&key, revision), then)))
 }

@@ -29,15 +29,19 @@ pub struct Deleted {
     /// The node that had it open and does not answer: it may serve the clients that it can reach, from stores that nobody else can
     /// reach either, until it hears of the deletion.
     pub unheard: Option<String>,
+    /// It was to go for good, and others were cloned from it: it is hidden, and goes when the last of them does.
+    pub hidden: bool,
 }
 
 /// What is done to a volume that nobody uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is gone for good.
+    /// It is gone for good; one that others were cloned from stays under a hidden name until the last of them is gone.
     Purge {
         /// Its snapshots too; else one that has any stays.
         snapshots: bool,
+        /// Now, in seconds since 1970.
+        now: u64,
     },
     /// It is kept under a hidden name.
     Recycle {
@@ -71,12 +75,18 @@ pub fn carry_out(meta: &dyn Transact, mut deletion: Deletion, pause: &mut dyn Fn
     }
 }
 
-/// Deletes a volume for good, with its snapshots, what the operator wished for it and who had reserved it.
+/// Deletes a volume for good, with its snapshots, what the operator wished for it and who had reserved it; `now` is in seconds since 1970.
 ///
 /// # Errors
 /// As [`carry_out`].
-pub fn delete_volume(meta: &dyn Transact, name: &str, force: bool, pause: &mut dyn FnMut() -> bool) -> Result<Deleted> {
-    carry_out(meta, Deletion::new(name, force), pause)
+pub fn delete_volume(
+    meta: &dyn Transact,
+    name: &str,
+    force: bool,
+    now: u64,
+    pause: &mut dyn FnMut() -> bool,
+) -> Result<Deleted> {
+    carry_out(meta, Deletion::new(name, force, now), pause)
 }
 
 /// A deletion, or a change of the name, step by step.
@@ -97,8 +107,8 @@ enum Stage {
     Begin,
     /// The owner is asked to close the volume.
     Asked(Asked),
-    /// The record is gone; the owner is told, by a record of this revision.
-    Told(Volume, NodeId, u64),
+    /// The record is gone, or hidden; the owner is told, by a record of this revision.
+    Told(Volume, NodeId, Finished),
 }
 
 #[derive(Clone, Debug)]
@@ -129,8 +139,8 @@ enum Answer {
 impl Deletion {
     /// Of the volume of that name, for good and with its snapshots.
     #[must_use]
-    pub fn new(name: &str, force: bool) -> Deletion {
-        Deletion::of(name, force, Fate::Purge { snapshots: true })
+    pub fn new(name: &str, force: bool, now: u64) -> Deletion {
+        Deletion::of(name, force, Fate::Purge { snapshots: true, now })
     }
 
     /// Of the volume of that name.
@@ -159,9 +169,9 @@ impl Deletion {
                         let key = map::volume_key(&self.name);
                         return Err(AdminError::TooManyRaces { key });
                     }
-                    if let Some(volume) = self.begin(meta)? {
+                    if let Some((volume, finished)) = self.begin(meta)? {
                         let gone = volume.owner.is_some();
-                        return Ok(Some(Deleted::of(volume, gone)));
+                        return Ok(Some(Deleted::of(volume, gone, finished)));
                     }
                 }
                 Stage::Asked(asked) => {
@@ -185,18 +195,18 @@ impl Deletion {
                                 guard,
                                 ..
                             } = asked;
-                            if finish(meta, &self.fate, &volume, revision, guard, None)?.is_some() {
-                                return Ok(Some(Deleted::of(volume, gone)));
+                            if let Some(finished) = finish(meta, &self.fate, &volume, revision, guard, None)? {
+                                return Ok(Some(Deleted::of(volume, gone, finished)));
                             }
                         }
                     }
                 }
-                Stage::Told(volume, owner, question) => {
-                    let answered = answer(meta, volume, *owner, *question)?;
+                Stage::Told(volume, owner, finished) => {
+                    let answered = answer(meta, volume, *owner, finished.revision)?;
                     return Ok(match answered {
                         // By one who forces it too, so that nobody has heard the answer yet.
                         None | Some(Answer::Superseded) => None,
-                        Some(answer) => Some(Deleted::of(volume.clone(), answer == Answer::Gone)),
+                        Some(answer) => Some(Deleted::of(volume.clone(), answer == Answer::Gone, *finished)),
                     });
                 }
             }
@@ -219,12 +229,12 @@ impl Deletion {
             meta.txn(&call)
         };
         match self.stage {
-            Stage::Told(volume, owner, question) => {
-                drop(&volume, question)?;
+            Stage::Told(volume, owner, finished) => {
+                drop(&volume, finished.revision)?;
                 let unheard = Some(node_name(meta, owner)?);
                 Ok(Deleted {
                     unheard,
-                    ..Deleted::of(volume, false)
+                    ..Deleted::of(volume, false, finished)
                 })
             }
             Stage::Asked(asked) => {
@@ -242,7 +252,7 @@ impl Deletion {
     }
 
     /// Deletes the volume, or asks its owner; the volume, if that was all: nobody owns it, or nobody that lives.
-    fn begin(&mut self, meta: &dyn Transact) -> Result<Option<Volume>> {
+    fn begin(&mut self, meta: &dyn Transact) -> Result<Option<(Volume, Finished)>> {
         believable(meta)?;
         let guard = uses_guard(meta)?;
         let (volume, revision) = find_volume(meta, &self.name)?;
@@ -269,7 +279,8 @@ impl Deletion {
         }
         let lives = super::status::lives(meta)?;
         let Some(owner) = volume.owner.filter(|owner| lives.alive(*owner)) else {
-            return Ok(finish(meta, &self.fate, &volume, revision, guard, None)?.map(|_| volume));
+            let finished = finish(meta, &self.fate, &volume, revision, guard, None)?;
+            return Ok(finished.map(|finished| (volume, finished)));
         };
         let closing = Closing {
             volume: self.name.clone(),
@@ -278,8 +289,8 @@ impl Deletion {
             clients: None,
         };
         if self.force {
-            if let Some(question) = finish(meta, &self.fate, &volume, revision, guard, Some(&closing))? {
-                self.stage = Stage::Told(volume, owner, question);
+            if let Some(finished) = finish(meta, &self.fate, &volume, revision, guard, Some(&closing))? {
+                self.stage = Stage::Told(volume, owner, finished);
             }
             return Ok(None);
         }
@@ -317,11 +328,12 @@ impl Deletion {
 }
 
 impl Deleted {
-    fn of(volume: Volume, gone: bool) -> Deleted {
+    fn of(volume: Volume, gone: bool, finished: Finished) -> Deleted {
         Deleted {
             volume,
             gone,
             unheard: None,
+            hidden: finished.hidden,
         }
     }
 }
@@ -340,15 +352,12 @@ fn permit(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<u64> {
                 command: format!("amita volume protect {name} --off"),
             });
         }
-        Fate::Purge { snapshots: true } => {
-            super::clone::check_volume(meta, volume, name)?;
-            return Ok(revision);
-        }
-        Fate::Purge { snapshots: false } => {
+        Fate::Purge { snapshots: true, .. } => return Ok(revision),
+        Fate::Purge { snapshots: false, .. } => {
             let snapshots = list::<map::Snapshot>(meta, &map::snapshots_prefix(volume.id))?;
             let snapshots = snapshots
                 .iter()
-                .filter(|snapshot| super::snapshot::is_sealed(snapshot))
+                .filter(|snapshot| super::snapshot::is_sealed(snapshot) && !snapshot.hidden)
                 .count();
             return match snapshots {
                 0 => Ok(revision),
@@ -398,9 +407,18 @@ fn finish(
     revision: u64,
     (guard, guard_revision): (u64, u64),
     closing: Option<&Closing>,
-) -> Result<Option<u64>> {
+) -> Result<Option<Finished>> {
     let (key, guard_key) = (map::volume_key(&volume.name), map::counter_key("namespaces"));
     let about = permit(meta, fate, volume)?;
+    // Who makes a clone raises the guard.
+    let held = match fate {
+        Fate::Purge { now, .. } if super::clone::has_clones(meta, volume.id)? => Some(Fate::Recycle {
+            deleted_at: *now,
+            purge_at: *now,
+        }),
+        _ => None,
+    };
+    let fate = held.as_ref().unwrap_or(fate);
     let mut compares = vec![
         unchanged(&key, revision),
         unchanged(&guard_key, guard_revision),
@@ -438,7 +456,18 @@ fn finish(
         otherwise: Vec::new(),
     };
     let done = meta.txn(&call)?;
-    Ok(done.succeeded.then_some(done.revision))
+    Ok(done.succeeded.then_some(Finished {
+        revision: done.revision,
+        hidden: held.is_some(),
+    }))
+}
+
+/// It is done.
+#[derive(Clone, Copy, Debug)]
+struct Finished {
+    revision: u64,
+    /// It is only hidden: others were cloned from it.
+    hidden: bool,
 }
 
 /// The volume's record has another name. The old one goes first: at no moment two records speak of one volume. Whoever hears of that
@@ -468,7 +497,7 @@ pub(super) fn leftovers(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Re
     let id = volume.id;
     let mut keys = vec![map::move_key(id), map::snapshot_wish_key(id)];
     if !matches!(fate, Fate::Rename { .. }) {
-        keys.extend([map::reservation_key(id), map::export_key(id)]);
+        keys.extend([map::reservation_key(id), map::export_key(id), map::flatten_key(id)]);
     }
     let mut prefixes = Vec::new();
     if matches!(fate, Fate::Purge { .. }) {

@@ -110,23 +110,6 @@ pub enum AdminError {
         used: u64,
         more: u64,
     },
-    /// Volumes were made from it, and share its blocks.
-    #[error(
-        "{what} {name} cannot go: {} cloned from it, and {} its blocks: {}; delete {} for good first (`amita volume delete`, \
-         `amita volume purge`)",
-        if clones.len() == 1 { "a volume was" } else { "volumes were" },
-        if clones.len() == 1 { "shares" } else { "share" },
-        shown(clones),
-        if clones.len() == 1 { "it" } else { "them" }
-    )]
-    HasClones {
-        /// What it is.
-        what: &'static str,
-        /// Its name.
-        name: String,
-        /// Theirs.
-        clones: Vec<String>,
-    },
     /// Several deleted volumes had the name, or one has it for its number.
     #[error(
         "{name} is the name or the number of {} deleted volumes; say which one by a dot and its number: {}",

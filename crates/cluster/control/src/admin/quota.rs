@@ -223,7 +223,7 @@ pub(super) fn charge_by(meta: &dyn Transact, pool: &str, wanted: Wanted, tally: 
     })
 }
 
-/// What is asked for in a pool. Deleted volumes that are kept do not count.
+/// What is asked for in a pool. Deleted volumes that are kept do not count, nor do deleted snapshots that clones hold.
 ///
 /// # Errors
 /// No such pool; the metadata is away.
@@ -243,14 +243,14 @@ fn asked_of(meta: &dyn Transact, pool: &Pool, with_snapshots: bool) -> Result<As
         own.insert(volume.id, volume.lineage);
     }
     if with_snapshots {
-        asked.snapshots = count_snapshots(meta, &own)?;
+        asked.snapshots = count_snapshots(meta, &own)?.asked;
     }
     Ok(asked)
 }
 
 /// The snapshots of these volumes, with those that are wished for or being taken. Those of one volume and its wish are read at once: the
 /// owner takes the wish away when it seals the snapshot, which would be counted neither as one nor as the other in between.
-fn count_snapshots(meta: &dyn Transact, own: &BTreeMap<VolumeId, Lineage>) -> Result<u64> {
+fn count_snapshots(meta: &dyn Transact, own: &BTreeMap<VolumeId, Lineage>) -> Result<Snapshots> {
     let wishes = map::snapshot_wishes_prefix();
     let mut taken: BTreeMap<VolumeId, Taken> = BTreeMap::new();
     let volumes: Vec<&VolumeId> = own.keys().collect();
@@ -284,11 +284,23 @@ fn count_snapshots(meta: &dyn Transact, own: &BTreeMap<VolumeId, Lineage>) -> Re
         let sets = sets.filter_map(|found| found.json::<SnapshotSet>().ok());
         for set in sets.filter(|set| !matches!(set.state, SetState::Void(_))) {
             for volume in some.iter().filter(|volume| set.has(***volume)) {
-                taken.entry(**volume).or_default().0.insert(set.name.clone());
+                taken.entry(**volume).or_default().names.insert(set.name.clone());
             }
         }
     }
-    Ok(taken.values().map(Taken::count).sum())
+    Ok(Snapshots {
+        asked: taken.values().map(|taken| taken.names.len() as u64).sum(),
+        hidden: taken.values().map(|taken| taken.hidden).sum(),
+    })
+}
+
+/// How many snapshots there are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Snapshots {
+    /// Taken, being taken, or wished for.
+    pub asked: u64,
+    /// Deleted, and held by clones.
+    pub hidden: u64,
 }
 
 /// Whose snapshot, or wish for one, a key is.
@@ -301,7 +313,10 @@ fn volume_of(key: &str) -> Option<VolumeId> {
 /// The snapshots of a volume by their names, so that one which is wished for and taken is one. What nobody can read counts: by its key,
 /// which is no name.
 #[derive(Debug, Default)]
-struct Taken(BTreeSet<String>);
+struct Taken {
+    names: BTreeSet<String>,
+    hidden: u64,
+}
 
 impl Taken {
     fn snapshot(&mut self, found: &KeyValue, lineage: &Lineage) {
@@ -313,26 +328,23 @@ impl Taken {
         match found.json::<Snapshot>() {
             // One that was begun and is void is none.
             Ok(snapshot) if !super::snapshot::is_sealed(&snapshot) && !is_begun(&snapshot) => {}
-            Ok(snapshot) => drop(self.0.insert(snapshot.name)),
-            Err(_) => drop(self.0.insert(found.key.clone())),
+            Ok(snapshot) if snapshot.hidden => self.hidden += 1,
+            Ok(snapshot) => drop(self.names.insert(snapshot.name)),
+            Err(_) => drop(self.names.insert(found.key.clone())),
         }
     }
 
     fn wish(&mut self, found: &KeyValue) {
         match found.json::<SnapshotWish>() {
             Ok(wish) if wish.refused.is_some() => {}
-            Ok(wish) => drop(self.0.insert(wish.name)),
-            Err(_) => drop(self.0.insert(found.key.clone())),
+            Ok(wish) => drop(self.names.insert(wish.name)),
+            Err(_) => drop(self.names.insert(found.key.clone())),
         }
-    }
-
-    fn count(&self) -> u64 {
-        self.0.len() as u64
     }
 }
 
 /// The snapshots of a volume, with the one that is wished for or being taken.
-pub(super) fn snapshots_of(meta: &dyn Transact, volume: &Volume) -> Result<u64> {
+pub(super) fn snapshots_of(meta: &dyn Transact, volume: &Volume) -> Result<Snapshots> {
     count_snapshots(meta, &BTreeMap::from([(volume.id, volume.lineage)]))
 }
 

@@ -130,15 +130,18 @@ pub(crate) fn place_wish(
     // It has no more than were ever taken: mostly nothing need be counted.
     let there = match u64::from(volume.lineage.number.0) {
         ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
-        _ => snapshots_of(meta, volume)?,
+        _ => {
+            let found = snapshots_of(meta, volume)?;
+            found.asked + found.hidden
+        }
     };
     if there >= MAX_VOLUME_SNAPSHOTS {
         return Err(AdminError::BadSetting {
             what: "snapshot",
             name: format!("{}@{}", volume.name, wish.name),
             why: format!(
-                "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most; delete some \
-                 (`amita volume snapshot delete`)"
+                "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most, with those that were deleted and clones \
+                 hold; delete some (`amita volume snapshot delete`)"
             ),
         });
     }
@@ -218,6 +221,17 @@ fn remove(meta: &dyn Transact, key: &str, revision: u64) -> Result<()> {
 pub fn snapshots(meta: &dyn Transact, volume: &str) -> Result<Vec<Snapshot>> {
     let (found, _) = find_volume(meta, volume)?;
     let mut all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(found.id))?;
+    all.retain(|snapshot| is_sealed(snapshot) && !snapshot.hidden);
+    Ok(all)
+}
+
+/// The same, with those that were deleted and stay for as long as volumes that were cloned from them.
+///
+/// # Errors
+/// As [`snapshots`].
+pub fn all_snapshots(meta: &dyn Transact, volume: &str) -> Result<Vec<Snapshot>> {
+    let (found, _) = find_volume(meta, volume)?;
+    let mut all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(found.id))?;
     all.retain(is_sealed);
     Ok(all)
 }
@@ -290,11 +304,12 @@ fn live(volume: &Volume, all: &[Snapshot]) -> Vec<LiveSnapshot> {
 }
 
 /// Deletes a volume's snapshot: its records. The stores drop what nothing else needs by and by (S9), and who reads it is told that
-/// it is gone.
+/// it is gone. One that volumes were cloned from becomes hidden: it has no name any more, stays for as long as they do, and goes in the
+/// transaction by which the last of them lets go of it.
 ///
 /// # Errors
-/// There is no such volume, or it has no such snapshot; the snapshot is a namespace, or protected, or volumes were cloned from it; the
-/// metadata is away, suspected, or refuses.
+/// There is no such volume, or it has no such snapshot; the snapshot is a namespace, or protected; the metadata is away, suspected,
+/// or refuses.
 pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
     let deleted = delete_snapshot_that(meta, volume, name, &|_| true, &[])?;
     deleted.ok_or_else(|| AdminError::TooManyRaces {
@@ -327,7 +342,7 @@ pub(crate) fn delete_snapshot_that(
         let name_key = map::snapshot_name_key(found.id, name);
         let record = get::<Snapshot>(meta, &key)?;
         let named = get::<SnapshotName>(meta, &name_key)?;
-        let (Some((snapshot, snapshot_revision)), Some((named, name_revision))) = (record, named) else {
+        let (Some((mut snapshot, snapshot_revision)), Some((named, name_revision))) = (record, named) else {
             continue;
         };
         if named.number != number || !is_sealed(&snapshot) {
@@ -347,7 +362,6 @@ pub(crate) fn delete_snapshot_that(
                 command: format!("amita volume snapshot protect {volume} {name} --off"),
             });
         }
-        super::clone::check_snapshot(meta, volume, &snapshot)?;
         let (revert, about_revision) = reverting(meta, found.id)?;
         let needs = |revert: &map::Revert| revert.number == number || revert.kept.as_deref() == Some(name);
         if let Some(revert) = revert.filter(needs) {
@@ -363,6 +377,11 @@ pub(crate) fn delete_snapshot_that(
                 nsid: namespace.nsid,
             });
         }
+        snapshot.hidden = snapshot.clones > 0;
+        let of_record = match snapshot.hidden {
+            true => put(key.clone(), &snapshot),
+            false => Op::Delete { key: key.clone() },
+        };
         // Not raised: what makes a namespace of it compares its record.
         let guard_key = map::counter_key("namespaces");
         let mut call = Call {
@@ -373,7 +392,7 @@ pub(crate) fn delete_snapshot_that(
                 unchanged(&name_key, name_revision),
                 unchanged(&map::about_key(found.id), about_revision),
             ],
-            then: vec![Op::Delete { key }, Op::Delete { key: name_key }],
+            then: vec![of_record, Op::Delete { key: name_key }],
             otherwise: held.iter().map(|(key, _)| Op::Get { key: key.clone() }).collect(),
         };
         call.compares.extend(compares(held));

@@ -9,8 +9,8 @@ use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, MAX_OPS, Op, Transact};
 use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
 use amita_types::map::{
-    self, About, Export, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Revert, Snapshot, Store,
-    Subsystem, Suspect, Target, Trashed, Volume,
+    self, About, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Revert,
+    Snapshot, Store, Subsystem, Suspect, Target, Trashed, Volume,
 };
 use amita_types::{ClusterId, NodeId, SnapshotId, StoreId, VolumeId};
 use serde::Serialize;
@@ -155,6 +155,9 @@ pub struct VolumeStatus {
     /// It is made what a snapshot of it is, and is a part of both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revert: Option<Revert>,
+    /// It is a clone that is being flattened: how far that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flatten: Option<Flatten>,
     /// What it was cloned from, as VOLUME@SNAPSHOT; none: it is no clone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
@@ -258,6 +261,8 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let mut exported: BTreeMap<VolumeId, Export> = exports.into_iter().map(|export| (export.volume, export)).collect();
     let abouts: Vec<About> = reader.list(&map::about_prefix(), About::check)?;
     let mut abouts: BTreeMap<VolumeId, About> = abouts.into_iter().map(|about| (about.volume, about)).collect();
+    let flattens: Vec<Flatten> = reader.list(&map::flattens_prefix(), any)?;
+    let mut flattens: BTreeMap<VolumeId, Flatten> = flattens.into_iter().map(|found| (found.volume, found)).collect();
     let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
     let deleted_volumes = volumes.iter().filter(|volume| map::is_hidden(&volume.name)).count();
     let (parents, mut children) = families(&mut reader, &volumes)?;
@@ -275,6 +280,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
                 protected: about.protected,
                 import: about.import,
                 revert: about.revert,
+                flatten: flattens.remove(&volume.id),
                 parent: volume.parents.first().map(|parent| {
                     let called = parents.get(&(parent.volume, parent.number));
                     let number = || format!("{}@{}", parent.volume, parent.number.0);
@@ -363,7 +369,10 @@ fn families(reader: &mut Reader<'_>, volumes: &[Volume]) -> Result<Families> {
         let origin = origins.get(&snapshot.volume)?;
         Some((
             (snapshot.volume, snapshot.number),
-            format!("{origin}@{}", snapshot.name),
+            match snapshot.hidden {
+                false => format!("{origin}@{}", snapshot.name),
+                true => format!("{origin}@{} (deleted)", snapshot.name),
+            },
         ))
     });
     Ok((parents.collect(), children))

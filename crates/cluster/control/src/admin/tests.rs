@@ -325,7 +325,7 @@ fn a_volume_that_is_open_is_not_deleted_by_mistake() {
         true
     };
     assert_eq!(
-        delete_volume(&meta, "v", false, &mut || says(Some(2))),
+        delete_volume(&meta, "v", false, 9, &mut || says(Some(2))),
         Err(AdminError::InUse {
             name: "v".to_owned(),
             node: "n2".to_owned(),
@@ -334,7 +334,7 @@ fn a_volume_that_is_open_is_not_deleted_by_mistake() {
     );
     assert!(volume(&meta, "v").is_ok(), "nothing was deleted so far");
     // By force, it is waited for.
-    let deleted = delete_volume(&meta, "v", true, &mut || {
+    let deleted = delete_volume(&meta, "v", true, 9, &mut || {
         assert!(volume(&meta, "v").is_err(), "first the record goes");
         says(Some(9))
     });
@@ -358,12 +358,12 @@ fn a_volume_that_is_open_is_not_deleted_by_mistake() {
     assert_eq!(delete(&meta, "v", true).unwrap().unheard, Some("n2".to_owned()));
     // Nobody uses it: the owner closes it.
     put(&open);
-    let deleted = delete_volume(&meta, "v", false, &mut || says(None));
+    let deleted = delete_volume(&meta, "v", false, 9, &mut || says(None));
     assert_eq!(deleted.unwrap().unheard, None);
     // Somebody opens it just then: it is asked anew.
     put(&open);
     let mut asked = 0;
-    let deleted = delete_volume(&meta, "v", false, &mut || {
+    let deleted = delete_volume(&meta, "v", false, 9, &mut || {
         asked += 1;
         if asked == 1 {
             let generation = Generation(2);
@@ -387,7 +387,7 @@ fn a_volume_that_is_open_is_not_deleted_by_mistake() {
 
 /// Without patience.
 fn delete(meta: &dyn Transact, name: &str, force: bool) -> Result<Deleted> {
-    delete_volume(meta, name, force, &mut || false)
+    delete_volume(meta, name, force, 9, &mut || false)
 }
 
 /// A number that was given out has its volume's record in the same revision: else stores would take it for a deleted one's.

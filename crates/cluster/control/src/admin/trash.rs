@@ -4,7 +4,7 @@ use super::deletion::{Fate, leftovers, moved};
 use super::quota::{Wanted, charge, snapshots_of};
 use super::subsystem::{put, unchanged};
 use super::volume::believable;
-use super::{AdminError, RACES, Result, check_name, get, names_under, parse};
+use super::{AdminError, RACES, Result, check_name, get, names_under, parse, pools, put_if};
 use crate::policy::runner::Clock;
 use amita_metadata::{Call, Op, Transact};
 use amita_types::VolumeId;
@@ -23,6 +23,8 @@ pub struct TrashStatus {
     pub pool: String,
     /// Its size, in bytes.
     pub size_bytes: u64,
+    /// So many volumes were cloned from it and are there: it stays until the last of them is gone.
+    pub clones: usize,
 }
 
 /// The deleted volumes that are kept, the longest deleted first.
@@ -42,6 +44,10 @@ pub fn trash(meta: &dyn Transact) -> Result<Vec<TrashStatus>> {
         ..Call::default()
     };
     let reply = meta.txn(&call)?;
+    let clones = match reply.values(0) {
+        [] => BTreeMap::new(),
+        _ => super::clone::counts(meta)?,
+    };
     let volumes = reply.values(1).iter().filter_map(|found| found.json::<Volume>().ok());
     let mut volumes: BTreeMap<VolumeId, Volume> = volumes.map(|volume| (volume.id, volume)).collect();
     // What nobody can read is left out, and the status tells of it.
@@ -50,6 +56,7 @@ pub fn trash(meta: &dyn Transact) -> Result<Vec<TrashStatus>> {
         .filter_map(|trashed| {
             let Volume { pool, size_bytes, .. } = volumes.remove(&trashed.volume)?;
             Some(TrashStatus {
+                clones: clones.get(&trashed.volume).copied().unwrap_or_default(),
                 trashed,
                 pool,
                 size_bytes,
@@ -193,7 +200,7 @@ pub fn undelete_volume(meta: &dyn Transact, which: &str, new_name: Option<&str>)
             otherwise: Vec::new(),
         };
         // It counts again, with its snapshots.
-        let wanted = Wanted::volume(volume.size_bytes, snapshots_of(meta, &volume)?);
+        let wanted = Wanted::volume(volume.size_bytes, snapshots_of(meta, &volume)?.asked);
         charge(meta, &volume.pool, wanted)?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(Volume {
@@ -207,20 +214,51 @@ pub fn undelete_volume(meta: &dyn Transact, which: &str, new_name: Option<&str>)
     })
 }
 
-/// A deleted volume goes for good, with its snapshots.
+/// What has become of a deleted volume that was to go for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgedVolume {
+    /// The volume.
+    pub trashed: Trashed,
+    /// The volumes that were cloned from it; none: it is gone. Else it goes as soon as they have.
+    pub held_by: Vec<String>,
+}
+
+/// A deleted volume goes for good, with its snapshots; one that others were cloned from does when the last of them is gone.
 ///
 /// # Errors
 /// There is none of that name or number, or several; the metadata is suspected, away or refuses.
-pub fn purge_volume(meta: &dyn Transact, which: &str) -> Result<Trashed> {
+pub fn purge_volume(meta: &dyn Transact, which: &str) -> Result<PurgedVolume> {
     for _ in 0..RACES {
         let trashed = find(meta, which)?;
-        if purge(meta, trashed.volume, None)? {
-            return Ok(trashed);
+        let held_by = match super::clone::has_clones(meta, trashed.volume)? {
+            true => super::clone::clones(meta, trashed.volume, None)?,
+            false => Vec::new(),
+        };
+        let done = match held_by.is_empty() {
+            true => purge(meta, trashed.volume, None)?,
+            false => make_due(meta, &trashed)?,
+        };
+        if done {
+            return Ok(PurgedVolume { trashed, held_by });
         }
     }
     Err(AdminError::TooManyRaces {
         key: map::trash_prefix(),
     })
+}
+
+/// Its time has come: nothing but its clones holds it any more. `false`: something has changed meanwhile.
+fn make_due(meta: &dyn Transact, trashed: &Trashed) -> Result<bool> {
+    believable(meta)?;
+    let key = map::trash_key(trashed.volume);
+    let Some((found, revision)) = get::<Trashed>(meta, &key)? else {
+        return Ok(false);
+    };
+    let due = Trashed {
+        purge_at: found.purge_at.min(found.deleted_at),
+        ..found
+    };
+    put_if(meta, &key, revision, &due)
 }
 
 /// What has become of deleted volumes whose time has come.
@@ -463,7 +501,7 @@ pub fn purge_what_is_due(meta: &dyn Transact, most: usize, now: Duration) -> Res
 }
 
 fn purge_unheld(meta: &dyn Transact, volume: VolumeId, now: Duration) -> Result<bool> {
-    // Without the names of the clones, which cost more to find.
+    // What is held costs one read.
     Ok(!super::clone::has_clones(meta, volume)? && purge(meta, volume, Some(now))?)
 }
 
@@ -481,9 +519,18 @@ fn purge(meta: &dyn Transact, volume: VolumeId, due: Option<Duration>) -> Result
         return Ok(false);
     };
     // Nothing is cloned from what is deleted.
-    super::clone::check_volume(meta, &found, &trashed.name)?;
+    if super::clone::has_clones(meta, volume)? {
+        return Ok(false);
+    }
     let mut compares = vec![unchanged(&key, revision), unchanged(&trash_key, trash_revision)];
-    let mut then = leftovers(meta, &Fate::Purge { snapshots: true }, &found)?;
+    let mut then = leftovers(
+        meta,
+        &Fate::Purge {
+            snapshots: true,
+            now: 0,
+        },
+        &found,
+    )?;
     then.push(Op::Delete { key: key.clone() });
     then.push(no_closing(volume));
     if let Some((held, less)) = super::clone::unpin(meta, &found)? {

@@ -1,5 +1,5 @@
 //! What is done from time to time, by the node that is coordinator: looks at the copies of volumes that nobody has looked at for
-//! long are asked for, and deleted volumes whose time has come go for good.
+//! long are asked for, clones whose chunks are all made let go of their parents, and deleted volumes whose time has come go for good.
 
 use super::standing::Standing;
 use super::{Config, Journal, Notice, Sink, Stop};
@@ -34,6 +34,7 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop, st
             continue;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        looks.end_flattens(client, sink);
         let clock = Clock {
             wall: now,
             steady: begun.elapsed(),
@@ -94,6 +95,21 @@ impl Looks {
                 &format!("{what} cannot go for good, and its space does not come back"),
                 &why,
             );
+        }
+    }
+
+    /// Clones whose chunks are all made: nobody need wait for that.
+    fn end_flattens(&mut self, client: &Client, sink: &Sink) {
+        match admin::end_flattens(client) {
+            Ok(names) => {
+                for name in names {
+                    sink(Notice::Info(format!(
+                        "volume {name} is flat: it needs nothing of what it was cloned from"
+                    )));
+                }
+            }
+            Err(why) if is_told_by_others(&why) => {}
+            Err(why) => self.warn(sink, "no flattening of a clone can end", &why),
         }
     }
 

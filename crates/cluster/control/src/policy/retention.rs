@@ -28,7 +28,7 @@ pub struct Verdict {
     pub kept_by: Vec<&'static str>,
     /// No rule keeps it, and it is protected from being deleted: it stays.
     pub protected: bool,
-    /// No rule keeps it, and so many volumes were cloned from it: it stays.
+    /// No rule keeps it, and so many volumes were cloned from it: it is deleted, and stays hidden for as long as they do.
     pub clones: u64,
 }
 
@@ -42,7 +42,7 @@ impl Verdict {
     /// Does it stay though no rule keeps it?
     #[must_use]
     pub fn is_left(&self) -> bool {
-        self.protected || self.clones > 0
+        self.protected
     }
 }
 

@@ -35,6 +35,7 @@ fn snap(meta: &dyn Transact, name: &str, number: u32, snapshot: &str) {
         protected: false,
         clones: 0,
         set: None,
+        hidden: false,
         state: SnapshotState::Sealed(volume.generation),
     };
     let named = map::snapshot_name_key(volume.id, snapshot);
@@ -56,7 +57,7 @@ fn count(meta: &dyn Transact, volume: &str) -> u64 {
 }
 
 fn purge(meta: &dyn Transact, name: &str) -> Result<Deleted> {
-    delete_volume(meta, name, false, &mut || false)
+    delete_volume(meta, name, false, 9, &mut || false)
 }
 
 #[test]
@@ -94,19 +95,6 @@ fn a_clone_is_a_record_that_pins_its_snapshot() {
         (origin.id, 1, 1)
     );
 
-    // What is held does not go, and says by whom.
-    let held = delete_snapshot(&meta, "db", "before").unwrap_err();
-    assert!(
-        matches!(&held, AdminError::HasClones { clones, .. } if clones == &["copy"]),
-        "{held}"
-    );
-    assert!(
-        held.to_string()
-            .contains("snapshot db@before cannot go: a volume was cloned from it"),
-        "{held}"
-    );
-    let held = purge(&meta, "copy").unwrap_err();
-    assert!(matches!(&held, AdminError::HasClones { what: "volume", .. }), "{held}");
     // In order, from the last one on.
     purge(&meta, "second").unwrap();
     assert_eq!((count(&meta, "db"), count(&meta, "copy")), (1, 0));
@@ -114,6 +102,81 @@ fn a_clone_is_a_record_that_pins_its_snapshot() {
     assert_eq!(count(&meta, "db"), 0);
     delete_snapshot(&meta, "db", "before").unwrap();
     purge(&meta, "db").unwrap();
+}
+
+fn hidden(meta: &dyn Transact, volume: &str) -> Vec<(String, u64)> {
+    let all = all_snapshots(meta, volume).unwrap();
+    let hidden = all.into_iter().filter(|snapshot| snapshot.hidden);
+    hidden.map(|snapshot| (snapshot.name, snapshot.clones)).collect()
+}
+
+#[test]
+fn a_deleted_snapshot_is_hidden_until_its_last_clone_goes() {
+    let meta = cluster_with_volume();
+    snap(&meta, "db", 1, "before");
+    clone(&meta, "db", "before", "copy").unwrap();
+    clone(&meta, "db", "before", "other").unwrap();
+    let deleted = delete_snapshot(&meta, "db", "before").unwrap();
+    assert!(deleted.hidden && deleted.clones == 2);
+    // No list has it, nobody clones it, and another one may have its name.
+    assert!(snapshots(&meta, "db").unwrap().is_empty());
+    assert!(matches!(
+        clone(&meta, "db", "before", "late"),
+        Err(AdminError::NoSuch { what: "snapshot", .. })
+    ));
+    snap(&meta, "db", 2, "before");
+    assert_eq!(snapshots(&meta, "db").unwrap().len(), 1);
+    assert_eq!(
+        asked(&meta, "main").unwrap().snapshots,
+        1,
+        "the quota counts what is not deleted"
+    );
+    let both: Vec<SnapshotId> = live_snapshots(&meta, &volume(&meta, "db").unwrap())
+        .unwrap()
+        .iter()
+        .map(|live| live.number)
+        .collect();
+    assert_eq!(both, [SnapshotId(1), SnapshotId(2)], "the stores keep it");
+    let of = |name: &str| {
+        let all = status(&meta).unwrap().volumes;
+        all.into_iter().find(|found| found.volume.name == name).unwrap().parent
+    };
+    assert_eq!(of("copy").as_deref(), Some("db@before (deleted)"));
+    purge(&meta, "copy").unwrap();
+    assert_eq!(hidden(&meta, "db"), [("before".to_owned(), 1)]);
+    purge(&meta, "other").unwrap();
+    assert!(hidden(&meta, "db").is_empty(), "it went with its last clone");
+    assert_eq!(
+        snapshots(&meta, "db").unwrap().len(),
+        1,
+        "the newer one of the name is another"
+    );
+}
+
+#[test]
+fn a_volume_that_is_deleted_for_good_is_hidden_until_its_last_clone_goes() {
+    let meta = cluster_with_volume();
+    snap(&meta, "db", 1, "before");
+    clone(&meta, "db", "before", "copy").unwrap();
+    snap(&meta, "copy", 1, "mine");
+    clone(&meta, "copy", "mine", "second").unwrap();
+    assert!(purge(&meta, "copy").unwrap().hidden);
+    assert!(purge(&meta, "db").unwrap().hidden);
+    let names = |meta: &dyn Transact| -> Vec<(String, usize)> {
+        let all = trash(meta).unwrap();
+        all.into_iter()
+            .map(|found| (found.trashed.name, found.clones))
+            .collect()
+    };
+    assert_eq!(names(&meta), [("db".to_owned(), 1), ("copy".to_owned(), 1)]);
+    let due = || purge_what_is_due(&meta, 8, Duration::from_secs(9)).unwrap().gone.len();
+    assert_eq!(due(), 0, "what is held stays");
+    let asked = purge_volume(&meta, "copy").unwrap();
+    assert_eq!(asked.held_by, ["second"]);
+    // The last one lets go of its parent, and that of its own.
+    assert!(!purge(&meta, "second").unwrap().hidden);
+    assert_eq!((due(), due()), (1, 1));
+    assert!(names(&meta).is_empty());
 }
 
 #[test]
@@ -130,12 +193,10 @@ fn a_deleted_clone_holds_its_parent_until_it_is_purged() {
     };
     recycle("copy", 10);
     assert_eq!(count(&meta, "db"), 1);
-    let held = delete_snapshot(&meta, "db", "before").unwrap_err().to_string();
-    assert!(held.contains("copy (deleted, number 2)"), "{held}");
+    assert!(delete_snapshot(&meta, "db", "before").unwrap().hidden);
     // Its parent may be deleted for a time, and is not purged before it.
-    recycle("db", 6);
-    let held = purge_volume(&meta, "db").unwrap_err();
-    assert!(matches!(held, AdminError::HasClones { .. }), "{held}");
+    recycle("db", 20);
+    assert_eq!(purge_volume(&meta, "db").unwrap().held_by, ["copy (deleted, number 2)"]);
     let due = |now| {
         let purged = purge_what_is_due(&meta, 1, Duration::from_secs(now)).unwrap();
         assert!(purged.failed.is_empty(), "{purged:?}");
@@ -201,13 +262,19 @@ fn neither_a_clone_nor_a_deletion_passes_the_other_unseen() {
             &meta,
             Box::new(|meta| drop(clone(meta, "db", "before", "copy").unwrap())),
         );
-        let held = match whole {
-            true => purge(&race, "db").map(drop),
-            false => delete_snapshot(&race, "db", "before").map(drop),
+        let is_hidden = match whole {
+            true => purge(&race, "db").unwrap().hidden,
+            false => delete_snapshot(&race, "db", "before").unwrap().hidden,
         };
-        let held = held.unwrap_err();
-        assert!(matches!(held, AdminError::HasClones { .. }), "{held}");
-        assert_eq!(count(&meta, "db"), 1);
+        assert!(is_hidden);
+        let record: Snapshot = meta
+            .lock()
+            .unwrap()
+            .get(&map::snapshot_key(VolumeId(1), SnapshotId(1)))
+            .unwrap()
+            .json()
+            .unwrap();
+        assert_eq!((record.clones, record.hidden), (1, !whole));
     }
 }
 
@@ -250,4 +317,111 @@ fn what_cannot_be_cloned_is_refused_with_a_reason() {
     meta.txn(&Call::put(map::cluster_key(), json(&record))).unwrap();
     let old = clone(&meta, "db", "before", "copy").unwrap_err().to_string();
     assert!(old.contains("the cluster's version is 1"), "{old}");
+}
+
+/// As its owner does, when all chunks are made.
+fn make(meta: &dyn Transact, volume: VolumeId) {
+    let key = map::flatten_key(volume);
+    let record: map::Flatten = meta
+        .txn(&Call::get(key.clone()))
+        .unwrap()
+        .value(0)
+        .unwrap()
+        .json()
+        .unwrap();
+    let record = map::Flatten {
+        done: record.chunks,
+        ..record
+    };
+    meta.txn(&Call::put(key, json(&record))).unwrap();
+}
+
+fn parents_of(meta: &dyn Transact, name: &str) -> Vec<u64> {
+    let parents = volume(meta, name).unwrap().parents;
+    parents.iter().map(|parent| parent.volume.0).collect()
+}
+
+#[test]
+fn a_flat_clone_holds_nothing_and_lies_where_it_lay() {
+    let meta = cluster_with_volume();
+    let now = Duration::from_secs(5);
+    snap(&meta, "db", 1, "before");
+    let copy = clone(&meta, "db", "before", "copy").unwrap();
+    snap(&meta, "copy", 1, "mine");
+    let second = clone(&meta, "copy", "mine", "second").unwrap();
+    snap(&meta, "second", 1, "its");
+    clone(&meta, "second", "its", "third").unwrap();
+    let refused = flatten_volume(&meta, "db", now).unwrap_err().to_string();
+    assert!(refused.contains("it is no clone"), "{refused}");
+
+    // It goes on where it was, and may be taken back.
+    let asked = flatten_volume(&meta, "copy", now).unwrap();
+    assert_eq!(
+        (asked.chunks, asked.done),
+        ((1 << 29) / u64::from(DEFAULT_CHUNK_BYTES), 0)
+    );
+    assert_eq!(flatten_volume(&meta, "copy", 2 * now).unwrap(), asked);
+    assert!(end_flattens(&meta).unwrap().is_empty(), "not all chunks are made");
+    assert!(!end_flatten(&meta, "copy").unwrap());
+    assert_eq!(parents_of(&meta, "copy"), [1]);
+    assert!(cancel_flatten(&meta, "copy").unwrap() && !cancel_flatten(&meta, "copy").unwrap());
+    assert_eq!(flatten_progress(&meta, "copy").unwrap(), FlattenState::Cancelled);
+
+    delete_snapshot(&meta, "db", "before").unwrap();
+    flatten_volume(&meta, "copy", now).unwrap();
+    make(&meta, copy.id);
+    assert_eq!(end_flattens(&meta).unwrap(), ["copy"]);
+    assert_eq!(flatten_progress(&meta, "copy").unwrap(), FlattenState::Flat);
+    assert!(hidden(&meta, "db").is_empty(), "what it held is gone");
+    assert_eq!(parents_of(&meta, "copy"), [0; 0]);
+    // What comes from it needs nothing behind it, and all lie where the root's chunks do.
+    assert_eq!(
+        (parents_of(&meta, "second"), parents_of(&meta, "third")),
+        (vec![2], vec![3, 2])
+    );
+    let fourth = clone(&meta, "copy", "mine", "fourth").unwrap();
+    assert_eq!(fourth.parents.len(), 1);
+    for name in ["copy", "second", "third", "fourth"] {
+        assert_eq!(volume(&meta, name).unwrap().place(), VolumeId(1), "{name}");
+    }
+    assert_eq!(count(&meta, "copy"), 2);
+    // The next level.
+    flatten_volume(&meta, "second", now).unwrap();
+    make(&meta, second.id);
+    assert!(end_flatten(&meta, "second").unwrap());
+    assert_eq!((parents_of(&meta, "third"), count(&meta, "copy")), (vec![3], 1));
+    assert_eq!(volume(&meta, "third").unwrap().place(), VolumeId(1));
+}
+
+/// A clone that is made while its parent lets go names what goes, or does not: never what is gone.
+#[test]
+fn no_clone_is_made_behind_the_back_of_a_flattening() {
+    for before_second in [false, true] {
+        let meta = cluster_with_volume();
+        snap(&meta, "db", 1, "before");
+        let copy = clone(&meta, "db", "before", "copy").unwrap();
+        snap(&meta, "copy", 1, "mine");
+        if before_second {
+            clone(&meta, "copy", "mine", "second").unwrap();
+        }
+        flatten_volume(&meta, "copy", Duration::from_secs(5)).unwrap();
+        make(&meta, copy.id);
+        let race = overtaken(
+            &meta,
+            Box::new(|meta| drop(clone(meta, "copy", "mine", "late").unwrap())),
+        );
+        assert_eq!(end_flattens(&race).unwrap(), ["copy"]);
+        assert_eq!(parents_of(&meta, "late"), [2]);
+        delete_snapshot(&meta, "db", "before").unwrap();
+        purge(&meta, "db").unwrap();
+    }
+    // And one that is deleted meanwhile is deleted.
+    let meta = cluster_with_volume();
+    snap(&meta, "db", 1, "before");
+    let copy = clone(&meta, "db", "before", "copy").unwrap();
+    flatten_volume(&meta, "copy", Duration::from_secs(5)).unwrap();
+    make(&meta, copy.id);
+    let race = overtaken(&meta, Box::new(|meta| drop(purge(meta, "copy").unwrap())));
+    assert!(end_flattens(&race).unwrap().is_empty());
+    assert_eq!(count(&meta, "db"), 0);
 }

@@ -122,7 +122,7 @@ fn nor_when_both_are_wished_at_once() {
 fn an_export_goes_with_its_volume() {
     let meta = ground();
     let old = export_volume(&meta, "a", &to(&["x"])).unwrap().volume;
-    delete_volume(&meta, "a", true, &mut || false).unwrap();
+    delete_volume(&meta, "a", true, 9, &mut || false).unwrap();
     assert!(get::<Export>(&meta, &map::export_key(old)).unwrap().is_none());
     create_volume(&meta, "a", "main", 4096).unwrap();
     assert!(record(&meta, "a").is_none(), "another volume of the same name");

@@ -43,7 +43,7 @@ fn what_is_known_of_a_volume_goes_with_it() {
     let volume = make_volume(&meta, "b", "main", 4096, Some(&known)).unwrap();
     let found = about(&meta, volume.id).unwrap();
     assert_eq!((found.volume, found.created_at), (volume.id, Some(7)));
-    delete_volume(&meta, "b", false, &mut || false).unwrap();
+    delete_volume(&meta, "b", false, 9, &mut || false).unwrap();
     assert_eq!(about(&meta, volume.id).unwrap(), About::of(volume.id));
 }
 
@@ -62,7 +62,7 @@ fn an_import_notes_its_place_in_its_own_volume_only() {
     assert_eq!(about(&meta, first.id).unwrap().import, Some(import.clone()));
     let ended = note_import(&meta, &first, None).unwrap();
     assert_eq!((ended.import, ended.labels), (None, labels(&[("team", "db")])));
-    delete_volume(&meta, "a", false, &mut || false).unwrap();
+    delete_volume(&meta, "a", false, 9, &mut || false).unwrap();
     create_volume(&meta, "a", "main", 4096).unwrap();
     let other = note_import(&meta, &first, Some(&import));
     assert!(matches!(other, Err(AdminError::NoSuch { .. })), "{other:?}");

@@ -35,6 +35,7 @@ fn take(meta: &dyn Transact, number: u32, state: SnapshotState) {
         protected: false,
         clones: 0,
         set: None,
+        hidden: false,
         state,
     };
     let name_key = map::snapshot_name_key(id, &wish.name);
@@ -146,7 +147,7 @@ fn a_volumes_snapshots_go_with_it() {
     take(&meta, 1, SnapshotState::Sealed(Generation(1)));
     ask(&meta, "b").unwrap();
     let id = volume(&meta, "db").unwrap().id;
-    delete_volume(&meta, "db", false, &mut || true).unwrap();
+    delete_volume(&meta, "db", false, 9, &mut || true).unwrap();
     let left = meta.txn(&Call::prefix(map::snapshots_prefix(id))).unwrap();
     assert!(left.values(0).is_empty());
     assert!(
@@ -258,7 +259,7 @@ fn a_snapshot_is_a_disk_of_its_own_and_stays_while_it_is_one() {
     assert_eq!(snapshots(&meta, "db").unwrap().len(), 1);
     // The volume takes its snapshots with it: not while hosts have one.
     remove_namespace(&meta, "s", 1).unwrap();
-    let refused = delete_volume(&meta, "db", false, &mut || true).unwrap_err();
+    let refused = delete_volume(&meta, "db", false, 9, &mut || true).unwrap_err();
     assert!(
         refused.to_string().contains("db@a is namespace 2 of subsystem s"),
         "{refused}"

@@ -95,6 +95,7 @@ fn held(meta: &dyn Transact, name: &str) {
         protected: false,
         clones: 0,
         set: None,
+        hidden: false,
         state: SnapshotState::Sealed(made.generation),
     };
     put(meta, map::snapshot_key(made.id, number), json(&snapshot));
@@ -167,7 +168,7 @@ fn a_number_that_is_the_name_of_another_is_refused() {
     let refused = purge_volume(&meta, "db").unwrap_err().to_string();
     assert!(refused.contains(".2 (called db), .3 (called db)"), "{refused}");
     assert_eq!(trash(&meta).unwrap().len(), 4, "nothing has gone");
-    assert_eq!(purge_volume(&meta, ".2").unwrap().name, "db");
+    assert_eq!(purge_volume(&meta, ".2").unwrap().trashed.name, "db");
     assert_eq!(
         undelete_volume(&meta, "2", None).unwrap().id,
         VolumeId(1),
@@ -178,7 +179,7 @@ fn a_number_that_is_the_name_of_another_is_refused() {
         let refused = purge_volume(&meta, none).unwrap_err();
         assert!(matches!(refused, AdminError::NoSuch { .. }), "{none}: {refused}");
     }
-    assert_eq!(purge_volume(&meta, "4").unwrap().name, "3x");
+    assert_eq!(purge_volume(&meta, "4").unwrap().trashed.name, "3x");
 }
 
 const HOUR: u64 = 3600;

@@ -38,6 +38,7 @@ fn snapshot(number: u32, taken_at: u64, mark: Option<&str>) -> Snapshot {
         protected: false,
         clones: 0,
         set: None,
+        hidden: false,
         state: SnapshotState::Sealed(Generation(1)),
     }
 }
@@ -128,9 +129,9 @@ fn only_what_the_policy_has_made_is_judged() {
         .collect();
     assert_eq!(
         told,
-        [(6, false, false), (2, true, false), (1, false, true), (0, false, false)]
+        [(6, false, false), (2, true, false), (1, false, true), (0, true, false)]
     );
-    assert_eq!((verdicts[3].clones, verdicts[3].is_left()), (2, true));
+    assert_eq!((verdicts[3].clones, verdicts[3].is_left()), (2, false));
     for keep in [
         Keep::default(),
         Keep {

@@ -554,7 +554,7 @@ pub(super) fn remove_wish(meta: &dyn Transact, key: &str, revision: u64) -> Resu
     Ok(())
 }
 
-/// The sealed snapshots of a volume; one whose record cannot be read is nobody's.
+/// The sealed snapshots of a volume that nobody has deleted; one whose record cannot be read is nobody's.
 pub(crate) fn snapshots(meta: &dyn Transact, volume: VolumeId) -> Result<Vec<Snapshot>> {
     let reply = meta.txn(&Call::prefix(map::snapshots_prefix(volume)))?;
     Ok(sealed_of(reply.values(0)))
@@ -564,7 +564,7 @@ pub(crate) fn snapshots(meta: &dyn Transact, volume: VolumeId) -> Result<Vec<Sna
 pub(crate) fn sealed_of(records: &[KeyValue]) -> Vec<Snapshot> {
     let found = records.iter().filter_map(|found| found.json::<Snapshot>().ok());
     found
-        .filter(|snapshot| matches!(snapshot.state, SnapshotState::Sealed(_)))
+        .filter(|snapshot| matches!(snapshot.state, SnapshotState::Sealed(_)) && !snapshot.hidden)
         .collect()
 }
 
