@@ -110,21 +110,6 @@ fn clones_share_what_they_come_from_and_go_their_own_way() {
     assert!(list.contains("copy@second"), "{list}");
     assert_eq!(world.json(&["volume", "snapshot", "list", VOLUME])[0]["clones"], 1);
 
-    // What is held does not go, and says by whom.
-    for (command, holder) in [
-        (vec!["volume", "snapshot", "delete", VOLUME, "first"], "copy"),
-        (vec!["volume", "snapshot", "delete", "copy", "second"], "third"),
-        (vec!["volume", "delete", "copy", "--now", "--snapshots"], "third"),
-    ] {
-        let refused = world.amita(&command);
-        assert!(!refused.status.success(), "{command:?}");
-        assert!(
-            refused.text.contains("cannot go") && refused.text.contains(holder),
-            "{}",
-            refused.text
-        );
-    }
-
     // A node is away while they are written to; then it is one of the two that are left.
     for client in [origin, copy, third] {
         client.close();
@@ -168,6 +153,98 @@ fn clones_share_what_they_come_from_and_go_their_own_way() {
     purge(&world, "copy");
     world.amita_done(&["volume", "snapshot", "delete", VOLUME, "first"]);
     check("the origin, alone again", &mut open(&world, 1, VOLUME), of_origin);
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
+}
+
+/// What clones need is hidden when it is deleted. Flattened ones need nothing, and all of it goes, also for a node that was away.
+#[test]
+fn what_clones_need_is_hidden_until_they_are_flat() {
+    let mut world = World::with_volume();
+    let mut origin = open(&world, 0, VOLUME);
+    write(&mut origin, 1, |_| true);
+    world.amita_done(&["volume", "snapshot", "create", VOLUME, "first"]);
+    let first = format!("{VOLUME}@first");
+    world.amita_done(&["volume", "clone", &first, "copy"]);
+    write(&mut origin, 2, |_| true);
+    world.cluster.offer_by_nbd("copy").expect("it is exported");
+    let mut copy = open(&world, 1, "copy");
+    write(&mut copy, 3, |place| in_chunk(place, 4));
+    let of_copy = |place| if in_chunk(place, 4) { 3 } else { 1 };
+    world.amita_done(&["volume", "snapshot", "create", "copy", "second"]);
+    world.amita_done(&["volume", "clone", "copy@second", "third"]);
+    world.cluster.offer_by_nbd("third").expect("it is exported");
+
+    // Deleted, and held.
+    let hidden = world.amita_done(&["volume", "snapshot", "delete", VOLUME, "first"]);
+    assert!(hidden.contains("hidden: it is held by a clone"), "{hidden}");
+    assert_eq!(
+        world.json(&["volume", "snapshot", "list", VOLUME]),
+        serde_json::json!([])
+    );
+    let all = world.json(&["volume", "snapshot", "list", VOLUME, "--all"]);
+    assert_eq!(
+        (&all[0]["name"], &all[0]["hidden"]),
+        (&"first".into(), &true.into()),
+        "{all}"
+    );
+    let refused = world.amita(&["volume", "clone", &first, "late"]);
+    assert!(refused.text.contains("there is no snapshot"), "{}", refused.text);
+    let none = world.amita(&["volume", "flatten", VOLUME]);
+    assert!(none.text.contains("it is no clone"), "{}", none.text);
+
+    // Flat, while its host works and a node is away.
+    world.cluster.kill_node(2);
+    let flat = world.json(&["volume", "flatten", "copy"]);
+    assert_eq!(
+        (&flat["flat"], &flat["done_chunks"]),
+        (&true.into(), &16.into()),
+        "{flat}"
+    );
+    let shown = world.json(&["volume", "show", "copy"]);
+    assert!(shown["parent"].is_null() && shown["flatten"].is_null(), "{shown}");
+    assert_eq!(
+        world.json(&["volume", "snapshot", "list", VOLUME, "--all"]),
+        serde_json::json!([]),
+        "the snapshot went with its last pin"
+    );
+    let parents = &world.json(&["volume", "show", "third"])["parents"];
+    assert_eq!(parents.as_array().map(Vec::len), Some(1), "{parents}");
+    check("the flat clone", &mut copy, of_copy);
+    write(&mut copy, 5, |place| in_chunk(place, 3));
+    let of_copy = |place| if in_chunk(place, 3) { 5 } else { of_copy(place) };
+    origin.close();
+    copy.close();
+    world.amita_done(&["nbd", "unexport", VOLUME]);
+    let gone = world.amita_done(&["volume", "delete", VOLUME, "--now"]);
+    assert!(gone.contains("its space comes back by and by"), "{gone}");
+
+    // Who was away has all of it, without what it came from.
+    world.cluster.start_node(2).expect("it starts again");
+    world.cluster.await_node(2).expect("it serves again");
+    await_in_sync(&world);
+    world.cluster.kill_node(0);
+    check("the flat clone", &mut open(&world, 2, "copy"), of_copy);
+    let of_third = |place| if in_chunk(place, 4) { 3 } else { 1 };
+    check("its clone", &mut open(&world, 2, "third"), of_third);
+
+    // A volume that is deleted for good waits for its clone, hidden.
+    world.amita_done(&["nbd", "unexport", "copy"]);
+    let hidden = world.amita_done(&["volume", "delete", "copy", "--now", "--snapshots", "--force"]);
+    assert!(hidden.contains("held by a clone (third)"), "{hidden}");
+    let kept = world.json(&["volume", "list", "--deleted"]);
+    assert_eq!(
+        (&kept[0]["name"], &kept[0]["clones"]),
+        (&"copy".into(), &1.into()),
+        "{kept}"
+    );
+    check("its clone", &mut open(&world, 2, "third"), of_third);
+    world.amita_done(&["volume", "flatten", "third"]);
+    let until = Instant::now() + PATIENCE;
+    while world.json(&["volume", "list", "--deleted"]) != serde_json::json!([]) {
+        assert!(Instant::now() < until, "it stays though nothing holds it");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    check("the last one", &mut open(&world, 1, "third"), of_third);
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
 }
 

@@ -161,7 +161,10 @@ fn may_be_taken(meta: &dyn Transact, volume: &Volume, name: &str, open: &[Snapsh
     }
     let there = match u64::from(volume.lineage.number.0) {
         ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
-        _ => snapshots_of(meta, volume)?,
+        _ => {
+            let found = snapshots_of(meta, volume)?;
+            found.asked + found.hidden
+        }
     };
     match there {
         MAX_VOLUME_SNAPSHOTS.. => Err(bad(format!(
