@@ -31,7 +31,7 @@ pub struct Records {
 /// was wished of owners: nobody owns a volume, or serves a store, when the records come back.
 #[must_use]
 pub fn is_kept(key: &str) -> bool {
-    const LEFT_OUT: [&str; 13] = [
+    const LEFT_OUT: [&str; 14] = [
         "audit/",
         "live/",
         "events/",

@@ -172,13 +172,15 @@ pub fn run(command: &Command, metadata: &Admin) -> Result<()> {
                 admin::delete_snapshot(meta, volume, name)
             });
             let deleted = deleted.described()?;
-            print(*json, &shown(volume, &deleted), || match (deleted.hidden, deleted.clones) {
-                (false, _) => format!("Snapshot {object} is deleted; its space comes back by and by.\n"),
-                (true, clones) => format!(
-                    "Snapshot {object} is deleted and hidden: it is held by {}. It goes when the last of them is gone for good, or \
+            print(*json, &shown(volume, &deleted), || {
+                match (deleted.hidden, deleted.clones) {
+                    (false, _) => format!("Snapshot {object} is deleted; its space comes back by and by.\n"),
+                    (true, clones) => format!(
+                        "Snapshot {object} is deleted and hidden: it is held by {}. It goes when the last of them is gone for good, or \
                      was flattened (`amita volume flatten`); until then it takes space.\n",
-                    clones_of(clones)
-                ),
+                        clones_of(clones)
+                    ),
+                }
             })
         }
     }

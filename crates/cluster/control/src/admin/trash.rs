@@ -4,7 +4,7 @@ use super::deletion::{Fate, leftovers, moved};
 use super::quota::{Wanted, charge, snapshots_of};
 use super::subsystem::{put, unchanged};
 use super::volume::believable;
-use super::{AdminError, RACES, Result, check_name, get, names_under, parse, pools, put_if};
+use super::{AdminError, RACES, Result, check_name, get, names_under, parse, put_if};
 use crate::policy::runner::Clock;
 use amita_metadata::{Call, Op, Transact};
 use amita_types::VolumeId;
@@ -215,7 +215,8 @@ pub fn undelete_volume(meta: &dyn Transact, which: &str, new_name: Option<&str>)
 }
 
 /// What has become of a deleted volume that was to go for good.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+
 pub struct PurgedVolume {
     /// The volume.
     pub trashed: Trashed,
@@ -456,7 +457,7 @@ fn purge_some(
         match purge_unheld(meta, trashed.volume, now) {
             Ok(true) => purged.gone.push(trashed),
             // What others were cloned from goes when these have gone.
-            Ok(false) | Err(AdminError::HasClones { .. }) => {}
+            Ok(false) => {}
             Err(why) if !is_of_one(&why) => {
                 // What has gone is told all the same; the next look finds that again.
                 if purged.gone.is_empty() {
