@@ -8,7 +8,7 @@
 
 use crate::view::View;
 use amita_frontend::FrontId;
-use amita_metadata::{Call, Compare, Error, Op, Reply};
+use amita_metadata::{Call, Compare, Op};
 use amita_reactor::driver::Time;
 use amita_sequencer::CallId;
 use amita_types::io::IoError;
@@ -270,7 +270,7 @@ impl Flattens {
     }
 
     /// A call has ended; `false`: it is none of ours. The watch tells what the record is then.
-    pub fn answered(&mut self, now: Time, call: CallId, _: &Result<Reply, Error>) -> bool {
+    pub fn answered(&mut self, now: Time, call: CallId) -> bool {
         let found = self.volumes.values_mut().find(|found| found.call == Some(call));
         if let Some(flattening) = found {
             flattening.call = None;

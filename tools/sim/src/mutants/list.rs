@@ -205,7 +205,6 @@ fn of_clusters() -> Vec<Mutant> {
             plant!(plants => plants.flatten_unmade = true),
             &[],
         ),
-        cluster("flatten-without-coming", "R11", of_volume!(MakeWithoutComing), &[]),
         cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[]),
         cluster(
             "blind-coordinator",

@@ -83,7 +83,7 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
         }
         DIRECTORY if core.snapshots.answered(now, call, &result) => snapshots::carry_out(core, now),
         DIRECTORY if core.sets.answered(now, call, &result) => {}
-        DIRECTORY if core.flattens.answered(now, call, &result) => flattens::carry_out(core, now),
+        DIRECTORY if core.flattens.answered(now, call) => flattens::carry_out(core, now),
         DIRECTORY => core.directory.metadata(now, call, result),
         _ => core.cx.shards.metadata(now, call, result),
     }

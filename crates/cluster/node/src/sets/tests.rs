@@ -76,6 +76,7 @@ impl Rig {
             sealed: SnapshotId::HEAD,
             taking: true,
             set: Some(SET),
+            root: None,
         };
         self.put_volume(id, taking);
     }
