@@ -52,7 +52,7 @@ impl Rig {
         self.revision += 1;
         self.view.apply(&Record {
             key,
-            value: value.map(Into::into),
+            value,
             revision: self.revision,
             created: 1,
         });
