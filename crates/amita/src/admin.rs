@@ -89,7 +89,6 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::InUse { .. }
                 | AdminError::Protected { .. }
                 | AdminError::HasSnapshots { .. }
-                | AdminError::HasClones { .. }
                 | AdminError::Ambiguous { .. }
                 | AdminError::IsOpen { .. }
                 | AdminError::OwnerSilent { .. }

@@ -693,12 +693,14 @@ impl Cluster {
             guest.wish = None;
             guest.delete_at.get_or_insert(now);
         });
-        left.count() > 0
+        left.count() > 0 || self.clones.hidden > 0
     }
 
-    /// Is a snapshot held by what was cloned from it?
-    pub(super) fn is_cloned(&self, volume: u64, number: SnapshotId) -> bool {
-        self.clones.holds(volume, number)
+    /// Is there what was cloned from a volume? It shares blocks with that, flattened or not, and may hold snapshots that were deleted.
+    pub(super) fn is_cloned(&self, volume: u64) -> bool {
+        let roots = &self.clones.roots;
+        let mut guests = self.clones.guests.iter().filter(|guest| !guest.deleted);
+        guests.any(|guest| roots[guest.root].volume == volume)
     }
 
     /// The volumes by whose number those that were cloned are hashed to groups: nothing is wrong any more, and each is read once more.

@@ -1,6 +1,7 @@
 //! In some runs everything is deleted in the end, when all is judged: the nodes start again, the operator deletes the clones, the
 //! snapshots and the volumes, and every slot of every store is free.
 
+use super::deletion::seconds;
 use super::operator::Desk;
 use super::{Cluster, volume_name};
 use amita_control::admin::{AdminError, Deletion};
@@ -81,7 +82,7 @@ impl Cluster {
     }
 
     fn purge(&mut self, name: &str) -> Result<(), String> {
-        let mut deletion = Deletion::new(name, true);
+        let mut deletion = Deletion::new(name, true, seconds(self.world.now()));
         let until = self.world.now().plus(PATIENCE);
         let failed = |why: AdminError| format!("{name} cannot be deleted: {why}");
         loop {

@@ -578,6 +578,7 @@ fn in_a_set(state: map::SetState) -> State {
         sealed: SnapshotId::HEAD,
         taking: true,
         set: Some(SetId(3)),
+        root: None,
     };
     put(&mut metadata, map::volume_key("v"), &record);
     let snapshot = map::Snapshot {
@@ -589,6 +590,7 @@ fn in_a_set(state: map::SetState) -> State {
         labels: std::collections::BTreeMap::new(),
         protected: false,
         clones: 0,
+        hidden: false,
         set: Some(SetId(3)),
         state: map::SnapshotState::Taking(Generation(4)),
     };

@@ -38,6 +38,7 @@ fn seal(meta: &dyn Transact, set: &SnapshotSet, volume: VolumeId) {
         protected: false,
         clones: 0,
         set: Some(set.id),
+        hidden: false,
         state: SnapshotState::Sealed(Generation(1)),
     };
     let name_key = map::snapshot_name_key(volume, &set.name);

@@ -106,10 +106,7 @@ impl Cluster {
                 }
             }
             // What a volume shares with its clones is looked at elsewhere.
-            let is_alone = |volume: &u64| {
-                let mut live = live.get(&volume_id(*volume)).into_iter().flatten();
-                !live.any(|number| self.is_cloned(*volume, *number))
-            };
+            let is_alone = |volume: &u64| !self.is_cloned(*volume);
             let of_pool = expected
                 .keys()
                 .filter(|volume| crate::cluster::pool_of(&self.setup, **volume) == pool);
