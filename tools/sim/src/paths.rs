@@ -163,6 +163,11 @@ pub const CLUSTER: &[&str] = &[
     "clone.parent_hidden",
     "judge.clone_blocks",
     "judge.clone_as_snapshot",
+    // Snapshots of several volumes at one moment.
+    "operator.set",
+    "snapshot.set_taken",
+    "snapshot.set_void",
+    "judge.sets",
     // A node that lies.
     "liar.fences",
     "liar.asks",

@@ -26,6 +26,8 @@ pub enum Chore {
     Grow(u64),
     /// A snapshot of a volume is taken.
     Snapshot(u64),
+    /// Snapshots of all volumes are taken, at one moment.
+    SnapshotSet,
     /// One of those that are taken is deleted, whichever there are.
     Unsnapshot(u64),
 }
@@ -75,6 +77,11 @@ impl Chores {
                 chores.steps.push((at, Chore::Unsnapshot(random.below(64))));
             }
         }
+        if volumes > 1 && random.percent(60) {
+            for _ in 0..random.within(1, 4) {
+                chores.steps.push((when(random), Chore::SnapshotSet));
+            }
+        }
         chores.steps.sort_by_key(|(at, _)| *at);
         chores
     }
@@ -122,12 +129,13 @@ impl Cluster {
         self.tell(|| format!("the operator: {chore:?}"));
         match chore {
             Chore::Snapshot(volume) => return self.wish_snapshot(now, volume),
+            Chore::SnapshotSet => return self.wish_set(now),
             Chore::Unsnapshot(turn) => return self.delete_snapshot(now, turn),
             Chore::Scrub(_) | Chore::Grow(_) => {}
         }
         let desk = Desk::new(&mut self.metadata, now);
         match chore {
-            Chore::Snapshot(_) | Chore::Unsnapshot(_) => {}
+            Chore::Snapshot(_) | Chore::SnapshotSet | Chore::Unsnapshot(_) => {}
             Chore::Scrub(volume) => {
                 // One that was never opened has nothing to look at.
                 let asked = admin::scrub_volume(&desk, &volume_name(volume), Duration::from_nanos(now.0));

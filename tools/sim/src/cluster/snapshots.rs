@@ -9,10 +9,10 @@ use super::operator::Desk;
 use super::{Cluster, SETTLE, node_id, volume_id, volume_name};
 use crate::faults::Member;
 use crate::stamp::Stamp;
-use amita_control::admin::{self, TakingState};
+use amita_control::admin::{self, AdminError, SetTaking, TakingState};
 use amita_metadata::Event;
 use amita_reactor::Time;
-use amita_types::map::{self, SnapshotState, SnapshotWish};
+use amita_types::map::{self, SnapshotSet, SnapshotState, SnapshotWish};
 use amita_types::{GroupId, PoolId, SnapshotId, StoreId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,6 +27,10 @@ pub struct Snapshots {
     wished: BTreeMap<u64, Wished>,
     /// Those that are taken.
     pub taken: Vec<Taken>,
+    /// The set of all volumes that is wished and not answered, and the last event of the history before it was asked for.
+    wished_set: Option<(SnapshotSet, u64)>,
+    /// Sets that are taken: the events between which each was, and its volumes' numbers.
+    sets: Vec<((u64, u64), Vec<(u64, SnapshotId)>)>,
     /// Volumes that were opened for one, and not for any host: the first gateway that a host asks has them.
     pub unused: BTreeSet<u64>,
     /// The metadata's revision at which they were looked at last.
@@ -86,6 +90,68 @@ impl Cluster {
             // One at a time.
             Err(_) => self.coverage.hit("operator.snapshot_too_many"),
         }
+    }
+
+    /// The operator wants snapshots of all volumes, at one moment (S4).
+    pub(super) fn wish_set(&mut self, now: Time) {
+        if self.snapshots.wished_set.is_some() {
+            return self.coverage.hit("operator.set_too_many");
+        }
+        self.snapshots.asked += 1;
+        let name = format!("s{}", self.snapshots.asked);
+        let volumes: Vec<String> = (0..self.setup.volumes).map(volume_name).collect();
+        let desk = Desk::new(&mut self.metadata, now);
+        let asked_at = Duration::from_nanos(now.0);
+        let Ok(set) = admin::ask_set(&desk, &volumes, &name, BTreeMap::new(), asked_at) else {
+            // One at a time of each volume.
+            return self.coverage.hit("operator.set_too_many");
+        };
+        self.snapshots.wished_set = Some((set, self.history.events()));
+        for volume in 0..self.setup.volumes {
+            if self.volume(volume).is_ok_and(|record| record.owner.is_none()) {
+                self.snapshots.unused.insert(volume);
+            }
+        }
+        self.coverage.hit("operator.set");
+    }
+
+    /// Looks whether the set that was wished is taken.
+    fn look_at_set(&mut self, now: Time) -> Result<(), String> {
+        let Some((set, asked)) = self.snapshots.wished_set.clone() else {
+            return Ok(());
+        };
+        let desk = Desk::new(&mut self.metadata, now);
+        match admin::set_state(&desk, &set).map_err(|error| error.to_string())? {
+            SetTaking::Waiting => return Ok(()),
+            SetTaking::Taken(snapshots) => {
+                let between = (asked, self.history.events());
+                let numbers: Vec<(u64, SnapshotId)> = (0..self.setup.volumes)
+                    .filter_map(|volume| {
+                        let own = snapshots.iter().find(|found| found.volume == volume_id(volume))?;
+                        Some((volume, own.number))
+                    })
+                    .collect();
+                self.tell(|| format!("set {} is taken: {numbers:?}", set.id));
+                for &(volume, number) in &numbers {
+                    self.snapshots.taken.push(Taken {
+                        volume,
+                        name: set.name.clone(),
+                        number,
+                        between,
+                        held: BTreeMap::new(),
+                    });
+                }
+                self.snapshots.sets.push((between, numbers));
+                self.coverage.hit("snapshot.set_taken");
+            }
+            SetTaking::Void(voided) => {
+                self.tell(|| format!("set {} is void: {}", set.id, voided.why));
+                self.coverage.hit("snapshot.set_void");
+            }
+            other => return Err(format!("a set has come to nothing that is known: {other:?}")),
+        }
+        self.snapshots.wished_set = None;
+        Ok(())
     }
 
     /// The operator deletes one of the snapshots that there are, the oldest or any.
@@ -152,9 +218,11 @@ impl Cluster {
     /// Looks whether what was wished is taken.
     pub(super) fn look_at_snapshots(&mut self, now: Time) -> Result<(), String> {
         let revision = self.metadata.state().revision();
-        if self.snapshots.wished.is_empty() || std::mem::replace(&mut self.snapshots.looked, revision) == revision {
+        let is_anything = !self.snapshots.wished.is_empty() || self.snapshots.wished_set.is_some();
+        if !is_anything || std::mem::replace(&mut self.snapshots.looked, revision) == revision {
             return Ok(());
         }
+        self.look_at_set(now)?;
         let volumes: Vec<u64> = self.snapshots.wished.keys().copied().collect();
         for volume in volumes {
             let wished = &self.snapshots.wished[&volume];
@@ -212,6 +280,23 @@ impl Cluster {
             self.step(limit)?;
             self.look_at_snapshots(self.world.now())?;
         }
+        // The longest that an owner waits for a leader, and the record's removal.
+        let limit = self.world.now().plus(SETTLE * 3);
+        while let Some((set, _)) = &self.snapshots.wished_set {
+            if self.world.now() >= limit {
+                if (0..self.setup.volumes).any(|volume| self.may_block_in(volume)) {
+                    self.coverage.hit("snapshot.set_waits");
+                    return Ok(());
+                }
+                let (id, describe) = (set.id, self.describe());
+                return Err(format!(
+                    "nothing is wrong any more, and after {:?} set {id} is neither taken nor void\n{describe}",
+                    SETTLE * 3
+                ));
+            }
+            self.step(limit)?;
+            self.look_at_snapshots(self.world.now())?;
+        }
         Ok(())
     }
 
@@ -255,6 +340,23 @@ impl Cluster {
                 0 => "judge.snapshots_unseen",
                 _ => "judge.snapshots",
             });
+        }
+        self.judge_sets()
+    }
+
+    /// The snapshots of each set were all volumes at one moment (S4): what is in one and was sent when something of another volume was
+    /// acknowledged is in it only with that.
+    fn judge_sets(&mut self) -> Result<(), String> {
+        for (between, numbers) in &self.snapshots.sets {
+            let of_set = self.snapshots.taken.iter();
+            let of_set = of_set.filter(|taken| numbers.contains(&(taken.volume, taken.number)));
+            // Blocks are numbered through all volumes.
+            let held: BTreeMap<u64, Vec<Stamp>> = of_set.flat_map(|taken| taken.held.clone()).collect();
+            self.history
+                .check_cut(&held, *between)
+                .map_err(|why| format!("the set of {numbers:?} is no moment of the volumes: {why}"))?;
+            self.coverage.hit("judge.sets");
+            self.coverage.add("judge.set_blocks", held.len() as u64);
         }
         Ok(())
     }

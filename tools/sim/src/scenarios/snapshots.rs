@@ -115,6 +115,85 @@ fn owners_change(seed: u64) -> Setup {
     setup
 }
 
+/// Two volumes with owners of their own, of which snapshots are taken at one moment again and again.
+fn of_two_volumes(seed: u64, random: &mut Random) -> Setup {
+    let mut setup = busy(seed, random);
+    setup.cores = vec![2; setup.nodes];
+    setup.volumes = 2;
+    (setup.blocks, setup.profile.blocks) = (32, 32);
+    setup.profile.volumes = 2;
+    setup.profile.clients = 6;
+    setup.profile.operations = 3000;
+    setup.store_bytes *= 2;
+    setup.chores.steps = (0..24)
+        .map(|turn| (40 + turn * 110 + random.below(60) as u32, Chore::SnapshotSet))
+        .collect();
+    setup
+}
+
+/// The owners hear of one another late, up to longer than they hold.
+fn owners_apart(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = of_two_volumes(seed, &mut random);
+    setup.silent_for = Duration::from_secs(5);
+    let mut steps = vec![(0, 0, Fault::Move { gateway: 1 }), (5, 0, Fault::Move { gateway: 2 })];
+    for turn in 0..12 {
+        let at = 30 + turn * 220;
+        steps.push((
+            at,
+            0,
+            Fault::SlowNetwork {
+                node: random.below(3) as usize,
+                extra_ns: match random.percent(50) {
+                    true => random.within(1, 30) * MS,
+                    false => random.within(310, 450) * MS,
+                },
+                for_ns: random.within(200, 1500) * MS,
+            },
+        ));
+        if random.percent(30) {
+            steps.push((
+                at + 100,
+                0,
+                Fault::Move {
+                    gateway: random.below(3) as usize,
+                },
+            ));
+        }
+    }
+    setup.plan = plan(steps);
+    setup
+}
+
+/// Volumes of a set get other owners between its rounds.
+fn owners_of_sets_change(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = of_two_volumes(seed, &mut random);
+    setup.silent_for = Duration::from_millis(600);
+    let mut steps = Vec::new();
+    for turn in 0..24 {
+        let at = 30 + turn * 110;
+        steps.push((
+            at,
+            random.below(5 * MS),
+            Fault::SlowNetwork {
+                node: random.below(3) as usize,
+                extra_ns: random.within(2, 60) * MS,
+                for_ns: 150 * MS,
+            },
+        ));
+        steps.push((
+            at + random.below(60) as u32,
+            random.below(40 * MS),
+            Fault::Move {
+                gateway: random.below(3) as usize,
+            },
+        ));
+    }
+    setup.plan = plan(steps);
+    setup
+}
+
 /// The histories of snapshots.
 pub fn all() -> Vec<Scenario> {
     let scenario = |name, story, setup, seeds, broken| Scenario {
@@ -173,6 +252,27 @@ pub fn all() -> Vec<Scenario> {
                 plants.volume = plants.volume.with(amita_sequencer::Fault::KeepUnsealed);
                 plants.node = plants.node.with(amita_node::Fault::SealAnothers);
             }),
+        ),
+        scenario(
+            "R11: a set lets go together",
+            "A has adopted and lets go: W1(1) of A is acknowledged, B has not adopted, and W2(0) of B is in the set.",
+            owners_apart,
+            200,
+            plant!(plants => plants.node = plants.node.with(amita_node::Fault::LetGoAlone)),
+        ),
+        scenario(
+            "R11: who has let go says so in a second round",
+            "A has held for 300 ms, and lets go by itself before B adopts: its word of before does not count.",
+            owners_apart,
+            300,
+            plant!(plants => plants.node = plants.node.with(amita_node::Fault::OneRound)),
+        ),
+        scenario(
+            "R11: a set is void with the owner of any of its volumes",
+            "A is taken over when it is prepared; its new owner acknowledges W1(1), and then B adopts, and gives out W2(0) before.",
+            owners_of_sets_change,
+            300,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::LeaveSets)),
         ),
     ]
 }
