@@ -25,6 +25,7 @@ mod policies;
 mod quickstart;
 mod recover;
 mod reverts;
+mod sets;
 mod snapshot_readers;
 mod snapshots;
 mod space;
