@@ -821,6 +821,9 @@ impl Cluster {
                 self.closed_under[volume as usize] = generations.max().unwrap_or_default();
             }
         }
+        if self.setup.scrubbed_last {
+            self.scrub_all()?;
+        }
         self.end_scrubs()?;
         // What sequencers do besides, a change of a group that is under way say, comes to its end.
         self.rest(REST)

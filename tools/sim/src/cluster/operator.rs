@@ -172,6 +172,18 @@ impl Cluster {
         Ok(())
     }
 
+    /// All volumes are scrubbed once more, when those that were asked for have ended.
+    pub(super) fn scrub_all(&mut self) -> Result<(), String> {
+        self.end_scrubs()?;
+        let now = self.world.now();
+        for volume in 0..self.setup.volumes {
+            let desk = Desk::new(&mut self.metadata, now);
+            let asked = admin::scrub_volume(&desk, &volume_name(volume), Duration::from_nanos(now.0));
+            asked.map_err(|why| format!("a volume cannot be scrubbed: {why}"))?;
+        }
+        Ok(())
+    }
+
     /// Every scrub that was asked for ends, now that its volume is open, and has found what is there to be found.
     pub(super) fn end_scrubs(&mut self) -> Result<(), String> {
         let limit = self.world.now().plus(SETTLE);

@@ -215,6 +215,8 @@ pub struct Setup {
     pub polite_hosts: bool,
     /// Nothing fails, so nobody may lose its place in an in-sync set.
     pub expect_no_eviction: bool,
+    /// Everything is scrubbed in the end, and what snapshots have is then whole on every store in sync.
+    pub scrubbed_last: bool,
     /// But for the stores of this node.
     pub may_be_evicted: Option<Member>,
     /// No volume is taken over more often than this.
@@ -464,6 +466,7 @@ impl Setup {
             expect_no_failures: false,
             polite_hosts: random.percent(50),
             expect_no_eviction: false,
+            scrubbed_last: false,
             may_be_evicted: None,
             most_takeovers: None,
             expect_full: false,
@@ -527,6 +530,7 @@ impl Setup {
             expect_no_failures: false,
             polite_hosts: false,
             expect_no_eviction: false,
+            scrubbed_last: false,
             may_be_evicted: None,
             most_takeovers: None,
             expect_full: false,

@@ -75,6 +75,17 @@ fn rotten_parts(seed: u64) -> Setup {
     setup
 }
 
+/// Blocks of one member rot that the volume shares with its snapshots, or that only those have.
+fn shared_rot(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = busy(seed, &mut random);
+    (setup.copies, setup.min_copies) = (3, 2);
+    setup.scrubbed_last = true;
+    let node = random.below(3) as usize;
+    setup.plan = plan((0..12).map(|turn| (60 + turn * 70, random.below(2 * MS), Fault::Rot { node, blocks: 6 })));
+    setup
+}
+
 /// Nodes go and come back, one after the other, while snapshots are taken; what they were last given may be given up.
 fn members_return(seed: u64) -> Setup {
     let mut random = random(seed);
@@ -232,6 +243,13 @@ pub fn all() -> Vec<Scenario> {
             rotten_parts,
             200,
             plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::SealSpoilt)),
+        ),
+        scenario(
+            "S12: what has rotted is replaced where it lies",
+            "Snapshot 1 and the head share a block that rots on M2: a repair gives the head another slot, and 1 keeps the bad one.",
+            shared_rot,
+            200,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::RepairHeadsAlone)),
         ),
         scenario(
             "R11: whole means with snapshots",

@@ -472,6 +472,13 @@ impl Cluster {
                 let block = first + u64::from(range.0);
                 let Some(found) = found else {
                     let node = home(mounted.store).0;
+                    if self.setup.scrubbed_last {
+                        let store = store_name(mounted.store);
+                        let number = number.0;
+                        return Err(format!(
+                            "block {block} of snapshot {number} is damaged on {store}, which was scrubbed (S12)"
+                        ));
+                    }
                     self.excuse(Excuse::DamagedCopy, Some(volume), node)
                         .map_err(|why| format!("{why}: block {block} of snapshot {}", number.0))?;
                     self.coverage.hit("judge.damaged_snapshot");
