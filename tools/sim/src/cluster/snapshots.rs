@@ -9,7 +9,7 @@ use super::operator::Desk;
 use super::{Cluster, SETTLE, node_id, volume_id, volume_name};
 use crate::faults::Member;
 use crate::stamp::Stamp;
-use amita_control::admin::{self, AdminError, SetTaking, TakingState};
+use amita_control::admin::{self, SetTaking, TakingState};
 use amita_metadata::Event;
 use amita_reactor::Time;
 use amita_types::map::{self, SnapshotSet, SnapshotState, SnapshotWish};
