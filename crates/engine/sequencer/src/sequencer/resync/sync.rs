@@ -88,7 +88,8 @@ impl Syncs {
 
     /// Those whose turn it is begin. Of a clone nobody does before its parents are whole there (S6).
     pub fn seat(&mut self, cx: &mut Context, now: Time) {
-        if self.held_back == Some(cx.parents.known()) {
+        // Without parents, which may have left the record, nobody waits for them.
+        if parents::has_any(cx) && self.held_back == Some(cx.parents.known()) {
             // There may be one in each of the pool's groups: they are not looked at after each event.
             if !self.waiting.is_empty() {
                 parents::look_at_claims(cx, now);
