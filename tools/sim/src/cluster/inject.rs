@@ -543,12 +543,15 @@ impl Cluster {
             .expect("it was formatted so");
         let mut used = Vec::new();
         let mut head = [0; 8];
+        let leaf = amita_store::format::leaf::MAGIC.to_le_bytes();
         let disk = self.any_disk(node);
         // The first slots are used first, and a run does not get far.
         for slot in 0..geometry.slots.min(ROT_SLOTS) {
             let offset = geometry.slot_offset(amita_store::format::Slot(slot));
             self.world.read_disk(&disk, offset, &mut head);
-            if head != [0; 8] {
+            // Pages of the index are not replaced where they lie.
+            let is_spared = self.setup.scrubbed_last && head.starts_with(&leaf);
+            if head != [0; 8] && !is_spared {
                 used.push(offset);
             }
         }

@@ -20,6 +20,9 @@ use std::time::Duration;
 /// The prefix of all volumes' snapshots.
 const SNAPSHOTS: &str = "/amita/snapshots/";
 
+/// Two events of the history.
+type Between = (u64, u64);
+
 /// Snapshots of a run.
 #[derive(Default)]
 pub struct Snapshots {
@@ -30,7 +33,7 @@ pub struct Snapshots {
     /// The set of all volumes that is wished and not answered, and the last event of the history before it was asked for.
     wished_set: Option<(SnapshotSet, u64)>,
     /// Sets that are taken: the events between which each was, and its volumes' numbers.
-    sets: Vec<((u64, u64), Vec<(u64, SnapshotId)>)>,
+    sets: Vec<(Between, Vec<(u64, SnapshotId)>)>,
     /// Volumes that were opened for one, and not for any host: the first gateway that a host asks has them.
     pub unused: BTreeSet<u64>,
     /// The metadata's revision at which they were looked at last.
