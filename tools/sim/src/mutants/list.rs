@@ -195,7 +195,6 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("seal-spoilt", "R11", of_volume!(SealSpoilt), &[]),
         cluster("release-early", "R11", of_gateway!(ReleaseEarly), &[]),
         cluster("let-go-alone", "R11", of_gateway!(LetGoAlone), &[]),
-        cluster("leave-sets", "R11", of_volume!(LeaveSets), &[]),
         cluster("inherit-nothing", "R11", of_volume!(InheritNothing), &[5]),
         cluster("inherit-unequal", "R11", of_volume!(InheritUnequal), &[]),
         cluster("parents-last", "R11", of_volume!(ParentsLast), &[]),
