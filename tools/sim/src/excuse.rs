@@ -539,9 +539,9 @@ const ROWS: &[Row] = &[
     ),
     row("excuse.blocked", &["disk.write_error", "disk.bit_flipped"], 2),
     row("excuse.stays_out", &["disk.bit_flipped"], 3),
-    row("excuse.damaged_copy", &["disk.bit_flipped"], 40),
+    row("excuse.damaged_copy", &["disk.bit_flipped"], 106),
     row("excuse.unopened", &["disk.bit_flipped"], 1),
-    row("excuse.unread", &["disk.bit_flipped"], 1),
+    row("excuse.unread", &["disk.bit_flipped"], 9),
     row("judge.epoch_unsure", &["judge.epoch_fenced"], 8),
     row("run.work_cut_short", &["run.played"], 4),
 ];
