@@ -64,7 +64,7 @@ fn of_stores() -> Vec<Mutant> {
         store("no-drain", "R6", of_store!(NoDrain), &[2]),
         store("old-owner-let-in", "R6", of_store!(OldOwnerLetIn), &[4]),
         store("resend-at-once", "R8", of_store!(ResendAtOnce), &[]),
-        store("reuse-at-once", "D1", of_store!(ReuseAtOnce), &[438]),
+        store("reuse-at-once", "D1", of_store!(ReuseAtOnce), &[1667]),
         store("mark-everything", "D1", of_store!(MarkEverything), &[1]),
         store("answers-out-of-order", "D2", of_store!(AnswersOutOfOrder), &[1]),
         store("chain-unchecked", "D2", of_store!(ChainUnchecked), &[38]),
