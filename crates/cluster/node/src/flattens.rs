@@ -117,8 +117,11 @@ impl Flattens {
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let forgotten = self.reads.values().next().map(|read| read.began.plus(LONGEST));
-        let of_volumes = self.volumes.values().flat_map(|flattening| {
+        let of_volumes = self.volumes.iter().flat_map(|(volume, flattening)| {
+            let reads = self.reads.values().filter(|read| read.volume == *volume);
+            // What waits for another read to end has no time of its own.
             let retries = flattening.failed.values().map(|(at, _)| *at).min();
+            let retries = retries.filter(|_| reads.count() < DEPTH);
             [retries, flattening.call.is_none().then_some(flattening.note_at)]
         });
         of_volumes.flatten().chain(forgotten).min()

@@ -499,6 +499,15 @@ impl<'a> Work<'a> {
                 continue;
             }
             let met = known.remove(&volume.id).unwrap_or_default();
+            // A parent goes for good only when its clones need it no more: this one was flattened since.
+            if let Some(level) = volume.parents.iter().position(|parent| is_deleted(parent.volume)) {
+                volume.lineage.root = Some(volume.place());
+                volume.parents.truncate(level);
+                self.report.notes.push(format!(
+                    "volume {} was flattened after the newest copy of the metadata was made: what it was cloned from is gone, and it has all of it",
+                    volume.name
+                ));
+            }
             volume.generation = volume.generation.max(met.generation);
             self.grow(&mut volume, met.last_chunk);
             self.number(&mut volume, met.number);
@@ -537,7 +546,8 @@ impl<'a> Work<'a> {
         }
         let prefix = format!("{}snapshots/", map::PREFIX);
         let is_one = |key: &String| key.starts_with(&prefix);
-        for (_, value) in self.records.iter_mut().filter(|(key, _)| is_one(key)) {
+        let mut needless = Vec::new();
+        for (key, value) in self.records.iter_mut().filter(|(key, _)| is_one(key)) {
             let Ok(mut snapshot) = serde_json::from_slice::<map::Snapshot>(value) else {
                 continue;
             };
@@ -546,6 +556,13 @@ impl<'a> Work<'a> {
             if std::mem::replace(&mut snapshot.clones, clones) != clones {
                 *value = json(&snapshot);
             }
+            // Deleted, and held by clones that have gone since.
+            if snapshot.hidden && clones == 0 {
+                needless.push(key.clone());
+            }
+        }
+        for key in needless {
+            self.records.remove(&key);
         }
     }
 

@@ -68,6 +68,7 @@ fn d6_no_pin() {
 }
 
 #[test]
+#[ignore = "takes minutes: scripts/soak runs it"]
 fn s12_restore_unpinned() {
     let is_found = |seed| {
         let mut rules = Rules::named("restores", seed).expect("the game is known");

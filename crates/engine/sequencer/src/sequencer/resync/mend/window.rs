@@ -446,7 +446,10 @@ impl Mending {
         let Subject {
             group, position, chunk, ..
         } = self.subject;
-        window.fixes.retain(|fix| matches!(fix.expect, Expect::Entry { .. }));
+        // What has no data cannot have rotted, whatever the member says.
+        window
+            .fixes
+            .retain(|fix| matches!((fix.expect, fix.put), (Expect::Entry { .. }, Some((_, Some(_))))));
         window.awaited = window.fixes.len();
         if window.fixes.is_empty() {
             return self.next_window(cx, now, window.end);
