@@ -148,12 +148,12 @@ fn a_set_of_two_volumes_is_one_moment_of_both() {
     assert_eq!((sets.len(), sets[0]["name"].as_str()), (ROUNDS + 1, Some("of-nothing")));
     assert_eq!(sets[ROUNDS]["volumes"].as_array().map(Vec::len), Some(2));
     world.amita_done(&["volume", "snapshot", "delete", LOG, "s3"]);
-    for (command, code, says) in [
-        (vec![VOLUME, VOLUME], 2, "named twice"),
-        (vec![VOLUME, "nosuch"], 4, "there is no volume \"nosuch\""),
-        (vec![VOLUME, LOG], 5, "exists"),
+    for (name, volumes, code, says) in [
+        ("s3", vec![VOLUME, VOLUME], 2, "named twice"),
+        ("never", vec![VOLUME, "nosuch"], 4, "nosuch"),
+        ("s3", vec![VOLUME, LOG], 5, "exists"),
     ] {
-        let command = [vec!["volume", "snapshot", "create-set", "s3"], command].concat();
+        let command = [vec!["volume", "snapshot", "create-set", name], volumes].concat();
         let refused = world.amita(&command);
         assert!(
             refused.status.code() == Some(code) && refused.text.contains(says),
