@@ -212,12 +212,17 @@ fn create_set(arguments: &CreateSetArguments, metadata: &Admin) -> Result<()> {
     let labels: BTreeMap<String, String> = arguments.labels.iter().cloned().collect();
     let until = Instant::now() + Duration::from_secs(arguments.timeout);
     let taken = metadata.act(Action::SnapshotSetCreate, &named.join(" "), |meta| {
+        // Each try may hold writes for as long as an owner waits: where one is slow each time, its hosts must not stand still for most of it.
+        let mut pause = LOOK * 20;
         loop {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let set = admin::ask_set(meta, volumes, name, labels.clone(), now)?;
             match await_set(meta, &set, until)? {
                 // An owner has changed, or was slow: the same is tried anew.
-                SetTaking::Void(voided) if voided.again && Instant::now() < until => std::thread::sleep(LOOK * 20),
+                SetTaking::Void(voided) if voided.again && Instant::now() + pause < until => {
+                    std::thread::sleep(pause);
+                    pause *= 2;
+                }
                 state => return Ok::<_, AdminError>((set, state)),
             }
         }
