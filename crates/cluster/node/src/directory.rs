@@ -542,11 +542,12 @@ impl Directory {
 
     /// Lets time pass.
     pub fn tick(&mut self, now: Time, view: &View) {
-        let volumes = &self.volumes;
+        let (volumes, moves) = (&self.volumes, &self.moves);
         for name in self
             .upkeep
             .orphans
-            .look(now, self.node, view, |name| match volumes.get(name) {
+            .look(now, self.node, view, |volume| match volumes.get(&volume.name) {
+                None if moves.was_handed_over(now, volume.id) => Held::Perhaps,
                 None => Held::No,
                 Some(State::Open { .. }) => Held::Open,
                 Some(_) => Held::Perhaps,

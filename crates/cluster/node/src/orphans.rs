@@ -22,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 pub enum Held {
     /// No.
     No,
-    /// It is being opened or given away, and nobody knows how that ends.
+    /// It is being opened or given away, or was given away a moment ago, and nobody knows how that ends.
     Perhaps,
     /// It is open.
     Open,
@@ -55,7 +55,7 @@ impl OrphanedVolumes {
     }
 
     /// The names of the volumes to open now.
-    pub fn look(&mut self, now: Time, me: NodeId, view: &View, held: impl Fn(&str) -> Held) -> Vec<String> {
+    pub fn look(&mut self, now: Time, me: NodeId, view: &View, held: impl Fn(&map::Volume) -> Held) -> Vec<String> {
         if self.wanted.is_none_or(|at| at > now) {
             return Vec::new();
         }
@@ -72,7 +72,7 @@ impl OrphanedVolumes {
                         || is_to_be_scrubbed(view, volume.id)
                         || needed.contains(&volume.id));
             let ours = wanted && responsible(view, volume.id, volume.owner) == Some(me);
-            let held = if ours { held(&volume.name) } else { Held::Open };
+            let held = if ours { held(volume) } else { Held::Open };
             more |= held != Held::Open;
             if held != Held::No {
                 self.tried.remove(&volume.id);

@@ -283,6 +283,12 @@ impl Opener {
         }
     }
 
+    /// Which volume the name stands for, once the record has been read.
+    #[must_use]
+    pub fn volume(&self) -> Option<VolumeId> {
+        self.volume.as_ref().map(|(record, _)| record.id)
+    }
+
     /// The present owner has answered, or cannot.
     pub fn owner(&mut self, reply: OwnerReply) {
         let Step::Owner { .. } = self.step else {

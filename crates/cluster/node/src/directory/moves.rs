@@ -135,12 +135,12 @@ impl Directory {
         if self.faults.has(Fault::KeepOpening) {
             return;
         }
-        let Some(record) = view.volume_of(volume) else {
+        let Some(name) = self.name_of(volume, view) else {
             return;
         };
-        let name = record.name.clone();
+        let known = view.volume_of(volume).map(|record| record.generation);
         match self.volumes.remove(&name) {
-            Some(State::Opening { .. }) if asked >= record.generation => self.openers.end(&name),
+            Some(State::Opening { .. }) if known.is_none_or(|known| asked >= known) => self.openers.end(&name),
             Some(State::Making { opened, .. }) if asked >= opened.generation => {
                 let generation = opened.generation;
                 self.upkeep.claims.lost(volume, generation);
@@ -157,11 +157,24 @@ impl Directory {
         }
     }
 
+    /// The name of a volume, as the records say it. A gateway that has just begun may open one before it was told of its record: then as
+    /// whoever opens it has read.
+    fn name_of(&self, volume: VolumeId, view: &View) -> Option<String> {
+        if let Some(record) = view.volume_of(volume) {
+            return Some(record.name.clone());
+        }
+        let making = self.volumes.iter().find(|(_, state)| state.is_of(volume));
+        making
+            .map(|(name, _)| name)
+            .or_else(|| self.openers.name_of(volume))
+            .cloned()
+    }
+
     /// Is this node about to serve the volume to somebody? The record may name it already: it would be deposed of what its hosts have
     /// just begun to use. Where nobody waits (a store is to be brought up to date, say), whoever asks has it: most askers take a
     /// refusal for the end.
     fn is_about_to_serve(&self, volume: VolumeId, view: &View) -> bool {
-        let state = view.volume_of(volume).and_then(|record| self.volumes.get(&record.name));
+        let state = self.name_of(volume, view).and_then(|name| self.volumes.get(&name));
         match state {
             Some(State::Opening { waiting } | State::Making { waiting, .. }) => waiting.is_anybody(),
             _ => false,

@@ -3,6 +3,7 @@
 use super::CLOSINGS;
 use amita_reactor::driver::Time;
 use amita_sequencer::Opener;
+use amita_types::VolumeId;
 use std::collections::BTreeMap;
 
 /// Openers that run at one time; more wait for nothing and are refused.
@@ -30,6 +31,12 @@ impl Openers {
         let number = self.next;
         self.next = (self.next + 1) % CLOSINGS;
         number
+    }
+
+    /// The name by which one opens this volume, once it has read that.
+    pub fn name_of(&self, volume: VolumeId) -> Option<&String> {
+        let mut running = self.running.values();
+        running.find_map(|(name, opener)| (opener.volume() == Some(volume)).then_some(name))
     }
 
     /// Ends the one of this volume: what it has asked for finds nobody.

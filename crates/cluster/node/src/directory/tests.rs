@@ -389,6 +389,129 @@ fn a_volume_that_is_being_opened_for_somebody_is_in_use() {
     assert_eq!(asked_by_another(&mut rig), Some(ReleaseOutcome::Busy { clients: 0 }));
 }
 
+/// A gateway that has just begun has not been told of all records when its first host comes: the volume is in use all the same, from
+/// when the record names this node.
+#[test]
+fn a_volume_that_a_host_waits_for_is_in_use_before_the_records_are_told() {
+    for waits in [false, true] {
+        let mut rig = Rig::new();
+        let mut metadata = std::mem::take(&mut rig.metadata);
+        rig.directory = Directory::new(NodeId(1), CORES, OpenerConfig::new(NodeId(1), ""));
+        if waits {
+            rig.directory.open(rig.now, rig.origin, "v");
+        } else {
+            rig.directory
+                .begin(rig.now, "v", super::Waiting::default(), Consent::Asked);
+        }
+        let asker = Requester {
+            node: NodeId(2),
+            core: 0,
+            link: Link(1),
+            tag: 1,
+        };
+        // At each step from the raise on: what the metadata has answered and the opener has not heard, and the cores' making.
+        let mut calls = 0;
+        let mut said = Vec::new();
+        while let Some(effect) = rig.directory.next() {
+            match effect {
+                Effect::Call { call, request } => {
+                    let reply = metadata.txn(&request).unwrap();
+                    calls += 1;
+                    let record = metadata.txn(&Call::get(map::volume_key("v"))).unwrap();
+                    let record: map::Volume = record.value(0).unwrap().json().unwrap();
+                    if waits && record.owner == Some(NodeId(1)) && record.generation > rig.generation {
+                        let view = View::default();
+                        rig.directory
+                            .release(rig.now, asker, VOLUME, record.generation, false, &view);
+                    }
+                    rig.directory.metadata(rig.now, call, Ok(reply));
+                }
+                Effect::MakeShards { opened } => {
+                    let generation = opened.generation;
+                    rig.directory
+                        .release(rig.now, asker, VOLUME, generation, false, &View::default());
+                }
+                Effect::Reply {
+                    message: Message::Released { outcome, .. },
+                    ..
+                } => said.push(outcome),
+                Effect::DropShards { .. } => rig.dropped += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(calls > 0);
+        if waits {
+            assert!(said.len() > 1, "{said:?}");
+            assert!(
+                said.iter().all(|said| *said == ReleaseOutcome::Busy { clients: 0 }),
+                "{said:?}"
+            );
+        } else {
+            // Who is told so takes it, and what is opened for nobody ends.
+            assert_eq!((said, rig.dropped), (vec![ReleaseOutcome::NotOwner], 1));
+        }
+    }
+}
+
+/// Its new owner is on its way. That a member is to be brought up to date is its business now: to take the volume back at once would
+/// cut the hosts off for whom it was asked for.
+#[test]
+fn a_volume_that_was_handed_over_is_not_taken_back_for_upkeep() {
+    let mut rig = Rig::new();
+    rig.ask_as(2, rig.generation, false);
+    for core in 0..CORES {
+        rig.left(rig.leaves[0], core);
+    }
+    assert_eq!(rig.replies, [ReleaseOutcome::Released]);
+    let mut view = View::default();
+    let mut put = |key: String, value: Vec<u8>| {
+        view.apply(&Record {
+            key,
+            value: Some(value),
+            revision: 1,
+            created: 1,
+        });
+    };
+    // As it was before: this node has not heard of the new owner.
+    for key in [map::volume_key("v"), map::pool_key("p")] {
+        let reply = rig.metadata.txn(&Call::get(key.as_str())).unwrap();
+        put(key, reply.value(0).unwrap().value.clone());
+    }
+    let group = map::Group {
+        index: amita_types::GroupIndex(0),
+        epoch: amita_types::Epoch(2),
+        members: Vec::new(),
+        in_sync: vec![amita_types::StoreId(1)],
+        syncing: vec![map::Syncing {
+            store: amita_types::StoreId(2),
+            since: amita_types::Epoch(2),
+        }],
+    };
+    put(
+        map::group_key(rig.pool.id, group.index),
+        serde_json::to_vec(&group).unwrap(),
+    );
+    put(
+        map::live_key(NodeId(1)),
+        serde_json::to_vec(&map::Live {
+            stores: None,
+            session: 1,
+            pid: 1,
+            version: map::METADATA_VERSION,
+        })
+        .unwrap(),
+    );
+    let begun = |rig: &mut Rig| {
+        rig.directory.stir(rig.now);
+        rig.directory.tick(rig.now, &view);
+        std::iter::from_fn(|| rig.directory.next()).any(|effect| matches!(effect, Effect::Call { .. }))
+    };
+    assert!(!begun(&mut rig), "it is on its way");
+    // Who asked for it may have died.
+    rig.now = rig.now.plus(Duration::from_secs(3));
+    assert!(begun(&mut rig), "nobody has taken it");
+}
+
 /// The other gateway takes the volume after it was told that nobody has it here. A host that comes between its question and its raise
 /// must not be served by what is about to be deposed.
 #[test]
