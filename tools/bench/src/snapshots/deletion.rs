@@ -85,28 +85,30 @@ fn delete(testbed: &Testbed, shape: &Shape, label: &str, figures: &mut Figures) 
     fill(testbed, shape)?;
     // What the snapshot keeps of the client's part is no part of what is measured.
     operator.take()?;
-    let before_bytes = settled(&free)?;
     fill(testbed, shape)?;
     let full_bytes = settled(&free)?;
     let before = client(testbed, "before")?;
     let (began, said) = (Instant::now(), operator.delete(0)?);
-    let mut during = Vec::new();
-    // Behind: what the log has not moved on from is free a little later.
-    let enough = full_bytes + before_bytes.saturating_sub(full_bytes) / 100 * 95;
-    let mut done = None;
-    while done.is_none() {
+    let (mut during, mut seen) = (Vec::new(), Vec::new());
+    loop {
+        let running = job(testbed, "during").start(testbed.scratch.folder())?;
+        while began.elapsed() < SLICE * (during.len() as u32 + 1) {
+            interrupt::sleep(Duration::from_millis(50))?;
+            seen.push((began.elapsed(), free()?));
+        }
+        during.push(running.finish(SLICE + LIMIT)?);
+        if freeing_bytes(testbed)? == 0 {
+            break;
+        }
         if during.len() == SLICES {
             return Err(Failure::new("the space of a snapshot does not come back"));
         }
-        let running = job(testbed, "during").start(testbed.scratch.folder())?;
-        while began.elapsed() < SLICE * (during.len() as u32 + 1) && done.is_none() {
-            interrupt::sleep(Duration::from_millis(50))?;
-            done = (free()? >= enough).then(|| began.elapsed());
-        }
-        during.push(running.finish(SLICE + LIMIT)?);
     }
-    let took = done.unwrap_or_default();
-    let freed = before_bytes.saturating_sub(full_bytes);
+    let freed = settled(&free)?.saturating_sub(full_bytes);
+    // Behind: what the log has not moved on from is free a little later.
+    let enough = full_bytes + freed / 100 * 95;
+    let back = seen.iter().find(|(_, free)| *free >= enough).map(|(at, _)| *at);
+    let took = back.unwrap_or_else(|| began.elapsed());
     let name = format!("snapshot.delete.{}", shape.name);
     figures.note(&format!("{name}.ms"), &format!("{label}: the command"), ms(said), "ms");
     figures.note(
@@ -172,6 +174,17 @@ fn fill(testbed: &Testbed, shape: &Shape) -> Result<()> {
         job.more.push(format!("--number_ios={}", shape.writes));
     }
     job.run(testbed.scratch.folder(), LIMIT * 5).map(drop)
+}
+
+/// What stores have still of what nothing needs any more. It asks all stores to look: not while a client is measured.
+fn freeing_bytes(testbed: &Testbed) -> Result<u64> {
+    let output = testbed
+        .cluster
+        .amita(["volume", "show", &testbed.volumes[0], "--json"])?;
+    let shown: serde_json::Value = serde_json::from_str(&output.success()?.text).map_err(super::failed)?;
+    shown["freeing_bytes"]
+        .as_u64()
+        .ok_or_else(|| Failure::new("it is not known what a volume's stores still free"))
 }
 
 /// Of all stores, as their nodes tell.
