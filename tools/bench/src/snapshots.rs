@@ -1,6 +1,7 @@
 //! What snapshots cost the volume that they are of: its head with many of them, the first writes after one, the taking, the
-//! deletion.
+//! deletion; and what clones cost.
 
+mod clones;
 mod deletion;
 mod first_write;
 mod head;
@@ -35,7 +36,8 @@ pub fn measure(
 ) -> Result<()> {
     head::measure(steps, measuring, product, &start, figures)?;
     first_write::measure(steps, product, &start, figures)?;
-    deletion::measure(steps, product, &start, figures)
+    deletion::measure(steps, product, &start, figures)?;
+    clones::measure(steps, product, &start, figures)
 }
 
 /// How large a cluster is.
@@ -95,4 +97,17 @@ fn failed(why: impl fmt::Display) -> Failure {
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+/// When it does not change any more: slots that were replaced are free when the log has moved on.
+fn settled(free: &impl Fn() -> Result<u64>) -> Result<u64> {
+    let mut last = free()?;
+    loop {
+        interrupt::sleep(Duration::from_millis(1500))?;
+        let now = free()?;
+        if now == last {
+            return Ok(now);
+        }
+        last = now;
+    }
 }

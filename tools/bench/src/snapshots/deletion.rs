@@ -1,7 +1,7 @@
 //! What it costs others when snapshots are deleted: of a volume of the shape of 1 TiB, of which some chunks have a block each, and
 //! of one whose every block was written again.
 
-use super::{LIMIT, Operator, Room, ms};
+use super::{LIMIT, Operator, Room, ms, settled};
 use crate::report::Figures;
 use crate::testbed::{Product, Stores, Testbed};
 use amita_harness::fio::{self, Job, Report};
@@ -192,17 +192,4 @@ fn free_bytes(stores: &Stores) -> Result<u64> {
     stores
         .free()
         .ok_or_else(|| Failure::new("a node does not tell of its store"))
-}
-
-/// When it does not change any more: slots that were replaced are free when the log has moved on.
-fn settled(free: &impl Fn() -> Result<u64>) -> Result<u64> {
-    let mut last = free()?;
-    loop {
-        interrupt::sleep(Duration::from_millis(1500))?;
-        let now = free()?;
-        if now == last {
-            return Ok(now);
-        }
-        last = now;
-    }
 }
