@@ -117,7 +117,7 @@ fn a_frozen_gateway_that_wakes_changes_nothing_and_serves_nothing() {
     }
     new.close();
     // And by itself it serves what is right: once it has a lease again, for which it drops those who came before.
-    let (mut woken, shown) = interrupt::poll(PATIENCE, Duration::from_millis(50), || {
+    let (woken, shown) = interrupt::poll(PATIENCE, Duration::from_millis(50), || {
         let mut client = open(&world, 0);
         let shown: Result<Vec<_>, _> = (0..blocks).map(|number| try_read(&mut client, number)).collect();
         Ok(shown.ok().map(|shown| (client, shown)))
