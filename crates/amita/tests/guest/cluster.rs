@@ -2,6 +2,7 @@
 
 use crate::scenarios::access::{Guarded, Keys};
 use crate::scenarios::paths::Freezable;
+use crate::scenarios::postgres::Paired;
 use crate::scenarios::snapshot::Snapshotted;
 use crate::target::Target;
 use amita_harness::cluster::{Cluster, Config, Links, Metadata};
@@ -21,6 +22,7 @@ fn binary() -> &'static str {
 
 const NODES: usize = 3;
 const VOLUME: &str = "disk0";
+const SECOND: &str = "disk1";
 /// How long the cluster may take for something that it does in a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Stores keep a copy of the metadata as well, and room to work.
@@ -102,6 +104,21 @@ impl Gateways {
 
     fn amita(&self, arguments: &[&str]) -> Result<String> {
         Ok(self.cluster.amita(arguments.iter().copied())?.success()?.text)
+    }
+
+    fn lend_of(&self, volume: &str, snapshot: &str, clone: &str) -> Result<u32> {
+        self.amita(&["volume", "clone", &format!("{volume}@{snapshot}"), clone])?;
+        let made = self.amita(&["namespace", "add", &self.subsystem, clone, "--json"])?;
+        let made: serde_json::Value = serde_json::from_str(&made).context(|| "no namespace".to_owned())?;
+        let nsid = made["nsid"].as_u64().and_then(|nsid| u32::try_from(nsid).ok());
+        nsid.ok_or_else(|| Failure::new(format!("no number: {made}")))
+    }
+
+    fn take_back_of(&self, volume: &str, nsid: u32, snapshot: &str, clone: &str) -> Result<()> {
+        self.amita(&["namespace", "remove", &self.subsystem, &nsid.to_string()])?;
+        self.amita(&["volume", "delete", clone, "--now"])?;
+        self.amita(&["volume", "snapshot", "delete", volume, snapshot])
+            .map(drop)
     }
 
     /// Every group has all of its copies again.
@@ -219,19 +236,34 @@ impl Snapshotted for Gateways {
     }
 
     fn lend(&mut self, snapshot: &str, clone: &str) -> Result<u32> {
-        let snapshot = format!("{}@{snapshot}", self.volume);
-        self.amita(&["volume", "clone", &snapshot, clone])?;
-        let made = self.amita(&["namespace", "add", &self.subsystem, clone, "--json"])?;
-        let made: serde_json::Value = serde_json::from_str(&made).context(|| "no namespace".to_owned())?;
-        let nsid = made["nsid"].as_u64().and_then(|nsid| u32::try_from(nsid).ok());
-        nsid.ok_or_else(|| Failure::new(format!("no number: {made}")))
+        self.lend_of(&self.volume, snapshot, clone)
     }
 
     fn take_back(&mut self, nsid: u32, snapshot: &str, clone: &str) -> Result<()> {
-        self.amita(&["namespace", "remove", &self.subsystem, &nsid.to_string()])?;
-        self.amita(&["volume", "delete", clone, "--now"])?;
-        self.amita(&["volume", "snapshot", "delete", &self.volume, snapshot])
+        self.take_back_of(&self.volume, nsid, snapshot, clone)
+    }
+}
+
+impl Paired for Gateways {
+    fn pair(&mut self, size_bytes: u64) -> Result<()> {
+        let size = size_bytes.to_string();
+        self.amita(&["volume", "create", SECOND, "--pool", "demo", "--size", &size])?;
+        self.amita(&["namespace", "add", &self.subsystem, SECOND]).map(drop)
+    }
+
+    fn take_both(&mut self, snapshot: &str) -> Result<()> {
+        self.amita(&["volume", "snapshot", "create-set", snapshot, &self.volume, SECOND])
             .map(drop)
+    }
+
+    fn lend_both(&mut self, snapshot: &str) -> Result<[u32; 2]> {
+        let first = self.lend(snapshot, "clone-1")?;
+        Ok([first, self.lend_of(SECOND, snapshot, "clone-2")?])
+    }
+
+    fn take_both_back(&mut self, [first, second]: [u32; 2], snapshot: &str) -> Result<()> {
+        self.take_back(first, snapshot, "clone-1")?;
+        self.take_back_of(SECOND, second, snapshot, "clone-2")
     }
 }
 

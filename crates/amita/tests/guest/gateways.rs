@@ -2,7 +2,7 @@
 
 use crate::cluster::Gateways;
 use crate::host::Host;
-use crate::scenarios::{access, database, disk, paths, reservations, snapshot};
+use crate::scenarios::{access, database, disk, paths, postgres, reservations, snapshot};
 use crate::steps::Steps;
 
 const MIB: u64 = 1 << 20;
@@ -87,6 +87,22 @@ fn a_database_for_a_minute() {
     let host = Host::boot("alpha", 2);
     let mut steps = Steps::of("a database", &[&host]);
     steps.step("MariaDB", || database::mariadb(&host, &mut target, 60));
+    steps.finish();
+    target.end();
+}
+
+#[test]
+#[ignore = "fifty sets of snapshots of a database and its log: for a soak"]
+fn a_database_and_its_log_are_snapshotted_as_one() {
+    const VOLUME_BYTES: u64 = 320 * MIB;
+    let rounds = std::env::var("AMITA_GUEST_SETS").ok();
+    let rounds = rounds.and_then(|text| text.parse().ok()).unwrap_or(50);
+    let mut target = Gateways::start(VOLUME_BYTES).expect("a cluster");
+    let host = Host::boot("alpha", 2);
+    let mut steps = Steps::of("a database and its log", &[&host]);
+    steps.step("PostgreSQL", || {
+        postgres::sets_under_load(&host, &mut target, rounds, VOLUME_BYTES)
+    });
     steps.finish();
     target.end();
 }

@@ -46,8 +46,8 @@ impl Host {
     /// After a step that failed: what it left in the guest must not fail the next one.
     pub fn clean(&self) {
         let cleaned = self.run(
-            "pkill -KILL fio; pkill -KILL sysbench; pkill -KILL mariadbd; sleep 0.2
-             umount -l /mnt/db /mnt 2>/dev/null; nvme disconnect-all; sleep 0.5; dmesg -C",
+            "pkill -KILL fio; pkill -KILL sysbench; pkill -KILL mariadbd; pkill -KILL pgbench; pkill -KILL postgres; sleep 0.2
+             umount -l /mnt/db /mnt /was/data /was/log /data /log 2>/dev/null; nvme disconnect-all; sleep 0.5; dmesg -C",
         );
         if let Err(failure) = cleaned {
             println!("         cleaning up failed, too: {failure}");

@@ -4,5 +4,6 @@ pub mod access;
 pub mod database;
 pub mod disk;
 pub mod paths;
+pub mod postgres;
 pub mod reservations;
 pub mod snapshot;
