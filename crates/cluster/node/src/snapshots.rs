@@ -197,6 +197,10 @@ impl Snapshots {
             Step::Requiring { until } => Some(until),
             Step::Prepared { until, .. } => Some(until),
             Step::Holding(_) => taking.joined.as_ref().and_then(|joined| joined.lapses),
+            Step::Settling(..) | Step::Settled(_) => {
+                let joined = taking.joined.as_ref().filter(|_| taking.call.is_none());
+                joined.and_then(|joined| joined.patience)
+            }
             _ => taking.retry,
         };
         let takings = self.volumes.values().filter_map(due);
@@ -272,6 +276,7 @@ impl Snapshots {
 
     /// Time has passed. `lacking`: the stores in sync that have not adopted a volume's generation.
     pub fn tick(&mut self, now: Time, lacking: impl Fn(VolumeId) -> Vec<StoreId>) {
+        self.now = now;
         let due: Vec<VolumeId> = self.volumes.keys().copied().collect();
         for volume in due {
             let Some(taking) = self.volumes.get_mut(&volume) else {
@@ -290,6 +295,7 @@ impl Snapshots {
                 }
                 Step::Prepared { number, until } if now >= until => self.void_without_leader(volume, number),
                 Step::Holding(number) => self.lapse(now, volume, number),
+                Step::Settling(..) | Step::Settled(_) if taking.call.is_none() => self.void_when_let_go(now, volume),
                 _ if taking.retry.is_some_and(|at| now >= at) => {
                     taking.retry = None;
                     self.go_on(volume);
@@ -411,6 +417,10 @@ impl Snapshots {
         let Some((&volume, taking)) = found else { return true };
         taking.call = None;
         self.now = now;
+        if matches!(taking.step, Step::Settling(..) | Step::Settled(_)) {
+            // Its set was to be made void, and the watch tells whether it is.
+            return true;
+        }
         let Ok(reply) = result else {
             // What may have been done is read back (R6).
             taking.step = match std::mem::replace(&mut taking.step, Step::Reading) {

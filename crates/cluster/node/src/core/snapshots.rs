@@ -24,7 +24,13 @@ pub(super) fn look(core: &mut Core, now: Time) {
         // A set may have as many volumes as are open here.
         let open: FxHashMap<VolumeId, Generation> = directory.open_volumes().collect();
         core.snapshots.look(now, view, |volume| open.get(&volume).copied());
-        core.sets.look(now, view, |volume| open.contains_key(&volume));
+        // One that was deposed and has not noticed leads nothing: those who are asked would not believe it (R14).
+        let node = core.cx.config.node;
+        let is_ours = |volume: VolumeId| {
+            let record = view.volume_of(volume).filter(|record| record.owner == Some(node));
+            record.is_some_and(|record| open.get(&volume) == Some(&record.generation))
+        };
+        core.sets.look(now, view, is_ours);
     }
     carry_out(core, now);
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// The longest that an owner holds for a set.
 pub const HOLD: Duration = Duration::from_millis(300);
-/// How long a prepared number waits for its leader. One that is alive gives the set up before.
+/// How long a number that is prepared, or has let go, waits for word of its set. A leader that is alive gives the set up before.
 const LEADER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who has asked for a step, and gets its answer.
@@ -50,6 +50,8 @@ pub(super) struct Joined {
     pub lapses: Option<Time>,
     /// It has.
     lapsed: bool,
+    /// After it has let go: until when it waits for how the set ends.
+    pub patience: Option<Time>,
     /// The set's record says how it ends: ready, or void.
     decided: Option<bool>,
 }
@@ -61,8 +63,15 @@ impl Joined {
             asker: None,
             lapses: None,
             lapsed: false,
+            patience: None,
             decided: None,
         }
+    }
+
+    /// Makes the set void, unless its record has changed since this revision.
+    fn voided(&self, revision: u64) -> Call {
+        let void = self.set.voided("the gateway that leads it is silent", true);
+        Call::put_if(map::set_key(void.id), revision, json(&void))
     }
 
     /// What is wished of the volume of this name, as the set's record has it; none: it is decided, or gone.
@@ -168,10 +177,22 @@ impl Snapshots {
             return;
         };
         let Some(joined) = &taking.joined else { return };
-        let void = joined.set.voided("the gateway that leads it is silent", true);
-        let call = Call::put_if(map::set_key(void.id), taking.wish_revision, json(&void));
+        let void = joined.voided(taking.wish_revision);
         taking.step = Step::Voiding(number);
-        self.call(volume, call);
+        self.call(volume, void);
+    }
+
+    /// The same, where it has let go. It stays as it is: what is older is waited for, and how the set ends the watch tells.
+    pub(super) fn void_when_let_go(&mut self, now: Time, volume: VolumeId) {
+        let Some(taking) = self.volumes.get_mut(&volume) else {
+            return;
+        };
+        let Some(joined) = &mut taking.joined else { return };
+        if joined.patience.is_some_and(|at| now >= at) {
+            joined.patience = Some(now.plus(LEADER_PATIENCE));
+            let void = joined.voided(taking.wish_revision);
+            self.call(volume, void);
+        }
     }
 
     /// Whoever leads the set asks for a step. `leads`: it is the owner of the set's first volume, as far as is known here.
@@ -186,6 +207,9 @@ impl Snapshots {
         };
         let spoilt = taking.spoilt.is_some();
         let Some(joined) = &mut taking.joined else { return };
+        if joined.patience.is_some() {
+            joined.patience = Some(now.plus(LEADER_PATIENCE));
+        }
         if let Some((before, _)) = joined.asker.replace((asker, cut.step)) {
             // Asked anew: it was given up there.
             self.effects.push_back(Effect::Answer(before, CutOutcome::NotOwner));
@@ -252,7 +276,7 @@ impl Snapshots {
 
     /// What carries the number is acknowledged from now on.
     fn let_go(&mut self, volume: VolumeId, number: SnapshotId) {
-        let cores = self.cores;
+        let (cores, now) = (self.cores, self.now);
         let Some(taking) = self.volumes.get_mut(&volume) else {
             return;
         };
@@ -261,6 +285,7 @@ impl Snapshots {
         self.effects.push_back(order);
         let decided = taking.joined.as_mut().and_then(|joined| {
             joined.lapses = None;
+            joined.patience = Some(now.plus(LEADER_PATIENCE));
             joined.decided
         });
         if decided == Some(false) {
@@ -377,6 +402,10 @@ impl Snapshots {
         if let Some(taking) = self.volumes.get_mut(&volume) {
             let until = now.plus(LEADER_PATIENCE);
             taking.step = Step::Prepared { number, until };
+            let decided = taking.joined.as_ref().and_then(|joined| joined.decided);
+            if let Some(ready) = decided {
+                self.decided(volume, ready);
+            }
         }
     }
 }

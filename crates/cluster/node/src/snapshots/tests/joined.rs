@@ -271,6 +271,63 @@ fn a_silent_leader_is_not_waited_for_for_ever() {
     assert!(!rig.lineage().taking && rig.snapshot(ONE).is_none());
 }
 
+/// Its first volume was deleted after all had let go: nobody asks for anything any more.
+#[test]
+fn a_leader_that_falls_silent_after_the_release_keeps_nobody_from_further_snapshots() {
+    for settled in [false, true] {
+        let mut rig = Rig::holding();
+        rig.ask(2, CutStep::Release);
+        if settled {
+            (0..CORES).for_each(|core| rig.say(core, Word::Settled(ONE)));
+        }
+        rig.pass(Duration::from_secs(59));
+        assert!(rig.calls.is_empty(), "a leader has its time");
+        assert!(rig.snapshots.deadline().is_some());
+        rig.pass(Duration::from_secs(1));
+        rig.do_calls();
+        assert!(
+            matches!(rig.set(), SetState::Void(voided) if voided.again),
+            "settled: {settled}"
+        );
+        rig.look();
+        rig.do_calls();
+        assert!(!rig.lineage().taking && rig.snapshot(ONE).is_none());
+        rig.orders.clear();
+        rig.wish("a");
+        rig.look();
+        rig.say(0, Word::Required);
+        rig.do_calls();
+        assert_eq!(rig.orders, [Order::Require, Order::Adopt(SnapshotId(2))]);
+    }
+}
+
+/// The leader is slow, not gone: what it has decided stays, whatever an owner wanted to do meanwhile.
+#[test]
+fn an_owner_that_has_lost_patience_finds_the_set_decided() {
+    for (settled, unknown) in [(false, false), (true, false), (true, true)] {
+        let mut rig = Rig::holding();
+        rig.ask(2, CutStep::Release);
+        rig.ask(3, CutStep::Settle);
+        if settled {
+            (0..CORES).for_each(|core| rig.say(core, Word::Settled(ONE)));
+        }
+        rig.put_set(SetState::Ready);
+        rig.pass(Duration::from_secs(60));
+        match unknown {
+            true => rig.lose_call(true),
+            false => rig.do_calls(),
+        }
+        if !settled {
+            (0..CORES).for_each(|core| rig.say(core, Word::Settled(ONE)));
+        }
+        assert_eq!(rig.set(), SetState::Ready);
+        rig.look();
+        rig.do_calls();
+        assert_eq!(rig.snapshot(ONE).unwrap().state, SnapshotState::Sealed(OURS));
+        assert!(!rig.lineage().taking);
+    }
+}
+
 /// An owner that knows nothing of what it was about to do: its process has forgotten, or the call's outcome is unknown.
 #[test]
 fn how_an_earlier_set_has_ended_is_told_before_another_number_is_given() {
