@@ -298,8 +298,12 @@ impl Peers {
 
     /// Sends by a link of this core.
     pub(super) fn send(&mut self, link: Link, message: Message, payload: Slice, control: &mut ControlPlane) {
+        let may_be_lost = matches!(message, Message::Cut(_));
         match self.fabric.send(link, message, payload) {
             Ok(()) | Err(SendError::Closed) => {}
+            // Whoever leads a set gives it up without an answer, as where the link has broken, and takes it anew: that is
+            // nothing beside the I/O of all volumes that goes by this link.
+            Err(SendError::Full) if may_be_lost => {}
             // Hopelessly behind, or not to be said: breaking the link is safe (everything unanswered is sent again in
             // order), dropping one message is not.
             Err(why) => self.give_up(link, &why.to_string(), control),

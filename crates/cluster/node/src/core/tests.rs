@@ -1,5 +1,6 @@
 mod hostile;
 mod nvme;
+mod peers;
 
 use super::*;
 use crate::faults::{Fault, Faults};
