@@ -29,8 +29,11 @@ const LONGEST: Duration = Duration::from_secs(30);
 const NOTE: Duration = Duration::from_secs(1);
 /// After reads have failed for so long the record says why.
 const AILS_AFTER: Duration = Duration::from_secs(5);
-/// The most volumes at one time; the others wait for their turn, in order of their numbers.
+/// The most volumes at one time; the others wait for their turn, in order of their numbers, and behind them those whose reads fail.
 const MOST: usize = 4;
+
+/// A volume whose reads fail gives its turn for so long to those that wait for one.
+const ASIDE: Duration = Duration::from_secs(30);
 
 /// What is to be done.
 #[derive(Debug)]
@@ -89,6 +92,8 @@ pub struct Flattens {
     count: u64,
     tags: u64,
     volumes: BTreeMap<VolumeId, Flattening>,
+    /// Those that have given up their turn, and until when.
+    aside: BTreeMap<VolumeId, Time>,
     /// In the order in which they began.
     reads: BTreeMap<u64, Reading>,
     effects: VecDeque<Effect>,
@@ -103,6 +108,7 @@ impl Flattens {
             count: 0,
             tags: 0,
             volumes: BTreeMap::new(),
+            aside: BTreeMap::new(),
             reads: BTreeMap::new(),
             effects: VecDeque::new(),
         }
@@ -124,12 +130,14 @@ impl Flattens {
             let retries = retries.filter(|_| reads.count() < DEPTH);
             [retries, flattening.call.is_none().then_some(flattening.note_at)]
         });
-        of_volumes.flatten().chain(forgotten).min()
+        let returns = self.aside.values().copied();
+        of_volumes.flatten().chain(forgotten).chain(returns).min()
     }
 
     /// Goes on with what is wished of volumes that are open here; `chunk_bytes` of one that is.
     pub fn look(&mut self, now: Time, view: &View, chunk_bytes: impl Fn(VolumeId) -> Option<u32>) {
         if self.volumes.is_empty() && view.flattens().next().is_none() {
+            self.aside.clear();
             return;
         }
         while let Some((&tag, read)) = self.reads.first_key_value()
@@ -141,7 +149,10 @@ impl Flattens {
             let size_bytes = view.volume_of(volume)?.size_bytes;
             Some((volume, record, revision, chunk_bytes(volume)?, size_bytes))
         });
-        let ours: Vec<_> = ours.take(MOST).collect();
+        let mut ours: Vec<_> = ours.collect();
+        self.give_turns(now, ours.len());
+        ours.sort_by_key(|(volume, ..)| self.aside.contains_key(volume));
+        ours.truncate(MOST);
         self.volumes
             .retain(|volume, _| ours.iter().any(|(ours, ..)| ours == volume));
         for (volume, record, revision, chunk_bytes, size_bytes) in ours {
@@ -168,6 +179,21 @@ impl Flattens {
         for volume in volumes {
             self.ask(now, volume);
             self.note(now, volume);
+        }
+    }
+
+    /// Those whose reads fail, and whose record says so, let others go first, where there are more than have a turn.
+    fn give_turns(&mut self, now: Time, wanted: usize) {
+        if wanted <= MOST {
+            return self.aside.clear();
+        }
+        self.aside.retain(|_, until| now < *until);
+        let fails = self.volumes.iter().filter(|(_, flattening)| {
+            let for_long = flattening.ails.is_some_and(|(since, _)| since.plus(AILS_AFTER) <= now);
+            for_long && flattening.record.ails.is_some()
+        });
+        for (volume, _) in fails {
+            self.aside.entry(*volume).or_insert(now.plus(ASIDE));
         }
     }
 
@@ -243,10 +269,16 @@ impl Flattens {
         if flattening.call.is_some() || !(is_late || done >= flattening.record.chunks) {
             return;
         }
-        let ails = flattening.ails.filter(|(since, _)| since.plus(AILS_AFTER) <= now);
+        let ails = flattening
+            .ails
+            .and_then(|(since, why)| match since.plus(AILS_AFTER) <= now {
+                true => Some(why.to_string()),
+                // What was said at its last turn stays until a read succeeds.
+                false => flattening.record.ails.clone(),
+            });
         let record = Flatten {
             done,
-            ails: ails.map(|(_, why)| why.to_string()),
+            ails,
             ..flattening.record.clone()
         };
         flattening.note_at = now.plus(NOTE);

@@ -173,3 +173,84 @@ fn what_is_taken_back_or_open_elsewhere_is_left_alone() {
     rig.flattens.look(rig.now, &rig.view, |_| None);
     assert!(rig.flattens.next_effect().is_none(), "another gateway has it");
 }
+
+/// More clones than have a turn, and the first of them cannot be read: the last one is flattened all the same.
+#[test]
+fn those_whose_reads_fail_keep_no_other_from_its_turn() {
+    let mut flattens = Flattens::new(5 << 20);
+    let mut view = View::default();
+    let mut revision = 0;
+    let mut tell = |view: &mut View, key: String, value: Vec<u8>| {
+        revision += 1;
+        view.apply(&Record {
+            key,
+            value: Some(value),
+            revision,
+            created: 1,
+        });
+    };
+    let last = VolumeId(MOST as u64 + 1);
+    for id in 1..=last.0 {
+        let volume = Volume {
+            id: VolumeId(id),
+            name: format!("v{id}"),
+            pool: "main".to_owned(),
+            size_bytes: u64::from(CHUNK),
+            generation: Generation(1),
+            owner: None,
+            lineage: Lineage::default(),
+            parents: Vec::new(),
+        };
+        let record = Flatten {
+            volume: volume.id,
+            asked_at: 3,
+            chunks: 1,
+            done: 0,
+            ails: None,
+        };
+        tell(
+            &mut view,
+            map::volume_key(&volume.name),
+            serde_json::to_vec(&volume).unwrap(),
+        );
+        tell(
+            &mut view,
+            map::flatten_key(volume.id),
+            serde_json::to_vec(&record).unwrap(),
+        );
+    }
+    let is_made = |view: &View| view.flattens().all(|(volume, ..)| volume != last);
+    let mut turns = 0;
+    for step in 0..800 {
+        let now = Time(step * 100_000_000);
+        assert!(
+            flattens.deadline().is_none_or(|at| at.plus(LONGEST) > now),
+            "nothing is due for ever"
+        );
+        flattens.look(now, &view, |_| Some(CHUNK));
+        assert!(flattens.volumes.len() <= MOST);
+        while let Some(effect) = flattens.next_effect() {
+            match effect {
+                Effect::Read { tag, volume, .. } => {
+                    turns += u32::from(step > 400 && volume == VolumeId(1));
+                    let result = if volume == last { Ok(()) } else { Err(IoError::Damaged) };
+                    flattens.ended(now, tag, result);
+                }
+                Effect::Call(call, request) => {
+                    let [Op::Put { key, value, .. }] = request.then.as_slice() else {
+                        panic!("one record")
+                    };
+                    let (key, value) = (key.clone(), value.clone());
+                    assert!(flattens.answered(now, call));
+                    tell(&mut view, key, value);
+                }
+            }
+        }
+        if step == 80 {
+            assert!(is_made(&view), "it had its turn after those had theirs");
+            let ails = view.flattens().filter(|(_, record, _)| record.ails.is_some());
+            assert_eq!(ails.count(), MOST, "and it is said why the others wait");
+        }
+    }
+    assert!(turns > 0, "they are tried again");
+}
