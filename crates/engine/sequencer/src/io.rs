@@ -209,6 +209,20 @@ pub enum Warning {
         /// Who claims what.
         why: String,
     },
+    /// A clone's chunk cannot be had: a store does not keep the snapshot any more that the clone was made from.
+    #[error(
+        "chunk {chunk} is not served: store {store} does not keep the snapshot any more that the clone has it from (snapshot {parents}); its \
+         I/O fails. The metadata's records are of an older copy, in which that snapshot stands again: delete the clone, and make it anew \
+         of another snapshot"
+    )]
+    NotKept {
+        /// The clone's.
+        chunk: ChunkId,
+        /// Who has said so first; it keeps its place.
+        store: StoreId,
+        /// The clone's parents, the nearest first.
+        parents: String,
+    },
     /// The metadata refused a call, or cannot be reached; it is tried again.
     #[error("the membership of a group cannot be changed: {error}; trying again")]
     Metadata {

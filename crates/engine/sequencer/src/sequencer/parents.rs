@@ -14,7 +14,7 @@ use super::answer::Misbehaved;
 use super::context::Context;
 use super::open::{self, Phase};
 use crate::faults::Fault;
-use crate::io::{CallId, Effect};
+use crate::io::{CallId, Effect, Warning};
 use crate::members::{Members, Position};
 use crate::table::{ChunkSlot, GroupSlot, TaskSlot};
 use crate::task::{Kind, Step};
@@ -23,7 +23,7 @@ use amita_reactor::{Slice, Time};
 use amita_types::io::IoError;
 use amita_types::layout::mix;
 use amita_types::map;
-use amita_types::message::{InheritRequest, OpenedAnswer, Refusal, RequestBody};
+use amita_types::message::{InheritRequest, OpenedAnswer, Problem, Refusal, RequestBody};
 use amita_types::{ChunkIndex, Epoch, GroupIndex, StoreId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -67,6 +67,17 @@ struct Unsettled {
     tries: u32,
     /// When the members are asked again; [`NEVER`]: the parent's owner is asked.
     again: Time,
+}
+
+impl Unsettled {
+    fn new(now: Time) -> Unsettled {
+        Unsettled {
+            since: now,
+            ails: None,
+            tries: 0,
+            again: NEVER,
+        }
+    }
 }
 
 impl Parents {
@@ -320,13 +331,7 @@ pub(super) fn made(cx: &mut Context, now: Time, chunk: ChunkSlot, in_sync: bool)
 /// long, the I/O that waits ends, and the next touch tries again.
 fn ask_owner(cx: &mut Context, now: Time, chunk: ChunkSlot) {
     let index = cx.chunks[chunk].index;
-    let begins = Unsettled {
-        since: now,
-        ails: None,
-        tries: 0,
-        again: NEVER,
-    };
-    let unsettled = cx.parents.unsettled.entry(index).or_insert(begins);
+    let unsettled = cx.parents.unsettled.entry(index).or_insert(Unsettled::new(now));
     unsettled.again = NEVER;
     let Unsettled { since, ails, .. } = *unsettled;
     if ails.is_some() || now >= since.plus(PATIENCE) {
@@ -368,11 +373,39 @@ pub(super) fn opened(cx: &mut Context, now: Time, index: ChunkIndex, result: Res
         // It may be open all the same, with a block that cannot be read: the members are asked once more.
         unsettled.ails = Some(error);
     }
+    ask_later(cx, now, index);
+}
+
+/// The members are asked again after a moment.
+fn ask_later(cx: &mut Context, now: Time, index: ChunkIndex) {
+    let Some(unsettled) = cx.parents.unsettled.get_mut(&index) else {
+        return;
+    };
     let pause = (ASK_AGAIN * (1 << unsettled.tries.min(8))).min(ASK_AT_MOST);
     unsettled.tries = unsettled.tries.saturating_add(1);
     unsettled.again = now.plus(pause);
     cx.agenda.inherit_again = cx.agenda.inherit_again.min(unsettled.again);
     cx.agenda.arm(unsettled.again);
+}
+
+/// A store does not have the snapshot any more: its number is not among the live ones (S9). Either the parents have left the record, which is
+/// heard of in a moment; or the record is of an older copy of the metadata, and the snapshot stands again in it. Then the data is
+/// gone, for this clone alone: the store has done as it was told, and keeps its place.
+fn not_kept(cx: &mut Context, now: Time, chunk: ChunkSlot, store: StoreId) {
+    let index = cx.chunks[chunk].index;
+    let since = cx.parents.unsettled.entry(index).or_insert(Unsettled::new(now)).since;
+    if now >= since.plus(PATIENCE) {
+        let parents = cx.owned.volume.parents.iter();
+        let parents = parents.map(|parent| format!("{} of volume {}", parent.number, parent.volume));
+        cx.effects.push_back(Effect::Warn(Warning::NotKept {
+            chunk: cx.chunk_id(chunk),
+            store,
+            parents: parents.collect::<Vec<_>>().join(", "),
+        }));
+        return open::fail(cx, now, chunk, IoError::Damaged);
+    }
+    open::rest(cx, chunk);
+    ask_later(cx, now, index);
 }
 
 /// Members are asked again what they inherit, where that is due.
@@ -417,6 +450,13 @@ pub(super) fn refused(cx: &mut Context, now: Time, slot: TaskSlot, position: Pos
         Refusal::Incomplete if is_in_sync => {
             open::drop_tasks(cx, chunk);
             ask_owner(cx, now, chunk);
+        }
+        Refusal::Invalid {
+            what: Problem::Snapshot,
+        } => {
+            let store = cx.id_of(group, position);
+            open::drop_tasks(cx, chunk);
+            not_kept(cx, now, chunk, store);
         }
         _ => return false,
     }

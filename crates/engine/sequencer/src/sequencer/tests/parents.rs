@@ -2,7 +2,7 @@
 
 use super::rig::{CHUNK_BYTES, GENERATION, Rig, old, store, version};
 use crate::config::{Config, MAX_OPENINGS};
-use crate::io::IoId;
+use crate::io::{IoId, Warning};
 use crate::{Fault, Faults};
 use amita_metadata::Call;
 use amita_types::io::IoError;
@@ -674,4 +674,46 @@ fn parents_that_have_left_are_named_no_more() {
     assert!(inherits(&mut rig).is_empty());
     rig.answer_reads(Version::NONE);
     assert_eq!(rig.result(io), Some(Ok(())));
+}
+
+/// A snapshot that stands again in older records, and that stores have trimmed: nobody has what the clone is to be made of. The stores are
+/// well, and other volumes need them.
+#[test]
+fn what_stores_have_trimmed_is_an_error_of_the_clone_and_evicts_nobody() {
+    let ask = |rig: &mut Rig| {
+        rig.answer_opens(|_| Version::NONE);
+        let told = inherits(rig);
+        assert_eq!(told.len(), 2);
+        let what = Problem::Snapshot;
+        rig.refuse(&told[0], Refusal::Invalid { what });
+        rig.accept(&told[1], AnswerBody::Opened(OpenedAnswer::NOTHING));
+    };
+    let mut rig = cloned(2);
+    let io = rig.read(0, 4096);
+    rig.answer_fences();
+    let mut waited = 0;
+    loop {
+        ask(&mut rig);
+        if rig.result(io).is_some() {
+            break;
+        }
+        rig.pass_ms(500);
+        rig.answer_renewals();
+        waited += 500;
+        assert!(waited <= 20_000, "it waits for ever");
+    }
+    assert_eq!((waited, rig.result(io)), (20_000, Some(Err(IoError::Damaged))));
+    assert!(rig.calls.is_empty(), "nobody is evicted");
+    assert!(rig.unsettled.is_empty(), "the parent's owner cannot help");
+    let is_told = |warning: &Warning| matches!(warning, Warning::NotKept { parents, .. } if parents.contains("of volume 5"));
+    assert!(rig.warnings.iter().any(is_told), "{:?}", rig.warnings);
+    // The parents were about to leave the record: what waits goes on without them.
+    let later = rig.read(0, 4096);
+    ask(&mut rig);
+    assert_eq!(rig.result(later), None);
+    rig.sequencer.shed_parents(rig.now, &[]);
+    rig.collect();
+    rig.answer_opens(|_| old(5));
+    rig.answer_reads(old(5));
+    assert_eq!(rig.result(later), Some(Ok(())));
 }
