@@ -204,3 +204,83 @@ fn a_read_of_a_snapshot_that_meets_damage_has_it_restored() {
     assert_eq!(restored, [(first.store, FIRST)]);
     assert_eq!(rig.sequencer.counters().repaired, 1);
 }
+
+/// A store does few at a time, for all who ask it: an owner that has found much leaves places to others, and loses none of its own.
+#[test]
+fn much_that_has_rotted_is_restored_a_few_blocks_at_a_time() {
+    const ROTTEN: u16 = 20;
+    let mut rig = open(2);
+    rig.scrub();
+    let (mut held, mut restored, mut most) = (Vec::new(), Vec::new(), 0);
+    let report = loop {
+        rig.answer_chunks(|_: StoreId| {
+            vec![ChunkState {
+                chunk: ChunkIndex(0),
+                version: old(5),
+                incomplete: None,
+            }]
+        });
+        let entries: Vec<Change> = (0..ROTTEN)
+            .map(|block| Change {
+                block: BlockIndex(block),
+                version: old(4),
+                sum: Some(sum(block)),
+            })
+            .collect();
+        for request in rig.take(|_, body| !matches!(body, RequestBody::Chunks(_))) {
+            match &request.body {
+                RequestBody::RenewLease => rig.accept(&request, AnswerBody::LeaseRenewed),
+                RequestBody::Changes(_) => {
+                    rig.accept(&request, AnswerBody::Changes(ChangesAnswer { entries: entries.clone(), more: None }));
+                }
+                RequestBody::Verify(_) => {
+                    let damaged = match request.store == store(1) {
+                        true => (0..ROTTEN).map(BlockIndex).collect(),
+                        false => Vec::new(),
+                    };
+                    let body = VerifiedAnswer {
+                        entries: entries.clone(),
+                        damaged,
+                        more: None,
+                    };
+                    rig.accept(&request, AnswerBody::Verified(body));
+                }
+                RequestBody::States(_) => {
+                    let body = StatesAnswer {
+                        number: SECOND,
+                        born: SnapshotId::HEAD,
+                        states: Vec::new(),
+                        more: None,
+                    };
+                    rig.accept(&request, AnswerBody::States(body));
+                }
+                RequestBody::Read(_) => rig.answer_read(&request, old(4)),
+                RequestBody::Restore(_) => held.push(request),
+                body => panic!("{body:?} is not asked for"),
+            }
+        }
+        most = most.max(held.len());
+        if let Some(report) = rig.scrubbed.take() {
+            break report;
+        }
+        // The store is slow: one at a time.
+        if !held.is_empty() {
+            let request = held.remove(0);
+            mended(&mut rig, &request);
+            restored.push(request);
+        }
+        rig.pass_ms(2);
+        assert!(rig.now < amita_reactor::Time(20_000_000_000), "the scrub does not end");
+    };
+    assert_eq!(most, 8, "a quarter of a store's places");
+    let mut blocks: Vec<u16> = restored
+        .iter()
+        .map(|request| match &request.body {
+            RequestBody::Restore(RestoreRequest { block, .. }) => block.0,
+            body => panic!("{body:?}"),
+        })
+        .collect();
+    blocks.sort_unstable();
+    assert_eq!(blocks, (0..ROTTEN).collect::<Vec<_>>(), "each once");
+    assert_eq!(report.repaired, u64::from(ROTTEN));
+}

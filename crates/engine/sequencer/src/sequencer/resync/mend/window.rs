@@ -29,6 +29,10 @@ pub(super) struct Listing {
     damaged: Vec<BlockIndex>,
 }
 
+/// Blocks of a window that are being replaced where they lie at one time. A store does 32 for all who ask it, owners of a family's
+/// clones and each of their cores, and puts others off: so one of them leaves places to the others.
+const RESTORES_AT_ONCE: usize = 8;
+
 /// A window that was listed.
 #[derive(Debug)]
 pub(super) struct Window {
@@ -38,6 +42,8 @@ pub(super) struct Window {
     fixes: Vec<Fix>,
     /// Reads of the source that are under way; then blocks that are being replaced where they lie.
     awaited: usize,
+    /// Of those, so many were sent.
+    sent: usize,
     /// Blocks that the member's device does not take there.
     stuck: Vec<BlockIndex>,
 }
@@ -210,6 +216,7 @@ impl Mending {
             end,
             fixes,
             awaited: 0,
+            sent: 0,
             stuck: Vec::new(),
         };
         self.fetch(cx, now, window)
@@ -443,9 +450,7 @@ impl Mending {
 
     /// Sends what has rotted, block by block, to be replaced where it lies: what a lost leaf held is not known, and is left out.
     fn restore(&mut self, cx: &mut Context, now: Time, mut window: Window) -> After {
-        let Subject {
-            group, position, chunk, ..
-        } = self.subject;
+        let Subject { group, position, .. } = self.subject;
         // What has no data cannot have rotted, whatever the member says.
         window
             .fixes
@@ -460,20 +465,41 @@ impl Mending {
         if let Some(pass) = &mut self.pass {
             pass.add(window.fixes.len() as u64 * u64::from(BLOCK_BYTES), 2);
         }
+        window.sent = 0;
+        self.stage = Stage::Restoring(window);
+        self.restore_more(cx, now)
+    }
+
+    /// Sends as many of the window's blocks as may be under way.
+    fn restore_more(&mut self, cx: &mut Context, now: Time) -> After {
+        let Subject {
+            group, position, chunk, ..
+        } = self.subject;
         let index = cx.chunks[chunk].index;
-        for fix in &window.fixes {
+        loop {
+            let Stage::Restoring(window) = &mut self.stage else {
+                unreachable!("the caller has looked")
+            };
+            let answered = window.fixes.len() - window.awaited;
+            if window.sent == window.fixes.len() || window.sent - answered >= RESTORES_AT_ONCE {
+                return After::GoesOn;
+            }
+            if !cx.can_send(group, position) {
+                return self.begin_again(cx, now, PAUSE);
+            }
+            let fix = &window.fixes[window.sent];
+            window.sent += 1;
             let put = fix.put.and_then(|(version, sum)| Some((version, sum?)));
             let (version, sum) = put.expect("what has rotted has data");
+            let (step, data) = (MendStep::Restore(fix.block), fix.data.clone());
             let body = RequestBody::Restore(RestoreRequest {
                 chunk: index,
                 block: fix.block,
                 version,
                 sum,
             });
-            self.send(cx, now, position, MendStep::Restore(fix.block), body, fix.data.clone());
+            self.send(cx, now, position, step, body, data);
         }
-        self.stage = Stage::Restoring(window);
-        After::GoesOn
     }
 
     /// The member has replaced a block of the window, or (`Ok(false)`) there was no need; or its device does not take it.
@@ -499,7 +525,7 @@ impl Mending {
             }
         }
         if window.awaited > 0 {
-            return After::GoesOn;
+            return self.restore_more(cx, now);
         }
         let Stage::Restoring(mut window) = std::mem::replace(&mut self.stage, Stage::Settling) else {
             unreachable!("looked at above")
