@@ -14,12 +14,14 @@ mod figures;
 mod history;
 mod leaves;
 mod listing;
+mod older;
 mod past;
 mod states;
 
 pub(crate) use figures::{Holders, Stretch};
 pub(crate) use leaves::{Leaf, Location};
 pub(crate) use listing::{ChunkFilter, Listings};
+pub(crate) use older::{LEAST_OF_PAGE, StatePageLook};
 pub(crate) use states::{Framed, Seen, StateLook, View};
 
 use crate::format::checkpoint::{self, LeafPlace, PastItem};
@@ -280,14 +282,16 @@ pub(crate) struct Index {
     /// Ordered lists of chunks, for those who ask for them.
     pub listings: Listings,
     cache: LeafCache,
-    /// Leaves that have a page.
+    /// Pages of leaves and of states.
     pages: u64,
-    /// Pages of leaves that nothing refers to any more; the caller takes them.
+    /// Those that nothing refers to any more; the caller takes them.
     pub released_pages: Vec<Slot>,
     /// States, their own parts, and chunks that have any.
     states: u64,
     state_parts: u64,
     histories: u64,
+    /// Pages of states.
+    state_pages: u64,
 }
 
 impl Index {
@@ -483,7 +487,7 @@ impl Index {
     /// Bytes of memory that cannot be given back: heads, states, and what manages the leaves.
     pub fn fixed_bytes(&self) -> u64 {
         let heads = self.chunks.bytes() + self.by_id.capacity() as u64 * (size_of::<u32>() as u64 + 1);
-        let states = history::memory_bytes(self.histories, self.states, self.state_parts);
+        let states = history::memory_bytes(self.histories, self.states, self.state_parts, self.state_pages);
         let origins = self.origins.capacity() * (size_of::<(u32, ChunkId)>() + 1);
         heads + states + (origins + self.pasts.bytes()) as u64 + self.listings.bytes() + self.cache.fixed_bytes()
     }
@@ -513,7 +517,7 @@ impl Index {
         u64::from(self.dirty()) * LEAF_BYTES
     }
 
-    /// Slots that hold leaves.
+    /// Slots that hold leaves, and pages of states.
     pub fn pages(&self) -> u64 {
         self.pages
     }

@@ -20,9 +20,10 @@ pub use problem::{DataFault, LeafFault, Problem, Report, Seen, User};
 
 use crate::config::Config;
 use crate::error::MountError;
+use crate::format::checkpoint::{Cleared, StateItem};
 use crate::format::page::LogPage;
 use crate::format::superblock::{Fault, OFFSETS, Superblock};
-use crate::format::{PAGE_BYTES, Slot, leaf};
+use crate::format::{PAGE_BYTES, Slot, leaf, states};
 use crate::index::{Entry, LEAF_ENTRIES, Leaf, Location};
 use crate::status::{State, Status};
 use crate::store::{Effect, Store};
@@ -192,6 +193,18 @@ impl<R: ReadAt> Offline<R> {
                 self.leaf_page(slot, sum, index.chunk(at.chunk).id, usize::from(at.part))
             }
         }
+    }
+
+    /// What a page of states has, if it is this one.
+    fn states_page(&self, slot: Slot, sum: u32, chunk: ChunkId) -> Vec<(StateItem, Cleared)> {
+        let superblock = self.store.look_superblock();
+        let mut page = [0; PAGE_BYTES];
+        let read = self.reader.read_at(self.slot_offset(slot), &mut page);
+        let slots = superblock.geometry.slots;
+        let decoded = read
+            .ok()
+            .and_then(|()| states::decode(&page, superblock.store, chunk, sum, slots).ok());
+        decoded.map_or_else(Vec::new, |decoded| decoded.states)
     }
 
     /// A leaf's page, that must be this one.

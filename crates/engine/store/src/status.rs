@@ -92,6 +92,8 @@ pub struct Counters {
     pub leaf_reads: u64,
     /// Leaves written by checkpoints.
     pub leaf_writes: u64,
+    /// Pages of states written by checkpoints.
+    pub state_pages: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
     /// Flushes issued.
@@ -111,7 +113,7 @@ pub struct Counters {
 impl Counters {
     /// Each event with its name, in their order.
     #[must_use]
-    pub fn events(&self) -> [(&'static str, u64); 27] {
+    pub fn events(&self) -> [(&'static str, u64); 28] {
         // All of them are named, so that a new one is not forgotten: here, or by `bytes`.
         let Counters {
             reads,
@@ -139,6 +141,7 @@ impl Counters {
             device_bytes_read: _,
             leaf_reads,
             leaf_writes,
+            state_pages,
             checkpoints,
             flushes,
             discarded_bytes: _,
@@ -169,6 +172,7 @@ impl Counters {
             ("log_pages", log_pages),
             ("leaf_reads", leaf_reads),
             ("leaf_writes", leaf_writes),
+            ("state_pages", state_pages),
             ("checkpoints", checkpoints),
             ("flushes", flushes),
             ("damaged", damaged),
@@ -216,7 +220,7 @@ pub struct Status {
     pub index_bytes: u64,
     /// Of that, the part that is given back when it grows beyond the budget: leaves of the index.
     pub leaf_bytes: u64,
-    /// Slots that hold leaves.
+    /// Slots that hold leaves, and pages of states.
     pub leaf_pages: u64,
     /// Blocks granted to askers and not used yet (R7).
     pub credits_granted: u64,

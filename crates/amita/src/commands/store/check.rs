@@ -101,6 +101,7 @@ pub(super) fn value(path: &str, report: &Report) -> serde_json::Value {
             "chunks": seen.chunks,
             "clones": seen.clones,
             "states": seen.states,
+            "state_pages": seen.state_pages,
             "leaves": seen.leaves,
             "leaf_pages_read": seen.leaf_pages_read,
             "leaves_lost": seen.leaves_lost,

@@ -6,6 +6,7 @@
 //! map of slots is written after all chunks, so that what a record changed in a chunk that has it already is surely in
 //! the map too.
 
+pub(super) mod line;
 mod reader;
 
 pub use reader::{Bits, Counts, Item, PageReader};
@@ -60,6 +61,7 @@ mod kind {
     pub const PAST: u16 = 11;
     pub const COUNTS: u16 = 12;
     pub const STATES: u16 = 13;
+    pub const OLDER: u16 = 14;
 }
 
 on_disk! {
@@ -158,26 +160,25 @@ on_disk! {
     }
 }
 
-/// A state as one of several in an item, which says what is not as in the one before.
-///
-/// `form` (u8), `leaves` (u8), then what `form` says is there, then a [`RawLeaf`] for each bit of `leaves`. States follow one another
-/// from the oldest to the newest; what one does not have is in the next one, or in the chunk.
-mod line {
-    /// `above` (u32) is there; else it is `to` of the line before.
-    pub const ABOVE: u8 = 1;
-    /// `to` (u32) is there; else it stands for one snapshot.
-    pub const TO: u8 = 2;
-    /// The version (u64) is there; else how much it is above that of the line before (u32).
-    pub const VERSION: u8 = 4;
-    /// It is being brought (S6), and serves nothing.
-    pub const OPEN: u8 = 8;
-    /// All that there is.
-    pub const ALL: u8 = ABOVE | TO | VERSION | OPEN;
-    /// Bytes of a line at most, without its leaves.
-    pub const MOST_BYTES: usize = 2 + 4 + 4 + 8;
-}
-
 const _: () = assert!(PARTS <= u8::BITS as usize);
+
+on_disk! {
+    /// A page that has states of the last chunk, in their place among the others.
+    pub struct RawOlder [20] {
+        /// Where it is.
+        slot: u32,
+        /// Its checksum.
+        sum: u32,
+        /// The oldest of them stands for the snapshots above this one,
+        above: u32,
+        /// the newest for those up to this one.
+        to: u32,
+        /// How many they are.
+        states: u16,
+        /// One bit for each part of which one of them has a leaf.
+        parts: u16,
+    }
+}
 
 on_disk! {
     /// A whole part of the last chunk or state of which every block was cleared by one write.
@@ -246,6 +247,10 @@ pub const PAST_BYTES: u64 = (Head::BYTES + RawPast::BYTES) as u64;
 pub const STATE_BYTES: u64 = (Head::BYTES + line::MOST_BYTES) as u64;
 /// Bytes that a part of a state takes at most.
 pub const STATE_PART_BYTES: u64 = CLEARED_BYTES;
+/// Bytes that it takes to name a page of states.
+pub const OLDER_BYTES: u64 = (Head::BYTES + RawOlder::BYTES) as u64;
+// What is spoken for is what its states would take.
+const _: () = assert!(OLDER_BYTES <= 2 * STATE_BYTES);
 /// Bytes of a volume's fence.
 pub const VOLUME_BYTES: u64 = (Head::BYTES + RawVolume::BYTES) as u64;
 /// Bytes of a group's.
@@ -391,6 +396,25 @@ pub struct StateItem {
     pub leaves: Leaves,
 }
 
+/// Parts that one write each has cleared whole: (part, its version).
+pub type Cleared = ArrayVec<(u8, Version), PARTS>;
+
+/// States of a chunk that are in a page of their own ([`super::states`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OlderItem {
+    pub slot: Slot,
+    /// The page's checksum.
+    pub sum: u32,
+    /// The oldest of them stands for the snapshots above this one,
+    pub above: SnapshotId,
+    /// the newest for those up to this one.
+    pub to: SnapshotId,
+    /// How many they are; at least one.
+    pub states: u16,
+    /// One bit for each part of which one of them has a leaf.
+    pub parts: u8,
+}
+
 impl<'a> PageWriter<'a> {
     /// Writes pages from number `first` on into `out`, a multiple of [`PAGE_BYTES`].
     #[must_use]
@@ -527,9 +551,9 @@ impl<'a> PageWriter<'a> {
 
     /// The last chunk as it was for some snapshots. States that follow one another stand in one item, as far as the page goes.
     pub fn state(&mut self, item: &StateItem) {
-        let mut bytes = [0; line::MOST_BYTES + PARTS * RawLeaf::BYTES];
+        let mut bytes = [0; line::LONGEST_BYTES];
         if let Some(open) = self.states {
-            let used = put_state(item, Some((open.to, open.version)), &mut bytes);
+            let used = line::put(item, &Cleared::new(), Some((open.to, open.version)), &mut bytes);
             if self.used + used <= ITEMS_BYTES {
                 let end = self.pages * PAGE_BYTES + Header::BYTES + self.used;
                 self.out[end..end + used].copy_from_slice(&bytes[..used]);
@@ -544,13 +568,26 @@ impl<'a> PageWriter<'a> {
                 return;
             }
         }
-        let used = put_state(item, None, &mut bytes);
+        let used = line::put(item, &Cleared::new(), None, &mut bytes);
         self.item(kind::STATES, used).copy_from_slice(&bytes[..used]);
         self.states = Some(OpenStates {
             start: self.pages * PAGE_BYTES + Header::BYTES + self.used - used - Head::BYTES,
             to: item.to,
             version: item.version,
         });
+    }
+
+    /// A page that has states of the last chunk, in their place among the others.
+    pub fn older(&mut self, item: &OlderItem) {
+        RawOlder {
+            slot: item.slot.0,
+            sum: item.sum,
+            above: item.above.0,
+            to: item.to.0,
+            states: item.states,
+            parts: u16::from(item.parts),
+        }
+        .put(self.item(kind::OLDER, RawOlder::BYTES));
     }
 
     /// A part of the last chunk or state that was cleared whole.
@@ -621,80 +658,6 @@ impl<'a> PageWriter<'a> {
             last_sum: self.last_sum,
         }
     }
-}
-
-/// Puts a state's line, which follows one with this `to` and version, or none; returns its bytes.
-fn put_state(item: &StateItem, before: Option<(SnapshotId, Version)>, out: &mut [u8]) -> usize {
-    let (mut form, mut used) = (0, 2);
-    let mut put = |bytes: &[u8]| {
-        out[used..used + bytes.len()].copy_from_slice(bytes);
-        used += bytes.len();
-    };
-    if before.is_none_or(|(to, _)| to != item.above) {
-        form |= line::ABOVE;
-        put(&item.above.0.to_le_bytes());
-    }
-    if item.above.0.checked_add(1) != Some(item.to.0) {
-        form |= line::TO;
-        put(&item.to.0.to_le_bytes());
-    }
-    let more = before.and_then(|(_, version)| item.version.0.checked_sub(version.0));
-    match more.and_then(|more| u32::try_from(more).ok()) {
-        Some(more) => put(&more.to_le_bytes()),
-        None => {
-            form |= line::VERSION;
-            put(&item.version.0.to_le_bytes());
-        }
-    }
-    if item.open {
-        form |= line::OPEN;
-    }
-    put_leaves(&item.leaves, &mut out[used..]);
-    (out[0], out[1]) = (form, narrow(mask(&item.leaves) as usize));
-    used + item.leaves.len() * RawLeaf::BYTES
-}
-
-/// Takes the first line of a state off `rest`; `before`: of the line before.
-fn get_state(rest: &mut &[u8], before: Option<(SnapshotId, Version)>) -> Result<StateItem, &'static str> {
-    const NO_FIRST: &str = "a state follows none";
-    let [form, leaves] = take(rest)?;
-    if form & !line::ALL != 0 {
-        return Err("a state is of an unknown form");
-    }
-    let above = match form & line::ABOVE {
-        0 => before.ok_or(NO_FIRST)?.0,
-        _ => SnapshotId(u32::from_le_bytes(take(rest)?)),
-    };
-    let to = match form & line::TO {
-        0 => above.0.checked_add(1).ok_or("a state stands for no snapshot")?,
-        _ => u32::from_le_bytes(take(rest)?),
-    };
-    let version = match form & line::VERSION {
-        0 => {
-            let more = u64::from(u32::from_le_bytes(take(rest)?));
-            let (_, version) = before.ok_or(NO_FIRST)?;
-            version.0.checked_add(more).ok_or("a version is impossible")?
-        }
-        _ => u64::from_le_bytes(take(rest)?),
-    };
-    let bytes = leaves.count_ones() as usize * RawLeaf::BYTES;
-    let (places, tail) = rest.split_at_checked(bytes).ok_or(CUT_STATE)?;
-    *rest = tail;
-    Ok(StateItem {
-        version: Version(version),
-        above,
-        to: SnapshotId(to),
-        open: form & line::OPEN != 0,
-        leaves: get_leaves(u32::from(leaves), places)?,
-    })
-}
-
-const CUT_STATE: &str = "a state is cut off";
-
-fn take<const BYTES: usize>(rest: &mut &[u8]) -> Result<[u8; BYTES], &'static str> {
-    let (bytes, tail) = rest.split_first_chunk().ok_or(CUT_STATE)?;
-    *rest = tail;
-    Ok(*bytes)
 }
 
 fn mask(leaves: &Leaves) -> u32 {

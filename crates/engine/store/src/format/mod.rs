@@ -31,6 +31,7 @@ mod mkfs;
 pub mod page;
 mod place;
 pub mod record;
+pub mod states;
 pub mod superblock;
 
 pub use disk::{Sealed, seal, sealed};

@@ -14,6 +14,8 @@ use amita_types::{
 };
 use proptest::prelude::*;
 
+mod older;
+
 fn superblock() -> Superblock {
     Superblock {
         generation: 3,
@@ -402,16 +404,17 @@ proptest! {
     }
 
     #[test]
-    fn no_page_makes_the_readers_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0..4u8) {
+    fn no_page_makes_the_readers_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0..5u8) {
         let mut page = vec![0; PAGE_BYTES];
         page[..bytes.len()].copy_from_slice(&bytes);
-        let magic: &[u8] = [&b"ALOG"[..], b"ACKP", b"AMITASTO", b"ALEF"][usize::from(kind)];
+        let magic: &[u8] = [&b"ALOG"[..], b"ACKP", b"AMITASTO", b"ALEF", b"ASTA"][usize::from(kind)];
         page[..magic.len()].copy_from_slice(magic);
         seal(&mut page);
         let _ = Superblock::decode(&page);
         let _ = LogPage::decode(&page, StoreId(1));
         let sum = sealed(&page).map_or(0, |sealed| sealed.sum);
         let _ = leaf::decode(&page, StoreId(1), chunk(), 0, sum, 1000);
+        let _ = states::decode(&page, StoreId(1), chunk(), sum, 1000);
         if let Ok(mut reader) = checkpoint::PageReader::new(&page, StoreId(1), 0, 0) {
             for _ in 0..1000 {
                 match reader.next() {

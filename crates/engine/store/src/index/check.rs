@@ -3,7 +3,7 @@
 use super::leaves::{HEAD, NO_MEM};
 use super::{ChunkKey, Index, LEAF_ENTRIES, LeafRef, Location, PARTS};
 use crate::format::Slot;
-use amita_types::{BlockIndex, SnapshotId, Version};
+use amita_types::{BlockIndex, SnapshotId, StoreId, Version};
 
 /// What a check has met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,11 +30,12 @@ struct Counted {
     states: u64,
     state_parts: u64,
     histories: u64,
+    state_pages: u64,
 }
 
 /// Walks through all chunks, leaves and entries in memory, and panics where one is wrong. `used` is told of every slot in
 /// use, and whether it must not have been told of that one before.
-pub(crate) fn walk(index: &Index, mut used: impl FnMut(Slot, bool)) -> Met {
+pub(crate) fn walk(index: &Index, store: StoreId, mut used: impl FnMut(Slot, bool)) -> Met {
     let mut counted = Counted::default();
     let mut chunks = 0;
     for key in index.keys() {
@@ -75,6 +76,16 @@ pub(crate) fn walk(index: &Index, mut used: impl FnMut(Slot, bool)) -> Met {
                 all,
                 "every leaf is a state's, and in its place"
             );
+            let mut before = SnapshotId::HEAD;
+            for page in history.pages() {
+                (counted.pages, counted.state_pages) = (counted.pages + 1, counted.state_pages + 1);
+                used(page.slot, true);
+                assert!(before <= page.above && page.above < page.to, "pages follow one another");
+                before = page.to;
+                if !page.stale {
+                    index.check_state_page(key, page, store);
+                }
+            }
             if let Some(open) = history.open() {
                 assert!(history.place_of(open).is_some(), "the open state is there");
                 assert!(chunk.incomplete, "an open state serves nothing");
@@ -87,10 +98,15 @@ pub(crate) fn walk(index: &Index, mut used: impl FnMut(Slot, bool)) -> Met {
         index.end() as usize,
         "every place has a chunk or is free"
     );
-    assert_eq!(counted.pages, index.pages, "leaves that have a page");
+    assert_eq!(counted.pages, index.pages, "pages of leaves and states");
     assert_eq!(
-        (counted.states, counted.state_parts, counted.histories),
-        (index.states, index.state_parts, index.histories),
+        (
+            counted.states,
+            counted.state_parts,
+            counted.histories,
+            counted.state_pages
+        ),
+        (index.states, index.state_parts, index.histories, index.state_pages),
         "states"
     );
     index.cache.check(counted.mems);

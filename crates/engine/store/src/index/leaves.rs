@@ -67,6 +67,17 @@ impl Index {
             .expect("the caller knows that it is there")
     }
 
+    /// The same, of which only the place in memory changes.
+    fn mem_mut(&mut self, at: Location) -> &mut u32 {
+        let chunk = &mut self.chunks[at.chunk.0];
+        if at.is_head() {
+            return &mut chunk.parts[usize::from(at.part)].mem;
+        }
+        let history = chunk.states.as_mut();
+        let leaf = history.and_then(|history| history.leaf_to_place(at.to, at.part));
+        &mut leaf.expect("the caller knows that it is there").mem
+    }
+
     /// What is known of a leaf?
     pub fn leaf(&self, at: Location) -> Leaf {
         let leaf = *self.leaf_ref(at);
@@ -194,7 +205,7 @@ impl Index {
     /// A leaf begins to be read; until it ends it is [`Leaf::Loading`]. Returns its place in memory.
     pub fn load_begin(&mut self, at: Location) -> u32 {
         let mem = self.cache.add(at, Data::Loading);
-        self.leaf_ref_mut(at).mem = mem;
+        *self.mem_mut(at) = mem;
         mem
     }
 
@@ -215,7 +226,7 @@ impl Index {
     pub fn load_end(&mut self, mem: u32, entries: Option<&Flat>) {
         let at = self.cache.get(mem).at;
         let Some(entries) = entries else {
-            self.leaf_ref_mut(at).mem = NO_MEM;
+            *self.mem_mut(at) = NO_MEM;
             return self.cache.remove(mem);
         };
         self.cache.fill(mem, entries);
@@ -245,7 +256,7 @@ impl Index {
             let Some(mem) = self.cache.turn(pinned) else { continue };
             let at = self.cache.get(mem).at;
             assert!(self.leaf_ref(at).slot != Slot::NONE, "what is dropped is on the disk");
-            self.leaf_ref_mut(at).mem = NO_MEM;
+            *self.mem_mut(at) = NO_MEM;
             self.cache.remove(mem);
         }
     }
@@ -256,7 +267,11 @@ impl Index {
         let chunk = self.chunk(key);
         let is_dirty = |leaf: LeafRef| leaf.mem != NO_MEM && self.cache.get(leaf.mem).dirty;
         for part in 0..PARTS as u8 {
-            let states = chunk.history().into_iter().flat_map(|history| history.leaves_of(part));
+            // What is in a page that is not stale has not changed.
+            let states = chunk
+                .history()
+                .into_iter()
+                .flat_map(|history| history.leaves_beside_pages(part));
             let own = (HEAD, chunk.parts[usize::from(part)]);
             let dirty = states.chain([own]).filter(|(_, leaf)| is_dirty(*leaf));
             out.extend(dirty.map(|(to, _)| Location { chunk: key, to, part }));

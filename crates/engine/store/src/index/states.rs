@@ -17,6 +17,7 @@ use crate::format::Slot;
 use crate::format::checkpoint::{ChunkItem, LeafPlace, Leaves, PageWriter, StateItem, flag};
 use crate::format::record::RollEntry;
 use amita_types::{BlockIndex, BlockRange, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
+use std::ops::Range;
 
 /// As what a chunk is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -426,6 +427,7 @@ impl Index {
         let none = states.states().is_empty();
         self.states -= 1;
         if none {
+            self.remove_state_pages(key, |_| false);
             self.chunk_mut(key).states = None;
             self.histories -= 1;
         }
@@ -472,7 +474,7 @@ impl Index {
         self.chunk_mut(key).deleted = true;
     }
 
-    fn states_mut(&mut self, key: ChunkKey) -> &mut History {
+    pub(super) fn states_mut(&mut self, key: ChunkKey) -> &mut History {
         self.chunk_mut(key).states.as_mut().expect("the caller knows of one")
     }
 
@@ -526,8 +528,20 @@ impl Index {
             writer.cleared(part, version);
         }
         let Some(history) = chunk.history() else { return };
+        let mut from = 0;
+        for page in history.pages().iter().filter(|page| !page.stale) {
+            let places = history.places_of(page);
+            self.dump_states(history, from..places.start, writer);
+            writer.older(&Index::older_item(page));
+            from = places.end;
+        }
+        self.dump_states(history, from..history.states().len(), writer);
+    }
+
+    fn dump_states(&self, history: &History, places: Range<usize>, writer: &mut PageWriter<'_>) {
+        let mut cleared = Vec::new();
         let open = history.open();
-        history.each(|state, parts| {
+        history.each_of(places, |state, parts| {
             let leaves = self.leaf_places(parts.iter().copied(), &mut cleared);
             writer.state(&StateItem {
                 version: state.version,
@@ -539,10 +553,15 @@ impl Index {
             for (part, version) in cleared.drain(..) {
                 writer.cleared(part, version);
             }
+            true
         });
     }
 
-    fn leaf_places(&self, parts: impl Iterator<Item = (u8, LeafRef)>, cleared: &mut Vec<(u32, Version)>) -> Leaves {
+    pub(super) fn leaf_places(
+        &self,
+        parts: impl Iterator<Item = (u8, LeafRef)>,
+        cleared: &mut Vec<(u32, Version)>,
+    ) -> Leaves {
         let mut leaves = Leaves::new();
         for (part, leaf) in parts {
             match self.leaf_place(leaf) {
@@ -555,13 +574,22 @@ impl Index {
 
     /// The most bytes that [`Index::dump`] writes for a chunk.
     pub fn dump_bytes(&self, key: ChunkKey) -> u64 {
-        use crate::format::checkpoint::{CHUNK_BYTES, PAST_BYTES, STATE_BYTES, STATE_PART_BYTES};
+        use crate::format::checkpoint::{CHUNK_BYTES, OLDER_BYTES, PAST_BYTES, STATE_BYTES, STATE_PART_BYTES};
         let chunk = self.chunk(key);
-        let leaves = chunk.history().map_or(0, History::leaf_count) as u64;
+        let (mut states, mut leaves, mut pages) = (chunk.state_count(), 0, 0);
+        if let Some(history) = chunk.history() {
+            leaves = history.leaf_count();
+            for page in history.pages().iter().filter(|page| !page.stale) {
+                states -= usize::from(page.states);
+                leaves -= usize::from(page.leaves);
+                pages += 1;
+            }
+        }
         CHUNK_BYTES
             + if self.pasts.item(key).is_some() { PAST_BYTES } else { 0 }
-            + chunk.state_count() as u64 * STATE_BYTES
-            + leaves * STATE_PART_BYTES
+            + states as u64 * STATE_BYTES
+            + leaves as u64 * STATE_PART_BYTES
+            + pages * OLDER_BYTES
     }
 
     /// Takes over a chunk from a checkpoint, in place of what the same checkpoint said of it before: the chunk was dropped
@@ -588,7 +616,9 @@ impl Index {
         for part in 0..PARTS {
             self.release_leaf(self.location(key, View::Head, part));
         }
-        if let Some(history) = self.chunk_mut(key).states.take() {
+        if let Some(mut history) = self.chunk_mut(key).states.take() {
+            let pages = history.remove_pages(|_| false);
+            self.note_released_pages(&pages);
             self.histories -= 1;
             self.states -= history.states().len() as u64;
             self.state_parts -= history.leaf_count() as u64;
@@ -604,9 +634,11 @@ impl Index {
     pub fn load_state(&mut self, key: ChunkKey, item: &StateItem) -> bool {
         let chunk = self.chunk(key);
         let last = chunk.history().and_then(History::newest);
+        let loaded_to = chunk.history().map_or(SnapshotId::HEAD, History::loaded_to);
         let right = item.above < item.to
             && (item.to <= chunk.snapshot || chunk.loose)
-            && last.is_none_or(|last| last.to <= item.above && (chunk.loose || last.version <= item.version))
+            && loaded_to <= item.above
+            && last.is_none_or(|last| chunk.loose || last.version <= item.version)
             && !(item.open && chunk.history().is_some_and(|history| history.open().is_some()));
         if !right {
             return false;

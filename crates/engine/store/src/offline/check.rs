@@ -178,6 +178,8 @@ fn states_on_disk(reader: &impl ReadAt, superblock: &Superblock, report: &mut Re
             }
             last = Some((item.to, item.version));
         }
+        // What is in a page of its own is looked at when the mount has read it.
+        Ok(Item::Older(item)) => last = Some((item.to, Version::NONE)),
         _ => {}
     });
 }
@@ -321,6 +323,11 @@ impl<R: ReadAt> Checker<'_, R> {
             });
         }
         self.own.clear();
+        for (slot, snapshot) in index.look_pages_of_states(key) {
+            let chunk = chunk.id;
+            self.report.seen.state_pages += 1;
+            self.claim(slot, User::States { chunk, snapshot });
+        }
         let leaves = index.all_leaves(key);
         let (head, own) = leaves.split_at(PARTS);
         // Which older state has the same part of its own.

@@ -20,7 +20,7 @@ pub struct Counts {
     pub incomplete: u64,
     /// States of chunks: what they were for snapshots.
     pub states: u64,
-    /// Slots that hold leaves.
+    /// Slots that hold leaves, and pages of states.
     pub leaf_pages: u64,
     /// Slots that hold data; one that several use counts once.
     pub blocks: u64,

@@ -4,7 +4,7 @@ use super::ReadAt;
 use crate::format::checkpoint::{self, Item, PageReader};
 use crate::format::page::{self, LogPage};
 use crate::format::superblock::{self, Fault, Superblock};
-use crate::format::{PAGE_BYTES, leaf, sealed};
+use crate::format::{PAGE_BYTES, leaf, sealed, states};
 use std::io;
 
 /// Pages that are read at once.
@@ -117,6 +117,8 @@ pub enum AnyPage {
     Checkpoint(checkpoint::Header),
     /// A leaf, with its entries.
     Leaf(leaf::Header, Vec<leaf::RawEntry>),
+    /// A page of states.
+    States(states::Header),
     /// It begins like one of these, but its checksum is wrong.
     Damaged(&'static str),
     Zeros,
@@ -153,6 +155,8 @@ fn any_page(page: &[u8]) -> AnyPage {
             AnyPage::Leaf(header, entries.collect())
         }
         (leaf::MAGIC, None) => AnyPage::Damaged("a leaf"),
+        (states::MAGIC, Some(body)) => AnyPage::States(states::Header::get(body).unwrap_or_default()),
+        (states::MAGIC, None) => AnyPage::Damaged("a page of states"),
         _ if page.iter().all(|&byte| byte == 0) => AnyPage::Zeros,
         _ => AnyPage::Other(amita_types::crc32c(page)),
     }

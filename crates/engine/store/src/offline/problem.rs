@@ -26,6 +26,12 @@ pub enum User {
         /// Which part of the chunk.
         part: u8,
     },
+    /// A page of states.
+    States {
+        chunk: ChunkId,
+        /// The newest snapshot that one of them stands for.
+        snapshot: SnapshotId,
+    },
 }
 
 impl fmt::Display for User {
@@ -35,6 +41,7 @@ impl fmt::Display for User {
                 write!(f, "block {} of chunk {}", block.0, Of(*chunk, *snapshot))
             }
             User::Leaf { chunk, snapshot, part } => write!(f, "leaf {part} of chunk {}", Of(*chunk, *snapshot)),
+            User::States { chunk, snapshot } => write!(f, "the states up to snapshot {snapshot} of chunk {chunk}"),
         }
     }
 }
@@ -508,6 +515,8 @@ pub struct Seen {
     pub leaves: u64,
     /// Of these, pages that were read.
     pub leaf_pages_read: u64,
+    /// Pages of states, all of which the mount has read.
+    pub state_pages: u64,
     /// Leaves that cannot be used.
     pub leaves_lost: u64,
     /// Entries of blocks that have data, of chunks and states.

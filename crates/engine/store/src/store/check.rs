@@ -231,7 +231,7 @@ fn index(store: &Store) {
     let slots = store.superblock.geometry.slots;
     let held = &store.space.map;
     let mut users: FxHashSet<Slot> = FxHashSet::default();
-    let pages = crate::index::check::walk(&store.index, |slot, first| {
+    let pages = crate::index::check::walk(&store.index, store.env.id, |slot, first| {
         assert!(slot.0 < slots && held.has(slot), "{slot:?} is used and not held (D5)");
         let is_new = users.insert(slot);
         assert!(is_new || !first, "{slot:?} has two users");

@@ -18,12 +18,13 @@ use crate::State;
 use crate::faults::Fault;
 use crate::fences::Fences;
 use crate::format::checkpoint::{
-    CHUNK_BYTES, ChunkItem, GROUP_BYTES, Leaves, PageWriter, Paused, SLOTS_BYTES, SLOTS_PER_ITEM, VOLUME_BYTES, flag,
+    CHUNK_BYTES, ChunkItem, GROUP_BYTES, Leaves, PageWriter, Paused, SLOTS_BYTES, SLOTS_PER_ITEM, STATE_BYTES,
+    VOLUME_BYTES, flag,
 };
 use crate::format::record::{Fence, Run};
 use crate::format::superblock::{Checkpoint, Superblock};
 use crate::format::{PAGE_BYTES, Slot, leaf};
-use crate::index::{ChunkKey, Index, Location};
+use crate::index::{ChunkKey, Index, LEAST_OF_PAGE, Location};
 use amita_reactor::buggify::{Point, buggify};
 use amita_reactor::{BufMut, Slice};
 use amita_types::{ChunkId, Generation, NodeId, SnapshotId, Version, VolumeId};
@@ -32,6 +33,8 @@ use amita_types::{ChunkId, Generation, NodeId, SnapshotId, Version, VolumeId};
 const STEP_BYTES: usize = 128 << 10;
 /// Leaves that one step writes: a bound for the work of one pass. A chunk's leaves go together.
 const STEP_LEAVES: usize = 32;
+/// Pages of states that a chunk gets in one checkpoint at most; with them, too, it goes together.
+const STATE_PAGES_AT_ONCE: u64 = 16;
 /// Chunks that one step looks at, their states with them: to write one of these down takes about as long as a chunk.
 const STEP_CHUNKS: usize = 4096;
 /// A checkpoint begins when this part of the log is used: 1/2, so that the other half can fill while it is written.
@@ -266,9 +269,9 @@ impl Writer {
             if key.0 >= with.index.end() {
                 break;
             }
-            looked += 1 + with.index.chunk(key).state_count();
             if !with.index.chunk(key).is_there() {
                 self.next.chunk += 1;
+                looked += 1;
                 continue;
             }
             with.index.dirty_leaves(key, &mut dirty);
@@ -281,7 +284,11 @@ impl Writer {
                 break;
             }
             self.write_leaves(with, &dirty, &mut runs, &mut pages);
+            self.write_states(with, key, &mut runs, &mut pages);
+            self.retire_written(with);
             let bytes = with.index.dump_bytes(key);
+            let states = bytes.saturating_sub(CHUNK_BYTES) / STATE_BYTES;
+            looked += 1 + usize::try_from(states).unwrap_or(STEP_CHUNKS);
             let (mut buffer, paused) = self.room(with, bytes);
             let (id, checkpoint, first) = (with.env.id, with.id(), self.directory.pages);
             let mut writer = PageWriter::resume(&mut buffer, id, checkpoint, first, paused);
@@ -320,18 +327,39 @@ impl Writer {
             let chunk = with.index.chunk(at.chunk).id;
             let entries = with.index.entries_of(at);
             let sum = leaf::encode(&mut page, with.env.id, chunk, usize::from(at.part), with.id(), entries);
-            let before = runs.len();
-            with.space.allocator.take(1, runs);
-            // It went to a run of its own, or to the end of the last one.
-            let last = runs[runs.len().max(before) - 1];
-            let slot = last.slot.plus(last.count - 1);
-            with.space.map.claim(slot);
+            let slot = take_slot(with.space, runs);
             with.index.written(at, Some((slot, sum)));
             self.leaves.push((at, slot));
             pages.push(page);
         }
         with.env.counters.leaf_writes += dirty.len() as u64;
-        // What the checkpoint on the disk names instead of them comes free with this one.
+    }
+
+    /// Gives a chunk's older states pages of their own, if there are slots to spare; what is in none stands in the directory. All leaves
+    /// of the chunk have their pages.
+    fn write_states(&mut self, with: &mut Writing<'_>, key: ChunkKey, runs: &mut Vec<Run>, pages: &mut Vec<BufMut>) {
+        with.index.drop_stale_pages(key);
+        let slots = with.superblock.geometry.slots;
+        let mut left = with.space.spare_slots(with.index, slots).min(STATE_PAGES_AT_ONCE);
+        if left == 0 {
+            return;
+        }
+        for mut places in with.index.states_for_pages(key, with.recent_states) {
+            while places.len() >= LEAST_OF_PAGE && left > 0 {
+                let mut page = with.env.take_surely(PAGE_BYTES);
+                let mut filled = with.index.fill_state_page(key, places.clone(), with.env.id, &mut page);
+                filled.slot = take_slot(with.space, runs);
+                places.start += usize::from(filled.states);
+                with.index.add_state_page(key, filled);
+                with.env.counters.state_pages += 1;
+                pages.push(page);
+                left -= 1;
+            }
+        }
+    }
+
+    /// What the checkpoint on the disk names, and this one does not, comes free with this one.
+    fn retire_written(&mut self, with: &mut Writing<'_>) {
         for slot in with.index.released_pages.drain(..) {
             if with.space.map.release(slot) {
                 self.retired.now.push(slot);
@@ -390,6 +418,17 @@ impl Writer {
     }
 }
 
+/// Takes a free slot for a page; `runs` says where pages go.
+fn take_slot(space: &mut Space, runs: &mut Vec<Run>) -> Slot {
+    let before = runs.len();
+    space.allocator.take(1, runs);
+    // It went to a run of its own, or to the end of the last one.
+    let last = runs[runs.len().max(before) - 1];
+    let slot = last.slot.plus(last.count - 1);
+    space.map.claim(slot);
+    slot
+}
+
 /// What a checkpoint is written from.
 struct Writing<'a> {
     env: &'a mut Env,
@@ -398,6 +437,7 @@ struct Writing<'a> {
     fences: &'a Fences,
     log: &'a Log,
     superblock: &'a Superblock,
+    recent_states: usize,
 }
 
 impl Writing<'_> {
@@ -432,6 +472,7 @@ pub(super) fn step(store: &mut Store) {
         fences: &store.fences,
         log: &store.log,
         superblock: &store.superblock,
+        recent_states: store.config.recent_states,
     };
     if store.checkpoint.phase == Phase::Items && store.checkpoint.writing == 0 {
         store.checkpoint.step_items(&mut with);

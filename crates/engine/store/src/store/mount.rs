@@ -1,7 +1,7 @@
 //! The way back: superblock, checkpoint, log.
 //!
 //! 1. The newer valid superblock wins.
-//! 2. The checkpoint is read whole: the directory of all chunks, and the map of slots. Each chunk and each part of the
+//! 2. The checkpoint is read whole: the directory of all chunks, and the map of slots; then the pages of states that it names. Each chunk and each part of the
 //!    map says up to which page of the log it is. Leaves are read only where the replay changes them.
 //! 3. The log is read from the tail on. A page counts if it is whole and names its predecessor's checksum and the
 //!    right mount (D2); a batch counts if all its pages do. Batches below the verified mark are applied as they are.
@@ -14,6 +14,8 @@
 //!    are missing, and nobody can say which, so the store is refused.
 //! 6. The superblocks get the new mount's number and its first page: what a crashed mount left beyond that page can
 //!    never come back, and all before it is verified from now on.
+
+mod states;
 
 use super::commit::LOOKAHEAD_PAGES;
 use super::io::Io;
@@ -28,7 +30,7 @@ use crate::format::checkpoint::{Item, LeafPlace, PageReader, SLOTS_PER_ITEM, fla
 use crate::format::record::{Record, Run, deleted};
 use crate::format::superblock::{self, OFFSETS, Superblock};
 use crate::format::{FORMAT_VERSION, Geometry, MIN_STORE_BYTES, PAGE_BYTES};
-use crate::index::{ChunkKey, Location};
+use crate::index::{ChunkKey, Location, StatePageLook};
 use crate::slot_map::SlotMap;
 use amita_reactor::{BufMut, Time};
 use amita_types::{ChunkId, ClusterId, Generation, NodeId, SnapshotId, VolumeId};
@@ -54,6 +56,8 @@ pub(super) enum Phase {
     Superblock(usize),
     /// Reading the checkpoint, from this page on.
     Checkpoint(u64),
+    /// Reading pages of states, from this one on.
+    States(usize),
     /// Reading the log.
     Log,
     /// Reading the leaves that accepted records change, and applying these.
@@ -118,6 +122,10 @@ pub(super) struct Loaded {
     pub(super) slot_positions: Vec<u64>,
     /// The first slot of the last part that was read.
     pub(super) slots_first: u32,
+    /// The pages of states that the checkpoint names, by their slots.
+    pub(super) state_pages: Vec<StatePageLook>,
+    /// One of them was read and was wrong: it may have been the way's fault, once.
+    pub(super) state_page_again: bool,
 }
 
 /// Records that are accepted, and the leaves that they wait for.
@@ -241,7 +249,7 @@ impl Mount {
         let torn = store.config.faults.has(Fault::UnreadableIsTorn);
         if let Err(error) = &result {
             match self.phase {
-                Phase::Log | Phase::Lookahead(_) if buffer.len() > PAGE_BYTES => {
+                Phase::Log | Phase::Lookahead(_) | Phase::States(_) if buffer.len() > PAGE_BYTES => {
                     // Which of them? Read one by one.
                     self.reading.narrow = true;
                     return self.next_step(store);
@@ -269,6 +277,7 @@ impl Mount {
         let went = match self.phase {
             Phase::Superblock(which) => self.superblock_read(store, which, result.is_ok().then_some(&*buffer)),
             Phase::Checkpoint(first) => self.checkpoint_read(store, first, &buffer),
+            Phase::States(at) => self.state_pages_read(store, at, &buffer),
             Phase::Log => self.log_read(store, &buffer),
             Phase::Lookahead(first) => self.lookahead_read(store, first, &buffer),
             Phase::Verify => self.verify_read(store, &buffer, result.is_ok()),
@@ -316,13 +325,21 @@ impl Mount {
                     self.choose_superblock(store)?;
                     return self.next_step(store);
                 }
-                Phase::Checkpoint(page) if page == checkpoint.pages => self.phase = Phase::Log,
+                Phase::Checkpoint(page) if page == checkpoint.pages => {
+                    self.loaded.state_pages = store.index.look_state_pages();
+                    self.phase = Phase::States(0);
+                }
                 Phase::Checkpoint(page) => {
                     let pages = STEP_PAGES.min(checkpoint.pages - page);
                     let start = geometry.checkpoint_offsets[checkpoint.area as usize];
                     self.read(store, start + page * PAGE_BYTES as u64, pages as usize * PAGE_BYTES);
                     return Ok(());
                 }
+                Phase::States(at) if at == self.loaded.state_pages.len() => {
+                    self.loaded.state_pages = Vec::new();
+                    self.phase = Phase::Log;
+                }
+                Phase::States(at) => return self.read_state_pages(store, at),
                 Phase::Log => {
                     let pages = log_step(
                         &geometry,
@@ -489,6 +506,13 @@ impl Mount {
                     return Err("the snapshots of a chunk are out of order");
                 }
                 self.loaded.chunk = Some((key, item.to));
+            }
+            Item::Older(item) => {
+                let (key, _) = self.loaded.chunk.ok_or("a page of states without a chunk")?;
+                if item.slot.0 >= slots || !store.index.load_older(key, item) {
+                    return Err("a page of states is impossible");
+                }
+                self.loaded.chunk = Some((key, SnapshotId::HEAD));
             }
             Item::Cleared { first, version, .. } => {
                 let (key, state) = self.loaded.chunk.ok_or("blocks without a chunk")?;

@@ -85,13 +85,13 @@ fn snapshots_and_clones() {
     assert!(score.snapshots > 500 && score.keeps > 1_000 && score.clones > 300 && score.volumes_deleted > 50);
     assert!(score.crashes > 500 && score.ended_short > 100 && score.states_compared > 50_000);
     assert!(score.checkpoints > 500 && score.refused_rightly > 500 && score.space_compared > 1_000);
-    assert!(score.figures_compared > 1_000);
+    assert!(score.figures_compared > 1_000 && score.state_pages > 100);
 }
 
 #[test]
 fn many_snapshots_of_a_chunk() {
     let score = fixed("many-snapshots");
-    assert!(score.snapshots > 2_000 && score.keeps > 1_000 && score.crashes > 100);
+    assert!(score.snapshots > 2_000 && score.keeps > 1_000 && score.crashes > 100 && score.state_pages > 100);
 }
 
 #[test]

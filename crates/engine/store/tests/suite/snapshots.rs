@@ -1,6 +1,7 @@
 //! Snapshots, clones and deletion, step by step.
 
 mod many;
+mod pages;
 
 use crate::common::{BLOCK, Requester, Rig, VOLUME, version};
 use amita_reactor::Slice;

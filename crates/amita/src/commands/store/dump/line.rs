@@ -356,6 +356,19 @@ pub(super) fn item(item: &Item<'_>) -> Vec<Line> {
                 }),
             )
         }
+        Item::Older(item) => {
+            let parts: Vec<u32> = (0..u8::BITS).filter(|part| item.parts >> part & 1 == 1).collect();
+            (
+                format!(
+                    "  {} states above {} to {} in slot {}, checksum {:08x}",
+                    item.states, item.above, item.to, item.slot, item.sum
+                ),
+                json!({
+                    "item": "older", "states": item.states, "above": item.above.0, "to": item.to.0,
+                    "slot": item.slot.0, "sum": item.sum, "parts": parts,
+                }),
+            )
+        }
         Item::Cleared { first, count, version } => (
             format!("  cleared blocks {first}+{count} version {version}"),
             json!({ "item": "cleared", "first": first, "count": count, "version": version.to_string() }),
@@ -453,6 +466,12 @@ pub(super) fn page(offset: u64, found: &AnyPage, bytes: &[u8]) -> Vec<Line> {
             }
             lines
         }
+        AnyPage::States(header) => one(
+            format!("{} states of chunk {}/{}", header.states, header.volume, header.chunk),
+            json!({
+                "what": "states", "chunk": format!("{}/{}", header.volume, header.chunk), "states": header.states,
+            }),
+        ),
         AnyPage::Damaged(what) => one(
             format!("{what} whose checksum is wrong"),
             json!({ "what": "damaged", "like": what }),

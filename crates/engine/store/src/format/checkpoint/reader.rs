@@ -1,9 +1,9 @@
 //! Reading items that came from a disk: everything is checked.
 
 use super::{
-    BITS_BYTES, COUNTS_PER_ITEM, ChunkItem, Head, Header, MAGIC, PastItem, RawChunk, RawCleared, RawCount, RawCounts,
-    RawOrigin, RawPast, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM, StateItem, get_leaves, get_state,
-    kind,
+    BITS_BYTES, COUNTS_PER_ITEM, ChunkItem, Head, Header, MAGIC, OlderItem, PastItem, RawChunk, RawCleared, RawCount,
+    RawCounts, RawOlder, RawOrigin, RawPast, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM, StateItem,
+    get_leaves, kind, line,
 };
 use crate::format::narrow;
 use crate::format::record::{Fence, get_fence};
@@ -25,6 +25,8 @@ pub enum Item<'a> {
     Past(PastItem),
     /// The last chunk as it was for some snapshots.
     State(StateItem),
+    /// A page that has states of the last chunk.
+    Older(OlderItem),
     /// Blocks of the last chunk or state were cleared by one write: the first, how many.
     Cleared {
         /// The first block.
@@ -123,7 +125,7 @@ impl<'a> PageReader<'a> {
     fn read(&mut self) -> Result<Item<'a>, &'static str> {
         const CUT: &str = "an item is cut off";
         if !self.states.is_empty() {
-            let item = get_state(&mut self.states, self.state)?;
+            let (item, _) = line::get(&mut self.states, self.state, line::IN_ITEM)?;
             self.state = Some((item.to, item.version));
             return Ok(Item::State(item));
         }
@@ -170,6 +172,21 @@ impl<'a> PageReader<'a> {
             kind::STATES => {
                 (self.states, self.state) = (body, None);
                 self.read()
+            }
+            kind::OLDER => {
+                let raw = RawOlder::get(body).ok_or(CUT)?;
+                let parts = u8::try_from(raw.parts).map_err(|_| "a page of states has parts that no chunk has")?;
+                if raw.states == 0 || raw.above >= raw.to || Slot(raw.slot) == Slot::NONE {
+                    return Err("a page of states is nowhere, or has none");
+                }
+                Ok(Item::Older(OlderItem {
+                    slot: Slot(raw.slot),
+                    sum: raw.sum,
+                    above: SnapshotId(raw.above),
+                    to: SnapshotId(raw.to),
+                    states: raw.states,
+                    parts,
+                }))
             }
             kind::CLEARED => {
                 let raw = RawCleared::get(body).ok_or(CUT)?;

@@ -76,7 +76,7 @@ fn compare(history: &History, plain: &Plain) {
     assert_eq!(history.leaf_count(), leaves);
     let capacity = history.states.capacity() + history.parts.iter().map(Vec::capacity).sum::<usize>();
     let bytes = (size_of::<History>() + capacity * 16) as u64;
-    let bound = memory_bytes(1, plain.len() as u64, leaves as u64) + (PARTS * FEW * 16) as u64;
+    let bound = memory_bytes(1, plain.len() as u64, leaves as u64, 0) + (PARTS * FEW * 16) as u64;
     assert!(bytes <= bound, "{bytes} bytes of {bound}");
 }
 

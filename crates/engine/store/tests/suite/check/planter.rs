@@ -3,7 +3,7 @@
 use crate::common::BLOCK;
 use amita_store::Entry;
 use amita_store::format::checkpoint::{
-    ChunkItem, Item, LeafPlace, Leaves, PageWriter, PastItem, RawVolume, SLOTS_PER_ITEM, StateItem,
+    ChunkItem, Item, LeafPlace, Leaves, OlderItem, PageWriter, PastItem, RawVolume, SLOTS_PER_ITEM, StateItem,
 };
 use amita_store::format::record::Fence;
 use amita_store::format::superblock::{OFFSETS, Superblock};
@@ -20,6 +20,7 @@ pub enum Line {
     Origin(ChunkId),
     Past(PastItem),
     State(StateItem),
+    Older(OlderItem),
     Cleared(u32, Version),
     Slots {
         position: u64,
@@ -49,6 +50,7 @@ impl Planter {
                 Item::Origin(origin) => Line::Origin(origin),
                 Item::Past(past) => Line::Past(past),
                 Item::State(state) => Line::State(state),
+                Item::Older(older) => Line::Older(older),
                 Item::Cleared { first, version, .. } => Line::Cleared(first / 128, version),
                 Item::Slots { position, first, bits } => Line::Slots {
                     position,
@@ -88,6 +90,7 @@ impl Planter {
                 Line::Origin(origin) => writer.origin(*origin),
                 Line::Past(past) => writer.past(*past),
                 Line::State(item) => writer.state(item),
+                Line::Older(item) => writer.older(item),
                 Line::Cleared(part, version) => writer.cleared(*part, *version),
                 Line::Slots {
                     position,

@@ -203,6 +203,7 @@ impl Rules {
                 snapshots: 3,
                 config: Config {
                     index_bytes: 400 << 10,
+                    recent_states: 1,
                     ..Config::default()
                 },
                 ..Rules::new(seed, STEPS).with_snapshots().weight(Step::Crash, 1)
@@ -234,7 +235,9 @@ impl Rules {
         Some(rules)
     }
 
-    fn with_snapshots(self) -> Rules {
+    fn with_snapshots(mut self) -> Rules {
+        // States go to pages of their own as early as can be, or where there are some.
+        self.config.recent_states = [1, 4, 2][self.seed as usize % 3];
         self.weight(Step::Snapshot, 15)
             .weight(Step::RetainSnapshots, 25)
             .weight(Step::Clone, 5)
@@ -292,6 +295,7 @@ score! {
     marks,
     log_waits,
     leaf_reads,
+    state_pages,
     /// Times that all space was accounted for.
     space_compared,
     /// Times that the volumes' figures were; and leaves that were read for it.

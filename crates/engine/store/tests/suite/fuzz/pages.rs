@@ -241,6 +241,7 @@ fn put(writer: &mut PageWriter<'_>, item: &Item<'_>) {
         Item::Chunk(item) => writer.chunk(item),
         Item::Origin(origin) => writer.origin(*origin),
         Item::State(item) => writer.state(item),
+        Item::Older(item) => writer.older(item),
         Item::Cleared { first, count, version } => writer.cleared(first / count, *version),
         Item::Slots { position, first, bits } => {
             writer.slots(*position, *first, &bits.words().collect::<Vec<u64>>());

@@ -85,22 +85,26 @@ fn more_clones_than_a_byte_says() {
 }
 
 /// A chunk and what it was: by its snapshot, the byte that each of the blocks has that are written.
-struct Past {
-    test: Test,
-    now: [u8; 24],
-    kept: Vec<(u32, [u8; 24])>,
-    rng: Rng,
+pub(super) struct Past {
+    pub test: Test,
+    pub now: [u8; 24],
+    pub kept: Vec<(u32, [u8; 24])>,
+    pub rng: Rng,
 }
 
 /// Blocks that are written lie apart, in all parts of the chunk.
-fn block(n: usize) -> u16 {
+pub(super) fn block(n: usize) -> u16 {
     n as u16 * 42
 }
 
 impl Past {
     fn new(seed: u64) -> Past {
+        Past::on(Test::sized(32 << 20), seed)
+    }
+
+    pub fn on(test: Test, seed: u64) -> Past {
         let mut past = Past {
-            test: Test::sized(32 << 20),
+            test,
             now: [0; 24],
             kept: Vec::new(),
             rng: Rng(seed),
@@ -111,14 +115,14 @@ impl Past {
         past
     }
 
-    fn write(&mut self, n: usize) {
+    pub fn write(&mut self, n: usize) {
         let fill = 1 + self.rng.below(250) as u8;
         self.test.write(block(n), fill).unwrap();
         self.now[n] = fill;
     }
 
     /// A snapshot is taken, and then some blocks are written, or none.
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         let number = self.test.snapshot.0 + 1;
         self.kept.push((number, self.now));
         self.test.snapshot = SnapshotId(number);
@@ -130,7 +134,7 @@ impl Past {
     }
 
     /// Reads of some snapshots, and all that were kept where `all` says so, a block or two of each.
-    fn compare(&mut self, all: bool) {
+    pub fn compare(&mut self, all: bool) {
         let most = self.kept.len();
         for at in 0..most {
             if !all && self.rng.below(most) > 40 {
@@ -150,7 +154,7 @@ impl Past {
     }
 
     /// Snapshots go; what is left is said to the store.
-    fn keep(&mut self, mut stays: impl FnMut(usize) -> bool) {
+    pub fn keep(&mut self, mut stays: impl FnMut(usize) -> bool) {
         let mut at = 0;
         self.kept.retain(|_| {
             at += 1;
@@ -177,7 +181,7 @@ impl Past {
         }
     }
 
-    fn remount(&mut self) {
+    pub fn remount(&mut self) {
         self.test.remount();
         is_clean(&self.test.rig.disk.view, true);
     }

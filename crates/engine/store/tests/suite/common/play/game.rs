@@ -346,6 +346,7 @@ impl Game {
         self.score.marks += counters.mark_pages;
         self.score.log_waits += counters.log_waits;
         self.score.leaf_reads += counters.leaf_reads;
+        self.score.state_pages += counters.state_pages;
     }
 }
 
