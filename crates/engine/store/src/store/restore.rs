@@ -15,7 +15,7 @@ use super::request::Caller;
 use super::{Requester, Store, answer, roll, space};
 use crate::State;
 use crate::faults::Fault;
-use crate::format::{PAGE_BYTES, Place};
+use crate::format::{PAGE_BYTES, Place, Slot};
 use crate::index::{ChunkKey, Entry, View};
 use amita_reactor::{BufMut, Slice};
 use amita_types::message::{AnswerBody, MendedAnswer, Problem, Refusal, RestoreRequest};
@@ -74,6 +74,12 @@ impl Restores {
     fn get(&mut self, at: u32) -> &mut Restore {
         let place = self.places[at as usize].as_mut();
         place.expect("what is under way has a place")
+    }
+
+    /// Is this slot looked at, or replaced?
+    fn is_under_way(&self, slot: Slot) -> bool {
+        let mut works = self.places.iter().flatten().filter_map(|restore| restore.work);
+        works.any(|work| work.entry.slot == slot)
     }
 
     /// One that has come to nothing, and was answered.
@@ -135,9 +141,15 @@ pub(super) fn found(store: &mut Store, asker: Requester, at: u32, key: ChunkKey,
     if !entry.has_data() || (entry.version, entry.sum) != (restore.version, sum) {
         return nothing_there(store, asker, at);
     }
+    // Whoever shares the slot may ask for the same at once. One write of a place is under way at a time: the other asker comes again,
+    // and finds it done.
+    if store.restores.is_under_way(entry.slot) {
+        store.restores.forget(at);
+        return store.env.refuse(asker, Refusal::Busy);
+    }
     let unpinned = store.config.faults.has(Fault::RestoreUnpinned);
     let window = (!unpinned).then(|| store.space.window.begin());
-    restore.work = Some(Work {
+    store.restores.get(at).work = Some(Work {
         asker,
         entry,
         place,

@@ -1,6 +1,6 @@
 //! What has rotted is replaced where it lies (rule S12), for the volume, its snapshots and its clones at once.
 
-use crate::common::{BLOCK, Requester, Rig, Rng, VOLUME, version};
+use crate::common::{BLOCK, Flight, Requester, Rig, Rng, VOLUME, version};
 use amita_reactor::Slice;
 use amita_store::State;
 use amita_types::message::{
@@ -201,6 +201,56 @@ fn one_restore_is_enough_for_whoever_shares_the_block() {
         let mut test = test.reopened(test.rig.disk.durable.clone());
         for (volume, at) in SHARED {
             assert_eq!(test.read(volume, at, 1), Ok(right.clone()));
+        }
+    }
+}
+
+/// Two of them ask at once: one of them writes, and the other comes again.
+#[test]
+fn a_slot_is_written_by_one_at_a_time() {
+    for seed in 0..40 {
+        let mut test = Test::new(seed % 2 == 0);
+        let right = fill(1, 0);
+        let at = test.rot(&right) as u64;
+        let mut rng = Rng(seed);
+        let mut sent = Vec::new();
+        for (volume, view) in SHARED {
+            let asker = test.asker(volume);
+            let mut request = asker.request(Test::restoring(1, 2, &right));
+            request.scope.snapshot = SnapshotId(view);
+            sent.push((asker.link, request.id));
+            test.rig.send(sent[sent.len() - 1].0, request, Slice::copy_from(&right));
+        }
+        let (mut done, mut again) = (0, 0);
+        loop {
+            let here = |flight: &&Flight| matches!(flight, Flight::Write { offset, .. } if *offset == at);
+            assert!(
+                test.rig.flights.iter().filter(here).count() <= 1,
+                "it is written twice at once"
+            );
+            sent.retain(
+                |&(link, id)| match test.rig.take(link, id).map(|told| told.answer.result) {
+                    None => true,
+                    Some(Ok(AnswerBody::Mended(_))) => {
+                        done += 1;
+                        false
+                    }
+                    Some(Err(Refusal::Busy)) => {
+                        again += 1;
+                        false
+                    }
+                    Some(other) => panic!("{other:?}"),
+                },
+            );
+            match test.rig.flights.len() {
+                0 => break,
+                flights => test.rig.complete(rng.below(flights)),
+            }
+        }
+        assert_eq!((sent.len(), done + again), (0, SHARED.len()));
+        assert!(done >= 1 && test.rig.store.status().counters.restored == 1);
+        for by in SHARED {
+            assert_eq!(test.restore(by, 1, 2, &right), Ok(vec![1]), "it is done");
         }
     }
 }
