@@ -13,8 +13,18 @@ const PER_PAGE: u32 = COUNTS_PER_ITEM;
 const LARGE: u8 = u8::MAX;
 /// What a page takes of memory.
 pub(super) const PAGE_BYTES: u64 = size_of::<Page>() as u64;
-/// What a count in the table takes of it.
-const LARGE_BYTES: u64 = size_of::<(u32, u32)>() as u64 + 1;
+/// From this count on a slot may soon be in the table; each of the others needs so many users more at least.
+const NEAR: u8 = 128;
+
+/// What the table takes of memory with room for so many counts: it has places for a power of two of them, of which an eighth, or one, stays free.
+fn table_bytes(counts: u64) -> u64 {
+    let places = match counts {
+        0 => 0,
+        1..=7 => (counts + 1).next_power_of_two().max(4),
+        _ => (counts * 8).div_ceil(7).next_power_of_two(),
+    };
+    places * (size_of::<(u32, u32)>() as u64 + 1)
+}
 
 /// The counts of [`PER_PAGE`] slots, of which at least one is not 0.
 #[derive(Debug)]
@@ -54,6 +64,8 @@ pub(super) struct Counts {
     there: u32,
     /// Counts of [`LARGE`] and more.
     large: FxHashMap<u32, u32>,
+    /// Slots whose counts are [`NEAR`] and more, and not in the table.
+    near: u64,
     shared: u64,
     checkpoint_bytes: u64,
 }
@@ -111,6 +123,8 @@ impl Counts {
         page.shared = page.shared - u16::from(before > 0) + u16::from(now > 0);
         page.large = page.large - u16::from(before == LARGE) + u16::from(now == LARGE);
         self.shared = self.shared - u64::from(before > 0) + u64::from(now > 0);
+        let is_near = |count: u8| u64::from((NEAR..LARGE).contains(&count));
+        self.near = self.near - is_near(before) + is_near(now);
         match now {
             LARGE => {
                 self.large.insert(slot.0, count);
@@ -180,12 +194,14 @@ impl Counts {
 
     pub fn memory_bytes(&self) -> u64 {
         let directory = (self.pages.len() * size_of::<Option<Box<Page>>>()) as u64;
-        directory + u64::from(self.there) * PAGE_BYTES + self.large.capacity() as u64 * LARGE_BYTES
+        directory + u64::from(self.there) * PAGE_BYTES + table_bytes(self.large.capacity() as u64)
     }
 
     /// The most memory that it takes to share so many more slots.
     pub fn worst_bytes(&self, slots: u64) -> u64 {
         let missing = self.pages.len() as u64 - u64::from(self.there);
-        slots.min(missing) * PAGE_BYTES
+        let large = self.large.len() as u64 + slots.min(self.near) + slots / u64::from(NEAR);
+        let table = table_bytes(large).saturating_sub(table_bytes(self.large.capacity() as u64));
+        slots.min(missing) * PAGE_BYTES + table
     }
 }
