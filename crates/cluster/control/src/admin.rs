@@ -63,7 +63,7 @@ pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
-pub use set::{SetTaking, TakenSet, ask_set, drop_set, set_state, taken_sets};
+pub use set::{SetSweep, SetTaking, TakenSet, ask_set, drop_set, set_state, taken_sets};
 pub(crate) use snapshot::{Held, delete_snapshot_that, place_wish};
 pub use snapshot::{
     LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, all_snapshots, ask_own_snapshot, ask_snapshot, delete_snapshot,

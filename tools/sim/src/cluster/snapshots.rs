@@ -125,7 +125,7 @@ impl Cluster {
         };
         let desk = Desk::new(&mut self.metadata, now);
         match admin::set_state(&desk, &set).map_err(|error| error.to_string())? {
-            SetTaking::Waiting => return Ok(()),
+            SetTaking::Waiting | SetTaking::Decided { .. } => return Ok(()),
             SetTaking::Taken(snapshots) => {
                 let between = (asked, self.history.events());
                 let numbers: Vec<(u64, SnapshotId)> = (0..self.setup.volumes)

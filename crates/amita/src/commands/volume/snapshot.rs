@@ -8,6 +8,7 @@ use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
+use amita_types::SetId;
 use amita_types::map::{Snapshot, SnapshotSet, SnapshotWish};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -211,13 +212,18 @@ fn create_set(arguments: &CreateSetArguments, metadata: &Admin) -> Result<()> {
     let named: Vec<String> = volumes.iter().map(|volume| format!("{volume}@{name}")).collect();
     let labels: BTreeMap<String, String> = arguments.labels.iter().cloned().collect();
     let until = Instant::now() + Duration::from_secs(arguments.timeout);
+    let given_up = format!(
+        "it was not taken within {} seconds, and is given up: no gateway opens one of its volumes, or a store does not answer and is \
+         not out of its groups yet",
+        arguments.timeout
+    );
     let taken = metadata.act(Action::SnapshotSetCreate, &named.join(" "), |meta| {
         // Each try may hold writes for as long as an owner waits: where one is slow each time, its hosts must not stand still for most of it.
         let mut pause = LOOK * 20;
         loop {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let set = admin::ask_set(meta, volumes, name, labels.clone(), now)?;
-            match await_set(meta, &set, until)? {
+            match await_set(meta, &set, until, &given_up)? {
                 // An owner has changed, or was slow: the same is tried anew.
                 SetTaking::Void(voided) if voided.again && Instant::now() + pause < until => {
                     std::thread::sleep(pause);
@@ -237,14 +243,7 @@ fn create_set(arguments: &CreateSetArguments, metadata: &Admin) -> Result<()> {
             );
             return Err(Failure::new(what).advice("See `amita status`; try again, or wait for longer with --timeout."));
         }
-        _ => {
-            let what = format!(
-                "set {name:?} was not taken within {} seconds, and is given up: no gateway opens one of its volumes, or a store \
-                 does not answer and is not out of its groups yet",
-                arguments.timeout
-            );
-            return Err(Failure::new(what).advice("See `amita status`, and try again."));
-        }
+        other => return Err(not_noted(set.id, name, &other)),
     };
     let names = set.volumes.iter().map(|volume| volume.name.as_str());
     let shown = ShownSet {
@@ -263,13 +262,29 @@ fn create_set(arguments: &CreateSetArguments, metadata: &Admin) -> Result<()> {
     })
 }
 
-/// Waits until a set is taken or void, and gives it up when that takes too long.
-fn await_set(meta: &dyn Transact, set: &SnapshotSet, until: Instant) -> std::result::Result<SetTaking, AdminError> {
+/// The time is up, and the set is decided: it stays, whoever waits for it.
+fn not_noted(id: SetId, name: &str, state: &SetTaking) -> Failure {
+    let open = match state {
+        SetTaking::Decided { open } => format!("{open} of its volumes' owners have not noted their snapshots yet"),
+        _ => "it is not known how many of its snapshots are noted".to_owned(),
+    };
+    Failure::new(format!("set {id} ({name:?}) is taken and stays, but {open}")).advice(
+        "Do not take it again: `amita volume snapshot list-sets` shows it as soon as they have; `amita status` shows who is silent.",
+    )
+}
+
+/// Waits until a set is taken or void, and gives it up, with this reason, when that takes too long. One that is decided stays.
+fn await_set(
+    meta: &dyn Transact,
+    set: &SnapshotSet,
+    until: Instant,
+    why: &str,
+) -> std::result::Result<SetTaking, AdminError> {
     loop {
         match admin::set_state(meta, set)? {
-            SetTaking::Waiting if Instant::now() < until => std::thread::sleep(LOOK),
+            SetTaking::Waiting | SetTaking::Decided { .. } if Instant::now() < until => std::thread::sleep(LOOK),
             SetTaking::Waiting => {
-                admin::drop_set(meta, set)?;
+                admin::drop_set(meta, set, why)?;
                 // It may have been decided meanwhile.
                 return admin::set_state(meta, set);
             }

@@ -1,11 +1,15 @@
 //! Sets of snapshots: of several volumes at one moment (S4). The operator puts the set's record there, the volumes' owners take it.
 
+mod sweep;
+
+pub use sweep::SetSweep;
+
 use super::quota::{Wanted, charge, snapshots_of};
 use super::snapshot::{MAX_VOLUME_SNAPSHOTS, is_sealed, taken};
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
-use super::{AdminError, RACES, Result, cluster, get, list};
-use amita_metadata::{Call, Op, Transact};
+use super::{AdminError, RACES, Result, cluster, get, list, parse};
+use amita_metadata::{Call, MAX_OPS, Op, Transact};
 use amita_types::map::{
     self, SNAPSHOTS_SINCE, SetState, SetVolume, Snapshot, SnapshotSet, SnapshotWish, Voided, Volume,
 };
@@ -20,8 +24,13 @@ use std::time::Duration;
 pub enum SetTaking {
     /// It is taken: the snapshots, in the order of the set's volumes.
     Taken(Vec<Snapshot>),
-    /// Not yet.
+    /// Nothing is decided yet.
     Waiting,
+    /// It is taken for good, and this many of its volumes' owners have not yet noted theirs: each does when it looks next.
+    Decided {
+        /// How many.
+        open: usize,
+    },
     /// It has come to nothing, and why; it may be asked for anew.
     Void(Voided),
 }
@@ -179,26 +188,36 @@ fn may_be_taken(meta: &dyn Transact, volume: &Volume, name: &str, open: &[Snapsh
 /// # Errors
 /// The metadata is away or refuses.
 pub fn set_state(meta: &dyn Transact, set: &SnapshotSet) -> Result<SetTaking> {
-    let record = get::<SnapshotSet>(meta, &map::set_key(set.id))?.map(|(record, _)| record.state);
-    match record {
+    let key = map::set_key(set.id);
+    match get::<SnapshotSet>(meta, &key)?.map(|(record, _)| record.state) {
         Some(SetState::Taking) => return Ok(SetTaking::Waiting),
         Some(SetState::Void(voided)) => return Ok(SetTaking::Void(voided)),
         Some(SetState::Ready) | None => {}
     }
-    // Its record goes when all have sealed theirs.
-    let mut all = Vec::new();
-    for volume in &set.volumes {
-        let own: Vec<Snapshot> = list(meta, &map::snapshots_prefix(volume.id))?;
-        all.extend(
-            own.into_iter()
-                .find(|found| found.set == Some(set.id) && is_sealed(found)),
-        );
-    }
+    // Its record goes when all have sealed theirs: so both are read at one moment. Where the set has more volumes than a transaction
+    // has questions, all snapshots are read.
+    let mut call = Call::get(key);
+    let of_all = set.volumes.len() >= MAX_OPS;
+    let prefixes: Vec<String> = match of_all {
+        true => vec![format!("{}snapshots/", map::PREFIX)],
+        false => (set.volumes.iter().map(|volume| map::snapshots_prefix(volume.id))).collect(),
+    };
+    let questions = prefixes.len();
+    call.then.extend(prefixes.into_iter().map(|key| Op::Prefix { key }));
+    let reply = meta.txn(&call)?;
+    let record = reply.value(0).map(parse::<SnapshotSet>).transpose()?;
+    let found = (1..=questions).flat_map(|at| reply.values(at));
+    let own = found.filter_map(|found| found.json::<Snapshot>().ok());
+    let own = own.filter(|found| found.set == Some(set.id) && set.has(found.volume) && is_sealed(found));
+    let mut all: Vec<Snapshot> = own.collect();
     if all.len() == set.volumes.len() {
+        all.sort_unstable_by_key(|snapshot| snapshot.volume);
         return Ok(SetTaking::Taken(all));
     }
     Ok(match record {
-        Some(_) => SetTaking::Waiting,
+        Some(_) => SetTaking::Decided {
+            open: set.volumes.len() - all.len(),
+        },
         None => SetTaking::Void(Voided {
             why: "its record has gone, and not all of its snapshots are there".to_owned(),
             again: false,
@@ -206,16 +225,16 @@ pub fn set_state(meta: &dyn Transact, set: &SnapshotSet) -> Result<SetTaking> {
     })
 }
 
-/// Gives a set up. One that is decided stays as it is.
+/// Gives a set up, for this reason. One that is decided stays as it is.
 ///
 /// # Errors
 /// The metadata is away or refuses.
-pub fn drop_set(meta: &dyn Transact, set: &SnapshotSet) -> Result<()> {
+pub fn drop_set(meta: &dyn Transact, set: &SnapshotSet, why: &str) -> Result<()> {
     let key = map::set_key(set.id);
     if let Some((record, revision)) = get::<SnapshotSet>(meta, &key)?
         && record.state == SetState::Taking
     {
-        let void = record.voided("it was given up", false);
+        let void = record.voided(why, false);
         let call = Call {
             compares: vec![unchanged(&key, revision)],
             then: vec![put(key, &void)],

@@ -1,9 +1,10 @@
 //! What is done from time to time, by the node that is coordinator: looks at the copies of volumes that nobody has looked at for
-//! long are asked for, clones whose chunks are all made let go of their parents, and deleted volumes whose time has come go for good.
+//! long are asked for, clones whose chunks are all made let go of their parents, deleted volumes whose time has come go for good, and
+//! so do records of sets of snapshots that nobody leads any more.
 
 use super::standing::Standing;
 use super::{Config, Journal, Notice, Sink, Stop};
-use crate::admin::{self, AdminError, Bin};
+use crate::admin::{self, AdminError, Bin, SetSweep};
 use crate::coordinator::election_key;
 use crate::events::{Draft, Kind};
 use crate::policy::runner::Clock;
@@ -40,6 +41,7 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop, st
             steady: begun.elapsed(),
         };
         looks.purge(client, sink, journal, clock);
+        looks.sweep_sets(client, sink, clock.steady);
         let Some(every) = config.scrub_every else { continue };
         if looked.elapsed() < LOOK_AT_COPIES.min(every) {
             continue;
@@ -64,6 +66,7 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop, st
 #[derive(Default)]
 struct Looks {
     bin: Bin,
+    sets: SetSweep,
     /// What cannot be done, and why: told once.
     told: BTreeMap<String, String>,
 }
@@ -119,6 +122,19 @@ impl Looks {
             sink(Notice::Warn(format!("{what}: {why}")));
             self.told.insert(what.to_owned(), why);
         }
+    /// Sets of snapshots whose first volume was deleted: their other volumes are to be free for others.
+    fn sweep_sets(&mut self, client: &Client, sink: &Sink, now: Duration) {
+        match self.sets.sweep(client, now) {
+            Ok(ended) => {
+                for set in ended {
+                    sink(Notice::Info(format!("a set of snapshots has come to nothing: {set}")));
+                }
+            }
+            Err(why) if is_told_by_others(&why) => {}
+            Err(why) => self.warn(sink, "no record of a set of snapshots can be looked at", &why),
+        }
+    }
+
     }
 }
 

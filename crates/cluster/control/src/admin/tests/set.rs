@@ -70,8 +70,8 @@ fn a_set_is_wished_taken_and_listed() {
     seal(&meta, &set, VolumeId(1));
     assert_eq!(
         set_state(&meta, &set).unwrap(),
-        SetTaking::Waiting,
-        "volume 2 is not sealed"
+        SetTaking::Decided { open: 1 },
+        "volume 2 is not sealed, and the set is decided all the same"
     );
     seal(&meta, &set, VolumeId(2));
     let SetTaking::Taken(all) = set_state(&meta, &set).unwrap() else {
@@ -135,15 +135,135 @@ fn what_cannot_be_a_set_is_refused_with_a_reason() {
 fn a_set_that_is_given_up_is_void_unless_it_is_decided() {
     let meta = with_volumes(SNAPSHOTS_SINCE);
     let set = ask(&meta, &["db", "log"], "a").unwrap();
-    drop_set(&meta, &set).unwrap();
+    drop_set(&meta, &set, "given up").unwrap();
     let SetTaking::Void(voided) = set_state(&meta, &set).unwrap() else {
         panic!("it is given up")
     };
-    assert!(!voided.again);
+    assert_eq!((voided.why.as_str(), voided.again), ("given up", false));
     let set = ask(&meta, &["db", "log"], "a").unwrap();
     decide(&meta, &set, SetState::Ready);
-    drop_set(&meta, &set).unwrap();
-    assert_eq!(set_state(&meta, &set).unwrap(), SetTaking::Waiting);
+    drop_set(&meta, &set, "given up").unwrap();
+    assert_eq!(set_state(&meta, &set).unwrap(), SetTaking::Decided { open: 2 });
+}
+
+/// Metadata in which a set's last snapshot is sealed, and its record goes, while somebody looks at it for the second time.
+struct Meanwhile<'a> {
+    meta: &'a Mutex<State>,
+    set: &'a SnapshotSet,
+    calls: std::cell::Cell<u32>,
+}
+
+impl Transact for Meanwhile<'_> {
+    fn txn(&self, call: &Call) -> std::result::Result<amita_metadata::Reply, amita_metadata::Error> {
+        self.calls.set(self.calls.get() + 1);
+        if self.calls.get() == 2 {
+            seal(self.meta, self.set, VolumeId(2));
+            let key = map::set_key(self.set.id);
+            let gone = Call {
+                then: vec![Op::Delete { key }],
+                ..Call::default()
+            };
+            self.meta.txn(&gone)?;
+        }
+        self.meta.txn(call)
+    }
+}
+
+#[test]
+fn a_set_that_ends_while_it_is_looked_at_is_taken() {
+    let meta = with_volumes(SNAPSHOTS_SINCE);
+    let set = ask(&meta, &["db", "log"], "a").unwrap();
+    decide(&meta, &set, SetState::Ready);
+    seal(&meta, &set, VolumeId(1));
+    let meanwhile = Meanwhile {
+        meta: &meta,
+        set: &set,
+        calls: std::cell::Cell::new(0),
+    };
+    let SetTaking::Taken(all) = set_state(&meanwhile, &set).unwrap() else {
+        panic!("all are sealed")
+    };
+    let volumes: Vec<VolumeId> = all.iter().map(|snapshot| snapshot.volume).collect();
+    assert_eq!(volumes, [VolumeId(1), VolumeId(2)]);
+    assert_eq!(meanwhile.calls.get(), 2, "the set and all its snapshots at one moment");
+}
+
+#[test]
+fn a_set_of_more_volumes_than_a_transaction_has_questions_is_seen_as_well() {
+    let meta = with_volumes(SNAPSHOTS_SINCE);
+    let mut set = ask(&meta, &["db", "log"], "a").unwrap();
+    set.volumes = (1..=130)
+        .map(|id| map::SetVolume {
+            id: VolumeId(id),
+            name: format!("v{id}"),
+        })
+        .collect();
+    decide(&meta, &set, SetState::Ready);
+    (1..130).for_each(|id| seal(&meta, &set, VolumeId(id)));
+    assert_eq!(set_state(&meta, &set).unwrap(), SetTaking::Decided { open: 1 });
+    seal(&meta, &set, VolumeId(130));
+    assert!(matches!(set_state(&meta, &set).unwrap(), SetTaking::Taken(all) if all.len() == 130));
+}
+
+/// S4: its owner leads, and there is none any more.
+#[test]
+fn a_set_whose_first_volume_is_gone_ends_and_its_record_goes() {
+    let seconds = Duration::from_secs;
+    let meta = with_volumes(SNAPSHOTS_SINCE);
+    let set = ask(&meta, &["db", "log"], "a").unwrap();
+    let mut sweep = SetSweep::default();
+    assert!(sweep.sweep(&meta, seconds(1)).unwrap().is_empty());
+    assert_eq!(
+        set_state(&meta, &set).unwrap(),
+        SetTaking::Waiting,
+        "its leader is there"
+    );
+    // Volume db is prepared, and volume log, the first one, goes.
+    let name = |set: Option<SetId>| {
+        let (mut db, _) = get::<map::Volume>(&meta, &map::volume_key("db")).unwrap().unwrap();
+        (db.lineage.taking, db.lineage.set) = (set.is_some(), set);
+        meta.txn(&Call::put(map::volume_key("db"), json(&db))).unwrap();
+    };
+    name(Some(set.id));
+    let gone = Call {
+        then: vec![Op::Delete {
+            key: map::volume_key("log"),
+        }],
+        ..Call::default()
+    };
+    meta.txn(&gone).unwrap();
+    assert_eq!(sweep.sweep(&meta, seconds(6)).unwrap().len(), 1);
+    let SetTaking::Void(voided) = set_state(&meta, &set).unwrap() else {
+        panic!("nobody leads it")
+    };
+    assert!(voided.why.contains("log was deleted"), "{voided:?}");
+    let is_there = || get::<SnapshotSet>(&meta, &map::set_key(set.id)).unwrap().is_some();
+    for now in [11, 100, 200] {
+        assert!(sweep.sweep(&meta, seconds(now)).unwrap().is_empty());
+        assert!(is_there(), "volume db names it: its owner has not withdrawn its number");
+    }
+    name(None);
+    sweep.sweep(&meta, seconds(205)).unwrap();
+    assert!(!is_there());
+    assert!(ask(&meta, &["db"], "b").is_ok());
+}
+
+#[test]
+fn a_set_that_nobody_decides_is_void_in_the_end_and_one_that_is_ready_stays_until_all_are_sealed() {
+    let seconds = Duration::from_secs;
+    let meta = with_volumes(SNAPSHOTS_SINCE);
+    let set = ask(&meta, &["db", "log"], "a").unwrap();
+    let mut sweep = SetSweep::default();
+    assert!(sweep.sweep(&meta, seconds(10)).unwrap().is_empty());
+    assert!(sweep.sweep(&meta, seconds(609)).unwrap().is_empty());
+    assert_eq!(sweep.sweep(&meta, seconds(610)).unwrap().len(), 1);
+    assert!(matches!(set_state(&meta, &set).unwrap(), SetTaking::Void(_)));
+    decide(&meta, &set, SetState::Ready);
+    assert!(sweep.sweep(&meta, seconds(700)).unwrap().is_empty());
+    assert!(sweep.sweep(&meta, seconds(759)).unwrap().is_empty());
+    assert!(get::<SnapshotSet>(&meta, &map::set_key(set.id)).unwrap().is_some());
+    sweep.sweep(&meta, seconds(760)).unwrap();
+    assert!(get::<SnapshotSet>(&meta, &map::set_key(set.id)).unwrap().is_none());
 }
 
 #[test]
