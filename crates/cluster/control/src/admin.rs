@@ -41,7 +41,7 @@ pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
 pub use finalize::{Versions, finalize, versions};
-pub use flatten::{FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};
+pub use flatten::{Ended, FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};
 pub use host::{
     HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, field, host, hosts, remove_host, reseal_host,
     set_host_keys,

@@ -345,7 +345,10 @@ impl Cluster {
         }
         self.clones.flat_looks = now.plus(LOOK * 4);
         let desk = Desk::new(&mut self.metadata, now);
-        admin::end_flattens(&desk).map_err(|why| format!("no flattening ends: {why}"))?;
+        let ended = admin::end_flattens(&desk).map_err(|why| format!("no flattening ends: {why}"))?;
+        if let Some((volume, why)) = ended.failed.first() {
+            return Err(format!("the flattening of volume {volume} cannot end: {why}"));
+        }
         for index in 0..self.clones.guests.len() {
             let guest = &self.clones.guests[index];
             let state = self.metadata.state();

@@ -126,17 +126,34 @@ pub fn end_flatten(meta: &dyn Transact, name: &str) -> Result<bool> {
     end(meta, volume.id).map(|ended| ended.is_some())
 }
 
-/// The clones whose chunks are all made let go of their parents. Returns their names; what cannot be ended is left for the next time.
+/// What came of ending flattenings.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// The clones that have let go of their parents, by name.
+    pub flat: Vec<String>,
+    /// Those that cannot, though all their chunks are made, and why.
+    pub failed: Vec<(VolumeId, AdminError)>,
+}
+
+/// The clones whose chunks are all made let go of their parents. What cannot be ended is left for the next time, and keeps no other
+/// one from ending.
 ///
 /// # Errors
-/// The metadata is suspected or away, or the record of a volume cannot be read.
-pub fn end_flattens(meta: &dyn Transact) -> Result<Vec<String>> {
+/// The metadata is suspected or away: nothing can be ended then.
+pub fn end_flattens(meta: &dyn Transact) -> Result<Ended> {
+    use amita_metadata::Error::{Unavailable, Unknown};
     let found = meta.txn(&Call::prefix(map::flattens_prefix()))?;
-    let mut ended = Vec::new();
+    let mut ended = Ended::default();
     // What nobody can read is told of by the status.
     for record in found.values(0).iter().filter_map(|found| found.json::<Flatten>().ok()) {
-        if record.is_made() {
-            ended.extend(end(meta, record.volume)?);
+        if !record.is_made() {
+            continue;
+        }
+        match end(meta, record.volume) {
+            Ok(name) => ended.flat.extend(name),
+            Err(why @ AdminError::Suspected { .. }) => return Err(why),
+            Err(AdminError::Metadata(why @ (Unavailable { .. } | Unknown { .. }))) => return Err(why.into()),
+            Err(why) => ended.failed.push((record.volume, why)),
         }
     }
     Ok(ended)

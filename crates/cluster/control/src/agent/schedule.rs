@@ -104,11 +104,17 @@ impl Looks {
     /// Clones whose chunks are all made: nobody need wait for that.
     fn end_flattens(&mut self, client: &Client, sink: &Sink) {
         match admin::end_flattens(client) {
-            Ok(names) => {
-                for name in names {
+            Ok(ended) => {
+                for name in ended.flat {
                     sink(Notice::Info(format!(
                         "volume {name} is flat: it needs nothing of what it was cloned from"
                     )));
+                }
+                for (volume, why) in ended.failed {
+                    let what = format!(
+                        "the flattening of volume number {volume} cannot end, and what it was cloned from stays"
+                    );
+                    self.warn(sink, &what, &why);
                 }
             }
             Err(why) if is_told_by_others(&why) => {}
@@ -116,12 +122,6 @@ impl Looks {
         }
     }
 
-    fn warn(&mut self, sink: &Sink, what: &str, why: &AdminError) {
-        let why = why.to_string();
-        if self.told.get(what) != Some(&why) {
-            sink(Notice::Warn(format!("{what}: {why}")));
-            self.told.insert(what.to_owned(), why);
-        }
     /// Sets of snapshots whose first volume was deleted: their other volumes are to be free for others.
     fn sweep_sets(&mut self, client: &Client, sink: &Sink, now: Duration) {
         match self.sets.sweep(client, now) {
@@ -135,6 +135,12 @@ impl Looks {
         }
     }
 
+    fn warn(&mut self, sink: &Sink, what: &str, why: &AdminError) {
+        let why = why.to_string();
+        if self.told.get(what) != Some(&why) {
+            sink(Notice::Warn(format!("{what}: {why}")));
+            self.told.insert(what.to_owned(), why);
+        }
     }
 }
 

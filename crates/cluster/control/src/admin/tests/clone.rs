@@ -361,7 +361,7 @@ fn a_flat_clone_holds_nothing_and_lies_where_it_lay() {
         ((1 << 29) / u64::from(DEFAULT_CHUNK_BYTES), 0)
     );
     assert_eq!(flatten_volume(&meta, "copy", 2 * now).unwrap(), asked);
-    assert!(end_flattens(&meta).unwrap().is_empty(), "not all chunks are made");
+    assert!(end_flattens(&meta).unwrap().flat.is_empty(), "not all chunks are made");
     assert!(!end_flatten(&meta, "copy").unwrap());
     assert_eq!(parents_of(&meta, "copy"), [1]);
     assert!(cancel_flatten(&meta, "copy").unwrap() && !cancel_flatten(&meta, "copy").unwrap());
@@ -370,7 +370,7 @@ fn a_flat_clone_holds_nothing_and_lies_where_it_lay() {
     delete_snapshot(&meta, "db", "before").unwrap();
     flatten_volume(&meta, "copy", now).unwrap();
     make(&meta, copy.id);
-    assert_eq!(end_flattens(&meta).unwrap(), ["copy"]);
+    assert_eq!(end_flattens(&meta).unwrap().flat, ["copy"]);
     assert_eq!(flatten_progress(&meta, "copy").unwrap(), FlattenState::Flat);
     assert!(hidden(&meta, "db").is_empty(), "what it held is gone");
     assert_eq!(parents_of(&meta, "copy"), [0; 0]);
@@ -410,7 +410,7 @@ fn no_clone_is_made_behind_the_back_of_a_flattening() {
             &meta,
             Box::new(|meta| drop(clone(meta, "copy", "mine", "late").unwrap())),
         );
-        assert_eq!(end_flattens(&race).unwrap(), ["copy"]);
+        assert_eq!(end_flattens(&race).unwrap().flat, ["copy"]);
         assert_eq!(parents_of(&meta, "late"), [2]);
         delete_snapshot(&meta, "db", "before").unwrap();
         purge(&meta, "db").unwrap();
@@ -422,6 +422,31 @@ fn no_clone_is_made_behind_the_back_of_a_flattening() {
     flatten_volume(&meta, "copy", Duration::from_secs(5)).unwrap();
     make(&meta, copy.id);
     let race = overtaken(&meta, Box::new(|meta| drop(purge(meta, "copy").unwrap())));
-    assert!(end_flattens(&race).unwrap().is_empty());
+    assert!(end_flattens(&race).unwrap().flat.is_empty());
     assert_eq!(count(&meta, "db"), 0);
+}
+
+/// The record of the snapshot that the first one holds cannot be read: the second one ends all the same.
+#[test]
+fn a_flattening_that_cannot_end_keeps_no_other_from_ending() {
+    let meta = cluster_with_volume();
+    let now = Duration::from_secs(5);
+    snap(&meta, "db", 1, "before");
+    snap(&meta, "db", 2, "after");
+    let stuck = clone(&meta, "db", "before", "stuck").unwrap();
+    let copy = clone(&meta, "db", "after", "copy").unwrap();
+    for volume in [&stuck, &copy] {
+        flatten_volume(&meta, &volume.name, now).unwrap();
+        make(&meta, volume.id);
+    }
+    let key = map::snapshot_key(VolumeId(1), SnapshotId(1));
+    meta.txn(&Call::put(key, b"?".to_vec())).unwrap();
+    let ended = end_flattens(&meta).unwrap();
+    assert_eq!(ended.flat, ["copy"]);
+    let failed: Vec<VolumeId> = ended.failed.iter().map(|(volume, _)| *volume).collect();
+    assert_eq!(failed, [stuck.id], "and it is told");
+    assert_eq!(
+        (parents_of(&meta, "stuck"), parents_of(&meta, "copy")),
+        (vec![1], vec![])
+    );
 }
