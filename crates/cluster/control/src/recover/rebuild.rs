@@ -583,6 +583,15 @@ impl<'a> Work<'a> {
         }
         let pools = all::<Pool>(self.copy, "pools/");
         let (pool, chunk_bytes) = match &pools[..] {
+            // What no store has a chunk of may be a clone that has inherited nothing yet, which an empty volume is not.
+            _ if met.last_chunk.is_none() && !met.cloned => {
+                self.report.notes.push(format!(
+                    "volume {id} was made after the newest copy of the metadata, and no store holds a chunk of it: either nothing was \
+                     written to it, or it is a clone that has all that it has from a snapshot. So it cannot be opened; it stands as {name} \
+                     in pool {NO_POOL}, which keeps its number; delete it, and make it anew, or clone the snapshot that it came from anew"
+                ));
+                (NO_POOL.to_owned(), u64::from(MAX_BLOCKS_PER_CHUNK) * BLOCK_BYTES as u64)
+            }
             [pool] if !self.newer_pools && !met.cloned => (pool.name.clone(), u64::from(pool.chunk_bytes)),
             // Where its chunks lie, and what it has from others, only its record knew.
             _ if met.cloned => {
@@ -602,6 +611,17 @@ impl<'a> Work<'a> {
                 (NO_POOL.to_owned(), u64::from(MAX_BLOCKS_PER_CHUNK) * BLOCK_BYTES as u64)
             }
         };
+        // Whoever has a clone has snapshots.
+        let has_snapshots = self
+            .records
+            .keys()
+            .any(|key| key.starts_with(&format!("{}snapshots/", map::PREFIX)));
+        if pool != NO_POOL && has_snapshots {
+            self.report.notes.push(format!(
+                "volume {id} stands as {name}: if it was cloned from a snapshot, what it had from there and nobody has used since is missing in \
+                 it, and reads as zeros; look at it before it is used, and clone the snapshot anew where it is so"
+            ));
+        }
         self.report.found_volumes.push(name.clone());
         let last = met.last_chunk.unwrap_or(0);
         let mut volume = Volume {

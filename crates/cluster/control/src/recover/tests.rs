@@ -169,6 +169,63 @@ fn a_deleted_volumes_number_does_not_take_a_living_one_with_it() {
     assert_eq!(rebuilt.records[&map::counter_key("volumes")], json(&4));
 }
 
+/// It may be a clone that has all that it has from a snapshot: it is not served as an empty volume.
+#[test]
+fn a_volume_that_no_store_has_a_chunk_of_is_not_opened() {
+    let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+    all[0].volumes = vec![KnownVolume {
+        last_chunk: None,
+        ..known_volume(3, 2, 0)
+    }];
+    let rebuilt = rebuild(&all, &[]).expect("all are there");
+    let found = read_volume(&rebuilt, "recovered-3");
+    assert_eq!((found.id, found.pool.as_str()), (VolumeId(3), "?"));
+    let notes = &rebuilt.report.notes;
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.contains("volume 3") && note.contains("clone the snapshot")),
+        "{notes:?}"
+    );
+}
+
+/// Its own writes alone do not tell a clone from a volume.
+#[test]
+fn a_volume_that_may_be_a_clone_is_said_to_be_where_there_are_snapshots() {
+    for has_snapshots in [false, true] {
+        let mut all = [source(A, 5), source(B, 5), source(C, 5)];
+        if has_snapshots {
+            let copy = all[0].copy.as_mut().unwrap();
+            let snapshot = map::Snapshot {
+                volume: VolumeId(1),
+                number: SnapshotId(1),
+                name: "s".to_owned(),
+                size_bytes: 8 << 20,
+                taken_at: 1,
+                labels: BTreeMap::new(),
+                protected: false,
+                clones: 0,
+                set: None,
+                hidden: false,
+                state: map::SnapshotState::Sealed(Generation(1)),
+            };
+            copy.values
+                .insert(map::snapshot_key(VolumeId(1), SnapshotId(1)), json(&snapshot));
+            copy.revision += 1;
+        }
+        all[0].volumes = vec![known_volume(3, 2, 1)];
+        let rebuilt = rebuild(&all, &[]).expect("all are there");
+        assert_eq!(
+            read_volume(&rebuilt, "recovered-3").pool,
+            "p",
+            "its data is there to be had"
+        );
+        let notes = &rebuilt.report.notes;
+        let is_said = notes.iter().any(|note| note.contains("reads as zeros"));
+        assert_eq!(is_said, has_snapshots, "{notes:?}");
+    }
+}
+
 /// Nobody knows which pool it lies in: its number is not given again, and its chunks are not dropped.
 #[test]
 fn a_volume_of_an_unknown_pool_keeps_its_number_and_its_chunks() {
