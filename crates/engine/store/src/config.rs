@@ -19,8 +19,9 @@ pub struct Config {
     /// again.
     pub index_bytes: u64,
     /// So many of a chunk's newest states stand in each checkpoint. Older ones are in pages of their own, which are written once, when there
-    /// are twice as many that are in none.
-    pub recent_states: usize,
+    /// are twice as many that are in none. `None`: all stand in each checkpoint, and no page is written; those that there are stay. That is the
+    /// default for as long as a page that has rotted costs the whole store (decision 052).
+    pub recent_states: Option<usize>,
     /// The most requests that wait for the disk at once; more are refused with `Busy`.
     pub max_requests: usize,
     /// After this much silence an idle store writes one page that says how far its log is verified, so that a crash
@@ -38,7 +39,7 @@ impl Default for Config {
             cluster: None,
             lease: Duration::from_millis(250),
             index_bytes: 8 << 30,
-            recent_states: 4,
+            recent_states: None,
             max_requests: 4096,
             idle_mark_after: Duration::from_millis(500),
             discard: Discard::default(),

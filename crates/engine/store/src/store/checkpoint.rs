@@ -339,12 +339,15 @@ impl Writer {
     /// of the chunk have their pages.
     fn write_states(&mut self, with: &mut Writing<'_>, key: ChunkKey, runs: &mut Vec<Run>, pages: &mut Vec<BufMut>) {
         with.index.drop_stale_pages(key);
+        let Some(recent) = with.recent_states else {
+            return;
+        };
         let slots = with.superblock.geometry.slots;
         let mut left = with.space.spare_slots(with.index, slots).min(STATE_PAGES_AT_ONCE);
         if left == 0 {
             return;
         }
-        for mut places in with.index.states_for_pages(key, with.recent_states) {
+        for mut places in with.index.states_for_pages(key, recent) {
             while places.len() >= LEAST_OF_PAGE && left > 0 {
                 let mut page = with.env.take_surely(PAGE_BYTES);
                 let mut filled = with.index.fill_state_page(key, places.clone(), with.env.id, &mut page);
@@ -437,7 +440,7 @@ struct Writing<'a> {
     fences: &'a Fences,
     log: &'a Log,
     superblock: &'a Superblock,
-    recent_states: usize,
+    recent_states: Option<usize>,
 }
 
 impl Writing<'_> {

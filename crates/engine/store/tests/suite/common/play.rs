@@ -203,7 +203,7 @@ impl Rules {
                 snapshots: 3,
                 config: Config {
                     index_bytes: 400 << 10,
-                    recent_states: 1,
+                    recent_states: Some(1),
                     ..Config::default()
                 },
                 ..Rules::new(seed, STEPS).with_snapshots().weight(Step::Crash, 1)
@@ -237,7 +237,7 @@ impl Rules {
 
     fn with_snapshots(mut self) -> Rules {
         // States go to pages of their own as early as can be, or where there are some.
-        self.config.recent_states = [1, 4, 2][self.seed as usize % 3];
+        self.config.recent_states = [Some(1), Some(4), None][self.seed as usize % 3];
         self.weight(Step::Snapshot, 15)
             .weight(Step::RetainSnapshots, 25)
             .weight(Step::Clone, 5)

@@ -22,7 +22,7 @@ const RIGHT: Right = Right {
 /// A chunk of a small store, of which all but the newest states go to pages.
 fn past(size_bytes: u64, recent: usize, seed: u64) -> Past {
     let mut test = Test::sized(size_bytes);
-    test.rig.config.recent_states = recent;
+    test.rig.config.recent_states = Some(recent);
     test.remount();
     Past::on(test, seed)
 }
