@@ -10,7 +10,7 @@ use amita_control::policy::schedule::Schedule;
 use amita_control::policy::standing::PolicyStatus;
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::table::{Table, print};
-use amita_types::map::{Keep, Policy, Run, Target};
+use amita_types::map::{Keep, Policy, Run, RunSet, Target};
 use serde::Serialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -69,9 +69,9 @@ field in front has seconds. Of the policy's snapshots of a volume those stay tha
 #[derive(Debug, clap::Args)]
 #[group(id = "target", multiple = false)]
 pub struct TargetArguments {
-    /// It is for this volume, also when that is renamed
+    /// It is for this volume, also when that is renamed; may be given again for more
     #[arg(long, value_name = "NAME")]
-    pub volume: Option<String>,
+    pub volume: Vec<String>,
     /// It is for all volumes that have this label at the time
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label)]
     pub label: Option<(String, String)>,
@@ -123,6 +123,9 @@ pub struct CreateArguments {
     /// Which snapshots are kept; one of these is needed
     #[command(flatten)]
     pub keep: KeepArguments,
+    /// The snapshots of a run are of one moment: a set of all its volumes (a consistency group), at most 1,024
+    #[arg(long)]
+    pub together: bool,
     /// It does nothing until `set --resume`
     #[arg(long)]
     pub paused: bool,
@@ -151,6 +154,12 @@ pub struct SetArguments {
     /// Which snapshots are kept; 0 takes a rule away
     #[command(flatten)]
     pub keep: KeepArguments,
+    /// The snapshots of a run are of one moment, from the next run on
+    #[arg(long, conflicts_with = "one_by_one")]
+    pub together: bool,
+    /// Each volume's snapshot is taken by itself, from the next run on
+    #[arg(long)]
+    pub one_by_one: bool,
     /// It does nothing for a while; times that pass meanwhile are not missed
     #[arg(long, conflicts_with = "resume")]
     pub pause: bool,
@@ -180,7 +189,11 @@ pub struct PruneArguments {
 
 impl TargetArguments {
     fn target(&self) -> Option<PolicyTarget> {
-        let volume = self.volume.clone().map(PolicyTarget::Volume);
+        let volume = match &self.volume[..] {
+            [] => None,
+            [one] => Some(PolicyTarget::Volume(one.clone())),
+            several => Some(PolicyTarget::Volumes(several.to_vec())),
+        };
         let pool = self.pool.clone().map(PolicyTarget::Pool);
         let label = self.label.clone();
         volume
@@ -256,6 +269,7 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
         zone: Some(arguments.zone.clone()),
         template: Some(arguments.template.clone()),
         keep: arguments.keep.change(),
+        together: Some(arguments.together),
         paused: Some(arguments.paused),
     };
     if change.target.is_none() {
@@ -288,6 +302,11 @@ fn set(arguments: &SetArguments, metadata: &Admin) -> Result<()> {
         zone: arguments.zone.clone(),
         template: arguments.template.clone(),
         keep: arguments.keep.change(),
+        together: match (arguments.together, arguments.one_by_one) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
         paused: match (arguments.pause, arguments.resume) {
             (true, _) => Some(true),
             (_, true) => Some(false),
@@ -423,7 +442,10 @@ fn list(as_json: bool, metadata: &Admin) -> Result<()> {
             let last = found.runs.as_ref().and_then(|runs| runs.last.as_ref());
             table.row([
                 found.policy.name.clone(),
-                target(found),
+                match found.policy.together {
+                    true => format!("{}, together", target(found)),
+                    false => target(found),
+                },
                 found.policy.schedule.clone(),
                 found.policy.zone.clone(),
                 keeps(&found.policy.keep),
@@ -440,6 +462,7 @@ fn target(found: &PolicyStatus) -> String {
     match (&found.policy.target, &found.volume) {
         (Target::Volume(_), Some(name)) => format!("volume {name}"),
         (Target::Volume(id), None) => format!("volume number {id}, which is deleted"),
+        (Target::Volumes(ids), _) => format!("{} volumes by name", ids.len()),
         (Target::Label { key, value }, _) => format!("label {key}={value}"),
         (Target::Pool(pool), _) => format!("pool {pool}"),
     }
@@ -493,6 +516,9 @@ fn text(found: &PolicyStatus, shown: &Shown<'_>) -> String {
     if let Some(why) = &found.fault {
         out.push_str(&format!("FAULT     {why}\n"));
     }
+    if policy.together {
+        out.push_str("together  the snapshots of a run are of one moment (a set)\n");
+    }
     let Some(runs) = &found.runs else {
         out.push_str("state     no node that leads has seen it yet\n");
         return out;
@@ -501,6 +527,12 @@ fn text(found: &PolicyStatus, shown: &Shown<'_>) -> String {
         "so far    {} runs, {} snapshots taken, {} deleted; {} failures, {} times missed\n",
         runs.runs, runs.taken, runs.deleted, runs.failures, runs.missed
     ));
+    if policy.together || runs.sets + runs.sets_void > 0 {
+        let (taken, void) = (runs.sets, runs.sets_void);
+        out.push_str(&format!(
+            "          {taken} sets taken; {void} were void, and were tried anew or given up\n"
+        ));
+    }
     if let Some(run) = &runs.run {
         out.push_str(&format!("running   {}\n", told(run)));
     }
@@ -537,6 +569,15 @@ fn told(run: &Run) -> String {
         run.taken,
         run.deleted
     );
+    match &run.set {
+        Some(RunSet {
+            id: Some(id), volumes, ..
+        }) => {
+            text.push_str(&format!(", of one moment (set {id} of {volumes} volumes)"));
+        }
+        None if run.together => text.push_str(", its set is being taken"),
+        _ => {}
+    }
     for (count, what) in [
         (run.left, "left because they are protected or needed"),
         (run.gone, "volumes gone meanwhile"),

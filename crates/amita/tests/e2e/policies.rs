@@ -2,9 +2,10 @@
 
 use crate::healing::await_in_sync;
 use crate::observe::metrics_of;
-use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, VOLUME, World, eventually};
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, World, eventually};
 use amita::nodes;
 use amita_control::coordinator::election_key;
+use amita_harness::nbd::Client;
 use amita_metadata::Call;
 use std::collections::BTreeSet;
 
@@ -178,4 +179,78 @@ fn snapshots_are_taken_by_policies_whoever_leads() {
     });
     await_in_sync(&world);
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS, POLICIES].concat());
+}
+
+/// What volumes have of each of a policy's runs is one set of all of them, whose owners are several, and whoever leads.
+#[test]
+fn a_policy_takes_sets_whoever_leads() {
+    let mut world = World::of(4);
+    for (volume, node) in [("log", 1), ("index", 2)] {
+        world.amita_done(&["volume", "create", volume, "--pool", "demo", "--size", "8MiB"]);
+        // It is open where it is used.
+        world.cluster.offer_by_nbd(volume).expect("it is exported");
+        let at = world.cluster.nodes()[node].nbd;
+        let mut client = Client::open(at, volume, PATIENCE).expect("the volume opens");
+        client.write(0, &[7; 4096]).expect("it is written");
+        client.close();
+    }
+    fn create<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        let policy = [
+            "snapshot-policy",
+            "create",
+            "sets",
+            "--schedule",
+            "*/2 * * * * *",
+            "--keep-last",
+            "4",
+            "--together",
+        ];
+        [&policy[..], more].concat()
+    }
+    world.amita_done(&create(&["--volume", VOLUME, "--volume", "log", "--volume", "index"]));
+    eventually("it runs", || count(&policy(&world, "sets"), "sets") >= 3);
+    let shown = world.amita_done(&["snapshot-policy", "show", "sets"]);
+    assert!(shown.contains("of one moment (set "), "{shown}");
+    let list = world.amita_done(&["snapshot-policy", "list"]);
+    assert!(list.contains("3 volumes by name, together"), "{list}");
+
+    // Whoever leads is killed, and owns one of the volumes perhaps.
+    let leads = leader(&world);
+    let gone = (0..4)
+        .find(|node| world.json(&["node", "list"])[*node]["id"] == leads)
+        .expect("it is one of them");
+    world.cluster.kill_node(gone);
+    let since = count(&policy(&world, "sets"), "sets");
+    eventually("another one goes on", || {
+        count(&policy(&world, "sets"), "sets") >= since + 3
+    });
+    assert_ne!(leader(&world), leads);
+    let page = (0..4).filter(|node| *node != gone).any(|node| {
+        let page = metrics_of(&world, &format!("n{}", node + 1));
+        let text = nodes::get(&page, "/metrics").expect("the page");
+        text.lines()
+            .any(|line| line.starts_with("amita_policy_sets_total{policy=\"sets\",what=\"taken\"}"))
+    });
+    assert!(page, "the node that leads tells of its sets");
+    world.cluster.start_node(gone).expect("it starts again");
+    world.cluster.await_node(gone).expect("it serves again");
+
+    world.amita_done(&["snapshot-policy", "set", "sets", "--pause"]);
+    eventually("it holds still", || policy(&world, "sets")["runs"]["run"].is_null());
+    let sets_of = |volume: &str| -> Vec<(String, u64)> {
+        let all = world.json(&["volume", "snapshot", "list", volume]);
+        let all = all.as_array().expect("a list").iter();
+        let own = all.filter(|one| one["name"].as_str().is_some_and(|name| name.starts_with("sets-")));
+        own.map(|one| {
+            let (name, set) = (one["name"].as_str(), one["set"].as_u64());
+            (name.expect("a name").to_owned(), set.expect("it is of a set"))
+        })
+        .collect()
+    };
+    let all = sets_of(VOLUME);
+    assert!((4..=5).contains(&all.len()), "{all:?}");
+    assert_eq!((sets_of("log"), sets_of("index")), (all.clone(), all));
+    world.amita_done(&["snapshot-policy", "delete", "sets"]);
+    await_in_sync(&world);
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS, POLICIES, &["policy sets: "]].concat());
 }

@@ -63,6 +63,7 @@ pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
+pub(crate) use set::place_set;
 pub use set::{SetSweep, SetTaking, TakenSet, ask_set, drop_set, set_state, taken_sets};
 pub(crate) use snapshot::{Held, delete_snapshot_that, place_wish};
 pub use snapshot::{

@@ -30,7 +30,7 @@ pub use lineage::{
 };
 pub use policy::{
     DEFAULT_TEMPLATE, DEFAULT_ZONE, Keep, MAX_KEPT, MAX_POLICIES, MAX_POLICY_NAME, OWN_LABELS, POLICY_LABEL, Policy,
-    PolicyId, PolicyRuns, Run, Target, policies_prefix, policy_key, policy_runs_key, policy_runs_prefix,
+    PolicyId, PolicyRuns, Run, RunSet, Target, policies_prefix, policy_key, policy_runs_key, policy_runs_prefix,
 };
 pub use quota::{Quota, quota_key};
 pub use set::{MAX_SET_VOLUMES, SetState, SetVolume, SnapshotSet, Voided, set_key, sets_prefix};

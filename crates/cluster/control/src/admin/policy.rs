@@ -5,13 +5,14 @@ use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, check_name, cluster, get, names_under, next_number, parse};
 use crate::policy::naming;
 use crate::policy::retention::{self, Verdict};
-use crate::policy::runner::{By, Catalog, Found, delete_own, is_to_stay, sealed_of};
+use crate::policy::runner::{By, Catalog, Found, delete_own, is_to_stay, is_too_many, sealed_of};
 use crate::policy::schedule::Schedule;
 use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{
-    self, Keep, MAX_LABEL_BYTES, MAX_POLICIES, MAX_POLICY_NAME, Policy, PolicyId, PolicyRuns, SNAPSHOTS_SINCE, Target,
+    self, Keep, MAX_LABEL_BYTES, MAX_POLICIES, MAX_POLICY_NAME, MAX_SET_VOLUMES, Policy, PolicyId, PolicyRuns,
+    SNAPSHOTS_SINCE, Target,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ use std::time::Duration;
 pub enum PolicyTarget {
     /// One, by its name.
     Volume(String),
+    /// Several, by their names.
+    Volumes(Vec<String>),
     /// All with a label.
     Label {
         /// Its key.
@@ -46,6 +49,8 @@ pub struct PolicyChange {
     pub template: Option<String>,
     /// How many each rule keeps; a rule that is not named stays.
     pub keep: KeepChange,
+    /// Are the snapshots of a run of one moment?
+    pub together: Option<bool>,
     /// Does it do nothing?
     pub paused: Option<bool>,
 }
@@ -140,9 +145,11 @@ pub fn create_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> 
             .clone()
             .unwrap_or_else(|| map::DEFAULT_TEMPLATE.to_owned()),
         keep: change.keep.of(Keep::default()),
+        together: change.together.unwrap_or(false),
         paused: change.paused.unwrap_or(false),
     };
     check(&policy)?;
+    check_set(meta, &policy)?;
     // Whether others can be read or not.
     let all = meta.txn(&Call::prefix(map::policies_prefix()))?;
     let all = all.values(0);
@@ -191,9 +198,40 @@ fn check(policy: &Policy) -> Result<()> {
     judged().map_err(|why: String| bad(&policy.name, why))
 }
 
+/// Can its volumes be one set? There may be more of them later: then its runs say so.
+fn check_set(meta: &dyn Transact, policy: &Policy) -> Result<()> {
+    if !policy.together {
+        return Ok(());
+    }
+    let volumes = Catalog::default().of(meta, &policy.target)?.count();
+    match is_too_many(volumes) {
+        Some(why) => Err(bad(&policy.name, why)),
+        None => Ok(()),
+    }
+}
+
 fn find_target(meta: &dyn Transact, name: &str, target: &PolicyTarget) -> Result<Target> {
     match target {
         PolicyTarget::Volume(volume) => Ok(Target::Volume(find_volume(meta, volume)?.0.id)),
+        PolicyTarget::Volumes(volumes) => {
+            if volumes.len() > MAX_SET_VOLUMES {
+                let count = volumes.len();
+                return Err(bad(
+                    name,
+                    format!("{count} volumes; {MAX_SET_VOLUMES} are the most that may be named: give them a label"),
+                ));
+            }
+            let mut found = Vec::new();
+            for volume in volumes {
+                found.push(find_volume(meta, volume)?.0.id);
+            }
+            found.sort_unstable();
+            found.dedup();
+            Ok(match found[..] {
+                [one] => Target::Volume(one),
+                _ => Target::Volumes(found),
+            })
+        }
         PolicyTarget::Label { key, value } => {
             let text = || key.chars().chain(value.chars());
             if key.is_empty() || key.len().max(value.len()) > MAX_LABEL_BYTES || text().any(char::is_control) {
@@ -243,8 +281,10 @@ fn changed(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Result<(Po
     set(&mut policy.zone, &change.zone);
     set(&mut policy.template, &change.template);
     policy.keep = change.keep.of(policy.keep);
+    policy.together = change.together.unwrap_or(policy.together);
     policy.paused = change.paused.unwrap_or(policy.paused);
     check(&policy)?;
+    check_set(meta, &policy)?;
     Ok((policy, revision))
 }
 
@@ -437,7 +477,11 @@ pub fn delete_retained(meta: &dyn Transact, policy: &Policy, of: &Retained, snap
             return Err(bad(&policy.name, why.to_owned()));
         }
         let held = [(key.clone(), revision)];
-        let by = By { policy, held: &held };
+        let by = By {
+            policy,
+            held: &held,
+            set: None,
+        };
         match delete_own(meta, by, &of.volume, of.id, &snapshot.name, snapshot.number) {
             // Its record was written: what it says now is looked at.
             Ok(false) => {}

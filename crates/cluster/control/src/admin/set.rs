@@ -4,8 +4,8 @@ mod sweep;
 
 pub use sweep::SetSweep;
 
-use super::quota::{Wanted, charge, snapshots_of};
-use super::snapshot::{MAX_VOLUME_SNAPSHOTS, is_sealed, taken};
+use super::quota::{Tally, Wanted, charge_by, snapshots_of};
+use super::snapshot::{Held, MAX_VOLUME_SNAPSHOTS, compares, is_sealed, taken};
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, cluster, get, list, parse};
@@ -106,38 +106,76 @@ pub fn ask_set(
             may_be_taken(meta, &volume, name, &open)?;
             found.push(volume);
         }
-        found.sort_unstable_by_key(|volume| volume.id);
-        set.volumes = found
+        if let Some(set) = place_set(meta, &found, &set, &[], &mut Tally::default())? {
+            return Ok(set);
+        }
+    }
+    Err(AdminError::TooManyRaces { key: counter })
+}
+
+/// Puts the record of a set there, with the next number, of these volumes; if what is `held` is still of these revisions, and nobody else
+/// puts one there just then. None: it is not so.
+///
+/// # Errors
+/// A volume has as many snapshots as it can, or its pool's quota allows no more; the set cannot be; the metadata is away or refuses.
+pub(crate) fn place_set(
+    meta: &dyn Transact,
+    volumes: &[Volume],
+    wanted: &SnapshotSet,
+    held: &Held,
+    tally: &mut Tally,
+) -> Result<Option<SnapshotSet>> {
+    for volume in volumes {
+        has_room(meta, volume, &wanted.name)?;
+    }
+    let counter = map::counter_key("sets");
+    let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
+    let mut set = SnapshotSet {
+        id: SetId(last + 1),
+        volumes: volumes
             .iter()
             .map(|volume| SetVolume {
                 id: volume.id,
                 name: volume.name.clone(),
             })
-            .collect();
-        let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
-        set.id = SetId(last + 1);
-        // One that is asked for at the same time raises the counter as well.
-        let mut call = Call {
-            compares: vec![unchanged(&counter, revision)],
-            then: vec![put(map::set_key(set.id), &set), put(counter.clone(), &set.id.0)],
-            otherwise: Vec::new(),
-        };
-        let mut by_pool: BTreeMap<&str, u64> = BTreeMap::new();
-        for volume in &found {
-            *by_pool.entry(&volume.pool).or_default() += 1;
-        }
-        for (pool, snapshots) in by_pool {
-            let wanted = Wanted {
-                snapshots,
-                ..Wanted::default()
-            };
-            charge(meta, pool, wanted)?.into_call(&mut call);
-        }
-        if meta.txn(&call)?.succeeded {
-            return Ok(set);
-        }
+            .collect(),
+        ..wanted.clone()
+    };
+    set.volumes.sort_unstable_by_key(|volume| volume.id);
+    set.check().map_err(|why| AdminError::BadSetting {
+        what: "set of snapshots",
+        name: wanted.name.clone(),
+        why,
+    })?;
+    // One that is asked for at the same time raises the counter as well.
+    let mut call = Call {
+        compares: vec![unchanged(&counter, revision)],
+        then: vec![put(map::set_key(set.id), &set), put(counter, &set.id.0)],
+        otherwise: Vec::new(),
+    };
+    call.compares.extend(compares(held));
+    let mut by_pool: BTreeMap<&str, u64> = BTreeMap::new();
+    for volume in volumes {
+        *by_pool.entry(&volume.pool).or_default() += 1;
     }
-    Err(AdminError::TooManyRaces { key: counter })
+    let mut counted = Vec::new();
+    for (pool, snapshots) in by_pool {
+        let wanted = Wanted {
+            snapshots,
+            ..Wanted::default()
+        };
+        let charge = charge_by(meta, pool, wanted, tally)?;
+        counted.push(charge.counted);
+        charge.into_call(&mut call);
+    }
+    let reply = meta.txn(&call)?;
+    if !reply.succeeded {
+        return Ok(None);
+    }
+    for counted in counted {
+        tally.done(counted, reply.revision);
+    }
+    Ok(Some(set))
 }
 
 /// Can a snapshot of this name be taken of the volume?
@@ -168,6 +206,11 @@ fn may_be_taken(meta: &dyn Transact, volume: &Volume, name: &str, open: &[Snapsh
             other.name
         )));
     }
+    Ok(())
+}
+
+/// May it have another snapshot?
+fn has_room(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<()> {
     let there = match u64::from(volume.lineage.number.0) {
         ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
         _ => {
@@ -176,9 +219,13 @@ fn may_be_taken(meta: &dyn Transact, volume: &Volume, name: &str, open: &[Snapsh
         }
     };
     match there {
-        MAX_VOLUME_SNAPSHOTS.. => Err(bad(format!(
-            "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most; delete some (`amita volume snapshot delete`)"
-        ))),
+        MAX_VOLUME_SNAPSHOTS.. => Err(AdminError::BadSetting {
+            what: "snapshot",
+            name: format!("{}@{name}", volume.name),
+            why: format!(
+                "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most; delete some (`amita volume snapshot delete`)"
+            ),
+        }),
         _ => Ok(()),
     }
 }

@@ -317,7 +317,7 @@ pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<
     })
 }
 
-fn compares(held: &Held) -> impl Iterator<Item = Compare> {
+pub(super) fn compares(held: &Held) -> impl Iterator<Item = Compare> {
     held.iter().map(|(key, revision)| unchanged(key, *revision))
 }
 

@@ -21,6 +21,10 @@ pub struct PolicyReport {
     pub taken: u64,
     /// Those that were deleted.
     pub deleted: u64,
+    /// Sets that were taken.
+    pub sets: u64,
+    /// Those that were asked for, and have come to nothing.
+    pub sets_void: u64,
     /// Volumes of which something failed, run by run.
     pub failures: u64,
     /// Times that have passed without a run.
@@ -109,6 +113,8 @@ fn reports(runner: &Runner, now: u64) -> Vec<PolicyReport> {
         runs: runs.runs,
         taken: runs.taken,
         deleted: runs.deleted,
+        sets: runs.sets,
+        sets_void: runs.sets_void,
         failures: runs.failures,
         missed: runs.missed,
         failing: runs.last.as_ref().map_or(0, |last| last.failed),

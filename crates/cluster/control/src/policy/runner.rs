@@ -11,6 +11,9 @@
 //! ([`job`]); then those that no rule keeps are deleted. The record says up to which volume that is done, and what came of it. Whoever
 //! leads next begins behind that volume, and knows by its name each snapshot that is taken already.
 //!
+//! Where the snapshots of a run are to be of one moment, one set of all volumes comes before all of that ([`set`]); what has become of it
+//! stands in the record, and of each volume is only looked whether it has its snapshot of it.
+//!
 //! Times that have passed while a run was under way, or while nobody led, are *missed*: they are counted and told, and one run is made
 //! in place of all of them, for the last one.
 //!
@@ -25,19 +28,24 @@
 
 mod catalog;
 mod job;
+mod known;
+mod set;
 
 use super::schedule::Schedule;
-use crate::admin::{AdminError, Tally, unchanged};
+use crate::admin::{self, AdminError, Tally};
 use crate::coordinator::election_key;
 use crate::events::{Draft, Kind};
 use amita_metadata::{Call, KeyValue, Op, Transact};
-use amita_types::map::{self, Policy, PolicyId, PolicyRuns, Run, SnapshotWish};
+use amita_types::map::{self, Policy, PolicyId, PolicyRuns, SnapshotSet, SnapshotWish};
 use amita_types::{NodeId, VolumeId};
 pub(crate) use catalog::{Catalog, Found};
 #[cfg(test)]
 pub(crate) use job::snapshots as snapshots_of;
 pub(crate) use job::{By, delete as delete_own, is_to_stay, sealed_of};
 use job::{Job, Outcome, Stage};
+use known::is_again;
+use set::SetJob;
+pub(crate) use set::is_too_many;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -53,6 +61,8 @@ const TOLD_AGAIN: u64 = 3600;
 const MOST_JOBS: usize = 32;
 /// Snapshots that are begun at one step.
 const MOST_BEGUN: usize = 8;
+/// Sets that are under way at one time, of all policies.
+const MOST_SETS: usize = 4;
 /// Snapshots that are deleted at one step.
 const MOST_DELETED: usize = 16;
 /// Volumes of one policy that are known at one time.
@@ -92,6 +102,8 @@ pub struct Runner {
     tally: Tally,
     /// What is to be taken back: its policy is gone.
     gone: Vec<(VolumeId, Job)>,
+    /// Sets likewise.
+    gone_sets: Vec<SetJob>,
     /// What others have wished who led before was looked at.
     has_swept: bool,
 }
@@ -106,6 +118,8 @@ struct Known {
     runs_revision: u64,
     /// The next time that is not dealt with, and the `after` that it is behind.
     next: Option<(u64, Option<u64>)>,
+    /// The set of the run, until it is taken or given up.
+    set: Option<SetJob>,
     /// The volumes that come next; none: they are to be read.
     queue: Option<VecDeque<(VolumeId, String)>>,
     /// There are more behind those of the queue.
@@ -130,7 +144,7 @@ impl Runner {
     /// Somebody else leads: what is known may be old when this node leads again.
     pub fn forget(&mut self) {
         (self.policies, self.pause) = (BTreeMap::new(), None);
-        (self.gone, self.has_swept) = (Vec::new(), false);
+        (self.gone, self.gone_sets, self.has_swept) = (Vec::new(), Vec::new(), false);
     }
 
     /// What is to be told since the last time.
@@ -162,6 +176,7 @@ impl Runner {
             known.begin(meta, &fence, now, &mut self.told)?;
             known.fill(meta, &mut catalog)?;
         }
+        self.start_sets(clock);
         self.start(clock);
         self.go_on(meta, &fence, &mut catalog, clock)?;
         self.tally = catalog.tally;
@@ -271,7 +286,14 @@ impl Runner {
         }
         self.idle = idle;
         // Those of policies that are gone are wished by nobody any more. Where the metadata is away just now, it is done later.
-        self.gone.extend(old.into_values().flat_map(|known| known.jobs));
+        for known in old.into_values() {
+            self.gone.extend(known.jobs);
+            self.gone_sets.extend(known.set);
+        }
+        while let Some(set) = self.gone_sets.last() {
+            set.withdraw(meta)?;
+            self.gone_sets.pop();
+        }
         while let Some((volume, job)) = self.gone.last() {
             job.withdraw(meta, *volume)?;
             self.gone.pop();
@@ -289,7 +311,23 @@ impl Runner {
     fn sweep(&self, meta: &dyn Transact) -> Result<()> {
         let working = self.policies.values().filter(|known| !known.policy.paused);
         let marks: BTreeSet<String> = working.map(|known| known.policy.mark()).collect();
-        let reply = meta.txn(&Call::prefix(map::snapshot_wishes_prefix()))?;
+        let reply = meta.txn(&Call {
+            then: [map::snapshot_wishes_prefix(), map::sets_prefix()]
+                .into_iter()
+                .map(|key| Op::Prefix { key })
+                .collect(),
+            ..Call::default()
+        })?;
+        let sets = reply
+            .values(1)
+            .iter()
+            .filter_map(|found| found.json::<SnapshotSet>().ok());
+        for set in sets {
+            let mark = set.labels.get(map::POLICY_LABEL);
+            if mark.is_some_and(|mark| !marks.contains(mark)) {
+                admin::drop_set(meta, &set)?;
+            }
+        }
         for found in reply.values(0) {
             let wish = found.json::<SnapshotWish>().ok();
             let mark = wish.and_then(|mut wish| wish.labels.remove(map::POLICY_LABEL));
@@ -298,6 +336,17 @@ impl Runner {
             }
         }
         Ok(())
+    }
+
+    /// Begins with sets of runs.
+    fn start_sets(&mut self, clock: Clock) {
+        let under_way = self.policies.values().filter(|known| known.set.is_some()).count();
+        let mut left = MOST_SETS.saturating_sub(under_way);
+        for known in self.policies.values_mut() {
+            if left > 0 && known.start_set(clock) {
+                left -= 1;
+            }
+        }
     }
 
     /// Takes volumes from the queues, one policy after the other.
@@ -327,6 +376,7 @@ impl Runner {
     fn go_on(&mut self, meta: &dyn Transact, fence: &Fence, catalog: &mut Catalog, clock: Clock) -> Result<()> {
         let mut deletions = MOST_DELETED;
         for known in self.policies.values_mut() {
+            known.go_on_with_set(meta, fence, catalog, clock)?;
             let waiting: Vec<VolumeId> = known
                 .jobs
                 .iter()
@@ -341,9 +391,11 @@ impl Runner {
             }
             let volumes: Vec<VolumeId> = known.jobs.keys().copied().collect();
             let held = known.held(fence);
+            let set = known.runs.run.as_ref().and_then(|run| run.set.clone());
             let by = By {
                 policy: &known.policy,
                 held: &held,
+                set: set.as_ref(),
             };
             for volume in volumes {
                 let Some(job) = known.jobs.get_mut(&volume) else {
@@ -375,258 +427,6 @@ pub(crate) fn unreadable_runs(policy: &Policy, why: &dyn std::fmt::Display) -> S
 fn is_held_by(found: &KeyValue, node: NodeId) -> bool {
     let holder = found.json::<serde_json::Value>().ok();
     holder.and_then(|holder| holder["node"].as_u64()) == Some(u64::from(node.0))
-}
-
-impl Known {
-    fn new(policy: Policy, revision: u64, runs: PolicyRuns, runs_revision: u64) -> Known {
-        Known {
-            schedule: Schedule::parse(&policy.schedule, &policy.zone),
-            policy,
-            revision,
-            runs,
-            runs_revision,
-            next: None,
-            queue: None,
-            more: false,
-            jobs: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            noted: Duration::ZERO,
-        }
-    }
-
-    /// What the metadata says now.
-    fn renew(&mut self, policy: Policy, revision: u64, runs: PolicyRuns, runs_revision: u64) {
-        if runs_revision != self.runs_revision {
-            // Somebody else has led in between, or our own note was done though nobody said so: its cursor counts.
-            *self = Known::new(policy, revision, runs, runs_revision);
-        } else if revision != self.revision {
-            self.schedule = Schedule::parse(&policy.schedule, &policy.zone);
-            (self.policy, self.revision, self.next) = (policy, revision, None);
-            // It may be for other volumes, and by other rules.
-            self.queue = None;
-            self.jobs.values_mut().for_each(Job::judge_anew);
-        }
-    }
-
-    /// Begins what is due.
-    fn begin(&mut self, meta: &dyn Transact, fence: &Fence, now: u64, told: &mut Vec<Draft>) -> Result<()> {
-        let name = self.policy.name.clone();
-        let current = match self.policy.paused {
-            true => "paused".to_owned(),
-            false => format!("{} in {}", self.policy.schedule, self.policy.zone),
-        };
-        if self.runs.schedule != current {
-            let mut runs = self.runs.clone();
-            (runs.schedule, runs.after) = (current, now);
-            return self.note(meta, fence, runs);
-        }
-        if self.runs.after > now.saturating_add(MOST_BACK) {
-            let text = format!(
-                "policy {name}: the clock of the node that leads is {} s behind the policy's last run; times count from now on",
-                self.runs.after - now
-            );
-            let runs = PolicyRuns {
-                after: now,
-                ..self.runs.clone()
-            };
-            self.note(meta, fence, runs)?;
-            told.push(Draft::new(Kind::PolicyMissed, [&name], text));
-            return Ok(());
-        }
-        let Ok(schedule) = &self.schedule else { return Ok(()) };
-        if self.policy.paused || self.runs.run.is_some() {
-            return Ok(());
-        }
-        let after = self.runs.after;
-        if self.next.is_none_or(|(behind, _)| behind != after) {
-            self.next = Some((after, schedule.next_after(after)));
-        }
-        let is_due = self.next.and_then(|(_, next)| next).is_some_and(|next| next <= now);
-        let Some((due, passed)) = is_due.then(|| schedule.last_between(after, now)).flatten() else {
-            return Ok(());
-        };
-        let mut runs = self.runs.clone();
-        let is_late = now - due > LATE;
-        let missed = passed + u64::from(is_late);
-        runs.after = due;
-        runs.missed = runs.missed.saturating_add(missed);
-        runs.untold = runs.untold.saturating_add(missed);
-        runs.run = Some(Run {
-            due,
-            began: now,
-            template: self.policy.template.clone(),
-            ..Run::default()
-        });
-        let is_told = runs.untold > 0 && is_again(runs.told_missed, now);
-        let text = format!(
-            "policy {name}: {} of its times {} passed without a run: nobody led, the metadata was away, or a run before was not at its \
-             end. One run is made in their place, for {}",
-            runs.untold,
-            if runs.untold == 1 { "has" } else { "have" },
-            super::naming::name("", "{time}", due)
-        );
-        if is_told {
-            (runs.untold, runs.told_missed) = (0, now);
-        }
-        self.note(meta, fence, runs)?;
-        if is_told {
-            told.push(Draft::new(Kind::PolicyMissed, [&name], text));
-        }
-        Ok(())
-    }
-
-    /// Reads which volumes come next.
-    fn fill(&mut self, meta: &dyn Transact, catalog: &mut Catalog) -> Result<()> {
-        let Some(run) = &self.runs.run else { return Ok(()) };
-        if self.policy.paused || self.queue.as_ref().is_some_and(|queue| !queue.is_empty() || !self.more) {
-            return Ok(());
-        }
-        let is_new = |volume: &VolumeId| {
-            volume.0 > run.cursor && !self.jobs.contains_key(volume) && !self.ended.contains_key(volume)
-        };
-        let mut found: VecDeque<(VolumeId, String)> = catalog
-            .of(meta, &self.policy.target)?
-            .filter(|(volume, _)| is_new(volume))
-            .map(|(volume, name)| (volume, name.to_owned()))
-            .collect();
-        found.make_contiguous().sort();
-        self.more = found.len() > MOST_QUEUED;
-        found.truncate(MOST_QUEUED);
-        if let map::Target::Volume(volume) = self.policy.target
-            && found.is_empty()
-            && is_new(&volume)
-        {
-            self.ended.insert(volume, Outcome::lost(&self.policy, volume));
-        }
-        self.queue = Some(found);
-        Ok(())
-    }
-
-    fn start_one(&mut self, clock: Clock) -> bool {
-        let Some(run) = self.runs.run.as_ref().filter(|_| !self.policy.paused) else {
-            return false;
-        };
-        // One that takes long has those behind it remembered.
-        if self.ended.len() >= MOST_QUEUED {
-            return false;
-        }
-        let Some((volume, name)) = self.queue.as_mut().and_then(VecDeque::pop_front) else {
-            return false;
-        };
-        let snapshot = super::naming::name(&self.policy.name, &run.template, run.due);
-        self.jobs.insert(volume, Job::new(name, snapshot, clock.steady));
-        true
-    }
-
-    /// Counts what is at its end, and ends the run.
-    fn end(&mut self, meta: &dyn Transact, fence: &Fence, clock: Clock, told: &mut Vec<Draft>) -> Result<()> {
-        let Some(mut run) = self.runs.run.clone() else {
-            return Ok(());
-        };
-        let mut runs = self.runs.clone();
-        // Everything up to the first one that is not at its end.
-        let queued = self.queue.iter().flatten().next().map(|(volume, _)| *volume);
-        let open = self.jobs.keys().next().copied().into_iter().chain(queued).min();
-        let done: Vec<VolumeId> = self
-            .ended
-            .keys()
-            .copied()
-            .take_while(|volume| open.is_none_or(|open| *volume < open))
-            .collect();
-        for volume in &done {
-            if let Some(outcome) = self.ended.get(volume) {
-                outcome.count(&mut run, &mut runs);
-                run.cursor = volume.0;
-            }
-        }
-        let nothing_left = self.queue.as_ref().is_some_and(VecDeque::is_empty) && !self.more;
-        let is_over = self.jobs.is_empty() && (nothing_left || self.policy.paused);
-        let is_time = clock.steady.saturating_sub(self.noted) >= NOTED_EVERY || clock.steady < self.noted;
-        if !is_over && (done.is_empty() || !is_time) {
-            return Ok(());
-        }
-        let mut event = None;
-        let now = clock.wall.as_secs();
-        if is_over {
-            if !nothing_left {
-                job::note(
-                    &mut run,
-                    "the policy was paused: volumes behind these were not looked at",
-                );
-            }
-            run.ended = Some(now);
-            runs.runs = runs.runs.saturating_add(1);
-            event = tell(&self.policy, &mut runs, &run, now);
-            (runs.run, runs.last) = (None, Some(run));
-        } else {
-            runs.run = Some(run);
-        }
-        self.note(meta, fence, runs)?;
-        self.noted = clock.steady;
-        self.ended.retain(|volume, _| !done.contains(volume));
-        if is_over {
-            (self.queue, self.more) = (None, false);
-            self.ended.clear();
-        }
-        told.extend(event);
-        Ok(())
-    }
-
-    /// The policy is there as it is known here, and this node leads.
-    fn held(&self, fence: &Fence) -> Vec<(String, u64)> {
-        let policy = (map::policy_key(&self.policy.name), self.revision);
-        std::iter::once(policy).chain(fence.clone()).collect()
-    }
-
-    /// Writes what has become of it, if the policy is there as it is known here, and this node leads.
-    fn note(&mut self, meta: &dyn Transact, fence: &Fence, runs: PolicyRuns) -> Result<()> {
-        let key = map::policy_runs_key(self.policy.id);
-        let held = self.held(fence);
-        let mut compares = vec![unchanged(&key, self.runs_revision)];
-        compares.extend(held.iter().map(|(key, revision)| unchanged(key, *revision)));
-        let value = serde_json::to_vec(&runs).expect("numbers and texts");
-        let call = Call {
-            compares,
-            then: vec![Op::Put {
-                key: key.clone(),
-                value,
-                lease: None,
-            }],
-            otherwise: Vec::new(),
-        };
-        let reply = meta.txn(&call)?;
-        if !reply.succeeded {
-            // Somebody has changed the policy, or leads instead: what is so is read at the next step.
-            return Err(AdminError::TooManyRaces { key });
-        }
-        (self.runs, self.runs_revision) = (runs, reply.revision);
-        Ok(())
-    }
-}
-
-/// What is to be told of a run that has ended.
-fn tell(policy: &Policy, runs: &mut PolicyRuns, run: &Run, now: u64) -> Option<Draft> {
-    let name = &policy.name;
-    if run.failed == 0 {
-        // One that fails and does not by turns is told of once an hour, either way.
-        if runs.told_failing == 0 || !is_again(runs.told_works, now) {
-            return None;
-        }
-        (runs.told_failing, runs.told_works) = (0, now);
-        let text = format!("policy {name} does what it should again");
-        return Some(Draft::new(Kind::PolicyWorks, [name], text));
-    }
-    if !is_again(runs.told_fails.max(runs.told_failing), now) {
-        return None;
-    }
-    (runs.told_failing, runs.told_fails) = (now, now);
-    let text = format!("policy {name}: {} volumes failed: {}", run.failed, run.why.join("; "));
-    Some(Draft::new(Kind::PolicyFails, [name], text))
-}
-
-/// Was it told so long ago, or never, that it is told again?
-fn is_again(told: u64, now: u64) -> bool {
-    told == 0 || now >= told.saturating_add(TOLD_AGAIN) || now < told
 }
 
 #[cfg(test)]

@@ -546,6 +546,18 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "amita_policy_sets_total",
+        help: "Sets of snapshots of one moment that a policy has taken, and those that have come to nothing.",
+        kind: Counter,
+        labels: &["policy", "what"],
+        read: |view, out| {
+            for policy in &view.report.policies {
+                out.value(&[&policy.name, "taken"], policy.sets);
+                out.value(&[&policy.name, "void"], policy.sets_void);
+            }
+        },
+    },
+    Metric {
         name: "amita_policy_failures_total",
         help: "Volumes of which a snapshot policy could not take or delete snapshots, run by run.",
         kind: Counter,

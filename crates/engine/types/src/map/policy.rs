@@ -5,7 +5,7 @@
 
 use super::PREFIX;
 use super::is_false;
-use crate::id::VolumeId;
+use crate::id::{SetId, VolumeId};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +47,9 @@ pub struct Policy {
     pub template: String,
     /// Which are kept.
     pub keep: Keep,
+    /// The snapshots of a run are of one moment: it takes a set ([`super::SnapshotSet`]) of all its volumes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub together: bool,
     /// It does nothing at present.
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
@@ -66,6 +69,8 @@ impl Policy {
 pub enum Target {
     /// One, by its number: it stays the same when it is renamed.
     Volume(VolumeId),
+    /// Several, by their numbers: at most [`super::MAX_SET_VOLUMES`].
+    Volumes(Vec<VolumeId>),
     /// All that have this label.
     Label {
         /// Its key.
@@ -207,6 +212,12 @@ pub struct PolicyRuns {
     /// Volumes of which none could be taken, or of which some could not be deleted, run by run.
     #[serde(default)]
     pub failures: u64,
+    /// Sets that were taken.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub sets: u64,
+    /// Sets that were asked for, and have come to nothing.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub sets_void: u64,
     /// Times that have passed without a run.
     #[serde(default)]
     pub missed: u64,
@@ -237,6 +248,12 @@ pub struct Run {
     /// What its snapshots are called: as the policy said when it was begun, so that they are found again.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub template: String,
+    /// Its snapshots are of one moment: as the policy said when it was begun.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub together: bool,
+    /// What has become of its set, where it takes one. Written before any of its volumes is dealt with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<RunSet>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
@@ -266,7 +283,28 @@ pub struct Run {
     pub notes: Vec<String>,
 }
 
+/// What has become of the set of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSet {
+    /// Its number; none: none was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<SetId>,
+    /// The volumes that it is of, or should have been of.
+    #[serde(default)]
+    pub volumes: u64,
+    /// How many were asked for before, or in its place, that have come to nothing.
+    #[serde(default)]
+    pub void: u64,
+    /// Why there is none, in sentences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
 fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+fn is_none(count: &u64) -> bool {
     *count == 0
 }
 

@@ -10,6 +10,7 @@ fn policy(template: &str) -> Policy {
         zone: DEFAULT_ZONE.to_owned(),
         template: template.to_owned(),
         keep: Keep::default(),
+        together: false,
         paused: false,
     }
 }

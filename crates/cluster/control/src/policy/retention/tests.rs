@@ -22,6 +22,7 @@ fn policy(keep: Keep) -> Policy {
         zone: "UTC".to_owned(),
         template: "{policy}-{time}".to_owned(),
         keep,
+        together: false,
         paused: false,
     }
 }

@@ -49,6 +49,16 @@ impl Catalog {
         meta: &dyn Transact,
         target: &Target,
     ) -> Result<impl Iterator<Item = (VolumeId, &str)>, AdminError> {
+        let meant = self.records(meta, target)?;
+        Ok(meant.map(|volume| (volume.id, volume.name.as_str())))
+    }
+
+    /// Their records, in any order.
+    pub fn records(
+        &mut self,
+        meta: &dyn Transact,
+        target: &Target,
+    ) -> Result<impl Iterator<Item = &Volume>, AdminError> {
         let labelled: BTreeSet<VolumeId> = match target {
             Target::Label { key, value } => {
                 if self.abouts.is_none() {
@@ -63,11 +73,11 @@ impl Catalog {
         };
         let is_meant = move |volume: &&Volume| match target {
             Target::Volume(id) => volume.id == *id,
+            Target::Volumes(ids) => ids.contains(&volume.id),
             Target::Label { .. } => labelled.contains(&volume.id),
             Target::Pool(pool) => volume.pool == *pool,
         };
-        let meant = self.volumes(meta)?.iter().filter(is_meant);
-        Ok(meant.map(|volume| (volume.id, volume.name.as_str())))
+        Ok(self.volumes(meta)?.iter().filter(is_meant))
     }
 
     /// Where a volume is that has not the name that it had.

@@ -6,8 +6,8 @@ use crate::admin::{self, AdminError, Held, unchanged};
 use crate::policy::retention;
 use amita_metadata::{Call, KeyValue, Op, Reply, Transact};
 use amita_types::map::{
-    self, Cluster, POLICY_LABEL, Policy, PolicyRuns, Run, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState,
-    SnapshotWish, Volume,
+    self, Cluster, POLICY_LABEL, Policy, PolicyRuns, Run, RunSet, SNAPSHOTS_SINCE, Snapshot, SnapshotName,
+    SnapshotState, SnapshotWish, Volume,
 };
 use amita_types::{SnapshotId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,6 +52,8 @@ pub(crate) struct By<'a> {
     pub policy: &'a Policy,
     /// That the policy is this one, and who leads: compared in the transactions of wishes and deletions.
     pub held: &'a Held,
+    /// What has become of the set of the run, where it takes one: then no volume's snapshot is wished by itself.
+    pub set: Option<&'a RunSet>,
 }
 
 #[derive(Debug)]
@@ -129,7 +131,9 @@ impl Outcome {
         }
         let add = |to: &mut Vec<String>, text: &Option<String>| {
             let has_room = to.len() < MOST_REASONS;
-            to.extend(text.clone().filter(|_| has_room));
+            let is_new = |text: &String| has_room && !to.contains(text);
+            let new = text.clone().filter(is_new);
+            to.extend(new);
         };
         add(&mut run.why, &self.failed);
         add(&mut run.notes, &self.note);
@@ -191,12 +195,12 @@ pub(super) fn look(meta: &dyn Transact, volumes: &[VolumeId], jobs: &BTreeMap<Vo
     Ok(answers.collect())
 }
 
-fn number(found: Option<&KeyValue>) -> Option<SnapshotId> {
+pub(super) fn number(found: Option<&KeyValue>) -> Option<SnapshotId> {
     Some(found?.json::<SnapshotName>().ok()?.number)
 }
 
 /// The snapshot of that number, if it is sealed.
-fn sealed(meta: &dyn Transact, volume: VolumeId, number: Option<SnapshotId>) -> Result<Option<Snapshot>> {
+pub(super) fn sealed(meta: &dyn Transact, volume: VolumeId, number: Option<SnapshotId>) -> Result<Option<Snapshot>> {
     let Some(number) = number else { return Ok(None) };
     let reply = meta.txn(&Call::get(map::snapshot_key(volume, number)))?;
     // Of one that cannot be read its volume's owner says so.
@@ -265,6 +269,22 @@ impl Job {
     /// No snapshot is taken. Older ones go all the same, where no rule keeps them: it may have failed because there are too many.
     fn give_up(&mut self, why: String) {
         self.failed(&why);
+        self.stage = Stage::Judge;
+    }
+
+    /// The set of the run has no snapshot of it.
+    fn not_of(&mut self, set: &RunSet) {
+        match &set.why {
+            // Said once for all volumes.
+            Some(why) => self.why = Some(why.clone()),
+            None => {
+                let text = format!(
+                    "{} has no snapshot {}: it was not the policy's when the set was taken, or has lost it since",
+                    self.name, self.snapshot
+                );
+                self.note.get_or_insert(short(text));
+            }
+        }
         self.stage = Stage::Judge;
     }
 
@@ -388,7 +408,7 @@ impl Job {
     fn ask(
         &mut self,
         meta: &dyn Transact,
-        By { policy, held }: By<'_>,
+        By { policy, held, set }: By<'_>,
         volume: VolumeId,
         catalog: &mut Catalog,
         clock: Clock,
@@ -423,6 +443,10 @@ impl Job {
             } else {
                 self.give_up("a snapshot of that name is there, and is not this policy's".to_owned());
             }
+            return Ok(true);
+        }
+        if let Some(set) = set {
+            self.not_of(set);
             return Ok(true);
         }
         let wished = read::<SnapshotWish>(&reply, 2).filter(|(wish, _)| wish.refused.is_none());
@@ -526,7 +550,7 @@ pub(crate) fn is_to_stay(why: &AdminError) -> bool {
 }
 
 /// Is it no answer, so that nothing is known of what was asked?
-fn is_away(why: &AdminError) -> bool {
+pub(super) fn is_away(why: &AdminError) -> bool {
     use amita_metadata::Error;
     matches!(
         why,
@@ -534,12 +558,12 @@ fn is_away(why: &AdminError) -> bool {
     )
 }
 
-fn short(mut text: String) -> String {
+pub(super) fn short(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MOST_BYTES));
     text
 }
 
-fn read<T: serde::de::DeserializeOwned>(reply: &Reply, index: usize) -> Option<(T, u64)> {
+pub(super) fn read<T: serde::de::DeserializeOwned>(reply: &Reply, index: usize) -> Option<(T, u64)> {
     let found = reply.value(index)?;
     Some((found.json().ok()?, found.mod_revision))
 }
@@ -571,7 +595,7 @@ pub(crate) fn sealed_of(records: &[KeyValue]) -> Vec<Snapshot> {
 /// Deletes a snapshot, if it is the policy's own and the volume's still; false: the policy is not what it was, or another node leads.
 pub(crate) fn delete(
     meta: &dyn Transact,
-    By { policy, held }: By<'_>,
+    By { policy, held, .. }: By<'_>,
     volume_name: &str,
     volume: VolumeId,
     name: &str,

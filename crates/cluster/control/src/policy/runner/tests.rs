@@ -6,6 +6,7 @@ mod quotas;
 mod records;
 mod rules;
 mod runs;
+mod sets;
 mod volumes;
 
 use super::*;
@@ -13,9 +14,10 @@ use crate::admin::{self, KeepChange, PolicyChange, PolicyTarget};
 use amita_metadata::Reply;
 use amita_metadata::model::State;
 use amita_types::map::{
-    Cluster, Lineage, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish, Volume,
+    Cluster, Lineage, SNAPSHOTS_SINCE, SetState, Snapshot, SnapshotName, SnapshotSet, SnapshotState, SnapshotWish,
+    Volume,
 };
-use amita_types::{ClusterId, Generation, SnapshotId};
+use amita_types::{ClusterId, Generation, SetId, SnapshotId};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -38,6 +40,8 @@ struct Rig {
     refusing: BTreeSet<VolumeId>,
     /// Those of these say nothing.
     silent: BTreeSet<VolumeId>,
+    /// Sets are void for so many times to come, each with this reason.
+    void: usize,
     /// Everything that was ever taken.
     taken: Vec<(VolumeId, String)>,
 }
@@ -56,6 +60,7 @@ impl Rig {
             told: Vec::new(),
             refusing: BTreeSet::new(),
             silent: BTreeSet::new(),
+            void: 0,
             taken: Vec::new(),
         };
         let cluster = Cluster {
@@ -174,7 +179,7 @@ impl Rig {
         self.sealed(volume).into_iter().map(|snapshot| snapshot.name).collect()
     }
 
-    fn make(&mut self, volume: VolumeId, wish: &SnapshotWish) {
+    fn make(&mut self, volume: VolumeId, wish: &SnapshotWish, set: Option<SetId>) {
         let number = SnapshotId(self.taken.len() as u32 + 1);
         let snapshot = Snapshot {
             volume,
@@ -185,7 +190,7 @@ impl Rig {
             labels: wish.labels.clone(),
             protected: false,
             clones: 0,
-            set: None,
+            set,
             hidden: false,
             state: SnapshotState::Sealed(Generation(1)),
         };
@@ -196,6 +201,7 @@ impl Rig {
 
     /// The owners do what they do.
     fn own(&mut self) {
+        self.own_sets();
         for (volume, wish, _) in self.wishes() {
             if wish.refused.is_some() || self.silent.contains(&volume) {
                 continue;
@@ -208,8 +214,43 @@ impl Rig {
                 };
                 self.put(key, &refused);
             } else {
-                self.make(volume, &wish);
+                self.make(volume, &wish, None);
                 self.remove(key);
+            }
+        }
+    }
+
+    fn sets(&self) -> Vec<SnapshotSet> {
+        let reply = self.meta.txn(&Call::prefix(map::sets_prefix())).unwrap();
+        reply.values(0).iter().map(|found| found.json().unwrap()).collect()
+    }
+
+    /// Owners take sets, as a whole or not at all; what is void or ready goes when they look again.
+    fn own_sets(&mut self) {
+        for set in self.sets() {
+            let key = map::set_key(set.id);
+            let is_any = |volumes: &BTreeSet<VolumeId>| set.volumes.iter().any(|volume| volumes.contains(&volume.id));
+            match set.state {
+                SetState::Void(_) => self.remove(key),
+                SetState::Ready => {
+                    for volume in &set.volumes {
+                        self.make(volume.id, &set.wish(&volume.name), Some(set.id));
+                    }
+                    self.remove(key);
+                }
+                SetState::Taking if is_any(&self.silent) => {}
+                SetState::Taking if is_any(&self.refusing) => self.put(key, &set.voided("a store is away", false)),
+                SetState::Taking if self.void > 0 => {
+                    self.void -= 1;
+                    self.put(key, &set.voided("an owner was too slow", true));
+                }
+                SetState::Taking => {
+                    let ready = SnapshotSet {
+                        state: SetState::Ready,
+                        ..set
+                    };
+                    self.put(key, &ready);
+                }
             }
         }
     }

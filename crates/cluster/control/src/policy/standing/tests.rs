@@ -15,6 +15,7 @@ fn policy(schedule: &str) -> Policy {
         zone: "UTC".to_owned(),
         template: "{policy}-{time}".to_owned(),
         keep: Keep::default(),
+        together: false,
         paused: false,
     }
 }

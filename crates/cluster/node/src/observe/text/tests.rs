@@ -67,6 +67,8 @@ fn report(name: &str) -> NodeReport {
             runs: 3,
             taken: 5,
             deleted: 2,
+            sets: 3,
+            sets_void: 1,
             failures: 1,
             missed: 4,
             failing: 1,

@@ -16,6 +16,8 @@ enum Happening {
     Speak,
     /// The policy is written anew.
     Change(u32),
+    /// An owner is too slow for the next set.
+    Void,
 }
 
 fn any_happening() -> impl Strategy<Value = Happening> {
@@ -29,6 +31,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => (1u64..=5).prop_map(Happening::Silence),
         1 => Just(Happening::Speak),
         1 => (1u32..5).prop_map(Happening::Change),
+        1 => Just(Happening::Void),
     ]
 }
 
@@ -38,10 +41,15 @@ proptest! {
     /// Whenever leaders die, between taking and noting or anywhere else, and whatever clocks do: nothing is taken twice, and the last time that
     /// is due is not lost.
     #[test]
-    fn nothing_is_taken_twice_and_nothing_is_lost(happenings in prop::collection::vec(any_happening(), 1..150)) {
+    fn nothing_is_taken_twice_and_nothing_is_lost(
+        happenings in prop::collection::vec(any_happening(), 1..150),
+        together: bool,
+    ) {
         let mut rig = Rig::new();
         rig.volumes(5);
         let policy = rig.of_all("p", "*/5 * * * *", 3);
+        let change = PolicyChange { together: Some(together), ..PolicyChange::default() };
+        admin::set_policy(&rig.meta, "p", &change).unwrap();
         rig.settle();
         let mut high = rig.wall;
         for happening in &happenings {
@@ -61,6 +69,7 @@ proptest! {
                 }
                 Happening::Silence(volume) => drop(rig.silent.insert(VolumeId(volume))),
                 Happening::Speak => rig.silent.clear(),
+                Happening::Void => rig.void = 1,
                 Happening::Change(last) => {
                     let keep = KeepChange { last: Some(last), ..KeepChange::default() };
                     let change = PolicyChange { keep, ..PolicyChange::default() };
@@ -69,7 +78,7 @@ proptest! {
             }
             rig.no_doubles();
         }
-        rig.silent.clear();
+        (rig.silent, rig.void) = (BTreeSet::new(), 0);
         // Nothing is wrong any more, and the next time comes.
         rig.settle();
         let due = (rig.wall.max(rig.runs(&policy).after) / 300 + 1) * 300;
@@ -83,6 +92,18 @@ proptest! {
             prop_assert!(names.len() <= 5, "{:?}", names);
         }
         prop_assert_eq!(rig.wishes().len(), 0);
+        rig.own_sets();
+        prop_assert!(rig.sets().is_empty(), "{:?}", rig.sets());
+        if together {
+            // What one volume has of a time, all have, and none was taken by itself.
+            let of = |volume: u64| -> BTreeSet<String> {
+                let taken = rig.taken.iter().filter(|(id, _)| *id == VolumeId(volume));
+                taken.map(|(_, name)| name.clone()).collect()
+            };
+            (2..=5).for_each(|volume| assert_eq!(of(volume), of(1)));
+            let alone = (1..=5).flat_map(|volume| rig.sealed(VolumeId(volume))).filter(|found| found.set.is_none());
+            prop_assert_eq!(alone.count(), 0);
+        }
         let runs = rig.runs(&policy);
         prop_assert!(runs.run.is_none());
         prop_assert!(runs.taken <= rig.taken.len() as u64, "each is counted once: {} of {}", runs.taken, rig.taken.len());

@@ -39,7 +39,7 @@ pub(super) fn pruning() -> (Rig, VolumeId, Policy) {
             labels: BTreeMap::from([(map::POLICY_LABEL.to_owned(), policy.mark())]),
             refused: None,
         };
-        rig.make(db, &wish);
+        rig.make(db, &wish, None);
     }
     rig.at(MONDAY);
     rig.wall = MONDAY + HOUR;

@@ -132,7 +132,7 @@ fn operators_snapshots_are_waited_for_and_never_deleted() {
         labels: BTreeMap::new(),
         refused: None,
     };
-    rig.make(db, &wish);
+    rig.make(db, &wish, None);
     rig.at(MONDAY + 4 * HOUR);
     let last = rig.runs(&policy).last.unwrap();
     assert!(last.why[0].contains("is not this policy's"), "{:?}", last.why);
