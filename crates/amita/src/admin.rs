@@ -99,6 +99,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::AttachedStill { .. }
                 | AdminError::ReadOnlyExport { .. }
                 | AdminError::Reverting { .. }
+                | AdminError::Shrinking { .. }
                 | AdminError::SnapshotAttached { .. }
                 | AdminError::ServedByNvme { .. }
                 | AdminError::Exported { .. }

@@ -12,6 +12,7 @@ mod import;
 mod label;
 mod moves;
 mod reservation;
+mod resize;
 mod revert;
 mod snapshot;
 mod trash;
@@ -93,8 +94,12 @@ pub enum Command {
     Show(label::ShowArguments),
     /// Set labels of a volume (KEY=VALUE), or take them away (KEY-)
     Label(label::LabelArguments),
-    /// Make a volume larger; hosts that are connected by NVMe see it at once
-    Resize(ResizeArguments),
+    /// Make a volume larger; hosts that are connected by NVMe see it at once. With --shrink: make it smaller
+    ///
+    /// To make it smaller nobody may use it: what lies behind the new end is cleared first, and reads as zeros where the volume grows
+    /// again. Snapshots keep their own sizes, and all that they have. Where it is interrupted the volume has its old size, and the same
+    /// command ends it.
+    Resize(resize::Arguments),
     /// Have another gateway own a volume: hosts that are connected to both go over without an error
     Move(moves::Arguments),
     /// Show who has reserved a volume
@@ -134,19 +139,6 @@ pub struct CreateArguments {
     #[arg(long, value_name = "SIZE", value_parser = size::parse_blocks)]
     pub size: u64,
     /// Say what was made as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `amita volume resize`.
-#[derive(Debug, clap::Args)]
-pub struct ResizeArguments {
-    /// Its name
-    pub name: String,
-    /// Its new size: bytes, or with K, M, G, T; a multiple of 4096, and not less than it has
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_blocks)]
-    pub size: u64,
-    /// Say what it is now as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -204,16 +196,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Label(arguments) => label::label(arguments, &metadata),
         Command::Attach(arguments) => attach::attach(arguments, &metadata),
         Command::Detach(arguments) => attach::detach(arguments, &metadata),
-        Command::Resize(arguments) => {
-            let ResizeArguments { name, size, .. } = arguments;
-            let resized = metadata.act(Action::VolumeResize, name, |meta| {
-                admin::resize_volume(meta, name, *size)
-            });
-            let volume = resized.described()?;
-            print(arguments.json, &volume, || {
-                format!("Volume {} has {}.\n", volume.name, size::show(volume.size_bytes))
-            })
-        }
+        Command::Resize(arguments) => resize::run(arguments, endpoints, &metadata),
         Command::Move(arguments) => moves::run(arguments, &metadata),
         Command::Reservation(arguments) => reservation::run(arguments, &metadata),
         Command::Snapshot(command) => snapshot::run(command, &metadata),

@@ -350,7 +350,7 @@ const REFUSED: &[(i32, &str, &[&str])] = &[
     (2, "volume create x --pool demo --size 0", &["zero"]),
     (2, "volume create x --pool demo --size 10001", &["8192", "12288"]),
     (2, "volume create x --pool demo --size 100P", &["72057594037927936"]),
-    (2, "volume resize other --size 4M", &["8388608", "only grow"]),
+    (2, "volume resize other --size 4M", &["8388608", "--shrink"]),
     (2, "volume resize other --size 10001", &["8192", "12288"]),
     (2, "volume attach other --host HOST --block-size 1000", &["512 or 4096"]),
     (2, "volume delete other --keep 400000d", &["3660 are the most"]),

@@ -26,6 +26,7 @@ mod quickstart;
 mod recover;
 mod reverts;
 mod sets;
+mod shrinks;
 mod snapshot_readers;
 mod snapshots;
 mod space;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const BLOCK: u64 = 4096;
 const MIB: u64 = 1 << 20;
 
-fn open(world: &World, node: usize, export: &str) -> Client {
+pub fn open(world: &World, node: usize, export: &str) -> Client {
     let until = Instant::now() + PATIENCE;
     loop {
         match Client::open(world.cluster.nodes()[node].nbd, export, PATIENCE) {
@@ -27,7 +27,7 @@ fn open(world: &World, node: usize, export: &str) -> Client {
 }
 
 /// Writes to the volume, and to what is expected of it.
-fn write(client: &mut Client, content: &mut [u8], offset: u64, bytes: &[u8]) {
+pub fn write(client: &mut Client, content: &mut [u8], offset: u64, bytes: &[u8]) {
     for (at, piece) in (offset..).step_by(MIB as usize).zip(bytes.chunks(MIB as usize)) {
         client.write(at, piece).expect("written");
     }
@@ -45,7 +45,7 @@ fn trim(client: &mut Client, content: &mut [u8], offset: u64, bytes: u64) {
 }
 
 /// Everything, byte by byte.
-fn compare(world: &World, node: usize, export: &str, content: &[u8]) {
+pub fn compare(world: &World, node: usize, export: &str, content: &[u8]) {
     let mut client = open(world, node, export);
     assert_eq!(client.size_bytes(), content.len() as u64, "{export}");
     let mut found = vec![0; MIB as usize];

@@ -87,7 +87,7 @@ actions! {
     VolumeClone "volume.clone" WORK,
     /// Have a clone need what it was made from no more.
     VolumeFlatten "volume.flatten" WORK,
-    /// Make a volume larger.
+    /// Make a volume larger or smaller.
     VolumeResize "volume.resize" WORK,
     /// Say what a volume is for: its labels.
     VolumeLabel "volume.label" WORK,

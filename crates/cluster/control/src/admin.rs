@@ -25,6 +25,7 @@ mod reservation;
 mod resize;
 mod scrub;
 mod set;
+mod shrink;
 mod snapshot;
 mod status;
 mod subsystem;
@@ -65,6 +66,7 @@ pub use resize::resize_volume;
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub(crate) use set::place_set;
 pub use set::{SetSweep, SetTaking, TakenSet, ask_set, drop_set, set_state, taken_sets};
+pub use shrink::{begin_shrink, end_shrink, give_up_shrink, may_shrink};
 pub(crate) use snapshot::{Held, delete_snapshot_that, place_wish};
 pub use snapshot::{
     LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, all_snapshots, ask_own_snapshot, ask_snapshot, delete_snapshot,

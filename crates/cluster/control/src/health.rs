@@ -58,6 +58,8 @@ kinds! {
     PolicyLate "policy-late" Warning,
     /// A volume is partly what it was and partly a snapshot: a revert is under way, or was interrupted.
     RevertUnfinished "revert-unfinished" Warning,
+    /// What lies behind a volume's new end is being cleared, or that was interrupted: it has its old size.
+    ShrinkUnfinished "shrink-unfinished" Warning,
     /// No node that lives serves a subsystem that has namespaces.
     SubsystemUnserved "subsystem-unserved" Warning,
     /// A node is in maintenance.
@@ -255,6 +257,17 @@ impl Picture<'_> {
                     [name],
                     format!("Volume {name} is partly what it was: its revert to snapshot {to} is not at its end."),
                     &format!("Unless it is under way: `amita volume revert {name}@{to}` ends it."),
+                ));
+            }
+        }
+        for found in self.volumes {
+            if let Some(shrink) = &found.shrink {
+                let (name, bytes) = (&found.volume.name, shrink.size_bytes);
+                facts.push(Fact::new(
+                    Kind::ShrinkUnfinished,
+                    [name],
+                    format!("Volume {name} is being made smaller, to {bytes} bytes: what lies behind may be gone."),
+                    &format!("Unless it is under way: `amita volume resize {name} --size {bytes} --shrink` ends it."),
                 ));
             }
         }

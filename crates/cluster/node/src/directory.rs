@@ -420,15 +420,23 @@ impl Directory {
         std::mem::take(&mut self.changed)
     }
 
-    /// A volume has grown: whoever opens it later is told.
-    pub fn resized(&mut self, volume: VolumeId, size_bytes: u64) {
+    /// A volume has grown: whoever opens it later is told. A record from before our ownership may have its size from before it was made
+    /// smaller; within one ownership sizes only grow, but for the end of it.
+    pub fn resized(&mut self, volume: VolumeId, generation: Generation, size_bytes: u64) {
         for state in self.volumes.values_mut() {
-            let size = match state {
-                State::Open { info, .. } | State::Leaving { info, .. } if info.id == volume => &mut info.size_bytes,
-                State::Making { opened, .. } if opened.volume.id == volume => &mut opened.volume.size_bytes,
+            let (size, ours) = match state {
+                State::Open { info, generation, .. } | State::Leaving { info, generation, .. } if info.id == volume => {
+                    (&mut info.size_bytes, *generation)
+                }
+                State::Making { opened, .. } if opened.volume.id == volume => {
+                    let ours = opened.volume.generation;
+                    (&mut opened.volume.size_bytes, ours)
+                }
                 _ => continue,
             };
-            *size = size_bytes.max(*size);
+            if generation >= ours {
+                *size = size_bytes.max(*size);
+            }
         }
     }
 

@@ -467,9 +467,9 @@ impl Shards {
         }
     }
 
-    /// A volume has grown.
-    pub fn resized(&mut self, volume: VolumeId, size_bytes: u64) {
-        if let Some(shard) = self.table.of_mut(volume) {
+    /// A volume has grown, as a record of this generation says: one from before our ownership may be from before it was made smaller.
+    pub fn resized(&mut self, volume: VolumeId, generation: Generation, size_bytes: u64) {
+        if let Some(shard) = self.table.of_mut(volume).filter(|shard| generation >= shard.generation) {
             shard.sequencer.resized(size_bytes);
         }
     }

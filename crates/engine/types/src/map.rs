@@ -18,7 +18,7 @@ mod quota;
 mod set;
 mod trash;
 
-pub use about::{About, Import, Revert, about_key, about_prefix};
+pub use about::{About, Import, Revert, Shrink, about_key, about_prefix};
 pub use check::MAX_GROUPS;
 pub use clone::{MAX_LEVELS, Parent, check_parents};
 pub use flatten::{Flatten, flatten_key, flattens_prefix};

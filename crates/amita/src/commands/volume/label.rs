@@ -159,6 +159,7 @@ fn text(shown: &Shown) -> String {
         protected,
         import,
         revert,
+        shrink,
         flatten,
         parent,
         clones,
@@ -222,6 +223,16 @@ fn text(shown: &Shown) -> String {
             format!(
                 "to {to} is not at its end: `amita volume revert {}@{to}` ends it",
                 volume.name
+            ),
+        ));
+    }
+    if let Some(shrink) = shrink {
+        let (name, bytes) = (&volume.name, shrink.size_bytes);
+        lines.push((
+            "shrink",
+            format!(
+                "to {} is not at its end: `amita volume resize {name} --size {bytes} --shrink` ends it",
+                size::show(bytes)
             ),
         ));
     }

@@ -127,7 +127,7 @@ pub(super) fn reverting(meta: &dyn Transact, volume: VolumeId) -> Result<(Option
     Ok(found.map_or((None, 0), |(about, revision)| (about.revert, revision)))
 }
 
-fn change(meta: &dyn Transact, name: &str, id: Option<VolumeId>, by: impl Fn(&mut About)) -> Result<About> {
+pub(super) fn change(meta: &dyn Transact, name: &str, id: Option<VolumeId>, by: impl Fn(&mut About)) -> Result<About> {
     for _ in 0..RACES {
         let (volume, revision) = find_volume(meta, name)?;
         if id.is_some_and(|id| id != volume.id) {

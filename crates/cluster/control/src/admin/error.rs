@@ -185,6 +185,16 @@ pub enum AdminError {
         /// The snapshot's name.
         snapshot: String,
     },
+    /// A volume that is being made smaller.
+    #[error(
+        "volume {volume} is being made smaller, to {size_bytes} bytes, and that is not at its end; `amita volume resize {volume} --size \
+         {size_bytes} --shrink` ends it"
+    )]
+    Shrinking {
+        volume: String,
+        /// What it is to have.
+        size_bytes: u64,
+    },
     /// A snapshot that hosts may use.
     #[error(
         "snapshot {name} is namespace {nsid} of subsystem {subsystem}: hosts may use it; take it out first \

@@ -1,6 +1,7 @@
 //! Namespaces: volumes, and snapshots of them, under a number in a subsystem.
 
 use super::about::reverting;
+use super::shrink::none_shrinks;
 use super::snapshot::{snapshot as snapshot_of, split};
 use super::subsystem::{find_subsystem, put, subsystems, unchanged, uses_guard};
 use super::volume::find_volume;
@@ -224,6 +225,7 @@ fn find_target(meta: &dyn Transact, name: &str) -> Result<Target> {
                     snapshot: revert.snapshot,
                 });
             }
+            none_shrinks(meta, name, volume.id)?;
             compares.push(unchanged(&map::about_key(volume.id), revision));
             None
         }

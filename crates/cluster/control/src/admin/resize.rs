@@ -1,6 +1,7 @@
-//! Volumes grow. `docs/decisions/019-resize.md` says why the size stands in the volume's own record.
+//! Volumes grow; [`super::shrink`] makes them smaller. `docs/decisions/019-resize.md` says why the size stands in the volume's own record.
 
 use super::quota::{Wanted, charge};
+use super::shrink::none_shrinks;
 use super::subsystem::{put, unchanged};
 use super::volume::{check_size, find_volume};
 use super::{AdminError, RACES, Result};
@@ -21,12 +22,13 @@ pub fn resize_volume(meta: &dyn Transact, name: &str, size_bytes: u64) -> Result
                 what: "volume",
                 name: name.to_owned(),
                 why: format!(
-                    "it has {} bytes, and {size_bytes} are fewer: what lies behind would be lost, so volumes only grow. Make \
-                     a smaller volume, and copy what is wanted",
+                    "it has {} bytes, and {size_bytes} are fewer: what lies behind would be lost for good. Make what is in it \
+                     (a file system) smaller first, have no host use it, and say --shrink",
                     old.size_bytes
                 ),
             });
         }
+        none_shrinks(meta, name, old.id)?;
         let new = Volume {
             size_bytes,
             ..old.clone()

@@ -9,7 +9,7 @@ use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, MAX_OPS, Op, Transact};
 use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
 use amita_types::map::{
-    self, About, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Revert,
+    self, About, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Revert, Shrink,
     Snapshot, Store, Subsystem, Suspect, Target, Trashed, Volume,
 };
 use amita_types::{ClusterId, NodeId, SnapshotId, StoreId, VolumeId};
@@ -155,6 +155,9 @@ pub struct VolumeStatus {
     /// It is made what a snapshot of it is, and is a part of both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revert: Option<Revert>,
+    /// It is being made smaller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shrink: Option<Shrink>,
     /// It is a clone that is being flattened: how far that is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flatten: Option<Flatten>,
@@ -280,6 +283,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
                 protected: about.protected,
                 import: about.import,
                 revert: about.revert,
+                shrink: about.shrink,
                 flatten: flattens.remove(&volume.id),
                 parent: volume.parents.first().map(|parent| {
                     let called = parents.get(&(parent.volume, parent.number));

@@ -6,6 +6,7 @@ mod node;
 mod nvme;
 mod quota;
 mod set;
+mod shrink;
 mod snapshot;
 mod status;
 mod topology;

@@ -205,13 +205,13 @@ fn volume_changed(core: &mut Core, now: Time, volume: VolumeId, generation: Gene
     core.directory.stir(now);
     core.cx.shards.hint_volume(now, volume, generation);
     if let Some(record) = core.cx.view.volume_of(volume) {
-        let size_bytes = record.size_bytes;
+        let (generation, size_bytes) = (record.generation, record.size_bytes);
         if core.cx.config.core == 0 {
             core.directory.named(now, volume, &record.name);
         }
         core.cx.shards.shed_parents(now, volume, &record.parents);
-        core.cx.shards.resized(volume, size_bytes);
-        core.directory.resized(volume, size_bytes);
+        core.cx.shards.resized(volume, generation, size_bytes);
+        core.directory.resized(volume, generation, size_bytes);
     }
     core.forwarding.owner_changed(&mut core.cx, now, volume);
     if core.cx.view.is_of_an_open_set(volume) {

@@ -625,3 +625,21 @@ fn of_a_deleted_volume_only_what_its_clones_need_is_served() {
     let effects = seek(false);
     assert!(nowhere(&effects), "not for hosts, while it is: {effects:?}");
 }
+
+/// A volume was made smaller before we came to own it, and the watch brings an older record of it behind that.
+#[test]
+fn a_record_from_before_our_ownership_says_nothing_of_the_size() {
+    let mut rig = Rig::new();
+    let size = |rig: &Rig| {
+        let mut states = rig.directory.volumes.values();
+        let found = states.find_map(|state| match state {
+            super::State::Open { info, .. } => Some(info.size_bytes),
+            _ => None,
+        });
+        found.expect("it is open")
+    };
+    rig.directory.resized(VOLUME, Generation(rig.generation.0 - 1), 2 << 30);
+    assert_eq!(size(&rig), 1 << 30);
+    rig.directory.resized(VOLUME, rig.generation, 2 << 30);
+    assert_eq!(size(&rig), 2 << 30);
+}

@@ -29,6 +29,9 @@ pub struct About {
     /// It is made what a snapshot of it is, and is a part of both. (In clusters of the version that knows snapshots only.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revert: Option<Revert>,
+    /// It is made smaller, and some of what lies behind its new end may be gone. (In clusters of the version that knows snapshots only.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shrink: Option<Shrink>,
 }
 
 /// An image that is being copied into a volume.
@@ -58,6 +61,15 @@ pub struct Revert {
     pub generation: Generation,
 }
 
+/// A shrinking that is not at its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shrink {
+    /// What the volume is to have.
+    pub size_bytes: u64,
+    /// The volume's generation meanwhile: where it is another one, others have had the volume since.
+    pub generation: Generation,
+}
+
 impl Import {
     /// Is it of the same image?
     #[must_use]
@@ -77,6 +89,7 @@ impl About {
             protected: false,
             import: None,
             revert: None,
+            shrink: None,
         }
     }
 

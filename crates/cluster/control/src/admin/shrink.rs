@@ -1,0 +1,142 @@
+//! Volumes are made smaller: what lies behind the new end is gone before the volume's record says so.
+//! `docs/decisions/055-a-volume-shrinks-when-its-end-is-empty.md` tells the steps, and why they come so.
+
+use super::about::change;
+use super::namespace::use_of;
+use super::subsystem::{put, subsystems, unchanged};
+use super::volume::{check_size, find_volume};
+use super::{AdminError, RACES, Result, cluster, get};
+use amita_metadata::{Call, Transact};
+use amita_types::map::{self, About, SNAPSHOTS_SINCE, Shrink, Volume};
+use amita_types::{SnapshotId, VolumeId};
+
+fn bad(name: &str, why: String) -> AdminError {
+    AdminError::BadSetting {
+        what: "volume",
+        name: name.to_owned(),
+        why,
+    }
+}
+
+/// May a volume be made so small? Of what others do while it is, [`begin_shrink`] says more.
+///
+/// # Errors
+/// A size that cannot be, or that is none smaller; hosts may use the volume by NVMe; it is being made what a snapshot of it is, or an
+/// image is copied into it; a cluster whose version does not know of it; the metadata is away.
+pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Result<()> {
+    let name = &volume.name;
+    check_size(name, size_bytes)?;
+    if size_bytes >= volume.size_bytes {
+        let has = volume.size_bytes;
+        return Err(bad(name, format!("it has {has} bytes, and {size_bytes} are not fewer")));
+    }
+    let version = cluster(meta)?.version;
+    if version < SNAPSHOTS_SINCE {
+        return Err(bad(
+            name,
+            format!("the cluster's version is {version}, and volumes are made smaller from {SNAPSHOTS_SINCE} on"),
+        ));
+    }
+    let about = get::<About>(meta, &map::about_key(volume.id))?.map(|(about, _)| about);
+    if let Some(revert) = about.as_ref().and_then(|about| about.revert.clone()) {
+        return Err(AdminError::Reverting {
+            volume: name.clone(),
+            snapshot: revert.snapshot,
+        });
+    }
+    if about.is_some_and(|about| about.import.is_some()) {
+        return Err(bad(
+            name,
+            "an image is being copied into it, or was not to its end".to_owned(),
+        ));
+    }
+    match use_of(&subsystems(meta)?, volume.id, SnapshotId::HEAD) {
+        Some((subsystem, namespace)) => Err(AdminError::AttachedStill {
+            volume: name.clone(),
+            subsystem,
+            nsid: namespace.nsid,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Says that a volume is being made smaller: from now on it becomes no namespace, and does not grow.
+///
+/// # Errors
+/// As [`may_shrink`]; the volume is gone, or another one has its name; the metadata is away or refuses.
+pub fn begin_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Result<Shrink> {
+    may_shrink(meta, volume, size_bytes)?;
+    let shrink = Shrink {
+        size_bytes,
+        generation: volume.generation,
+    };
+    change(meta, &volume.name, Some(volume.id), |about| {
+        about.shrink = Some(shrink.clone());
+    })?;
+    // Who attaches the volume compares this record: they have seen the mark, or what they did is seen here. Nothing is cleared yet.
+    if let Err(why) = may_shrink(meta, volume, size_bytes) {
+        change(meta, &volume.name, Some(volume.id), |about| {
+            if about.shrink.as_ref() == Some(&shrink) {
+                about.shrink = None;
+            }
+        })?;
+        return Err(why);
+    }
+    Ok(shrink)
+}
+
+/// What lies behind the new end is gone: the volume has its new size, if nobody else has had it since.
+///
+/// # Errors
+/// Another gateway has had it since it was marked, or another one has marked it, or its size is another one by now; it is gone; the
+/// metadata is away or refuses.
+pub fn end_shrink(meta: &dyn Transact, volume: &Volume, shrink: &Shrink) -> Result<Volume> {
+    let (key, about_key) = (map::volume_key(&volume.name), map::about_key(volume.id));
+    for _ in 0..RACES {
+        let (old, revision) = find_volume(meta, &volume.name)?;
+        let (about, about_revision) = get::<About>(meta, &about_key)?.unwrap_or_else(|| (About::of(volume.id), 0));
+        let is_ours = (old.id, old.generation, old.size_bytes) == (volume.id, shrink.generation, volume.size_bytes);
+        if !is_ours || about.shrink.as_ref() != Some(shrink) {
+            return Err(bad(
+                &volume.name,
+                "others have had it meanwhile, and may have written behind the new end: its size is what it was; do it again".to_owned(),
+            ));
+        }
+        let new = Volume {
+            size_bytes: shrink.size_bytes,
+            ..old
+        };
+        let about = About { shrink: None, ..about };
+        let call = Call {
+            compares: vec![unchanged(&key, revision), unchanged(&about_key, about_revision)],
+            then: vec![put(about_key.clone(), &about), put(key.clone(), &new)],
+            otherwise: Vec::new(),
+        };
+        if meta.txn(&call)?.succeeded {
+            return Ok(new);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// A shrinking that was not at its end has none any more: the volume keeps its size. What was cleared stays so.
+///
+/// # Errors
+/// The volume is gone; the metadata is away or refuses.
+pub fn give_up_shrink(meta: &dyn Transact, name: &str) -> Result<Volume> {
+    let (volume, _) = find_volume(meta, name)?;
+    change(meta, name, Some(volume.id), |about| about.shrink = None)?;
+    Ok(volume)
+}
+
+/// Fails where a volume is being made smaller. For who compares the record that says so: it is to be read after its revision was.
+pub(super) fn none_shrinks(meta: &dyn Transact, name: &str, volume: VolumeId) -> Result<()> {
+    let found = get::<About>(meta, &map::about_key(volume))?;
+    match found.and_then(|(about, _)| about.shrink) {
+        None => Ok(()),
+        Some(shrink) => Err(AdminError::Shrinking {
+            volume: name.to_owned(),
+            size_bytes: shrink.size_bytes,
+        }),
+    }
+}

@@ -1,0 +1,102 @@
+//! What holds back others while a volume is made smaller, and what holds it back.
+
+use super::*;
+use amita_types::map::{Import, SNAPSHOTS_SINCE, Shrink};
+
+const SMALL: u64 = 1 << 20;
+
+fn with_volume(version: u32) -> Mutex<State> {
+    let meta = cluster_of(3);
+    create_pool(&meta, &spec(3)).unwrap();
+    create_volume(&meta, "db", "main", 1 << 30).unwrap();
+    let mut record = cluster(&meta).unwrap();
+    record.version = version;
+    meta.txn(&Call::put(map::cluster_key(), json(&record))).unwrap();
+    meta
+}
+
+fn subsystem() -> SubsystemSpec {
+    SubsystemSpec {
+        name: "s".to_owned(),
+        ..SubsystemSpec::default()
+    }
+}
+
+fn mark_of(meta: &dyn Transact) -> Option<Shrink> {
+    about(meta, volume(meta, "db").unwrap().id).unwrap().shrink
+}
+
+#[test]
+fn the_size_is_written_last_and_with_it_the_mark_goes() {
+    let meta = with_volume(SNAPSHOTS_SINCE);
+    let found = volume(&meta, "db").unwrap();
+    let mark = begin_shrink(&meta, &found, SMALL).unwrap();
+    assert_eq!(volume(&meta, "db").unwrap().size_bytes, 1 << 30);
+    // Others' ways are barred meanwhile.
+    create_subsystem(&meta, &subsystem()).unwrap();
+    let refused = add_namespace(&meta, "s", "db", None, 4096).unwrap_err();
+    assert!(matches!(refused, AdminError::Shrinking { .. }), "{refused}");
+    let refused = resize_volume(&meta, "db", 2 << 30).unwrap_err();
+    assert!(matches!(refused, AdminError::Shrinking { .. }), "{refused}");
+    let small = end_shrink(&meta, &found, &mark).unwrap();
+    assert_eq!((small.size_bytes, mark_of(&meta)), (SMALL, None));
+    assert_eq!(volume(&meta, "db").unwrap(), small);
+    // Once.
+    end_shrink(&meta, &found, &mark).unwrap_err();
+    assert_eq!(resize_volume(&meta, "db", 2 << 30).unwrap().size_bytes, 2 << 30);
+}
+
+#[test]
+fn who_was_not_alone_with_the_volume_does_not_end_it() {
+    let meta = with_volume(SNAPSHOTS_SINCE);
+    let found = volume(&meta, "db").unwrap();
+    let mark = begin_shrink(&meta, &found, SMALL).unwrap();
+    // Another gateway has taken it over, and may have written.
+    let taken = Volume {
+        generation: Generation(found.generation.0 + 1),
+        ..found.clone()
+    };
+    meta.txn(&Call::put(map::volume_key("db"), json(&taken))).unwrap();
+    let refused = end_shrink(&meta, &found, &mark).unwrap_err().to_string();
+    assert!(refused.contains("others have had it meanwhile"), "{refused}");
+    assert_eq!(volume(&meta, "db").unwrap(), taken);
+    // Given again by that one, with another size; the first one's mark is no more.
+    let again = begin_shrink(&meta, &taken, 2 * SMALL).unwrap();
+    end_shrink(&meta, &taken, &mark).unwrap_err();
+    assert_eq!(end_shrink(&meta, &taken, &again).unwrap().size_bytes, 2 * SMALL);
+    // Given up, it is not ended.
+    let found = volume(&meta, "db").unwrap();
+    let mark = begin_shrink(&meta, &found, SMALL).unwrap();
+    assert_eq!(give_up_shrink(&meta, "db").unwrap(), found);
+    end_shrink(&meta, &found, &mark).unwrap_err();
+    assert_eq!((volume(&meta, "db").unwrap(), mark_of(&meta)), (found, None));
+}
+
+#[test]
+fn what_is_used_or_half_done_is_not_made_smaller() {
+    let meta = with_volume(SNAPSHOTS_SINCE);
+    let found = volume(&meta, "db").unwrap();
+    for (size, said) in [(1 << 30, "are not fewer"), (4097, "is no multiple"), (0, "choose")] {
+        let why = begin_shrink(&meta, &found, size).unwrap_err().to_string();
+        assert!(why.contains(said), "{why}");
+    }
+    let import = Import {
+        format: "raw".to_owned(),
+        image_bytes: 4096,
+        modified_ns: 1,
+        done_bytes: 0,
+    };
+    note_import(&meta, &found, Some(&import)).unwrap();
+    let why = begin_shrink(&meta, &found, SMALL).unwrap_err().to_string();
+    assert!(why.contains("an image is being copied"), "{why}");
+    note_import(&meta, &found, None).unwrap();
+    create_subsystem(&meta, &subsystem()).unwrap();
+    add_namespace(&meta, "s", "db", None, 4096).unwrap();
+    let why = begin_shrink(&meta, &found, SMALL).unwrap_err();
+    assert!(matches!(why, AdminError::AttachedStill { .. }), "{why}");
+    assert_eq!(mark_of(&meta), None);
+    let older = with_volume(SNAPSHOTS_SINCE - 1);
+    let found = volume(&older, "db").unwrap();
+    let why = begin_shrink(&older, &found, SMALL).unwrap_err().to_string();
+    assert!(why.contains("made smaller from 2 on"), "{why}");
+}
