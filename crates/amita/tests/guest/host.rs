@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What scripts may use.
 const LIBRARY: &str = include_str!("../../../../tests/guest/nvme.sh");
 /// How long one script may take: the processor is emulated, and the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(240);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A guest and the folder of its files.
 pub struct Host {

@@ -29,7 +29,12 @@ pg() { setpriv --reuid=1000 --regid=1000 --clear-groups env PATH="$bin:$PATH" PG
 serve() {
     pg postgres -D $1/pg -p $2 -k /tmp/pg -c listen_addresses= -c shared_buffers=32MB -c max_wal_size=64MB \
         -c checkpoint_timeout=30s -c autovacuum_naptime=5s -c jit=off -c huge_pages=off >/tmp/pg/$2.log 2>&1 &
-    await 120 "the server at $2" pg pg_isready -q -p $2 -d postgres
+    server=$! port=$2
+    await 480 "the server at $2" is_ready
+}
+is_ready() {
+    kill -0 $server 2>/dev/null || { cat /tmp/pg/$port.log; fail "the server at $port has ended"; }
+    pg pg_isready -q -p $port -d postgres
 }
 # Four times the same number?
 is_one() { echo "$1" | grep -Eqx -e '(-?[0-9]+)\|\1\|\1\|\1'; }
