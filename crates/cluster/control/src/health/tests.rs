@@ -78,6 +78,7 @@ fn volume(pool: &str) -> VolumeStatus {
         protected: false,
         import: None,
         revert: None,
+        shrink: None,
         flatten: None,
         parent: None,
         clones: 0,

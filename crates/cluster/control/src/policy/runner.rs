@@ -325,7 +325,7 @@ impl Runner {
         for set in sets {
             let mark = set.labels.get(map::POLICY_LABEL);
             if mark.is_some_and(|mark| !marks.contains(mark)) {
-                admin::drop_set(meta, &set)?;
+                admin::drop_set(meta, &set, "its policy has gone, or is paused")?;
             }
         }
         for found in reply.values(0) {

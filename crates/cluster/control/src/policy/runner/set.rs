@@ -112,7 +112,7 @@ impl SetJob {
     /// Nobody wants it any more. One that is decided stays.
     pub fn withdraw(&self, meta: &dyn Transact) -> Result<()> {
         match &self.stage {
-            Stage::Wait { set, .. } => admin::drop_set(meta, set),
+            Stage::Wait { set, .. } => admin::drop_set(meta, set, "its policy does not want it any more"),
             Stage::Ask { .. } => Ok(()),
         }
     }
@@ -268,10 +268,10 @@ impl SetJob {
             SetState::Void(voided) => Ok(self.again(&voided.why, voided.again, now)),
             _ if !is_over => Ok(None),
             SetState::Taking => {
-                admin::drop_set(meta, set)?;
                 let why = format!(
                     "it was not taken within {seconds} s: no gateway opens one of the volumes, or a store does not answer"
                 );
+                admin::drop_set(meta, set, &why)?;
                 Ok(self.again(&why, true, now))
             }
             // It is one all the same; those that are sealed are counted.

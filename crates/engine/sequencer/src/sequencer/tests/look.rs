@@ -231,7 +231,13 @@ fn much_that_has_rotted_is_restored_a_few_blocks_at_a_time() {
             match &request.body {
                 RequestBody::RenewLease => rig.accept(&request, AnswerBody::LeaseRenewed),
                 RequestBody::Changes(_) => {
-                    rig.accept(&request, AnswerBody::Changes(ChangesAnswer { entries: entries.clone(), more: None }));
+                    rig.accept(
+                        &request,
+                        AnswerBody::Changes(ChangesAnswer {
+                            entries: entries.clone(),
+                            more: None,
+                        }),
+                    );
                 }
                 RequestBody::Verify(_) => {
                     let damaged = match request.store == store(1) {

@@ -705,7 +705,8 @@ fn what_stores_have_trimmed_is_an_error_of_the_clone_and_evicts_nobody() {
     assert_eq!((waited, rig.result(io)), (20_000, Some(Err(IoError::Damaged))));
     assert!(rig.calls.is_empty(), "nobody is evicted");
     assert!(rig.unsettled.is_empty(), "the parent's owner cannot help");
-    let is_told = |warning: &Warning| matches!(warning, Warning::NotKept { parents, .. } if parents.contains("of volume 5"));
+    let is_told =
+        |warning: &Warning| matches!(warning, Warning::NotKept { parents, .. } if parents.contains("of volume 5"));
     assert!(rig.warnings.iter().any(is_told), "{:?}", rig.warnings);
     // The parents were about to leave the record: what waits goes on without them.
     let later = rig.read(0, 4096);
