@@ -19,7 +19,7 @@ pub struct Config {
     /// again.
     pub index_bytes: u64,
     /// So many of a chunk's newest states stand in each checkpoint. Older ones are in pages of their own, which are written once, when there
-    /// are twice as many that are in none. `None`: all stand in each checkpoint, and no page is written; those that there are stay. That is the
+    /// are twice as many that are in none. `None`: all stand in each checkpoint, and pages that there are go with the next one. That is the
     /// default for as long as a page that has rotted costs the whole store (decision 052).
     pub recent_states: Option<usize>,
     /// The most requests that wait for the disk at once; more are refused with `Busy`.

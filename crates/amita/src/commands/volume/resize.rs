@@ -107,17 +107,22 @@ fn clear_and_shrink(
     is_marked: &mut bool,
 ) -> Result<Volume> {
     let Arguments { name, size, .. } = arguments;
-    // The opening has raised its generation: nobody else writes to it from now on.
+    // The opening has raised its generation, and it alone: else others have it, or had it, who may write still.
     let volume = admin::volume(&admin.reader(), name).described()?;
-    if volume.id != before.id || data.size_bytes() != volume.size_bytes {
-        return Err(Failure::new(format!("volume {name} was changed meanwhile")).kind(Kind::Conflict));
+    let is_ours = volume.id == before.id && Some(volume.generation) == before.generation.next();
+    if !is_ours || data.size_bytes() != volume.size_bytes {
+        return Err(
+            Failure::new(format!("volume {name} was changed, or others opened it, meanwhile"))
+                .kind(Kind::Conflict)
+                .advice("Nothing of it is cleared: do it again when nobody uses it."),
+        );
     }
+    *is_marked = true;
     let mark = admin
         .act(Action::VolumeResize, name, |meta| {
             admin::begin_shrink(meta, &volume, *size)
         })
         .described()?;
-    *is_marked = true;
     let bar = progress::bar("clearing", volume.size_bytes - size);
     let (mut at, most) = (*size, CHUNKS * data.chunk_bytes());
     while at < volume.size_bytes {

@@ -54,6 +54,7 @@ pub fn note_import(meta: &dyn Transact, volume: &Volume, import: Option<&Import>
         if import.is_some() {
             // It is written anew, whatever it was on its way to.
             about.revert = None;
+            about.shrink = None;
         }
     })
 }
@@ -87,24 +88,25 @@ pub fn may_revert(meta: &dyn Transact, volume: &Volume, to: &str, number: Snapsh
 }
 
 /// Says that a volume is no longer what it was, and not yet what its snapshot is: from now on it becomes no namespace, and the
-/// snapshots that are needed are not deleted. An import that was not at its end has none any more.
+/// snapshots that are needed are not deleted. An import that was not at its end has none any more, nor has a shrinking.
 ///
 /// # Errors
 /// As [`may_revert`]; the volume is gone, or another one has its name; the metadata is away or refuses.
 pub fn begin_revert(meta: &dyn Transact, volume: &Volume, revert: &Revert) -> Result<About> {
-    let before = RefCell::new((None, None));
+    let before = RefCell::new((None, None, None));
     let noted = change(meta, &volume.name, Some(volume.id), |about| {
         // What this mark has come in place of, and not what was there a moment before.
-        before.replace((about.revert.clone(), about.import.clone()));
+        before.replace((about.revert.clone(), about.import.clone(), about.shrink.clone()));
         about.revert = Some(revert.clone());
         about.import = None;
+        about.shrink = None;
     })?;
     // Who attaches the volume, or deletes the snapshot, compares this record: they have seen the mark, or what they did is seen here.
     if let Err(why) = may_revert(meta, volume, &revert.snapshot, revert.number) {
         // Unless another one has marked it, or ended his own, since.
         change(meta, &volume.name, Some(volume.id), |about| {
             if (&about.revert, &about.import) == (&noted.revert, &noted.import) {
-                (about.revert, about.import) = before.borrow().clone();
+                (about.revert, about.import, about.shrink) = before.borrow().clone();
             }
         })?;
         return Err(why);

@@ -188,7 +188,7 @@ pub enum AdminError {
     /// A volume that is being made smaller.
     #[error(
         "volume {volume} is being made smaller, to {size_bytes} bytes, and that is not at its end; `amita volume resize {volume} --size \
-         {size_bytes} --shrink` ends it"
+         {size_bytes} --shrink` ends it, and clears what was written behind that since; with the size that it has, the same gives it up"
     )]
     Shrinking {
         volume: String,

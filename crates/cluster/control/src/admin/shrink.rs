@@ -7,8 +7,9 @@ use super::subsystem::{put, subsystems, unchanged};
 use super::volume::{check_size, find_volume};
 use super::{AdminError, RACES, Result, cluster, get};
 use amita_metadata::{Call, Transact};
-use amita_types::map::{self, About, SNAPSHOTS_SINCE, Shrink, Volume};
+use amita_types::map::{self, About, Flatten, SNAPSHOTS_SINCE, Shrink, Volume};
 use amita_types::{SnapshotId, VolumeId};
+use std::cell::RefCell;
 
 fn bad(name: &str, why: String) -> AdminError {
     AdminError::BadSetting {
@@ -21,8 +22,8 @@ fn bad(name: &str, why: String) -> AdminError {
 /// May a volume be made so small? Of what others do while it is, [`begin_shrink`] says more.
 ///
 /// # Errors
-/// A size that cannot be, or that is none smaller; hosts may use the volume by NVMe; it is being made what a snapshot of it is, or an
-/// image is copied into it; a cluster whose version does not know of it; the metadata is away.
+/// A size that cannot be, or that is none smaller, or more than an earlier one that was cut short was to leave; hosts may use the volume by NVMe;
+/// it is being flattened, or made what a snapshot of it is, or an image is copied into it; a cluster whose version does not know of it; the metadata is away.
 pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Result<()> {
     let name = &volume.name;
     check_size(name, size_bytes)?;
@@ -44,12 +45,20 @@ pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Resu
             snapshot: revert.snapshot,
         });
     }
-    if about.is_some_and(|about| about.import.is_some()) {
+    if about.as_ref().is_some_and(|about| about.import.is_some()) {
         return Err(bad(
             name,
             "an image is being copied into it, or was not to its end".to_owned(),
         ));
     }
+    let before = about.and_then(|about| about.shrink);
+    if let Some(before) = before.filter(|before| before.size_bytes < size_bytes) {
+        return Err(AdminError::Shrinking {
+            volume: name.clone(),
+            size_bytes: before.size_bytes,
+        });
+    }
+    not_flattened(meta, volume)?;
     match use_of(&subsystems(meta)?, volume.id, SnapshotId::HEAD) {
         Some((subsystem, namespace)) => Err(AdminError::AttachedStill {
             volume: name.clone(),
@@ -57,6 +66,18 @@ pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Resu
             nsid: namespace.nsid,
         }),
         None => Ok(()),
+    }
+}
+
+/// A flattening counts the chunks that the volume had when it began.
+fn not_flattened(meta: &dyn Transact, volume: &Volume) -> Result<()> {
+    let name = &volume.name;
+    match get::<Flatten>(meta, &map::flatten_key(volume.id))? {
+        None => Ok(()),
+        Some(_) => Err(bad(
+            name,
+            format!("it is being flattened: wait for that, or take it back (`amita volume flatten {name} --cancel`)"),
+        )),
     }
 }
 
@@ -70,14 +91,16 @@ pub fn begin_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Re
         size_bytes,
         generation: volume.generation,
     };
+    let before = RefCell::new(None);
     change(meta, &volume.name, Some(volume.id), |about| {
+        before.replace(about.shrink.clone());
         about.shrink = Some(shrink.clone());
     })?;
     // Who attaches the volume compares this record: they have seen the mark, or what they did is seen here. Nothing is cleared yet.
     if let Err(why) = may_shrink(meta, volume, size_bytes) {
         change(meta, &volume.name, Some(volume.id), |about| {
             if about.shrink.as_ref() == Some(&shrink) {
-                about.shrink = None;
+                about.shrink = before.borrow().clone();
             }
         })?;
         return Err(why);
@@ -88,11 +111,13 @@ pub fn begin_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Re
 /// What lies behind the new end is gone: the volume has its new size, if nobody else has had it since.
 ///
 /// # Errors
-/// Another gateway has had it since it was marked, or another one has marked it, or its size is another one by now; it is gone; the
-/// metadata is away or refuses.
+/// Another gateway has had it since it was marked, or another one has marked it, or its size is another one by now; it is being flattened, or
+/// gone; the metadata is away or refuses.
 pub fn end_shrink(meta: &dyn Transact, volume: &Volume, shrink: &Shrink) -> Result<Volume> {
     let (key, about_key) = (map::volume_key(&volume.name), map::about_key(volume.id));
+    let flatten_key = map::flatten_key(volume.id);
     for _ in 0..RACES {
+        not_flattened(meta, volume)?;
         let (old, revision) = find_volume(meta, &volume.name)?;
         let (about, about_revision) = get::<About>(meta, &about_key)?.unwrap_or_else(|| (About::of(volume.id), 0));
         let is_ours = (old.id, old.generation, old.size_bytes) == (volume.id, shrink.generation, volume.size_bytes);
@@ -108,7 +133,11 @@ pub fn end_shrink(meta: &dyn Transact, volume: &Volume, shrink: &Shrink) -> Resu
         };
         let about = About { shrink: None, ..about };
         let call = Call {
-            compares: vec![unchanged(&key, revision), unchanged(&about_key, about_revision)],
+            compares: vec![
+                unchanged(&key, revision),
+                unchanged(&about_key, about_revision),
+                unchanged(&flatten_key, 0),
+            ],
             then: vec![put(about_key.clone(), &about), put(key.clone(), &new)],
             otherwise: Vec::new(),
         };

@@ -638,8 +638,8 @@ impl<'a> Work<'a> {
         self.insert_volume(volume)
     }
 
-    /// A volume may have grown, and been written there, after the copy was made. Volumes never shrink, so a chunk that
-    /// begins behind the end that the copy knows says so.
+    /// A volume may have grown, and been written there, after the copy was made: a chunk that begins behind the end that the
+    /// copy knows says so. A volume that was made smaller keeps cleared chunks there, and gets its old size, with zeros: nothing is lost by that.
     fn grow(&mut self, volume: &mut Volume, last_chunk: Option<u64>) {
         let pools = all::<Pool>(self.copy, "pools/");
         let Some(pool) = pools.iter().find(|pool| pool.name == volume.pool) else {
@@ -651,8 +651,8 @@ impl<'a> Work<'a> {
         };
         let grown = last.saturating_add(1).saturating_mul(chunk_bytes);
         self.report.notes.push(format!(
-            "volume {} had {} bytes in the newest copy of the metadata, and there is data behind that: it has {grown} now; \
-             if it was made larger than that, do so again (`amita volume resize`)",
+            "volume {} had {} bytes in the newest copy of the metadata, and has chunks behind that: it has {grown} now; \
+             if it was made larger than that, or smaller before, do so again (`amita volume resize`)",
             volume.name, volume.size_bytes
         ));
         volume.size_bytes = grown;

@@ -45,7 +45,8 @@ impl Index {
         }
     }
 
-    pub(super) fn remove_state_pages(&mut self, key: ChunkKey, stays: impl FnMut(&StatePage) -> bool) {
+    /// Gives back those that do not stay.
+    pub fn remove_state_pages(&mut self, key: ChunkKey, stays: impl FnMut(&StatePage) -> bool) {
         let Some(history) = self.chunk_mut(key).states.as_mut() else {
             return;
         };

@@ -338,10 +338,11 @@ impl Writer {
     /// Gives a chunk's older states pages of their own, if there are slots to spare; what is in none stands in the directory. All leaves
     /// of the chunk have their pages.
     fn write_states(&mut self, with: &mut Writing<'_>, key: ChunkKey, runs: &mut Vec<Run>, pages: &mut Vec<BufMut>) {
-        with.index.drop_stale_pages(key);
         let Some(recent) = with.recent_states else {
+            with.index.remove_state_pages(key, |_| false);
             return;
         };
+        with.index.drop_stale_pages(key);
         let slots = with.superblock.geometry.slots;
         let mut left = with.space.spare_slots(with.index, slots).min(STATE_PAGES_AT_ONCE);
         if left == 0 {

@@ -1,7 +1,7 @@
 //! What holds back others while a volume is made smaller, and what holds it back.
 
 use super::*;
-use amita_types::map::{Import, SNAPSHOTS_SINCE, Shrink};
+use amita_types::map::{Flatten, Import, SNAPSHOTS_SINCE, Shrink};
 
 const SMALL: u64 = 1 << 20;
 
@@ -61,12 +61,14 @@ fn who_was_not_alone_with_the_volume_does_not_end_it() {
     assert!(refused.contains("others have had it meanwhile"), "{refused}");
     assert_eq!(volume(&meta, "db").unwrap(), taken);
     // Given again by that one, with another size; the first one's mark is no more.
-    let again = begin_shrink(&meta, &taken, 2 * SMALL).unwrap();
+    let refused = begin_shrink(&meta, &taken, 2 * SMALL).unwrap_err();
+    assert!(matches!(refused, AdminError::Shrinking { .. }), "{refused}");
+    let again = begin_shrink(&meta, &taken, SMALL / 2).unwrap();
     end_shrink(&meta, &taken, &mark).unwrap_err();
-    assert_eq!(end_shrink(&meta, &taken, &again).unwrap().size_bytes, 2 * SMALL);
+    assert_eq!(end_shrink(&meta, &taken, &again).unwrap().size_bytes, SMALL / 2);
     // Given up, it is not ended.
     let found = volume(&meta, "db").unwrap();
-    let mark = begin_shrink(&meta, &found, SMALL).unwrap();
+    let mark = begin_shrink(&meta, &found, SMALL / 4).unwrap();
     assert_eq!(give_up_shrink(&meta, "db").unwrap(), found);
     end_shrink(&meta, &found, &mark).unwrap_err();
     assert_eq!((volume(&meta, "db").unwrap(), mark_of(&meta)), (found, None));
@@ -90,6 +92,31 @@ fn what_is_used_or_half_done_is_not_made_smaller() {
     let why = begin_shrink(&meta, &found, SMALL).unwrap_err().to_string();
     assert!(why.contains("an image is being copied"), "{why}");
     note_import(&meta, &found, None).unwrap();
+    // An image that was begun since has written behind the end: to end the shrinking would lose it.
+    let mark = begin_shrink(&meta, &found, SMALL).unwrap();
+    note_import(&meta, &found, Some(&import)).unwrap();
+    assert_eq!(mark_of(&meta), None);
+    end_shrink(&meta, &found, &mark).unwrap_err();
+    note_import(&meta, &found, None).unwrap();
+    // Asked for when the end is being cleared, a flattening keeps the size from being written.
+    let mark = begin_shrink(&meta, &found, SMALL).unwrap();
+    let flatten = Flatten {
+        volume: found.id,
+        asked_at: 1,
+        chunks: 256,
+        done: 0,
+        ails: None,
+    };
+    meta.txn(&Call::put(map::flatten_key(found.id), json(&flatten)))
+        .unwrap();
+    for why in [
+        end_shrink(&meta, &found, &mark).unwrap_err(),
+        begin_shrink(&meta, &found, SMALL).unwrap_err(),
+    ] {
+        assert!(why.to_string().contains("being flattened"), "{why}");
+    }
+    assert!(cancel_flatten(&meta, "db").unwrap());
+    give_up_shrink(&meta, "db").unwrap();
     create_subsystem(&meta, &subsystem()).unwrap();
     add_namespace(&meta, "s", "db", None, 4096).unwrap();
     let why = begin_shrink(&meta, &found, SMALL).unwrap_err();

@@ -559,6 +559,11 @@ impl Mending {
         if let (MendStep::Restore(block), Refusal::Damaged { .. }) = (step, refusal) {
             return self.not_restored(cx, scrubs, now, block);
         }
+        if let (MendStep::Restore(_), Refusal::Busy) = (step, refusal) {
+            // Another's restore of the place is under way, or one of ours that was given up: it ends, however slow the disk is.
+            self.attempts = self.attempts.saturating_sub(1);
+            return self.begin_again(cx, now, PAUSE);
+        }
         if matches!(self.stage, Stage::Views(_)) {
             return self.view_refused(cx, now, position, refusal);
         }

@@ -134,6 +134,21 @@ fn a_scrub_restores_what_the_volume_and_its_snapshots_have() {
     assert_eq!(rig.sequencer.counters().unrestored, 0);
 }
 
+/// Another's restore of the place is under way, on a slow disk: what is looked at is not given up for that.
+#[test]
+fn a_restore_that_is_put_off_comes_again() {
+    let mut rig = open(2);
+    let mut left = 12;
+    let (_, report) = scrub(&mut rig, |rig, request| match left {
+        0 => mended(rig, request),
+        _ => {
+            left -= 1;
+            rig.refuse(request, Refusal::Busy);
+        }
+    });
+    assert_eq!((left, report.damaged, report.repaired), (0, 2, 2));
+}
+
 #[test]
 fn what_a_device_does_not_take_is_said_and_the_volume_has_it_elsewhere() {
     let mut rig = open(2);
