@@ -8,10 +8,11 @@
 //! What P's snapshot is on a store is one of three: whole, lacking, trimmed; how it is brought there is in [`crate::states`]. C gets one
 //! write, and one takeover, whose fences and roll-forwards are one step.
 //!
-//! [`switch`] is about reverting and deleting.
+//! [`make`] is about chunks that are made at their opening, and flattening; [`switch`] about reverting and deleting.
 
 use stateright::{Model, Property};
 
+pub mod make;
 mod steps;
 pub mod switch;
 
