@@ -51,7 +51,7 @@ pub(super) fn accept(
         cx.done(io, Ok(()), Payload::None, Course::default());
         return Ok(());
     }
-    let place = place(&cx.owned, &op, &data)?;
+    let place = place(&cx.owned, &op, &data, at)?;
     if cx.tasks.len() >= MAX_IOS {
         return Err(IoError::Busy);
     }
@@ -71,7 +71,7 @@ pub(super) fn accept(
 }
 
 /// Checks an I/O. The fronts have cut it to pieces that fit; what does not is answered, never asserted.
-fn place(owned: &Owned, op: &Op, data: &Slice) -> Result<Place, IoError> {
+fn place(owned: &Owned, op: &Op, data: &Slice, at: SnapshotId) -> Result<Place, IoError> {
     let (offset, length) = (op.offset(), op.length());
     let block = u64::from(BLOCK_BYTES);
     let valid = match *op {
@@ -92,7 +92,9 @@ fn place(owned: &Owned, op: &Op, data: &Slice) -> Result<Place, IoError> {
     let chunk_bytes = u64::from(owned.chunk_bytes);
     let end = offset.checked_add(length.max(1)).ok_or(IoError::OutOfRange)?;
     let chunk = offset / chunk_bytes;
-    if end > owned.volume.size_bytes || (end - 1) / chunk_bytes != chunk {
+    // A snapshot has a size of its own, which may be more: whoever reads it knows it.
+    let is_inside = at > SnapshotId::HEAD || end <= owned.volume.size_bytes;
+    if !is_inside || (end - 1) / chunk_bytes != chunk {
         return Err(IoError::OutOfRange);
     }
     let offset_bytes = (offset % chunk_bytes) as u32;

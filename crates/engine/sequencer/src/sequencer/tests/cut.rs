@@ -293,6 +293,23 @@ fn a_snapshot_is_read_as_it_is_and_only_read() {
     assert_eq!(rig.result(io), Some(Ok(())));
 }
 
+/// The volume was made smaller since.
+#[test]
+fn a_snapshot_is_read_behind_the_end_of_its_volume() {
+    let mut rig = Rig::open(2, 1);
+    adopt(&mut rig, ONE);
+    release(&mut rig, ONE);
+    let behind = Op::Read {
+        offset: 200 * CHUNK_BYTES,
+        length: 4096,
+    };
+    let io = rig.submit_at(SnapshotId::HEAD, behind);
+    assert_eq!(rig.result(io), Some(Err(IoError::OutOfRange)));
+    let io = rig.submit_at(ONE, behind);
+    assert_eq!(rig.result(io), None, "the chunk is opened first");
+    assert!(!rig.sent.is_empty());
+}
+
 #[test]
 fn what_was_changed_is_asked_of_one_member() {
     let (two, three) = (SnapshotId(2), SnapshotId(3));
