@@ -124,6 +124,8 @@ pub(super) enum Trim {
 struct Round {
     at: u32,
     left: u32,
+    /// How many there were when it was last looked.
+    all: u32,
 }
 
 impl Sweep {
@@ -169,12 +171,15 @@ impl Sweep {
 
 impl Round {
     fn begin(&mut self, all: u32) {
-        self.left = all;
+        (self.left, self.all) = (all, all);
     }
 
     /// The next place, of `all` that there are now.
     fn next(&mut self, all: u32) -> Option<u32> {
         self.left = self.left.checked_sub(1)?;
+        // Those that have come meanwhile stand before the ones that it began with, and do not take their turns.
+        self.left += all.saturating_sub(self.all);
+        self.all = self.all.max(all);
         if all == 0 {
             return None;
         }
@@ -497,4 +502,24 @@ pub(super) fn is_going(store: &Store, volume: VolumeId, body: &RequestBody) -> b
 
 fn is_chunk_going(index: &Index, chunk: ChunkId) -> bool {
     index.find(chunk).is_some_and(|key| index.chunk(key).deleting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Round;
+
+    /// News come in the midst of a round, and then more chunks: those that were looked at just before the news have their turn again.
+    #[test]
+    fn a_round_looks_at_all_however_many_come_meanwhile() {
+        let mut round = Round::default();
+        round.begin(4);
+        assert_eq!([round.next(4), round.next(4)], [Some(0), Some(1)]);
+        round.begin(4);
+        let mut seen: Vec<u32> = std::iter::from_fn(|| round.next(6)).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
+        assert_eq!((round.next(6), round.left), (None, 0));
+        // What comes when it has ended begins none.
+        assert_eq!(round.next(7), None);
+    }
 }
