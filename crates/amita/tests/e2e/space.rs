@@ -136,6 +136,9 @@ fn figures_are_exact_through_snapshots_deletions_and_a_dead_node() {
         counts["whole"] == pools[0]["groups"] && counts["syncing"] == 0
     });
     model.compare(&world, "it is back");
+    eventually("its store tells how full it is", || {
+        world.json(&["pool", "show", "demo"])["all_stores_known"] == true
+    });
 
     let pool = world.json(&["pool", "show", "demo"]);
     let (used, held, unique) = model.figures();

@@ -43,11 +43,36 @@ fn programs_go_on_through_other_nodes() {
 #[cfg(feature = "planted")]
 #[test]
 fn a_volume_with_a_chunk_that_waits_for_ever_is_used_where_it_is() {
-    // The run in which this was found, as it was then. Where it does not come to this any more another one is to be found: the
-    // judge must have looked.
-    let mut setup = Setup::draw(188);
+    use crate::faults::{Fault, Plan, Step};
+    // A run that comes to this. Where it does not any more another one is to be found: the judge must have looked.
+    let mut setup = Setup::draw(335);
     setup.liar = false;
     setup.plants.node = setup.plants.node.with(amita_node::Fault::WatchOnly);
+    (setup.copies, setup.min_copies) = (2, 2);
+    let node = 1;
+    let step = |after_operations, fault| Step {
+        after_operations,
+        delay_ns: 0,
+        fault,
+    };
+    // What it finds at its start is long written: what has rotted is not taken for torn.
+    let rot = (0..12).map(|turn| step(10 + 5 * turn, Fault::Rot { node, blocks: 6 }));
+    let kill = step(
+        180,
+        Fault::Kill {
+            node,
+            for_ns: 200_000_000,
+        },
+    );
+    let moves = (0..12).map(|turn| {
+        let at = 181 + 6 * turn;
+        let gateway = at as usize / 6 % setup.nodes;
+        step(at, Fault::Move { gateway })
+    });
+    setup.plan = Plan {
+        steps: rot.chain([kill]).chain(moves).collect(),
+        victims: vec![node],
+    };
     let run = run_setup(setup, false);
     assert_eq!(run.failure, None);
     assert!(run.coverage.count("run.sent_home") > 0 && run.coverage.count("run.blocked_for_good") > 0);
