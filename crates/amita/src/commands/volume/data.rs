@@ -6,6 +6,7 @@ use crate::commands::join::Described as _;
 use amita_client::{Client, Config, Done, Error, Extent, OpenError, Queue, Volume};
 use amita_identity::{Clock, Live, Name, Role};
 use amita_terminal::error::{Failure, Kind, Result};
+use amita_types::map;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,6 +82,21 @@ impl Access {
                 .collect();
         }
         Ok(Way { config, name })
+    }
+
+    /// The same for what owns the volume meanwhile, or asks what no client is told. `what` needs it, `why`.
+    ///
+    /// # Errors
+    /// As [`Access::way`], and a client's identity.
+    pub fn way_of_gateway(&self, endpoints: &Endpoints, admin: &Admin, what: &str, why: &str) -> Result<Way> {
+        let way = self.way(endpoints, admin)?;
+        if way.client().is_none() {
+            return Ok(way);
+        }
+        let failure = Failure::new(format!("{what} by a gateway's identity, and not by a client's: {why}"));
+        Err(failure
+            .kind(Kind::Usage)
+            .advice("Name a gateway's: --client-identity DIR."))
     }
 }
 
@@ -206,6 +222,12 @@ impl UnderWay {
         let oldest = self.requests.front().map(|(offset, _)| *offset);
         oldest.into_iter().chain(self.failed).min()
     }
+}
+
+/// Does who has opened this have the volume alone, with nobody that had it since it was read as `before`? The opening has raised its
+/// generation, and it alone: else others may write still. `now` is read behind the opening.
+pub fn is_alone(data: &Data, before: &map::Volume, now: &map::Volume) -> bool {
+    now.id == before.id && Some(now.generation) == before.generation.next() && data.size_bytes() == now.size_bytes
 }
 
 impl Data {

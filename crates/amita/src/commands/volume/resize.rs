@@ -4,7 +4,7 @@
 //! then writes the size by a transaction that finds nobody else to have had the volume. A mark in the record of what is known of it
 //! ([`map::About`](amita_types::map::About)) is there meanwhile. Cut short, the volume has its old size; the same command ends it.
 
-use super::data::{Access, Data, Way};
+use super::data::{Access, Data, is_alone};
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
@@ -67,7 +67,12 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
 
 fn shrink(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin, before: &Volume) -> Result<Volume> {
     admin.permit(Action::VolumeResize)?;
-    let way = way(arguments, endpoints, admin)?;
+    let way = arguments.access.way_of_gateway(
+        endpoints,
+        admin,
+        "a volume is made smaller",
+        "it owns the volume meanwhile",
+    )?;
     admin::may_shrink(&admin.reader(), before, arguments.size).described()?;
     interrupt::catch();
     let mut data = way.open(&arguments.name)?;
@@ -86,19 +91,6 @@ fn shrink(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin, before: &
     })
 }
 
-/// Who clears it owns the volume meanwhile, so that nobody writes behind what is cleared.
-fn way(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -> Result<Way> {
-    let way = arguments.access.way(endpoints, admin)?;
-    match way.client() {
-        None => Ok(way),
-        Some(_) => Err(Failure::new(
-            "a volume is made smaller by a gateway's identity, and not by a client's: it owns the volume meanwhile",
-        )
-        .kind(Kind::Usage)
-        .advice("Name a gateway's: --client-identity DIR.")),
-    }
-}
-
 fn clear_and_shrink(
     arguments: &Arguments,
     admin: &Admin,
@@ -107,10 +99,8 @@ fn clear_and_shrink(
     is_marked: &mut bool,
 ) -> Result<Volume> {
     let Arguments { name, size, .. } = arguments;
-    // The opening has raised its generation, and it alone: else others have it, or had it, who may write still.
     let volume = admin::volume(&admin.reader(), name).described()?;
-    let is_ours = volume.id == before.id && Some(volume.generation) == before.generation.next();
-    if !is_ours || data.size_bytes() != volume.size_bytes {
+    if !is_alone(data, before, &volume) {
         return Err(
             Failure::new(format!("volume {name} was changed, or others opened it, meanwhile"))
                 .kind(Kind::Conflict)

@@ -5,7 +5,7 @@
 //! block is written and until the last one is, so that one that was cut short is seen. Given again, the command looks anew: what was
 //! written back counts as changed once more, and is written with the same bytes, or is zero in both and left alone.
 
-use super::data::{Access, BLOCK_BYTES, DEPTH, Data, PIECE_BYTES, Way, runs};
+use super::data::{Access, BLOCK_BYTES, DEPTH, Data, PIECE_BYTES, is_alone, runs};
 use super::snapshot;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
@@ -101,14 +101,18 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
     if !arguments.dry_run {
         admin.permit(Action::VolumeRevert)?;
     }
-    let way = way(arguments, endpoints, admin)?;
+    let way = arguments.access.way_of_gateway(
+        endpoints,
+        admin,
+        "a volume is reverted",
+        "it owns the volume meanwhile, and asks what was changed",
+    )?;
     let before = target(arguments, admin)?;
     interrupt::catch();
     let mut data = way.open_since_and(&before.volume.name, &before.to.name)?;
     let mut revert = Reverting {
         admin,
         dry_run: arguments.dry_run,
-        // The opening has raised its generation: nobody else writes to it from now on.
         volume: before.volume.clone(),
         kept: still_kept(&before, admin)?,
         to: before.to,
@@ -168,19 +172,6 @@ fn text(summary: &Summary) -> String {
         text += &format!("What it was before is in {volume}@{kept}.\n");
     }
     text
-}
-
-/// Who reads and writes: what was changed is told to a gateway.
-fn way(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -> Result<Way> {
-    let way = arguments.access.way(endpoints, admin)?;
-    match way.client() {
-        None => Ok(way),
-        Some(_) => Err(Failure::new(
-            "a volume is reverted by a gateway's identity, and not by a client's: it asks what was changed",
-        )
-        .kind(Kind::Usage)
-        .advice("Name a gateway's: --client-identity DIR.")),
-    }
 }
 
 /// The volume and the snapshot as the metadata has them, if the one may become the other.
@@ -273,10 +264,13 @@ struct Reverting<'a> {
 impl Reverting<'_> {
     fn run(&mut self, data: &mut Data, no_snapshot: bool) -> Result<()> {
         let now = admin::volume(&self.admin.reader(), &self.volume.name).described()?;
-        if now.id != self.volume.id || data.size_bytes() < self.to.size_bytes {
-            return Err(
-                Failure::new(format!("volume {} was changed meanwhile", self.volume.name)).kind(Kind::Conflict),
-            );
+        if !is_alone(data, &self.volume, &now) || data.size_bytes() < self.to.size_bytes {
+            return Err(Failure::new(format!(
+                "volume {} was changed, or others opened it, meanwhile",
+                self.volume.name
+            ))
+            .kind(Kind::Conflict)
+            .advice("Nothing is written back: do it again when nobody uses it."));
         }
         self.volume = now;
         self.each(data, Self::count)?;

@@ -54,6 +54,8 @@ pub(super) struct SetJob {
     until: Duration,
     /// Others' snapshots are waited for until then.
     others_until: Option<Duration>,
+    /// The policy's mark, when it was wished and the metadata did not answer: it may be there or not.
+    unanswered: Option<String>,
 }
 
 /// Why so many volumes cannot be one set; none: they can.
@@ -87,6 +89,7 @@ impl SetJob {
             volumes: 0,
             until: now + time.min(MOST_TIME),
             others_until: None,
+            unanswered: None,
         }
     }
 
@@ -111,10 +114,30 @@ impl SetJob {
 
     /// Nobody wants it any more. One that is decided stays.
     pub fn withdraw(&self, meta: &dyn Transact) -> Result<()> {
-        match &self.stage {
-            Stage::Wait { set, .. } => admin::drop_set(meta, set, "its policy does not want it any more"),
-            Stage::Ask { .. } => Ok(()),
+        let why = "its policy does not want it any more";
+        if let Stage::Wait { set, .. } = &self.stage {
+            return admin::drop_set(meta, set, why);
         }
+        let Some(mark) = &self.unanswered else {
+            return Ok(());
+        };
+        let reply = meta.txn(&Call {
+            then: vec![Op::Prefix {
+                key: map::sets_prefix(),
+            }],
+            ..Call::default()
+        })?;
+        let sets = reply.values(0).iter().filter_map(|found| found.json().ok());
+        match sets.into_iter().find(|set| self.is_ours(set, mark)) {
+            Some(set) => admin::drop_set(meta, &set, why),
+            None => Ok(()),
+        }
+    }
+
+    fn is_ours(&self, set: &SnapshotSet, mark: &str) -> bool {
+        set.name == self.snapshot
+            && set.labels.get(POLICY_LABEL).is_some_and(|label| label == mark)
+            && !matches!(set.state, SetState::Void(_))
     }
 
     fn ended(&self, id: Option<SetId>, why: Option<&str>) -> Option<RunSet> {
@@ -170,12 +193,9 @@ impl SetJob {
             return Ok(self.ended(None, Some(&why)));
         }
         let sets: Vec<SnapshotSet> = reply.values(1).iter().filter_map(|found| found.json().ok()).collect();
-        let is_ours = |set: &&SnapshotSet| {
-            set.name == self.snapshot
-                && set.labels.get(POLICY_LABEL) == Some(&policy.mark())
-                && !matches!(set.state, SetState::Void(_))
-        };
-        if let Some(set) = sets.iter().find(is_ours) {
+        let mark = policy.mark();
+        self.unanswered = None;
+        if let Some(set) = sets.iter().find(|set| self.is_ours(set, &mark)) {
             // By whoever led before.
             self.volumes = set.volumes.len() as u64;
             self.stage = Stage::Wait {
@@ -236,7 +256,10 @@ impl SetJob {
             }
             // Somebody has changed something meanwhile: it is looked at anew at the next step.
             Ok(None) => Ok(None),
-            Err(why) if is_away(&why) => Err(why),
+            Err(why) if is_away(&why) => {
+                self.unanswered = Some(mark);
+                Err(why)
+            }
             // There are too many, or a quota allows no more.
             Err(why) => Ok(self.ended(None, Some(&why.to_string()))),
         }
