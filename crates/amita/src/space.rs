@@ -26,55 +26,61 @@ const ATTEMPTS: u32 = 4;
 /// What a volume holds, in bytes: one copy of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeSpace {
-    /// What its head holds.
+    /// What its head holds, with what it has from its parents.
     pub used_bytes: u64,
-    /// What its head and its snapshots hold.
+    /// What its head and its snapshots hold, with what they have from its parents.
     pub held_bytes: u64,
+    /// What the deletion of the volume with its snapshots would free: what no other volume uses, and no clone needs.
+    pub unique_bytes: u64,
     /// What was of deleted snapshots, and is not given back yet.
     pub freeing_bytes: u64,
     /// What the deletion of each snapshot alone would free; of those that are not here nothing.
     unique: BTreeMap<SnapshotId, u64>,
-    /// Snapshots that have clones: what these share with them is not told apart.
-    cloned: BTreeSet<SnapshotId>,
+    /// By how many volumes, itself included, what is its own or shared is used.
+    users: BTreeMap<u32, u64>,
 }
 
 impl VolumeSpace {
-    /// What the deletion of the volume and its snapshots would free; `None`: it has clones, and what they share is not told apart.
+    /// What the deletion of a snapshot alone would free. One that clones need frees nothing.
     #[must_use]
-    pub fn unique_bytes(&self) -> Option<u64> {
-        self.cloned.is_empty().then_some(self.held_bytes)
-    }
-
-    /// What the deletion of a snapshot alone would free; `None`, as for the volume.
-    #[must_use]
-    pub fn unique_of(&self, snapshot: SnapshotId) -> Option<u64> {
-        let known = !self.cloned.contains(&snapshot);
-        known.then(|| self.unique.get(&snapshot).copied().unwrap_or(0))
+    pub fn unique_of(&self, snapshot: SnapshotId) -> u64 {
+        self.unique.get(&snapshot).copied().unwrap_or(0)
     }
 
     fn add(&mut self, other: &amita_node::observe::SpaceFigures) {
         self.used_bytes += other.used_bytes;
         self.held_bytes += other.held_bytes;
+        self.unique_bytes += other.own_bytes;
         self.freeing_bytes += other.freeing_bytes;
         for &(number, bytes) in &other.unique {
             *self.unique.entry(SnapshotId(number)).or_default() += bytes;
         }
+        for &(users, bytes) in &other.users {
+            *self.users.entry(users).or_default() += bytes;
+        }
     }
 }
 
-/// Why nothing is known of a clone.
-pub const OF_CLONES: &str = "what a clone has in common with the volume that it was made from is not counted";
-
-/// Was the volume made from another one? One that was flattened since shares blocks with that all the same.
+/// What all volumes of a pool and their snapshots hold together: what several share counts once.
 #[must_use]
-pub fn is_of_family(volume: &Volume) -> bool {
-    volume.place() != volume.id
+pub fn held_together<'a>(all: impl Iterator<Item = &'a VolumeSpace>) -> u64 {
+    let (mut users, mut freeing) = (BTreeMap::<u32, u64>::new(), 0);
+    for space in all {
+        freeing += space.freeing_bytes;
+        for (&number, bytes) in &space.users {
+            *users.entry(number).or_default() += bytes;
+        }
+    }
+    let shares = users
+        .into_iter()
+        .map(|(number, bytes)| bytes / u64::from(number.max(1)));
+    shares.sum::<u64>().saturating_sub(freeing)
 }
 
-/// Why nothing is known of a volume that is no clone.
+/// Why nothing is known of a volume.
 pub const OF_RECORDS: &str = "the record of one of its snapshots cannot be read, so that nobody can say what they hold";
 
-/// What volumes of a pool hold, but for clones ([`OF_CLONES`]) and those of whose snapshots a record cannot be read ([`OF_RECORDS`]); or, in a sentence, why that is not known.
+/// What volumes of a pool hold, but for those of whose snapshots a record cannot be read ([`OF_RECORDS`]); or, in a sentence, why that is not known.
 pub type Counted = Result<BTreeMap<VolumeId, VolumeSpace>, String>;
 
 /// Has the stores count what these volumes of one pool hold. Waits for it so long at most.
@@ -88,13 +94,13 @@ pub fn count(
     volumes: &[Volume],
     patience: Duration,
 ) -> Result<Counted, AdminError> {
-    let volumes: Vec<&Volume> = volumes.iter().filter(|volume| !is_of_family(volume)).collect();
+    let volumes: Vec<&Volume> = volumes.iter().collect();
     if volumes.is_empty() {
         return Ok(Ok(BTreeMap::new()));
     }
     let until = Instant::now() + patience;
     let mut all = BTreeMap::new();
-    let mut batch: Vec<(SpaceVolume, BTreeSet<SnapshotId>)> = Vec::new();
+    let mut batch: Vec<SpaceVolume> = Vec::new();
     let mut snapshots = 0;
     let mut each = Vec::with_capacity(volumes.len());
     for some in volumes.chunks(READ_AT_ONCE) {
@@ -117,13 +123,16 @@ pub fn count(
             snapshots = 0;
         }
         snapshots += live.len();
+        let pinned = live.iter().filter(|snapshot| snapshot.has_clones);
+        let parents = volume.parents.iter();
         let asked = SpaceVolume {
             id: volume.id.0,
             place: Some(volume.place().0).filter(|place| *place != volume.id.0),
             snapshots: live.iter().map(|snapshot| snapshot.number.0).collect(),
+            pinned: pinned.map(|snapshot| snapshot.number.0).collect(),
+            parents: parents.map(|parent| (parent.volume.0, parent.number.0)).collect(),
         };
-        let cloned = live.iter().filter(|snapshot| snapshot.has_clones);
-        batch.push((asked, cloned.map(|snapshot| snapshot.number).collect()));
+        batch.push(asked);
     }
     if batch.is_empty() {
         return Ok(Ok(all));
@@ -134,12 +143,12 @@ pub fn count(
     }))
 }
 
-/// The same of a few volumes, with those of their snapshots that have clones.
+/// The same of a few volumes.
 fn count_batch(
     meta: &dyn Transact,
     status: &Status,
     pool: &Pool,
-    volumes: &[(SpaceVolume, BTreeSet<SnapshotId>)],
+    volumes: &[SpaceVolume],
     until: Instant,
 ) -> Result<Counted, AdminError> {
     let nodes = Nodes::of(status.clone());
@@ -154,15 +163,9 @@ fn count_batch(
             number: RandomState::new().hash_one(pool.id),
             groups: pool.groups,
             stores: BTreeMap::new(),
-            volumes: volumes.iter().map(|(asked, _)| asked.clone()).collect(),
+            volumes: volumes.to_vec(),
         };
-        let begun = volumes.iter().map(|(asked, cloned)| {
-            let space = VolumeSpace {
-                cloned: cloned.clone(),
-                ..VolumeSpace::default()
-            };
-            (VolumeId(asked.id), space)
-        });
+        let begun = volumes.iter().map(|asked| (VolumeId(asked.id), VolumeSpace::default()));
         let mut found: BTreeMap<VolumeId, VolumeSpace> = begun.collect();
         let mut failed = false;
         for (store, answer) in ask(&nodes, status, &question, &speakers, until) {

@@ -1,6 +1,6 @@
 //! What volumes and snapshots hold is told to the byte, and a pool's quota holds whoever asks at once.
 
-use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, VOLUME, VOLUME_BYTES, World, eventually};
+use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, eventually};
 use amita_harness::nbd::{Client, NbdRequest};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,6 +160,122 @@ fn figures_are_exact_through_snapshots_deletions_and_a_dead_node() {
     client.close();
     let expected = [A_NODE_IS_GONE, A_NODE_RETURNS].concat();
     world.end(&expected);
+}
+
+/// A volume's used, held and unique bytes.
+fn figures(world: &World, volume: &str) -> [u64; 3] {
+    let shown = world.json(&["volume", "show", volume]);
+    ["used_bytes", "held_bytes", "unique_bytes"].map(|name| {
+        shown[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{volume} {name}: {shown}"))
+    })
+}
+
+/// What clones share is used by each of them, and is nobody's own.
+#[test]
+fn figures_of_clones_are_exact() {
+    const MIB: u64 = 256;
+    let world = World::with_volume();
+    let blocks = |numbers: [u64; 3]| numbers.map(|blocks| blocks * BLOCK);
+    let is = |volume: &str, used: u64, held: u64, unique: u64, when: &str| {
+        assert_eq!(
+            figures(&world, volume),
+            blocks([used, held, unique]),
+            "{volume}: {when}"
+        );
+    };
+    let unique_of = |volume: &str, name: &str| {
+        let listed = world.json(&["volume", "snapshot", "list", volume]);
+        let found = listed
+            .as_array()
+            .expect("a list")
+            .iter()
+            .find(|found| found["name"] == name);
+        found.expect("it is there")["unique_bytes"]
+            .as_u64()
+            .expect("it is known")
+            / BLOCK
+    };
+    let held_together = || {
+        let pool = world.json(&["pool", "show", "demo"]);
+        assert_eq!(pool.get("space_unknown"), None, "{pool}");
+        pool["held_bytes"].as_u64().expect("it is known") / BLOCK
+    };
+    let mut model = Model::default();
+    let mut client = world.open(0);
+    // Two chunks of four MiB, and a third one that is not touched any more.
+    model.write(&mut client, 0, 6 * MIB);
+    model.write(&mut client, 8 * MIB, 100);
+    model.snapshot(&world, "golden");
+    model.write(&mut client, 0, 10);
+    let all = 6 * MIB + 100;
+    is(VOLUME, all, all + 10, all + 10, "no clone");
+    assert_eq!(unique_of(VOLUME, "golden"), 10);
+
+    let golden = format!("{VOLUME}@golden");
+    for name in ["one", "two"] {
+        world.amita_done(&["volume", "clone", &golden, name]);
+        is(name, all, all, 0, "nothing of it was used");
+    }
+    is(
+        VOLUME,
+        all,
+        all + 10,
+        10,
+        "what the snapshot has is needed, and the head has 10 of its own",
+    );
+    assert_eq!(unique_of(VOLUME, "golden"), 0, "its deletion frees nothing");
+    assert_eq!(held_together(), all + 10);
+    assert_eq!(world.json(&["volume", "list"]).as_array().map(Vec::len), Some(3));
+
+    // One chunk is made by a read and a write, the others stay as they are.
+    world.cluster.offer_by_nbd("one").expect("it is exported");
+    let mut one = Client::open(world.cluster.nodes()[1].nbd, "one", PATIENCE).expect("it opens");
+    let mut bytes = vec![0; BLOCK as usize];
+    one.read(0, &mut bytes).expect("it is read");
+    is("one", all, all, 0, "a chunk is made");
+    assert_eq!(held_together(), all + 10, "and costs no block");
+    one.write(0, &vec![9; 5 * BLOCK as usize]).expect("written");
+    one.write(20 * MIB * BLOCK, &vec![9; 7 * BLOCK as usize])
+        .expect("written");
+    is("one", all + 7, all + 7, 12, "five are replaced, seven are new");
+    is("two", all, all, 0, "the other one is as it was");
+    is(VOLUME, all, all + 10, 10, "and so is what they come from");
+    assert_eq!(held_together(), all + 22);
+
+    // A clone of the clone has what that has, and what it has not made from the golden one.
+    world.amita_done(&["volume", "snapshot", "create", "one", "middle"]);
+    one.write(0, &vec![8; BLOCK as usize]).expect("written");
+    world.amita_done(&["volume", "clone", "one@middle", "three"]);
+    is("three", all + 7, all + 7, 0, "two levels");
+    is("one", all + 7, all + 8, 1, "its clone needs what it was");
+    assert_eq!(held_together(), all + 23);
+
+    // Flattened: nobody needs the snapshot any more, and what is shared is nobody's own still.
+    world.amita_done(&["volume", "delete", "three", "--now"]);
+    world.amita_done(&["volume", "flatten", "one"]);
+    is("one", all + 7, all + 8, 13, "what it shares is not its own");
+    is("two", all, all, 0, "it has not lost its parent");
+    world.amita_done(&["volume", "delete", "two", "--now"]);
+    // The head's 10, and the 10 that it has replaced without the 5 that the clone has not replaced.
+    is(
+        VOLUME,
+        all,
+        all + 10,
+        15,
+        "what the flattened one has replaced is its own again",
+    );
+    assert_eq!(unique_of(VOLUME, "golden"), 5);
+    assert_eq!(held_together(), all + 23);
+    one.close();
+    client.close();
+    world.amita_done(&["volume", "delete", VOLUME, "--now", "--snapshots"]);
+    eventually("what was shared is the last one's own", || {
+        figures(&world, "one") == blocks([all + 7, all + 8, all + 8])
+    });
+    assert_eq!(held_together(), all + 8);
+    world.end(&[]);
 }
 
 /// What nobody tells is not known, and is not zero.

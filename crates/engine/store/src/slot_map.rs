@@ -78,6 +78,11 @@ impl SlotMap {
         true
     }
 
+    /// How many use a slot that is in use.
+    pub fn users(&self, slot: Slot) -> u32 {
+        1 + self.more.get(slot)
+    }
+
     /// Slots in use.
     pub fn count(&self) -> u64 {
         self.count

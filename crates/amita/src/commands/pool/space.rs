@@ -118,9 +118,9 @@ struct Shown {
     volumes: u64,
     deleted_volumes: u64,
     quota: Limits,
-    /// What the heads of its volumes hold, one copy of each block.
+    /// What the heads of its volumes hold, one copy of each block; what clones share counts for each of them.
     volumes_used_bytes: Option<u64>,
-    /// The same with all snapshots, and with deleted volumes that are kept.
+    /// What all volumes hold together, with all snapshots, and with deleted volumes that are kept; what is shared counts once.
     held_bytes: Option<u64>,
     freeing_bytes: Option<u64>,
     /// Why it is not known.
@@ -159,10 +159,10 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Endpoints) -> Result<()
         own.map(|volume| counted.get(&volume.id).map(of)).sum::<Option<u64>>()
     };
     let is_unknown = |counted: &BTreeMap<VolumeId, space::VolumeSpace>| {
-        let mut own = volumes.iter().filter(|volume| !space::is_of_family(volume));
-        own.any(|volume| !counted.contains_key(&volume.id))
+        let mut all = volumes.iter();
+        all.any(|volume| !counted.contains_key(&volume.id))
     };
-    let has_clones = volumes.iter().any(space::is_of_family);
+    let together = counted.as_ref().ok().filter(|counted| !is_unknown(counted));
     let asked = admin::asked(&reader, name).described()?;
     let (copies, min_copies) = match found.pool.kind {
         PoolKind::Replicated { copies, min_copies } => (Some(copies), Some(min_copies)),
@@ -201,12 +201,11 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Endpoints) -> Result<()
         asked,
         quota: Limits::of(&admin::quota(&reader, name).described()?),
         volumes_used_bytes: sum(|found| found.used_bytes, false),
-        held_bytes: sum(|found| found.held_bytes, true),
+        held_bytes: together.map(|counted| space::held_together(counted.values())),
         freeing_bytes: sum(|found| found.freeing_bytes, true),
         space_unknown: match &counted {
             Err(why) => Some(why.clone()),
-            Ok(counted) if is_unknown(counted) => Some(space::OF_RECORDS.to_owned()),
-            Ok(_) => has_clones.then(|| space::OF_CLONES.to_owned()),
+            Ok(counted) => is_unknown(counted).then(|| space::OF_RECORDS.to_owned()),
         },
         stores,
         pool: found.pool.clone(),

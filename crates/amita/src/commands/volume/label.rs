@@ -2,7 +2,7 @@
 
 use crate::admin::{Admin, Described};
 use crate::commands::nbd::for_whom;
-use crate::space::{self, Counted, VolumeSpace};
+use crate::space::{self, Counted};
 use amita_control::access::Action;
 use amita_control::admin::{self, NamespaceStatus, Status, VolumeStatus};
 use amita_terminal::error::{Failure, Kind, Result};
@@ -104,16 +104,11 @@ impl Space {
             provisioned_bytes: volume.size_bytes,
             used_bytes: found.map(|found| found.used_bytes),
             held_bytes: found.map(|found| found.held_bytes),
-            unique_bytes: found.and_then(VolumeSpace::unique_bytes),
+            unique_bytes: found.map(|found| found.unique_bytes),
             freeing_bytes: found.map(|found| found.freeing_bytes),
             space_unknown: match counted {
                 Err(why) => Some(why.clone()),
-                Ok(_) if found.is_none() && volume.parents.is_empty() => Some(space::OF_RECORDS.to_owned()),
-                Ok(_) if found.is_none() => Some(space::OF_CLONES.to_owned()),
-                Ok(_) if found.and_then(VolumeSpace::unique_bytes).is_none() => {
-                    Some("what it shares with its clones is not told apart: unique_bytes".to_owned())
-                }
-                Ok(_) => None,
+                Ok(_) => found.is_none().then(|| space::OF_RECORDS.to_owned()),
             },
         }
     }

@@ -363,7 +363,7 @@ fn list(volume: &str, all: bool, as_json: bool, metadata: &Admin) -> Result<()> 
         None => Ok(BTreeMap::new()),
     };
     let space = known.and_then(|found| counted.as_ref().ok()?.get(&found.volume.id));
-    let unique = |snapshot: &Snapshot| space.and_then(|space| space.unique_of(snapshot.number));
+    let unique = |snapshot: &Snapshot| space.map(|space| space.unique_of(snapshot.number));
     let all: Vec<Shown<'_>> = snapshots
         .iter()
         .map(|snapshot| Shown {

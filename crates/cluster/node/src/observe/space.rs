@@ -5,6 +5,7 @@
 
 use super::report::NodeReport;
 use amita_store::{AskedVolume, Count, Question, VolumeFigures};
+use amita_types::map::MAX_LEVELS;
 use amita_types::{BLOCK_BYTES, GroupIndex, SnapshotId, StoreId, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,6 +41,12 @@ pub struct SpaceVolume {
     /// The numbers of its snapshots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<u32>,
+    /// Those of them that clones need.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pinned: Vec<u32>,
+    /// What it was cloned from, the nearest first: numbers of volumes, and of their snapshots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parents: Vec<(u64, u32)>,
 }
 
 /// What the stores of a node say.
@@ -90,14 +97,18 @@ pub enum SpaceCount {
 pub struct SpaceFigures {
     /// The volume's number.
     pub volume: u64,
-    /// What its head holds.
+    /// What its head holds, with what it has from its parents.
     pub used_bytes: u64,
-    /// What its head and its snapshots hold.
+    /// What its head and its snapshots hold, with what they have from its parents.
     pub held_bytes: u64,
+    /// What its deletion with all its snapshots would free.
+    pub own_bytes: u64,
     /// What was of deleted snapshots, and is not given back yet.
     pub freeing_bytes: u64,
     /// Numbers of snapshots, and what the deletion of each alone would free.
     pub unique: Vec<(u32, u64)>,
+    /// How many volumes use what its own chunks refer to, itself included, and how many bytes of it.
+    pub users: Vec<(u32, u64)>,
 }
 
 /// The same, for each store.
@@ -112,12 +123,19 @@ impl SpaceQuestion {
         }
         let mut volumes: Vec<AskedVolume> = Vec::new();
         for asked in &self.volumes {
-            let mut live: Vec<SnapshotId> = asked.snapshots.iter().copied().map(SnapshotId).collect();
-            live.sort_unstable();
-            live.dedup();
-            let volume = VolumeId(asked.id);
-            let place = asked.place.map(VolumeId);
-            volumes.push(AskedVolume { volume, place, live });
+            if asked.parents.len() > MAX_LEVELS {
+                return Err(format!("{} parents; {MAX_LEVELS} are the most\n", asked.parents.len()));
+            }
+            let parents = asked.parents.iter();
+            volumes.push(AskedVolume {
+                volume: VolumeId(asked.id),
+                place: asked.place.map(VolumeId),
+                live: ascending(&asked.snapshots),
+                pinned: ascending(&asked.pinned),
+                parents: parents
+                    .map(|&(volume, at)| (VolumeId(volume), SnapshotId(at)))
+                    .collect(),
+            });
         }
         volumes.sort_unstable_by_key(|asked| asked.volume);
         if volumes.windows(2).any(|pair| pair[0].volume == pair[1].volume) {
@@ -143,6 +161,13 @@ impl SpaceQuestion {
         };
         self.stores.iter().map(store).collect()
     }
+}
+
+fn ascending(numbers: &[u32]) -> Vec<SnapshotId> {
+    let mut snapshots: Vec<SnapshotId> = numbers.iter().copied().map(SnapshotId).collect();
+    snapshots.sort_unstable();
+    snapshots.dedup();
+    snapshots
 }
 
 impl SpacePage {
@@ -193,8 +218,10 @@ impl From<&VolumeFigures> for SpaceFigures {
             volume: figures.volume.0,
             used_bytes: bytes(figures.used),
             held_bytes: bytes(figures.held),
+            own_bytes: bytes(figures.own),
             freeing_bytes: bytes(figures.freeing),
             unique: unique.map(|&(number, blocks)| (number.0, bytes(blocks))).collect(),
+            users: (figures.users.iter().map(|&(users, blocks)| (users, bytes(blocks)))).collect(),
         }
     }
 }
@@ -210,6 +237,8 @@ mod tests {
             id,
             place: (id == 9).then_some(2),
             snapshots: vec![3, 1, 3],
+            pinned: vec![3],
+            parents: if id == 9 { vec![(2, 3)] } else { Vec::new() },
         };
         let question = SpaceQuestion {
             number: 1,
@@ -226,6 +255,8 @@ mod tests {
             (None, Some(VolumeId(2)))
         );
         assert_eq!(asked.volumes[0].live, [SnapshotId(1), SnapshotId(3)]);
+        assert_eq!(asked.volumes[0].pinned, [SnapshotId(3)]);
+        assert_eq!(asked.volumes[1].parents, [(VolumeId(2), SnapshotId(3))]);
         assert!(asked.speaks_for.contains(&GroupIndex(2)) && !asked.speaks_for.contains(&GroupIndex(1)));
         let wrong = |change: fn(&mut SpaceQuestion)| {
             let mut wrong = question.clone();
@@ -234,6 +265,7 @@ mod tests {
         };
         wrong(|question| question.groups = 3);
         wrong(|question| question.volumes[0].id = 2);
+        wrong(|question| question.volumes[0].parents = vec![(2, 3); MAX_LEVELS + 1]);
         wrong(|question| drop(question.stores.insert("no store".to_owned(), Vec::new())));
     }
 }

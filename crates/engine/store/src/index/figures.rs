@@ -4,7 +4,7 @@
 //! leaf in common are a [`Stretch`]: what is in the leaf, all of them have.
 
 use super::leaves::HEAD;
-use super::{ChunkKey, Entry, Index, LEAF_ENTRIES, Location};
+use super::{ChunkKey, Entry, Index, LEAF_ENTRIES, Location, Seen, View};
 use amita_types::SnapshotId;
 
 /// Who sees something: the chunk itself, and which of a volume's snapshots.
@@ -15,17 +15,24 @@ pub(crate) struct Holders {
     pub snapshots: u8,
     /// Which, if it is one.
     pub only: SnapshotId,
+    /// One of them is needed by clones.
+    pub pinned: bool,
 }
 
 impl Holders {
     /// Of a view that stands for the snapshots above `above` up to `to`; `live` are those that there are, ascending.
-    fn of_state(above: SnapshotId, to: SnapshotId, live: &[SnapshotId]) -> Holders {
-        let first = live.partition_point(|number| *number <= above);
-        let end = live.partition_point(|number| *number <= to).max(first);
+    /// `pinned`: those of them that clones need, ascending.
+    fn of_state(above: SnapshotId, to: SnapshotId, live: &[SnapshotId], pinned: &[SnapshotId]) -> Holders {
+        let within = |numbers: &[SnapshotId]| {
+            let first = numbers.partition_point(|number| *number <= above);
+            first..numbers.partition_point(|number| *number <= to).max(first)
+        };
+        let range = within(live);
         Holders {
             head: false,
-            snapshots: (end - first).min(2) as u8,
-            only: live[first..end].first().copied().unwrap_or_default(),
+            snapshots: range.len().min(2) as u8,
+            only: live[range].first().copied().unwrap_or_default(),
+            pinned: !within(pinned).is_empty(),
         }
     }
 
@@ -35,6 +42,7 @@ impl Holders {
             head: self.head || others.head,
             snapshots: (self.snapshots + others.snapshots).min(2),
             only: if self.snapshots == 0 { others.only } else { self.only },
+            pinned: self.pinned || others.pinned,
         }
     }
 }
@@ -48,8 +56,13 @@ pub(crate) struct Stretch {
 }
 
 impl Index {
-    /// The stretches of a part, oldest first.
-    pub fn stretches(&self, key: ChunkKey, part: usize, live: &[SnapshotId]) -> Vec<Stretch> {
+    /// The stretches of a part, oldest first; for which snapshots there are, and which of them clones need.
+    pub fn stretches(
+        &self,
+        key: ChunkKey,
+        part: usize,
+        (live, pinned): (&[SnapshotId], &[SnapshotId]),
+    ) -> Vec<Stretch> {
         let chunk = self.chunk(key);
         let part = part as u8;
         let at = |to| Location { chunk: key, to, part };
@@ -61,7 +74,7 @@ impl Index {
         let mut stretches = Vec::new();
         let mut holders = Holders::default();
         for state in chunk.states() {
-            holders = holders.and(Holders::of_state(state.above, state.to, live));
+            holders = holders.and(Holders::of_state(state.above, state.to, live, pinned));
             if own.next_if(|(to, _)| *to == state.to).is_some() {
                 stretches.push(Stretch {
                     at: at(state.to),
@@ -70,8 +83,26 @@ impl Index {
             }
         }
         holders.head = !chunk.deleted;
+        // What was not changed since a snapshot is that snapshot's as well.
+        holders.pinned |= holders.head && pinned.last().is_some_and(|newest| *newest > chunk.snapshot);
         stretches.push(Stretch { at: at(HEAD), holders });
         stretches
+    }
+
+    /// The leaf in which a snapshot sees a part; `None`: the chunk has nothing for it, or does not keep it.
+    pub fn leaf_seen(&self, key: ChunkKey, part: usize, snapshot: SnapshotId) -> Option<Location> {
+        let (chunk, part) = (self.chunk(key), part as u8);
+        let to = match chunk.seen(snapshot) {
+            Seen::As(View::Head) => HEAD,
+            Seen::As(View::State(place)) => {
+                let own = chunk
+                    .history()
+                    .and_then(|history| history.seen_in(chunk.states()[place].to, part));
+                own.unwrap_or(HEAD)
+            }
+            Seen::Unborn | Seen::NotKept => return None,
+        };
+        Some(Location { chunk: key, to, part })
     }
 
     /// Was no block of this part ever written, as far as is kept?

@@ -8,27 +8,31 @@
 //! **Mechanism.** A question names volumes, which snapshots each of them has, and the groups for which this store speaks. A walk goes
 //! over all chunks, part by part. A part is counted at one moment: its views from the oldest to the chunk itself, block for
 //! block. The views that refer to one slot follow one another without a gap (`index/states`), so a slot is a *run* of views, and
-//! who it belongs to follows from whose views these are. Leaves that are away are read past the cache, one at a time, so that
+//! who it belongs to follows from whose views these are. How many chunks use a slot the map of slots says; a snapshot that clones
+//! need is said to be pinned, for its deletion frees nothing. What a clone has not made yet it has from its parents: where a parent's
+//! chunk is looked at, what it has there for a snapshot is counted for each clone that has that still. Leaves that are away are read past the cache, one at a time, so that
 //! nobody else's go for them. Where the chunk has changed meanwhile, in what was looked at already, the part begins again.
 //!
 //! **What it is not.** Parts are counted one after the other: of a volume that is written to meanwhile each part is as it was at some
-//! moment of the walk. What clones share with each other is in each of them.
+//! moment of the walk, and a chunk that a clone makes meanwhile may be counted twice. What clones share is in each of them: in
+//! `used` and `held`; `own` and `unique` leave it out, and `users` tells it apart.
 //!
 //! **Pace.** A step looks at a few leaves; then there is a pause. Who asks, asks again until it is done; a walk that nobody asks for
 //! any more ends.
 
 use super::env::Env;
 use super::io::Io;
-use super::{Store, leaves};
+use super::{Store, inherit, leaves};
 use crate::State;
 use crate::faults;
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE_BYTES, Slot, leaf};
 use crate::index::{Chunk, ChunkKey, Entry, Holders, Index, LEAF_ENTRIES, Leaf, Location, PARTS, Stretch};
+use crate::slot_map::SlotMap;
 use amita_reactor::{BufMut, Time};
 use amita_types::{ChunkId, GroupIndex, SnapshotId, VolumeId};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +43,8 @@ const LEAVES: u32 = 64;
 const LOOKS: u32 = 1024;
 /// Looking over so many states takes about as long as looking at a leaf.
 const STATES_PER_LOOK: u32 = 32;
+/// Looking for so many clones takes about as long as looking at a leaf.
+const HEIRS_PER_LOOK: u32 = 8;
 /// The pause between two steps.
 const PAUSE: Duration = Duration::from_micros(500);
 /// Walks at one time. Each reads one leaf at a time, and has some kilobytes, and its answer.
@@ -69,20 +75,29 @@ pub struct AskedVolume {
     pub place: Option<VolumeId>,
     /// Its snapshots, ascending: what only others have is waiting to be given back.
     pub live: Vec<SnapshotId>,
+    /// Those of them that clones need, ascending: nothing that they have is given back.
+    pub pinned: Vec<SnapshotId>,
+    /// Snapshots of which volumes it was cloned from, the nearest first; they need not be asked about.
+    pub parents: Vec<(VolumeId, SnapshotId)>,
 }
 
 /// What one volume has in the groups that were asked for, in blocks: one copy of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeFigures {
     pub volume: VolumeId,
-    /// What its head holds.
+    /// What its head holds, with what it has from its parents.
     pub used: u64,
-    /// What its head and all its snapshots hold.
+    /// What its head and all its snapshots hold, with what they have from its parents.
     pub held: u64,
+    /// What would be free if the volume were deleted with all its snapshots: no other one uses it, and no clone needs it.
+    pub own: u64,
     /// What was of deleted snapshots, and is not given back yet.
     pub freeing: u64,
     /// Of snapshots that have some: what would be free if this one alone were deleted. Ascending.
     pub unique: Vec<(SnapshotId, u64)>,
+    /// What its own chunks refer to, by how many chunks use it, this one included. Ascending. The sum over all volumes, each divided by
+    /// its users, is what they have together.
+    pub users: Vec<(u32, u64)>,
 }
 
 /// How far a count is.
@@ -113,13 +128,26 @@ struct Walk {
     asked: Time,
     /// When it goes on.
     due: Time,
+    /// Whose parents volumes are: those of the question by their places, and as which snapshot.
+    heirs: FxHashMap<VolumeId, Vec<(usize, SnapshotId)>>,
     /// The chunk and the part that it is at.
     key: u32,
     part: usize,
+    viewers: Option<Viewers>,
     under_way: Option<Part>,
     /// In the order of the question's volumes.
     tallies: Vec<Tally>,
     end: Option<Result<Arc<[VolumeFigures]>, String>>,
+}
+
+/// For whom a chunk is counted.
+#[derive(Debug)]
+struct Viewers {
+    chunk: ChunkId,
+    /// Its volume's place in the question.
+    own: Option<usize>,
+    /// The clones that have it from a snapshot, and which of them.
+    heirs: BTreeMap<SnapshotId, Vec<usize>>,
 }
 
 /// A part that was begun.
@@ -130,6 +158,8 @@ struct Part {
     seen: Vec<Stretch>,
     runs: Box<[Run; LEAF_ENTRIES]>,
     tally: Tally,
+    /// What clones have of it, by the snapshot from which they have it.
+    inherited: BTreeMap<SnapshotId, u64>,
     /// A leaf that is being read, by its place, its page and its checksum; or was.
     wanted: Option<(Location, Slot, u32)>,
     page: Option<Result<Box<[Entry; LEAF_ENTRIES]>, ()>>,
@@ -146,8 +176,12 @@ struct Run {
 struct Tally {
     used: u64,
     held: u64,
+    own: u64,
     freeing: u64,
     unique: FxHashMap<SnapshotId, u64>,
+    /// What one chunk alone uses; and what several do, by how many.
+    alone: u64,
+    shared: BTreeMap<u32, u64>,
 }
 
 impl Counts {
@@ -197,13 +231,21 @@ pub(super) fn ask(store: &mut Store, question: &Arc<Question>) -> Count {
         counts.walks.retain(|walk| walk.number != oldest);
     }
     counts.begun += 1;
+    let mut heirs: FxHashMap<VolumeId, Vec<(usize, SnapshotId)>> = FxHashMap::default();
+    for (place, asked) in question.volumes.iter().enumerate() {
+        for &(parent, at) in &asked.parents {
+            heirs.entry(parent).or_default().push((place, at));
+        }
+    }
     counts.walks.push(Walk {
         number: counts.begun,
         question: faults::without_newest(store.config.faults, question),
         asked: now,
         due: now,
+        heirs,
         key: 0,
         part: 0,
+        viewers: None,
         under_way: None,
         tallies: question.volumes.iter().map(|_| Tally::default()).collect(),
         end: None,
@@ -225,7 +267,8 @@ pub(super) fn step(store: &mut Store) {
     };
     for walk in walks.iter_mut().filter(|walk| walk.due <= now) {
         walk.due = now.plus(PAUSE);
-        if let Some(end) = walk.go_on(&mut store.env, &store.index, &store.superblock, &mut budget) {
+        let (index, map) = (&store.index, &store.space.map);
+        if let Some(end) = walk.go_on(&mut store.env, index, map, &store.superblock, &mut budget) {
             walk.due = NEVER;
             walk.under_way = None;
             walk.end = Some(end);
@@ -273,6 +316,7 @@ impl Walk {
         &mut self,
         env: &mut Env,
         index: &Index,
+        map: &SlotMap,
         superblock: &Superblock,
         budget: &mut Budget,
     ) -> Option<Result<Arc<[VolumeFigures]>, String>> {
@@ -286,8 +330,16 @@ impl Walk {
             }
             let key = ChunkKey(self.key);
             let chunk = index.chunk(key);
-            let Some(place) = self.place_of(chunk) else {
-                budget.looks -= 1;
+            // The chunk's place is another one's now, which was not counted yet.
+            if self.viewers.as_ref().is_some_and(|viewers| viewers.chunk != chunk.id) {
+                (self.part, self.under_way, self.viewers) = (0, None, None);
+            }
+            if self.viewers.is_none() {
+                let heirs = self.heirs.get(&chunk.id.volume).map_or(0, Vec::len) as u32;
+                budget.looks = budget.looks.saturating_sub(1 + heirs / HEIRS_PER_LOOK);
+                self.viewers = self.viewers_of(index, key);
+            }
+            let Some(viewers) = &self.viewers else {
                 self.next_chunk();
                 continue;
             };
@@ -297,10 +349,6 @@ impl Walk {
                     chunk.id
                 )));
             }
-            // The chunk's place is another one's now, which was not counted yet.
-            if self.under_way.as_ref().is_some_and(|part| part.chunk != chunk.id) {
-                (self.part, self.under_way) = (0, None);
-            }
             // Every look goes over the chunk's states.
             let work = 1 + chunk.state_count() as u32 / STATES_PER_LOOK;
             if index.has_nothing(key, self.part) {
@@ -309,19 +357,39 @@ impl Walk {
                 continue;
             }
             budget.leaves = budget.leaves.saturating_sub(work);
-            let stretches = index.stretches(key, self.part, &self.question.volumes[place].live);
+            let own = viewers.own.map(|place| &self.question.volumes[place]);
+            let mut stretches = index.stretches(key, self.part, own.map_or((&[], &[]), |own| (&own.live, &own.pinned)));
+            let seen_by = |snapshot: &SnapshotId| index.leaf_seen(key, self.part, *snapshot);
+            let inherited: BTreeMap<SnapshotId, Location> = viewers
+                .heirs
+                .keys()
+                .filter_map(|snapshot| Some((*snapshot, seen_by(snapshot)?)))
+                .collect();
+            if own.is_none() {
+                stretches.retain(|stretch| inherited.values().any(|at| *at == stretch.at));
+                if stretches.is_empty() {
+                    self.next_part();
+                    continue;
+                }
+            }
             let part = self.under_way.get_or_insert_with(|| Part::new(chunk.id));
             if !stretches.starts_with(&part.seen) {
                 *part = Part::new(chunk.id);
             }
             let next = stretches[part.seen.len()];
+            let heirs = inherited.iter().filter(|(_, at)| **at == next.at);
+            let view = Look {
+                stretch: next,
+                heirs: heirs.map(|(snapshot, _)| *snapshot).collect(),
+                map,
+            };
             match index.leaf(next.at) {
-                Leaf::Here => part.look(next, |each| index.look_at_entries(next.at, each)),
+                Leaf::Here => part.look(&view, |each| index.look_at_entries(next.at, each)),
                 Leaf::Away(slot) => {
                     let (_, sum) = index.look_page(next.at).expect("it is away");
                     let wanted = Some((next.at, slot, sum));
                     match part.page.take().filter(|_| part.wanted == wanted) {
-                        Some(Ok(page)) => part.look(next, |each| {
+                        Some(Ok(page)) => part.look(&view, |each| {
                             page.iter().enumerate().for_each(|(block, entry)| each(block, *entry));
                         }),
                         Some(Err(())) => return Some(Err(damaged(chunk, next.at))),
@@ -340,30 +408,61 @@ impl Walk {
                 Leaf::Lost => return Some(Err(damaged(chunk, next.at))),
             }
             if part.seen.len() == stretches.len() {
-                part.end();
-                let tally = std::mem::take(&mut part.tally);
-                self.tallies[place].add(tally);
+                part.end(map);
+                let (tally, inherited) = (std::mem::take(&mut part.tally), std::mem::take(&mut part.inherited));
+                if let Some(place) = viewers.own {
+                    self.tallies[place].add(tally);
+                }
+                for (snapshot, blocks) in inherited {
+                    for &place in viewers.heirs.get(&snapshot).into_iter().flatten() {
+                        self.tallies[place].used += blocks;
+                        self.tallies[place].held += blocks;
+                    }
+                }
                 self.next_part();
             }
         }
         None
     }
 
-    /// Which of the question's volumes the chunk is of, if this store speaks for it.
-    fn place_of(&self, chunk: &Chunk) -> Option<usize> {
+    /// For whom the chunk is counted, if this store speaks for it.
+    fn viewers_of(&self, index: &Index, key: ChunkKey) -> Option<Viewers> {
+        let chunk = index.chunk(key);
         if !chunk.is_there() {
             return None;
         }
         let volumes = &self.question.volumes;
-        let place = volumes
-            .binary_search_by_key(&chunk.id.volume, |asked| asked.volume)
-            .ok()?;
-        let home = ChunkId {
-            volume: volumes[place].place.unwrap_or(chunk.id.volume),
-            ..chunk.id
+        let speaks_for = |asked: &AskedVolume| {
+            let home = ChunkId {
+                volume: asked.place.unwrap_or(asked.volume),
+                ..chunk.id
+            };
+            self.question.speaks_for.contains(&home.group(self.question.groups))
         };
-        let group = home.group(self.question.groups);
-        self.question.speaks_for.contains(&group).then_some(place)
+        let own = volumes.binary_search_by_key(&chunk.id.volume, |asked| asked.volume);
+        let own = own.ok().filter(|place| speaks_for(&volumes[*place]));
+        let mut heirs: BTreeMap<SnapshotId, Vec<usize>> = BTreeMap::new();
+        for &(place, at) in self.heirs.get(&chunk.id.volume).into_iter().flatten() {
+            let heir = &volumes[place];
+            let made = ChunkId {
+                volume: heir.volume,
+                ..chunk.id
+            };
+            let has_own = index.find(made).is_some_and(|made| index.chunk(made).is_there());
+            if !has_own
+                && speaks_for(heir)
+                && let Ok(Some((from, ..))) = inherit::nearest_of(index, chunk.id.index, &heir.parents, |_, _| Ok(()))
+                && from == key
+            {
+                heirs.entry(at).or_default().push(place);
+            }
+        }
+        let viewers = Viewers {
+            chunk: chunk.id,
+            own,
+            heirs,
+        };
+        (viewers.own.is_some() || !viewers.heirs.is_empty()).then_some(viewers)
     }
 
     fn next_part(&mut self) {
@@ -375,7 +474,7 @@ impl Walk {
     }
 
     fn next_chunk(&mut self) {
-        self.under_way = None;
+        (self.under_way, self.viewers) = (None, None);
         (self.key, self.part) = (self.key + 1, 0);
     }
 
@@ -385,12 +484,15 @@ impl Walk {
         let figures = volumes.zip(tallies).map(|(volume, tally)| {
             let mut unique: Vec<(SnapshotId, u64)> = tally.unique.into_iter().collect();
             unique.sort_unstable();
+            let alone = (tally.alone > 0).then_some((1, tally.alone));
             VolumeFigures {
                 volume,
                 used: tally.used,
                 held: tally.held,
+                own: tally.own,
                 freeing: tally.freeing,
                 unique,
+                users: alone.into_iter().chain(tally.shared).collect(),
             }
         });
         figures.collect()
@@ -417,59 +519,90 @@ impl Part {
             seen: Vec::new(),
             runs: Box::new([nothing; LEAF_ENTRIES]),
             tally: Tally::default(),
+            inherited: BTreeMap::new(),
             wanted: None,
             page: None,
         }
     }
 
     /// Looks at the next stretch, of which `entries` tells the leaf.
-    fn look(&mut self, stretch: Stretch, entries: impl FnOnce(&mut dyn FnMut(usize, Entry))) {
+    fn look(&mut self, look: &Look<'_>, entries: impl FnOnce(&mut dyn FnMut(usize, Entry))) {
         let Part { runs, tally, .. } = self;
+        let (stretch, mut blocks) = (look.stretch, 0);
         entries(&mut |block, entry| {
             let run = &mut runs[block];
+            blocks += u64::from(entry.has_data());
             if entry.has_data() && entry.slot == run.slot {
                 run.holders = run.holders.and(stretch.holders);
             } else {
-                tally.count(*run);
+                tally.count(*run, look.map);
                 *run = Run {
                     slot: entry.slot,
                     holders: stretch.holders,
                 };
             }
         });
+        for snapshot in &look.heirs {
+            *self.inherited.entry(*snapshot).or_default() += blocks;
+        }
         self.seen.push(stretch);
         (self.wanted, self.page) = (None, None);
     }
 
     /// All was looked at.
-    fn end(&mut self) {
+    fn end(&mut self, map: &SlotMap) {
         for run in self.runs.iter() {
-            self.tally.count(*run);
+            self.tally.count(*run, map);
         }
     }
 }
 
+/// A stretch that is looked at.
+struct Look<'a> {
+    stretch: Stretch,
+    /// The snapshots from which clones have what is there.
+    heirs: Vec<SnapshotId>,
+    map: &'a SlotMap,
+}
+
 impl Tally {
-    fn count(&mut self, run: Run) {
+    fn count(&mut self, run: Run, map: &SlotMap) {
         if run.slot == Slot::NONE {
             return;
         }
-        let Holders { head, snapshots, only } = run.holders;
+        let users = map.users(run.slot);
+        match users {
+            1 => self.alone += 1,
+            users => *self.shared.entry(users).or_default() += 1,
+        }
+        let Holders {
+            head,
+            snapshots,
+            only,
+            pinned,
+        } = run.holders;
+        let is_own = users == 1 && !pinned;
         match (head, snapshots) {
-            (false, 0) => return self.freeing += 1,
-            (false, 1) => *self.unique.entry(only).or_default() += 1,
+            (false, 0) => return self.freeing += u64::from(is_own),
+            (false, 1) if is_own => *self.unique.entry(only).or_default() += 1,
             _ => {}
         }
         self.used += u64::from(head);
         self.held += 1;
+        self.own += u64::from(is_own);
     }
 
     fn add(&mut self, other: Tally) {
         self.used += other.used;
         self.held += other.held;
+        self.own += other.own;
         self.freeing += other.freeing;
+        self.alone += other.alone;
         for (snapshot, count) in other.unique {
             *self.unique.entry(snapshot).or_default() += count;
+        }
+        for (users, count) in other.shared {
+            *self.shared.entry(users).or_default() += count;
         }
     }
 }

@@ -13,7 +13,7 @@
 use super::change::Change;
 use super::request::Caller;
 use super::{Store, answer, snapshot, space};
-use crate::index::{ChunkKey, OpSlot, Seen, View};
+use crate::index::{ChunkKey, Index, OpSlot, Seen, View};
 use amita_types::map::MAX_LEVELS;
 use amita_types::message::{AnswerBody, InheritRequest, OpenedAnswer, Problem, Refusal};
 use amita_types::{ChunkId, ChunkIndex, SnapshotId, Version, VolumeId};
@@ -64,23 +64,44 @@ fn nearest(
     index: ChunkIndex,
     parents: &[(VolumeId, SnapshotId)],
 ) -> Result<Option<(ChunkId, SnapshotId, Version)>, Refusal> {
-    for &(volume, at) in parents {
-        let id = ChunkId { volume, index };
-        let Some(key) = store.index.find(id) else {
-            continue;
-        };
+    let found = nearest_of(&store.index, index, parents, |key, at| {
         let chunk = store.index.chunk(key);
         if chunk.incomplete {
             return Err(Refusal::Incomplete);
         }
         match chunk.seen(at) {
-            Seen::As(view) if is_unsettled(store, key, view, at) => return Err(Refusal::Busy),
-            Seen::As(view) if chunk.version(view) > Version::NONE => return Ok(Some((id, at, chunk.version(view)))),
-            Seen::As(_) | Seen::Unborn => {}
+            Seen::As(view) if is_unsettled(store, key, view, at) => Err(Refusal::Busy),
+            Seen::As(_) | Seen::Unborn => Ok(()),
             Seen::NotKept => {
                 let what = Problem::Snapshot;
-                return Err(Refusal::Invalid { what });
+                Err(Refusal::Invalid { what })
             }
+        }
+    })?;
+    Ok(found.map(|(key, at, version)| (store.index.chunk(key).id, at, version)))
+}
+
+/// The same, in the index alone; `check` is asked about each parent's chunk on the way there.
+pub(super) fn nearest_of(
+    index: &Index,
+    at_index: ChunkIndex,
+    parents: &[(VolumeId, SnapshotId)],
+    check: impl Fn(ChunkKey, SnapshotId) -> Result<(), Refusal>,
+) -> Result<Option<(ChunkKey, SnapshotId, Version)>, Refusal> {
+    for &(volume, at) in parents {
+        let id = ChunkId {
+            volume,
+            index: at_index,
+        };
+        let Some(key) = index.find(id) else {
+            continue;
+        };
+        check(key, at)?;
+        let chunk = index.chunk(key);
+        if let Seen::As(view) = chunk.seen(at)
+            && chunk.version(view) > Version::NONE
+        {
+            return Ok(Some((key, at, chunk.version(view))));
         }
     }
     Ok(None)

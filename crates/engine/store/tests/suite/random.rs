@@ -86,6 +86,7 @@ fn snapshots_and_clones() {
     assert!(score.crashes > 500 && score.ended_short > 100 && score.states_compared > 50_000);
     assert!(score.checkpoints > 500 && score.refused_rightly > 500 && score.space_compared > 1_000);
     assert!(score.figures_compared > 1_000 && score.state_pages > 100);
+    assert!(score.figures_shared > 100 && score.figures_inherited > 100);
 }
 
 #[test]

@@ -157,6 +157,7 @@ impl Side {
                 volume: self.asker.volume,
                 place: None,
                 live: live.to_vec(),
+                ..AskedVolume::default()
             }]
             .into(),
         });

@@ -30,6 +30,11 @@ impl Blocks {
         }
     }
 
+    /// What its blocks hold, but for zeros.
+    pub fn data(&self) -> impl Iterator<Item = &Rc<Vec<u8>>> {
+        self.blocks.iter().filter_map(|(data, _)| data.as_ref())
+    }
+
     pub fn apply(&mut self, version: Version, change: &Change) {
         self.version = version;
         match change {

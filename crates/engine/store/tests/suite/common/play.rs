@@ -300,5 +300,7 @@ score! {
     space_compared,
     /// Times that the volumes' figures were; and leaves that were read for it.
     figures_compared,
+    figures_shared,
+    figures_inherited,
     figures_read,
 }

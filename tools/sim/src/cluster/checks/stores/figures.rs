@@ -94,6 +94,7 @@ impl Cluster {
             volume,
             place: None,
             live: live.get(&volume).into_iter().flatten().copied().collect(),
+            ..AskedVolume::default()
         };
         let stayed = self.always_in_sync();
         for pool in (1..=self.setup.pools).map(PoolId) {
@@ -143,7 +144,15 @@ impl Cluster {
             volumes: all.into(),
         };
         let counted = self.count(mounted, question)?;
-        Ok(counted.map(|counted| counted.iter().map(|volume| volume.held + volume.freeing).sum()))
+        Ok(counted.map(|counted| {
+            // What several use is told by each of them.
+            let mut users: BTreeMap<u32, u64> = BTreeMap::new();
+            for (number, blocks) in counted.iter().flat_map(|volume| &volume.users) {
+                *users.entry(*number).or_default() += blocks;
+            }
+            let shares = users.into_iter().map(|(number, blocks)| blocks / u64::from(number));
+            shares.sum()
+        }))
     }
 
     fn judge_figures_of(
@@ -203,8 +212,7 @@ impl Cluster {
         }
     }
 
-    /// The offline check finds nothing wrong on the disk of a store that nobody serves, and what volumes have on it (`held`) as often as
-    /// they do. Says how much there is of everything; none: what rots is not looked at.
+    /// The offline check finds nothing wrong on the disk of a store that nobody serves, and as much as volumes have on it (`held`). Says how much there is of everything; none: what rots is not looked at.
     pub(in crate::cluster) fn judge_offline(
         &mut self,
         member: Member,
@@ -229,13 +237,9 @@ impl Cluster {
         }
         let counts = offline.counts();
         self.coverage.hit("judge.checked_offline");
-        // What clones share counts once for each of them, and what is not whole is not counted.
+        // What is not whole is not counted.
         if let Some(held) = held.filter(|_| counts.incomplete == 0 && self.blocked.is_empty()) {
-            let is_right = match counts.shared {
-                0 => held == counts.blocks,
-                _ => held > counts.blocks,
-            };
-            if !is_right {
+            if held != counts.blocks {
                 return Err(format!(
                     "volumes have {held} blocks on {name}, and the check finds {counts:?}"
                 ));
