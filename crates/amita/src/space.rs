@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Between two questions how far a count is: at first, and at most.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-/// Snapshots of all volumes that one question names.
-const MOST_SNAPSHOTS: usize = 100_000;
+/// Numbers of snapshots and parents that one question names.
+const MOST_NUMBERS: usize = 200_000;
 /// Volumes whose snapshots are read by one call.
 const READ_AT_ONCE: usize = 32;
 /// So often it is begun anew, because a store did not tell or is in sync no more.
@@ -30,7 +30,7 @@ pub struct VolumeSpace {
     pub used_bytes: u64,
     /// What its head and its snapshots hold, with what they have from its parents.
     pub held_bytes: u64,
-    /// What the deletion of the volume with its snapshots would free: what no other volume uses, and no clone needs.
+    /// What the deletion of the volume with its snapshots would free: what no other volume uses; nothing, if clones need it.
     pub unique_bytes: u64,
     /// What was of deleted snapshots, and is not given back yet.
     pub freeing_bytes: u64,
@@ -101,7 +101,7 @@ pub fn count(
     let until = Instant::now() + patience;
     let mut all = BTreeMap::new();
     let mut batch: Vec<SpaceVolume> = Vec::new();
-    let mut snapshots = 0;
+    let mut named = 0;
     let mut each = Vec::with_capacity(volumes.len());
     for some in volumes.chunks(READ_AT_ONCE) {
         if !each.is_empty() && Instant::now() >= until {
@@ -115,14 +115,16 @@ pub fn count(
     for (volume, live) in each {
         // Of that one nothing is known.
         let Ok(live) = live else { continue };
-        if batch.len() >= MAX_QUESTION_VOLUMES || (!batch.is_empty() && snapshots + live.len() > MOST_SNAPSHOTS) {
+        // A parent is two numbers, and one that clones need is named twice.
+        let numbers = 2 * (live.len() + volume.parents.len());
+        if batch.len() >= MAX_QUESTION_VOLUMES || (!batch.is_empty() && named + numbers > MOST_NUMBERS) {
             match count_batch(meta, status, pool, &std::mem::take(&mut batch), until)? {
                 Ok(found) => all.extend(found),
                 Err(why) => return Ok(Err(why)),
             }
-            snapshots = 0;
+            named = 0;
         }
-        snapshots += live.len();
+        named += numbers;
         let pinned = live.iter().filter(|snapshot| snapshot.has_clones);
         let parents = volume.parents.iter();
         let asked = SpaceVolume {

@@ -102,7 +102,9 @@ fn clear_and_shrink(
     let volume = admin::volume(&admin.reader(), name).described()?;
     if !is_alone(data, before, &volume) {
         return Err(
-            Failure::new(format!("volume {name} was changed, or others opened it, meanwhile"))
+            Failure::new(format!(
+                "volume {name} was changed, or others opened it, meanwhile, or the metadata did not answer the opening at once"
+            ))
                 .kind(Kind::Conflict)
                 .advice("Nothing of it is cleared: do it again when nobody uses it."),
         );

@@ -266,7 +266,7 @@ impl Reverting<'_> {
         let now = admin::volume(&self.admin.reader(), &self.volume.name).described()?;
         if !is_alone(data, &self.volume, &now) || data.size_bytes() < self.to.size_bytes {
             return Err(Failure::new(format!(
-                "volume {} was changed, or others opened it, meanwhile",
+                "volume {} was changed, or others opened it, meanwhile, or the metadata did not answer the opening at once",
                 self.volume.name
             ))
             .kind(Kind::Conflict)

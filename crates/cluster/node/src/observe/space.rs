@@ -8,7 +8,7 @@ use amita_store::{AskedVolume, Count, Question, VolumeFigures};
 use amita_types::map::MAX_LEVELS;
 use amita_types::{BLOCK_BYTES, GroupIndex, SnapshotId, StoreId, VolumeId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The longest question.
@@ -101,7 +101,7 @@ pub struct SpaceFigures {
     pub used_bytes: u64,
     /// What its head and its snapshots hold, with what they have from its parents.
     pub held_bytes: u64,
-    /// What its deletion with all its snapshots would free.
+    /// What its deletion with all its snapshots would free; nothing, if it has clones.
     pub own_bytes: u64,
     /// What was of deleted snapshots, and is not given back yet.
     pub freeing_bytes: u64,
@@ -125,6 +125,14 @@ impl SpaceQuestion {
         for asked in &self.volumes {
             if asked.parents.len() > MAX_LEVELS {
                 return Err(format!("{} parents; {MAX_LEVELS} are the most\n", asked.parents.len()));
+            }
+            let from: BTreeSet<u64> = asked.parents.iter().map(|(volume, _)| *volume).collect();
+            let head = SnapshotId::HEAD.0;
+            if from.len() < asked.parents.len()
+                || from.contains(&asked.id)
+                || asked.parents.iter().any(|(_, at)| *at == head)
+            {
+                return Err(format!("volume {} comes from a volume twice, or from none\n", asked.id));
             }
             let parents = asked.parents.iter();
             volumes.push(AskedVolume {
@@ -265,7 +273,10 @@ mod tests {
         };
         wrong(|question| question.groups = 3);
         wrong(|question| question.volumes[0].id = 2);
-        wrong(|question| question.volumes[0].parents = vec![(2, 3); MAX_LEVELS + 1]);
+        wrong(|question| question.volumes[0].parents = (10..=10 + MAX_LEVELS as u64).map(|from| (from, 3)).collect());
+        wrong(|question| question.volumes[0].parents = vec![(2, 3), (2, 4)]);
+        wrong(|question| question.volumes[0].parents = vec![(9, 3)]);
+        wrong(|question| question.volumes[0].parents = vec![(2, 0)]);
         wrong(|question| drop(question.stores.insert("no store".to_owned(), Vec::new())));
     }
 }

@@ -15,24 +15,17 @@ pub(crate) struct Holders {
     pub snapshots: u8,
     /// Which, if it is one.
     pub only: SnapshotId,
-    /// One of them is needed by clones.
-    pub pinned: bool,
 }
 
 impl Holders {
     /// Of a view that stands for the snapshots above `above` up to `to`; `live` are those that there are, ascending.
-    /// `pinned`: those of them that clones need, ascending.
-    fn of_state(above: SnapshotId, to: SnapshotId, live: &[SnapshotId], pinned: &[SnapshotId]) -> Holders {
-        let within = |numbers: &[SnapshotId]| {
-            let first = numbers.partition_point(|number| *number <= above);
-            first..numbers.partition_point(|number| *number <= to).max(first)
-        };
-        let range = within(live);
+    fn of_state(above: SnapshotId, to: SnapshotId, live: &[SnapshotId]) -> Holders {
+        let first = live.partition_point(|number| *number <= above);
+        let end = live.partition_point(|number| *number <= to).max(first);
         Holders {
             head: false,
-            snapshots: range.len().min(2) as u8,
-            only: live[range].first().copied().unwrap_or_default(),
-            pinned: !within(pinned).is_empty(),
+            snapshots: (end - first).min(2) as u8,
+            only: live[first..end].first().copied().unwrap_or_default(),
         }
     }
 
@@ -42,7 +35,6 @@ impl Holders {
             head: self.head || others.head,
             snapshots: (self.snapshots + others.snapshots).min(2),
             only: if self.snapshots == 0 { others.only } else { self.only },
-            pinned: self.pinned || others.pinned,
         }
     }
 }
@@ -56,13 +48,8 @@ pub(crate) struct Stretch {
 }
 
 impl Index {
-    /// The stretches of a part, oldest first; for which snapshots there are, and which of them clones need.
-    pub fn stretches(
-        &self,
-        key: ChunkKey,
-        part: usize,
-        (live, pinned): (&[SnapshotId], &[SnapshotId]),
-    ) -> Vec<Stretch> {
+    /// The stretches of a part, oldest first.
+    pub fn stretches(&self, key: ChunkKey, part: usize, live: &[SnapshotId]) -> Vec<Stretch> {
         let chunk = self.chunk(key);
         let part = part as u8;
         let at = |to| Location { chunk: key, to, part };
@@ -74,7 +61,7 @@ impl Index {
         let mut stretches = Vec::new();
         let mut holders = Holders::default();
         for state in chunk.states() {
-            holders = holders.and(Holders::of_state(state.above, state.to, live, pinned));
+            holders = holders.and(Holders::of_state(state.above, state.to, live));
             if own.next_if(|(to, _)| *to == state.to).is_some() {
                 stretches.push(Stretch {
                     at: at(state.to),
@@ -83,8 +70,6 @@ impl Index {
             }
         }
         holders.head = !chunk.deleted;
-        // What was not changed since a snapshot is that snapshot's as well.
-        holders.pinned |= holders.head && pinned.last().is_some_and(|newest| *newest > chunk.snapshot);
         stretches.push(Stretch { at: at(HEAD), holders });
         stretches
     }

@@ -8,14 +8,14 @@
 //! **Mechanism.** A question names volumes, which snapshots each of them has, and the groups for which this store speaks. A walk goes
 //! over all chunks, part by part. A part is counted at one moment: its views from the oldest to the chunk itself, block for
 //! block. The views that refer to one slot follow one another without a gap (`index/states`), so a slot is a *run* of views, and
-//! who it belongs to follows from whose views these are. How many chunks use a slot the map of slots says; a snapshot that clones
-//! need is said to be pinned, for its deletion frees nothing. What a clone has not made yet it has from its parents: where a parent's
+//! who it belongs to follows from whose views these are. How many chunks use a slot the map of slots says. What a clone has not made yet it has from its parents: where a parent's
 //! chunk is looked at, what it has there for a snapshot is counted for each clone that has that still. Leaves that are away are read past the cache, one at a time, so that
 //! nobody else's go for them. Where the chunk has changed meanwhile, in what was looked at already, the part begins again.
 //!
 //! **What it is not.** Parts are counted one after the other: of a volume that is written to meanwhile each part is as it was at some
-//! moment of the walk, and a chunk that a clone makes meanwhile may be counted twice. What clones share is in each of them: in
-//! `used` and `held`; `own` and `unique` leave it out, and `users` tells it apart.
+//! moment of the walk; how many use a slot is as it was when its run ended; and a chunk that a clone makes meanwhile may be counted
+//! twice, or not at all. What clones share is in each of them: in `used` and `held`; `own` and `unique` leave it out, and `users`
+//! tells it apart.
 //!
 //! **Pace.** A step looks at a few leaves; then there is a pause. Who asks, asks again until it is done; a walk that nobody asks for
 //! any more ends.
@@ -27,7 +27,7 @@ use crate::State;
 use crate::faults;
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE_BYTES, Slot, leaf};
-use crate::index::{Chunk, ChunkKey, Entry, Holders, Index, LEAF_ENTRIES, Leaf, Location, PARTS, Stretch};
+use crate::index::{Chunk, ChunkKey, Entry, Holders, Index, LEAF_ENTRIES, Leaf, Location, PARTS, Seen, Stretch};
 use crate::slot_map::SlotMap;
 use amita_reactor::{BufMut, Time};
 use amita_types::{ChunkId, GroupIndex, SnapshotId, VolumeId};
@@ -43,8 +43,6 @@ const LEAVES: u32 = 64;
 const LOOKS: u32 = 1024;
 /// Looking over so many states takes about as long as looking at a leaf.
 const STATES_PER_LOOK: u32 = 32;
-/// Looking for so many clones takes about as long as looking at a leaf.
-const HEIRS_PER_LOOK: u32 = 8;
 /// The pause between two steps.
 const PAUSE: Duration = Duration::from_micros(500);
 /// Walks at one time. Each reads one leaf at a time, and has some kilobytes, and its answer.
@@ -75,7 +73,7 @@ pub struct AskedVolume {
     pub place: Option<VolumeId>,
     /// Its snapshots, ascending: what only others have is waiting to be given back.
     pub live: Vec<SnapshotId>,
-    /// Those of them that clones need, ascending: nothing that they have is given back.
+    /// Those of them that clones need, ascending: they stay, and so does the volume.
     pub pinned: Vec<SnapshotId>,
     /// Snapshots of which volumes it was cloned from, the nearest first; they need not be asked about.
     pub parents: Vec<(VolumeId, SnapshotId)>,
@@ -89,7 +87,7 @@ pub struct VolumeFigures {
     pub used: u64,
     /// What its head and all its snapshots hold, with what they have from its parents.
     pub held: u64,
-    /// What would be free if the volume were deleted with all its snapshots: no other one uses it, and no clone needs it.
+    /// What would be free if the volume were deleted with all its snapshots: what no other one uses; nothing, if clones need one of them.
     pub own: u64,
     /// What was of deleted snapshots, and is not given back yet.
     pub freeing: u64,
@@ -128,8 +126,8 @@ struct Walk {
     asked: Time,
     /// When it goes on.
     due: Time,
-    /// Whose parents volumes are: those of the question by their places, and as which snapshot.
-    heirs: FxHashMap<VolumeId, Vec<(usize, SnapshotId)>>,
+    /// Of which volumes of the question others are parents.
+    heirs: FxHashMap<VolumeId, Heirs>,
     /// The chunk and the part that it is at.
     key: u32,
     part: usize,
@@ -138,6 +136,15 @@ struct Walk {
     /// In the order of the question's volumes.
     tallies: Vec<Tally>,
     end: Option<Result<Arc<[VolumeFigures]>, String>>,
+}
+
+/// The clones that have a volume among their parents.
+#[derive(Debug, Default)]
+struct Heirs {
+    /// Their places in the question, and from which snapshot they come.
+    clones: Vec<(usize, SnapshotId)>,
+    /// How many chunks are looked for at most to know which of them inherit one: each counts as a look.
+    finds: u32,
 }
 
 /// For whom a chunk is counted.
@@ -231,10 +238,13 @@ pub(super) fn ask(store: &mut Store, question: &Arc<Question>) -> Count {
         counts.walks.retain(|walk| walk.number != oldest);
     }
     counts.begun += 1;
-    let mut heirs: FxHashMap<VolumeId, Vec<(usize, SnapshotId)>> = FxHashMap::default();
+    let mut heirs: FxHashMap<VolumeId, Heirs> = FxHashMap::default();
     for (place, asked) in question.volumes.iter().enumerate() {
         for &(parent, at) in &asked.parents {
-            heirs.entry(parent).or_default().push((place, at));
+            let heirs = heirs.entry(parent).or_default();
+            heirs.clones.push((place, at));
+            let nearer = asked.parents.iter().position(|(nearer, _)| *nearer == parent);
+            heirs.finds += 2 + nearer.unwrap_or(0) as u32;
         }
     }
     counts.walks.push(Walk {
@@ -335,22 +345,21 @@ impl Walk {
                 (self.part, self.under_way, self.viewers) = (0, None, None);
             }
             if self.viewers.is_none() {
-                let heirs = self.heirs.get(&chunk.id.volume).map_or(0, Vec::len) as u32;
-                budget.looks = budget.looks.saturating_sub(1 + heirs / HEIRS_PER_LOOK);
-                self.viewers = self.viewers_of(index, key);
+                self.viewers = match self.viewers_of(index, key, budget) {
+                    Ok(viewers) => viewers,
+                    Err(Incomplete(parent)) => return Some(Err(incomplete(parent))),
+                };
             }
             let Some(viewers) = &self.viewers else {
                 self.next_chunk();
                 continue;
             };
             if chunk.incomplete {
-                return Some(Err(format!(
-                    "chunk {} is being brought up to date on this store",
-                    chunk.id
-                )));
+                return Some(Err(incomplete(chunk.id)));
             }
-            // Every look goes over the chunk's states.
-            let work = 1 + chunk.state_count() as u32 / STATES_PER_LOOK;
+            // Every look goes over the chunk's states, and the snapshots that clones have it from.
+            let views = chunk.state_count() + viewers.heirs.len();
+            let work = 1 + views as u32 / STATES_PER_LOOK;
             if index.has_nothing(key, self.part) {
                 budget.looks = budget.looks.saturating_sub(work);
                 self.next_part();
@@ -358,7 +367,7 @@ impl Walk {
             }
             budget.leaves = budget.leaves.saturating_sub(work);
             let own = viewers.own.map(|place| &self.question.volumes[place]);
-            let mut stretches = index.stretches(key, self.part, own.map_or((&[], &[]), |own| (&own.live, &own.pinned)));
+            let mut stretches = index.stretches(key, self.part, own.map_or(&[], |own| &own.live));
             let seen_by = |snapshot: &SnapshotId| index.leaf_seen(key, self.part, *snapshot);
             let inherited: BTreeMap<SnapshotId, Location> = viewers
                 .heirs
@@ -366,14 +375,16 @@ impl Walk {
                 .filter_map(|snapshot| Some((*snapshot, seen_by(snapshot)?)))
                 .collect();
             if own.is_none() {
-                stretches.retain(|stretch| inherited.values().any(|at| *at == stretch.at));
+                let wanted: BTreeSet<SnapshotId> = inherited.values().map(|at| at.to).collect();
+                stretches.retain(|stretch| wanted.contains(&stretch.at.to));
                 if stretches.is_empty() {
                     self.next_part();
                     continue;
                 }
             }
             let part = self.under_way.get_or_insert_with(|| Part::new(chunk.id));
-            if !stretches.starts_with(&part.seen) {
+            // Of what is not counted for itself nothing may be left to look at, where a snapshot has gone meanwhile.
+            if !stretches.starts_with(&part.seen) || part.seen.len() == stretches.len() {
                 *part = Part::new(chunk.id);
             }
             let next = stretches[part.seen.len()];
@@ -414,7 +425,11 @@ impl Walk {
                     self.tallies[place].add(tally);
                 }
                 for (snapshot, blocks) in inherited {
-                    for &place in viewers.heirs.get(&snapshot).into_iter().flatten() {
+                    let heirs = viewers.heirs.get(&snapshot);
+                    budget.looks = budget
+                        .looks
+                        .saturating_sub(heirs.map_or(0, Vec::len) as u32 / STATES_PER_LOOK);
+                    for &place in heirs.into_iter().flatten() {
                         self.tallies[place].used += blocks;
                         self.tallies[place].held += blocks;
                     }
@@ -426,10 +441,11 @@ impl Walk {
     }
 
     /// For whom the chunk is counted, if this store speaks for it.
-    fn viewers_of(&self, index: &Index, key: ChunkKey) -> Option<Viewers> {
+    fn viewers_of(&self, index: &Index, key: ChunkKey, budget: &mut Budget) -> Result<Option<Viewers>, Incomplete> {
         let chunk = index.chunk(key);
+        budget.looks -= 1;
         if !chunk.is_there() {
-            return None;
+            return Ok(None);
         }
         let volumes = &self.question.volumes;
         let speaks_for = |asked: &AskedVolume| {
@@ -442,19 +458,26 @@ impl Walk {
         let own = volumes.binary_search_by_key(&chunk.id.volume, |asked| asked.volume);
         let own = own.ok().filter(|place| speaks_for(&volumes[*place]));
         let mut heirs: BTreeMap<SnapshotId, Vec<usize>> = BTreeMap::new();
-        for &(place, at) in self.heirs.get(&chunk.id.volume).into_iter().flatten() {
-            let heir = &volumes[place];
-            let made = ChunkId {
-                volume: heir.volume,
-                ..chunk.id
-            };
-            let has_own = index.find(made).is_some_and(|made| index.chunk(made).is_there());
-            if !has_own
-                && speaks_for(heir)
-                && let Ok(Some((from, ..))) = inherit::nearest_of(index, chunk.id.index, &heir.parents, |_, _| Ok(()))
-                && from == key
-            {
-                heirs.entry(at).or_default().push(place);
+        // All that come from one volume are hashed as that is.
+        let known = self.heirs.get(&chunk.id.volume);
+        let known = known.filter(|known| {
+            known
+                .clones
+                .first()
+                .is_some_and(|(place, _)| speaks_for(&volumes[*place]))
+        });
+        if let Some(known) = known {
+            budget.looks = budget.looks.saturating_sub(known.finds);
+            for &(place, at) in &known.clones {
+                let heir = &volumes[place];
+                let made = ChunkId {
+                    volume: heir.volume,
+                    ..chunk.id
+                };
+                let has_own = index.find(made).is_some_and(|made| index.chunk(made).is_there());
+                if !has_own && inherits(index, &heir.parents, (key, at))? {
+                    heirs.entry(at).or_default().push(place);
+                }
             }
         }
         let viewers = Viewers {
@@ -462,7 +485,7 @@ impl Walk {
             own,
             heirs,
         };
-        (viewers.own.is_some() || !viewers.heirs.is_empty()).then_some(viewers)
+        Ok((viewers.own.is_some() || !viewers.heirs.is_empty()).then_some(viewers))
     }
 
     fn next_part(&mut self) {
@@ -481,21 +504,52 @@ impl Walk {
     fn figures(&mut self) -> Arc<[VolumeFigures]> {
         let tallies = std::mem::take(&mut self.tallies);
         let volumes = self.question.volumes.iter().map(|asked| asked.volume);
-        let figures = volumes.zip(tallies).map(|(volume, tally)| {
-            let mut unique: Vec<(SnapshotId, u64)> = tally.unique.into_iter().collect();
+        let pinned = self.question.volumes.iter().map(|asked| &asked.pinned);
+        let figures = volumes.zip(tallies).zip(pinned).map(|((volume, tally), pinned)| {
+            let unique = tally.unique.into_iter();
+            let mut unique: Vec<(SnapshotId, u64)> = unique.filter(|(number, _)| !pinned.contains(number)).collect();
             unique.sort_unstable();
             let alone = (tally.alone > 0).then_some((1, tally.alone));
             VolumeFigures {
                 volume,
                 used: tally.used,
                 held: tally.held,
-                own: tally.own,
+                own: if pinned.is_empty() { tally.own } else { 0 },
                 freeing: tally.freeing,
                 unique,
                 users: alone.into_iter().chain(tally.shared).collect(),
             }
         });
         figures.collect()
+    }
+}
+
+/// A parent's chunk is not whole here, so what a clone has of it cannot be told.
+struct Incomplete(ChunkId);
+
+fn incomplete(chunk: ChunkId) -> String {
+    format!("chunk {chunk} is being brought up to date on this store")
+}
+
+/// Is it this chunk, as of this snapshot, that a clone with these parents has where it has none of its own? What is not kept is had by
+/// nobody: reads of it fail.
+fn inherits(
+    index: &Index,
+    parents: &[(VolumeId, SnapshotId)],
+    (key, at): (ChunkKey, SnapshotId),
+) -> Result<bool, Incomplete> {
+    let check = |key: ChunkKey, at: SnapshotId| {
+        let chunk = index.chunk(key);
+        match chunk.incomplete {
+            true => Err(Some(chunk.id)),
+            false if chunk.seen(at) == Seen::NotKept => Err(None),
+            false => Ok(()),
+        }
+    };
+    match inherit::nearest_of(index, index.chunk(key).id.index, parents, check) {
+        Ok(found) => Ok(found.is_some_and(|(from, seen_at, _)| (from, seen_at) == (key, at))),
+        Err(Some(chunk)) => Err(Incomplete(chunk)),
+        Err(None) => Ok(false),
     }
 }
 
@@ -575,13 +629,8 @@ impl Tally {
             1 => self.alone += 1,
             users => *self.shared.entry(users).or_default() += 1,
         }
-        let Holders {
-            head,
-            snapshots,
-            only,
-            pinned,
-        } = run.holders;
-        let is_own = users == 1 && !pinned;
+        let Holders { head, snapshots, only } = run.holders;
+        let is_own = users == 1;
         match (head, snapshots) {
             (false, 0) => return self.freeing += u64::from(is_own),
             (false, 1) if is_own => *self.unique.entry(only).or_default() += 1,

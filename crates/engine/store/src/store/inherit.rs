@@ -82,12 +82,12 @@ fn nearest(
 }
 
 /// The same, in the index alone; `check` is asked about each parent's chunk on the way there.
-pub(super) fn nearest_of(
+pub(super) fn nearest_of<E>(
     index: &Index,
     at_index: ChunkIndex,
     parents: &[(VolumeId, SnapshotId)],
-    check: impl Fn(ChunkKey, SnapshotId) -> Result<(), Refusal>,
-) -> Result<Option<(ChunkKey, SnapshotId, Version)>, Refusal> {
+    check: impl Fn(ChunkKey, SnapshotId) -> Result<(), E>,
+) -> Result<Option<(ChunkKey, SnapshotId, Version)>, E> {
     for &(volume, at) in parents {
         let id = ChunkId {
             volume,

@@ -5,12 +5,13 @@ mod pages;
 
 use crate::common::{BLOCK, Requester, Rig, VOLUME, version};
 use amita_reactor::Slice;
-use amita_store::State;
+use amita_store::{AskedVolume, Count, Question, State};
 use amita_types::message::{
     AnswerBody, ClearRequest, CloneRequest, InheritRequest, OpenedAnswer, Problem, ReadRequest, Refusal, RequestBody,
     RetainSnapshotsRequest,
 };
-use amita_types::{BlockRange, ChunkIndex, Generation, SnapshotId, Version, VolumeId};
+use amita_types::{BlockRange, ChunkIndex, Generation, GroupIndex, SnapshotId, Version, VolumeId};
+use std::sync::Arc;
 use std::time::Duration;
 
 const CLONE: VolumeId = VolumeId(70);
@@ -454,4 +455,59 @@ fn what_is_sent_again_with_another_number_is_refused() {
     test.write(1, 2).unwrap();
     assert_eq!(test.read(1, 0), Ok(1));
     assert_eq!(test.read(1, 1), Ok(0));
+}
+
+/// Clones are counted without what they come from, and snapshots of that go while a part is looked at.
+#[test]
+fn snapshots_go_while_their_clones_are_counted() {
+    const SNAPSHOTS: u32 = 65;
+    let mut cut_short = 0;
+    for stay in 1..40 {
+        let mut test = Test::new();
+        test.write(0, 1).unwrap();
+        for number in 1..=SNAPSHOTS {
+            test.snapshot = SnapshotId(number);
+            test.write(0, number as u8).unwrap();
+        }
+        let clones = (1..=SNAPSHOTS).map(|number| AskedVolume {
+            volume: VolumeId(100 + u64::from(number)),
+            place: Some(VOLUME),
+            parents: vec![(VOLUME, SnapshotId(number))],
+            ..AskedVolume::default()
+        });
+        let question = Arc::new(Question {
+            number: 1,
+            groups: 1,
+            speaks_for: [GroupIndex(0)].into_iter().collect(),
+            volumes: clones.collect(),
+        });
+        let step = |test: &mut Test| {
+            let count = test.rig.store.count(test.rig.now, &question);
+            test.rig.run();
+            test.rig.now = test.rig.now.max(test.rig.store.deadline().unwrap_or_default());
+            test.rig.run();
+            count
+        };
+        let counting = Count::Counting { percent: 0 };
+        assert_eq!(step(&mut test), counting);
+        cut_short += u64::from(test.rig.store.count(test.rig.now, &question) == counting);
+        let live: Vec<u32> = (1..=stay).collect();
+        test.keep(true, SNAPSHOTS, &live).unwrap();
+        let figures = loop {
+            match step(&mut test) {
+                Count::Counting { .. } => {}
+                Count::Done(figures) => break figures,
+                other => panic!("{other:?}"),
+            }
+        };
+        for (figures, number) in figures.iter().zip(1..) {
+            let most = u64::from(number <= stay);
+            assert_eq!(
+                (figures.used, figures.held, figures.own),
+                (most, most, 0),
+                "{number} of {stay}"
+            );
+        }
+    }
+    assert!(cut_short > 30, "{cut_short}: the part is looked at in several steps");
 }

@@ -194,7 +194,6 @@ impl SetJob {
         }
         let sets: Vec<SnapshotSet> = reply.values(1).iter().filter_map(|found| found.json().ok()).collect();
         let mark = policy.mark();
-        self.unanswered = None;
         if let Some(set) = sets.iter().find(|set| self.is_ours(set, &mark)) {
             // By whoever led before.
             self.volumes = set.volumes.len() as u64;

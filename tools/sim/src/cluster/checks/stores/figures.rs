@@ -135,7 +135,11 @@ impl Cluster {
         let prefix = map::volume_key("");
         let records = self.metadata.state().keys().filter(|kv| kv.key.starts_with(&prefix));
         let records = records.filter_map(|kv| kv.json::<map::Volume>().ok());
-        let mut all: Vec<AskedVolume> = records.map(|volume| asked(volume.id)).collect();
+        let records = records.map(|volume| AskedVolume {
+            parents: (volume.parents.iter().map(|parent| (parent.volume, parent.number))).collect(),
+            ..asked(volume.id)
+        });
+        let mut all: Vec<AskedVolume> = records.collect();
         all.sort_by_key(|asked| asked.volume);
         let question = Question {
             number: 0,
@@ -143,16 +147,16 @@ impl Cluster {
             speaks_for: (0..self.setup.groups).map(GroupIndex).collect(),
             volumes: all.into(),
         };
-        let counted = self.count(mounted, question)?;
-        Ok(counted.map(|counted| {
-            // What several use is told by each of them.
-            let mut users: BTreeMap<u32, u64> = BTreeMap::new();
-            for (number, blocks) in counted.iter().flat_map(|volume| &volume.users) {
-                *users.entry(*number).or_default() += blocks;
-            }
-            let shares = users.into_iter().map(|(number, blocks)| blocks / u64::from(number));
-            shares.sum()
-        }))
+        let Some(counted) = self.count(mounted, question)? else {
+            return Ok(None);
+        };
+        // What several use is told by each of them.
+        let mut users: BTreeMap<u32, u64> = BTreeMap::new();
+        for (number, blocks) in counted.iter().flat_map(|volume| &volume.users) {
+            *users.entry(*number).or_default() += blocks;
+        }
+        let shares = users.into_iter().map(|(number, blocks)| blocks / u64::from(number));
+        Ok(Some(shares.sum()))
     }
 
     fn judge_figures_of(

@@ -37,6 +37,9 @@ impl Game {
             })
             .collect();
         volumes.sort_by_key(|asked| asked.volume);
+        // Clones are asked about with and without what they come from.
+        let turn = self.figures_asked;
+        volumes.retain(|asked| turn.is_multiple_of(2) || (asked.volume.0 + turn / 2).is_multiple_of(2));
         let mut users = Users::new();
         for (key, chunk) in &self.chunks {
             for data in views_of(&chunk.held).flat_map(|blocks| blocks.data()) {
@@ -128,21 +131,18 @@ impl Game {
             for (data, owners) in &owners {
                 let sharers = all_users[data].len();
                 *users.entry(sharers as u32).or_default() += 1;
-                // A snapshot since which the chunk was not changed has what the head has.
-                let head_is_pinned = asked.pinned.iter().any(|pinned| pinned.0 > held.snap);
-                let is_pinned = |owner: &Option<SnapshotId>| match owner {
-                    None => head_is_pinned,
-                    Some(owner) => asked.pinned.contains(owner),
-                };
-                let is_own = sharers == 1 && !owners.iter().any(is_pinned);
+                let is_own = sharers == 1;
                 match owners[..] {
                     [] => figures.freeing += u64::from(is_own),
-                    [Some(only)] if is_own => *unique.entry(only).or_default() += 1,
+                    [Some(only)] if is_own && !asked.pinned.contains(&only) => *unique.entry(only).or_default() += 1,
                     _ => {}
                 }
                 figures.held += u64::from(!owners.is_empty());
                 figures.own += u64::from(is_own && !owners.is_empty());
             }
+        }
+        if !asked.pinned.is_empty() {
+            figures.own = 0;
         }
         figures.unique = unique.into_iter().collect();
         figures.users = users.into_iter().collect();
