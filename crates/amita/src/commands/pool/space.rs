@@ -158,11 +158,12 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Endpoints) -> Result<()
         // One that is not known: nor is the sum.
         own.map(|volume| counted.get(&volume.id).map(of)).sum::<Option<u64>>()
     };
-    let is_unknown = |counted: &BTreeMap<VolumeId, space::VolumeSpace>| {
+    // One that is not known: nor is what all have together.
+    let is_known = |counted: &&BTreeMap<VolumeId, space::VolumeSpace>| {
         let mut all = volumes.iter();
-        all.any(|volume| !counted.contains_key(&volume.id))
+        all.all(|volume| counted.contains_key(&volume.id))
     };
-    let together = counted.as_ref().ok().filter(|counted| !is_unknown(counted));
+    let together = counted.as_ref().ok().filter(is_known);
     let asked = admin::asked(&reader, name).described()?;
     let (copies, min_copies) = match found.pool.kind {
         PoolKind::Replicated { copies, min_copies } => (Some(copies), Some(min_copies)),
@@ -205,7 +206,7 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Endpoints) -> Result<()
         freeing_bytes: sum(|found| found.freeing_bytes, true),
         space_unknown: match &counted {
             Err(why) => Some(why.clone()),
-            Ok(counted) => is_unknown(counted).then(|| space::OF_RECORDS.to_owned()),
+            Ok(_) => together.is_none().then(|| space::OF_RECORDS.to_owned()),
         },
         stores,
         pool: found.pool.clone(),

@@ -230,6 +230,15 @@ pub fn is_alone(data: &Data, before: &map::Volume, now: &map::Volume) -> bool {
     now.id == before.id && Some(now.generation) == before.generation.next() && data.size_bytes() == now.size_bytes
 }
 
+/// It has not ([`is_alone`]). `undone`: what was not done yet.
+pub fn not_alone(volume: &str, undone: &str) -> Failure {
+    let what = format!(
+        "volume {volume} was changed, or others opened it, meanwhile, or the metadata did not answer the opening at once"
+    );
+    let advice = format!("Nothing {undone}: do it again when nobody uses it.");
+    Failure::new(what).kind(Kind::Conflict).advice(advice)
+}
+
 impl Data {
     pub fn size_bytes(&self) -> u64 {
         self.volume.size_bytes()

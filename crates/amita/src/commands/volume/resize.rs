@@ -4,7 +4,7 @@
 //! then writes the size by a transaction that finds nobody else to have had the volume. A mark in the record of what is known of it
 //! ([`map::About`](amita_types::map::About)) is there meanwhile. Cut short, the volume has its old size; the same command ends it.
 
-use super::data::{Access, Data, is_alone};
+use super::data::{Access, Data, is_alone, not_alone};
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
@@ -101,13 +101,7 @@ fn clear_and_shrink(
     let Arguments { name, size, .. } = arguments;
     let volume = admin::volume(&admin.reader(), name).described()?;
     if !is_alone(data, before, &volume) {
-        return Err(
-            Failure::new(format!(
-                "volume {name} was changed, or others opened it, meanwhile, or the metadata did not answer the opening at once"
-            ))
-                .kind(Kind::Conflict)
-                .advice("Nothing of it is cleared: do it again when nobody uses it."),
-        );
+        return Err(not_alone(name, "of it is cleared"));
     }
     *is_marked = true;
     let mark = admin

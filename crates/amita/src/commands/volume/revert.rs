@@ -5,7 +5,7 @@
 //! block is written and until the last one is, so that one that was cut short is seen. Given again, the command looks anew: what was
 //! written back counts as changed once more, and is written with the same bytes, or is zero in both and left alone.
 
-use super::data::{Access, BLOCK_BYTES, DEPTH, Data, PIECE_BYTES, is_alone, runs};
+use super::data::{Access, BLOCK_BYTES, DEPTH, Data, PIECE_BYTES, is_alone, not_alone, runs};
 use super::snapshot;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
@@ -265,12 +265,7 @@ impl Reverting<'_> {
     fn run(&mut self, data: &mut Data, no_snapshot: bool) -> Result<()> {
         let now = admin::volume(&self.admin.reader(), &self.volume.name).described()?;
         if !is_alone(data, &self.volume, &now) || data.size_bytes() < self.to.size_bytes {
-            return Err(Failure::new(format!(
-                "volume {} was changed, or others opened it, meanwhile, or the metadata did not answer the opening at once",
-                self.volume.name
-            ))
-            .kind(Kind::Conflict)
-            .advice("Nothing is written back: do it again when nobody uses it."));
+            return Err(not_alone(&self.volume.name, "is written back"));
         }
         self.volume = now;
         self.each(data, Self::count)?;

@@ -216,7 +216,8 @@ impl Cluster {
         }
     }
 
-    /// The offline check finds nothing wrong on the disk of a store that nobody serves, and as much as volumes have on it (`held`). Says how much there is of everything; none: what rots is not looked at.
+    /// The offline check finds nothing wrong on the disk of a store that nobody serves, and as much as volumes have on it (`held`).
+    /// Says how much there is of everything; none: what rots is not looked at.
     pub(in crate::cluster) fn judge_offline(
         &mut self,
         member: Member,
