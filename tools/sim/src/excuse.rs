@@ -333,6 +333,15 @@ impl Ledger {
         troubles.any(|trouble| trouble.kind == Kind::Rot && trouble.nodes & bit(node) != 0)
     }
 
+    /// Has what a node holds rotted, or has one of its disks failed to read or write? Then blocks of it may have been brought anew: to
+    /// another slot, where what has rotted could not be replaced in its own (S12).
+    #[must_use]
+    pub fn may_be_mended(&self, node: Member) -> bool {
+        let mends = |kind: Kind| matches!(kind, Kind::Rot | Kind::DiskErrors);
+        let mut troubles = self.troubles.iter();
+        troubles.any(|trouble| mends(trouble.kind) && trouble.nodes & bit(node) != 0)
+    }
+
     /// May it pass? Then it is counted. `nodes` are those (as bits) that can have caused it.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! contents, and, all volumes together, what the offline check finds on its disk.
 //!
 //! Along one history a version names what it has written (S5), so the views of a block that list one version share one slot. Only a
-//! store that was mended may have it in two (`docs/decisions/041`).
+//! store that was mended may have it in two (`docs/decisions/041`), or one whose disk did not read: a scrub replaces the block elsewhere.
 
 use super::Mounted;
 use super::views::Listed;
@@ -99,7 +99,7 @@ impl Cluster {
         let stayed = self.always_in_sync();
         for pool in (1..=self.setup.pools).map(PoolId) {
             let mut speaks_for = BTreeSet::new();
-            let mut has_stayed = !self.ledger.is_rotten(home(mounted.store).0);
+            let mut has_stayed = !self.ledger.may_be_mended(home(mounted.store).0);
             for group in self.groups().filter(|group| group.pool == pool) {
                 if self.group(group)?.in_sync.contains(&mounted.store) {
                     speaks_for.insert(group.index);
