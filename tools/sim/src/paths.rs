@@ -140,6 +140,11 @@ pub const CLUSTER: &[&str] = &[
     "judge.changes_blocks",
     "judge.changes_written",
     "judge.changes_alike",
+    "operator.snapshot_marked",
+    "judge.mark_asked",
+    "judge.mark_brought",
+    "judge.mark_changes",
+    "judge.mark_written",
     // What volumes hold, and that nothing is left.
     "judge.figures",
     "judge.figures_mended",

@@ -226,6 +226,93 @@ fn a_copy_and_the_changes_since_are_the_next_snapshot() {
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
 }
 
+/// A snapshot is deleted but for its mark: its space comes back, nobody reads it, and what was changed since is told as before, also by a
+/// member that was away when the mark was made, and by each that is left.
+#[test]
+fn a_mark_goes_on_telling_what_was_changed() {
+    let mut world = World::of(4);
+    let gateway = world.cluster.add_gateway("gateway").expect("a gateway");
+    let nodes: Vec<SocketAddr> = world.cluster.nodes().iter().map(|node| node.nbd).collect();
+    let at_gateway = |world: &World, command: &str| {
+        let uri = uri(nodes[gateway], VOLUME);
+        world.done("qemu-io", &["-f", "raw", "-d", "unmap", "-c", command, &uri]);
+    };
+    at_gateway(&world, &format!("write -P 1 {OURS} 8M"));
+    snapshot(&world, "create", "one");
+    let copy = world.file("one.raw");
+    let copy_text = copy.to_str().expect("plain");
+    world.done("nbdcopy", &[&uri(nodes[0], &format!("{VOLUME}@one")), copy_text]);
+    // The one that is away has to be brought what it has not seen become a mark.
+    world.cluster.kill_node(1);
+    at_gateway(&world, &format!("write -P 2 {} 64k", OURS + MIB));
+    at_gateway(&world, &format!("discard {} 1M", OURS + 5 * MIB));
+    let told = diff(&world, &format!("{VOLUME}@one"), VOLUME);
+    assert_eq!(told, [(OURS + MIB, 65536, true), (OURS + 5 * MIB, MIB, false)]);
+    let said = world.amita_done(&["volume", "snapshot", "delete", VOLUME, "one", "--keep-mark"]);
+    assert!(said.contains("its mark kept"), "{said}");
+    let list = world.amita_done(&["volume", "snapshot", "list", VOLUME]);
+    assert!(list.contains("one (mark)"), "{list}");
+    mark_refusals(&world, nodes[0]);
+    world.cluster.start_node(1).expect("it starts again");
+    world.cluster.await_node(1).expect("it serves again");
+    await_in_sync(&world);
+    at_gateway(&world, &format!("write -P 3 {} 4k", OURS + 7 * MIB));
+    let expected = [
+        (OURS + MIB, 65536, true),
+        (OURS + 5 * MIB, MIB, false),
+        (OURS + 7 * MIB, 4096, true),
+    ];
+    assert_eq!(diff(&world, &format!("{VOLUME}@one"), VOLUME), expected);
+    // A backup goes on from it.
+    snapshot(&world, "create", "two");
+    let told = diff(&world, &format!("{VOLUME}@one"), "two");
+    assert_eq!(told, expected);
+    let two = format!("{VOLUME}@two");
+    apply(nodes[2], &two, &told, &copy);
+    is_same(&world, nodes[gateway], &two, copy_text);
+    let dirty_ones = dirty(&world, nodes[0], &two, "one");
+    assert_eq!(dirty_ones, expected.map(|(offset, length, _)| (offset, length, true)));
+    // Whoever is left knows it, the one that was away too.
+    for away in [0, 2] {
+        world.cluster.kill_node(away);
+        assert_eq!(
+            diff(&world, &format!("{VOLUME}@one"), "two"),
+            expected,
+            "without node {away}"
+        );
+        world.cluster.start_node(away).expect("it starts again");
+        world.cluster.await_node(away).expect("it serves again");
+        await_in_sync(&world);
+    }
+    // The mark goes with the next deletion, and its name is free.
+    snapshot(&world, "delete", "one");
+    let gone = amita(&world, &["volume", "diff", &format!("{VOLUME}@one"), VOLUME]);
+    assert!(gone.text.contains("has no snapshot one"), "{}", gone.text);
+    snapshot(&world, "create", "one");
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
+}
+
+fn mark_refusals(world: &World, node: SocketAddr) {
+    let one = format!("{VOLUME}@one");
+    for command in [
+        &["volume", "clone", &one, "copy"][..],
+        &["volume", "revert", &one],
+        &["volume", "export", &one, "-"],
+        &["volume", "snapshot", "delete", VOLUME, "one", "--keep-mark"],
+        &["volume", "snapshot", "protect", VOLUME, "one"],
+        &["volume", "diff", &one, "one"],
+    ] {
+        let refused = amita(world, command);
+        assert!(!refused.status.success(), "{command:?}: {}", refused.text);
+        let says = refused.text.contains("only its mark is kept") || refused.text.contains("with itself");
+        assert!(says, "{command:?}: {}", refused.text);
+    }
+    let taken = amita(world, &["volume", "snapshot", "create", VOLUME, "one"]);
+    assert!(taken.text.contains("exists"), "{}", taken.text);
+    let read = world.tool("nbdinfo", &[&uri(node, &one)]);
+    assert!(!read.status.success(), "{}", read.text);
+}
+
 fn refusals(world: &World, node: SocketAddr) {
     let [one, two] = ["one", "two"].map(|name| format!("{VOLUME}@{name}"));
     let cases = [

@@ -67,11 +67,11 @@ pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub(crate) use set::place_set;
 pub use set::{SetSweep, SetTaking, TakenSet, ask_set, drop_set, set_state, taken_sets};
 pub use shrink::{begin_shrink, end_shrink, give_up_shrink, may_shrink};
-pub(crate) use snapshot::{Held, delete_snapshot_that, place_wish};
+pub(crate) use snapshot::{Held, Left, delete_snapshot_that, place_wish};
 pub use snapshot::{
     LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, all_snapshots, ask_own_snapshot, ask_snapshot, delete_snapshot,
-    drop_snapshot_wish, live_snapshots, live_snapshots_of, protect_snapshot, snapshot, snapshot_number, snapshot_state,
-    snapshots, split,
+    drop_snapshot_wish, live_snapshots, live_snapshots_of, mark_snapshot, protect_snapshot, snapshot, snapshot_number,
+    snapshot_or_mark, snapshot_state, snapshots, split,
 };
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub(crate) use subsystem::unchanged;

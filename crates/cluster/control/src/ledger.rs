@@ -34,8 +34,8 @@ pub struct Ledger {
     ids: BTreeSet<VolumeId>,
     /// Of volumes that ever had a snapshot.
     lineages: BTreeMap<VolumeId, Lineage>,
-    /// The records of each volume's snapshots, and which of them are not sealed.
-    snapshots: BTreeMap<VolumeId, BTreeMap<SnapshotId, IsTaking>>,
+    /// The records of each volume's snapshots.
+    snapshots: BTreeMap<VolumeId, BTreeMap<SnapshotId, Kept>>,
     pools: BTreeMap<String, (PoolId, u32)>,
     groups: BTreeMap<GroupId, Arc<HeldGroup>>,
     unreadable: BTreeSet<String>,
@@ -50,8 +50,16 @@ pub struct Ledger {
     kept: BTreeMap<VolumeId, Arc<HeldSnapshots>>,
 }
 
-/// The record says that the snapshot is being taken. One that cannot be read does not: it is kept.
-type IsTaking = bool;
+/// What a snapshot's record says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// It is being taken.
+    Taking,
+    /// It is there, or its record cannot be read.
+    Whole,
+    /// Only its mark is kept.
+    Mark,
+}
 
 impl Ledger {
     /// Of this cluster; nothing is known yet.
@@ -133,16 +141,20 @@ impl Ledger {
         let volumes = list.clone();
         for (volume, lineage) in &self.lineages {
             // One that is not sealed is void, unless it is being taken still (S2).
-            let is_live = |(number, is_taking): (&SnapshotId, &IsTaking)| {
-                let lives = !is_taking || (lineage.taking && *number == lineage.number);
-                lives.then_some(*number)
+            let is_live = |number: SnapshotId, kept: Kept| match kept {
+                Kept::Taking => lineage.taking && number == lineage.number,
+                Kept::Whole => true,
+                Kept::Mark => false,
             };
-            let records = self.snapshots.get(volume).into_iter().flatten();
+            let records = || self.snapshots.get(volume).into_iter().flatten();
+            let live = records().filter(|(number, kept)| is_live(**number, **kept));
+            let marked = records().filter(|(_, kept)| **kept == Kept::Mark);
             self.kept.entry(*volume).or_insert_with(|| {
                 Arc::new(HeldSnapshots {
                     volume: *volume,
                     given: lineage.number,
-                    live: records.filter_map(is_live).collect(),
+                    live: live.map(|(number, _)| *number).collect(),
+                    marked: marked.map(|(number, _)| *number).collect(),
                 })
             });
         }
@@ -242,9 +254,15 @@ impl Ledger {
         let records = self.snapshots.entry(volume).or_default();
         match value {
             Some(value) => {
-                let snapshot = parse::<Snapshot>(value);
-                let is_taking = snapshot.is_some_and(|snapshot| matches!(snapshot.state, SnapshotState::Taking(_)));
-                records.insert(number, is_taking);
+                let kept = match parse::<Snapshot>(value) {
+                    Some(snapshot) if matches!(snapshot.state, SnapshotState::Taking(_)) => Kept::Taking,
+                    Some(snapshot) if snapshot.is_only_marked() => Kept::Mark,
+                    _ => Kept::Whole,
+                };
+                let before = records.insert(number, kept);
+                if kept == Kept::Mark && before.is_some_and(|before| before != kept) {
+                    self.news = self.news.max(Some(News::Deleted));
+                }
             }
             None => {
                 if records.remove(&number).is_some() {

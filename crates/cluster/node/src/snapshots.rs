@@ -628,6 +628,7 @@ impl Snapshots {
             protected: false,
             clones: 0,
             set: record.lineage.set,
+            mark: false,
             hidden: false,
             state: SnapshotState::Taking(taking.generation),
         };

@@ -202,6 +202,8 @@ kinds! {
     Put = 0x24, OWNERS, request::PUT_BYTES, MAX_PAYLOAD_BYTES;
     /// Request: a state is what it should be.
     Close = 0x25, OWNERS, request::CLOSE_BYTES, 0;
+    /// Request: a chunk gets the mark of a snapshot that is deleted.
+    Mark = 0x2e, OWNERS, request::MARK_BYTES, 0;
     /// Request: what has a clone's chunk from its parents? Or: make it so.
     Inherit = 0x26, OWNERS, request::INHERIT_BYTES, 0;
     /// Request: which blocks were changed since a snapshot?
@@ -213,7 +215,7 @@ kinds! {
     Fenced = 0x40, STORES, answer::PLAIN_BYTES, 0;
     /// Answer to `Open`, and to `Inherit` where that only asks.
     Opened = 0x41, STORES, answer::OPENED_BYTES, 0;
-    /// Answer to `Write`, `Clear`, `Roll`, `RetainSnapshots`, `Clone`, `Inherit`, `Whole`, `Frame` and `Close`.
+    /// Answer to `Write`, `Clear`, `Roll`, `RetainSnapshots`, `Clone`, `Inherit`, `Whole`, `Frame`, `Close` and `Mark`.
     Done = 0x42, STORES, answer::PLAIN_BYTES, 0;
     /// Answer to `Read`: the payload.
     Data = 0x43, STORES, answer::DATA_BYTES, MAX_PAYLOAD_BYTES;
@@ -429,6 +431,7 @@ fn decode_untraced(prefix: Prefix, head: &[u8]) -> Result<Frame, DecodeError> {
         | Kind::Frame
         | Kind::Put
         | Kind::Close
+        | Kind::Mark
         | Kind::Differ
         | Kind::Restore
         | Kind::Settle => request::get(prefix, reader).map(|request| Frame::Message(Message::Request(request))),

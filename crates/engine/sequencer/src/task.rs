@@ -255,6 +255,7 @@ pub enum MendStep {
     StateData(BlockRange),
     Put,
     Close,
+    Mark,
     /// States of the target, whose blocks are to be looked at.
     Views,
     /// Blocks of a state of the target.
@@ -283,7 +284,7 @@ impl MendStep {
                 | (MendStep::StateOf(_), AnswerBody::Changes(_))
                 | (MendStep::StateData(_) | MendStep::ViewData(_), AnswerBody::Data(_))
                 | (
-                    MendStep::Whole | MendStep::Drop | MendStep::Frame | MendStep::Close,
+                    MendStep::Whole | MendStep::Drop | MendStep::Frame | MendStep::Close | MendStep::Mark,
                     AnswerBody::Done
                 )
         )

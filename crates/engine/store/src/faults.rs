@@ -1,7 +1,9 @@
 //! The rules of the store that can be switched off, and what it then does wrong.
 
 use crate::fences::Fences;
+use crate::format::record::Mark;
 use crate::store::Question;
+use amita_types::Version;
 use amita_types::message::{Refusal, Scope};
 use std::sync::Arc;
 
@@ -70,6 +72,10 @@ amita_reactor::fault_switches! {
     TrimUnlisted,
     /// S9: a state goes with the newest of the snapshots that it stands for.
     TrimOfMany,
+    /// S9: a state that goes leaves no mark, though one is wanted of it.
+    LeavesNoMark,
+    /// S5: a mark has the version that the chunk has now.
+    MarksTooNew,
     /// D5: some slots that were given back are nobody's until the next mount. No host ever sees that.
     LosesSlots,
     /// S5: what was unmapped since a snapshot is not told as changed.
@@ -117,4 +123,16 @@ pub(crate) fn let_in(faults: Faults, fences: &Fences, mut scope: Scope) -> Scope
         scope.generation = generation;
     }
     scope
+}
+
+/// What is left of a state that goes, or is not, where that is switched on.
+pub(crate) fn marked(faults: Faults, mark: Option<Mark>, now: Version) -> Option<Mark> {
+    let version = |mark: Mark| match faults.has(Fault::MarksTooNew) {
+        true => now,
+        false => mark.version,
+    };
+    mark.filter(|_| !faults.has(Fault::LeavesNoMark)).map(|mark| Mark {
+        version: version(mark),
+        ..mark
+    })
 }

@@ -14,10 +14,12 @@ mod figures;
 mod history;
 mod leaves;
 mod listing;
+mod marks;
 mod older;
 mod past;
 mod states;
 
+pub(crate) use differ::Since;
 pub(crate) use figures::{Holders, Stretch};
 pub(crate) use leaves::{Leaf, Location};
 pub(crate) use listing::{ChunkFilter, Listings};
@@ -25,7 +27,7 @@ pub(crate) use older::{LEAST_OF_PAGE, StatePageLook};
 pub(crate) use states::{Framed, Seen, StateLook, View};
 
 use crate::format::checkpoint::{self, LeafPlace, PastItem};
-use crate::format::record::RollEntry;
+use crate::format::record::{Mark, RollEntry};
 use crate::format::{Place, Slot};
 use amita_reactor::Time;
 use amita_types::{BlockIndex, BlockRange, ChunkId, ChunkIndex, GroupIndex, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
@@ -34,6 +36,7 @@ use cache::LeafCache;
 use hashbrown::HashTable;
 use history::{History, State};
 use leaves::NO_MEM;
+use marks::Marks;
 use past::Pasts;
 use rustc_hash::FxHashMap;
 
@@ -279,6 +282,7 @@ pub(crate) struct Index {
     /// Chunks whose blocks were first written as another chunk's (rule D8).
     origins: FxHashMap<u32, ChunkId>,
     pasts: Pasts,
+    marks: Marks,
     /// Ordered lists of chunks, for those who ask for them.
     pub listings: Listings,
     cache: LeafCache,
@@ -333,6 +337,7 @@ impl Index {
         }
         self.origins.remove(&key.0);
         self.pasts.forget(key);
+        self.marks.forget(key);
         self.chunks[key.0] = Chunk {
             gone: true,
             ..Chunk::new(id)
@@ -410,6 +415,21 @@ impl Index {
         self.pasts.load(key, &mut self.chunks[key.0], item);
     }
 
+    /// The marks of a chunk, oldest first.
+    pub fn marks(&self, key: ChunkKey) -> impl ExactSizeIterator<Item = Mark> + Clone + '_ {
+        self.marks.of(key)
+    }
+
+    /// The mark that stands for a snapshot.
+    pub fn mark_for(&self, key: ChunkKey, at: SnapshotId) -> Option<Mark> {
+        self.marks(key).find(|mark| mark.above < at && at <= mark.to)
+    }
+
+    /// A chunk gets a mark.
+    pub fn set_mark(&mut self, key: ChunkKey, mark: Mark) {
+        self.marks.set(key, mark);
+    }
+
     /// The chunks of a group and a core from index `from` on, ascending; some may not be there any more, or not yet.
     pub fn list(
         &mut self,
@@ -482,6 +502,7 @@ impl Index {
             + self.states * checkpoint::STATE_BYTES
             + self.state_parts * checkpoint::STATE_PART_BYTES
             + self.pasts.len() as u64 * checkpoint::PAST_BYTES
+            + self.marks.len() * checkpoint::MARK_BYTES
     }
 
     /// Bytes of memory that cannot be given back: heads, states, and what manages the leaves.
@@ -489,7 +510,11 @@ impl Index {
         let heads = self.chunks.bytes() + self.by_id.capacity() as u64 * (size_of::<u32>() as u64 + 1);
         let states = history::memory_bytes(self.histories, self.states, self.state_parts, self.state_pages);
         let origins = self.origins.capacity() * (size_of::<(u32, ChunkId)>() + 1);
-        heads + states + (origins + self.pasts.bytes()) as u64 + self.listings.bytes() + self.cache.fixed_bytes()
+        heads
+            + states
+            + (origins + self.pasts.bytes() + self.marks.bytes()) as u64
+            + self.listings.bytes()
+            + self.cache.fixed_bytes()
     }
 
     /// Bytes of memory of the leaves that are in it.

@@ -34,6 +34,8 @@ pub struct HeldSnapshots {
     pub given: SnapshotId,
     /// Those that there are, ascending.
     pub live: Arc<[SnapshotId]>,
+    /// Those of which only a mark is there, ascending: what was changed since is to be told, and nothing else.
+    pub marked: Arc<[SnapshotId]>,
 }
 
 /// A volume that there is.
@@ -63,8 +65,12 @@ pub struct HeldGroup {
 }
 
 impl HeldSnapshots {
-    /// Is one gone that was there, or that was given out since?
+    /// Is one gone that was there, or that was given out since; or a mark?
     fn has_lost(&self, before: &HeldSnapshots) -> bool {
+        let is_marked = |mark: &SnapshotId| self.marked.binary_search(mark).is_ok();
+        if !before.marked.iter().all(is_marked) {
+            return true;
+        }
         let there = before
             .live
             .iter()

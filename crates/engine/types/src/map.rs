@@ -24,9 +24,9 @@ pub use clone::{MAX_LEVELS, Parent, check_parents};
 pub use flatten::{Flatten, flatten_key, flattens_prefix};
 pub use holders::Holders;
 pub use lineage::{
-    Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState,
-    SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key, snapshot_wishes_prefix,
-    snapshots_prefix,
+    Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_MARKS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName,
+    SnapshotState, SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key,
+    snapshot_wishes_prefix, snapshots_prefix,
 };
 pub use policy::{
     DEFAULT_TEMPLATE, DEFAULT_ZONE, Keep, MAX_KEPT, MAX_POLICIES, MAX_POLICY_NAME, OWN_LABELS, POLICY_LABEL, Policy,

@@ -117,6 +117,8 @@ pub enum RequestBody {
     Put(PutRequest),
     /// [`CloseRequest`]
     Close(CloseRequest),
+    /// [`MarkRequest`]
+    Mark(MarkRequest),
     /// [`DifferRequest`]
     Differ(DifferRequest),
     /// [`RestoreRequest`]
@@ -388,6 +390,20 @@ pub struct CloseRequest {
     pub version: Version,
 }
 
+/// An incomplete chunk gets a mark that it lacks (S6): which version it had for snapshots that are deleted, so that what was changed since can
+/// be told still.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MarkRequest {
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// For the snapshots above this one
+    pub above: SnapshotId,
+    /// up to this one.
+    pub to: SnapshotId,
+    /// The chunk's version then.
+    pub version: Version,
+}
+
 /// A block has rotted: what lies in its slot is replaced there, so that whatever refers to the slot has it again (S12). Only where
 /// the entry of the scope's snapshot is exactly this one, and what lies there fails its checksum; else the answer names the block as
 /// skipped. Refused as `Damaged` where the device does not take it. The payload is the block.
@@ -552,7 +568,7 @@ pub struct StatesAnswer {
     pub number: SnapshotId,
     /// The number that its first write carried.
     pub born: SnapshotId,
-    /// From the oldest to the newest; at most [`MAX_SNAPSHOTS`].
+    /// From the oldest to the newest, marks among them; at most [`MAX_SNAPSHOTS`].
     pub states: Vec<StateInfo>,
     /// Ask again from here, if given.
     pub more: Option<SnapshotId>,
@@ -569,6 +585,8 @@ pub struct StateInfo {
     pub version: Version,
     /// It is being brought, and serves nothing.
     pub open: bool,
+    /// Only the version is left: those snapshots are deleted, and what was changed since is to be told still.
+    pub mark: bool,
 }
 
 /// The chunk's version, and whether the store holds it whole (R5).

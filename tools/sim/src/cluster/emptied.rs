@@ -71,7 +71,8 @@ impl Cluster {
 
     fn delete_snapshots(&mut self) -> Result<(), String> {
         let now = self.world.now();
-        for taken in std::mem::take(&mut self.snapshots.taken) {
+        let marked = std::mem::take(&mut self.snapshots.marked);
+        for taken in std::mem::take(&mut self.snapshots.taken).into_iter().chain(marked) {
             let desk = Desk::new(&mut self.metadata, now);
             let (volume, name) = (volume_name(taken.volume), &taken.name);
             amita_control::admin::delete_snapshot(&desk, &volume, name)

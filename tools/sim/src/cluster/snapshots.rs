@@ -30,6 +30,8 @@ pub struct Snapshots {
     wished: BTreeMap<u64, Wished>,
     /// Those that are taken.
     pub taken: Vec<Taken>,
+    /// Those that are deleted, and of which the mark is kept.
+    pub marked: Vec<Taken>,
     /// The set of all volumes that is wished and not answered, and the last event of the history before it was asked for.
     wished_set: Option<(SnapshotSet, u64)>,
     /// Sets that are taken: the events between which each was, and its volumes' numbers.
@@ -163,11 +165,23 @@ impl Cluster {
         if taken.is_empty() {
             return;
         }
-        let gone = taken.remove(turn as usize % taken.len());
+        let (place, of) = (turn as usize % taken.len(), taken.len() as u64);
+        let gone = taken.remove(place);
+        let marks = (turn / of).is_multiple_of(2);
         let desk = Desk::new(&mut self.metadata, now);
-        match admin::delete_snapshot(&desk, &volume_name(gone.volume), &gone.name) {
+        let deletes = if marks {
+            admin::mark_snapshot
+        } else {
+            admin::delete_snapshot
+        };
+        match deletes(&desk, &volume_name(gone.volume), &gone.name) {
             // It stays, for as long as its clones need it.
             Ok(snapshot) if snapshot.hidden => self.coverage.hit("operator.snapshot_hidden"),
+            Ok(snapshot) if snapshot.mark => {
+                self.coverage.hit("operator.snapshot_marked");
+                self.tell(|| format!("snapshot {} of {} is marked", gone.number.0, volume_name(gone.volume)));
+                return self.snapshots.marked.push(gone);
+            }
             Ok(_) => self.coverage.hit("operator.snapshot_deleted"),
             Err(why) => {
                 self.hosts
@@ -187,7 +201,7 @@ impl Cluster {
                 .starts_with(SNAPSHOTS)
                 .then(|| record.json::<map::Snapshot>());
             let Some(Ok(snapshot)) = snapshot else { continue };
-            if matches!(snapshot.state, SnapshotState::Sealed(_)) {
+            if matches!(snapshot.state, SnapshotState::Sealed(_)) && !snapshot.is_only_marked() {
                 live.entry(snapshot.volume).or_default().insert(snapshot.number);
             }
         }

@@ -18,4 +18,16 @@ impl History {
                 && (!was_done || comes_late)
         })
     }
+
+    /// Was a block written, by what was asked for after an event and acknowledged?
+    #[must_use]
+    pub fn was_written_after(&self, block: u64, from: u64) -> bool {
+        self.operations.iter().any(|operation| {
+            let last = super::Sector(operation.first.0 + u64::from(operation.sectors) - 1);
+            operation.kind == Kind::Write
+                && matches!(operation.outcome, super::Outcome::Done(_))
+                && (operation.first.block()..=last.block()).contains(&block)
+                && operation.invoked.0 > from
+        })
+    }
 }

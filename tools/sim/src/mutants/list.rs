@@ -189,6 +189,8 @@ fn of_clusters() -> Vec<Mutant> {
         ),
         cluster("trim-unlisted", "R11", of_store!(TrimUnlisted), &[33]),
         cluster("trim-of-many", "R11", of_store!(TrimOfMany), &[61]),
+        cluster("leaves-no-mark", "R11", of_store!(LeavesNoMark), &[45]),
+        cluster("marks-too-new", "R11", of_store!(MarksTooNew), &[45]),
         cluster("forgets-cleared", "R11", of_store!(ForgetsCleared), &[0]),
         cluster("forgets-neighbour", "R11", of_store!(ForgetsNeighbour), &[0]),
         cluster("join-with-newest", "R11", of_volume!(JoinWithNewest), &[]),

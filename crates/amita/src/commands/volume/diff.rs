@@ -15,7 +15,7 @@ use serde::Serialize;
 /// `amita volume diff`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The older snapshot
+    /// The older snapshot, or what is left of it: its mark
     #[arg(value_name = "VOLUME@OLDER")]
     pub from: String,
     /// The newer one, as SNAPSHOT or VOLUME@SNAPSHOT; without it, or with the volume's name: the volume as it is now
@@ -114,6 +114,14 @@ fn sides(arguments: &Arguments, admin: &Admin) -> Result<Sides> {
     };
     let from = find(from)?;
     let to = to.map(find).transpose()?;
+    if let Some(to) = to.as_ref().filter(|to| to.mark) {
+        return Err(Failure::new(format!(
+            "snapshot {volume}@{} is deleted, and only its mark is kept: it tells what was changed since, and not what it had",
+            to.name
+        ))
+        .kind(Kind::Conflict)
+        .advice("Compare with a later snapshot, or with the volume as it is now."));
+    }
     if let Some(to) = to.as_ref().filter(|to| to.number <= from.number) {
         let what = match to.number == from.number {
             true => format!("{volume}@{} is compared with itself", from.name),

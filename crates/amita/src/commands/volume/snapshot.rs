@@ -63,11 +63,16 @@ pub enum Command {
     /// Delete a snapshot; what nothing else needs of it comes back by and by
     ///
     /// One that volumes were cloned from loses its name and is hidden: it goes when the last of them is gone for good, or was flattened.
+    /// With --keep-mark its name stays, as a mark: it cannot be read any more and takes no space, and `amita volume diff` still tells what
+    /// was changed since, so that a backup goes on from it. A mark is deleted by the same command, without --keep-mark.
     Delete {
         /// The volume
         volume: String,
         /// The snapshot
         name: String,
+        /// Keep a mark, by which what was changed since can be told still
+        #[arg(long)]
+        keep_mark: bool,
         /// Say what was deleted as JSON
         #[arg(long)]
         json: bool,
@@ -133,6 +138,9 @@ struct Shown<'a> {
     clones: u64,
     /// The set that it was taken with.
     set: Option<u64>,
+    /// It was deleted, and only its mark is kept.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    mark: bool,
     /// It was deleted, and goes with the last of them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     hidden: bool,
@@ -167,14 +175,21 @@ pub fn run(command: &Command, metadata: &Admin) -> Result<()> {
                 false => format!("Snapshot {object} is protected: it cannot be deleted, but goes with its volume.\n"),
             })
         }
-        Command::Delete { volume, name, json } => {
+        Command::Delete {
+            volume,
+            name,
+            keep_mark,
+            json,
+        } => {
             let object = format!("{volume}@{name}");
-            let deleted = metadata.act(Action::SnapshotDelete, &object, |meta| {
-                admin::delete_snapshot(meta, volume, name)
+            let deleted = metadata.act(Action::SnapshotDelete, &object, |meta| match keep_mark {
+                false => admin::delete_snapshot(meta, volume, name),
+                true => admin::mark_snapshot(meta, volume, name),
             });
             let deleted = deleted.described()?;
             print(*json, &shown(volume, &deleted), || {
                 match (deleted.hidden, deleted.clones) {
+                    _ if deleted.mark => marked(&object, deleted.clones),
                     (false, _) => format!("Snapshot {object} is deleted; its space comes back by and by.\n"),
                     (true, clones) => format!(
                         "Snapshot {object} is deleted and hidden: it is held by {}. It goes when the last of them is gone for good, or \
@@ -184,6 +199,19 @@ pub fn run(command: &Command, metadata: &Admin) -> Result<()> {
                 }
             })
         }
+    }
+}
+
+fn marked(object: &str, clones: u64) -> String {
+    let begin = format!(
+        "Snapshot {object} is deleted, and its mark kept: `amita volume diff {object}` tells what was changed since."
+    );
+    match clones {
+        0 => format!("{begin} Its space comes back by and by.\n"),
+        clones => format!(
+            "{begin} It is held by {}, so it takes space until the last of them is gone for good, or was flattened.\n",
+            clones_of(clones)
+        ),
     }
 }
 
@@ -391,12 +419,17 @@ fn list(volume: &str, all: bool, as_json: bool, metadata: &Admin) -> Result<()> 
                 .collect();
             table.row([
                 match snapshot.hidden {
+                    false if snapshot.mark => format!("{} (mark)", snapshot.name),
                     false => snapshot.name.clone(),
                     true => format!("{} (deleted)", snapshot.name),
                 },
                 snapshot.number.to_string(),
                 size::show(snapshot.size_bytes),
-                unique(snapshot).map_or_else(|| "not known".to_owned(), size::show),
+                match unique(snapshot) {
+                    _ if snapshot.is_only_marked() => String::new(),
+                    Some(unique) => size::show(unique),
+                    None => "not known".to_owned(),
+                },
                 timestamp(snapshot.taken_at, 0),
                 if snapshot.protected { "yes" } else { "" }.to_owned(),
                 match (snapshot.hidden, snapshot.clones) {
@@ -425,6 +458,7 @@ fn shown<'a>(volume: &'a str, snapshot: &'a Snapshot) -> Shown<'a> {
         protected: snapshot.protected,
         clones: snapshot.clones,
         set: snapshot.set.map(|set| set.0),
+        mark: snapshot.mark,
         hidden: snapshot.hidden,
         labels: &snapshot.labels,
         unique_bytes: None,

@@ -56,6 +56,9 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
         let SnapshotState::Sealed(generation) = record.state else {
             continue;
         };
+        if record.mark {
+            continue;
+        }
         if record.volume != origin.id || record.name != snapshot {
             continue;
         }

@@ -207,6 +207,15 @@ pub enum AdminError {
         /// The namespace's number.
         nsid: u32,
     },
+    /// A snapshot is deleted, and only its mark is kept.
+    #[error(
+        "snapshot {name} is deleted, and only its mark is kept: what was changed since can be told (`amita volume diff {name}`), and what \
+         it was is nowhere any more"
+    )]
+    OnlyMark {
+        /// `VOLUME@SNAPSHOT`.
+        name: String,
+    },
     /// A volume that hosts have by NVMe is to be exported by NBD.
     #[error(
         "volume {volume} is namespace {nsid} of subsystem {subsystem}: hosts have it by NVMe, and clients of NBD would write \

@@ -203,7 +203,8 @@ fn find_target(meta: &dyn Transact, name: &str) -> Result<Target> {
         Some(snapshot) => {
             let found = snapshot_of(meta, volume_name, snapshot)?;
             let key = map::snapshot_key(volume.id, found.number);
-            let Some((_, revision)) = get::<Snapshot>(meta, &key)? else {
+            let whole = get::<Snapshot>(meta, &key)?.filter(|(record, _)| !record.mark);
+            let Some((_, revision)) = whole else {
                 // It was deleted this moment.
                 return Err(AdminError::NoSuch {
                     what: "snapshot",

@@ -8,9 +8,18 @@ use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, cluster, get, list, names_under, parse};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::SnapshotId;
-use amita_types::map::{self, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish, Volume};
+use amita_types::map::{self, MAX_MARKS, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish, Volume};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// What is left of a snapshot that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing: or, where volumes were cloned from it, it is hidden for as long as they need it.
+    Nothing,
+    /// Its name, and a mark: what was changed since can be told still.
+    Mark,
+}
 
 /// The most snapshots of a volume.
 pub const MAX_VOLUME_SNAPSHOTS: u64 = 16_384;
@@ -293,6 +302,7 @@ fn live(volume: &Volume, all: &[Snapshot]) -> Vec<LiveSnapshot> {
     let lives = |snapshot: &&Snapshot| is_sealed(snapshot) || (lineage.taking && snapshot.number == lineage.number);
     let mut live: Vec<LiveSnapshot> = all
         .iter()
+        .filter(|snapshot| !snapshot.is_only_marked())
         .filter(lives)
         .map(|found| LiveSnapshot {
             number: found.number,
@@ -311,9 +321,40 @@ fn live(volume: &Volume, all: &[Snapshot]) -> Vec<LiveSnapshot> {
 /// There is no such volume, or it has no such snapshot; the snapshot is a namespace, or protected; the metadata is away, suspected,
 /// or refuses.
 pub fn delete_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
-    let deleted = delete_snapshot_that(meta, volume, name, &|_| true, &[])?;
+    delete_all_but(meta, volume, name, Left::Nothing)
+}
+
+/// Deletes a volume's snapshot but for its name and its mark, by which what was changed since can be told still. Deleted once more, by
+/// [`delete_snapshot`], these go too.
+///
+/// # Errors
+/// As [`delete_snapshot`]; it is a mark already, or the volume has as many as it can.
+pub fn mark_snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
+    delete_all_but(meta, volume, name, Left::Mark)
+}
+
+fn delete_all_but(meta: &dyn Transact, volume: &str, name: &str, left: Left) -> Result<Snapshot> {
+    let deleted = delete_snapshot_that(meta, volume, name, &|_| true, &[], left)?;
     deleted.ok_or_else(|| AdminError::TooManyRaces {
         key: map::volume_key(volume),
+    })
+}
+
+/// May another snapshot of the volume become a mark? What is read here is compared by nobody: two commands at one moment may come to one or
+/// two more.
+fn has_room_for_mark(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<()> {
+    let all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(volume.id))?;
+    let marks = all.iter().filter(|snapshot| snapshot.mark).count();
+    if marks < MAX_MARKS {
+        return Ok(());
+    }
+    Err(AdminError::BadSetting {
+        what: "snapshot",
+        name: format!("{}@{name}", volume.name),
+        why: format!(
+            "the volume has {marks} marks, and {MAX_MARKS} are the most; delete those that no backup goes on from (`amita volume \
+             snapshot delete`)"
+        ),
     })
 }
 
@@ -325,18 +366,19 @@ pub(super) fn compares(held: &Held) -> impl Iterator<Item = Compare> {
 /// and nothing is deleted.
 ///
 /// # Errors
-/// As [`delete_snapshot`]; one that is not meant is as good as none.
+/// As [`delete_snapshot`] and [`mark_snapshot`]; one that is not meant is as good as none.
 pub(crate) fn delete_snapshot_that(
     meta: &dyn Transact,
     volume: &str,
     name: &str,
     is_meant: &dyn Fn(&Snapshot) -> bool,
     held: &Held,
+    left: Left,
 ) -> Result<Option<Snapshot>> {
     for _ in 0..RACES {
         believable(meta)?;
         let (_, guard_revision) = uses_guard(meta)?;
-        let number = snapshot_number(meta, volume, name)?;
+        let number = snapshot_or_mark(meta, volume, name)?.number;
         let (found, revision) = find_volume(meta, volume)?;
         let key = map::snapshot_key(found.id, number);
         let name_key = map::snapshot_name_key(found.id, name);
@@ -377,11 +419,21 @@ pub(crate) fn delete_snapshot_that(
                 nsid: namespace.nsid,
             });
         }
-        snapshot.hidden = snapshot.clones > 0;
-        let of_record = match snapshot.hidden {
+        if left == Left::Mark {
+            if snapshot.mark {
+                return Err(AdminError::OnlyMark {
+                    name: format!("{volume}@{name}"),
+                });
+            }
+            has_room_for_mark(meta, &found, name)?;
+        }
+        snapshot.mark = left == Left::Mark;
+        snapshot.hidden = snapshot.clones > 0 && !snapshot.mark;
+        let of_record = match snapshot.hidden || snapshot.mark {
             true => put(key.clone(), &snapshot),
             false => Op::Delete { key: key.clone() },
         };
+        let of_name = (!snapshot.mark).then_some(Op::Delete { key: name_key.clone() });
         // Not raised: what makes a namespace of it compares its record.
         let guard_key = map::counter_key("namespaces");
         let mut call = Call {
@@ -392,7 +444,7 @@ pub(crate) fn delete_snapshot_that(
                 unchanged(&name_key, name_revision),
                 unchanged(&map::about_key(found.id), about_revision),
             ],
-            then: vec![of_record, Op::Delete { key: name_key }],
+            then: std::iter::once(of_record).chain(of_name).collect(),
             otherwise: held.iter().map(|(key, _)| Op::Get { key: key.clone() }).collect(),
         };
         call.compares.extend(compares(held));
@@ -451,8 +503,21 @@ pub fn snapshot_number(meta: &dyn Transact, volume: &str, name: &str) -> Result<
 /// A volume's snapshot that is taken.
 ///
 /// # Errors
-/// There is no such volume, or it has no such snapshot; the metadata is away.
+/// There is no such volume, or it has no such snapshot, or only a mark of it is left; the metadata is away.
 pub fn snapshot(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
+    match snapshot_or_mark(meta, volume, name)? {
+        snapshot if snapshot.mark => Err(AdminError::OnlyMark {
+            name: format!("{volume}@{name}"),
+        }),
+        snapshot => Ok(snapshot),
+    }
+}
+
+/// The same; or what is left of it.
+///
+/// # Errors
+/// There is no such volume, or it has no such snapshot; the metadata is away.
+pub fn snapshot_or_mark(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot> {
     let (found, _) = find_volume(meta, volume)?;
     match taken(meta, &found, name)? {
         Some(snapshot) => Ok(snapshot),

@@ -194,6 +194,7 @@ fn snapshot(number: u32, state: SnapshotState) -> (String, Vec<u8>) {
         protected: false,
         clones: 0,
         set: None,
+        mark: false,
         hidden: false,
         state,
     };
@@ -205,6 +206,35 @@ fn snapshots(scene: &mut Scene) -> Option<(u32, Vec<u32>)> {
     let said = scene.said().expect("all is told");
     let held = said.snapshots(VolumeId(1))?;
     Some((held.given.0, held.live.iter().map(|live| live.0).collect()))
+}
+
+/// One that is deleted but for its mark is marked, and not alive; unless clones need it.
+#[test]
+fn a_mark_is_no_living_snapshot_and_goes_when_it_is_deleted() {
+    let sealed = || snapshot(1, SnapshotState::Sealed(Generation(1)));
+    let of = |mark: bool, clones: u64| {
+        let (key, value) = sealed();
+        let mut record: Snapshot = parse(&value).expect("made above");
+        (record.mark, record.clones) = (mark, clones);
+        (key, json(&record))
+    };
+    let told = |scene: &mut Scene, record: (String, Vec<u8>)| {
+        scene.put(record);
+        let said = scene.said().expect("all is told");
+        let held = said.snapshots(VolumeId(1)).expect("it has one").clone();
+        (held.live.len(), held.marked.len(), scene.ledger.take_news())
+    };
+    let mut scene = Scene::new();
+    scene.put(of_lineage(1, 1, false));
+    scene.ledger.take_news();
+    assert_eq!(told(&mut scene, of(false, 1)), (1, 0, None));
+    assert_eq!(told(&mut scene, of(true, 1)), (1, 0, None), "a clone needs it");
+    assert_eq!(told(&mut scene, of(true, 0)), (0, 1, Some(News::Deleted)));
+    scene.remove(&sealed().0);
+    let said = scene.said().expect("all is told");
+    let held = said.snapshots(VolumeId(1)).expect("it had one");
+    assert_eq!((held.live.len(), held.marked.len()), (0, 0));
+    assert_eq!(scene.ledger.take_news(), Some(News::Deleted));
 }
 
 #[test]

@@ -206,6 +206,7 @@ fn a_volume_that_may_be_a_clone_is_said_to_be_where_there_are_snapshots() {
                 protected: false,
                 clones: 0,
                 set: None,
+                mark: false,
                 hidden: false,
                 state: map::SnapshotState::Sealed(Generation(1)),
             };

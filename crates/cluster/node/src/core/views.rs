@@ -188,6 +188,11 @@ fn go_on(core: &mut Core, mut asked: Asked, reply: &Reply) -> Option<Result<Volu
         let why = "the snapshot is still being taken".to_owned();
         return Some(Err(OpenError::Unavailable(why)));
     }
+    if record.mark {
+        let why =
+            "the snapshot is deleted, and only its mark is kept: it tells what was changed since, and has no data";
+        return Some(Err(OpenError::Refused(why.to_owned())));
+    }
     Some(opened(core, &asked, number, &record))
 }
 

@@ -13,7 +13,7 @@ pub(super) use chunk::{
 pub(super) use fence::{FENCE_BYTES, SETTLE_BYTES, SUCCEED_BYTES};
 pub(super) use resync::{CHUNKS_BYTES, JOIN_BYTES, MEND_BYTES, RESTORE_BYTES, VERIFY_BYTES, WHOLE_BYTES};
 pub(super) use roll::{CHANGES_BYTES, ROLL_BYTES};
-pub(super) use states::{CLOSE_BYTES, FRAME_BYTES, PUT_BYTES, STATES_BYTES};
+pub(super) use states::{CLOSE_BYTES, FRAME_BYTES, MARK_BYTES, PUT_BYTES, STATES_BYTES};
 
 use super::control::{get_generation, no_payload};
 use super::wire::{Reader, Wire, wire};
@@ -126,6 +126,7 @@ pub(super) fn put(out: &mut Vec<u8>, request: &Request, payload_bytes: usize) ->
         RequestBody::Frame(body) => body.put(out, payload_bytes),
         RequestBody::Put(body) => body.put(out, payload_bytes),
         RequestBody::Close(body) => body.put(out, payload_bytes),
+        RequestBody::Mark(body) => body.put(out, payload_bytes),
         RequestBody::Differ(body) => body.put(out, payload_bytes),
         RequestBody::Restore(body) => body.put(out, payload_bytes),
         RequestBody::RenewLease => Ok(Kind::RenewLease),
@@ -176,6 +177,7 @@ fn get_body(prefix: Prefix, reader: Reader<'_>) -> Result<RequestBody, DecodeErr
         Kind::Frame => RequestBody::Frame(Body::get(prefix, reader)?),
         Kind::Put => RequestBody::Put(Body::get(prefix, reader)?),
         Kind::Close => RequestBody::Close(Body::get(prefix, reader)?),
+        Kind::Mark => RequestBody::Mark(Body::get(prefix, reader)?),
         Kind::Differ => RequestBody::Differ(Body::get(prefix, reader)?),
         Kind::Restore => RequestBody::Restore(Body::get(prefix, reader)?),
         Kind::RenewLease => {

@@ -223,8 +223,8 @@ fn every_kind_has_its_senders() {
         let senders: &[Role] = match kind {
             Hello | Welcome | Refuse | Ping | Pong => &[Node, Gateway],
             Fence | Open | Write | Clear | Read | Changes | Roll | RenewLease | Allocation | Chunks | Join | Mend
-            | Whole | Verify | Settle | RetainSnapshots | Clone | Succeed | States | Frame | Put | Close | Differ
-            | Inherit | Restore => &[Node, Gateway],
+            | Whole | Verify | Settle | RetainSnapshots | Clone | Succeed | States | Frame | Put | Close | Mark
+            | Differ | Inherit | Restore => &[Node, Gateway],
             Release | Released | HandOver | Cut | CutDone | Forward | Forwarded => &[Node, Gateway],
             // Any owner says so to whoever has forwarded to it.
             Refused => &[Node, Gateway],

@@ -470,6 +470,7 @@ impl Store {
             | RequestBody::Frame(_)
             | RequestBody::Put(_)
             | RequestBody::Close(_)
+            | RequestBody::Mark(_)
             | RequestBody::Differ(_)
             | RequestBody::Restore(_) => {
                 unreachable!("a sequencer asks for none of them, of a volume that has no snapshots")

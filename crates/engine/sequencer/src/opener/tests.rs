@@ -590,6 +590,7 @@ fn in_a_set(state: map::SetState) -> State {
         labels: std::collections::BTreeMap::new(),
         protected: false,
         clones: 0,
+        mark: false,
         hidden: false,
         set: Some(SetId(3)),
         state: map::SnapshotState::Taking(Generation(4)),

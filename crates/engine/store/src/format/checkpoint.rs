@@ -12,7 +12,7 @@ mod reader;
 pub use reader::{Bits, Counts, Item, PageReader};
 
 use super::disk::on_disk;
-use super::record::{Fence, RawFence, put_fence};
+use super::record::{Fence, Mark, RawFence, put_fence};
 use super::{FORMAT_VERSION, PAGE_BODY_BYTES, PAGE_BYTES, Slot, narrow, page, seal};
 use crate::index::PARTS;
 use amita_types::message::MAX_MEMBERS;
@@ -62,6 +62,7 @@ mod kind {
     pub const COUNTS: u16 = 12;
     pub const STATES: u16 = 13;
     pub const OLDER: u16 = 14;
+    pub const MARK: u16 = 15;
 }
 
 on_disk! {
@@ -181,6 +182,17 @@ on_disk! {
 }
 
 on_disk! {
+    /// At which version the last chunk was for its snapshots above `above` up to `to`, which are deleted.
+    pub struct RawMark [16] {
+        version: u64,
+        /// See there.
+        above: u32,
+        /// See there.
+        to: u32,
+    }
+}
+
+on_disk! {
     /// A whole part of the last chunk or state of which every block was cleared by one write.
     pub struct RawCleared [12] {
         /// The version of that write.
@@ -249,7 +261,10 @@ pub const STATE_BYTES: u64 = (Head::BYTES + line::MOST_BYTES) as u64;
 pub const STATE_PART_BYTES: u64 = CLEARED_BYTES;
 /// Bytes that it takes to name a page of states.
 pub const OLDER_BYTES: u64 = (Head::BYTES + RawOlder::BYTES) as u64;
-// What is spoken for is what its states would take.
+/// Bytes that a mark takes.
+pub const MARK_BYTES: u64 = (Head::BYTES + RawMark::BYTES) as u64;
+// What is spoken for is what its states would take, and what becomes a mark took no less.
+const _: () = assert!(MARK_BYTES <= STATE_BYTES);
 const _: () = assert!(OLDER_BYTES <= 2 * STATE_BYTES);
 /// Bytes of a volume's fence.
 pub const VOLUME_BYTES: u64 = (Head::BYTES + RawVolume::BYTES) as u64;
@@ -588,6 +603,16 @@ impl<'a> PageWriter<'a> {
             parts: u16::from(item.parts),
         }
         .put(self.item(kind::OLDER, RawOlder::BYTES));
+    }
+
+    /// A mark of the last chunk.
+    pub fn mark(&mut self, mark: &Mark) {
+        RawMark {
+            version: mark.version.0,
+            above: mark.above.0,
+            to: mark.to.0,
+        }
+        .put(self.item(kind::MARK, RawMark::BYTES));
     }
 
     /// A part of the last chunk or state that was cleared whole.

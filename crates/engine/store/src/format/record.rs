@@ -42,6 +42,8 @@ pub mod kind {
     pub const PUT: u8 = 14;
     /// An open state is closed; or, with a number at which it was born, the chunk is whole again.
     pub const CLOSE: u8 = 15;
+    /// A chunk gets a mark.
+    pub const MARK: u8 = 16;
 }
 
 /// Flag of an entry of an open state: its slot gets its first user. Without it a neighbour of the state uses it too.
@@ -132,7 +134,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// A snapshot of a chunk, or the chunk itself, is dropped; after its [`Head`].
+    /// A snapshot of a chunk, a mark of it, or the chunk itself, is dropped; after its [`Head`].
     pub struct RawDrop [24] {
         volume: u64,
         chunk: u64,
@@ -248,6 +250,21 @@ on_disk! {
 }
 
 on_disk! {
+    /// A chunk gets a mark: at which version it was for snapshots that are deleted (S6); after its [`Head`]. Where a state becomes one,
+    /// the [`RawDrop`] that follows drops that.
+    pub struct RawMark [32] {
+        volume: u64,
+        chunk: u64,
+        /// The chunk's version then.
+        version: u64,
+        /// For the snapshots above this one
+        above: u32,
+        /// up to this one.
+        to: u32,
+    }
+}
+
+on_disk! {
     /// A fence, after its [`Head`]; goes on with `members` and then `syncing` times 16 bytes of store UUID.
     pub struct RawFence [40] {
         volume: u64,
@@ -320,6 +337,17 @@ pub struct RollEntry {
     pub slot: Slot,
     /// CRC-32C of the block, bound to its place.
     pub sum: u32,
+}
+
+/// At which version a chunk was for snapshots that are deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// For the snapshots above this one
+    pub above: SnapshotId,
+    /// up to this one.
+    pub to: SnapshotId,
+    /// The chunk's version then.
+    pub version: Version,
 }
 
 /// Entries of a roll-forward or a clone that fit one record.
@@ -451,6 +479,8 @@ pub enum Record {
         version: Version,
         to: SnapshotId,
     },
+    /// A chunk gets a mark.
+    Mark { chunk: ChunkId, mark: Mark },
 }
 
 /// Bytes that a write of `blocks` blocks in `runs` runs takes.
@@ -488,6 +518,9 @@ pub const WHOLE_BYTES: usize = Head::BYTES + RawWhole::BYTES;
 pub const FRAME_BYTES: usize = Head::BYTES + RawFrame::BYTES;
 /// Bytes that it takes to say that a state is closed, or a chunk whole that was born at a number.
 pub const CLOSE_BYTES: usize = Head::BYTES + RawClose::BYTES;
+
+/// Bytes that a mark takes.
+pub const MARK_BYTES: usize = Head::BYTES + RawMark::BYTES;
 
 /// Bytes that `entries` entries of a state take.
 #[must_use]
@@ -758,6 +791,20 @@ impl<'a> RecordWriter<'a> {
         self.at += RawPut::BYTES;
         let flag = |own: &bool| if *own { ENTRY_OWN } else { 0 };
         self.flagged(entries, own.iter().map(flag));
+    }
+
+    /// A chunk gets a mark.
+    pub fn mark(&mut self, chunk: ChunkId, mark: &Mark) {
+        self.head(kind::MARK, 0, MARK_BYTES);
+        RawMark {
+            volume: chunk.volume.0,
+            chunk: chunk.index.0,
+            version: mark.version.0,
+            above: mark.above.0,
+            to: mark.to.0,
+        }
+        .put(&mut self.out[self.at..]);
+        self.at += RawMark::BYTES;
     }
 
     pub fn fence(&mut self, fence: &Fence) {

@@ -2,7 +2,7 @@
 
 use super::page::{Header, LogPage, RECORDS_BYTES};
 use super::record::{
-    Change, Fence, MAX_RECORD_BYTES, MAX_ROLL_ENTRIES, Record, RecordReader, RecordWriter, RollEntry, Run,
+    Change, Fence, MAX_RECORD_BYTES, MAX_ROLL_ENTRIES, Mark, Record, RecordReader, RecordWriter, RollEntry, Run,
 };
 use super::superblock::{Checkpoint, Fault, Superblock};
 use super::*;
@@ -205,6 +205,14 @@ fn state_records() -> Vec<Record> {
             version,
             born: Some(SnapshotId(2)),
         },
+        Record::Mark {
+            chunk,
+            mark: Mark {
+                above: SnapshotId(3),
+                to: SnapshotId(6),
+                version: Version(4),
+            },
+        },
     ]
 }
 
@@ -350,6 +358,7 @@ fn put(writer: &mut RecordWriter<'_>, record: &Record) {
             own,
         } => writer.put(*chunk, *version, *to, entries, own),
         Record::Close { chunk, version, to } => writer.close(*chunk, *version, *to),
+        Record::Mark { chunk, mark } => writer.mark(*chunk, mark),
     }
 }
 

@@ -15,7 +15,7 @@ use super::leaves::{HEAD, NO_MEM};
 use super::{Chunk, ChunkKey, Entry, Index, LEAF_ENTRIES, LOST, Leaf, LeafRef, Location, PARTS};
 use crate::format::Slot;
 use crate::format::checkpoint::{ChunkItem, LeafPlace, Leaves, PageWriter, StateItem, flag};
-use crate::format::record::RollEntry;
+use crate::format::record::{Mark, RollEntry};
 use amita_types::{BlockIndex, BlockRange, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version};
 use std::ops::Range;
 
@@ -55,6 +55,12 @@ pub(crate) struct StateLook {
     pub to: SnapshotId,
     pub version: Version,
     pub open: bool,
+}
+
+/// Is one of these (ascending) above `above`, and not above `to`?
+fn stands_for(above: SnapshotId, to: SnapshotId, these: &[SnapshotId]) -> bool {
+    let first = these.partition_point(|number| *number <= above);
+    these.get(first).is_some_and(|number| *number <= to)
 }
 
 fn part_of(block: BlockIndex) -> u8 {
@@ -184,6 +190,24 @@ impl Chunk {
 }
 
 impl Index {
+    /// What a mark is to be left of, when the state up to `to` goes, for the sake of one of these snapshots (ascending).
+    pub fn mark_of_state(&self, key: ChunkKey, to: SnapshotId, marked: &[SnapshotId]) -> Option<Mark> {
+        let StateLook { above, version, .. } = self.chunk(key).state_look(to)?;
+        stands_for(above, to, marked).then_some(Mark { above, to, version })
+    }
+
+    /// A mark above `above` up to `to` that stands for none of these snapshots (each list ascending): its name.
+    pub fn dead_mark(
+        &self,
+        key: ChunkKey,
+        (above, to): (SnapshotId, SnapshotId),
+        kept: [&[SnapshotId]; 2],
+    ) -> Option<SnapshotId> {
+        let mut within = self.marks(key).filter(|mark| mark.above >= above && mark.to <= to);
+        let dead = within.find(|mark| !kept.iter().any(|kept| stands_for(mark.above, mark.to, kept)));
+        dead.map(|mark| mark.to)
+    }
+
     /// Where the leaf of a part lies that `view` uses.
     pub fn location(&self, chunk: ChunkKey, view: View, part: usize) -> Location {
         let part = part as u8;
@@ -433,12 +457,14 @@ impl Index {
         }
     }
 
-    /// Drops the state for the snapshots up to `to`, or ([`SnapshotId::HEAD`]) the chunk itself.
+    /// Drops the state for the snapshots up to `to`, or the mark of that name, or ([`SnapshotId::HEAD`]) the chunk itself.
     pub fn drop_of(&mut self, key: ChunkKey, to: SnapshotId, freed: &mut impl FnMut(Slot)) {
         if to == SnapshotId::HEAD {
             self.drop_head(key, freed);
         } else if let Some(place) = self.state_to(key, to) {
             self.drop_state(key, place, freed);
+        } else {
+            self.marks.remove(key, to);
         }
     }
 
@@ -527,6 +553,9 @@ impl Index {
         for (part, version) in cleared.drain(..) {
             writer.cleared(part, version);
         }
+        for mark in self.marks(key) {
+            writer.mark(&mark);
+        }
         let Some(history) = chunk.history() else { return };
         let mut from = 0;
         for page in history.pages().iter().filter(|page| !page.stale) {
@@ -574,7 +603,9 @@ impl Index {
 
     /// The most bytes that [`Index::dump`] writes for a chunk.
     pub fn dump_bytes(&self, key: ChunkKey) -> u64 {
-        use crate::format::checkpoint::{CHUNK_BYTES, OLDER_BYTES, PAST_BYTES, STATE_BYTES, STATE_PART_BYTES};
+        use crate::format::checkpoint::{
+            CHUNK_BYTES, MARK_BYTES, OLDER_BYTES, PAST_BYTES, STATE_BYTES, STATE_PART_BYTES,
+        };
         let chunk = self.chunk(key);
         let (mut states, mut leaves, mut pages) = (chunk.state_count(), 0, 0);
         if let Some(history) = chunk.history() {
@@ -590,6 +621,7 @@ impl Index {
             + states as u64 * STATE_BYTES
             + leaves as u64 * STATE_PART_BYTES
             + pages * OLDER_BYTES
+            + self.marks(key).len() as u64 * MARK_BYTES
     }
 
     /// Takes over a chunk from a checkpoint, in place of what the same checkpoint said of it before: the chunk was dropped

@@ -175,6 +175,10 @@ fn through_a_checkpoint(index: &mut Index, pages: &mut Pages) -> Index {
                     let (key, _) = chunk.unwrap();
                     assert!(other.load_older(key, &item));
                 }
+                Item::Mark(mark) => {
+                    let (key, _) = chunk.unwrap();
+                    other.set_mark(key, mark);
+                }
                 Item::Cleared { first, version, .. } => {
                     let (key, state) = chunk.unwrap();
                     assert!(other.load_cleared(key, state, first, version));

@@ -4,7 +4,7 @@ use super::join::Say;
 use super::mend::MendChange;
 use super::snapshot::{CloneChange, Retained};
 use crate::format::Place;
-use crate::format::record::{Fence, RollEntry};
+use crate::format::record::{Fence, Mark, RollEntry};
 use amita_reactor::{BufMut, Slice};
 use amita_types::message::Sums;
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, SnapshotId, Version};
@@ -33,6 +33,8 @@ pub(super) enum Change {
     Put(Box<PutChange>),
     /// The state up to this snapshot, of this version, is closed.
     Close(SnapshotId, Version),
+    /// The chunk gets a mark.
+    Mark(Mark),
     /// Nothing is changed; something is said when all before it is durable.
     Say(Say),
 }
@@ -75,6 +77,7 @@ impl Change {
             | Change::Frame(..)
             | Change::Put(_)
             | Change::Close(..)
+            | Change::Mark(_)
             | Change::Say(_) => true,
             Change::Write(_)
             | Change::Clear(_)

@@ -4,7 +4,7 @@ use super::read::{self, Query, Want};
 use super::request::Caller;
 use super::{Store, answer};
 use crate::faults::Fault;
-use crate::index::{ChunkKey, Leaf, Location, Seen, View};
+use crate::index::{ChunkKey, Leaf, Location, Seen, Since, View};
 use amita_types::SnapshotId;
 use amita_types::message::{AnswerBody, DifferRequest, DiffersAnswer, Problem, Refusal};
 
@@ -19,13 +19,17 @@ pub(super) fn differ(store: &mut Store, caller: &Caller, request: &DifferRequest
 
 /// The chunk can be served as `newer`.
 pub(super) fn look(store: &mut Store, query: Query, key: ChunkKey, newer: View, since: SnapshotId) {
+    let mark = || store.index.mark_for(key, since);
     let older = match store.index.chunk(key).seen(since) {
-        Seen::As(view) => Some(view),
-        Seen::Unborn => None,
-        Seen::NotKept => {
-            let what = Problem::Snapshot;
-            return store.env.refuse(query.asker, Refusal::Invalid { what });
-        }
+        Seen::As(view) => Since::As(view),
+        Seen::Unborn => Since::Unborn,
+        Seen::NotKept => match mark() {
+            Some(mark) => Since::Mark(mark.version),
+            None => {
+                let what = Problem::Snapshot;
+                return store.env.refuse(query.asker, Refusal::Invalid { what });
+            }
+        },
     };
     let leaves = store.index.apart(key, newer, older);
     let leaves = leaves.flat_map(|(newer, older)| std::iter::once(newer).chain(older));

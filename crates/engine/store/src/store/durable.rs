@@ -161,7 +161,8 @@ impl AppliedChange<'_> {
             | Change::Whole(_)
             | Change::Frame(..)
             | Change::Put(_)
-            | Change::Close(..) => {}
+            | Change::Close(..)
+            | Change::Mark(_) => {}
             _ => self.index.begin_change(self.chunk, op.snapshot),
         }
         match &mut op.change {
@@ -177,6 +178,7 @@ impl AppliedChange<'_> {
             Change::Whole(ended) => self.index.end_whole(self.chunk, Some(ended.born)),
             Change::Frame(above, to, version) => self.index.frame(self.chunk, *above, *to, *version),
             Change::Close(to, _) => self.index.close(self.chunk, *to),
+            Change::Mark(mark) => self.index.set_mark(self.chunk, *mark),
             Change::Put(put) => {
                 self.counters.state_entries += put.change.entries.len() as u64;
                 let (position, reads) = (self.position, self.reads);

@@ -514,6 +514,10 @@ impl Mount {
                 }
                 self.loaded.chunk = Some((key, SnapshotId::HEAD));
             }
+            Item::Mark(mark) => {
+                let (key, _) = self.loaded.chunk.ok_or("a mark without a chunk")?;
+                store.index.set_mark(key, *mark);
+            }
             Item::Cleared { first, version, .. } => {
                 let (key, state) = self.loaded.chunk.ok_or("blocks without a chunk")?;
                 if !store.index.load_cleared(key, state, *first, *version) {

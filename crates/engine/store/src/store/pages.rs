@@ -78,9 +78,15 @@ impl Pages<'_> {
                 });
             }
             Change::Clear(range) => self.put(record::write_bytes(0, 0), |writer| writer.clear(&change, *range)),
-            Change::RetainSnapshots(keep) => self.put(record::DROP_BYTES, |writer| {
-                writer.drop(change.chunk, keep.dropping.unwrap_or_default(), keep.kept_for);
-            }),
+            Change::Mark(mark) => self.put(record::MARK_BYTES, |writer| writer.mark(change.chunk, mark)),
+            Change::RetainSnapshots(keep) => {
+                if let Some(mark) = &keep.mark {
+                    self.put(record::MARK_BYTES, |writer| writer.mark(change.chunk, mark));
+                }
+                self.put(record::DROP_BYTES, |writer| {
+                    writer.drop(change.chunk, keep.dropping.unwrap_or_default(), keep.kept_for);
+                });
+            }
             Change::Roll(roll) => self.parts(&roll.entries, record::roll_bytes(0), |writer, entries, last| {
                 writer.roll(&change, entries, last);
             }),
@@ -141,7 +147,8 @@ pub(super) fn record_bytes(op: &Op) -> usize {
         Change::Fence(fence) => record::fence_bytes(fence),
         Change::Clear(_) => record::write_bytes(0, 0),
         Change::Write(write) => record::write_bytes(write.sums.len(), write.sums.len()),
-        Change::RetainSnapshots(_) => record::DROP_BYTES,
+        Change::RetainSnapshots(_) => record::DROP_BYTES + record::MARK_BYTES,
+        Change::Mark(_) => record::MARK_BYTES,
         Change::Roll(roll) => entries_bytes(roll.entries.len()),
         Change::Clone(clone) => entries_bytes(clone.entries.len()),
         Change::Join(_) => record::JOIN_BYTES,

@@ -136,6 +136,7 @@ fn prepare(store: &mut Store, key: OpSlot) -> Option<bool> {
         Change::Frame(above, to, version) => return states::prepare_frame(store, key, (*above, *to), *version),
         Change::Put(_) => return states::prepare_put(store, key),
         Change::Close(to, version) => return states::prepare_close(store, key, *to, *version),
+        Change::Mark(mark) => return states::prepare_mark(store, key, *mark),
         Change::Write(_) | Change::Clear(_) | Change::Roll(_) | Change::Fence(_) => {}
     }
     match have_changed_leaves(store, key) {

@@ -299,6 +299,13 @@ impl Mount {
                     self.replay_drop(store, key, snapshot, kept_for, first);
                 }
             }
+            (None, Record::Mark { chunk, mark }) => {
+                if let Some(key) = store.index.find(chunk)
+                    && !is_in_checkpoint(&store.index, self, chunk, first)
+                {
+                    store.index.set_mark(key, mark);
+                }
+            }
             (None, _) => unreachable!("every other record has a step"),
         }
         Ok(())
@@ -366,7 +373,7 @@ impl Mount {
             },
             Record::Put { to, entries, own, .. } => self.replay_put(store, key, to, &entries, &own, first)?,
             Record::Close { to, .. } => store.index.close(key, to),
-            Record::Fence(_) | Record::Drop { .. } => unreachable!("neither has a step"),
+            Record::Fence(_) | Record::Drop { .. } | Record::Mark { .. } => unreachable!("none has a step"),
         }
         Ok(())
     }
@@ -627,6 +634,6 @@ fn step_of(record: &Record) -> Option<(ChunkId, Version, Version)> {
         | Record::Frame { chunk, version, .. }
         | Record::Put { chunk, version, .. }
         | Record::Close { chunk, version, .. } => Some((chunk, version, version)),
-        Record::Fence(_) | Record::Drop { .. } => None,
+        Record::Fence(_) | Record::Drop { .. } | Record::Mark { .. } => None,
     }
 }

@@ -145,6 +145,7 @@ fn dispatch(store: &mut Store, caller: &Caller, body: RequestBody, payload: Slic
         RequestBody::Frame(request) => states::frame(store, caller, &request),
         RequestBody::Put(request) => states::put(store, caller, &request, &payload),
         RequestBody::Close(request) => states::close(store, caller, &request),
+        RequestBody::Mark(request) => states::mark(store, caller, &request),
         RequestBody::Restore(request) => restore::restore(store, caller, &request, &payload),
         RequestBody::RenewLease => answer::give(store, asker, AnswerBody::LeaseRenewed),
         RequestBody::Settle(request) => space::settle(store, asker, request.want, request.back),

@@ -7,8 +7,8 @@ use super::request::Caller;
 use super::space::Claim;
 use super::sweep::Trim;
 use super::{Requester, Store, answer, inherit, leaves, queue, space, sweep};
-use crate::faults::Fault;
-use crate::format::record::RollEntry;
+use crate::faults::{self, Fault};
+use crate::format::record::{Mark, RollEntry};
 use crate::index::{ChunkKey, Index, Leaf, Location, OpSlot, PARTS, Seen, worst_bytes_per_clone};
 use amita_types::message::{AnswerBody, CloneRequest, MAX_SNAPSHOTS, Problem, Refusal, RetainSnapshotsRequest};
 use amita_types::{BlockRange, ChunkId, MAX_BLOCKS_PER_CHUNK, SnapshotId, Version, VolumeId};
@@ -21,8 +21,12 @@ pub(super) struct Retained {
     above: SnapshotId,
     to: SnapshotId,
     live: Arc<[SnapshotId]>,
-    /// What is dropped next: the state for the snapshots up to this one; [`SnapshotId::HEAD`]: the chunk itself.
+    /// States that stand for one of these leave a mark.
+    marked: Arc<[SnapshotId]>,
+    /// What is dropped next: the state for the snapshots up to this one, or the mark; [`SnapshotId::HEAD`]: the chunk itself.
     pub dropping: Option<SnapshotId>,
+    /// What is left of it.
+    pub mark: Option<Mark>,
     /// The chunk itself is dropped, and snapshots up to this one have it as it is.
     pub kept_for: SnapshotId,
     /// Nobody has asked: nothing needs the chunk, or some of its states, any more (rules R13 and S9).
@@ -38,20 +42,24 @@ impl Retained {
             above: SnapshotId::HEAD,
             to: SnapshotId(u32::MAX),
             live: Arc::default(),
+            marked: Arc::default(),
             dropping: None,
+            mark: None,
             kept_for: SnapshotId::HEAD,
             swept: true,
             wrong: Vec::new(),
         }
     }
 
-    /// The chunk, and of its snapshots up to the one given out last those that live, and those up to `above`.
-    pub fn held(above: SnapshotId, given: SnapshotId, live: Arc<[SnapshotId]>) -> Retained {
+    /// The chunk, and of its snapshots up to the one given out last those that live, and those up to `above`; and of others
+    /// their marks.
+    pub fn held(above: SnapshotId, given: SnapshotId, live: Arc<[SnapshotId]>, marked: Arc<[SnapshotId]>) -> Retained {
         Retained {
             head: true,
             above,
             to: given,
             live,
+            marked,
             ..Retained::nothing()
         }
     }
@@ -62,10 +70,8 @@ impl Retained {
             above: request.above,
             to: request.to,
             live: request.live.into(),
-            dropping: None,
-            kept_for: SnapshotId::HEAD,
             swept: false,
-            wrong: Vec::new(),
+            ..Retained::nothing()
         }
     }
 
@@ -134,7 +140,18 @@ pub(super) fn prepare_retain(store: &mut Store, key: OpSlot) -> Option<bool> {
     };
     let dead = chunk.dead_state(keep.above, keep.to, &keep.live);
     // Meanwhile its owner brings it up to date: until that is done its states are the owner's.
-    let dead = dead.filter(|_| !(keep.swept && keep.head && chunk.incomplete));
+    let is_owners = keep.swept && keep.head && chunk.incomplete;
+    let dead = dead.filter(|_| !is_owners);
+    let mark = dead.and_then(|to| store.index.mark_of_state(chunk_key, to, &keep.marked));
+    let mark = faults::marked(store.config.faults, mark, chunk.durable);
+    // A trim has come by all of them before it comes to what is above a state.
+    let marks_above = if keep.swept { SnapshotId::HEAD } else { keep.above };
+    let dead_mark = || {
+        store
+            .index
+            .dead_mark(chunk_key, (marks_above, keep.to), [&keep.live, &keep.marked])
+    };
+    let dead = dead.or_else(|| dead_mark().filter(|_| keep.head && !is_owners));
     let dropping = match dead {
         Some(state) => state,
         // What would have made the chunk has come to nothing.
@@ -155,8 +172,9 @@ pub(super) fn prepare_retain(store: &mut Store, key: OpSlot) -> Option<bool> {
         SnapshotId::HEAD => None,
         to => store.index.state_to(chunk_key, to),
     };
+    let is_mark = dropping > SnapshotId::HEAD && place.is_none();
     // A state that is made of the chunk takes its leaves as they are.
-    if kept_for == SnapshotId::HEAD {
+    if kept_for == SnapshotId::HEAD && !is_mark {
         let lost = |at: &Location| keep.has_lost(*at) && matches!(store.index.leaf(*at), Leaf::Away(_));
         let mut needed = store.index.needed_to_drop(chunk_key, place);
         needed.retain(|at| !lost(at));
@@ -166,6 +184,7 @@ pub(super) fn prepare_retain(store: &mut Store, key: OpSlot) -> Option<bool> {
     }
     if let Change::RetainSnapshots(keep) = &mut store.ops.get_mut(key).change {
         keep.dropping = Some(dropping);
+        keep.mark = mark;
         keep.kept_for = kept_for;
     }
     Some(true)
@@ -228,6 +247,9 @@ pub(super) fn apply_keep(store: &mut Store, key: OpSlot, position: u64) {
         }
     }
     store.index.keep_for(chunk, keep.kept_for);
+    if let Some(mark) = keep.mark {
+        store.index.set_mark(chunk, mark);
+    }
     store.index.drop_of(chunk, keep.dropping.unwrap_or_default(), &mut free);
     store.checkpoint.retire_released(&mut store.index, &mut store.space);
     match asker {
@@ -238,6 +260,7 @@ pub(super) fn apply_keep(store: &mut Store, key: OpSlot, position: u64) {
             chunk,
             Retained {
                 dropping: None,
+                mark: None,
                 kept_for: SnapshotId::HEAD,
                 ..*keep
             },

@@ -9,13 +9,14 @@ use super::request::Caller;
 use super::snapshot::have_leaves;
 use super::space::Claim;
 use super::{Store, queue, roll, space};
-use crate::format::record::RollEntry;
+use crate::format::record::{Mark, RollEntry};
 use crate::format::{PAGE_BYTES, Slot};
 use crate::index::{ChunkKey, Entry, Framed, Index, LEAF_ENTRIES, Leaf, OpSlot, WORST_BYTES_PER_BLOCK};
 use amita_reactor::Slice;
+use amita_types::map::MAX_MARKS;
 use amita_types::message::{
-    AnswerBody, Change as Sent, CloseRequest, FrameRequest, MAX_CHANGES, MAX_SNAPSHOTS, MendedAnswer, Problem,
-    PutRequest, Refusal, StateInfo, StatesAnswer,
+    AnswerBody, Change as Sent, CloseRequest, FrameRequest, MAX_CHANGES, MAX_SNAPSHOTS, MarkRequest, MendedAnswer,
+    Problem, PutRequest, Refusal, StateInfo, StatesAnswer,
 };
 use amita_types::{BLOCK_BYTES, BlockIndex, ChunkIndex, SnapshotId, Version};
 
@@ -30,8 +31,18 @@ pub(super) fn list(index: &Index, key: ChunkKey, from: SnapshotId) -> StatesAnsw
             to: state.to,
             version: state.version,
             open: state.open,
+            mark: false,
         })
         .collect();
+    let marks = index.marks(key).filter(|mark| mark.to > from);
+    states.extend(marks.map(|Mark { above, to, version }| StateInfo {
+        above,
+        to,
+        version,
+        open: false,
+        mark: true,
+    }));
+    states.sort_by_key(|state| state.to);
     let more = states.len() > MAX_SNAPSHOTS;
     states.truncate(MAX_SNAPSHOTS);
     StatesAnswer {
@@ -280,6 +291,53 @@ fn share(index: &Index, chunk: ChunkKey, place: usize, put: &mut PutChange) -> V
         }
     }
     lacking
+}
+
+pub(super) fn mark(store: &mut Store, caller: &Caller, request: &MarkRequest) {
+    let &MarkRequest {
+        chunk,
+        above,
+        to,
+        version,
+    } = request;
+    if above >= to || version == Version::NONE || version.generation() > caller.asker.generation {
+        return store.env.invalid(caller.asker, Problem::Snapshot);
+    }
+    let Some(key) = incomplete(store, caller, chunk) else {
+        return;
+    };
+    if !space::join_fits(store) || store.index.marks(key).len() >= MAX_MARKS {
+        return space::refuse(store, caller.asker);
+    }
+    let op = Op {
+        claim: Claim {
+            index_bytes: WORST_BYTES_PER_BLOCK,
+            ..Claim::default()
+        },
+        ..Op::new(Change::Mark(Mark { above, to, version }), Some(caller.asker), key)
+    };
+    push(store, key, op);
+}
+
+/// Is the mark's place free? `None`: not yet; `Some(false)`: it has ended without.
+pub(super) fn prepare_mark(store: &mut Store, key: OpSlot, mark: Mark) -> Option<bool> {
+    let chunk_key = store.ops.get(key).chunk;
+    let chunk = store.index.chunk(chunk_key);
+    if chunk.queue.first != key {
+        return None;
+    }
+    let known = || store.index.marks(chunk_key);
+    let is_taken = {
+        let mut taken = chunk.kept_for().chain(known().map(|known| (known.above, known.to)));
+        taken.any(|(above, to)| above < mark.to && mark.above < to)
+    };
+    let result = match is_taken {
+        false => return Some(true),
+        true if known().any(|known| known == mark) => Ok(AnswerBody::Done),
+        true => Err(wrong_snapshot()),
+    };
+    queue::end(store, key, result);
+    Some(false)
 }
 
 pub(super) fn close(store: &mut Store, caller: &Caller, request: &CloseRequest) {

@@ -33,8 +33,8 @@ use amita_reactor::Time;
 use amita_types::holdings::{HeldGroup, Holdings};
 use amita_types::message::{
     AllocationRequest, ChangesRequest, ClearRequest, CloneRequest, CloseRequest, DifferRequest, FrameRequest,
-    InheritRequest, JoinRequest, MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody, RestoreRequest,
-    RetainSnapshotsRequest, RollRequest, StatesRequest, VerifyRequest, WholeRequest, WriteRequest,
+    InheritRequest, JoinRequest, MarkRequest, MendRequest, OpenRequest, PutRequest, ReadRequest, RequestBody,
+    RestoreRequest, RetainSnapshotsRequest, RollRequest, StatesRequest, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::{ChunkId, Generation, MAX_BLOCKS_PER_CHUNK, NodeId, SnapshotId, VolumeId};
 use std::sync::Arc;
@@ -393,10 +393,11 @@ pub(super) fn look_again(sweep: &mut Sweep, index: &Index, key: ChunkKey, kept: 
     }
 }
 
-/// Drops a state that no snapshot needs, if the chunk has one above `above`.
+/// Drops a state that no snapshot needs, if the chunk has one above `above`; or a mark.
 fn trim(store: &mut Store, holdings: &Holdings, key: ChunkKey, above: SnapshotId) {
     let chunk = store.index.chunk(key);
-    let Some(held) = holdings.snapshots(chunk.id.volume).filter(|_| chunk.state_count() > 0) else {
+    let has_any = chunk.state_count() > 0 || store.index.marks(key).len() > 0;
+    let Some(held) = holdings.snapshots(chunk.id.volume).filter(|_| has_any) else {
         return;
     };
     let faults = store.config.faults;
@@ -408,7 +409,9 @@ fn trim(store: &mut Store, holdings: &Holdings, key: ChunkKey, above: SnapshotId
         true => chunk.newest_of(&held.live).collect(),
         false => Arc::clone(&held.live),
     };
-    if chunk.deleting || chunk.dead_state(above, given, &live).is_none() {
+    let marks = (SnapshotId::HEAD, given);
+    let dead_mark = || store.index.dead_mark(key, marks, [&live, &held.marked]);
+    if chunk.deleting || (chunk.dead_state(above, given, &live).is_none() && dead_mark().is_none()) {
         return;
     }
     if chunk.incomplete {
@@ -417,7 +420,7 @@ fn trim(store: &mut Store, holdings: &Holdings, key: ChunkKey, above: SnapshotId
         return;
     }
     store.sweep.going += 1;
-    retain(store, key, Retained::held(above, given, live));
+    retain(store, key, Retained::held(above, given, live, Arc::clone(&held.marked)));
 }
 
 /// Does nothing need this chunk, by what is durably known?
@@ -492,6 +495,7 @@ pub(super) fn is_going(store: &Store, volume: VolumeId, body: &RequestBody) -> b
         | RequestBody::Frame(FrameRequest { chunk, .. })
         | RequestBody::Put(PutRequest { chunk, .. })
         | RequestBody::Close(CloseRequest { chunk, .. })
+        | RequestBody::Mark(MarkRequest { chunk, .. })
         | RequestBody::Restore(RestoreRequest { chunk, .. }) => chunk,
         RequestBody::Fence(_) | RequestBody::RenewLease | RequestBody::Settle(_) | RequestBody::Chunks(_) => {
             return false;

@@ -1,6 +1,7 @@
 //! What was changed between two snapshots, or since one: compared with every byte, and with what was written in between.
 
 use crate::common::{BLOCK, Requester, Rig, Rng, version};
+use crate::trim::holdings_and_marks;
 use amita_reactor::Slice;
 use amita_store::State;
 use amita_types::io::Differs;
@@ -8,6 +9,7 @@ use amita_types::message::{
     AnswerBody, ClearRequest, DifferRequest, DiffersAnswer, Problem, Refusal, RequestBody, RetainSnapshotsRequest,
 };
 use amita_types::{BlockRange, ChunkIndex, SnapshotId, Version};
+use std::collections::BTreeMap;
 
 const BLOCKS: usize = 1024;
 const CHUNKS: usize = 3;
@@ -29,6 +31,8 @@ struct Test {
     head: View,
     /// By number, from 1 on, as they were taken; `None`: deleted.
     snapshots: Vec<Option<View>>,
+    /// Those that were deleted, and of which the mark is kept.
+    marks: BTreeMap<usize, View>,
 }
 
 fn version_or_none(counter: u64) -> Version {
@@ -47,6 +51,7 @@ impl Test {
             changes: 0,
             head: vec![vec![Cell::default(); BLOCKS]; CHUNKS],
             snapshots: Vec::new(),
+            marks: BTreeMap::new(),
         };
         test.asker.fence(&mut test.rig).expect("the first one");
         test
@@ -94,6 +99,34 @@ impl Test {
         self.put(chunk, first, count, 0);
     }
 
+    /// The store drops by itself what is not there any more.
+    fn sweep(&mut self) {
+        let live: Vec<u32> = (1..)
+            .zip(&self.snapshots)
+            .filter_map(|(number, view)| view.as_ref().map(|_| number))
+            .collect();
+        let marked: Vec<u32> = self.marks.keys().map(|number| *number as u32).collect();
+        let holdings = holdings_and_marks(self.snapshots.len() as u32, &live, &marked);
+        self.rig.store.sweep(self.rig.now, Some(holdings));
+        for _ in 0..10_000 {
+            self.rig.run();
+            if self.rig.store.swept() == Some(1) {
+                return;
+            }
+            let at = self.rig.store.deadline().expect("it goes on");
+            self.rig.advance(at.since(self.rig.now));
+        }
+        panic!("the sweep never ends");
+    }
+
+    /// A snapshot is deleted but for its mark.
+    fn mark(&mut self, number: usize) {
+        if let Some(view) = self.snapshots[number - 1].take() {
+            self.marks.insert(number, view);
+        }
+        self.sweep();
+    }
+
     fn delete(&mut self, number: usize) {
         self.snapshots[number - 1] = None;
         let numbers = (1..).zip(&self.snapshots);
@@ -134,7 +167,8 @@ impl Test {
 
     /// Compares a view (0: the head) with an older one.
     fn check(&mut self, since: usize, at: usize) {
-        let older = self.snapshots[since - 1].clone().expect("it lives");
+        let known = self.snapshots[since - 1].as_ref().or_else(|| self.marks.get(&since));
+        let older = known.cloned().expect("it lives, or is marked");
         let newer = match at {
             0 => self.head.clone(),
             at => self.snapshots[at - 1].clone().expect("it lives"),
@@ -159,12 +193,64 @@ impl Test {
     fn check_all(&mut self) {
         let live = (1..=self.snapshots.len()).filter(|number| self.snapshots[number - 1].is_some());
         let live: Vec<usize> = live.collect();
-        for (place, &since) in live.iter().enumerate() {
-            for &at in live[place + 1..].iter().chain(&[0]) {
+        let known: Vec<usize> = live.iter().chain(self.marks.keys()).copied().collect();
+        for since in known {
+            for &at in live.iter().filter(|at| **at > since).chain(&[0]) {
                 self.check(since, at);
             }
         }
     }
+}
+
+/// The same with marks, which come and go.
+#[test]
+fn random_histories_with_marks() {
+    let mut most = 0;
+    for seed in 0..12 {
+        let mut rng = Rng(seed);
+        let mut test = Test::new();
+        for step in 0..200 {
+            let chunk = rng.below(if step < 100 { 2 } else { CHUNKS });
+            let first = rng.below(BLOCKS) as u16;
+            match rng.below(20) {
+                0..10 => {
+                    let count = (1 + rng.below(8) as u16).min(1024 - first);
+                    test.write(chunk, first, count, rng.next() as u8 | 1);
+                }
+                10 => test.clear(chunk, first & 0x380, 128),
+                11..14 => test.snapshots.push(Some(test.head.clone())),
+                14..16 if !test.snapshots.is_empty() => {
+                    let number = 1 + rng.below(test.snapshots.len());
+                    test.mark(number);
+                }
+                16 if !test.snapshots.is_empty() => {
+                    let number = rng.below(test.snapshots.len());
+                    test.snapshots[number] = None;
+                    test.sweep();
+                }
+                17 if rng.chance(2) => {
+                    let number = test.marks.keys().copied().nth(rng.below(test.marks.len().max(1)));
+                    number.map(|number| test.marks.remove(&number));
+                    test.sweep();
+                }
+                18 if rng.chance(3) => test.remount(),
+                _ => {}
+            }
+            most = most.max(test.marks.len());
+            if step % 40 == 39 {
+                test.check_all();
+            }
+        }
+        test.remount();
+        test.check_all();
+        test.snapshots.iter_mut().for_each(|view| *view = None);
+        test.sweep();
+        test.check_all();
+        test.marks.clear();
+        test.sweep();
+        assert_eq!(test.rig.store.held_states().count(), 0);
+    }
+    assert!(most >= 4, "there were {most} marks at one time");
 }
 
 #[test]

@@ -5,17 +5,25 @@ use crate::common::{BLOCK, Disk, Fate, Requester, Rig, Rng, VOLUME, image, param
 use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, Faults, State};
 use amita_types::holdings::{HeldSnapshots, HeldVolume, Holdings};
-use amita_types::message::{AnswerBody, JoinRequest, ReadRequest, Refusal, RequestBody, WholeRequest};
+use amita_types::message::{
+    AnswerBody, DifferRequest, DiffersAnswer, JoinRequest, Problem, ReadRequest, Refusal, RequestBody, WholeRequest,
+};
 use amita_types::{BlockRange, ChunkIndex, Epoch, PoolId, SnapshotId, Version};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The volume lives, snapshots up to `given` were given out, and these live.
 fn holdings(given: u32, live: &[u32]) -> Arc<Holdings> {
+    holdings_and_marks(given, live, &[])
+}
+
+/// The same, and of these only marks are kept.
+pub fn holdings_and_marks(given: u32, live: &[u32], marked: &[u32]) -> Arc<Holdings> {
     let snapshots = HeldSnapshots {
         volume: VOLUME,
         given: SnapshotId(given),
         live: live.iter().copied().map(SnapshotId).collect(),
+        marked: marked.iter().copied().map(SnapshotId).collect(),
     };
     Arc::new(Holdings {
         revision: 1,
@@ -87,8 +95,32 @@ impl Test {
     }
 
     fn sweep(&mut self, given: u32, live: &[u32]) {
-        self.rig.store.sweep(self.rig.now, Some(holdings(given, live)));
+        self.sweep_and_mark(given, live, &[]);
+    }
+
+    fn sweep_and_mark(&mut self, given: u32, live: &[u32], marked: &[u32]) {
+        let holdings = holdings_and_marks(given, live, marked);
+        self.rig.store.sweep(self.rig.now, Some(holdings));
         self.rest();
+    }
+
+    /// The blocks of the first word that were changed since, in the chunk as it is now, one bit each; none: it is not known.
+    fn changed_since(&mut self, since: u32) -> Option<u64> {
+        let body = RequestBody::Differ(DifferRequest {
+            chunk: ChunkIndex(0),
+            since: SnapshotId(since),
+            least: Version::NONE,
+        });
+        let request = self.owner.request(body);
+        match self.owner.ask(&mut self.rig, request, Slice::default()).answer.result {
+            Ok(AnswerBody::Differs(DiffersAnswer { differs })) => Some(differs.changed[0]),
+            Ok(other) => panic!("{other:?}"),
+            Err(refusal) => {
+                let what = Problem::Snapshot;
+                assert_eq!(refusal, Refusal::Invalid { what });
+                None
+            }
+        }
     }
 
     fn rest(&mut self) {
@@ -185,6 +217,71 @@ fn goes_as_far_as_the_list_speaks(faults: Faults) {
 #[test]
 fn what_no_snapshot_needs_goes_as_far_as_the_list_speaks() {
     goes_as_far_as_the_list_speaks(Faults::NONE);
+}
+
+/// The chunk as it is has block n overwritten by the write with number n: since snapshot `at` those with such a number.
+fn overwritten_since(at: u32, numbers: &[u32]) -> u64 {
+    let since = numbers.iter().filter(|number| **number >= at);
+    since.fold(0, |bits, number| bits | 1 << number)
+}
+
+#[test]
+fn a_mark_tells_what_was_changed_and_holds_nothing() {
+    marks_tell_what_was_changed(Faults::NONE);
+}
+
+fn marks_tell_what_was_changed(faults: Faults) {
+    const NUMBERS: [u32; 5] = [1, 2, 4, 5, 6];
+    let mut test = Test::new(faults, &NUMBERS);
+    // 3 has no state of its own; 6 is what the chunk was before its last write.
+    test.sweep_and_mark(6, &[5], &[1, 3, 6]);
+    assert_eq!(test.kept(), [5]);
+    shows(&mut test.rig, &mut test.owner, 5, &NUMBERS);
+    for _ in 0..3 {
+        for at in [1, 3, 5, 6] {
+            assert_eq!(
+                test.changed_since(at),
+                Some(overwritten_since(at, &NUMBERS)),
+                "since {at}"
+            );
+        }
+        assert_eq!(test.changed_since(2), None, "it is gone, and was not to be marked");
+        for at in [1, 3, 6] {
+            assert!(test.read(at, 0).is_err(), "a mark has no data");
+        }
+        test.remount();
+    }
+    // More is written, and what only marks are left of holds nothing.
+    test.write(6, 7, 107);
+    assert_eq!(test.changed_since(3), Some(overwritten_since(3, &NUMBERS) | 1 << 7));
+    test.sweep_and_mark(6, &[], &[1, 3, 6]);
+    assert_eq!((test.kept().len(), test.rig.store.status().blocks), (0, 8));
+    test.remount();
+    // Marks go one by one.
+    test.sweep_and_mark(6, &[], &[3]);
+    assert_eq!((test.changed_since(1), test.changed_since(6)), (None, None));
+    assert_eq!(test.changed_since(3), Some(overwritten_since(3, &NUMBERS) | 1 << 7));
+    test.remount();
+    assert_eq!(test.changed_since(3), Some(overwritten_since(3, &NUMBERS) | 1 << 7));
+    test.sweep(6, &[]);
+    assert_eq!(test.changed_since(3), None);
+    test.remount();
+    assert_eq!(test.changed_since(3), None);
+}
+
+/// Snapshot 2 is marked before the chunk is written again: what would have been kept for it becomes a mark.
+#[test]
+fn what_comes_after_its_snapshot_is_marked_is_marked() {
+    let mut test = Test::new(Faults::NONE, &[1]);
+    test.sweep_and_mark(2, &[1], &[2]);
+    assert_eq!(test.changed_since(2), Some(0));
+    test.write(2, 0, 77);
+    test.rest();
+    assert_eq!(test.kept(), [1]);
+    assert_eq!(test.changed_since(2), Some(1));
+    assert_eq!(test.changed_since(1), Some(0b11));
+    test.remount();
+    assert_eq!(test.changed_since(2), Some(1));
 }
 
 /// Snapshot 2 is deleted before the chunk is written again: what would have been kept for it is not.
@@ -335,12 +432,71 @@ fn whenever_the_power_fails_what_lives_is_there() {
     );
 }
 
+/// The same where marks are left, and go: what is marked is known at every moment, from its state or from its mark.
+#[test]
+fn whenever_the_power_fails_what_is_marked_is_known() {
+    const NUMBERS: [u32; 6] = [1, 2, 3, 4, 5, 6];
+    let mut seen = [0; 7];
+    for seed in 0..120 {
+        let mut rng = Rng(seed);
+        let mut test = Test::new(Faults::NONE, &NUMBERS);
+        let unmarks = seed % 3 == 0;
+        if unmarks {
+            test.sweep_and_mark(6, &[2, 5], &[1, 3, 4, 6]);
+        }
+        let wanted = holdings_and_marks(6, &[2, 5], &[3, 4]);
+        test.rig.store.sweep(test.rig.now, Some(wanted));
+        for _ in 0..rng.below(40) {
+            test.rig.store.end_pass(test.rig.now);
+            test.rig.pump();
+            match test.rig.flights.len() {
+                0 => test.rig.advance(Duration::from_millis(1)),
+                flights => test.rig.complete(rng.below(flights)),
+            }
+        }
+        let cut = test.rig.cut(&mut rng);
+        crate::common::check::is_clean(&cut, true);
+        let now = test.rig.now.plus(Duration::from_secs(1));
+        test.rig = test.rig.reopened(cut);
+        test.rig.now = now;
+        test.rig.run();
+        assert_eq!(*test.rig.store.state(), State::Serving);
+        test.owner.fence(&mut test.rig).expect("it owns the volume");
+        seen[test.kept().len()] += 1;
+        for at in [2, 3, 4, 5] {
+            assert_eq!(
+                test.changed_since(at),
+                Some(overwritten_since(at, &NUMBERS)),
+                "since {at}"
+            );
+        }
+        test.sweep_and_mark(6, &[2, 5], &[3, 4]);
+        assert_eq!(test.kept(), [2, 5]);
+        for at in 1..=6 {
+            let is_known = (2..=5).contains(&at);
+            let expected = is_known.then(|| overwritten_since(at, &NUMBERS));
+            assert_eq!(test.changed_since(at), expected, "since {at}");
+        }
+        for at in [2, 5] {
+            shows(&mut test.rig, &mut test.owner, at, &NUMBERS);
+        }
+    }
+    assert!(
+        seen[2] >= 40 && seen[3..].iter().sum::<u32>() >= 5,
+        "all were met: {seen:?}"
+    );
+}
+
 #[cfg(feature = "planted")]
 #[test]
 fn a_store_that_drops_more_is_found() {
     use amita_store::Fault;
     for plant in [Fault::TrimUnlisted, Fault::TrimOfMany] {
         let play = || goes_as_far_as_the_list_speaks(Faults::NONE.with(plant));
+        assert!(std::panic::catch_unwind(play).is_err(), "{plant:?} is not found");
+    }
+    for plant in [Fault::LeavesNoMark, Fault::MarksTooNew] {
+        let play = || marks_tell_what_was_changed(Faults::NONE.with(plant));
         assert!(std::panic::catch_unwind(play).is_err(), "{plant:?} is not found");
     }
 }

@@ -64,19 +64,25 @@ fn a_chunk_lies_where_its_pool_says() {
 
 #[test]
 fn a_lost_snapshot_is_noticed_and_a_new_one_is_not() {
-    let held = |given, live: &[u32]| {
+    let held_with = |given, live: &[u32], marked: &[u32]| {
         let held = HeldSnapshots {
             volume: VolumeId(3),
             given: SnapshotId(given),
             live: live.iter().copied().map(SnapshotId).collect(),
+            marked: marked.iter().copied().map(SnapshotId).collect(),
         };
         Holdings {
             snapshots: vec![Arc::new(held)],
             ..Holdings::default()
         }
     };
+    let held = |given, live: &[u32]| held_with(given, live, &[]);
     let before = held(4, &[1, 4]);
     assert!(!before.has_lost_snapshots(&before));
+    let marked = held_with(4, &[1], &[4]);
+    assert!(marked.has_lost_snapshots(&before), "it is no more than a mark");
+    assert!(!held_with(5, &[1, 5], &[4]).has_lost_snapshots(&marked));
+    assert!(held(4, &[1]).has_lost_snapshots(&marked), "the mark is gone");
     for (given, live, lost) in [
         (4, &[1, 4][..], false),
         (5, &[1, 4, 5], false),

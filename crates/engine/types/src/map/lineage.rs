@@ -12,6 +12,8 @@ pub const SNAPSHOTS_SINCE: u32 = 2;
 pub const MAX_SNAPSHOT_NAME: usize = 128;
 /// The most labels of a snapshot, and the most bytes of a label's key, or of its value.
 pub const MAX_LABELS: usize = 32;
+/// The most snapshots of a volume that are marks.
+pub const MAX_MARKS: usize = 64;
 /// See [`MAX_LABELS`].
 pub const MAX_LABEL_BYTES: usize = 256;
 
@@ -35,6 +37,14 @@ pub struct Lineage {
     /// By whose number its chunks are hashed to their groups (D8), where no parent says so: it was a clone, or is one of a volume that was.
     #[serde(default, rename = "place", skip_serializing_if = "Option::is_none")]
     pub root: Option<VolumeId>,
+}
+
+impl Snapshot {
+    /// Do stores keep only its mark?
+    #[must_use]
+    pub fn is_only_marked(&self) -> bool {
+        self.mark && self.clones == 0
+    }
 }
 
 impl Lineage {
@@ -93,6 +103,10 @@ pub struct Snapshot {
     /// It was taken with snapshots of other volumes, at one moment (S4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<SetId>,
+    /// It was deleted, and its mark was kept: it cannot be read any more, and what was changed since it can be told still. Where volumes were
+    /// cloned from it, it stays for them as it is until the last one goes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub mark: bool,
     /// It was deleted while volumes that were cloned from it were there: it has no name, and goes when the last of them does (S9).
     #[serde(default, skip_serializing_if = "is_false")]
     pub hidden: bool,

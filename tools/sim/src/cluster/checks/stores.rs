@@ -120,6 +120,8 @@ impl Cluster {
                     }
                     self.read_snapshots(mounted, scope(volume.generation.0 + 1), (number, chunk), &ranges)?;
                     let scope = scope(volume.generation.0 + 1);
+                    let has_stayed = stayed.contains(&(GroupId { pool, index }, store_id(member, place)));
+                    self.look_at_marks(mounted, scope, (number, chunk), has_stayed, &mut views)?;
                     let listed = self.look_at_views(mounted, scope, (number, chunk), &live, &mut views)?;
                     figures.entry(number).or_default().add(&listed);
                 }

@@ -231,6 +231,16 @@ pub(super) fn record(page: u64, record: &Record) -> Line {
                 "record": "close", "chunk": chunk.to_string(), "version": version.to_string(), "to": to.0,
             }),
         ),
+        Record::Mark { chunk, mark } => (
+            format!(
+                "mark {chunk}: above {} to {} at version {}",
+                mark.above, mark.to, mark.version
+            ),
+            json!({
+                "record": "mark", "chunk": chunk.to_string(), "version": mark.version.to_string(),
+                "above": mark.above.0, "to": mark.to.0,
+            }),
+        ),
         Record::Fence(fence) => (
             format!(
                 "fence volume {} generation {} owner {} group {} epoch {}, {} in sync, {} syncing",
@@ -356,6 +366,12 @@ pub(super) fn item(item: &Item<'_>) -> Vec<Line> {
                 }),
             )
         }
+        Item::Mark(mark) => (
+            format!("  mark above {} to {} at version {}", mark.above, mark.to, mark.version),
+            json!({
+                "item": "mark", "above": mark.above.0, "to": mark.to.0, "version": mark.version.to_string(),
+            }),
+        ),
         Item::Older(item) => {
             let parts: Vec<u32> = (0..u8::BITS).filter(|part| item.parts >> part & 1 == 1).collect();
             (

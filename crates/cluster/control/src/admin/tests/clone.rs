@@ -35,6 +35,7 @@ fn snap(meta: &dyn Transact, name: &str, number: u32, snapshot: &str) {
         protected: false,
         clones: 0,
         set: None,
+        mark: false,
         hidden: false,
         state: SnapshotState::Sealed(volume.generation),
     };
@@ -108,6 +109,66 @@ fn hidden(meta: &dyn Transact, volume: &str) -> Vec<(String, u64)> {
     let all = all_snapshots(meta, volume).unwrap();
     let hidden = all.into_iter().filter(|snapshot| snapshot.hidden);
     hidden.map(|snapshot| (snapshot.name, snapshot.clones)).collect()
+}
+
+/// What only a mark is left of has its name still, and is nobody's data; a clone has it whole for as long as it needs it.
+#[test]
+fn a_deleted_snapshot_may_leave_a_mark() {
+    let meta = cluster_with_volume();
+    snap(&meta, "db", 1, "before");
+    clone(&meta, "db", "before", "copy").unwrap();
+    let origin = volume(&meta, "db").unwrap();
+    let live = |meta: &dyn Transact| live_snapshots(meta, &origin).unwrap().len();
+    let left = |meta: &dyn Transact| snapshot_or_mark(meta, "db", "before").unwrap();
+    let marked = mark_snapshot(&meta, "db", "before").unwrap();
+    assert!(marked.mark && !marked.hidden && !marked.is_only_marked());
+    assert_eq!((live(&meta), left(&meta).clones), (1, 1), "the clone needs it");
+    let is_mark = |result: Result<()>| matches!(result, Err(AdminError::OnlyMark { name }) if name == "db@before");
+    assert!(is_mark(clone(&meta, "db", "before", "late").map(drop)));
+    assert!(is_mark(snapshot(&meta, "db", "before").map(drop)));
+    assert!(is_mark(protect_snapshot(&meta, "db", "before", true).map(drop)));
+    assert!(is_mark(mark_snapshot(&meta, "db", "before").map(drop)));
+    let taken = ask_snapshot(&meta, "db", "before", BTreeMap::new(), Duration::ZERO);
+    assert!(
+        matches!(taken, Err(AdminError::Exists { .. })),
+        "the name is the mark's"
+    );
+    purge(&meta, "copy").unwrap();
+    assert!(left(&meta).is_only_marked());
+    assert_eq!((live(&meta), snapshots(&meta, "db").unwrap().len()), (0, 1));
+    // Deleted once more it is gone, and its name is free.
+    let gone = delete_snapshot(&meta, "db", "before").unwrap();
+    assert!(!gone.mark && !gone.hidden);
+    assert!(all_snapshots(&meta, "db").unwrap().is_empty());
+    assert!(matches!(
+        snapshot_or_mark(&meta, "db", "before"),
+        Err(AdminError::NoSuch { .. })
+    ));
+    // One that has clones is hidden, as if it had never been a mark.
+    snap(&meta, "db", 2, "again");
+    clone(&meta, "db", "again", "copy").unwrap();
+    mark_snapshot(&meta, "db", "again").unwrap();
+    let gone = delete_snapshot(&meta, "db", "again").unwrap();
+    assert!(gone.hidden && !gone.mark);
+    assert_eq!(hidden(&meta, "db"), [("again".to_owned(), 1)]);
+}
+
+#[test]
+fn a_volume_has_64_marks_and_not_one_more() {
+    let meta = cluster_with_volume();
+    for number in 1..=65 {
+        snap(&meta, "db", number, &format!("s{number}"));
+    }
+    for number in 1..=64 {
+        mark_snapshot(&meta, "db", &format!("s{number}")).unwrap();
+    }
+    let refused = mark_snapshot(&meta, "db", "s65").unwrap_err().to_string();
+    assert!(refused.contains("64 marks"), "{refused}");
+    delete_snapshot(&meta, "db", "s7").unwrap();
+    mark_snapshot(&meta, "db", "s65").unwrap();
+    // With its volume all of them go.
+    purge(&meta, "db").unwrap();
+    assert!(meta.txn(&Call::prefix("/amita/snapshot")).unwrap().values(0).is_empty());
 }
 
 #[test]

@@ -198,6 +198,7 @@ fn seal(meta: &dyn Transact, volume: &Volume, number: u32, name: &str) {
         protected: false,
         clones: 0,
         set: None,
+        mark: false,
         hidden: false,
         state: SnapshotState::Sealed(Generation(1)),
     };

@@ -38,6 +38,7 @@ fn seal(meta: &dyn Transact, set: &SnapshotSet, volume: VolumeId) {
         protected: false,
         clones: 0,
         set: Some(set.id),
+        mark: false,
         hidden: false,
         state: SnapshotState::Sealed(Generation(1)),
     };

@@ -35,6 +35,7 @@ fn take(meta: &dyn Transact, number: u32, state: SnapshotState) {
         protected: false,
         clones: 0,
         set: None,
+        mark: false,
         hidden: false,
         state,
     };

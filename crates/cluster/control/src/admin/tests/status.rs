@@ -195,6 +195,7 @@ fn what_a_clone_comes_from_need_not_be_readable() {
             protected: false,
             clones: 1,
             set: None,
+            mark: false,
             hidden: false,
             state: map::SnapshotState::Sealed(Generation(1)),
         };

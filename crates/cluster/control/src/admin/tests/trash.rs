@@ -95,6 +95,7 @@ fn held(meta: &dyn Transact, name: &str) {
         protected: false,
         clones: 0,
         set: None,
+        mark: false,
         hidden: false,
         state: SnapshotState::Sealed(made.generation),
     };

@@ -39,6 +39,7 @@ fn snapshot(number: u32, taken_at: u64, mark: Option<&str>) -> Snapshot {
         protected: false,
         clones: 0,
         set: None,
+        mark: false,
         hidden: false,
         state: SnapshotState::Sealed(Generation(1)),
     }

@@ -578,7 +578,7 @@ pub(super) fn remove_wish(meta: &dyn Transact, key: &str, revision: u64) -> Resu
     Ok(())
 }
 
-/// The sealed snapshots of a volume that nobody has deleted; one whose record cannot be read is nobody's.
+/// The sealed snapshots of a volume that nobody has deleted, marks not among them; one whose record cannot be read is nobody's.
 pub(crate) fn snapshots(meta: &dyn Transact, volume: VolumeId) -> Result<Vec<Snapshot>> {
     let reply = meta.txn(&Call::prefix(map::snapshots_prefix(volume)))?;
     Ok(sealed_of(reply.values(0)))
@@ -588,7 +588,7 @@ pub(crate) fn snapshots(meta: &dyn Transact, volume: VolumeId) -> Result<Vec<Sna
 pub(crate) fn sealed_of(records: &[KeyValue]) -> Vec<Snapshot> {
     let found = records.iter().filter_map(|found| found.json::<Snapshot>().ok());
     found
-        .filter(|snapshot| matches!(snapshot.state, SnapshotState::Sealed(_)) && !snapshot.hidden)
+        .filter(|snapshot| matches!(snapshot.state, SnapshotState::Sealed(_)) && !snapshot.hidden && !snapshot.mark)
         .collect()
 }
 
@@ -604,6 +604,6 @@ pub(crate) fn delete(
     let is_meant = |snapshot: &Snapshot| {
         snapshot.volume == volume && snapshot.number == number && retention::is_own(policy, snapshot)
     };
-    let deleted = admin::delete_snapshot_that(meta, volume_name, name, &is_meant, held)?;
+    let deleted = admin::delete_snapshot_that(meta, volume_name, name, &is_meant, held, admin::Left::Nothing)?;
     Ok(deleted.is_some())
 }

@@ -191,6 +191,7 @@ impl Rig {
             protected: false,
             clones: 0,
             set,
+            mark: false,
             hidden: false,
             state: SnapshotState::Sealed(Generation(1)),
         };

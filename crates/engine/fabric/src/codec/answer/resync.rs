@@ -32,8 +32,8 @@ wire! {
     RawStated: 12 { number: u32, born: u32, more: u32, }
 }
 wire! {
-    /// `open` is 0 or 1.
-    RawState: 17 { version: u64, above: u32, to: u32, open: u8, }
+    /// `form` is 0: closed, 1: open, or 2: a mark.
+    RawState: 17 { version: u64, above: u32, to: u32, form: u8, }
 }
 
 /// No chunk has this index.
@@ -190,7 +190,10 @@ fn put_states(out: &mut Vec<u8>, answer: &StatesAnswer) -> Result<(), EncodeErro
             version: state.version.0,
             above: state.above.0,
             to: state.to.0,
-            open: state.open.into(),
+            form: match (state.open, state.mark) {
+                (_, true) => 2,
+                (open, false) => open.into(),
+            },
         }
         .put(out);
     }
@@ -210,17 +213,18 @@ fn get_states(mut reader: Reader<'_>) -> Result<StatesAnswer, DecodeError> {
     let mut states = Vec::with_capacity(bytes / RawState::BYTES);
     for _ in 0..bytes / RawState::BYTES {
         let raw = RawState::get(&mut reader)?;
-        if raw.open > 1 {
+        if raw.form > 2 {
             return Err(DecodeError::Field {
-                field: "is the state open",
-                value: raw.open.into(),
+                field: "the form of a state",
+                value: raw.form.into(),
             });
         }
         states.push(StateInfo {
             above: SnapshotId(raw.above),
             to: SnapshotId(raw.to),
             version: Version(raw.version),
-            open: raw.open == 1,
+            open: raw.form == 1,
+            mark: raw.form == 2,
         });
     }
     Ok(StatesAnswer {

@@ -3,7 +3,7 @@
 use super::super::wire::{Reader, Wire, wire};
 use super::super::{DecodeError, EncodeError, Kind, Prefix};
 use super::{Body, CHANGE_BYTES, exactly, from_to, get_changes, put_changes};
-use amita_types::message::{CloseRequest, FrameRequest, MAX_CHANGES, PutRequest, StatesRequest};
+use amita_types::message::{CloseRequest, FrameRequest, MAX_CHANGES, MarkRequest, PutRequest, StatesRequest};
 use amita_types::{BLOCK_BYTES, ChunkIndex, SnapshotId, Version};
 
 wire! { RawStates: 12 { chunk: u64, from: u32, } }
@@ -13,11 +13,13 @@ wire! {
     RawPut: 24 { chunk: u64, version: u64, to: u32, with_data: u32, }
 }
 wire! { RawClose: 20 { chunk: u64, version: u64, to: u32, } }
+wire! { RawMark: 24 { chunk: u64, version: u64, above: u32, to: u32, } }
 
 pub(in super::super) const STATES_BYTES: (usize, usize) = exactly(RawStates::BYTES);
 pub(in super::super) const FRAME_BYTES: (usize, usize) = exactly(RawFrame::BYTES);
 pub(in super::super) const PUT_BYTES: (usize, usize) = from_to(RawPut::BYTES, MAX_CHANGES * CHANGE_BYTES);
 pub(in super::super) const CLOSE_BYTES: (usize, usize) = exactly(RawClose::BYTES);
+pub(in super::super) const MARK_BYTES: (usize, usize) = exactly(RawMark::BYTES);
 
 impl Body for StatesRequest {
     fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
@@ -137,6 +139,36 @@ impl Body for CloseRequest {
         reader.end()?;
         Ok(CloseRequest {
             chunk: ChunkIndex(raw.chunk),
+            to: SnapshotId(raw.to),
+            version: Version(raw.version),
+        })
+    }
+}
+
+impl Body for MarkRequest {
+    fn put(&self, out: &mut Vec<u8>, _: usize) -> Result<Kind, EncodeError> {
+        let MarkRequest {
+            chunk,
+            above,
+            to,
+            version,
+        } = self;
+        RawMark {
+            chunk: chunk.0,
+            version: version.0,
+            above: above.0,
+            to: to.0,
+        }
+        .put(out);
+        Ok(Kind::Mark)
+    }
+
+    fn get(_: Prefix, mut reader: Reader<'_>) -> Result<MarkRequest, DecodeError> {
+        let raw = RawMark::get(&mut reader)?;
+        reader.end()?;
+        Ok(MarkRequest {
+            chunk: ChunkIndex(raw.chunk),
+            above: SnapshotId(raw.above),
             to: SnapshotId(raw.to),
             version: Version(raw.version),
         })

@@ -11,10 +11,10 @@ use amita_types::io::Differs;
 use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
-    Expect, FenceRequest, FrameRequest, InheritRequest, JoinRequest, JoinedAnswer, Mend, MendRequest, MendedAnswer,
-    OpenRequest, OpenedAnswer, Problem, PutRequest, ReadRequest, Refusal, Request, RequestBody, RestoreRequest,
-    RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest,
-    VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
+    Expect, FenceRequest, FrameRequest, InheritRequest, JoinRequest, JoinedAnswer, MarkRequest, Mend, MendRequest,
+    MendedAnswer, OpenRequest, OpenedAnswer, Problem, PutRequest, ReadRequest, Refusal, Request, RequestBody,
+    RestoreRequest, RetainSnapshotsRequest, RollRequest, Scope, SettleRequest, SettledAnswer, StateInfo, StatesAnswer,
+    StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest, WriteRequest,
 };
 use amita_types::trace::StoreTrace;
 use amita_types::{
@@ -362,6 +362,16 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
             0,
         ),
         (
+            "Mark",
+            request(RequestBody::Mark(MarkRequest {
+                chunk,
+                above: SnapshotId(0x0102_0304),
+                to: SnapshotId(0x0504_0302),
+                version,
+            })),
+            0,
+        ),
+        (
             "Verify",
             request(RequestBody::Verify(VerifyRequest {
                 chunk,
@@ -390,6 +400,7 @@ fn messages() -> Vec<(&'static str, Message, usize)> {
                     to: SnapshotId(0x0504_0302),
                     version,
                     open: true,
+                    mark: false,
                 }],
                 more: Some(SnapshotId(0x0504_0302)),
             }))),

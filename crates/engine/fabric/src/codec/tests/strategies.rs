@@ -7,8 +7,8 @@ use amita_types::message::{
     AllocationAnswer, AllocationRequest, Answer, AnswerBody, Change, ChangesAnswer, ChangesRequest, ChunkState,
     ChunksAnswer, ChunksRequest, ClearRequest, CloneRequest, CloseRequest, DataAnswer, DifferRequest, DiffersAnswer,
     Expect, FenceRequest, FrameRequest, InheritRequest, JoinRequest, JoinedAnswer, MAX_CHANGES, MAX_LISTED_CHUNKS,
-    MAX_MEMBERS, MAX_SNAPSHOTS, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem, PutRequest,
-    ReadRequest, Refusal, Request, RequestBody, RestoreRequest, RetainSnapshotsRequest, RollRequest, Scope,
+    MAX_MEMBERS, MAX_SNAPSHOTS, MarkRequest, Mend, MendRequest, MendedAnswer, OpenRequest, OpenedAnswer, Problem,
+    PutRequest, ReadRequest, Refusal, Request, RequestBody, RestoreRequest, RetainSnapshotsRequest, RollRequest, Scope,
     SettleRequest, SettledAnswer, StateInfo, StatesAnswer, StatesRequest, VerifiedAnswer, VerifyRequest, WholeRequest,
     WriteRequest,
 };
@@ -246,6 +246,14 @@ fn request_body() -> impl Strategy<Value = RequestBody> {
             to,
             version
         })),
+        (chunk(), number(), number(), version()).prop_map(|(chunk, above, to, version)| {
+            RequestBody::Mark(MarkRequest {
+                chunk,
+                above,
+                to,
+                version,
+            })
+        }),
         (chunk(), any::<u16>(), version(), any::<u32>()).prop_map(|(chunk, block, version, sum)| {
             RequestBody::Restore(RestoreRequest {
                 chunk,
@@ -351,11 +359,12 @@ fn number() -> impl Strategy<Value = SnapshotId> {
 }
 
 fn state() -> impl Strategy<Value = StateInfo> {
-    (number(), number(), version(), any::<bool>()).prop_map(|(above, to, version, open)| StateInfo {
+    (number(), number(), version(), 0..3u8).prop_map(|(above, to, version, form)| StateInfo {
         above,
         to,
         version,
-        open,
+        open: form == 1,
+        mark: form == 2,
     })
 }
 

@@ -506,7 +506,9 @@ impl Mending {
                 self.restored(cx, scrubs, now, (block, skipped.is_empty()))
             }
             (MendStep::Put, AnswerBody::Mended(MendedAnswer { skipped })) => self.state_put(cx, tallies, now, &skipped),
-            (MendStep::Drop | MendStep::Frame | MendStep::Close, AnswerBody::Done) => self.state_done(cx, now),
+            (MendStep::Drop | MendStep::Frame | MendStep::Close | MendStep::Mark, AnswerBody::Done) => {
+                self.state_done(cx, now)
+            }
             (step, AnswerBody::Changes(ChangesAnswer { entries, more })) => {
                 let is_source = step == MendStep::Source;
                 self.listed(cx, scrubs, now, is_source, (entries, more))

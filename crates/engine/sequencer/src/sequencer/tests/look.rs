@@ -63,6 +63,7 @@ fn answer(rig: &mut Rig, request: &Request) {
                 to,
                 version: old(4),
                 open: false,
+                mark: false,
             };
             let body = StatesAnswer {
                 number: SECOND,

@@ -2,11 +2,11 @@
 
 use super::{
     BITS_BYTES, COUNTS_PER_ITEM, ChunkItem, Head, Header, MAGIC, OlderItem, PastItem, RawChunk, RawCleared, RawCount,
-    RawCounts, RawOlder, RawOrigin, RawPast, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM, StateItem,
-    get_leaves, kind, line,
+    RawCounts, RawMark, RawOlder, RawOrigin, RawPast, RawShared, RawSlots, RawState, RawVolume, SLOTS_PER_ITEM,
+    StateItem, get_leaves, kind, line,
 };
 use crate::format::narrow;
-use crate::format::record::{Fence, get_fence};
+use crate::format::record::{Fence, Mark, get_fence};
 use crate::format::{FORMAT_VERSION, Sealed, Slot, page, sealed};
 use crate::index::LEAF_ENTRIES;
 use amita_types::{ChunkId, ChunkIndex, SnapshotId, StoreId, Version, VolumeId};
@@ -27,6 +27,8 @@ pub enum Item<'a> {
     State(StateItem),
     /// A page that has states of the last chunk.
     Older(OlderItem),
+    /// A mark of the last chunk.
+    Mark(Mark),
     /// Blocks of the last chunk or state were cleared by one write: the first, how many.
     Cleared {
         /// The first block.
@@ -186,6 +188,17 @@ impl<'a> PageReader<'a> {
                     to: SnapshotId(raw.to),
                     states: raw.states,
                     parts,
+                }))
+            }
+            kind::MARK => {
+                let raw = RawMark::get(body).ok_or(CUT)?;
+                if raw.above >= raw.to {
+                    return Err("a mark stands for no snapshot");
+                }
+                Ok(Item::Mark(Mark {
+                    above: SnapshotId(raw.above),
+                    to: SnapshotId(raw.to),
+                    version: Version(raw.version),
                 }))
             }
             kind::CLEARED => {

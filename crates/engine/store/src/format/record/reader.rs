@@ -1,8 +1,8 @@
 //! Reading records that came from a disk: everything is checked.
 
 use super::{
-    Blocks, ENTRY_OWN, FLAG_LAST, Head, RawClone, RawClose, RawDrop, RawEntry, RawFrame, RawJoin, RawMend, RawPut,
-    RawRun, RawWhole, Record, Roll, RollEntry, Run, get_fence, kind,
+    Blocks, ENTRY_OWN, FLAG_LAST, Head, Mark, RawClone, RawClose, RawDrop, RawEntry, RawFrame, RawJoin, RawMark,
+    RawMend, RawPut, RawRun, RawWhole, Record, Roll, RollEntry, Run, get_fence, kind,
 };
 use crate::format::Slot;
 use amita_types::message::MAX_PIECES;
@@ -95,6 +95,20 @@ impl<'a> RecordReader<'a> {
                         born: Some(SnapshotId(raw.born)),
                     },
                     to => Record::Close { chunk, version, to },
+                })
+            }
+            kind::MARK => {
+                let raw = RawMark::get(body).ok_or("a mark is cut off")?;
+                if raw.above >= raw.to {
+                    return Err("a mark stands for no snapshot");
+                }
+                Ok(Record::Mark {
+                    chunk: id(raw.volume, raw.chunk),
+                    mark: Mark {
+                        above: SnapshotId(raw.above),
+                        to: SnapshotId(raw.to),
+                        version: Version(raw.version),
+                    },
                 })
             }
             _ => Err("a record is of an unknown kind"),

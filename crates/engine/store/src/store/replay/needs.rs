@@ -48,8 +48,12 @@ pub(super) fn needed(index: &Index, mount: &Mount, record: &Record, first: u64, 
         }
     };
     match record {
-        Record::Fence(_) | Record::Join { .. } | Record::Whole { .. } | Record::Frame { .. } | Record::Close { .. } => {
-        }
+        Record::Fence(_)
+        | Record::Join { .. }
+        | Record::Whole { .. }
+        | Record::Frame { .. }
+        | Record::Close { .. }
+        | Record::Mark { .. } => {}
         Record::Put { chunk, to, entries, .. } => {
             if let Some(key) = index.find(*chunk)
                 && !is_in_checkpoint(index, mount, *chunk, first)
@@ -159,7 +163,8 @@ pub(super) fn runs_of(records: &[Record], slots: u32, index: &Index) -> VecDeque
             | Record::Join { .. }
             | Record::Whole { .. }
             | Record::Frame { .. }
-            | Record::Close { .. } => {}
+            | Record::Close { .. }
+            | Record::Mark { .. } => {}
         }
     }
     runs

@@ -5,7 +5,7 @@ use amita_store::Entry;
 use amita_store::format::checkpoint::{
     ChunkItem, Item, LeafPlace, Leaves, OlderItem, PageWriter, PastItem, RawVolume, SLOTS_PER_ITEM, StateItem,
 };
-use amita_store::format::record::Fence;
+use amita_store::format::record::{Fence, Mark};
 use amita_store::format::superblock::{OFFSETS, Superblock};
 use amita_store::format::{PAGE_BYTES, Slot, leaf};
 use amita_store::offline::{checkpoint_items, newest, superblocks};
@@ -21,6 +21,7 @@ pub enum Line {
     Past(PastItem),
     State(StateItem),
     Older(OlderItem),
+    Mark(Mark),
     Cleared(u32, Version),
     Slots {
         position: u64,
@@ -51,6 +52,7 @@ impl Planter {
                 Item::Past(past) => Line::Past(past),
                 Item::State(state) => Line::State(state),
                 Item::Older(older) => Line::Older(older),
+                Item::Mark(mark) => Line::Mark(mark),
                 Item::Cleared { first, version, .. } => Line::Cleared(first / 128, version),
                 Item::Slots { position, first, bits } => Line::Slots {
                     position,
@@ -91,6 +93,7 @@ impl Planter {
                 Line::Past(past) => writer.past(*past),
                 Line::State(item) => writer.state(item),
                 Line::Older(item) => writer.older(item),
+                Line::Mark(mark) => writer.mark(mark),
                 Line::Cleared(part, version) => writer.cleared(*part, *version),
                 Line::Slots {
                     position,

@@ -183,6 +183,7 @@ fn write(writer: &mut RecordWriter<'_>, record: &Record) {
             own,
         } => writer.put(*chunk, *version, *to, entries, own),
         Record::Close { chunk, version, to } => writer.close(*chunk, *version, *to),
+        Record::Mark { chunk, mark } => writer.mark(*chunk, mark),
     }
 }
 
@@ -242,6 +243,7 @@ fn put(writer: &mut PageWriter<'_>, item: &Item<'_>) {
         Item::Origin(origin) => writer.origin(*origin),
         Item::State(item) => writer.state(item),
         Item::Older(item) => writer.older(item),
+        Item::Mark(mark) => writer.mark(mark),
         Item::Cleared { first, count, version } => writer.cleared(first / count, *version),
         Item::Slots { position, first, bits } => {
             writer.slots(*position, *first, &bits.words().collect::<Vec<u64>>());

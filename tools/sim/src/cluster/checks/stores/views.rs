@@ -2,7 +2,7 @@
 //!
 //! Every store in sync lists each view of a chunk: as the snapshots have it that live, and as it is. What it then says was changed between
 //! two of them must be just the blocks whose entries have another version there. All stores list the same entries of a snapshot, so
-//! all say the same. And it is what the judge knows by itself: where the contents of a block differ, by what was read, it is among
+//! all say the same. Since a snapshot of which only the mark is kept each says the same as the others, too. And it is what the judge knows by itself: where the contents of a block differ, by what was read, it is among
 //! them; where they do not, somebody has asked to write it meanwhile.
 
 use super::Mounted;
@@ -22,6 +22,8 @@ pub(super) struct Views {
     listed: BTreeMap<(u64, u64, SnapshotId), (StoreId, Vec<Change>)>,
     /// What was changed in a chunk of a volume between two views.
     changed: BTreeMap<(u64, u64), Vec<Changed>>,
+    /// What the first store says was changed in a chunk of a volume since a snapshot of which only the mark is kept.
+    since_marks: BTreeMap<(u64, u64, SnapshotId), (StoreId, Differs)>,
 }
 
 struct Changed {
@@ -146,9 +148,103 @@ impl Cluster {
         Ok(listed)
     }
 
+    /// What a store says was changed in a chunk of a volume since those of its snapshots of which only marks are kept: what the others say.
+    /// Who has had the chunk all the time (`stayed`) knows it.
+    pub(super) fn look_at_marks(
+        &mut self,
+        mounted: &mut Mounted,
+        scope: Scope,
+        (volume, chunk): (u64, u64),
+        stayed: bool,
+        views: &mut Views,
+    ) -> Result<(), String> {
+        let marks = self.snapshots.marked.iter().filter(|marked| marked.volume == volume);
+        let marks: Vec<SnapshotId> = marks.map(|marked| marked.number).collect();
+        for since in marks {
+            let body = RequestBody::Differ(DifferRequest {
+                chunk: ChunkIndex(chunk),
+                since,
+                least: Version::NONE,
+            });
+            let (answer, _) = self.ask(mounted, scope, body)?;
+            let differs = match answer.result {
+                Ok(AnswerBody::Differs(DiffersAnswer { differs })) => *differs,
+                Err(Refusal::Damaged { .. }) => {
+                    self.excuse(Excuse::DamagedCopy, Some(volume), home(mounted.store).0)
+                        .map_err(|why| format!("{why}: what differs in chunk {chunk} since mark {since}"))?;
+                    continue;
+                }
+                // It was deleted in the source while it was brought here: the others know it.
+                Err(Refusal::Invalid { .. }) if !stayed => {
+                    self.coverage.hit("judge.mark_unknown");
+                    continue;
+                }
+                other => {
+                    return Err(format!(
+                        "store {}, what was changed in chunk {chunk} since mark {since} of {}: {other:?}",
+                        mounted.store,
+                        volume_name(volume)
+                    ));
+                }
+            };
+            let first = views.since_marks.entry((volume, chunk, since));
+            let (store, first) = first.or_insert((mounted.store, differs));
+            if *first != differs {
+                return Err(format!(
+                    "since mark {since} of {} store {} says {differs:x?} was changed in chunk {chunk}, and {store} {first:x?}",
+                    volume_name(volume),
+                    mounted.store,
+                ));
+            }
+            self.coverage.hit(match stayed {
+                true => "judge.mark_asked",
+                false => "judge.mark_brought",
+            });
+        }
+        Ok(())
+    }
+
+    /// What was changed since a mark is told, and nothing that nobody has asked to write.
+    fn judge_marks(&mut self, views: &Views) -> Result<(), String> {
+        let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
+        for (&(volume, chunk, since), (store, differs)) in &views.since_marks {
+            let mut all = self.snapshots.marked.iter();
+            let Some(marked) = all.find(|marked| (marked.volume, marked.number) == (volume, since)) else {
+                continue;
+            };
+            let first = volume * self.setup.blocks + chunk * chunk_blocks;
+            let (mut told, mut written) = (0, 0);
+            for index in 0..chunk_blocks as u16 {
+                let block = first + u64::from(index);
+                let is_changed = has(&differs.changed, index);
+                let was_written = self.history.was_written_after(block, marked.between.1);
+                let wrong = match is_changed {
+                    false if was_written => "is not told as changed",
+                    true if !self.history.may_be_written(block, (marked.between.0, u64::MAX)) => {
+                        "is told as changed, and nobody has asked for that"
+                    }
+                    _ => {
+                        told += u64::from(is_changed);
+                        written += u64::from(was_written);
+                        continue;
+                    }
+                };
+                return Err(format!(
+                    "block {block} {wrong} since mark {since} of {} by store {store}\n{}",
+                    volume_name(volume),
+                    self.history.story(block)
+                ));
+            }
+            self.coverage.add("judge.mark_changes", told);
+            self.coverage.add("judge.mark_written", written);
+        }
+        Ok(())
+    }
+
     /// What stores say was changed is what was: nothing is missing, and nothing is told that nobody has asked to write. `read`: what the
     /// closing reads returned.
     pub(super) fn judge_changes(&mut self, views: &Views, read: &BTreeMap<u64, Vec<Stamp>>) -> Result<(), String> {
+        self.judge_marks(views)?;
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
         for (&(volume, chunk), changed) in &views.changed {
             let first = volume * self.setup.blocks + chunk * chunk_blocks;

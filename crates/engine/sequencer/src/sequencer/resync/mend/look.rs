@@ -165,7 +165,8 @@ impl Mending {
         if !is_list(before, &page) {
             return After::Looked { seen: false };
         }
-        views.todo.extend(page.states.iter().map(|state| state.to));
+        let states = page.states.iter().filter(|state| !state.mark);
+        views.todo.extend(states.map(|state| state.to));
         match page.more {
             Some(more) => {
                 views.step = Step::List(more);

@@ -7,6 +7,9 @@
 //! an open state, which serves nothing and is listed: the next one who comes goes on with it.
 //!
 //! A state is named by its version: two of one version are the same (S5). So those that both have are not looked at.
+//!
+//! What is left of snapshots that are deleted, and whose mark was kept, stands among the states in both lists: it is dropped in the same
+//! way, and brought by one word, for it has nothing but its version.
 
 use super::window::{Page, is_window};
 use super::{After, LONG_PAUSE, Mending, PAUSE, Stage, Subject};
@@ -17,8 +20,8 @@ use crate::sequencer::resync::progress::Tallies;
 use crate::task::MendStep;
 use amita_reactor::{Slice, Time};
 use amita_types::message::{
-    Change, ChangesRequest, CloseRequest, FrameRequest, MAX_CHANGES, MAX_SNAPSHOTS, PutRequest, ReadRequest,
-    RequestBody, RetainSnapshotsRequest, StateInfo, StatesAnswer, StatesRequest, Sums,
+    Change, ChangesRequest, CloseRequest, FrameRequest, MAX_CHANGES, MAX_SNAPSHOTS, MarkRequest, PutRequest,
+    ReadRequest, RequestBody, RetainSnapshotsRequest, StateInfo, StatesAnswer, StatesRequest, Sums,
 };
 use amita_types::{BLOCK_BYTES, BlockIndex, BlockRange, SnapshotId, Version};
 use std::collections::{BTreeMap, VecDeque};
@@ -58,6 +61,8 @@ enum Step {
     Fetching(StateInfo, Part, usize),
     Close(StateInfo),
     Closing,
+    Mark(StateInfo),
+    Marking,
 }
 
 /// What differs in one window of a state.
@@ -169,6 +174,16 @@ impl Mending {
                 });
                 self.send(cx, now, position, MendStep::Close, body, Slice::default());
             }
+            Step::Mark(StateInfo { above, to, version, .. }) => {
+                states.step = Step::Marking;
+                let body = RequestBody::Mark(MarkRequest {
+                    chunk: index,
+                    above,
+                    to,
+                    version,
+                });
+                self.send(cx, now, position, MendStep::Mark, body, Slice::default());
+            }
             awaited => unreachable!("{awaited:?} is not due"),
         }
         After::GoesOn
@@ -220,7 +235,7 @@ impl Mending {
         let chunk = cx.chunks[self.subject.chunk].index;
         let states = self.states();
         let same = |one: &StateInfo, other: &StateInfo| {
-            (one.above, one.to, one.version) == (other.above, other.to, other.version)
+            (one.above, one.to, one.version, one.mark) == (other.above, other.to, other.version, other.mark)
         };
         let (has, wants) = (std::mem::take(&mut states.at_target), &states.at_source);
         let whole = |state: &StateInfo| has.iter().any(|own| same(own, state) && !own.open);
@@ -245,6 +260,7 @@ impl Mending {
         } else if let Some(state) = states.todo.pop() {
             let framed = states.at_target.iter().any(|own| own.to == state.to);
             states.step = match framed {
+                _ if state.mark => Step::Mark(state),
                 true => Step::Compare(state, BlockIndex(0)),
                 false => Step::Frame(state),
             };
@@ -426,14 +442,21 @@ impl Step {
     /// Is nothing awaited?
     fn is_due(&self) -> bool {
         match self {
-            Step::List(_) | Step::Drop | Step::Frame(_) | Step::Compare(..) | Step::Put(..) | Step::Close(_) => true,
+            Step::List(_)
+            | Step::Drop
+            | Step::Frame(_)
+            | Step::Compare(..)
+            | Step::Put(..)
+            | Step::Close(_)
+            | Step::Mark(_) => true,
             Step::Listing(..)
             | Step::Dropping
             | Step::Framing(_)
             | Step::Comparing(..)
             | Step::Putting(..)
             | Step::Fetching(..)
-            | Step::Closing => false,
+            | Step::Closing
+            | Step::Marking => false,
         }
     }
 }

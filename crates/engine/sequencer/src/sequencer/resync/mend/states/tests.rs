@@ -11,6 +11,7 @@ fn state(above: u32, to: u32) -> StateInfo {
         to: SnapshotId(to),
         version: version(u64::from(to)),
         open: false,
+        mark: false,
     }
 }
 
