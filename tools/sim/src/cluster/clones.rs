@@ -8,7 +8,7 @@
 use super::deletion::seconds;
 use super::operator::Desk;
 use super::session::Heard;
-use super::{Cluster, SETTLE, volume_id, volume_name};
+use super::{Cluster, SETTLE, pool_of, volume_id, volume_name};
 use crate::faults::Member;
 use crate::random::Random;
 use crate::stamp::{self, SECTORS_PER_BLOCK, Sector, Stamp};
@@ -18,7 +18,7 @@ use amita_metadata::Call;
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, About, SnapshotWish};
-use amita_types::{BLOCK_BYTES, SnapshotId, VolumeId};
+use amita_types::{BLOCK_BYTES, GroupId, SnapshotId, VolumeId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -51,6 +51,9 @@ pub struct Cloning {
     pub flat_percent: u64,
     /// Of a hundred operations of a guest so many write.
     pub write_percent: u64,
+    /// Guests open their volume and touch nothing before it is flattened, which is not asked for before a member that comes back was
+    /// called whole for it: chunks are made between that and its coming in sync.
+    pub late: bool,
 }
 
 impl Cloning {
@@ -67,6 +70,7 @@ impl Cloning {
                 gone_percent: *random.pick(&[0, 30, 70]),
                 write_percent: *random.pick(&[5, 30, 60]),
                 flat_percent: *random.pick(&[0, 40, 80]),
+                late: false,
             },
         }
     }
@@ -314,6 +318,14 @@ impl Cluster {
         if guest.flatten_at.is_none_or(|at| now < at) || guest.deletion.is_some() || guest.flattening {
             return Ok(());
         }
+        if self.clones.setup.late && !ending {
+            if !self.is_called_whole(index) {
+                self.clones.guests[index].flatten_at = Some(now.plus(LOOK));
+                return Ok(());
+            }
+            self.coverage.hit("clone.flatten_late");
+        }
+        let guest = &mut self.clones.guests[index];
         guest.flatten_at = None;
         if ending {
             return Ok(());
@@ -337,6 +349,23 @@ impl Cluster {
         Ok(())
     }
 
+    /// Is a member that comes back called whole for a clone by its owner, and not in sync yet?
+    fn is_called_whole(&self, index: usize) -> bool {
+        let guest = &self.clones.guests[index];
+        let pool = pool_of(&self.setup, self.clones.roots[guest.root].volume);
+        let found = self.metadata.state().get(&map::whole_key(pool, guest.id));
+        let whole = found.and_then(|found| found.json::<map::Whole>().ok());
+        let mut members = whole.into_iter().flat_map(|whole| whole.members);
+        members.any(|member| {
+            let id = GroupId {
+                pool,
+                index: member.group,
+            };
+            let syncs = |own: &map::Syncing| (own.store, own.since) == (member.store, member.since);
+            self.group(id).is_ok_and(|group| group.syncing.iter().any(syncs))
+        })
+    }
+
     /// Clones of which all is made let go of their parents, and what they were made from may go.
     fn end_flattens(&mut self, now: Time) -> Result<(), String> {
         let is_due = self.clones.guests.iter().any(|guest| guest.flattening);
@@ -357,7 +386,7 @@ impl Cluster {
             }
             let record = state.get(&map::volume_key(&guest.name));
             let record: Option<map::Volume> = record.and_then(|found| found.json().ok());
-            let (name, from) = (guest.name.clone(), guest.from.clone());
+            let (id, name, from) = (guest.id, guest.name.clone(), guest.from.clone());
             self.clones.guests[index].flattening = false;
             let Some(record) = record else { continue };
             if !record.parents.is_empty() {
@@ -365,6 +394,11 @@ impl Cluster {
             }
             self.coverage.hit("clone.flattened");
             self.tell(|| format!("{name} is flat"));
+            if self.clones.setup.late {
+                // He begins, and another owner opens its chunks.
+                let to = self.clones.flats.below(self.nodes.len() as u64) as Member;
+                self.plan_move(now, (id, name.clone()), to);
+            }
             let desk = Desk::new(&mut self.metadata, now);
             match admin::delete_snapshot(&desk, &from.0, &from.1) {
                 Ok(gone) => {
@@ -538,7 +572,9 @@ impl Cluster {
             return;
         };
         let front = *front;
+        let is_early = self.clones.setup.late && (guest.flatten_at.is_some() || guest.flattening);
         let stops = guest.clone_at.is_some_and(|at| at <= now) || guest.wish.is_some() || guest.deletion.is_some();
+        let stops = stops || (is_early && guest.unread.is_none());
         while guest.under_way.len() < DEPTH && !stops {
             let random = &mut self.clones.random;
             let (block, writes) = match &mut guest.unread {

@@ -198,6 +198,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("inherit-nothing", "R11", of_volume!(InheritNothing), &[5]),
         cluster("inherit-unequal", "R11", of_volume!(InheritUnequal), &[]),
         cluster("parents-last", "R11", of_volume!(ParentsLast), &[]),
+        cluster("make-without-coming", "R11", of_volume!(MakeWithoutComing), &[]),
         cluster("clones-nothing", "R11", of_store!(ClonesNothing), &[5]),
         cluster("forget-pins", "R11", plant!(plants => plants.forget_pins = true), &[]),
         cluster(

@@ -64,6 +64,20 @@ fn clones_are_looked_at() {
     }
 }
 
+/// The history of who comes back is met: clones let go of their parents between the word that a member is whole and its coming in sync.
+#[test]
+fn clones_are_flattened_late() {
+    let all = all();
+    let scenario = all
+        .iter()
+        .find(|scenario| scenario.name.ends_with("who comes back makes chunks before the others"))
+        .expect("it is listed");
+    let seeds = 4;
+    let coverage = scenario.judge(seeds, seeds, 1).with_rule.coverage;
+    assert!(coverage.count("clone.flatten_late") >= seeds, "{coverage}");
+    assert!(coverage.count("clone.flattened") >= seeds, "{coverage}");
+}
+
 /// Every scenario, for one seed; `amita-sim scenarios`, which `make test` runs, has twenty of each, and each with its rule switched
 /// off.
 #[test]
