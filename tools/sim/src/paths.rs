@@ -111,6 +111,9 @@ pub const CLUSTER: &[&str] = &[
     "coordinator.lost_race",
     // The operator.
     "operator.grow",
+    "operator.shrunk",
+    "operator.grown_again",
+    "judge.beyond_read",
     "operator.scrub",
     "operator.scrub_copies",
     // Hosts.
@@ -159,6 +162,9 @@ pub const CLUSTER: &[&str] = &[
     "clone.read_of_clone",
     "clone.read_in_the_end",
     "clone.flattened",
+    "clone.shrunk",
+    "clone.grown_again",
+    "clone.read_cleared",
     "clone.parent_gone",
     "clone.parent_hidden",
     "judge.clone_blocks",

@@ -8,6 +8,7 @@
 use super::deletion::seconds;
 use super::operator::Desk;
 use super::session::Heard;
+use super::shrink::Whose;
 use super::{Cluster, SETTLE, pool_of, volume_id, volume_name};
 use crate::faults::Member;
 use crate::random::Random;
@@ -21,6 +22,7 @@ use amita_types::map::{self, About, SnapshotWish};
 use amita_types::{BLOCK_BYTES, GroupId, SnapshotId, VolumeId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -54,6 +56,8 @@ pub struct Cloning {
     /// Guests open their volume and touch nothing before it is flattened, which is not asked for before a member that comes back was
     /// called whole for it: chunks are made between that and its coming in sync.
     pub late: bool,
+    /// Of a hundred clones so many are made smaller, and larger again.
+    pub shrunk_percent: u64,
 }
 
 impl Cloning {
@@ -71,6 +75,7 @@ impl Cloning {
                 write_percent: *random.pick(&[5, 30, 60]),
                 flat_percent: *random.pick(&[0, 40, 80]),
                 late: false,
+                shrunk_percent: *Random::new(seed).fork(44).pick(&[0, 40, 80]),
             },
         }
     }
@@ -84,6 +89,9 @@ struct Root {
     /// By the block in the volume.
     base: BTreeMap<u64, Vec<Stamp>>,
 }
+
+/// The number of what was cleared: no write has it.
+const CLEARED: u64 = 0;
 
 /// What a guest may find in a block that he has written: the numbers of his writes; [`None`]: what was there before.
 type Possible = Vec<Option<u64>>;
@@ -119,6 +127,9 @@ struct Guest {
     flatten_at: Option<Time>,
     /// His volume is being flattened.
     flattening: bool,
+    shrink_at: Option<Time>,
+    /// He lets go of it, so that it can be made smaller.
+    rests: bool,
 }
 
 /// All of a run.
@@ -160,18 +171,19 @@ impl Clones {
     pub fn next(&self) -> Option<Time> {
         let guests = self.guests.iter().filter(|guest| !guest.deleted);
         let times = guests.flat_map(|guest| {
-            let opens = guest.at.is_none().then_some(guest.again);
+            let opens = (guest.at.is_none() && !guest.rests).then_some(guest.again);
             // One waits for the other: what cannot be done yet is not due.
             let deletes = match &guest.deletion {
                 Some((_, at, _)) => Some(*at),
-                None => guest.delete_at.filter(|_| guest.wish.is_none()),
+                None => guest.delete_at.filter(|_| guest.wish.is_none() && !guest.rests),
             };
-            let clones = guest.clone_at.filter(|_| guest.deletion.is_none());
+            let clones = guest.clone_at.filter(|_| guest.deletion.is_none() && !guest.rests);
+            let shrinks = guest.shrink_at.filter(|_| guest.deletion.is_none() && !guest.rests);
             let flattens = match guest.flattening {
                 true => Some(self.flat_looks),
                 false => guest.flatten_at.filter(|_| guest.deletion.is_none()),
             };
-            [opens, deletes, clones, flattens]
+            [opens, deletes, clones, flattens, shrinks]
         });
         let looks = (self.hidden > 0).then_some(self.looks);
         times.flatten().chain(looks).min()
@@ -256,6 +268,9 @@ impl Cluster {
         let flats = &mut self.clones.flats;
         let flatten_at = Time(now.0 + flats.within(5_000_000, 800_000_000));
         let flatten_at = flats.percent(setup.flat_percent).then_some(flatten_at);
+        let random = &mut self.shrinks.random;
+        let shrink_at = Time(now.0 + random.within(5_000_000, 600_000_000));
+        let shrink_at = random.percent(setup.shrunk_percent).then_some(shrink_at);
         let gateway = self.clones.random.below(self.nodes.len() as u64) as usize;
         self.clones.guests.push(Guest {
             name,
@@ -280,6 +295,8 @@ impl Cluster {
             from: (volume.to_owned(), snapshot.to_owned()),
             flatten_at,
             flattening: false,
+            shrink_at,
+            rests: false,
         });
         Ok(())
     }
@@ -305,6 +322,7 @@ impl Cluster {
             self.act_for_clone(now, index);
             self.clone_clone(now, index)?;
             self.flatten_clone(now, index)?;
+            self.shrink_clone(now, index);
             self.delete_clone(now, index)?;
         }
         self.end_flattens(now)?;
@@ -347,6 +365,60 @@ impl Cluster {
         self.tell(|| format!("{name} is being flattened"));
         self.coverage.hit("clone.flatten");
         Ok(())
+    }
+
+    /// The operator makes a clone smaller.
+    fn shrink_clone(&mut self, now: Time, index: usize) {
+        let guest = &mut self.clones.guests[index];
+        if guest.shrink_at.is_none_or(|at| now < at) || guest.deletion.is_some() || guest.rests {
+            return;
+        }
+        guest.shrink_at = None;
+        let (name, blocks) = (guest.name.clone(), guest.blocks);
+        self.begin_shrink(now, Whose::Guest(index), name, blocks);
+    }
+
+    /// A guest lets go of his volume; or may use it again.
+    pub(super) fn rest_clone(&mut self, index: usize, rests: bool) {
+        let guest = &mut self.clones.guests[index];
+        guest.rests = rests;
+        if !rests {
+            guest.again = self.world.now();
+        }
+    }
+
+    /// He has, and nobody else is about it.
+    pub(super) fn has_let_go_of_clone(&self, index: usize) -> bool {
+        let guest = &self.clones.guests[index];
+        guest.at.is_none() && guest.wish.is_none() && guest.deletion.is_none()
+    }
+
+    /// None: it is gone. `false`: it is being deleted.
+    pub(super) fn is_clone_there(&self, index: usize) -> Option<bool> {
+        let guest = &self.clones.guests[index];
+        (!guest.deleted).then_some(guest.deletion.is_none())
+    }
+
+    /// A clone has so many blocks now.
+    pub(super) fn resize_clone(&mut self, index: usize, blocks: u64) {
+        self.clones.guests[index].blocks = blocks;
+    }
+
+    /// Somebody has asked to clear blocks of a clone.
+    pub(super) fn may_be_cleared(&mut self, index: usize, blocks: Range<u64>) {
+        let own = &mut self.clones.guests[index].own;
+        for block in blocks {
+            own.entry(block).or_insert_with(|| vec![None]).push(Some(CLEARED));
+        }
+    }
+
+    /// They are cleared, by who has the volume alone: nothing that was asked for before comes any more.
+    pub(super) fn are_cleared(&mut self, index: usize, blocks: Range<u64>) {
+        let guest = &mut self.clones.guests[index];
+        for block in blocks {
+            guest.own.insert(block, vec![Some(CLEARED)]);
+            guest.late.remove(&block);
+        }
     }
 
     /// Is a member that comes back called whole for a clone by its owner, and not in sync yet?
@@ -510,7 +582,13 @@ impl Cluster {
         let name = &guest.name;
         let possible = guest.own.get(&block).cloned().unwrap_or_else(|| vec![None]);
         let found = (word(0) == MARK).then(|| word(8));
-        let is_inherited = possible.contains(&None) && found == guest.inherited.get(&block).copied();
+        let is_zero = bytes.iter().all(|byte| *byte == 0);
+        let inherited = guest.inherited.get(&block).copied();
+        if is_zero && (possible.contains(&Some(CLEARED)) || (possible.contains(&None) && inherited == Some(CLEARED))) {
+            self.coverage.hit("clone.read_cleared");
+            return Ok(());
+        }
+        let is_inherited = possible.contains(&None) && found == inherited;
         if let Some(found) = found
             && !is_inherited
         {
@@ -550,7 +628,7 @@ impl Cluster {
 
     fn act_for_clone(&mut self, now: Time, index: usize) {
         let guest = &mut self.clones.guests[index];
-        if guest.at.is_none() && now >= guest.again {
+        if guest.at.is_none() && now >= guest.again && !guest.rests {
             let up: Vec<Member> = (0..self.nodes.len())
                 .filter(|member| self.nodes[*member].is_up())
                 .collect();
@@ -574,7 +652,10 @@ impl Cluster {
         let front = *front;
         let is_early = self.clones.setup.late && (guest.flatten_at.is_some() || guest.flattening);
         let stops = guest.clone_at.is_some_and(|at| at <= now) || guest.wish.is_some() || guest.deletion.is_some();
-        let stops = stops || (is_early && guest.unread.is_none());
+        let stops = stops || (is_early && guest.unread.is_none()) || guest.rests;
+        if guest.rests && guest.under_way.is_empty() && guest.wish.is_none() {
+            return self.hang_up_clone(now, index);
+        }
         while guest.under_way.len() < DEPTH && !stops {
             let random = &mut self.clones.random;
             let (block, writes) = match &mut guest.unread {
@@ -658,7 +739,7 @@ impl Cluster {
             }
             return Ok(());
         }
-        if guest.clone_at.is_none_or(|at| at > now) || guest.deletion.is_some() {
+        if guest.clone_at.is_none_or(|at| at > now) || guest.deletion.is_some() || guest.rests {
             return Ok(());
         }
         let settled = guest.own.values().all(|possible| possible.len() == 1) && guest.under_way.is_empty();
@@ -681,7 +762,7 @@ impl Cluster {
     /// The operator deletes a clone, for good.
     fn delete_clone(&mut self, now: Time, index: usize) -> Result<(), String> {
         let guest = &mut self.clones.guests[index];
-        if guest.delete_at.is_none_or(|at| now < at) || guest.wish.is_some() {
+        if guest.delete_at.is_none_or(|at| now < at) || guest.wish.is_some() || guest.rests {
             return Ok(());
         }
         if guest.deletion.is_none() {

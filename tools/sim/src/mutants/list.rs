@@ -207,6 +207,12 @@ fn of_clusters() -> Vec<Mutant> {
             plant!(plants => plants.flatten_unmade = true),
             &[],
         ),
+        cluster(
+            "shrink-uncleared",
+            "R11",
+            plant!(plants => plants.shrink_uncleared = true),
+            &[0],
+        ),
         cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[]),
         cluster(
             "blind-coordinator",

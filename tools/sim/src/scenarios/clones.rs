@@ -34,6 +34,7 @@ fn cloned(seed: u64, random: &mut Random) -> Setup {
         flat_percent: 0,
         write_percent: 25,
         late: false,
+        shrunk_percent: 0,
     };
     setup
 }
@@ -79,6 +80,18 @@ fn flattened_meanwhile(seed: u64) -> Setup {
         steps.push((at, random.below(20) * MS, Fault::Kill { node, for_ns }));
     }
     setup.plan = plan(steps);
+    setup
+}
+
+/// The volume and its clones are made smaller and larger again, beside snapshots of them and deletions.
+fn shrunk(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = deleted(seed);
+    setup.cloning.shrunk_percent = 100;
+    let mut steps = setup.chores.steps.clone();
+    steps.extend((0..8).map(|turn| (90 + turn * 120 + random.below(60) as u32, Chore::Shrink(0))));
+    steps.sort_by_key(|(at, _)| *at);
+    setup.chores.steps = steps;
     setup
 }
 
@@ -171,6 +184,13 @@ pub fn all() -> Vec<Scenario> {
             flattened,
             100,
             plant!(plants => plants.flatten_unmade = true),
+        ),
+        scenario(
+            "R11: a volume shrinks when its end is empty",
+            "V, or a clone of it, is made smaller as it is, and grows again: what it had, or what its parent has, is there again.",
+            shrunk,
+            100,
+            plant!(plants => plants.shrink_uncleared = true),
         ),
         scenario(
             "R11: who comes back makes chunks before the others",

@@ -78,6 +78,27 @@ fn clones_are_flattened_late() {
     assert!(coverage.count("clone.flattened") >= seeds, "{coverage}");
 }
 
+/// Volumes and clones are made smaller and larger again, and what lay behind the end is looked at.
+#[test]
+fn volumes_shrink() {
+    let all = all();
+    let scenario = all
+        .iter()
+        .find(|scenario| scenario.name.ends_with("a volume shrinks when its end is empty"))
+        .expect("it is listed");
+    let seeds = 4;
+    let coverage = scenario.judge(seeds, seeds, 1).with_rule.coverage;
+    for path in [
+        "operator.shrunk",
+        "operator.grown_again",
+        "judge.beyond_read",
+        "clone.shrunk",
+        "clone.read_cleared",
+    ] {
+        assert!(coverage.count(path) >= seeds, "{path}: {coverage}");
+    }
+}
+
 /// Every scenario, for one seed; `amita-sim scenarios`, which `make test` runs, has twenty of each, and each with its rule switched
 /// off.
 #[test]

@@ -63,6 +63,8 @@ impl Cluster {
             self.end(member, true);
         }
         let expected = self.closing_reads();
+        let beyond = expected.keys().filter(|block| self.shrinks.beyond.contains(block));
+        self.coverage.add("judge.beyond_read", beyond.count() as u64);
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
         let chunks = self.setup.blocks.div_ceil(chunk_blocks);
         let all_ranges = self.closing_ranges();
