@@ -58,6 +58,8 @@ pub struct Cloning {
     pub late: bool,
     /// Of a hundred clones so many are made smaller, and larger again.
     pub shrunk_percent: u64,
+    /// Of a hundred nobody ever opens so many.
+    pub idle_percent: u64,
 }
 
 impl Cloning {
@@ -76,6 +78,7 @@ impl Cloning {
                 flat_percent: *random.pick(&[0, 40, 80]),
                 late: false,
                 shrunk_percent: *Random::new(seed).fork(44).pick(&[0, 40, 80]),
+                idle_percent: *Random::new(seed).fork(45).pick(&[0, 30]),
             },
         }
     }
@@ -130,20 +133,25 @@ struct Guest {
     shrink_at: Option<Time>,
     /// He lets go of it, so that it can be made smaller.
     rests: bool,
+    /// He never comes.
+    is_idle: bool,
 }
 
 /// All of a run.
 pub struct Clones {
     setup: Cloning,
     random: Random,
-    /// Chance of flattenings alone.
+    /// Chance of flattenings alone, and of guests who never come.
     flats: Random,
+    idles: Random,
     made: u32,
     writes: u64,
     roots: Vec<Root>,
     guests: Vec<Guest>,
     /// Deleted ones that stay hidden, for others were cloned from them.
     hidden: u32,
+    /// Some could not be read to the end: something waits for ever.
+    has_waited: bool,
     looks: Time,
     flat_looks: Time,
     ending: bool,
@@ -155,12 +163,14 @@ impl Clones {
         Clones {
             setup,
             flats: random.fork(1),
+            idles: random.fork(2),
             random,
             made: 0,
             writes: 0,
             roots: Vec::new(),
             guests: Vec::new(),
             hidden: 0,
+            has_waited: false,
             looks: Time(0),
             flat_looks: Time(0),
             ending: false,
@@ -171,7 +181,7 @@ impl Clones {
     pub fn next(&self) -> Option<Time> {
         let guests = self.guests.iter().filter(|guest| !guest.deleted);
         let times = guests.flat_map(|guest| {
-            let opens = (guest.at.is_none() && !guest.rests).then_some(guest.again);
+            let opens = (guest.at.is_none() && !guest.rests && !guest.is_idle).then_some(guest.again);
             // One waits for the other: what cannot be done yet is not due.
             let deletes = match &guest.deletion {
                 Some((_, at, _)) => Some(*at),
@@ -271,6 +281,11 @@ impl Cluster {
         let random = &mut self.shrinks.random;
         let shrink_at = Time(now.0 + random.within(5_000_000, 600_000_000));
         let shrink_at = random.percent(setup.shrunk_percent).then_some(shrink_at);
+        let is_idle = self.clones.idles.percent(setup.idle_percent);
+        let (clone_at, flatten_at, shrink_at) = match is_idle {
+            true => (None, None, None),
+            false => (clone_at, flatten_at, shrink_at),
+        };
         let gateway = self.clones.random.below(self.nodes.len() as u64) as usize;
         self.clones.guests.push(Guest {
             name,
@@ -297,6 +312,7 @@ impl Cluster {
             flattening: false,
             shrink_at,
             rests: false,
+            is_idle,
         });
         Ok(())
     }
@@ -419,6 +435,43 @@ impl Cluster {
             guest.own.insert(block, vec![Some(CLEARED)]);
             guest.late.remove(&block);
         }
+    }
+
+    /// How many there were.
+    pub(super) fn clones_count(&self) -> usize {
+        self.clones.guests.len()
+    }
+
+    /// Some wait for ever, for what nobody can tell.
+    pub(super) fn clones_wait(&self) -> bool {
+        self.clones.has_waited
+    }
+
+    /// A clone that was not deleted: its record, the volume at its root, and how many blocks it has.
+    pub(super) fn clone_there(&self, index: usize) -> Option<(map::Volume, u64, u64)> {
+        let guest = self.clones.guests.get(index).filter(|guest| !guest.deleted)?;
+        let record = self.metadata.state().get(&map::volume_key(&guest.name))?;
+        let record: map::Volume = record.json().ok()?;
+        Some((record, self.clones.roots[guest.root].volume, guest.blocks))
+    }
+
+    /// Has a block of a clone data, by what its guest knows? None: he does not know.
+    pub(super) fn clone_has_data(&self, index: usize, block: u64) -> Option<bool> {
+        let guest = &self.clones.guests[index];
+        if guest.late.contains(&block) {
+            return None;
+        }
+        match guest.own.get(&block).map(Vec::as_slice) {
+            Some([Some(write)]) => return Some(*write != CLEARED),
+            Some([None]) | None => {}
+            Some(_) => return None,
+        }
+        if let Some(write) = guest.inherited.get(&block) {
+            return Some(*write != CLEARED);
+        }
+        // What reads as zeros may have been written so in part.
+        let base = self.clones.roots[guest.root].base.get(&block)?;
+        base.iter().any(|stamp| *stamp != Stamp::ZERO).then_some(true)
     }
 
     /// Is a member that comes back called whole for a clone by its owner, and not in sync yet?
@@ -628,7 +681,7 @@ impl Cluster {
 
     fn act_for_clone(&mut self, now: Time, index: usize) {
         let guest = &mut self.clones.guests[index];
-        if guest.at.is_none() && now >= guest.again && !guest.rests {
+        if guest.at.is_none() && now >= guest.again && !guest.rests && !guest.is_idle {
             let up: Vec<Member> = (0..self.nodes.len())
                 .filter(|member| self.nodes[*member].is_up())
                 .collect();
@@ -828,7 +881,8 @@ impl Cluster {
         let begun = self.world.now();
         self.clones.ending = true;
         for guest in self.clones.guests.iter_mut().filter(|guest| !guest.deleted) {
-            guest.unread = Some((0..guest.blocks).collect());
+            let unread = (0..guest.blocks).filter(|_| !guest.is_idle);
+            guest.unread = Some(unread.collect());
         }
         let limit = begun.plus(SETTLE);
         loop {
@@ -845,6 +899,7 @@ impl Cluster {
                 let may_block = (0..self.setup.volumes).any(|volume| self.may_block_in(volume));
                 if may_block || self.ledger.is_anything_damaged() || self.setup.expect_full {
                     self.coverage.hit("clone.waits");
+                    self.clones.has_waited = true;
                     break;
                 }
                 return Err(format!(

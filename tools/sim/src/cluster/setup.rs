@@ -35,6 +35,8 @@ pub struct Plants {
     pub forget_pins: bool,
     /// S13: a clone lets go of its parents when its chunks are not made.
     pub flatten_unmade: bool,
+    /// Clones are counted without what they have from their parents.
+    pub count_without_parents: bool,
     /// S8: a volume is made smaller without what lies behind its new end having been cleared.
     pub shrink_uncleared: bool,
 }

@@ -208,6 +208,12 @@ fn of_clusters() -> Vec<Mutant> {
             &[],
         ),
         cluster(
+            "count-without-parents",
+            "R11",
+            plant!(plants => plants.count_without_parents = true),
+            &[5],
+        ),
+        cluster(
             "shrink-uncleared",
             "R11",
             plant!(plants => plants.shrink_uncleared = true),

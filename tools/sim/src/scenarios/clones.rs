@@ -35,6 +35,7 @@ fn cloned(seed: u64, random: &mut Random) -> Setup {
         write_percent: 25,
         late: false,
         shrunk_percent: 0,
+        idle_percent: 0,
     };
     setup
 }
