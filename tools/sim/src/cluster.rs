@@ -22,6 +22,7 @@ mod records;
 mod session;
 mod settings;
 mod setup;
+mod shrink;
 mod snapshots;
 
 pub use clones::Cloning;
@@ -125,6 +126,8 @@ pub struct Cluster {
     passing: Passing,
     snapshots: snapshots::Snapshots,
     clones: clones::Clones,
+    /// Volumes that are made smaller.
+    shrinks: shrink::Shrinks,
     /// A node that lies, if there is one.
     liar: Option<Liar>,
     coverage: Coverage,
@@ -196,6 +199,7 @@ impl Cluster {
             passing: Passing::new(&setup, random.fork(15)),
             snapshots: snapshots::Snapshots::default(),
             clones: clones::Clones::new(setup.cloning.clone(), random.fork(16)),
+            shrinks: shrink::Shrinks::new(random.fork(17)),
             liar,
             coverage: Coverage::new(),
             random: random.fork(14),
@@ -240,6 +244,7 @@ impl Cluster {
             return Err(why);
         }
         self.end_chores()?;
+        self.end_shrinks()?;
         self.settle()?;
         self.recover()?;
         self.end_moves()?;
@@ -356,6 +361,7 @@ impl Cluster {
         self.coordinate(now);
         self.pass_volumes(now)?;
         self.use_clones(now)?;
+        self.shrink_volumes(now)?;
         self.let_lie(now)?;
         self.hosts
             .act(now, &mut self.nodes, &mut self.workload, &mut self.history);
@@ -387,6 +393,7 @@ impl Cluster {
             self.passing.next(),
             // What waits for something else is looked at now and then, and does not stop the time.
             self.clones.next().map(|at| at.max(now.plus(LOOK_AT_CLONES))),
+            self.shrinks.next(),
             self.workload.next(),
             self.liar.as_ref().map(Liar::next),
         ];

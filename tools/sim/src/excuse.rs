@@ -539,7 +539,7 @@ const ROWS: &[Row] = &[
     row("excuse.gave_up", &["cause.troubles"], 16),
     row("excuse.carried_out_again", &["cause.links_broken"], 1),
     row("excuse.damaged", &["disk.bit_flipped", "disk.read_error"], 10),
-    row("excuse.not_grown", &["operator.grow"], 2600),
+    row("excuse.not_grown", &["operator.grow", "operator.grown_again"], 2600),
     row("excuse.no_space", &["run.full"], 45_000),
     row(
         "excuse.store_failed",

@@ -18,9 +18,9 @@ USAGE
         for ranges too small to take them all).
     amita-sim run --first SEED --seconds N [--profile cluster|store] [--jobs N]
         Runs seeds from SEED on until the time is over; which paths they take is not judged.
-    amita-sim replay SEED [--profile cluster|store] [--mutant NAME | --scenario TEXT] [--trace]
+    amita-sim replay SEED [--profile cluster|store] [--mutant NAME | --scenario TEXT [--without]] [--trace]
         Runs one seed again, exactly as before; --trace tells what happens. --scenario: a seed of
-        the first scenario whose name has that text.
+        the first scenario whose name has that text; --without: with its rule switched off.
     amita-sim mutants [--only TEXT] [--seeds N] [--quick]
         Switches each rule off in turn and runs random seeds (at most N, default 20000) until a
         checker objects; prints how many it took. --quick: only those that few seeds are known to
@@ -86,6 +86,7 @@ struct Arguments {
     mutant: Option<String>,
     scenario: Option<String>,
     quick: bool,
+    without: bool,
     most: u64,
     trace: bool,
     any_coverage: bool,
@@ -105,6 +106,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
         mutant: None,
         scenario: None,
         quick: false,
+        without: false,
         most: u64::MAX,
         trace: false,
         any_coverage: false,
@@ -126,6 +128,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--scenario" => parsed.scenario = Some(value("--scenario")?),
             "--most" => parsed.most = number("--most", &value("--most")?)?,
             "--quick" => parsed.quick = true,
+            "--without" => parsed.without = true,
             "--profile" => {
                 parsed.profile = match value("--profile")?.as_str() {
                     "cluster" => Profile::Cluster,
@@ -285,7 +288,7 @@ fn replay(arguments: &Arguments, seed: u64) -> Result<bool, String> {
             let all = scenarios::all();
             let scenario = all.iter().find(|scenario| scenario.name.contains(text));
             let scenario = scenario.ok_or_else(|| format!("there is no scenario {text:?}"))?;
-            run_caught(seed, |seed| scenario.run(seed, false, arguments.trace))
+            run_caught(seed, |seed| scenario.run(seed, arguments.without, arguments.trace))
         }
         (Some(name), _) => {
             let all = mutants::all();

@@ -102,6 +102,13 @@ pub struct Client {
     next_at: Time,
 }
 
+impl Client {
+    /// The volume that it uses.
+    fn volume(&self, profile: &Profile) -> usize {
+        (u64::from(self.number) % profile.volumes) as usize
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Workload {
     profile: Profile,
@@ -110,6 +117,8 @@ pub struct Workload {
     asked: u32,
     /// Blocks of each volume now.
     sizes: Vec<u64>,
+    /// Volumes whose clients ask for nothing for a while.
+    resting: Vec<bool>,
     /// What the sectors were last heard to hold: what compare-and-writes expect.
     heard: BTreeMap<Sector, Stamp>,
 }
@@ -130,6 +139,7 @@ impl Workload {
             .collect();
         Workload {
             sizes: vec![profile.blocks; profile.volumes as usize],
+            resting: vec![false; profile.volumes as usize],
             profile,
             hot,
             clients,
@@ -153,6 +163,11 @@ impl Workload {
     /// A volume has so many blocks from now on.
     pub fn resize(&mut self, volume: u64, blocks: u64) {
         self.sizes[volume as usize] = blocks;
+    }
+
+    /// The clients of a volume ask for nothing; or may again.
+    pub fn rest(&mut self, volume: u64, rests: bool) {
+        self.resting[volume as usize] = rests;
     }
 
     /// Nothing more is asked for.
@@ -179,7 +194,7 @@ impl Workload {
         }
         self.clients
             .iter()
-            .filter(|c| c.under_way < self.profile.depth)
+            .filter(|c| c.under_way < self.profile.depth && !self.resting[c.volume(&self.profile)])
             .map(|c| c.next_at)
             .min()
     }
@@ -189,11 +204,11 @@ impl Workload {
         if self.is_done() {
             return None;
         }
-        let (profile, hot) = (&self.profile, &self.hot);
+        let (profile, hot, resting) = (&self.profile, &self.hot, &self.resting);
         let client = self
             .clients
             .iter_mut()
-            .find(|c| c.under_way < profile.depth && c.next_at <= now)?;
+            .find(|c| c.under_way < profile.depth && c.next_at <= now && !resting[c.volume(profile)])?;
         let random = &mut client.random;
         let volume = u64::from(client.number) % profile.volumes;
         let size = self.sizes[volume as usize];

@@ -8,7 +8,8 @@
 use super::deletion::seconds;
 use super::operator::Desk;
 use super::session::Heard;
-use super::{Cluster, SETTLE, volume_id, volume_name};
+use super::shrink::Whose;
+use super::{Cluster, SETTLE, pool_of, volume_id, volume_name};
 use crate::faults::Member;
 use crate::random::Random;
 use crate::stamp::{self, SECTORS_PER_BLOCK, Sector, Stamp};
@@ -18,9 +19,10 @@ use amita_metadata::Call;
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, About, SnapshotWish};
-use amita_types::{BLOCK_BYTES, SnapshotId, VolumeId};
+use amita_types::{BLOCK_BYTES, GroupId, SnapshotId, VolumeId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -51,6 +53,13 @@ pub struct Cloning {
     pub flat_percent: u64,
     /// Of a hundred operations of a guest so many write.
     pub write_percent: u64,
+    /// Guests open their volume and touch nothing before it is flattened, which is not asked for before a member that comes back was
+    /// called whole for it: chunks are made between that and its coming in sync.
+    pub late: bool,
+    /// Of a hundred clones so many are made smaller, and larger again.
+    pub shrunk_percent: u64,
+    /// Of a hundred nobody ever opens so many.
+    pub idle_percent: u64,
 }
 
 impl Cloning {
@@ -67,6 +76,9 @@ impl Cloning {
                 gone_percent: *random.pick(&[0, 30, 70]),
                 write_percent: *random.pick(&[5, 30, 60]),
                 flat_percent: *random.pick(&[0, 40, 80]),
+                late: false,
+                shrunk_percent: *Random::new(seed).fork(44).pick(&[0, 40, 80]),
+                idle_percent: *Random::new(seed).fork(45).pick(&[0, 30]),
             },
         }
     }
@@ -80,6 +92,9 @@ struct Root {
     /// By the block in the volume.
     base: BTreeMap<u64, Vec<Stamp>>,
 }
+
+/// The number of what was cleared: no write has it.
+const CLEARED: u64 = 0;
 
 /// What a guest may find in a block that he has written: the numbers of his writes; [`None`]: what was there before.
 type Possible = Vec<Option<u64>>;
@@ -115,20 +130,28 @@ struct Guest {
     flatten_at: Option<Time>,
     /// His volume is being flattened.
     flattening: bool,
+    shrink_at: Option<Time>,
+    /// He lets go of it, so that it can be made smaller.
+    rests: bool,
+    /// He never comes.
+    is_idle: bool,
 }
 
 /// All of a run.
 pub struct Clones {
     setup: Cloning,
     random: Random,
-    /// Chance of flattenings alone.
+    /// Chance of flattenings alone, and of guests who never come.
     flats: Random,
+    idles: Random,
     made: u32,
     writes: u64,
     roots: Vec<Root>,
     guests: Vec<Guest>,
     /// Deleted ones that stay hidden, for others were cloned from them.
     hidden: u32,
+    /// Some could not be read to the end: something waits for ever.
+    has_waited: bool,
     looks: Time,
     flat_looks: Time,
     ending: bool,
@@ -140,12 +163,14 @@ impl Clones {
         Clones {
             setup,
             flats: random.fork(1),
+            idles: random.fork(2),
             random,
             made: 0,
             writes: 0,
             roots: Vec::new(),
             guests: Vec::new(),
             hidden: 0,
+            has_waited: false,
             looks: Time(0),
             flat_looks: Time(0),
             ending: false,
@@ -156,18 +181,19 @@ impl Clones {
     pub fn next(&self) -> Option<Time> {
         let guests = self.guests.iter().filter(|guest| !guest.deleted);
         let times = guests.flat_map(|guest| {
-            let opens = guest.at.is_none().then_some(guest.again);
+            let opens = (guest.at.is_none() && !guest.rests && !guest.is_idle).then_some(guest.again);
             // One waits for the other: what cannot be done yet is not due.
             let deletes = match &guest.deletion {
                 Some((_, at, _)) => Some(*at),
-                None => guest.delete_at.filter(|_| guest.wish.is_none()),
+                None => guest.delete_at.filter(|_| guest.wish.is_none() && !guest.rests),
             };
-            let clones = guest.clone_at.filter(|_| guest.deletion.is_none());
+            let clones = guest.clone_at.filter(|_| guest.deletion.is_none() && !guest.rests);
+            let shrinks = guest.shrink_at.filter(|_| guest.deletion.is_none() && !guest.rests);
             let flattens = match guest.flattening {
                 true => Some(self.flat_looks),
                 false => guest.flatten_at.filter(|_| guest.deletion.is_none()),
             };
-            [opens, deletes, clones, flattens]
+            [opens, deletes, clones, flattens, shrinks]
         });
         let looks = (self.hidden > 0).then_some(self.looks);
         times.flatten().chain(looks).min()
@@ -252,6 +278,14 @@ impl Cluster {
         let flats = &mut self.clones.flats;
         let flatten_at = Time(now.0 + flats.within(5_000_000, 800_000_000));
         let flatten_at = flats.percent(setup.flat_percent).then_some(flatten_at);
+        let random = &mut self.shrinks.random;
+        let shrink_at = Time(now.0 + random.within(5_000_000, 600_000_000));
+        let shrink_at = random.percent(setup.shrunk_percent).then_some(shrink_at);
+        let is_idle = self.clones.idles.percent(setup.idle_percent);
+        let (clone_at, flatten_at, shrink_at) = match is_idle {
+            true => (None, None, None),
+            false => (clone_at, flatten_at, shrink_at),
+        };
         let gateway = self.clones.random.below(self.nodes.len() as u64) as usize;
         self.clones.guests.push(Guest {
             name,
@@ -276,6 +310,9 @@ impl Cluster {
             from: (volume.to_owned(), snapshot.to_owned()),
             flatten_at,
             flattening: false,
+            shrink_at,
+            rests: false,
+            is_idle,
         });
         Ok(())
     }
@@ -301,6 +338,7 @@ impl Cluster {
             self.act_for_clone(now, index);
             self.clone_clone(now, index)?;
             self.flatten_clone(now, index)?;
+            self.shrink_clone(now, index);
             self.delete_clone(now, index)?;
         }
         self.end_flattens(now)?;
@@ -314,6 +352,14 @@ impl Cluster {
         if guest.flatten_at.is_none_or(|at| now < at) || guest.deletion.is_some() || guest.flattening {
             return Ok(());
         }
+        if self.clones.setup.late && !ending {
+            if !self.is_called_whole(index) {
+                self.clones.guests[index].flatten_at = Some(now.plus(LOOK));
+                return Ok(());
+            }
+            self.coverage.hit("clone.flatten_late");
+        }
+        let guest = &mut self.clones.guests[index];
         guest.flatten_at = None;
         if ending {
             return Ok(());
@@ -337,6 +383,114 @@ impl Cluster {
         Ok(())
     }
 
+    /// The operator makes a clone smaller.
+    fn shrink_clone(&mut self, now: Time, index: usize) {
+        let guest = &mut self.clones.guests[index];
+        if guest.shrink_at.is_none_or(|at| now < at) || guest.deletion.is_some() || guest.rests {
+            return;
+        }
+        guest.shrink_at = None;
+        let (name, blocks) = (guest.name.clone(), guest.blocks);
+        self.begin_shrink(now, Whose::Guest(index), name, blocks);
+    }
+
+    /// A guest lets go of his volume; or may use it again.
+    pub(super) fn rest_clone(&mut self, index: usize, rests: bool) {
+        let guest = &mut self.clones.guests[index];
+        guest.rests = rests;
+        if !rests {
+            guest.again = self.world.now();
+        }
+    }
+
+    /// He has, and nobody else is about it.
+    pub(super) fn has_let_go_of_clone(&self, index: usize) -> bool {
+        let guest = &self.clones.guests[index];
+        guest.at.is_none() && guest.wish.is_none() && guest.deletion.is_none()
+    }
+
+    /// None: it is gone. `false`: it is being deleted.
+    pub(super) fn is_clone_there(&self, index: usize) -> Option<bool> {
+        let guest = &self.clones.guests[index];
+        (!guest.deleted).then_some(guest.deletion.is_none())
+    }
+
+    /// A clone has so many blocks now.
+    pub(super) fn resize_clone(&mut self, index: usize, blocks: u64) {
+        self.clones.guests[index].blocks = blocks;
+    }
+
+    /// Somebody has asked to clear blocks of a clone.
+    pub(super) fn may_be_cleared(&mut self, index: usize, blocks: Range<u64>) {
+        let own = &mut self.clones.guests[index].own;
+        for block in blocks {
+            own.entry(block).or_insert_with(|| vec![None]).push(Some(CLEARED));
+        }
+    }
+
+    /// They are cleared, by who has the volume alone: nothing that was asked for before comes any more.
+    pub(super) fn are_cleared(&mut self, index: usize, blocks: Range<u64>) {
+        let guest = &mut self.clones.guests[index];
+        for block in blocks {
+            guest.own.insert(block, vec![Some(CLEARED)]);
+            guest.late.remove(&block);
+        }
+    }
+
+    /// How many there were.
+    pub(super) fn clones_count(&self) -> usize {
+        self.clones.guests.len()
+    }
+
+    /// Some wait for ever, for what nobody can tell.
+    pub(super) fn clones_wait(&self) -> bool {
+        self.clones.has_waited
+    }
+
+    /// A clone that was not deleted: its record, the volume at its root, and how many blocks it has.
+    pub(super) fn clone_there(&self, index: usize) -> Option<(map::Volume, u64, u64)> {
+        let guest = self.clones.guests.get(index).filter(|guest| !guest.deleted)?;
+        let record = self.metadata.state().get(&map::volume_key(&guest.name))?;
+        let record: map::Volume = record.json().ok()?;
+        Some((record, self.clones.roots[guest.root].volume, guest.blocks))
+    }
+
+    /// Has a block of a clone data, by what its guest knows? None: he does not know.
+    pub(super) fn clone_has_data(&self, index: usize, block: u64) -> Option<bool> {
+        let guest = &self.clones.guests[index];
+        if guest.late.contains(&block) {
+            return None;
+        }
+        match guest.own.get(&block).map(Vec::as_slice) {
+            Some([Some(write)]) => return Some(*write != CLEARED),
+            Some([None]) | None => {}
+            Some(_) => return None,
+        }
+        if let Some(write) = guest.inherited.get(&block) {
+            return Some(*write != CLEARED);
+        }
+        // What reads as zeros may have been written so in part.
+        let base = self.clones.roots[guest.root].base.get(&block)?;
+        base.iter().any(|stamp| *stamp != Stamp::ZERO).then_some(true)
+    }
+
+    /// Is a member that comes back called whole for a clone by its owner, and not in sync yet?
+    fn is_called_whole(&self, index: usize) -> bool {
+        let guest = &self.clones.guests[index];
+        let pool = pool_of(&self.setup, self.clones.roots[guest.root].volume);
+        let found = self.metadata.state().get(&map::whole_key(pool, guest.id));
+        let whole = found.and_then(|found| found.json::<map::Whole>().ok());
+        let mut members = whole.into_iter().flat_map(|whole| whole.members);
+        members.any(|member| {
+            let id = GroupId {
+                pool,
+                index: member.group,
+            };
+            let syncs = |own: &map::Syncing| (own.store, own.since) == (member.store, member.since);
+            self.group(id).is_ok_and(|group| group.syncing.iter().any(syncs))
+        })
+    }
+
     /// Clones of which all is made let go of their parents, and what they were made from may go.
     fn end_flattens(&mut self, now: Time) -> Result<(), String> {
         let is_due = self.clones.guests.iter().any(|guest| guest.flattening);
@@ -357,7 +511,7 @@ impl Cluster {
             }
             let record = state.get(&map::volume_key(&guest.name));
             let record: Option<map::Volume> = record.and_then(|found| found.json().ok());
-            let (name, from) = (guest.name.clone(), guest.from.clone());
+            let (id, name, from) = (guest.id, guest.name.clone(), guest.from.clone());
             self.clones.guests[index].flattening = false;
             let Some(record) = record else { continue };
             if !record.parents.is_empty() {
@@ -365,6 +519,11 @@ impl Cluster {
             }
             self.coverage.hit("clone.flattened");
             self.tell(|| format!("{name} is flat"));
+            if self.clones.setup.late {
+                // He begins, and another owner opens its chunks.
+                let to = self.clones.flats.below(self.nodes.len() as u64) as Member;
+                self.plan_move(now, (id, name.clone()), to);
+            }
             let desk = Desk::new(&mut self.metadata, now);
             match admin::delete_snapshot(&desk, &from.0, &from.1) {
                 Ok(gone) => {
@@ -476,7 +635,13 @@ impl Cluster {
         let name = &guest.name;
         let possible = guest.own.get(&block).cloned().unwrap_or_else(|| vec![None]);
         let found = (word(0) == MARK).then(|| word(8));
-        let is_inherited = possible.contains(&None) && found == guest.inherited.get(&block).copied();
+        let is_zero = bytes.iter().all(|byte| *byte == 0);
+        let inherited = guest.inherited.get(&block).copied();
+        if is_zero && (possible.contains(&Some(CLEARED)) || (possible.contains(&None) && inherited == Some(CLEARED))) {
+            self.coverage.hit("clone.read_cleared");
+            return Ok(());
+        }
+        let is_inherited = possible.contains(&None) && found == inherited;
         if let Some(found) = found
             && !is_inherited
         {
@@ -516,7 +681,7 @@ impl Cluster {
 
     fn act_for_clone(&mut self, now: Time, index: usize) {
         let guest = &mut self.clones.guests[index];
-        if guest.at.is_none() && now >= guest.again {
+        if guest.at.is_none() && now >= guest.again && !guest.rests && !guest.is_idle {
             let up: Vec<Member> = (0..self.nodes.len())
                 .filter(|member| self.nodes[*member].is_up())
                 .collect();
@@ -538,7 +703,12 @@ impl Cluster {
             return;
         };
         let front = *front;
+        let is_early = self.clones.setup.late && (guest.flatten_at.is_some() || guest.flattening);
         let stops = guest.clone_at.is_some_and(|at| at <= now) || guest.wish.is_some() || guest.deletion.is_some();
+        let stops = stops || (is_early && guest.unread.is_none()) || guest.rests;
+        if guest.rests && guest.under_way.is_empty() && guest.wish.is_none() {
+            return self.hang_up_clone(now, index);
+        }
         while guest.under_way.len() < DEPTH && !stops {
             let random = &mut self.clones.random;
             let (block, writes) = match &mut guest.unread {
@@ -622,7 +792,7 @@ impl Cluster {
             }
             return Ok(());
         }
-        if guest.clone_at.is_none_or(|at| at > now) || guest.deletion.is_some() {
+        if guest.clone_at.is_none_or(|at| at > now) || guest.deletion.is_some() || guest.rests {
             return Ok(());
         }
         let settled = guest.own.values().all(|possible| possible.len() == 1) && guest.under_way.is_empty();
@@ -645,7 +815,7 @@ impl Cluster {
     /// The operator deletes a clone, for good.
     fn delete_clone(&mut self, now: Time, index: usize) -> Result<(), String> {
         let guest = &mut self.clones.guests[index];
-        if guest.delete_at.is_none_or(|at| now < at) || guest.wish.is_some() {
+        if guest.delete_at.is_none_or(|at| now < at) || guest.wish.is_some() || guest.rests {
             return Ok(());
         }
         if guest.deletion.is_none() {
@@ -711,7 +881,8 @@ impl Cluster {
         let begun = self.world.now();
         self.clones.ending = true;
         for guest in self.clones.guests.iter_mut().filter(|guest| !guest.deleted) {
-            guest.unread = Some((0..guest.blocks).collect());
+            let unread = (0..guest.blocks).filter(|_| !guest.is_idle);
+            guest.unread = Some(unread.collect());
         }
         let limit = begun.plus(SETTLE);
         loop {
@@ -728,6 +899,7 @@ impl Cluster {
                 let may_block = (0..self.setup.volumes).any(|volume| self.may_block_in(volume));
                 if may_block || self.ledger.is_anything_damaged() || self.setup.expect_full {
                     self.coverage.hit("clone.waits");
+                    self.clones.has_waited = true;
                     break;
                 }
                 return Err(format!(

@@ -119,6 +119,8 @@ pub struct Hosts {
     polite: bool,
     /// The gateway that the hosts of each volume use.
     gateways: Vec<Member>,
+    /// Volumes that their hosts let go of.
+    resting: Vec<bool>,
     /// Since when nothing was answered there.
     quiet_since: Vec<Time>,
     /// Sectors of a volume.
@@ -168,6 +170,7 @@ impl Hosts {
             patience: setup.host_patience,
             polite: setup.polite_hosts,
             gateways: vec![0; setup.volumes as usize],
+            resting: vec![false; setup.volumes as usize],
             quiet_since: vec![Time::default(); setup.volumes as usize],
             volume_sectors: setup.blocks * SECTORS_PER_BLOCK as u64,
             patient: false,
@@ -207,6 +210,18 @@ impl Hosts {
             self.has_moved = true;
         }
         self.quiet_since[volume as usize] = now;
+    }
+
+    /// The hosts of a volume let go of it, when nothing of theirs is under way; or may use it again.
+    pub fn rest(&mut self, volume: u64, rests: bool) {
+        self.resting[volume as usize] = rests;
+    }
+
+    /// Has nobody a session for a volume, or anything under way?
+    #[must_use]
+    pub fn have_let_go(&self, volume: u64) -> bool {
+        let mut hosts = self.hosts.iter().filter(|host| host.volume == volume);
+        hosts.all(|host| host.at.is_none() && host.pending() == 0)
     }
 
     /// From now on they wait for as long as it takes.
@@ -344,7 +359,7 @@ impl Hosts {
 
     /// The closing host comes only when it has something to ask.
     fn wants(&self, host: &Host) -> bool {
-        host.number < CLOSING_HOST || !host.waiting.is_empty()
+        (host.number < CLOSING_HOST && !self.resting[host.volume as usize]) || !host.waiting.is_empty()
     }
 
     /// Everything that hosts can do now: hear, give up, open, ask.
@@ -360,6 +375,10 @@ impl Hosts {
             }
             self.hear(now, index, nodes, workload, history);
             self.give_up(now, index, nodes, workload);
+            let host = &self.hosts[index];
+            if host.at.is_some() && host.pending() == 0 && !self.wants(host) && host.number < CLOSING_HOST {
+                self.close(now, index, nodes, workload);
+            }
             self.open(now, index, nodes);
         }
         while let Some(ask) = workload.ask(now, history) {

@@ -6,7 +6,7 @@ use super::{Cluster, volume_id, volume_name};
 use crate::faults::{Fault, Lost, Member, Plan, Step};
 use amita_reactor::Time;
 use amita_reactor::sim::DiskFaults;
-use amita_types::map;
+use amita_types::{VolumeId, map};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -299,7 +299,8 @@ impl Cluster {
             }
             Fault::PlannedMove { gateway } => {
                 let volume = self.random.below(self.setup.volumes);
-                self.plan_move(now, volume, gateway);
+                self.plan_move(now, (volume_id(volume), volume_name(volume)), gateway);
+                self.moves_since.insert(volume, now);
             }
             Fault::Move { gateway } => {
                 if self.nodes[gateway].is_up() {
@@ -393,17 +394,16 @@ impl Cluster {
     }
 
     /// The operator wants a volume to be owned by another gateway.
-    fn plan_move(&mut self, now: Time, volume: u64, gateway: Member) {
+    pub(super) fn plan_move(&mut self, now: Time, (id, name): (VolumeId, String), gateway: Member) {
         self.moves_planned += 1;
         let wish = map::Move {
-            volume: volume_name(volume),
+            volume: name,
             to: node_id(gateway),
             number: self.moves_planned,
             refused: None,
         };
-        let key = map::move_key(volume_id(volume));
+        let key = map::move_key(id);
         self.metadata.operate(now, &amita_metadata::Call::put(key, json(&wish)));
-        self.moves_since.insert(volume, now);
         self.coverage.hit("fault.planned_move");
     }
 

@@ -4,7 +4,7 @@
 //! A scrub must end, must find no two intact copies that differ, and no damage where nothing has damaged anything.
 
 use super::coordinator::Caller;
-use super::{Cluster, SETTLE, volume_name};
+use super::{Cluster, SETTLE, shrink, volume_name};
 use crate::metadata::Metadata;
 use crate::random::Random;
 use amita_control::admin;
@@ -30,6 +30,8 @@ pub enum Chore {
     SnapshotSet,
     /// One of those that are taken is deleted, whichever there are.
     Unsnapshot(u64),
+    /// A volume is made smaller, and larger again after a while.
+    Shrink(u64),
 }
 
 /// What is to be done in a run: when so many operations have been asked for.
@@ -87,6 +89,19 @@ impl Chores {
     }
 }
 
+impl Chores {
+    /// Volumes are made smaller, in half of the runs in which their hosts can let go of them and they do not grow by themselves.
+    pub fn add_shrinks(&mut self, random: &mut Random, volumes: u64, operations: u32) {
+        if self.first_blocks.is_none() && random.percent(50) {
+            for _ in 0..random.within(1, 3) {
+                let at = random.below(u64::from(operations)) as u32;
+                self.steps.push((at, Chore::Shrink(random.below(volumes))));
+            }
+            self.steps.sort_by_key(|(at, _)| *at);
+        }
+    }
+}
+
 /// The metadata, as the operator's commands reach it: at once.
 pub(super) struct Desk<'a> {
     metadata: RefCell<&'a mut Metadata<Caller>>,
@@ -131,11 +146,17 @@ impl Cluster {
             Chore::Snapshot(volume) => return self.wish_snapshot(now, volume),
             Chore::SnapshotSet => return self.wish_set(now),
             Chore::Unsnapshot(turn) => return self.delete_snapshot(now, turn),
+            // Hosts that use several gateways, or namespaces, do not let go of a volume.
+            Chore::Shrink(_) if self.setup.fronted.is_some() || self.setup.shared_hosts > 0 => return,
+            Chore::Shrink(volume) => {
+                let (whose, name) = shrink::of_hosts(volume);
+                return self.begin_shrink(now, whose, name, self.setup.blocks);
+            }
             Chore::Scrub(_) | Chore::Grow(_) => {}
         }
         let desk = Desk::new(&mut self.metadata, now);
         match chore {
-            Chore::Snapshot(_) | Chore::SnapshotSet | Chore::Unsnapshot(_) => {}
+            Chore::Snapshot(_) | Chore::SnapshotSet | Chore::Unsnapshot(_) | Chore::Shrink(_) => {}
             Chore::Scrub(volume) => {
                 // One that was never opened has nothing to look at.
                 let asked = admin::scrub_volume(&desk, &volume_name(volume), Duration::from_nanos(now.0));

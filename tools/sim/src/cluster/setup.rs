@@ -35,6 +35,10 @@ pub struct Plants {
     pub forget_pins: bool,
     /// S13: a clone lets go of its parents when its chunks are not made.
     pub flatten_unmade: bool,
+    /// Clones are counted without what they have from their parents.
+    pub count_without_parents: bool,
+    /// S8: a volume is made smaller without what lies behind its new end having been cleared.
+    pub shrink_uncleared: bool,
 }
 
 /// By what hosts speak to gateways.
@@ -407,6 +411,11 @@ impl Setup {
         let cloning = Cloning::draw(seed);
         let mut chores = Random::new(seed).fork(22);
         let chores = Chores::draw(&mut chores, volumes, blocks, blocks_per_chunk, profile.operations);
+        // By chance of its own, as above. Hosts that use several gateways, or namespaces, do not let go of a volume.
+        let mut chores = chores;
+        if shared_hosts == 0 && fronted.is_none() {
+            chores.add_shrinks(&mut Random::new(seed).fork(43), volumes, profile.operations);
+        }
         // Some nodes with two cores have more, in half of the runs.
         let mut cores: Vec<usize> = cores;
         let mut further = Random::new(seed).fork(24);

@@ -64,8 +64,9 @@ pub struct Taken {
 impl Snapshots {
     /// One is deleted.
     pub(super) fn forget(&mut self, volume: VolumeId, number: SnapshotId) {
-        self.taken
-            .retain(|taken| (volume_id(taken.volume), taken.number) != (volume, number));
+        let is_another = |taken: &Taken| (volume_id(taken.volume), taken.number) != (volume, number);
+        self.taken.retain(is_another);
+        self.marked.retain(is_another);
     }
 }
 

@@ -33,6 +33,9 @@ fn cloned(seed: u64, random: &mut Random) -> Setup {
         gone_percent: 20,
         flat_percent: 0,
         write_percent: 25,
+        late: false,
+        shrunk_percent: 0,
+        idle_percent: 0,
     };
     setup
 }
@@ -60,10 +63,36 @@ fn flattened(seed: u64) -> Setup {
     setup
 }
 
-/// The same while members come back.
+/// A member is away, and is called whole for clones of which nobody has made a chunk; these are flattened before it comes in sync, what they
+/// were made from goes, and then their owners go, so that all is opened anew.
 fn flattened_meanwhile(seed: u64) -> Setup {
-    let mut setup = members_return(seed);
-    setup.cloning.flat_percent = 100;
+    let mut random = random(seed);
+    let mut setup = cloned(seed, &mut random);
+    setup.profile.operations = 2400;
+    (setup.cloning.flat_percent, setup.cloning.late) = (100, true);
+    (setup.cloning.again_percent, setup.cloning.gone_percent) = (0, 0);
+    // Who comes back is called whole so long before it comes in sync.
+    setup.coordinator_lag = Duration::from_millis(random.within(50, 600));
+    let mut steps = Vec::new();
+    for turn in 0..6 {
+        let at = 90 + turn * 300;
+        let node = (turn as usize + random.below(2) as usize) % 3;
+        let for_ns = random.within(700, 1200) * MS;
+        steps.push((at, random.below(20) * MS, Fault::Kill { node, for_ns }));
+    }
+    setup.plan = plan(steps);
+    setup
+}
+
+/// The volume and its clones are made smaller and larger again, beside snapshots of them and deletions.
+fn shrunk(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = deleted(seed);
+    setup.cloning.shrunk_percent = 100;
+    let mut steps = setup.chores.steps.clone();
+    steps.extend((0..8).map(|turn| (90 + turn * 120 + random.below(60) as u32, Chore::Shrink(0))));
+    steps.sort_by_key(|(at, _)| *at);
+    setup.chores.steps = steps;
     setup
 }
 
@@ -157,18 +186,20 @@ pub fn all() -> Vec<Scenario> {
             100,
             plant!(plants => plants.flatten_unmade = true),
         ),
-        // Without the rule a member is called whole without a chunk; what that does to a clone that has let go of its parents no seed has
-        // shown yet (a test of the sequencer has the rule).
-        Scenario {
-            broken: None,
-            ..scenario(
-                "R11: who comes back makes chunks before the others",
-                "T is brought up to date and has listed C's chunks; one is made, not on T; T is called whole, and C lets go of its parents.",
-                flattened_meanwhile,
-                100,
-                |_| {},
-            )
-        },
+        scenario(
+            "R11: a volume shrinks when its end is empty",
+            "V, or a clone of it, is made smaller as it is, and grows again: what it had, or what its parent has, is there again.",
+            shrunk,
+            100,
+            plant!(plants => plants.shrink_uncleared = true),
+        ),
+        scenario(
+            "R11: who comes back makes chunks before the others",
+            "T is brought up to date and has listed C's chunks; one is made, not on T; T is called whole, and C lets go of its parents.",
+            flattened_meanwhile,
+            100,
+            plant!(plants => plants.volume = plants.volume.with(amita_sequencer::Fault::MakeWithoutComing)),
+        ),
         // Without the rule the members of the clone are rolled forward, and the parent's owner does the same later, unless the one
         // that has more is evicted in between: a test of the sequencer switches it off.
         Scenario {

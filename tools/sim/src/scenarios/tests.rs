@@ -64,6 +64,41 @@ fn clones_are_looked_at() {
     }
 }
 
+/// The history of who comes back is met: clones let go of their parents between the word that a member is whole and its coming in sync.
+#[test]
+fn clones_are_flattened_late() {
+    let all = all();
+    let scenario = all
+        .iter()
+        .find(|scenario| scenario.name.ends_with("who comes back makes chunks before the others"))
+        .expect("it is listed");
+    let seeds = 4;
+    let coverage = scenario.judge(seeds, seeds, 1).with_rule.coverage;
+    assert!(coverage.count("clone.flatten_late") >= seeds, "{coverage}");
+    assert!(coverage.count("clone.flattened") >= seeds, "{coverage}");
+}
+
+/// Volumes and clones are made smaller and larger again, and what lay behind the end is looked at.
+#[test]
+fn volumes_shrink() {
+    let all = all();
+    let scenario = all
+        .iter()
+        .find(|scenario| scenario.name.ends_with("a volume shrinks when its end is empty"))
+        .expect("it is listed");
+    let seeds = 4;
+    let coverage = scenario.judge(seeds, seeds, 1).with_rule.coverage;
+    for path in [
+        "operator.shrunk",
+        "operator.grown_again",
+        "judge.beyond_read",
+        "clone.shrunk",
+        "clone.read_cleared",
+    ] {
+        assert!(coverage.count(path) >= seeds, "{path}: {coverage}");
+    }
+}
+
 /// Every scenario, for one seed; `amita-sim scenarios`, which `make test` runs, has twenty of each, and each with its rule switched
 /// off.
 #[test]

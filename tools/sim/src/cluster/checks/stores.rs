@@ -2,6 +2,7 @@
 //! holds is compared with its peers, block for block, and with the last reads. So is what it holds of each snapshot, what it says was
 //! changed between them, and what it counts.
 
+mod clones;
 mod figures;
 mod views;
 
@@ -25,6 +26,7 @@ use amita_types::{
     BLOCK_BYTES, BlockIndex, BlockRange, ChunkId, ChunkIndex, Epoch, Generation, GroupId, NodeId, PoolId, RequestId,
     SnapshotId, StoreId, Version, VolumeId,
 };
+use clones::OfClones;
 use figures::Expected;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -63,6 +65,8 @@ impl Cluster {
             self.end(member, true);
         }
         let expected = self.closing_reads();
+        let beyond = expected.keys().filter(|block| self.shrinks.beyond.contains(block));
+        self.coverage.add("judge.beyond_read", beyond.count() as u64);
         let chunk_blocks = u64::from(self.setup.chunk_bytes / BLOCK_BYTES);
         let chunks = self.setup.blocks.div_ceil(chunk_blocks);
         let all_ranges = self.closing_ranges();
@@ -70,6 +74,7 @@ impl Cluster {
         let live = self.live_snapshots();
         let mut copies: BTreeMap<(u64, StoreId), Copy> = BTreeMap::new();
         let mut views = Views::default();
+        let mut of_clones = OfClones::default();
         for (member, place) in self.places_of_stores() {
             let mut mounted = None;
             let mut figures: BTreeMap<u64, Expected> = BTreeMap::new();
@@ -126,8 +131,15 @@ impl Cluster {
                     figures.entry(number).or_default().add(&listed);
                 }
             }
+            let mut clones: BTreeMap<VolumeId, (usize, Expected)> = BTreeMap::new();
+            for index in 0..self.clones_count() {
+                let looked = self.look_at_clone(&mut mounted, (member, place), index, &live, &mut of_clones)?;
+                if let (Some(expected), Some((record, ..))) = (looked, self.clone_there(index)) {
+                    clones.insert(record.id, (index, expected));
+                }
+            }
             if let Some(mut mounted) = mounted.take() {
-                let held = self.judge_figures(&mut mounted, &figures)?;
+                let held = self.judge_figures(&mut mounted, &figures, &clones)?;
                 self.world.power_cut(crate::cluster::node::place(member, 0));
                 drop(mounted);
                 self.judge_offline(member, place, held)?;
@@ -321,13 +333,7 @@ impl Cluster {
         volume: u64,
         (generation, closed): (Generation, Generation),
     ) -> Result<(), String> {
-        let body = RequestBody::Fence(FenceRequest {
-            syncing: Vec::new(),
-            owner: NodeId(99),
-            in_sync: group.in_sync.clone(),
-            blocks_per_chunk: (self.setup.chunk_bytes / BLOCK_BYTES) as u16,
-            given_back: None,
-        });
+        let body = self.fence_of(group);
         if closed > Generation(1) {
             self.coverage.hit("judge.generation_fenced");
             let (answer, _) = self.ask(mounted, scope(closed.0 - 1), body.clone())?;
@@ -364,7 +370,22 @@ impl Cluster {
                 ));
             }
         }
-        let (answer, _) = self.ask(mounted, scope(generation.0 + 1), body)?;
+        self.let_in(mounted, scope(generation.0 + 1), group)
+    }
+
+    fn fence_of(&self, group: &map::Group) -> RequestBody {
+        RequestBody::Fence(FenceRequest {
+            syncing: Vec::new(),
+            owner: NodeId(99),
+            in_sync: group.in_sync.clone(),
+            blocks_per_chunk: (self.setup.chunk_bytes / BLOCK_BYTES) as u16,
+            given_back: None,
+        })
+    }
+
+    /// A store takes the next generation of a volume.
+    fn let_in(&mut self, mounted: &mut Mounted, scope: Scope, group: &map::Group) -> Result<(), String> {
+        let (answer, _) = self.ask(mounted, scope, self.fence_of(group))?;
         match answer.result {
             Ok(AnswerBody::Fenced) => Ok(()),
             other => Err(format!(

@@ -7,7 +7,7 @@
 use super::Mounted;
 use super::views::Listed;
 use crate::cluster::node::{disk, home};
-use crate::cluster::{Cluster, SETTLE, volume_id, volume_name};
+use crate::cluster::{Cluster, SETTLE, pool_of, volume_id};
 use crate::faults::Member;
 use amita_reactor::Driver;
 use amita_reactor::sim::World;
@@ -18,6 +18,19 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+
+/// With whom a volume shares what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kin {
+    /// With nobody.
+    Alone,
+    /// It has clones.
+    Cloned,
+    /// It is a clone; perhaps it has clones as well.
+    Clone,
+    /// It was one, and has let go of its parents.
+    Flat,
+}
 
 /// What one store is to count of one volume.
 #[derive(Default)]
@@ -88,8 +101,10 @@ impl Cluster {
         &mut self,
         mounted: &mut Mounted,
         expected: &BTreeMap<u64, Expected>,
+        clones: &BTreeMap<VolumeId, (usize, Expected)>,
     ) -> Result<Option<u64>, String> {
         let live = self.live_snapshots();
+        let forgets = self.setup.plants.count_without_parents;
         let asked = |volume: VolumeId| AskedVolume {
             volume,
             place: None,
@@ -106,28 +121,49 @@ impl Cluster {
                     has_stayed &= stayed.contains(&(group, mounted.store));
                 }
             }
-            // What a volume shares with its clones is looked at elsewhere.
-            let is_alone = |volume: &u64| !self.is_cloned(*volume);
-            let of_pool = expected
-                .keys()
-                .filter(|volume| crate::cluster::pool_of(&self.setup, **volume) == pool);
-            let volumes: Vec<u64> = of_pool.copied().filter(is_alone).collect();
-            if volumes.is_empty() {
+            let mut of_pool: BTreeMap<VolumeId, (Kin, AskedVolume, &Expected)> = BTreeMap::new();
+            for (volume, expected) in expected {
+                if pool_of(&self.setup, *volume) == pool {
+                    let kin = match self.is_cloned(*volume) {
+                        true => Kin::Cloned,
+                        false => Kin::Alone,
+                    };
+                    let id = volume_id(*volume);
+                    of_pool.insert(id, (kin, asked(id), expected));
+                }
+            }
+            for (id, (index, expected)) in clones {
+                if let Some((record, root, _)) = self.clone_there(*index)
+                    && pool_of(&self.setup, root) == pool
+                {
+                    let parents = record.parents.iter().filter(|_| !forgets);
+                    let question = AskedVolume {
+                        place: Some(record.place()),
+                        parents: parents.map(|parent| (parent.volume, parent.number)).collect(),
+                        ..asked(*id)
+                    };
+                    let kin = match record.parents.is_empty() {
+                        true => Kin::Flat,
+                        false => Kin::Clone,
+                    };
+                    of_pool.insert(*id, (kin, question, expected));
+                }
+            }
+            if of_pool.is_empty() {
                 continue;
             }
             let question = Question {
                 number: u64::from(pool.0),
                 groups: self.setup.groups,
                 speaks_for,
-                volumes: volumes.iter().map(|volume| asked(volume_id(*volume))).collect(),
+                volumes: of_pool.values().map(|(_, asked, _)| asked.clone()).collect(),
             };
             let Some(counted) = self.count(mounted, question)? else {
                 continue;
             };
-            for (volume, figures) in volumes.iter().zip(counted.iter()) {
-                let expected = &expected[volume];
+            for ((id, (kin, _, expected)), figures) in of_pool.iter().zip(counted.iter()) {
                 if !expected.is_unknown {
-                    self.judge_figures_of(*volume, figures, expected, has_stayed)
+                    self.judge_figures_of((*id, *kin), figures, expected, has_stayed)
                         .map_err(|why| format!("store {}: {why}", mounted.store))?;
                 }
             }
@@ -161,16 +197,17 @@ impl Cluster {
 
     fn judge_figures_of(
         &mut self,
-        volume: u64,
+        (volume, kin): (VolumeId, Kin),
         figures: &VolumeFigures,
         expected: &Expected,
         has_stayed: bool,
     ) -> Result<(), String> {
-        let name = volume_name(volume);
+        let name = format!("volume {volume} ({kin:?})");
         let unique: BTreeMap<SnapshotId, u64> = figures.unique.iter().copied().collect();
         let is_right = figures.used == expected.used
             && match has_stayed {
-                true => figures.held == expected.held && unique == expected.unique,
+                // What others share with it is nobody's own.
+                true => figures.held == expected.held && (kin != Kin::Alone || unique == expected.unique),
                 false => (expected.held..=expected.most).contains(&figures.held),
             };
         if !is_right {
@@ -183,12 +220,18 @@ impl Cluster {
         if figures.freeing > 0 && self.blocked.is_empty() && !self.ledger.is_anything_damaged() {
             return Err(format!("{name} has {} blocks that nobody gives back", figures.freeing));
         }
-        self.coverage.hit(match has_stayed {
-            true => "judge.figures",
-            false => "judge.figures_mended",
+        self.coverage.hit(match (kin, has_stayed) {
+            (Kin::Alone, true) => "judge.figures",
+            (Kin::Alone, false) => "judge.figures_mended",
+            (Kin::Cloned, _) => "judge.figures_cloned",
+            (Kin::Clone, true) => "judge.figures_clone",
+            (Kin::Clone, false) => "judge.figures_clone_mended",
+            (Kin::Flat, _) => "judge.figures_flat",
         });
-        self.coverage
-            .add("judge.figures_unique", u64::from(has_stayed && !unique.is_empty()));
+        self.coverage.add(
+            "judge.figures_unique",
+            u64::from(has_stayed && kin == Kin::Alone && !unique.is_empty()),
+        );
         Ok(())
     }
 
