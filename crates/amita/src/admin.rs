@@ -98,7 +98,6 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::Attached { .. }
                 | AdminError::AttachedStill { .. }
                 | AdminError::ReadOnlyExport { .. }
-                | AdminError::Reverting { .. }
                 | AdminError::Shrinking { .. }
                 | AdminError::SnapshotAttached { .. }
                 | AdminError::ServedByNvme { .. }

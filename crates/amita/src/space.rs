@@ -4,7 +4,7 @@
 //! replaced by another one of its group. What nobody can tell is not known, and is not guessed.
 
 use crate::nodes::Nodes;
-use amita_control::admin::{self, AdminError, Status};
+use amita_control::admin::{self, AdminError, LiveSnapshot, Status};
 use amita_metadata::Transact;
 use amita_node::observe::{MAX_QUESTION_VOLUMES, SpaceCount, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume};
 use amita_types::map::{Group, Pool, Volume};
@@ -94,6 +94,7 @@ pub fn count(
     volumes: &[Volume],
     patience: Duration,
 ) -> Result<Counted, AdminError> {
+    let held_by_itself = held_by_itself(volumes);
     let volumes: Vec<&Volume> = volumes.iter().collect();
     if volumes.is_empty() {
         return Ok(Ok(BTreeMap::new()));
@@ -125,7 +126,12 @@ pub fn count(
             named = 0;
         }
         named += numbers;
-        let pinned = live.iter().filter(|snapshot| snapshot.has_clones);
+        // What a volume was goes with it: that it comes from there itself holds nothing.
+        let pins = |snapshot: &&LiveSnapshot| {
+            let own = held_by_itself.get(&(volume.id, snapshot.number));
+            snapshot.clones > own.copied().unwrap_or_default()
+        };
+        let pinned = live.iter().filter(pins);
         let parents = volume.parents.iter();
         let asked = SpaceVolume {
             id: volume.id.0,
@@ -136,13 +142,59 @@ pub fn count(
         };
         batch.push(asked);
     }
-    if batch.is_empty() {
-        return Ok(Ok(all));
-    }
-    Ok(count_batch(meta, status, pool, &batch, until)?.map(|found| {
+    let rest = match batch.is_empty() {
+        true => Ok(BTreeMap::new()),
+        false => count_batch(meta, status, pool, &batch, until)?,
+    };
+    Ok(rest.map(|found| {
         all.extend(found);
+        for (data, number) in held_by_itself.keys() {
+            // Deleted, it would be hidden, for the volume needs it.
+            if let Some(space) = all.get_mut(data) {
+                space.unique.remove(number);
+            }
+        }
         all
     }))
+}
+
+/// The snapshots that reverted volumes come from, and how many times: those of what these volumes were themselves.
+fn held_by_itself(volumes: &[Volume]) -> BTreeMap<(VolumeId, SnapshotId), u64> {
+    let hosts: BTreeMap<VolumeId, VolumeId> = volumes.iter().map(|volume| (volume.id, volume.host())).collect();
+    let mut held = BTreeMap::new();
+    for volume in volumes {
+        let parent = volume.parents.first();
+        if let Some(parent) = parent.filter(|parent| hosts.get(&parent.volume) == Some(&volume.host())) {
+            *held.entry((parent.volume, parent.number)).or_default() += 1;
+        }
+    }
+    held
+}
+
+/// What a volume holds with all that it was before it was reverted; none: that is not known of all of it.
+#[must_use]
+pub fn of_chain(counted: &BTreeMap<VolumeId, VolumeSpace>, volume: &Volume) -> Option<VolumeSpace> {
+    let mut all = counted.get(&volume.id)?.clone();
+    if volume.former.is_empty() {
+        return Some(all);
+    }
+    let former: Vec<&VolumeSpace> = volume
+        .former
+        .iter()
+        .map(|data| counted.get(data))
+        .collect::<Option<_>>()?;
+    let together = held_together(former.iter().copied().chain([&all]));
+    all.held_bytes = all.held_bytes.max(together);
+    for space in former {
+        all.unique_bytes += space.unique_bytes;
+        all.freeing_bytes += space.freeing_bytes;
+        // No number is of two snapshots of the volume.
+        all.unique.extend(&space.unique);
+        for (users, bytes) in &space.users {
+            *all.users.entry(*users).or_default() += bytes;
+        }
+    }
+    Some(all)
 }
 
 /// The same of a few volumes.

@@ -85,10 +85,10 @@ pub enum Command {
     /// Blocks that were written, or unmapped, in between, even with what they held; ascending, in bytes. What is listed as zero takes no
     /// space any more. A backup copies these extents, and no others.
     Diff(diff::Arguments),
-    /// Make a volume what it was at a snapshot: what was changed since is written back
+    /// Make a volume what it was at a snapshot, at once: no data is copied, whatever its size
     ///
-    /// Nobody may use it meanwhile. A snapshot is taken before, so that nothing is lost. A volume that grew since keeps its size, with zeros
-    /// behind. Where it is interrupted the volume is partly reverted, and the same command ends it.
+    /// Nobody may use it meanwhile. A snapshot is taken before, so that nothing is lost; all snapshots stay the volume's, older and newer ones,
+    /// and it can be reverted to each of them. A volume that grew since keeps its size, with zeros behind.
     Revert(revert::Arguments),
     /// Show what is known of a volume
     Show(label::ShowArguments),

@@ -1,7 +1,10 @@
-//! Volumes are made what they were at a snapshot: every byte, in volumes that grew, and where the command was killed on its way.
+//! Volumes are made what they were at a snapshot, at once: every byte, forth and back, in volumes that grew, and where the command was killed on
+//! its way.
 
 use crate::images::amita;
-use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, binary, pattern};
+use crate::world::{
+    A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, binary, eventually, pattern,
+};
 use amita_control::admin;
 use amita_harness::nbd::{Client, NbdRequest};
 use amita_harness::process::Process;
@@ -92,7 +95,7 @@ fn snapshots(world: &World) -> Vec<Value> {
 }
 
 #[test]
-fn every_byte_is_what_it_was() {
+fn every_byte_is_what_it_was_forth_and_back() {
     let world = World::with_volume();
     let mut client = world.open(0);
     let mut was = vec![0; VOLUME_BYTES as usize];
@@ -104,15 +107,12 @@ fn every_byte_is_what_it_was() {
     write(&mut client, &mut is, 3 * MIB + BLOCK, &pattern(3, 6 << 20));
     write(&mut client, &mut is, 30 * MIB, &pattern(4, 64 << 10));
     trim(&mut client, &mut is, 12 * MIB, 4 * MIB);
-    write(&mut client, &mut is, 40 * MIB + 2 * BLOCK, &pattern(5, BLOCK as usize));
-    let same = was[..BLOCK as usize].to_vec();
-    write(&mut client, &mut is, 0, &same);
     client.close();
+    world.amita_done(&["volume", "label", VOLUME, "team=db"]);
     world.amita_done(&["volume", "resize", VOLUME, "--size", "96M"]);
     is.resize(96 << 20, 0);
     let mut client = open(&world, 0, VOLUME);
     write(&mut client, &mut is, 63 * MIB, &pattern(6, 2 << 20));
-    write(&mut client, &mut is, 80 * MIB, &pattern(7, BLOCK as usize));
 
     let object = format!("{VOLUME}@a");
     let refused = amita(&world, &["volume", "revert", &object]);
@@ -124,20 +124,19 @@ fn every_byte_is_what_it_was() {
     assert_eq!((&planned["dry_run"], &planned["kept"]), (&true.into(), &Value::Null));
     assert_eq!(snapshots(&world).len(), 1, "nothing is changed");
     compare(&world, 1, VOLUME, &is);
+    // One that reads the snapshot goes on.
+    let mut reader = open(&world, 2, &object);
+    let mut block = vec![0; BLOCK as usize];
+    reader.read(0, &mut block).expect("it is read");
+
     let done = revert(&world, "a", &[]);
-    for (name, expected) in [
-        ("changed_bytes", 11 * MIB + (64 << 10) + 2 * BLOCK),
-        ("written_bytes", 10 * MIB + 2 * BLOCK),
-        ("zeroed_bytes", MIB + (64 << 10)),
-        ("behind_bytes", MIB + BLOCK),
-        ("size_bytes", 96 * MIB),
-        ("snapshot_size_bytes", VOLUME_BYTES),
-    ] {
-        assert_eq!(figure(&planned, name), expected, "{name} of {planned}");
-        assert_eq!(figure(&done, name), expected, "{name} of {done}");
-    }
-    assert_eq!(done["resumed"], false, "{done}");
+    assert_eq!(figure(&done, "size_bytes"), 96 * MIB, "{done}");
+    assert_eq!(figure(&done, "snapshot_size_bytes"), VOLUME_BYTES, "{done}");
+    assert_eq!(figure(&done, "levels"), 1, "{done}");
     let before = kept(&done);
+    reader.read(40 * MIB, &mut block).expect("it is read still");
+    assert_eq!(block, was[40 * MIB as usize..][..BLOCK as usize]);
+    reader.close();
     let mut grown = was.clone();
     grown.resize(96 << 20, 0);
     compare(&world, 1, VOLUME, &grown);
@@ -150,20 +149,125 @@ fn every_byte_is_what_it_was() {
         .expect("it is listed")["labels"];
     assert_eq!(label["amita:revert"], "a", "{listed:?}");
     let shown = world.json(&["volume", "show", VOLUME]);
-    assert!(shown["revert"].is_null(), "{shown}");
-    assert_eq!(
-        figure(&shown, "used_bytes"),
-        21 * MIB,
-        "what is cleared takes nothing: {shown}"
+    assert_eq!(shown["labels"]["team"], "db", "{shown}");
+    assert!(shown.get("parent").is_none(), "{shown}");
+    assert_eq!(figure(&shown, "used_bytes"), 21 * MIB, "{shown}");
+    assert_eq!(figure(&shown, "clones"), 0, "{shown}");
+
+    // It is written to, and made what it was before; and again what it was then, each with all that is there.
+    let mut client = open(&world, 0, VOLUME);
+    let mut third = grown.clone();
+    write(&mut client, &mut third, 7 * MIB, &pattern(8, 3 << 20));
+    write(&mut client, &mut third, 90 * MIB, &pattern(9, 1 << 20));
+    client.close();
+    world.amita_done(&["volume", "snapshot", "create", VOLUME, "c"]);
+    let back = revert(&world, &before, &["--no-snapshot"]);
+    assert!(back["kept"].is_null(), "{back}");
+    compare(&world, 2, VOLUME, &is);
+    let again = revert(&world, "c", &["--no-snapshot"]);
+    assert_eq!(figure(&again, "levels"), 2, "{again}");
+    compare(&world, 1, VOLUME, &third);
+    compare(&world, 0, &object, &was);
+    compare(&world, 2, &format!("{VOLUME}@{before}"), &is);
+    let names: Vec<Value> = snapshots(&world).iter().map(|found| found["name"].clone()).collect();
+    assert_eq!(names, ["a".into(), Value::from(before.clone()), "c".into()]);
+
+    // A name is of one of them; and what differs across a revert nobody knows.
+    let refused = world.amita(&["volume", "snapshot", "create", VOLUME, "a"]);
+    assert!(refused.text.contains("exists"), "{}", refused.text);
+    let refused = amita(&world, &["volume", "diff", &object, VOLUME]);
+    assert_eq!(refused.status.code(), Some(5), "{}", refused.text);
+    assert!(
+        refused.text.contains("was reverted between a and now"),
+        "{}",
+        refused.text
     );
 
-    // Once more it is the same, and what it was before is to be had too.
+    // What was is copied and cloned as ever.
+    let file = world.file("image").display().to_string();
+    amita(&world, &["volume", "export", &object, &file])
+        .success()
+        .expect("exported");
+    assert!(std::fs::read(&file).expect("an image") == was, "the image differs");
+    world.amita_done(&["volume", "clone", &object, "copy"]);
+    world.cluster.offer_by_nbd("copy").expect("it is exported");
+    compare(&world, 1, "copy", &was);
+    world.amita_done(&["volume", "snapshot", "protect", VOLUME, "a"]);
+    world.amita_done(&["volume", "rename", VOLUME, "other"]);
+    compare(&world, 0, "other", &third);
+    compare(&world, 1, "other@a", &was);
+    world.end(&[]);
+}
+
+fn held(world: &World) -> Option<u64> {
+    world.json(&["pool", "show", "demo"])["held_bytes"].as_u64()
+}
+
+fn raw_used(world: &World) -> Option<u64> {
+    let pool = world.json(&["pool", "show", "demo"]);
+    (pool["all_stores_known"] == true)
+        .then(|| pool["used_bytes"].as_u64())
+        .flatten()
+}
+
+/// Deleted it has all with it, is had back with all, and leaves nothing when it is gone for good.
+#[test]
+fn all_of_it_goes_with_it_and_nothing_else_does() {
+    let world = World::with_volume();
+    eventually("stores tell how full they are", || raw_used(&world).is_some());
+    let empty = raw_used(&world).expect("they do");
+    let mut client = world.open(0);
+    let mut was = vec![0; VOLUME_BYTES as usize];
+    write(&mut client, &mut was, 0, &pattern(1, 8 << 20));
+    world.amita_done(&["volume", "snapshot", "create", VOLUME, "a"]);
+    let mut is = was.clone();
+    write(&mut client, &mut is, 2 * MIB, &pattern(2, 3 << 20));
+    client.close();
+    assert_eq!(held(&world), Some(11 * MIB));
+    let before = kept(&revert(&world, "a", &[]));
+    assert_eq!(held(&world), Some(11 * MIB), "no block was written");
+    let mut client = open(&world, 1, VOLUME);
+    let mut third = was.clone();
+    write(&mut client, &mut third, 5 * MIB, &pattern(3, 2 << 20));
+    client.close();
+    assert_eq!(held(&world), Some(13 * MIB));
+    let shown = world.json(&["volume", "show", VOLUME]);
+    assert_eq!(figure(&shown, "used_bytes"), 8 * MIB, "{shown}");
+    assert_eq!(figure(&shown, "held_bytes"), 13 * MIB, "{shown}");
     let again = revert(&world, "a", &["--no-snapshot"]);
     assert!(again["kept"].is_null(), "{again}");
-    compare(&world, 0, VOLUME, &grown);
-    let back = revert(&world, &before, &["--no-snapshot"]);
-    assert_eq!(figure(&back, "behind_bytes"), 0, "{back}");
-    compare(&world, 2, VOLUME, &is);
+    eventually("what nothing needs goes by itself", || held(&world) == Some(11 * MIB));
+
+    world.amita_done(&["volume", "delete", VOLUME, "--force"]);
+    assert_eq!(held(&world), Some(11 * MIB));
+    world.amita_done(&["volume", "undelete", VOLUME]);
+    world.cluster.offer_by_nbd(VOLUME).expect("it is exported");
+    compare(&world, 0, VOLUME, &was);
+    compare(&world, 1, &format!("{VOLUME}@{before}"), &is);
+    assert_eq!(snapshots(&world).len(), 2);
+
+    // The last snapshot of what it was: what only that had comes back, and what the volume comes from stays.
+    world.amita_done(&["volume", "snapshot", "delete", VOLUME, &before]);
+    world.amita_done(&["volume", "snapshot", "delete", VOLUME, "a"]);
+    compare(&world, 2, VOLUME, &was);
+    world.amita_done(&["volume", "flatten", VOLUME]);
+    eventually("the volume alone is left", || held(&world) == Some(8 * MIB));
+    compare(&world, 1, VOLUME, &was);
+
+    world.amita_done(&["volume", "snapshot", "create", VOLUME, "b"]);
+    revert(&world, "b", &[]);
+    world.amita_done(&["volume", "delete", VOLUME, "--now", "--snapshots", "--force"]);
+    eventually("all of it is gone", || {
+        held(&world) == Some(0)
+            && world
+                .json(&["volume", "list", "--deleted"])
+                .as_array()
+                .is_some_and(Vec::is_empty)
+    });
+    // But for pages of the stores' indexes.
+    eventually("and its space is back", || {
+        raw_used(&world).is_some_and(|now| now < empty + (256 << 10))
+    });
     world.end(&[]);
 }
 
@@ -227,111 +331,77 @@ fn started(world: &World, object: &str) -> Process {
     tool::start(world.folder(), binary(), arguments).expect("it starts")
 }
 
-/// Is the volume marked as one that is being reverted?
-fn has_mark(world: &World) -> bool {
-    let meta = world.cluster.metadata_client().expect("the metadata");
-    let id = admin::volume(&meta, VOLUME).expect("the volume").id;
-    let about = admin::about(&meta, id).expect("what is known of it");
-    about.revert.is_some()
-}
-
-/// The command, when it has begun to write.
-fn begun(world: &World, object: &str) -> Process {
-    let meta = world.cluster.metadata_client().expect("the metadata");
-    let id = admin::volume(&meta, VOLUME).expect("the volume").id;
-    let until = Instant::now() + PATIENCE;
-    let mut process = started(world, object);
-    while admin::about(&meta, id).expect("what is known of it").revert.is_none() {
-        if process.ended().expect("it can be asked").is_some() {
-            // Who had the volume a moment ago may not have left yet.
-            let words = process.last_words();
-            assert!(words.contains("in use through"), "it ended: {words}");
-            process = started(world, object);
-        }
-        assert!(Instant::now() < until, "it does not begin: {}", process.last_words());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    process
-}
-
-/// Starts the command, and kills it as soon as it has begun. Was it on its way then?
-fn killed(world: &World, object: &str) -> bool {
-    let mut process = begun(world, object);
-    process.kill();
-    has_mark(world)
-}
-
 #[test]
-fn one_that_is_killed_says_so_and_is_ended_by_the_same_command() {
-    let mut world = World::with_volume();
-    let bytes = 56 << 20;
+fn one_that_is_killed_has_done_all_or_nothing() {
+    let world = World::with_volume();
     let mut was = vec![0; VOLUME_BYTES as usize];
     let mut client = world.open(0);
-    write(&mut client, &mut was, MIB, &pattern(1, bytes));
+    write(&mut client, &mut was, MIB, &pattern(1, 4 << 20));
     world.amita_done(&["volume", "snapshot", "create", VOLUME, "a"]);
     let mut is = was.clone();
-    write(&mut client, &mut is, 2 * MIB, &pattern(2, bytes));
+    write(&mut client, &mut is, 2 * MIB, &pattern(2, 4 << 20));
     client.close();
     let object = format!("{VOLUME}@a");
-    // One that was too fast to be killed has reverted it, which is no harm: it is made what it was, and begun anew.
-    let mut tries = 0;
-    while !killed(&world, &object) {
-        tries += 1;
-        assert!(tries < 5, "it always ends before it is killed");
-        let mut client = open(&world, 0, VOLUME);
-        write(&mut client, &mut is, 2 * MIB, &pattern(2, bytes));
-        client.close();
-        for found in snapshots(&world).iter().filter(|found| found["name"] != "a") {
-            let name = found["name"].as_str().expect("a name");
-            world.amita_done(&["volume", "snapshot", "delete", VOLUME, name]);
+    let meta = world.cluster.metadata_client().expect("the metadata");
+    let first = admin::volume(&meta, VOLUME).expect("the volume").id;
+    let mut reverted = 0;
+    // Ever later: before it has the volume, when it has taken the snapshot, and afterwards.
+    for pause in [0, 150, 300, 450, 600, 900, 1500] {
+        let mut process = started(&world, &object);
+        std::thread::sleep(Duration::from_millis(pause));
+        process.kill();
+        let now = admin::volume(&meta, VOLUME).expect("the volume").id;
+        match now == first {
+            true => compare(&world, 1, VOLUME, &is),
+            false => {
+                reverted += 1;
+                compare(&world, 1, VOLUME, &was);
+                break;
+            }
         }
     }
-
-    let shown = world.amita_done(&["volume", "show", VOLUME]);
-    assert!(
-        shown.contains(&format!("to a is not at its end: `amita volume revert {object}`")),
-        "{shown}"
-    );
-    let status = world.json(&["status"]);
-    let facts = status["facts"].as_array().expect("facts");
-    let fact = facts.iter().find(|fact| fact["name"] == "revert-unfinished");
-    assert_eq!(fact.expect("it is told")["objects"], serde_json::json!([VOLUME]));
-    // What the end needs stays, and hosts do not get half of it.
-    let kept_before: Vec<Value> = snapshots(&world);
-    assert_eq!(kept_before.len(), 2, "{kept_before:?}");
-    for found in &kept_before {
-        let name = found["name"].as_str().expect("a name");
-        let refused = world.amita(&["volume", "snapshot", "delete", VOLUME, name]);
-        assert_eq!(refused.status.code(), Some(5), "{}", refused.text);
-        assert!(refused.text.contains("is not at its end"), "{}", refused.text);
+    if reverted == 0 {
+        revert(&world, "a", &[]);
     }
-    world.amita_done(&["subsystem", "create", "s", "--any-host"]);
-    let refused = world.amita(&["namespace", "add", "s", VOLUME]);
-    assert_eq!(refused.status.code(), Some(5), "{}", refused.text);
-    assert!(refused.text.contains("is not at its end"), "{}", refused.text);
+    compare(&world, 0, VOLUME, &was);
+    let kept = snapshots(&world);
+    let newest = kept.last().expect("some were taken")["name"]
+        .as_str()
+        .expect("a name")
+        .to_owned();
+    assert!(newest.starts_with("before-revert-"), "{kept:?}");
+    compare(&world, 2, &format!("{VOLUME}@{newest}"), &is);
+    world.end(&[]);
+}
 
-    let done = revert(&world, "a", &[]);
-    assert_eq!(done["resumed"], true, "{done}");
-    let first = kept_before.iter().find(|found| found["name"] != "a");
-    assert_eq!(
-        first.expect("it was taken")["name"],
-        *kept(&done),
-        "no other one is taken"
-    );
-    compare(&world, 1, VOLUME, &was);
-    compare(&world, 0, &format!("{VOLUME}@{}", kept(&done)), &is);
-    let shown = world.json(&["volume", "show", VOLUME]);
-    assert!(shown["revert"].is_null(), "{shown}");
-
-    // A node that dies is no interruption.
-    let mut client = open(&world, 0, VOLUME);
-    write(&mut client, &mut was.clone(), 2 * MIB, &pattern(3, bytes));
-    client.close();
-    let mut process = begun(&world, &object);
+/// A node is away while the volume is reverted, and written to; it comes back, and has all of it.
+#[test]
+fn a_node_that_was_away_has_all_of_it_again() {
+    let mut world = World::with_volume();
+    let mut client = world.open(0);
+    let mut was = vec![0; VOLUME_BYTES as usize];
+    write(&mut client, &mut was, 0, &pattern(1, 8 << 20));
+    world.amita_done(&["volume", "snapshot", "create", VOLUME, "a"]);
+    let mut is = was.clone();
+    write(&mut client, &mut is, 2 * MIB, &pattern(2, 4 << 20));
     world.cluster.kill_node(2);
-    let status = process.wait(PATIENCE).expect("it ends");
-    assert!(status.success(), "{}", process.last_words());
-    compare(&world, 1, VOLUME, &was);
-    world.amita_done(&["volume", "snapshot", "delete", VOLUME, "a"]);
+    write(&mut client, &mut is, 7 * MIB, &pattern(3, 2 << 20));
+    client.close();
+    let before = kept(&revert(&world, "a", &[]));
+    let mut client = open(&world, 1, VOLUME);
+    let mut third = was.clone();
+    write(&mut client, &mut third, 4 * MIB, &pattern(4, 1 << 20));
+    world.cluster.start_node(2).expect("it starts");
+    eventually("it is in sync again", || {
+        let pools = world.json(&["pool", "list"]);
+        let counts = &pools[0]["group_counts"];
+        counts["whole"] == pools[0]["groups"] && counts["syncing"] == 0
+    });
+    client.close();
+    // Now from that one alone, and another one.
+    world.cluster.kill_node(0);
+    compare(&world, 2, VOLUME, &third);
+    compare(&world, 1, &format!("{VOLUME}@a"), &was);
+    compare(&world, 2, &format!("{VOLUME}@{before}"), &is);
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
 }

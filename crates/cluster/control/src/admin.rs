@@ -12,6 +12,7 @@ mod error;
 mod export;
 mod finalize;
 mod flatten;
+mod former;
 mod host;
 mod moves;
 mod namespace;
@@ -23,6 +24,7 @@ mod quota;
 mod recovery;
 mod reservation;
 mod resize;
+mod revert;
 mod scrub;
 mod set;
 mod shrink;
@@ -34,7 +36,7 @@ mod topology;
 mod trash;
 mod volume;
 
-pub use about::{about, begin_revert, end_revert, label_volume, may_revert, note_import, protect_volume};
+pub use about::{about, label_volume, note_import, protect_volume};
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
 pub use clone::{MAX_CLONES, clone_volume, clones};
@@ -43,6 +45,7 @@ pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
 pub use finalize::{Versions, finalize, versions};
 pub use flatten::{Ended, FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};
+pub use former::{FormerSweep, Swept};
 pub use host::{
     HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, field, host, hosts, remove_host, reseal_host,
     set_host_keys,
@@ -63,6 +66,7 @@ pub use quota::{Asked, asked, quota, set_quota};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
+pub use revert::{FLATTENED_FROM, Revert, may_revert, revert_volume};
 pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
 pub(crate) use set::place_set;
 pub use set::{SetSweep, SetTaking, TakenSet, ask_set, drop_set, set_state, taken_sets};
@@ -70,8 +74,8 @@ pub use shrink::{begin_shrink, end_shrink, give_up_shrink, may_shrink};
 pub(crate) use snapshot::{Held, Left, delete_snapshot_that, place_wish};
 pub use snapshot::{
     LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, all_snapshots, ask_own_snapshot, ask_snapshot, delete_snapshot,
-    drop_snapshot_wish, live_snapshots, live_snapshots_of, mark_snapshot, protect_snapshot, snapshot, snapshot_number,
-    snapshot_or_mark, snapshot_state, snapshots, split,
+    drop_snapshot_wish, live_snapshots, live_snapshots_of, mark_snapshot, protect_snapshot, snapshot, snapshot_or_mark,
+    snapshot_state, snapshots, split,
 };
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub(crate) use subsystem::unchanged;
@@ -88,7 +92,9 @@ pub use trash::{
     Bin, Purged, PurgedVolume, TrashStatus, purge_volume, purge_what_is_due, recycle_time, set_recycle_time, trash,
     undelete_volume,
 };
-pub use volume::{MAX_VOLUME_BYTES, MAX_VOLUMES, create_volume, make_volume, volume, volumes, with_deleted};
+pub use volume::{
+    MAX_VOLUME_BYTES, MAX_VOLUMES, create_volume, make_volume, volume, volumes, with_deleted, with_former,
+};
 
 use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::map::{self, Cluster, Node, Store};

@@ -56,8 +56,6 @@ kinds! {
     PolicyFails "policy-fails" Warning,
     /// A run of a snapshot policy is due and has not begun, or does not end.
     PolicyLate "policy-late" Warning,
-    /// A volume is partly what it was and partly a snapshot: a revert is under way, or was interrupted.
-    RevertUnfinished "revert-unfinished" Warning,
     /// What lies behind a volume's new end is being cleared, or that was interrupted: it has its old size.
     ShrinkUnfinished "shrink-unfinished" Warning,
     /// No node that lives serves a subsystem that has namespaces.
@@ -248,15 +246,6 @@ impl Picture<'_> {
                         volume.name, volume.pool
                     ),
                     "Restore the pool's record, or delete the volume.",
-                ));
-            }
-            if let Some(revert) = &found.revert {
-                let (name, to) = (&volume.name, &revert.snapshot);
-                facts.push(Fact::new(
-                    Kind::RevertUnfinished,
-                    [name],
-                    format!("Volume {name} is partly what it was: its revert to snapshot {to} is not at its end."),
-                    &format!("Unless it is under way: `amita volume revert {name}@{to}` ends it."),
                 ));
             }
         }

@@ -173,15 +173,18 @@ impl Cataloguer {
         view: &View,
         is_open: &impl Fn(VolumeId) -> bool,
     ) -> Option<Namespace> {
+        // A snapshot of what a volume was before it was reverted is the volume's.
+        let data = view.volume_of(record.volume)?;
+        let is_read = !data.is_former() || record.snapshot.is_some();
         let volume = view
-            .volume_of(record.volume)
-            .filter(|volume| !map::is_hidden(&volume.name))?;
+            .volume_with(record.volume)
+            .filter(|volume| is_read && !map::is_hidden(&volume.name))?;
         let chunk_bytes = view.chunk_bytes(&volume.pool)?;
         let uuid = *record.uuid.as_bytes();
-        let owned = volume.owner == Some(self.node) && is_open(volume.id);
+        let owned = data.owner == Some(self.node) && is_open(data.id);
         let namespace = Namespace {
             nsid: record.nsid,
-            volume: volume.id,
+            volume: data.id,
             snapshot: record.snapshot_id(),
             name: volume.name.clone(),
             size_bytes: record

@@ -295,7 +295,9 @@ impl Directory {
             return Some(VolumeRoute::Nowhere);
         };
         match self.volumes.get_mut(&record.name) {
-            Some(State::Open { .. }) => return Some(VolumeRoute::Here),
+            Some(State::Open { info, .. }) if info.id == volume => return Some(VolumeRoute::Here),
+            // Another one has the name by now, which the watch is about to tell: it was reverted, or made anew.
+            Some(State::Open { .. }) => return Some(VolumeRoute::Later),
             Some(State::Opening { waiting } | State::Making { waiting, .. }) => {
                 waiting.cores.push((core, volume));
                 return None;

@@ -25,6 +25,17 @@ pub struct Grant {
     pub read_only: bool,
 }
 
+/// May `who` use the volume, or read its snapshot, and how? What a volume was before it was reverted is read as its snapshots alone.
+#[must_use]
+pub fn judge_source(view: &View, source: Source, who: &Who) -> Option<Grant> {
+    let is_former = view.volume_of(source.volume).is_some_and(Volume::is_former);
+    match is_former {
+        false => judge(view, source.volume, who),
+        true if source.is_head() => None,
+        true => judge(view, view.volume_with(source.volume)?.id, who),
+    }
+}
+
 /// May `who` use the volume, and how?
 #[must_use]
 pub fn judge(view: &View, volume: VolumeId, who: &Who) -> Option<Grant> {
@@ -69,7 +80,8 @@ fn by_certificate(view: &View, volume: VolumeId, who: &Who) -> Option<Grant> {
     let Who::Client(client) = who else { return None };
     let record = view.volume_of(volume)?;
     let rights = rights_in(client.grant.as_deref()?, |scope| match scope {
-        Scope::Volume(id) => id == volume,
+        // By any number that it has or had: a revert takes no right away.
+        Scope::Volume(id) => id == record.host() || record.has_data(id),
         Scope::Pool(id) => view.pool_of(&record.pool) == Some(id),
         Scope::Tenant => false,
     })?;

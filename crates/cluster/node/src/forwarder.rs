@@ -284,14 +284,13 @@ impl Forwarder {
         next
     }
 
-    /// Takes out what waits for this volume and did not come in at this front, in order.
-    pub fn take_others(&mut self, volume: VolumeId, front: FrontId) -> Vec<Pending> {
+    /// Takes out what waits for this volume and is not to stay, in order.
+    pub fn take_others(&mut self, volume: VolumeId, stays: impl Fn(&Pending) -> bool) -> Vec<Pending> {
         let Some(route) = self.routes.get_mut(&volume) else {
             return Vec::new();
         };
-        let is_its = |pending: &Pending| pending.origin.front == front;
         let (kept, taken): (VecDeque<Pending>, VecDeque<Pending>) =
-            std::mem::take(&mut route.waiting).into_iter().partition(is_its);
+            std::mem::take(&mut route.waiting).into_iter().partition(stays);
         route.waiting = kept;
         if route.waiting.is_empty() {
             self.stalled.remove(&volume);

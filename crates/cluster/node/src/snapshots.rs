@@ -117,13 +117,15 @@ struct Plan {
     /// Of the name's record; 0: there is none.
     name_revision: u64,
     /// The snapshot that has the name and is void: it goes.
-    void: Option<SnapshotId>,
+    void: Option<(VolumeId, SnapshotId)>,
 }
 
 /// A snapshot on its way.
 #[derive(Debug)]
 struct Taking {
     name: String,
+    /// The number under which the names of the volume's snapshots stand.
+    host: VolumeId,
     generation: Generation,
     wish: SnapshotWish,
     wish_revision: u64,
@@ -146,6 +148,11 @@ impl Taking {
             Some(joined) => map::set_key(joined.set.id),
             None => map::snapshot_wish_key(volume),
         }
+    }
+
+    /// The key of the name that it is to have.
+    fn name_key(&self) -> String {
+        map::snapshot_name_key(self.host, &self.wish.name)
     }
 }
 
@@ -221,7 +228,7 @@ impl Snapshots {
             let (Some(generation), Some(record)) = (open(volume), view.volume_of(volume)) else {
                 continue;
             };
-            self.take(now, volume, (&record.name, generation), (wish.clone(), revision), None);
+            self.take(now, record, generation, (wish.clone(), revision), None);
         }
     }
 
@@ -229,13 +236,15 @@ impl Snapshots {
     fn take(
         &mut self,
         now: Time,
-        volume: VolumeId,
-        (name, generation): (&str, Generation),
+        record: &map::Volume,
+        generation: Generation,
         (wish, wish_revision): (SnapshotWish, u64),
         joined: Option<Joined>,
     ) {
+        let volume = record.id;
         let taking = Taking {
-            name: name.to_owned(),
+            name: record.name.clone(),
+            host: record.host(),
             generation,
             wish,
             wish_revision,
@@ -379,7 +388,7 @@ impl Snapshots {
                 let mut call = Call::get(map::volume_key(&taking.name));
                 call.then.push(get(taking.wish_key(volume)));
                 call.then.push(get(map::cluster_key()));
-                call.then.push(get(map::snapshot_name_key(volume, &taking.wish.name)));
+                call.then.push(get(taking.name_key()));
                 call
             }
             Step::Looking(number) => {
@@ -391,7 +400,7 @@ impl Snapshots {
             Step::Withdrawing(number) => {
                 let mut call = Call::get(map::volume_key(&taking.name));
                 call.then.push(get(map::snapshot_key(volume, *number)));
-                call.then.push(get(map::snapshot_name_key(volume, &taking.wish.name)));
+                call.then.push(get(taking.name_key()));
                 call
             }
             _ => return,
@@ -567,15 +576,16 @@ impl Snapshots {
         match reply.value(3).map(|found| found.json::<SnapshotName>()) {
             None => self.begin(volume, plan),
             Some(Err(error)) => {
-                let key = map::snapshot_name_key(volume, &taking.wish.name);
+                let key = taking.name_key();
                 self.refuse(volume, format!("the record {key} cannot be read: {error}"));
             }
             Some(Ok(name)) => {
+                let data = name.data(taking.host);
                 taking.step = Step::Doubting(Box::new(Plan {
-                    void: Some(name.number),
+                    void: Some((data, name.number)),
                     ..plan
                 }));
-                self.call(volume, Call::get(map::snapshot_key(volume, name.number)));
+                self.call(volume, Call::get(map::snapshot_key(data, name.number)));
             }
         }
     }
@@ -633,7 +643,7 @@ impl Snapshots {
             state: SnapshotState::Taking(taking.generation),
         };
         let (volume_key, wish_key) = (map::volume_key(&taking.name), taking.wish_key(volume));
-        let name_key = map::snapshot_name_key(volume, &taking.wish.name);
+        let name_key = taking.name_key();
         let compare = |key: &str, equals| Compare::ModRevision {
             key: key.to_owned(),
             equals,
@@ -647,13 +657,13 @@ impl Snapshots {
             then: vec![
                 put(volume_key, &record),
                 put(map::snapshot_key(volume, number), &snapshot),
-                put(name_key, &SnapshotName { number }),
+                put(name_key, &SnapshotName::new(taking.host, volume, number)),
             ],
             otherwise: Vec::new(),
         };
-        if let Some(void) = plan.void {
+        if let Some((data, void)) = plan.void {
             call.then.push(Op::Delete {
-                key: map::snapshot_key(volume, void),
+                key: map::snapshot_key(data, void),
             });
         }
         taking.tried = Some(number);

@@ -26,6 +26,8 @@ pub struct View {
     /// The same by node: a core asks for a node's stores for each volume that it opens and each link that breaks.
     stores_by_node: BTreeMap<NodeId, BTreeSet<StoreId>>,
     volumes: map::Holders<VolumeId, map::Volume>,
+    /// Volumes that were reverted, by the number by which hosts know them; one that is gone may stand here still.
+    reverted: BTreeMap<VolumeId, VolumeId>,
     pools: BTreeMap<String, KnownPool>,
     subsystems: BTreeMap<String, map::Subsystem>,
     /// How many namespaces show a volume.
@@ -209,6 +211,9 @@ impl View {
             Ok(volume) => {
                 let change = Change::Volume(volume.id, volume.generation);
                 let before = self.volumes.of(key).map(|before| before.id);
+                if volume.lineage.host.is_some() {
+                    self.reverted.insert(volume.host(), volume.id);
+                }
                 let put = self.volumes.put(key, record.created, volume.id, volume);
                 if let Some(before) = before.filter(|before| self.volumes.get(*before).is_none()) {
                     // Deleted and made anew while nobody watched.
@@ -558,6 +563,17 @@ impl View {
     #[must_use]
     pub fn volume_of(&self, volume: VolumeId) -> Option<&map::Volume> {
         self.volumes.get(volume)
+    }
+
+    /// The volume that has this data: the data's own, or, where it is former data, the volume that it was of.
+    #[must_use]
+    pub fn volume_with(&self, data: VolumeId) -> Option<&map::Volume> {
+        let record = self.volume_of(data)?;
+        if !record.is_former() {
+            return Some(record);
+        }
+        let volume = self.volume_of(*self.reverted.get(&record.host())?)?;
+        Some(volume).filter(|volume| volume.has_data(data))
     }
 
     /// The gateway that owns a volume, as last heard.

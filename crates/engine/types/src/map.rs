@@ -8,6 +8,7 @@ use crate::placement::Level;
 use serde::{Deserialize, Serialize};
 
 mod about;
+mod chain;
 mod check;
 mod clone;
 mod flatten;
@@ -18,7 +19,8 @@ mod quota;
 mod set;
 mod trash;
 
-pub use about::{About, Import, Revert, Shrink, about_key, about_prefix};
+pub use about::{About, Import, Shrink, about_key, about_prefix};
+pub use chain::{MAX_FORMER, check_chain};
 pub use check::MAX_GROUPS;
 pub use clone::{MAX_LEVELS, Parent, check_parents};
 pub use flatten::{Flatten, flatten_key, flattens_prefix};
@@ -343,6 +345,9 @@ pub struct Volume {
     /// What it was cloned from, the nearest first (S8); empty: it is no clone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parents: Vec<Parent>,
+    /// What it was before it was reverted, the newest first: these records stand under hidden names, and their snapshots are the volume's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<VolumeId>,
 }
 
 impl Volume {

@@ -138,6 +138,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             owner: None,
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         put(map::volume_key(&volume.name), json(&volume));
     }

@@ -90,6 +90,7 @@ pub fn measure(machine: &Machine) -> Sizes {
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         },
         volume_revision: 1,
         pool: pool(machine),

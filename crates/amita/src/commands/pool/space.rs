@@ -198,7 +198,7 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Endpoints) -> Result<()
         provisioned_bytes: asked.provisioned_bytes,
         overcommit_ratio: (fits > 0).then(|| asked.provisioned_bytes as f64 / fits as f64),
         volumes: asked.volumes,
-        deleted_volumes: volumes.len() as u64 - asked.volumes.min(volumes.len() as u64),
+        deleted_volumes: volumes.iter().filter(|volume| volume.is_deleted()).count() as u64,
         asked,
         quota: Limits::of(&admin::quota(&reader, name).described()?),
         volumes_used_bytes: sum(|found| found.used_bytes, false),

@@ -123,17 +123,6 @@ impl Way {
         self.open_by(|client| client.open_since(volume, snapshot))
     }
 
-    /// The same, with that snapshot to be read beside it.
-    ///
-    /// # Errors
-    /// As [`Way::open`].
-    pub fn open_since_and(&self, volume: &str, snapshot: &str) -> Result<Data> {
-        let mut data = self.open_since(volume, snapshot)?;
-        let opened = data.client.open(&format!("{volume}@{snapshot}"));
-        data.snapshot = Some(opened.map_err(|why| described(&why))?);
-        Ok(data)
-    }
-
     fn open_by(&self, open: impl FnOnce(&Client) -> std::result::Result<Volume, Error>) -> Result<Data> {
         let client = Client::connect(&self.config).map_err(|why| described(&why))?;
         let volume = open(&client).map_err(|why| described(&why))?;
@@ -141,7 +130,6 @@ impl Way {
         Ok(Data {
             queue,
             volume,
-            snapshot: None,
             under_way: UnderWay::default(),
             done: Vec::new(),
             client,
@@ -171,8 +159,6 @@ pub struct Data {
     // Before the client: it goes first.
     queue: Queue,
     volume: Volume,
-    /// A snapshot of it that is read as well.
-    snapshot: Option<Volume>,
     under_way: UnderWay,
     done: Vec<Done>,
     client: Client,
@@ -275,18 +261,6 @@ impl Data {
     /// The client has ended.
     pub fn read(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let started = self.queue.read(&self.volume, offset, bytes as u32, offset);
-        started.map_err(|why| described(&why))?;
-        self.under_way.begin(offset);
-        Ok(())
-    }
-
-    /// Starts to read a piece of the snapshot.
-    ///
-    /// # Errors
-    /// None is open; the client has ended.
-    pub fn read_snapshot(&mut self, offset: u64, bytes: u64) -> Result<()> {
-        let snapshot = self.snapshot.ok_or_else(|| Failure::new("no snapshot is open"))?;
-        let started = self.queue.read(&snapshot, offset, bytes as u32, offset);
         started.map_err(|why| described(&why))?;
         self.under_way.begin(offset);
         Ok(())

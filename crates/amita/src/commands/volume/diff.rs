@@ -99,7 +99,8 @@ fn sides(arguments: &Arguments, admin: &Admin) -> Result<Sides> {
         None => None,
     };
     let meta = admin.reader();
-    let size_bytes = admin::volume(&meta, volume).described()?.size_bytes;
+    let now = admin::volume(&meta, volume).described()?;
+    let size_bytes = now.size_bytes;
     let all = admin::snapshots(&meta, volume).described()?;
     let find = |name: &str| {
         let found = all.iter().find(|snapshot| snapshot.name == name).cloned();
@@ -128,6 +129,16 @@ fn sides(arguments: &Arguments, admin: &Admin) -> Result<Sides> {
             false => format!("{volume}@{} is newer than {volume}@{}", from.name, to.name),
         };
         return Err(usage(what, "Name the older one first."));
+    }
+    if to.as_ref().map_or(now.id, |to| to.volume) != from.volume {
+        let to = to.as_ref().map_or("now", |to| to.name.as_str());
+        let what = format!(
+            "volume {volume} was reverted between {} and {to}: what differs is not known",
+            from.name
+        );
+        return Err(Failure::new(what).kind(Kind::Conflict).advice(
+            "Copy the newer one whole; what is changed since a snapshot that was taken after the revert is known.",
+        ));
     }
     let size_bytes = to.as_ref().map_or(size_bytes, |to| to.size_bytes);
     if size_bytes < from.size_bytes {

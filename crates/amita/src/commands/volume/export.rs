@@ -211,6 +211,7 @@ fn place_of(admin: &Admin, name: &str) -> Result<Place> {
     };
     let snapshot = admin::snapshot(&meta, volume_name, snapshot_name).described()?;
     Ok(Place {
+        volume: snapshot.volume.0,
         generation: 0,
         snapshot: snapshot.number.0,
         size_bytes: snapshot.size_bytes,

@@ -99,7 +99,8 @@ pub(super) struct Space {
 
 impl Space {
     pub(super) fn of(volume: &Volume, counted: &Counted) -> Space {
-        let found = counted.as_ref().ok().and_then(|found| found.get(&volume.id));
+        let found = counted.as_ref().ok().and_then(|found| space::of_chain(found, volume));
+        let found = found.as_ref();
         Space {
             provisioned_bytes: volume.size_bytes,
             used_bytes: found.map(|found| found.used_bytes),
@@ -120,8 +121,9 @@ pub(super) fn counted(metadata: &Admin, status: &Status, volume: &Volume) -> Res
     let Some(pool) = pool else {
         return Ok(Err(format!("its pool, {}, does not exist", volume.pool)));
     };
-    let volumes = std::slice::from_ref(volume);
-    space::count(&metadata.reader(), status, &pool.pool, volumes, COUNT_PATIENCE).described()
+    let reader = metadata.reader();
+    let volumes = admin::with_former(&reader, std::slice::from_ref(volume)).described()?;
+    space::count(&reader, status, &pool.pool, &volumes, COUNT_PATIENCE).described()
 }
 
 pub(super) fn show(arguments: &ShowArguments, metadata: &Admin) -> Result<()> {
@@ -133,7 +135,7 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Admin) -> Result<()> {
             .advice("`amita volume list` shows those that are there."));
     };
     let mut namespaces = admin::namespaces(&metadata.reader(), None).described()?;
-    namespaces.retain(|found| found.namespace.volume == volume.volume.id);
+    namespaces.retain(|found| volume.volume.has_data(found.namespace.volume));
     let space = Space::of(&volume.volume, &counted(metadata, &status, &volume.volume)?);
     let shown = Shown {
         volume: volume.clone(),
@@ -153,7 +155,6 @@ fn text(shown: &Shown) -> String {
         labels,
         protected,
         import,
-        revert,
         shrink,
         flatten,
         parent,
@@ -176,7 +177,16 @@ fn text(shown: &Shown) -> String {
         .collect();
     let mut lines = vec![
         ("name", volume.name.clone()),
-        ("id", volume.id.to_string()),
+        (
+            "id",
+            match volume.host() {
+                host if host == volume.id => volume.id.to_string(),
+                host => format!(
+                    "{} (it was reverted: hosts and certificates know it as {host})",
+                    volume.id
+                ),
+            },
+        ),
         ("pool", volume.pool.clone()),
         (
             "size",
@@ -210,16 +220,6 @@ fn text(shown: &Shown) -> String {
     if let Some(import) = import {
         let (done, all) = (size::show(import.done_bytes), size::show(import.image_bytes));
         lines.push(("import", format!("not at its end: at least {done} of {all}")));
-    }
-    if let Some(revert) = revert {
-        let to = &revert.snapshot;
-        lines.push((
-            "revert",
-            format!(
-                "to {to} is not at its end: `amita volume revert {}@{to}` ends it",
-                volume.name
-            ),
-        ));
     }
     if let Some(shrink) = shrink {
         let (name, bytes) = (&volume.name, shrink.size_bytes);

@@ -2,6 +2,7 @@
 
 use crate::admin::{Admin, Described};
 use crate::logging::timestamp;
+use crate::space;
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, SetTaking, TakingState};
 use amita_metadata::Transact;
@@ -390,8 +391,8 @@ fn list(volume: &str, all: bool, as_json: bool, metadata: &Admin) -> Result<()> 
         Some(found) => super::label::counted(metadata, &status, &found.volume)?,
         None => Ok(BTreeMap::new()),
     };
-    let space = known.and_then(|found| counted.as_ref().ok()?.get(&found.volume.id));
-    let unique = |snapshot: &Snapshot| space.map(|space| space.unique_of(snapshot.number));
+    let space = known.and_then(|found| space::of_chain(counted.as_ref().ok()?, &found.volume));
+    let unique = |snapshot: &Snapshot| space.as_ref().map(|space| space.unique_of(snapshot.number));
     let all: Vec<Shown<'_>> = snapshots
         .iter()
         .map(|snapshot| Shown {

@@ -138,7 +138,7 @@ pub(super) fn delete(arguments: &DeleteArguments, metadata: &Admin) -> Result<()
         "unheard_node": deleted.unheard,
     });
     let clones = match deleted.hidden {
-        true => admin::clones(&reader, number, None).described()?,
+        true => admin::clones(&reader, &deleted.volume, None).described()?,
         false => Vec::new(),
     };
     print(arguments.json, &found, || match is_kept {
@@ -225,7 +225,7 @@ pub(super) fn undelete(arguments: &UndeleteArguments, metadata: &Admin) -> Resul
 
 pub(super) fn purge(arguments: &PurgeArguments, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
-    let gone = metadata.act(Action::VolumePurge, name, |meta| admin::purge_volume(meta, name));
+    let gone = metadata.act(Action::VolumePurge, name, |meta| admin::purge_volume(meta, name, now()));
     let gone = gone.described()?;
     let (name, number) = (&gone.trashed.name, gone.trashed.volume);
     print(arguments.json, &gone, || match gone.held_by.as_slice() {

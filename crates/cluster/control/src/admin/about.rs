@@ -1,14 +1,11 @@
-//! What is known of volumes beside what they need to work: labels, when they were made, imports and reverts that are not at their end.
+//! What is known of volumes beside what they need to work: labels, when they were made, imports that are not at their end.
 
-use super::namespace::use_of;
-use super::snapshot::snapshot;
-use super::subsystem::{put, subsystems, unchanged};
+use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, get};
 use amita_metadata::{Call, Transact};
-use amita_types::map::{self, About, Export, Import, Revert, Volume};
-use amita_types::{SnapshotId, VolumeId};
-use std::cell::RefCell;
+use amita_types::VolumeId;
+use amita_types::map::{self, About, Import, Volume};
 use std::collections::BTreeMap;
 
 /// What is known of a volume.
@@ -53,80 +50,9 @@ pub fn note_import(meta: &dyn Transact, volume: &Volume, import: Option<&Import>
         about.import = import.cloned();
         if import.is_some() {
             // It is written anew, whatever it was on its way to.
-            about.revert = None;
             about.shrink = None;
         }
     })
-}
-
-/// May the volume be made what its snapshot is? Of what others do while it is, [`begin_revert`] says more.
-///
-/// # Errors
-/// There is no such snapshot any more, hosts may use the volume by NVMe, its clients may only read it; the metadata is away.
-pub fn may_revert(meta: &dyn Transact, volume: &Volume, to: &str, number: SnapshotId) -> Result<()> {
-    let bad = |why: String| AdminError::BadSetting {
-        what: "volume",
-        name: volume.name.clone(),
-        why,
-    };
-    if snapshot(meta, &volume.name, to)?.number != number {
-        return Err(bad(format!("snapshot {to} is another one by now; look at it again")));
-    }
-    if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, volume.id, SnapshotId::HEAD) {
-        return Err(AdminError::AttachedStill {
-            volume: volume.name.clone(),
-            subsystem,
-            nsid: namespace.nsid,
-        });
-    }
-    match get::<Export>(meta, &map::export_key(volume.id))? {
-        Some((export, _)) if export.read_only => Err(AdminError::ReadOnlyExport {
-            volume: volume.name.clone(),
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// Says that a volume is no longer what it was, and not yet what its snapshot is: from now on it becomes no namespace, and the
-/// snapshots that are needed are not deleted. An import that was not at its end has none any more, nor has a shrinking.
-///
-/// # Errors
-/// As [`may_revert`]; the volume is gone, or another one has its name; the metadata is away or refuses.
-pub fn begin_revert(meta: &dyn Transact, volume: &Volume, revert: &Revert) -> Result<About> {
-    let before = RefCell::new((None, None, None));
-    let noted = change(meta, &volume.name, Some(volume.id), |about| {
-        // What this mark has come in place of, and not what was there a moment before.
-        before.replace((about.revert.clone(), about.import.clone(), about.shrink.clone()));
-        about.revert = Some(revert.clone());
-        about.import = None;
-        about.shrink = None;
-    })?;
-    // Who attaches the volume, or deletes the snapshot, compares this record: they have seen the mark, or what they did is seen here.
-    if let Err(why) = may_revert(meta, volume, &revert.snapshot, revert.number) {
-        // Unless another one has marked it, or ended his own, since.
-        change(meta, &volume.name, Some(volume.id), |about| {
-            if (&about.revert, &about.import) == (&noted.revert, &noted.import) {
-                (about.revert, about.import, about.shrink) = before.borrow().clone();
-            }
-        })?;
-        return Err(why);
-    }
-    Ok(noted)
-}
-
-/// Says that a volume is what its snapshot is.
-///
-/// # Errors
-/// The volume is gone, or another one has its name; the metadata is away or refuses.
-pub fn end_revert(meta: &dyn Transact, volume: &Volume) -> Result<About> {
-    change(meta, &volume.name, Some(volume.id), |about| about.revert = None)
-}
-
-/// The revert of a volume that is not at its end, and the revision of the record that says so: for whoever does what must not be
-/// done meanwhile.
-pub(super) fn reverting(meta: &dyn Transact, volume: VolumeId) -> Result<(Option<Revert>, u64)> {
-    let found = get::<About>(meta, &map::about_key(volume))?;
-    Ok(found.map_or((None, 0), |(about, revision)| (about.revert, revision)))
 }
 
 pub(super) fn change(meta: &dyn Transact, name: &str, id: Option<VolumeId>, by: impl Fn(&mut About)) -> Result<About> {

@@ -4,14 +4,15 @@
 //! and whoever deletes the volume for good compares what the transaction writes beside it. So neither passes the other unseen.
 
 use super::quota::{Wanted, charge};
+use super::snapshot::snapshot as find_snapshot;
 use super::subsystem::{put, unchanged, uses_guard};
 use super::volume::{believable, find_volume, has_room};
-use super::{AdminError, RACES, Result, check_name, cluster, get, list, snapshot_number};
+use super::{AdminError, RACES, Result, check_name, cluster, get, list};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{
     self, About, MAX_LEVELS, Parent, Pool, SNAPSHOTS_SINCE, Snapshot, SnapshotState, Trashed, Volume,
 };
-use amita_types::{SnapshotId, VolumeId};
+use amita_types::{Generation, SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 
 /// The most clones of one snapshot.
@@ -47,9 +48,14 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
             });
         }
         let guard = uses_guard(meta)?;
-        let number = snapshot_number(meta, volume, snapshot)?;
-        let (origin, origin_revision) = find_volume(meta, volume)?;
-        let snapshot_key = map::snapshot_key(origin.id, number);
+        let Snapshot {
+            volume: data, number, ..
+        } = find_snapshot(meta, volume, snapshot)?;
+        let (named, named_revision) = find_volume(meta, volume)?;
+        let Some((origin, origin_revision)) = data_of(meta, (&named, named_revision), data)? else {
+            continue;
+        };
+        let snapshot_key = map::snapshot_key(data, number);
         let Some((mut record, record_revision)) = get::<Snapshot>(meta, &snapshot_key)? else {
             continue;
         };
@@ -59,7 +65,7 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
         if record.mark {
             continue;
         }
-        if record.volume != origin.id || record.name != snapshot {
+        if record.volume != data || record.name != snapshot {
             continue;
         }
         if origin.parents.len() >= MAX_LEVELS {
@@ -76,12 +82,7 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
         let counter = map::counter_key("volumes");
         let (last, counter_revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
         has_room(meta, last)?;
-        let parent = Parent {
-            volume: origin.id,
-            number,
-            generation,
-        };
-        let root = Some(origin.place()).filter(|_| origin.lineage.root.is_some());
+        let (root, parents) = comes_from(&origin, number, generation);
         let made = Volume {
             id: VolumeId(last + 1),
             name: name.to_owned(),
@@ -94,7 +95,8 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
                 root,
                 ..map::Lineage::default()
             },
-            parents: std::iter::once(parent).chain(origin.parents.iter().copied()).collect(),
+            parents,
+            former: Vec::new(),
         };
         map::check_parents(&made).map_err(bad)?;
         record.clones += 1;
@@ -105,7 +107,7 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
         let guard_key = map::counter_key("namespaces");
         let mut call = Call {
             compares: vec![
-                unchanged(&map::volume_key(volume), origin_revision),
+                unchanged(&map::volume_key(volume), named_revision),
                 unchanged(&snapshot_key, record_revision),
                 unchanged(&guard_key, guard.1),
                 unchanged(&counter, counter_revision),
@@ -130,6 +132,10 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
             };
             call.then.push(put(map::raised_key(pool.id), &raised));
         }
+        if origin.id != named.id {
+            let origin_key = map::volume_key(&origin.name);
+            call.compares.push(unchanged(&origin_key, origin_revision));
+        }
         charge(meta, &made.pool, Wanted::volume(made.size_bytes, 0))?.into_call(&mut call);
         if meta.txn(&call)?.succeeded {
             return Ok(made);
@@ -138,17 +144,47 @@ pub fn clone_volume(meta: &dyn Transact, volume: &str, snapshot: &str, name: &st
     Err(AdminError::TooManyRaces { key })
 }
 
-/// The names of the volumes that were cloned from a volume, or from one of its snapshots; those that are deleted and kept are called
-/// by what they were called.
+/// The record of one of the data that a volume is or was, and its revision; none: it has changed meanwhile.
+pub(super) fn data_of(
+    meta: &dyn Transact,
+    (volume, revision): (&Volume, u64),
+    data: VolumeId,
+) -> Result<Option<(Volume, u64)>> {
+    if volume.id == data {
+        return Ok(Some((volume.clone(), revision)));
+    }
+    let found = get::<Volume>(meta, &map::volume_key(&map::hidden_name(data)))?;
+    Ok(found.filter(|(found, _)| volume.has_data(data) && found.id == data))
+}
+
+/// What the record of a volume says that is made from a snapshot of another one: by which number its chunks are placed, where the parents
+/// do not say so, and its parents.
+pub(super) fn comes_from(
+    origin: &Volume,
+    number: SnapshotId,
+    generation: Generation,
+) -> (Option<VolumeId>, Vec<Parent>) {
+    let nearest = Parent {
+        volume: origin.id,
+        number,
+        generation,
+    };
+    let root = Some(origin.place()).filter(|_| origin.lineage.root.is_some());
+    let parents = std::iter::once(nearest).chain(origin.parents.iter().copied());
+    (root, parents.collect())
+}
+
+/// The names of the volumes that were cloned from a volume, whatever data it had then, or from its snapshot of that number; those that are
+/// deleted and kept are called by what they were called.
 ///
 /// # Errors
 /// The metadata is away.
-pub fn clones(meta: &dyn Transact, of: VolumeId, number: Option<SnapshotId>) -> Result<Vec<String>> {
+pub fn clones(meta: &dyn Transact, of: &Volume, number: Option<SnapshotId>) -> Result<Vec<String>> {
     let all: Vec<Volume> = list(meta, &map::volume_key(""))?;
     let mut names = Vec::new();
     for volume in all {
-        let is_it = |parent: &Parent| parent.volume == of && number.is_none_or(|number| number == parent.number);
-        if !volume.parents.first().is_some_and(is_it) {
+        let is_it = |parent: &Parent| of.has_data(parent.volume) && number.is_none_or(|number| number == parent.number);
+        if volume.host() == of.host() || !volume.parents.first().is_some_and(is_it) {
             continue;
         }
         names.push(match map::is_hidden(&volume.name) {
@@ -162,17 +198,20 @@ pub fn clones(meta: &dyn Transact, of: VolumeId, number: Option<SnapshotId>) -> 
     Ok(names)
 }
 
-/// How many volumes were cloned from each that has any.
-pub(super) fn counts(meta: &dyn Transact) -> Result<BTreeMap<VolumeId, usize>> {
+/// How many volumes were cloned from each that has any, by the number by which hosts know that: what it was itself is no clone.
+pub(super) fn counts(volumes: &[Volume]) -> BTreeMap<VolumeId, usize> {
+    let hosts: BTreeMap<VolumeId, VolumeId> = volumes.iter().map(|volume| (volume.id, volume.host())).collect();
     let mut counts = BTreeMap::new();
-    for found in meta.txn(&Call::prefix(map::volume_key("")))?.values(0) {
-        // One that nobody can read is told of elsewhere.
-        let volume = found.json::<Volume>().ok();
-        if let Some(parent) = volume.as_ref().and_then(|volume| volume.parents.first()) {
-            *counts.entry(parent.volume).or_default() += 1;
+    for volume in volumes {
+        let Some(parent) = volume.parents.first() else {
+            continue;
+        };
+        let of = hosts.get(&parent.volume).copied().unwrap_or(parent.volume);
+        if of != volume.host() {
+            *counts.entry(of).or_default() += 1;
         }
     }
-    Ok(counts)
+    counts
 }
 
 /// Was anything cloned from the volume's snapshots?

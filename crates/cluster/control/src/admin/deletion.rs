@@ -12,7 +12,7 @@
 use super::namespace::{any_use_of, remove_namespace, status_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
-use super::{AdminError, RACES, Result, check_name, cluster, get, list, node_name};
+use super::{AdminError, RACES, Result, check_name, cluster, get, node_name};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::NodeId;
 use amita_types::map::{self, About, Closing, Pool, SNAPSHOTS_SINCE, Trashed, Volume};
@@ -258,7 +258,7 @@ impl Deletion {
         let (volume, revision) = find_volume(meta, &self.name)?;
         permit(meta, &self.fate, &volume)?;
         let subsystems = subsystems(meta)?;
-        let used = any_use_of(&subsystems, volume.id);
+        let used = any_use_of(&subsystems, &volume);
         if let Some((subsystem, namespace)) = used {
             if !self.force {
                 let name = match namespace.snapshot {
@@ -354,7 +354,7 @@ fn permit(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Result<u64> {
         }
         Fate::Purge { snapshots: true, .. } => return Ok(revision),
         Fate::Purge { snapshots: false, .. } => {
-            let snapshots = list::<map::Snapshot>(meta, &map::snapshots_prefix(volume.id))?;
+            let snapshots = super::snapshot::of_chain(meta, volume)?;
             let snapshots = snapshots
                 .iter()
                 .filter(|snapshot| super::snapshot::is_sealed(snapshot) && !snapshot.hidden)
@@ -426,12 +426,13 @@ fn finish(
     ];
     let mut then = leftovers(meta, fate, volume)?;
     match fate {
-        Fate::Purge { .. } => {
+        Fate::Purge { now, .. } => {
             then.push(Op::Delete { key });
             if let Some((held, less)) = super::clone::unpin(meta, volume)? {
                 compares.push(held);
                 then.push(less);
             }
+            then.extend(end_of_former(volume, &volume.name, *now));
         }
         Fate::Recycle { deleted_at, purge_at } => {
             let trashed = Trashed {
@@ -439,6 +440,7 @@ fn finish(
                 name: volume.name.clone(),
                 deleted_at: *deleted_at,
                 purge_at: *purge_at,
+                former: false,
             };
             then.push(put(map::trash_key(volume.id), &trashed));
             then.extend(moved(meta, volume, &map::hidden_name(volume.id))?);
@@ -468,6 +470,20 @@ struct Finished {
     revision: u64,
     /// It is only hidden: others were cloned from it.
     hidden: bool,
+}
+
+/// What a volume was before it was reverted goes with it: these go as soon as nothing was cloned from them.
+pub(super) fn end_of_former(volume: &Volume, called: &str, now: u64) -> impl Iterator<Item = Op> {
+    volume.former.iter().map(move |data| {
+        let trashed = Trashed {
+            volume: *data,
+            name: called.to_owned(),
+            deleted_at: now,
+            purge_at: now,
+            former: true,
+        };
+        put(map::trash_key(*data), &trashed)
+    })
 }
 
 /// The volume's record has another name. The old one goes first: at no moment two records speak of one volume. Whoever hears of that
@@ -502,7 +518,9 @@ pub(super) fn leftovers(meta: &dyn Transact, fate: &Fate, volume: &Volume) -> Re
     let mut prefixes = Vec::new();
     if matches!(fate, Fate::Purge { .. }) {
         keys.extend([map::scrub_key(id), map::about_key(id), map::trash_key(id)]);
-        prefixes.extend([map::snapshots_prefix(id), map::snapshot_names_prefix(id)]);
+        prefixes.push(map::snapshots_prefix(id));
+        // Those of former data are among the volume's own.
+        prefixes.extend((!volume.is_former()).then(|| map::snapshot_names_prefix(volume.host())));
         if let Some((pool, _)) = get::<Pool>(meta, &map::pool_key(&volume.pool))? {
             keys.push(map::whole_key(pool.id, id));
         }

@@ -176,15 +176,6 @@ pub enum AdminError {
     /// A volume that its clients may only read is to be changed.
     #[error("volume {volume} is exported for reading only; take that away first (`amita nbd unexport {volume}`)")]
     ReadOnlyExport { volume: String },
-    /// A volume that is on its way back to a snapshot.
-    #[error(
-        "the revert of volume {volume} to snapshot {snapshot} is not at its end; `amita volume revert {volume}@{snapshot}` ends it"
-    )]
-    Reverting {
-        volume: String,
-        /// The snapshot's name.
-        snapshot: String,
-    },
     /// A volume that is being made smaller.
     #[error(
         "volume {volume} is being made smaller, to {size_bytes} bytes, and that is not at its end; `amita volume resize {volume} --size \

@@ -1,6 +1,5 @@
 //! Namespaces: volumes, and snapshots of them, under a number in a subsystem.
 
-use super::about::reverting;
 use super::shrink::none_shrinks;
 use super::snapshot::{snapshot as snapshot_of, split};
 use super::subsystem::{find_subsystem, put, subsystems, unchanged, uses_guard};
@@ -89,7 +88,7 @@ pub fn namespaces(meta: &dyn Transact, name: Option<&str>) -> Result<Vec<Namespa
     let mut all = Vec::new();
     for subsystem in &subsystems {
         for namespace in &subsystem.namespaces {
-            let volume = volumes.iter().find(|volume| volume.id == namespace.volume);
+            let volume = volumes.iter().find(|volume| volume.has_data(namespace.volume));
             all.push(status_of(meta, &subsystem.name, namespace, volume)?);
         }
     }
@@ -129,11 +128,12 @@ pub fn add_namespace(
         let (mut found, revision) = find_subsystem(meta, subsystem)?;
         let Target {
             volume: target,
+            data,
             compares,
             snapshot,
         } = find_target(meta, volume)?;
         let number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
-        if let Some((user, namespace)) = use_of(&subsystems(meta)?, target.id, number) {
+        if let Some((user, namespace)) = use_of(&subsystems(meta)?, data, number) {
             return Err(AdminError::Attached {
                 volume: volume.to_owned(),
                 subsystem: user,
@@ -161,10 +161,12 @@ pub fn add_namespace(
                 most: MAX_NAMESPACES as usize,
             })?,
         };
+        // Hosts know a volume by its first number, and a snapshot by that of its data.
+        let known_by = if may_write { target.host() } else { data };
         let namespace = Namespace {
             nsid,
-            volume: target.id,
-            uuid: Namespace::uuid_of_snapshot(cluster, target.id, number),
+            volume: data,
+            uuid: Namespace::uuid_of_snapshot(cluster, known_by, number),
             block_bytes,
             snapshot,
         };
@@ -190,6 +192,8 @@ pub fn add_namespace(
 /// What is to be a namespace.
 struct Target {
     volume: Volume,
+    /// Which of its data: of a snapshot, that of which it is one.
+    data: VolumeId,
     /// Its records are so.
     compares: Vec<Compare>,
     snapshot: Option<NamespaceSnapshot>,
@@ -199,10 +203,12 @@ fn find_target(meta: &dyn Transact, name: &str) -> Result<Target> {
     let (volume_name, snapshot_name) = split(name)?;
     let (volume, revision) = find_volume(meta, volume_name)?;
     let mut compares = vec![unchanged(&map::volume_key(volume_name), revision)];
+    let mut data = volume.id;
     let snapshot = match snapshot_name {
         Some(snapshot) => {
             let found = snapshot_of(meta, volume_name, snapshot)?;
-            let key = map::snapshot_key(volume.id, found.number);
+            data = found.volume;
+            let key = map::snapshot_key(data, found.number);
             let whole = get::<Snapshot>(meta, &key)?.filter(|(record, _)| !record.mark);
             let Some((_, revision)) = whole else {
                 // It was deleted this moment.
@@ -219,20 +225,13 @@ fn find_target(meta: &dyn Transact, name: &str) -> Result<Target> {
             })
         }
         None => {
-            let (revert, revision) = reverting(meta, volume.id)?;
-            if let Some(revert) = revert {
-                return Err(AdminError::Reverting {
-                    volume: name.to_owned(),
-                    snapshot: revert.snapshot,
-                });
-            }
-            none_shrinks(meta, name, volume.id)?;
-            compares.push(unchanged(&map::about_key(volume.id), revision));
+            compares.push(none_shrinks(meta, name, volume.id)?);
             None
         }
     };
     Ok(Target {
         volume,
+        data,
         compares,
         snapshot,
     })
@@ -253,9 +252,9 @@ pub(super) fn use_of(subsystems: &[Subsystem], volume: VolumeId, snapshot: Snaps
     find_use(subsystems, |namespace| namespace.is_of(volume, snapshot))
 }
 
-/// The same for the volume, or any snapshot of it.
-pub(super) fn any_use_of(subsystems: &[Subsystem], volume: VolumeId) -> Option<(String, Namespace)> {
-    find_use(subsystems, |namespace| namespace.volume == volume)
+/// The same for the volume, or any snapshot of it, whatever data it had then.
+pub(super) fn any_use_of(subsystems: &[Subsystem], volume: &Volume) -> Option<(String, Namespace)> {
+    find_use(subsystems, |namespace| volume.has_data(namespace.volume))
 }
 
 fn find_use(subsystems: &[Subsystem], is_it: impl Fn(&Namespace) -> bool) -> Option<(String, Namespace)> {
@@ -270,9 +269,11 @@ fn find_use(subsystems: &[Subsystem], is_it: impl Fn(&Namespace) -> bool) -> Opt
 /// # Errors
 /// No such volume or snapshot; the metadata is away.
 pub fn namespace_of(meta: &dyn Transact, name: &str) -> Result<(Volume, Option<NamespaceStatus>)> {
-    let Target { volume, snapshot, .. } = find_target(meta, name)?;
+    let Target {
+        volume, data, snapshot, ..
+    } = find_target(meta, name)?;
     let number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
-    let status = match use_of(&subsystems(meta)?, volume.id, number) {
+    let status = match use_of(&subsystems(meta)?, data, number) {
         Some((subsystem, namespace)) => Some(status_of(meta, &subsystem, &namespace, Some(&volume))?),
         None => None,
     };

@@ -12,7 +12,7 @@ use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{
     self, Keep, MAX_LABEL_BYTES, MAX_POLICIES, MAX_POLICY_NAME, MAX_SET_VOLUMES, Policy, PolicyId, PolicyRuns,
-    SNAPSHOTS_SINCE, Target,
+    SNAPSHOTS_SINCE, Snapshot, Target, Volume,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -212,7 +212,7 @@ fn check_set(meta: &dyn Transact, policy: &Policy) -> Result<()> {
 
 fn find_target(meta: &dyn Transact, name: &str, target: &PolicyTarget) -> Result<Target> {
     match target {
-        PolicyTarget::Volume(volume) => Ok(Target::Volume(find_volume(meta, volume)?.0.id)),
+        PolicyTarget::Volume(volume) => Ok(Target::Volume(find_volume(meta, volume)?.0.host())),
         PolicyTarget::Volumes(volumes) => {
             if volumes.len() > MAX_SET_VOLUMES {
                 let count = volumes.len();
@@ -223,7 +223,7 @@ fn find_target(meta: &dyn Transact, name: &str, target: &PolicyTarget) -> Result
             }
             let mut found = Vec::new();
             for volume in volumes {
-                found.push(find_volume(meta, volume)?.0.id);
+                found.push(find_volume(meta, volume)?.0.host());
             }
             found.sort_unstable();
             found.dedup();
@@ -426,7 +426,7 @@ pub fn policy_volumes(meta: &dyn Transact, policy: &Policy) -> Result<Vec<(Volum
     Ok(found.map(|(volume, name)| (volume, name.to_owned())).collect())
 }
 
-/// Volumes whose snapshots are read by one call.
+/// Of so many data of volumes the snapshots are read by one call.
 const READ_AT_ONCE: usize = 32;
 
 /// What a policy would keep of what it has made of its volumes, and why. Nothing is changed.
@@ -435,20 +435,27 @@ const READ_AT_ONCE: usize = 32;
 /// The metadata is away; its time zone is none.
 pub fn retained(meta: &dyn Transact, policy: &Policy) -> Result<Vec<Retained>> {
     let mut all = Vec::new();
-    for some in policy_volumes(meta, policy)?.chunks(READ_AT_ONCE) {
-        let prefixes = some.iter().map(|(volume, _)| map::snapshots_prefix(*volume));
+    let mut catalog = Catalog::default();
+    let volumes: Vec<Volume> = catalog.records(meta, &policy.target)?.cloned().collect();
+    let of_data = |(index, volume): (usize, &Volume)| volume.chain().map(move |data| (index, data)).collect::<Vec<_>>();
+    let data: Vec<(usize, VolumeId)> = volumes.iter().enumerate().flat_map(of_data).collect();
+    let mut own: Vec<Vec<Snapshot>> = vec![Vec::new(); volumes.len()];
+    for some in data.chunks(READ_AT_ONCE) {
+        let prefixes = some.iter().map(|(_, data)| map::snapshots_prefix(*data));
         let reply = meta.txn(&Call {
             then: prefixes.map(|key| Op::Prefix { key }).collect(),
             ..Call::default()
         })?;
-        for (index, (id, volume)) in some.iter().enumerate() {
-            let own = sealed_of(reply.values(index));
-            all.push(Retained {
-                volume: volume.clone(),
-                id: *id,
-                snapshots: retention::judge(policy, &own).map_err(|why| bad(&policy.name, why))?,
-            });
+        for (at, (index, _)) in some.iter().enumerate() {
+            own[*index].extend(sealed_of(reply.values(at)));
         }
+    }
+    for (volume, own) in volumes.iter().zip(&own) {
+        all.push(Retained {
+            volume: volume.name.clone(),
+            id: volume.host(),
+            snapshots: retention::judge(policy, own).map_err(|why| bad(&policy.name, why))?,
+        });
     }
     Ok(all)
 }
@@ -482,7 +489,7 @@ pub fn delete_retained(meta: &dyn Transact, policy: &Policy, of: &Retained, snap
             held: &held,
             set: None,
         };
-        match delete_own(meta, by, &of.volume, of.id, &snapshot.name, snapshot.number) {
+        match delete_own(meta, by, &of.volume, snapshot.data, &snapshot.name, snapshot.number) {
             // Its record was written: what it says now is looked at.
             Ok(false) => {}
             Ok(true) => return Ok(Pruning::Deleted),

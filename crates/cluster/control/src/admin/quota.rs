@@ -240,12 +240,22 @@ fn asked_of(meta: &dyn Transact, pool: &Pool, with_snapshots: bool) -> Result<As
     for volume in volumes.filter(|volume| volume.pool == pool.name && !map::is_hidden(&volume.name)) {
         asked.provisioned_bytes = asked.provisioned_bytes.saturating_add(volume.size_bytes);
         asked.volumes += 1;
-        own.insert(volume.id, volume.lineage);
+        own.extend(lineages(&volume));
     }
     if with_snapshots {
         asked.snapshots = count_snapshots(meta, &own)?.asked;
     }
     Ok(asked)
+}
+
+/// All that a volume is and was, with what is being taken of it: of what it was nothing is any more.
+fn lineages(volume: &Volume) -> impl Iterator<Item = (VolumeId, Lineage)> {
+    let none = Lineage {
+        number: volume.lineage.number,
+        ..Lineage::default()
+    };
+    let former = volume.former.iter().map(move |data| (*data, none));
+    std::iter::once((volume.id, volume.lineage)).chain(former)
 }
 
 /// The snapshots of these volumes, with those that are wished for or being taken. Those of one volume and its wish are read at once: the
@@ -345,7 +355,7 @@ impl Taken {
 
 /// The snapshots of a volume, with the one that is wished for or being taken.
 pub(super) fn snapshots_of(meta: &dyn Transact, volume: &Volume) -> Result<Snapshots> {
-    count_snapshots(meta, &BTreeMap::from([(volume.id, volume.lineage)]))
+    count_snapshots(meta, &lineages(volume).collect())
 }
 
 /// A pool's quota.

@@ -106,6 +106,7 @@ mod tests {
                 owner: Some(NodeId(1)),
                 lineage: map::Lineage::default(),
                 parents: Vec::new(),
+                former: Vec::new(),
             };
             put(&meta, map::volume_key(&volume.name), &volume);
         }

@@ -308,12 +308,14 @@ pub fn taken_sets(meta: &dyn Transact) -> Result<Vec<TakenSet>> {
         ],
         ..Call::default()
     })?;
-    let names: BTreeMap<VolumeId, String> = reply
-        .values(0)
-        .iter()
-        .filter_map(|found| found.json::<Volume>().ok())
-        .map(|volume| (volume.id, volume.name))
-        .collect();
+    let volumes = reply.values(0).iter().filter_map(|found| found.json::<Volume>().ok());
+    let volumes = volumes.filter(|volume| !volume.is_former());
+    // A reverted volume has the snapshots of what it was.
+    let named = |volume: Volume| {
+        let chain: Vec<VolumeId> = volume.chain().collect();
+        chain.into_iter().map(move |data| (data, volume.name.clone()))
+    };
+    let names: BTreeMap<VolumeId, String> = volumes.flat_map(named).collect();
     let mut sets: BTreeMap<SetId, (TakenSet, BTreeSet<VolumeId>)> = BTreeMap::new();
     for snapshot in reply.values(1).iter().filter_map(|found| found.json::<Snapshot>().ok()) {
         let Some(id) = snapshot.set.filter(|_| is_sealed(&snapshot)) else {

@@ -6,7 +6,7 @@ use super::namespace::use_of;
 use super::subsystem::{put, subsystems, unchanged};
 use super::volume::{check_size, find_volume};
 use super::{AdminError, RACES, Result, cluster, get};
-use amita_metadata::{Call, Transact};
+use amita_metadata::{Call, Compare, Transact};
 use amita_types::map::{self, About, Flatten, SNAPSHOTS_SINCE, Shrink, Volume};
 use amita_types::{SnapshotId, VolumeId};
 use std::cell::RefCell;
@@ -23,7 +23,7 @@ fn bad(name: &str, why: String) -> AdminError {
 ///
 /// # Errors
 /// A size that cannot be, or that is none smaller, or more than an earlier one that was cut short was to leave; hosts may use the volume by NVMe;
-/// it is being flattened, or made what a snapshot of it is, or an image is copied into it; a cluster whose version does not know of it; the metadata is away.
+/// it is being flattened, or an image is copied into it; a cluster whose version does not know of it; the metadata is away.
 pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Result<()> {
     let name = &volume.name;
     check_size(name, size_bytes)?;
@@ -39,12 +39,6 @@ pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Resu
         ));
     }
     let about = get::<About>(meta, &map::about_key(volume.id))?.map(|(about, _)| about);
-    if let Some(revert) = about.as_ref().and_then(|about| about.revert.clone()) {
-        return Err(AdminError::Reverting {
-            volume: name.clone(),
-            snapshot: revert.snapshot,
-        });
-    }
     if about.as_ref().is_some_and(|about| about.import.is_some()) {
         return Err(bad(
             name,
@@ -158,11 +152,13 @@ pub fn give_up_shrink(meta: &dyn Transact, name: &str) -> Result<Volume> {
     Ok(volume)
 }
 
-/// Fails where a volume is being made smaller. For who compares the record that says so: it is to be read after its revision was.
-pub(super) fn none_shrinks(meta: &dyn Transact, name: &str, volume: VolumeId) -> Result<()> {
-    let found = get::<About>(meta, &map::about_key(volume))?;
+/// What whoever needs a volume that is not being made smaller compares. Fails where it is.
+pub(super) fn none_shrinks(meta: &dyn Transact, name: &str, volume: VolumeId) -> Result<Compare> {
+    let key = map::about_key(volume);
+    let found = get::<About>(meta, &key)?;
+    let revision = found.as_ref().map_or(0, |(_, revision)| *revision);
     match found.and_then(|(about, _)| about.shrink) {
-        None => Ok(()),
+        None => Ok(unchanged(&key, revision)),
         Some(shrink) => Err(AdminError::Shrinking {
             volume: name.to_owned(),
             size_bytes: shrink.size_bytes,

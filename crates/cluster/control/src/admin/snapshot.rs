@@ -1,11 +1,10 @@
 //! Snapshots of volumes: the operator wishes one, the volume's owner takes it.
 
-use super::about::reverting;
 use super::namespace::use_of;
 use super::quota::{Tally, Wanted, charge_by, snapshots_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
-use super::{AdminError, RACES, Result, cluster, get, list, names_under, parse};
+use super::{AdminError, RACES, Result, cluster, get, names_under, parse};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::SnapshotId;
 use amita_types::map::{self, MAX_MARKS, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish, Volume};
@@ -228,9 +227,8 @@ fn remove(meta: &dyn Transact, key: &str, revision: u64) -> Result<()> {
 /// # Errors
 /// There is no volume of that name; the metadata is away.
 pub fn snapshots(meta: &dyn Transact, volume: &str) -> Result<Vec<Snapshot>> {
-    let (found, _) = find_volume(meta, volume)?;
-    let mut all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(found.id))?;
-    all.retain(|snapshot| is_sealed(snapshot) && !snapshot.hidden);
+    let mut all = all_snapshots(meta, volume)?;
+    all.retain(|snapshot| !snapshot.hidden);
     Ok(all)
 }
 
@@ -240,8 +238,23 @@ pub fn snapshots(meta: &dyn Transact, volume: &str) -> Result<Vec<Snapshot>> {
 /// As [`snapshots`].
 pub fn all_snapshots(meta: &dyn Transact, volume: &str) -> Result<Vec<Snapshot>> {
     let (found, _) = find_volume(meta, volume)?;
-    let mut all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(found.id))?;
+    let mut all = of_chain(meta, &found)?;
     all.retain(is_sealed);
+    Ok(all)
+}
+
+/// The records of the snapshots of all that a volume is and was, in order of their number.
+pub(super) fn of_chain(meta: &dyn Transact, volume: &Volume) -> Result<Vec<Snapshot>> {
+    let then = volume.chain().map(|data| Op::Prefix {
+        key: map::snapshots_prefix(data),
+    });
+    let reply = meta.txn(&Call {
+        then: then.collect(),
+        ..Call::default()
+    })?;
+    let found = (0..=volume.former.len()).flat_map(|index| reply.values(index));
+    let mut all: Vec<Snapshot> = found.map(parse).collect::<Result<_>>()?;
+    all.sort_by_key(|snapshot| snapshot.number);
     Ok(all)
 }
 
@@ -267,8 +280,8 @@ pub fn split(name: &str) -> Result<(&str, Option<&str>)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LiveSnapshot {
     pub number: SnapshotId,
-    /// Clones share with it what it holds.
-    pub has_clones: bool,
+    /// So many clones share with it what it holds.
+    pub clones: u64,
 }
 
 /// A volume's snapshots for which its stores keep something, in order of their number: those that are taken, and the one that is being
@@ -306,7 +319,7 @@ fn live(volume: &Volume, all: &[Snapshot]) -> Vec<LiveSnapshot> {
         .filter(lives)
         .map(|found| LiveSnapshot {
             number: found.number,
-            has_clones: found.clones > 0,
+            clones: found.clones,
         })
         .collect();
     live.sort_unstable();
@@ -343,8 +356,8 @@ fn delete_all_but(meta: &dyn Transact, volume: &str, name: &str, left: Left) -> 
 /// May another snapshot of the volume become a mark? What is read here is compared by nobody: two commands at one moment may come to one or
 /// two more.
 fn has_room_for_mark(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<()> {
-    let all: Vec<Snapshot> = list(meta, &map::snapshots_prefix(volume.id))?;
-    let marks = all.iter().filter(|snapshot| snapshot.mark).count();
+    let marks = of_chain(meta, volume)?;
+    let marks = marks.iter().filter(|snapshot| snapshot.mark).count();
     if marks < MAX_MARKS {
         return Ok(());
     }
@@ -378,16 +391,18 @@ pub(crate) fn delete_snapshot_that(
     for _ in 0..RACES {
         believable(meta)?;
         let (_, guard_revision) = uses_guard(meta)?;
-        let number = snapshot_or_mark(meta, volume, name)?.number;
+        let Snapshot {
+            volume: data, number, ..
+        } = snapshot_or_mark(meta, volume, name)?;
         let (found, revision) = find_volume(meta, volume)?;
-        let key = map::snapshot_key(found.id, number);
-        let name_key = map::snapshot_name_key(found.id, name);
+        let key = map::snapshot_key(data, number);
+        let name_key = map::snapshot_name_key(found.host(), name);
         let record = get::<Snapshot>(meta, &key)?;
         let named = get::<SnapshotName>(meta, &name_key)?;
         let (Some((mut snapshot, snapshot_revision)), Some((named, name_revision))) = (record, named) else {
             continue;
         };
-        if named.number != number || !is_sealed(&snapshot) {
+        if (named.data(found.host()), named.number) != (data, number) || !is_sealed(&snapshot) {
             continue;
         }
         if !is_meant(&snapshot) {
@@ -404,15 +419,7 @@ pub(crate) fn delete_snapshot_that(
                 command: format!("amita volume snapshot protect {volume} {name} --off"),
             });
         }
-        let (revert, about_revision) = reverting(meta, found.id)?;
-        let needs = |revert: &map::Revert| revert.number == number || revert.kept.as_deref() == Some(name);
-        if let Some(revert) = revert.filter(needs) {
-            return Err(AdminError::Reverting {
-                volume: volume.to_owned(),
-                snapshot: revert.snapshot,
-            });
-        }
-        if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, found.id, number) {
+        if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, data, number) {
             return Err(AdminError::SnapshotAttached {
                 name: format!("{volume}@{name}"),
                 subsystem,
@@ -442,7 +449,6 @@ pub(crate) fn delete_snapshot_that(
                 unchanged(&map::volume_key(volume), revision),
                 unchanged(&key, snapshot_revision),
                 unchanged(&name_key, name_revision),
-                unchanged(&map::about_key(found.id), about_revision),
             ],
             then: std::iter::once(of_record).chain(of_name).collect(),
             otherwise: held.iter().map(|(key, _)| Op::Get { key: key.clone() }).collect(),
@@ -468,9 +474,11 @@ pub(crate) fn delete_snapshot_that(
 /// There is no such volume, or it has no such snapshot; the metadata is away or refuses.
 pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected: bool) -> Result<Snapshot> {
     for _ in 0..RACES {
-        let number = snapshot_number(meta, volume, name)?;
-        let (found, revision) = find_volume(meta, volume)?;
-        let key = map::snapshot_key(found.id, number);
+        let Snapshot {
+            volume: data, number, ..
+        } = snapshot(meta, volume, name)?;
+        let (_, revision) = find_volume(meta, volume)?;
+        let key = map::snapshot_key(data, number);
         let Some((mut snapshot, snapshot_revision)) = get::<Snapshot>(meta, &key)? else {
             continue;
         };
@@ -492,15 +500,7 @@ pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected
     })
 }
 
-/// The number of a volume's snapshot.
-///
-/// # Errors
-/// There is no such volume, or it has no such snapshot; the metadata is away.
-pub fn snapshot_number(meta: &dyn Transact, volume: &str, name: &str) -> Result<SnapshotId> {
-    snapshot(meta, volume, name).map(|snapshot| snapshot.number)
-}
-
-/// A volume's snapshot that is taken.
+/// A volume's snapshot that is taken; its record says of which of the volume's data it is.
 ///
 /// # Errors
 /// There is no such volume, or it has no such snapshot, or only a mark of it is left; the metadata is away.
@@ -524,17 +524,18 @@ pub fn snapshot_or_mark(meta: &dyn Transact, volume: &str, name: &str) -> Result
         None => Err(AdminError::NoSuch {
             what: "snapshot",
             name: format!("{volume}@{name}"),
-            there: names_under(meta, &map::snapshot_names_prefix(found.id))?,
+            there: names_under(meta, &map::snapshot_names_prefix(found.host()))?,
         }),
     }
 }
 
 /// The volume's snapshot of that name, if it is taken. One that was begun and is not sealed is none: it may be void.
 pub(super) fn taken(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<Option<Snapshot>> {
-    let Some((number, _)) = get::<SnapshotName>(meta, &map::snapshot_name_key(volume.id, name))? else {
+    let host = volume.host();
+    let Some((named, _)) = get::<SnapshotName>(meta, &map::snapshot_name_key(host, name))? else {
         return Ok(None);
     };
-    let found = get::<Snapshot>(meta, &map::snapshot_key(volume.id, number.number))?;
+    let found = get::<Snapshot>(meta, &map::snapshot_key(named.data(host), named.number))?;
     Ok(found.map(|(snapshot, _)| snapshot).filter(is_sealed))
 }
 

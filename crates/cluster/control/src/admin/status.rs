@@ -9,7 +9,7 @@ use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, MAX_OPS, Op, Transact};
 use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
 use amita_types::map::{
-    self, About, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Revert, Shrink,
+    self, About, Export, Flatten, Group, Host, Import, Live, Node, Parent, Policy, PolicyRuns, Pool, PoolKind, Shrink,
     Snapshot, Store, Subsystem, Suspect, Target, Trashed, Volume,
 };
 use amita_types::{ClusterId, NodeId, SnapshotId, StoreId, VolumeId};
@@ -152,9 +152,6 @@ pub struct VolumeStatus {
     /// An image is copied into it, and is not there whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
-    /// It is made what a snapshot of it is, and is a part of both.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub revert: Option<Revert>,
     /// It is being made smaller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shrink: Option<Shrink>,
@@ -267,8 +264,8 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let flattens: Vec<Flatten> = reader.list(&map::flattens_prefix(), any)?;
     let mut flattens: BTreeMap<VolumeId, Flatten> = flattens.into_iter().map(|found| (found.volume, found)).collect();
     let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
-    let deleted_volumes = volumes.iter().filter(|volume| map::is_hidden(&volume.name)).count();
-    let (parents, mut children) = families(&mut reader, &volumes)?;
+    let deleted_volumes = volumes.iter().filter(|volume| volume.is_deleted()).count();
+    let (mut parents, mut children) = families(&mut reader, &volumes)?;
     let volumes: Vec<VolumeStatus> = volumes
         .into_iter()
         .filter(|volume| !map::is_hidden(&volume.name))
@@ -282,15 +279,10 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
                 labels: about.labels,
                 protected: about.protected,
                 import: about.import,
-                revert: about.revert,
                 shrink: about.shrink,
                 flatten: flattens.remove(&volume.id),
-                parent: volume.parents.first().map(|parent| {
-                    let called = parents.get(&(parent.volume, parent.number));
-                    let number = || format!("{}@{}", parent.volume, parent.number.0);
-                    called.cloned().unwrap_or_else(number)
-                }),
-                clones: children.remove(&volume.id).unwrap_or_default(),
+                parent: parents.remove(&volume.id),
+                clones: children.remove(&volume.host()).unwrap_or_default(),
                 volume,
             }
         })
@@ -335,7 +327,7 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
     for policy in all {
         let runs: Option<PolicyRuns> = reader.get(&map::policy_runs_key(policy.id))?;
         let volume = match policy.target {
-            Target::Volume(id) => volumes.iter().find(|found| found.volume.id == id),
+            Target::Volume(id) => volumes.iter().find(|found| found.volume.host() == id),
             _ => None,
         };
         let name = volume.map(|found| found.volume.name.clone());
@@ -344,42 +336,59 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
     Ok(policies)
 }
 
-/// What clones come from, as VOLUME@SNAPSHOT; and how many clones volumes have.
-type Families = (BTreeMap<(VolumeId, SnapshotId), String>, BTreeMap<VolumeId, usize>);
+/// What each clone comes from, as VOLUME@SNAPSHOT; and how many clones volumes have, by the numbers by which hosts know them.
+type Families = (BTreeMap<VolumeId, String>, BTreeMap<VolumeId, usize>);
 
-/// Where the record of a deleted volume, or of a snapshot, cannot be read, a clone's parent has no name but its numbers.
+/// Where the record of a deleted volume, or of a snapshot, cannot be read, a clone's parent has no name but its numbers. What a volume was
+/// itself is none.
 fn families(reader: &mut Reader<'_>, volumes: &[Volume]) -> Result<Families> {
     let trash: Vec<Trashed> = reader.list(&map::trash_prefix(), any)?;
     let trash: BTreeMap<VolumeId, String> = trash.into_iter().map(|found| (found.volume, found.name)).collect();
-    let mut children: BTreeMap<VolumeId, usize> = BTreeMap::new();
-    let mut wanted: BTreeSet<(VolumeId, SnapshotId)> = BTreeSet::new();
-    for parent in volumes.iter().filter_map(|volume| volume.parents.first()) {
-        *children.entry(parent.volume).or_default() += 1;
-        wanted.insert((parent.volume, parent.number));
-    }
+    let hosts: BTreeMap<VolumeId, VolumeId> = volumes.iter().map(|volume| (volume.id, volume.host())).collect();
+    let host_of = |data: VolumeId| hosts.get(&data).copied().unwrap_or(data);
+    let foreign = |volume: &Volume| {
+        let mut parents = volume.parents.iter();
+        parents.find(|parent| host_of(parent.volume) != volume.host()).copied()
+    };
+    let parents: BTreeMap<VolumeId, Parent> = volumes
+        .iter()
+        .filter_map(|volume| Some((volume.id, foreign(volume)?)))
+        .collect();
     let called = |volume: &Volume| match map::is_hidden(&volume.name) {
         false => Some(volume.name.clone()),
         true => trash.get(&volume.id).map(|name| format!("{name} (deleted)")),
     };
-    let origins = volumes.iter().filter(|volume| children.contains_key(&volume.id));
-    let origins: BTreeMap<VolumeId, String> = origins
-        .filter_map(|volume| Some((volume.id, called(volume)?)))
-        .collect();
-    let keys = wanted
+    let origins: BTreeSet<VolumeId> = parents.values().map(|parent| host_of(parent.volume)).collect();
+    let origins = volumes
         .iter()
-        .map(|(volume, number)| map::snapshot_key(*volume, *number));
-    let snapshots: Vec<Snapshot> = reader.get_all(keys.collect())?;
-    let parents = snapshots.into_iter().filter_map(|snapshot| {
-        let origin = origins.get(&snapshot.volume)?;
-        Some((
-            (snapshot.volume, snapshot.number),
-            match snapshot.hidden {
-                false => format!("{origin}@{}", snapshot.name),
-                true => format!("{origin}@{} (deleted)", snapshot.name),
-            },
-        ))
+        .filter(|volume| origins.contains(&volume.host()) && !volume.is_former());
+    let origins: BTreeMap<VolumeId, String> = origins
+        .filter_map(|volume| Some((volume.host(), called(volume)?)))
+        .collect();
+    let keys: BTreeSet<String> = parents
+        .values()
+        .map(|parent| map::snapshot_key(parent.volume, parent.number))
+        .collect();
+    let snapshots: Vec<Snapshot> = reader.get_all(keys.into_iter().collect())?;
+    let snapshots: BTreeMap<(VolumeId, SnapshotId), Snapshot> = snapshots
+        .into_iter()
+        .map(|snapshot| ((snapshot.volume, snapshot.number), snapshot))
+        .collect();
+    let name_of = |parent: &Parent| {
+        let origin = origins
+            .get(&host_of(parent.volume))
+            .or_else(|| trash.get(&parent.volume))?;
+        let snapshot = snapshots.get(&(parent.volume, parent.number))?;
+        Some(match snapshot.hidden {
+            false => format!("{origin}@{}", snapshot.name),
+            true => format!("{origin}@{} (deleted)", snapshot.name),
+        })
+    };
+    let named = parents.iter().map(|(clone, parent)| {
+        let number = || format!("{}@{}", parent.volume, parent.number.0);
+        (*clone, name_of(parent).unwrap_or_else(number))
     });
-    Ok((parents.collect(), children))
+    Ok((named.collect(), super::clone::counts(volumes)))
 }
 
 /// What living nodes say of the stores that they serve, and of what hosts meet with at them.

@@ -5,6 +5,7 @@ mod label;
 mod node;
 mod nvme;
 mod quota;
+mod revert;
 mod set;
 mod shrink;
 mod snapshot;

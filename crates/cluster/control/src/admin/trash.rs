@@ -1,6 +1,6 @@
 //! Volumes that were deleted and are kept for a time: they can be had back until then, or go for good before.
 
-use super::deletion::{Fate, leftovers, moved};
+use super::deletion::{Fate, end_of_former, leftovers, moved};
 use super::quota::{Wanted, charge, snapshots_of};
 use super::subsystem::{put, unchanged};
 use super::volume::believable;
@@ -46,7 +46,12 @@ pub fn trash(meta: &dyn Transact) -> Result<Vec<TrashStatus>> {
     let reply = meta.txn(&call)?;
     let clones = match reply.values(0) {
         [] => BTreeMap::new(),
-        _ => super::clone::counts(meta)?,
+        // One that nobody can read is told of elsewhere.
+        _ => {
+            let all = meta.txn(&Call::prefix(map::volume_key("")))?;
+            let all = all.values(0).iter().filter_map(|found| found.json::<Volume>().ok());
+            super::clone::counts(&all.collect::<Vec<_>>())
+        }
     };
     let volumes = reply.values(1).iter().filter_map(|found| found.json::<Volume>().ok());
     let mut volumes: BTreeMap<VolumeId, Volume> = volumes.map(|volume| (volume.id, volume)).collect();
@@ -54,9 +59,11 @@ pub fn trash(meta: &dyn Transact) -> Result<Vec<TrashStatus>> {
     let found = reply.values(0).iter().filter_map(|found| found.json::<Trashed>().ok());
     let mut all: Vec<TrashStatus> = found
         .filter_map(|trashed| {
-            let Volume { pool, size_bytes, .. } = volumes.remove(&trashed.volume)?;
+            let volume = volumes.remove(&trashed.volume)?;
+            let host = volume.host();
+            let Volume { pool, size_bytes, .. } = volume;
             Some(TrashStatus {
-                clones: clones.get(&trashed.volume).copied().unwrap_or_default(),
+                clones: clones.get(&host).copied().unwrap_or_default(),
                 trashed,
                 pool,
                 size_bytes,
@@ -124,8 +131,9 @@ pub(super) fn find_pool(meta: &dyn Transact, name: &str) -> Result<Pool> {
     }
 }
 
-/// A deleted volume by what it was called, or by its number; `.NUMBER` is the number, whatever others were called.
-fn find(meta: &dyn Transact, which: &str) -> Result<Trashed> {
+/// A deleted volume by what it was called, or by its number; `.NUMBER` is the number, whatever others were called. `back`: it is to be
+/// had back, which former data is not.
+fn find(meta: &dyn Transact, which: &str, back: bool) -> Result<Trashed> {
     let number: Option<VolumeId> = which
         .strip_prefix('.')
         .and_then(|number| number.parse().ok().map(VolumeId));
@@ -133,12 +141,22 @@ fn find(meta: &dyn Transact, which: &str) -> Result<Trashed> {
     if let Some(number) = number
         && let Some((trashed, _)) = get::<Trashed>(meta, &map::trash_key(number))?
     {
-        return Ok(trashed);
+        return match back && trashed.former {
+            false => Ok(trashed),
+            true => Err(AdminError::BadSetting {
+                what: "deleted volume",
+                name: which.to_owned(),
+                why: format!(
+                    "it is what volume {} was before it was reverted, and that one is gone for good; what was cloned from it has its data",
+                    trashed.name
+                ),
+            }),
+        };
     }
     // One that cannot be read keeps nobody from having another one back.
     let reply = meta.txn(&Call::prefix(map::trash_prefix()))?;
     let all = reply.values(0).iter().filter_map(|found| found.json::<Trashed>().ok());
-    let mut all: Vec<Trashed> = all.collect();
+    let mut all: Vec<Trashed> = all.filter(|trashed| !(back && trashed.former)).collect();
     let is_it = |trashed: &Trashed| trashed.name == which || trashed.volume.to_string() == which;
     if !all.iter().any(is_it) {
         return Err(AdminError::NoSuch {
@@ -174,7 +192,7 @@ fn no_closing(volume: VolumeId) -> Op {
 pub fn undelete_volume(meta: &dyn Transact, which: &str, new_name: Option<&str>) -> Result<Volume> {
     for _ in 0..RACES {
         believable(meta)?;
-        let trashed = find(meta, which)?;
+        let trashed = find(meta, which, true)?;
         let name = new_name.unwrap_or(&trashed.name);
         check_name("volume", name)?;
         let (hidden, key) = (map::hidden_name(trashed.volume), map::volume_key(name));
@@ -224,20 +242,23 @@ pub struct PurgedVolume {
     pub held_by: Vec<String>,
 }
 
-/// A deleted volume goes for good, with its snapshots; one that others were cloned from does when the last of them is gone.
+/// A deleted volume goes for good, with its snapshots; one that others were cloned from does when the last of them is gone. `now` is in
+/// seconds since 1970.
 ///
 /// # Errors
 /// There is none of that name or number, or several; the metadata is suspected, away or refuses.
-pub fn purge_volume(meta: &dyn Transact, which: &str) -> Result<PurgedVolume> {
+pub fn purge_volume(meta: &dyn Transact, which: &str, now: u64) -> Result<PurgedVolume> {
     for _ in 0..RACES {
-        let trashed = find(meta, which)?;
-        let held_by = match super::clone::has_clones(meta, trashed.volume)? {
-            true => super::clone::clones(meta, trashed.volume, None)?,
-            false => Vec::new(),
+        let trashed = find(meta, which, false)?;
+        let is_held = super::clone::has_clones(meta, trashed.volume)?;
+        let found = get::<Volume>(meta, &map::volume_key(&map::hidden_name(trashed.volume)))?;
+        let held_by = match found.filter(|_| is_held) {
+            Some((volume, _)) => super::clone::clones(meta, &volume, None)?,
+            None => Vec::new(),
         };
-        let done = match held_by.is_empty() {
-            true => purge(meta, trashed.volume, None)?,
-            false => make_due(meta, &trashed)?,
+        let done = match is_held {
+            false => purge(meta, trashed.volume, By::Operator(now))?,
+            true => make_due(meta, &trashed)?,
         };
         if done {
             return Ok(PurgedVolume { trashed, held_by });
@@ -503,19 +524,29 @@ pub fn purge_what_is_due(meta: &dyn Transact, most: usize, now: Duration) -> Res
 
 fn purge_unheld(meta: &dyn Transact, volume: VolumeId, now: Duration) -> Result<bool> {
     // What is held costs one read.
-    Ok(!super::clone::has_clones(meta, volume)? && purge(meta, volume, Some(now))?)
+    Ok(!super::clone::has_clones(meta, volume)? && purge(meta, volume, By::Time(now.as_secs()))?)
+}
+
+/// Who has a deleted volume go for good, and when, in seconds since 1970.
+#[derive(Clone, Copy)]
+enum By {
+    /// Somebody who does not wait for its time.
+    Operator(u64),
+    /// Its time has come.
+    Time(u64),
 }
 
 /// `false`: it is not there (any longer), or something has changed meanwhile; or its time has not come.
-fn purge(meta: &dyn Transact, volume: VolumeId, due: Option<Duration>) -> Result<bool> {
+fn purge(meta: &dyn Transact, volume: VolumeId, by: By) -> Result<bool> {
     believable(meta)?;
     let (key, trash_key) = (map::volume_key(&map::hidden_name(volume)), map::trash_key(volume));
     let Some((trashed, trash_revision)) = get::<Trashed>(meta, &trash_key)? else {
         return Ok(false);
     };
-    if due.is_some_and(|now| trashed.purge_at > now.as_secs()) {
-        return Ok(false);
-    }
+    let now = match by {
+        By::Time(now) if trashed.purge_at > now => return Ok(false),
+        By::Time(now) | By::Operator(now) => now,
+    };
     let Some((found, revision)) = get::<Volume>(meta, &key)? else {
         return Ok(false);
     };
@@ -538,6 +569,7 @@ fn purge(meta: &dyn Transact, volume: VolumeId, due: Option<Duration>) -> Result
         compares.push(held);
         then.push(less);
     }
+    then.extend(end_of_former(&found, &trashed.name, now));
     let call = Call {
         compares,
         then,

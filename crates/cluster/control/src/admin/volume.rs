@@ -2,8 +2,8 @@
 
 use super::quota::{Wanted, charge};
 use super::subsystem::{put, unchanged};
-use super::{AdminError, RACES, Result, check_name, get, list, names_under};
-use amita_metadata::{Call, Transact};
+use super::{AdminError, RACES, Result, check_name, get, list, names_under, parse};
+use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, Pool, Volume};
 use amita_types::{BLOCK_BYTES, Generation, VolumeId};
 
@@ -30,6 +30,33 @@ pub fn volumes(meta: &dyn Transact) -> Result<Vec<Volume>> {
 /// As [`super::nodes`].
 pub fn with_deleted(meta: &dyn Transact) -> Result<Vec<Volume>> {
     list(meta, &map::volume_key(""))
+}
+
+/// These volumes, and behind each what it was before it was reverted.
+///
+/// # Errors
+/// The metadata is away, or a record is not readable.
+pub fn with_former(meta: &dyn Transact, volumes: &[Volume]) -> Result<Vec<Volume>> {
+    let mut all = Vec::with_capacity(volumes.len());
+    for volume in volumes {
+        all.push(volume.clone());
+        if volume.former.is_empty() {
+            continue;
+        }
+        let keys = volume
+            .former
+            .iter()
+            .map(|data| map::volume_key(&map::hidden_name(*data)));
+        let reply = meta.txn(&Call {
+            then: keys.map(|key| Op::Get { key }).collect(),
+            ..Call::default()
+        })?;
+        // One that went a moment ago had nothing that anybody needs.
+        for found in (0..volume.former.len()).filter_map(|index| reply.value(index)) {
+            all.push(parse(found)?);
+        }
+    }
+    Ok(all)
 }
 
 /// Makes a volume. It is thin: no space is taken before it is written.
@@ -89,6 +116,7 @@ pub fn make_volume(
             owner: None,
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         // Both at once: a number that was given out, and whose volume is not there, is a deleted volume's (R13). The number is
         // written last, so that nobody who is told one by one sees it before its volume.

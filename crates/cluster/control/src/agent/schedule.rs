@@ -1,10 +1,10 @@
 //! What is done from time to time, by the node that is coordinator: looks at the copies of volumes that nobody has looked at for
-//! long are asked for, clones whose chunks are all made let go of their parents, deleted volumes whose time has come go for good, and
-//! so do records of sets of snapshots that nobody leads any more.
+//! long are asked for, clones whose chunks are all made let go of their parents, deleted volumes whose time has come go for good, and so
+//! do what volumes were before they were reverted and nothing needs any more, and records of sets of snapshots that nobody leads any more.
 
 use super::standing::Standing;
 use super::{Config, Journal, Notice, Sink, Stop};
-use crate::admin::{self, AdminError, Bin, SetSweep};
+use crate::admin::{self, AdminError, Bin, FormerSweep, SetSweep};
 use crate::coordinator::election_key;
 use crate::events::{Draft, Kind};
 use crate::policy::runner::Clock;
@@ -41,6 +41,7 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop, st
             steady: begun.elapsed(),
         };
         looks.purge(client, sink, journal, clock);
+        looks.sweep_former(client, sink);
         looks.sweep_sets(client, sink, clock.steady);
         let Some(every) = config.scrub_every else { continue };
         if looked.elapsed() < LOOK_AT_COPIES.min(every) {
@@ -67,6 +68,7 @@ pub(super) fn run(client: &Client, config: &Config, sink: &Sink, stop: &Stop, st
 struct Looks {
     bin: Bin,
     sets: SetSweep,
+    former: FormerSweep,
     /// What cannot be done, and why: told once.
     told: BTreeMap<String, String>,
 }
@@ -119,6 +121,32 @@ impl Looks {
             }
             Err(why) if is_told_by_others(&why) => {}
             Err(why) => self.warn(sink, "no flattening of a clone can end", &why),
+        }
+    }
+
+    /// What volumes were before they were reverted, and what nothing needs any more.
+    fn sweep_former(&mut self, client: &Client, sink: &Sink) {
+        match self.former.sweep(client) {
+            Ok(swept) => {
+                for (data, of) in swept.gone {
+                    let of = of.map_or_else(|| "a volume that is gone".to_owned(), |name| format!("volume {name}"));
+                    sink(Notice::Info(format!(
+                        "what {of} was before it was reverted (number {data}) is gone: nothing needs it"
+                    )));
+                }
+                for (data, why) in swept.failed {
+                    let what = format!(
+                        "what a volume was before it was reverted (number {data}) cannot go, and its space does not come back"
+                    );
+                    self.warn(sink, &what, &why);
+                }
+            }
+            Err(why) if is_told_by_others(&why) => {}
+            Err(why) => self.warn(
+                sink,
+                "what volumes were before they were reverted cannot be looked at",
+                &why,
+            ),
         }
     }
 

@@ -355,6 +355,7 @@ impl Scene {
             owner: None,
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         self.put(&map::volume_key(&name), &volume);
     }

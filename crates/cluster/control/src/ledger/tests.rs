@@ -22,6 +22,7 @@ fn volume(id: u64, name: &str) -> (String, Vec<u8>) {
         owner: None,
         lineage: map::Lineage::default(),
         parents: Vec::new(),
+        former: Vec::new(),
     };
     (map::volume_key(name), json(&volume))
 }

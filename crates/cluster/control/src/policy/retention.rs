@@ -11,13 +11,16 @@
 //! snapshot the newest.
 
 use super::schedule::{Periods, Zone};
-use amita_types::SnapshotId;
 use amita_types::map::{Keep, Policy, Snapshot};
+use amita_types::{SnapshotId, VolumeId};
 use serde::Serialize;
 
 /// What becomes of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
+    /// Of which of its volume's data it is one.
+    #[serde(skip)]
+    pub data: VolumeId,
     /// Its number.
     pub number: SnapshotId,
     /// Its name.
@@ -68,6 +71,7 @@ pub fn judge(policy: &Policy, snapshots: &[Snapshot]) -> Result<Vec<Verdict>, St
     let judged = own.into_iter().zip(reasons);
     Ok(judged
         .map(|(snapshot, kept_by)| Verdict {
+            data: snapshot.volume,
             number: snapshot.number,
             name: snapshot.name.clone(),
             taken_at: snapshot.taken_at,

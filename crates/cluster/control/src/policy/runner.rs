@@ -101,7 +101,7 @@ pub struct Runner {
     idle: BTreeMap<String, u64>,
     tally: Tally,
     /// What is to be taken back: its policy is gone.
-    gone: Vec<(VolumeId, Job)>,
+    gone: Vec<Job>,
     /// Sets likewise.
     gone_sets: Vec<SetJob>,
     /// What others have wished who led before was looked at.
@@ -287,15 +287,15 @@ impl Runner {
         self.idle = idle;
         // Those of policies that are gone are wished by nobody any more. Where the metadata is away just now, it is done later.
         for known in old.into_values() {
-            self.gone.extend(known.jobs);
+            self.gone.extend(known.jobs.into_values());
             self.gone_sets.extend(known.set);
         }
         while let Some(set) = self.gone_sets.last() {
             set.withdraw(meta)?;
             self.gone_sets.pop();
         }
-        while let Some((volume, job)) = self.gone.last() {
-            job.withdraw(meta, *volume)?;
+        while let Some(job) = self.gone.last() {
+            job.withdraw(meta)?;
             self.gone.pop();
         }
         if !std::mem::replace(&mut self.has_swept, true)
@@ -386,7 +386,7 @@ impl Runner {
             let answers = job::look(meta, &waiting, &known.jobs)?;
             for (volume, answer) in waiting.into_iter().zip(answers) {
                 if let Some(job) = known.jobs.get_mut(&volume) {
-                    job.answered(meta, volume, answer, clock.steady)?;
+                    job.answered(meta, answer, clock.steady)?;
                 }
             }
             let volumes: Vec<VolumeId> = known.jobs.keys().copied().collect();
@@ -402,7 +402,7 @@ impl Runner {
                     continue;
                 };
                 let ended = match by.policy.paused {
-                    true => Some(job.stop(meta, volume)?),
+                    true => Some(job.stop(meta)?),
                     false => job.go_on(meta, by, volume, catalog, clock, &mut deletions)?,
                 };
                 if let Some(outcome) = ended {

@@ -493,11 +493,10 @@ impl<'a> Work<'a> {
                     volume.name
                 ));
                 self.records.remove(&map::volume_key(&volume.name));
-                let prefixes = [map::snapshots_prefix(volume.id), map::snapshot_names_prefix(volume.id)];
-                self.records
-                    .retain(|key, _| !prefixes.iter().any(|prefix| key.starts_with(prefix)));
+                self.forget_snapshots(&volume);
                 continue;
             }
+            volume.former.retain(|data| !is_deleted(*data));
             let met = known.remove(&volume.id).unwrap_or_default();
             // A parent goes for good only when its clones need it no more: this one was flattened since.
             if let Some(level) = volume.parents.iter().position(|parent| is_deleted(parent.volume)) {
@@ -535,6 +534,20 @@ impl<'a> Work<'a> {
             self.records.insert(key, json(&last));
         }
         Ok(())
+    }
+
+    /// A deleted volume has no snapshots. The names of what it was of, if it is former data, stand among those of the volume, which stays.
+    fn forget_snapshots(&mut self, volume: &Volume) {
+        let (host, own) = (volume.host(), map::snapshots_prefix(volume.id));
+        let names = map::snapshot_names_prefix(host);
+        let is_its = |value: &[u8]| {
+            let name = serde_json::from_slice::<map::SnapshotName>(value);
+            name.is_ok_and(|name| name.data(host) == volume.id)
+        };
+        self.records.retain(|key, value| {
+            let named = key.starts_with(&names) && (!volume.is_former() || is_its(value));
+            !(named || key.starts_with(&own))
+        });
     }
 
     /// A clone that was deleted after the copy was made holds nothing any more.
@@ -633,6 +646,7 @@ impl<'a> Work<'a> {
             owner: None,
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         self.number(&mut volume, met.number);
         self.insert_volume(volume)

@@ -68,6 +68,7 @@ fn volume(number: u64, generation: u32) -> Volume {
         owner: Some(NodeId(1)),
         lineage: map::Lineage::default(),
         parents: Vec::new(),
+        former: Vec::new(),
     }
 }
 

@@ -200,6 +200,7 @@ impl Bench {
             owner: None,
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         put(map::volume_key(NAME), json(&volume));
 

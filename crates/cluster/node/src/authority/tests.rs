@@ -80,6 +80,7 @@ impl Rig {
             owner,
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         put(&mut self.view, map::volume_key("v"), &volume);
     }
@@ -251,6 +252,7 @@ impl Late {
             owner: Some(NEXT_OWNER),
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         let value = serde_json::to_vec(&volume).unwrap();
         self.metadata.txn(&Call::put(map::volume_key("v"), value)).unwrap();
@@ -350,6 +352,7 @@ fn a_takeover_of_many_volumes_is_read_in_few_transactions() {
             owner: Some(OWNER),
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         let key = map::volume_key(&volume.name);
         late.rig.view.apply(&Record {

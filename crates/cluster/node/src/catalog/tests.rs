@@ -61,6 +61,7 @@ fn volume(owner: Option<u32>, size_bytes: u64) -> map::Volume {
         owner: owner.map(NodeId),
         lineage: map::Lineage::default(),
         parents: Vec::new(),
+        former: Vec::new(),
     }
 }
 

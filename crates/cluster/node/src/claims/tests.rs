@@ -40,6 +40,7 @@ fn volume(generation: u32) -> map::Volume {
         owner: Some(NodeId(1)),
         lineage: map::Lineage::default(),
         parents: Vec::new(),
+        former: Vec::new(),
     }
 }
 

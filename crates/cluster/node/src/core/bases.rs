@@ -2,7 +2,7 @@
 //! itself. Read in the metadata when it is asked for, as [`super::views`] reads names.
 
 use super::Core;
-use super::views::{Asked, call};
+use super::views::{Asked, call, host_of};
 use crate::exports::judge;
 use crate::mail::Origin;
 use amita_frontend::{Bases, MAX_BASES, OpenError, Who, snapshot_named};
@@ -16,8 +16,8 @@ use amita_types::{SnapshotId, VolumeId};
 pub(super) struct Compared {
     /// Those of these names; empty: all.
     only: Vec<String>,
-    /// Their names and numbers, once those are known: the export itself, where it is a snapshot, is the last one.
-    found: Vec<(String, SnapshotId)>,
+    /// Of which data, and their names and numbers, once those are known: the export itself, where it is a snapshot, is the last one.
+    found: (VolumeId, Vec<(String, SnapshotId)>),
 }
 
 /// A client that may use the volume asks which of its snapshots it may have it compared with.
@@ -33,23 +33,24 @@ pub(super) fn ask(
     if core.fronts.usage(origin.front).is_none() {
         return;
     }
+    let host = host_of(core, volume);
     // What cannot be the name of one is not found.
-    let key_of = |name: &str| map::snapshot_name_key(volume, if name.len() > MAX_SNAPSHOT_NAME { "" } else { name });
+    let key_of = |name: &str| map::snapshot_name_key(host, if name.len() > MAX_SNAPSHOT_NAME { "" } else { name });
     let mut ops = Vec::new();
     if let Some((_, later)) = snapshot_named(&name) {
         ops.push(Op::Get { key: key_of(later) });
     }
     match only.is_empty() {
         true => ops.push(Op::Prefix {
-            key: map::snapshot_names_prefix(volume),
+            key: map::snapshot_names_prefix(host),
         }),
         false => ops.extend(only.iter().map(|name| Op::Get { key: key_of(name) })),
     }
     let bases = Compared {
         only,
-        found: Vec::new(),
+        found: (volume, Vec::new()),
     };
-    call(core, Asked::bases(origin, who, volume, name, since, bases), ops);
+    call(core, Asked::bases(origin, who, (volume, host), name, since, bases), ops);
 }
 
 /// The next step; `None`: there is one more, or nobody waits any more.
@@ -58,48 +59,58 @@ pub(super) fn go_on(core: &mut Core, mut asked: Asked, reply: &Reply) -> Option<
     if judge(&core.cx.view, asked.volume, &asked.who).is_none() {
         return Some(Err(OpenError::NotFound));
     }
-    let volume = asked.volume;
+    let (volume, host) = (asked.volume, asked.host);
     let later = snapshot_named(&asked.name).is_some();
     let compared = asked.bases.as_mut()?;
-    if !compared.found.is_empty() {
-        return Some(sealed(reply, volume, std::mem::take(&mut compared.found), later));
+    if !compared.found.1.is_empty() {
+        let (data, found) = std::mem::take(&mut compared.found);
+        return Some(sealed(reply, data, found, later));
     }
-    let number = |found: &KeyValue| found.json::<SnapshotName>().ok().map(|name| name.number);
-    let end = match later {
-        true => match reply.value(0).and_then(number) {
-            Some(number) => number,
+    let named = |found: &KeyValue| {
+        let name = found.json::<SnapshotName>().ok()?;
+        Some((name.data(host), name.number))
+    };
+    let (data, end) = match later {
+        true => match reply.value(0).and_then(named) {
+            Some(found) => found,
             None => return Some(Err(OpenError::NotFound)),
         },
         // What is being taken is no more than wished for.
         false => {
             let sealed = core.cx.view.volume_of(volume)?.lineage.sealed;
-            SnapshotId(sealed.0.saturating_add(1))
+            (volume, SnapshotId(sealed.0.saturating_add(1)))
         }
     };
+    // Versions tell what was changed within one data: what a volume was before it was reverted has others.
+    let older = |(of, number): (VolumeId, SnapshotId)| (of == data && number < end).then_some(number);
     if compared.only.is_empty() {
-        let prefix = map::snapshot_names_prefix(volume);
+        let prefix = map::snapshot_names_prefix(host);
         let all = reply.values(usize::from(later)).iter();
-        let named = all.filter_map(|found| Some((found.key.strip_prefix(&prefix)?.to_owned(), number(found)?)));
-        let snapshots = named.filter(|(_, number)| *number < end).take(MAX_BASES).collect();
-        return Some(Ok(Bases { volume, snapshots }));
+        let all = all.filter_map(|found| Some((found.key.strip_prefix(&prefix)?.to_owned(), older(named(found)?)?)));
+        let snapshots = all.take(MAX_BASES).collect();
+        return Some(Ok(Bases {
+            volume: data,
+            snapshots,
+        }));
     }
-    let named = std::mem::take(&mut compared.only).into_iter().zip(usize::from(later)..);
-    let mut found: Vec<(String, SnapshotId)> = named
-        .filter_map(|(name, at)| Some((name, number(reply.value(at)?)?)))
-        .filter(|(_, number)| *number < end)
+    let only = std::mem::take(&mut compared.only).into_iter().zip(usize::from(later)..);
+    let mut found: Vec<(String, SnapshotId)> = only
+        .filter_map(|(name, at)| Some((name, older(named(reply.value(at)?)?)?)))
         .collect();
     if found.is_empty() {
-        let snapshots = Vec::new();
-        return Some(Ok(Bases { volume, snapshots }));
+        return Some(Ok(Bases {
+            volume: data,
+            snapshots: Vec::new(),
+        }));
     }
     if later {
         found.push((String::new(), end));
     }
     let get = |(_, number): &(String, SnapshotId)| Op::Get {
-        key: map::snapshot_key(volume, *number),
+        key: map::snapshot_key(data, *number),
     };
     let ops = found.iter().map(get).collect();
-    compared.found = found;
+    compared.found = (data, found);
     call(core, asked, ops);
     None
 }

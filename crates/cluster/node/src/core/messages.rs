@@ -271,7 +271,9 @@ impl Core {
     ) {
         let opened = result.as_ref().ok().map(|info| info.id);
         let tag = origin.tag;
-        let result = named::opened(self, origin.front, result);
+        let Some(result) = named::opened(self, origin, driver.now(), result) else {
+            return;
+        };
         let told = self
             .fronts
             .event(driver, origin.front, frontend::Event::Opened { tag, result });

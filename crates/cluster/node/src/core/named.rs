@@ -6,7 +6,7 @@
 //! passed, nor before a node that starts knows all records. That it takes as long for names that do not exist tells nothing.
 
 use super::{Core, bases, views};
-use crate::exports::{Grant, Usage, judge, listed};
+use crate::exports::{Grant, Usage, judge, judge_source, listed};
 use crate::mail::{DirectoryMessage, Origin, VolumeMessage};
 use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who, snapshot_named};
 use amita_reactor::driver::{Driver, Time};
@@ -225,16 +225,40 @@ fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
     None
 }
 
-/// A volume that a client has asked for is open, or not: what the client is told.
+/// A volume that a client has asked for is open, or not: what the client is told; none: it goes on waiting.
 pub(super) fn opened(
     core: &mut Core,
-    front: FrontId,
+    origin: &Origin,
+    now: Time,
     result: Result<VolumeInfo, OpenError>,
-) -> Result<VolumeInfo, OpenError> {
-    let Some(Some(usage)) = core.fronts.usage(front) else {
-        return result;
+) -> Option<Result<VolumeInfo, OpenError>> {
+    let Some(Some(usage)) = core.fronts.usage(origin.front) else {
+        return Some(result);
     };
-    let mut info = result?;
+    let info = match result {
+        Ok(info) => info,
+        Err(why) => return Some(Err(why)),
+    };
+    if core.cx.view.volume_of(info.id).is_none() {
+        // It was reverted this moment, or made anew: whose right there is to it is on its way.
+        let who = usage.who.clone();
+        core.cx.mail.send(0, DirectoryMessage::Close { volume: info.id });
+        core.named.waiting.push(Waiting {
+            origin: *origin,
+            name: info.name,
+            who,
+            since: now,
+            bases: None,
+        });
+        return None;
+    }
+    Some(judged(core, origin.front, info))
+}
+
+fn judged(core: &mut Core, front: FrontId, mut info: VolumeInfo) -> Result<VolumeInfo, OpenError> {
+    let Some(Some(usage)) = core.fronts.usage(front) else {
+        return Ok(info);
+    };
     match judge(&core.cx.view, info.id, &usage.who) {
         Some(Grant { read_only }) => {
             usage.open = Some((info.source(), read_only));
@@ -256,7 +280,7 @@ pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
             let Some((source, read_only)) = usage.open else {
                 continue;
             };
-            if judge(&core.cx.view, source.volume, &usage.who) != Some(Grant { read_only }) {
+            if judge_source(&core.cx.view, source, &usage.who) != Some(Grant { read_only }) {
                 let why = "the client's right to it has ended, or is another one".to_owned();
                 core.fronts.event(driver, front, Event::Lost { source, why });
             }

@@ -95,7 +95,7 @@ pub(super) fn tick(
 }
 
 fn name_of(view: &View, volume: VolumeId) -> String {
-    let found = view.volume_of(volume);
+    let found = view.volume_with(volume);
     found.map_or_else(|| volume.to_string(), |found| found.name.clone())
 }
 

@@ -152,6 +152,7 @@ fn opened(generation: Generation) -> Opened {
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         },
         volume_revision: 1,
         pool: map::Pool {

@@ -29,25 +29,35 @@ pub(super) struct Asked {
     pub origin: Origin,
     pub who: Who,
     pub volume: VolumeId,
+    /// The number under which the names of its snapshots stand.
+    pub host: VolumeId,
     /// What was asked for, as it was.
     pub name: String,
     since: Time,
-    /// Its number, once that is known.
-    number: Option<SnapshotId>,
+    /// Of which of the volume's data it is one, and its number, once that is known.
+    found: Option<(VolumeId, SnapshotId)>,
     /// It is asked what it can be compared with.
     pub bases: Option<Compared>,
 }
 
 impl Asked {
     /// It is asked what an export can be compared with.
-    pub fn bases(origin: Origin, who: Who, volume: VolumeId, name: String, since: Time, bases: Compared) -> Asked {
+    pub fn bases(
+        origin: Origin,
+        who: Who,
+        (volume, host): (VolumeId, VolumeId),
+        name: String,
+        since: Time,
+        bases: Compared,
+    ) -> Asked {
         Asked {
             origin,
             who,
             volume,
+            host,
             name,
             since,
-            number: None,
+            found: None,
             bases: Some(bases),
         }
     }
@@ -98,21 +108,28 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, 
     let Some((_, snapshot)) = snapshot_named(&name) else {
         return;
     };
+    let host = host_of(core, volume);
     if let Some(usage) = core.fronts.usage(origin.front) {
         let open = None;
-        let key = map::snapshot_name_key(volume, snapshot);
+        let key = map::snapshot_name_key(host, snapshot);
         *usage = Some(Usage { who: who.clone(), open });
         let asked = Asked {
             origin,
             who,
             volume,
+            host,
             name,
             since: now,
-            number: None,
+            found: None,
             bases: None,
         };
         call(core, asked, vec![Op::Get { key }]);
     }
+}
+
+/// The number under which the names of a volume's snapshots stand.
+pub(super) fn host_of(core: &Core, volume: VolumeId) -> VolumeId {
+    core.cx.view.volume_of(volume).map_or(volume, map::Volume::host)
 }
 
 /// The metadata is asked for what the question needs.
@@ -170,17 +187,18 @@ pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
 fn go_on(core: &mut Core, mut asked: Asked, reply: &Reply) -> Option<Result<VolumeInfo, OpenError>> {
     core.fronts.usage(asked.origin.front)?;
     let found = reply.value(0);
-    let Some(number) = asked.number else {
+    let Some(which) = asked.found else {
         let Some(name) = found.and_then(|found| found.json::<SnapshotName>().ok()) else {
             return Some(Err(OpenError::NotFound));
         };
-        asked.number = Some(name.number);
-        let key = map::snapshot_key(asked.volume, name.number);
+        let data = name.data(asked.host);
+        asked.found = Some((data, name.number));
+        let key = map::snapshot_key(data, name.number);
         call(core, asked, vec![Op::Get { key }]);
         return None;
     };
     let record = found.and_then(|found| found.json::<Snapshot>().ok());
-    let is_it = |record: &Snapshot| (record.volume, record.number) == (asked.volume, number);
+    let is_it = |record: &Snapshot| (record.volume, record.number) == which;
     let Some(record) = record.filter(is_it) else {
         return Some(Err(OpenError::NotFound));
     };
@@ -193,23 +211,23 @@ fn go_on(core: &mut Core, mut asked: Asked, reply: &Reply) -> Option<Result<Volu
             "the snapshot is deleted, and only its mark is kept: it tells what was changed since, and has no data";
         return Some(Err(OpenError::Refused(why.to_owned())));
     }
-    Some(opened(core, &asked, number, &record))
+    Some(opened(core, &asked, &record))
 }
 
 /// It may be read from now on, if the client still has the right to.
-fn opened(core: &mut Core, asked: &Asked, number: SnapshotId, record: &Snapshot) -> Result<VolumeInfo, OpenError> {
+fn opened(core: &mut Core, asked: &Asked, record: &Snapshot) -> Result<VolumeInfo, OpenError> {
     let view = &core.cx.view;
     let right = judge(view, asked.volume, &asked.who);
     let chunk_bytes = view
         .volume_of(asked.volume)
-        .filter(|volume| !map::is_hidden(&volume.name))
+        .filter(|volume| !map::is_hidden(&volume.name) && volume.has_data(record.volume))
         .and_then(|volume| view.chunk_bytes(&volume.pool));
     let (Some(Grant { read_only }), Some(chunk_bytes)) = (right, chunk_bytes) else {
         return Err(OpenError::NotFound);
     };
     let info = VolumeInfo {
-        id: asked.volume,
-        snapshot: number,
+        id: record.volume,
+        snapshot: record.number,
         name: asked.name.clone(),
         size_bytes: record.size_bytes,
         chunk_bytes,

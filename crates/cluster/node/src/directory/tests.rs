@@ -57,6 +57,7 @@ impl Rig {
             owner: None,
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         let store = amita_types::StoreId(1);
         let group = map::Group {
@@ -289,6 +290,7 @@ fn only_the_owner_that_was_asked_releases_a_volume() {
         owner: Some(NodeId(5)),
         lineage: map::Lineage::default(),
         parents: Vec::new(),
+        former: Vec::new(),
     };
     put(map::volume_key("w"), serde_json::to_vec(&volume).unwrap());
     put(map::pool_key("p"), serde_json::to_vec(&rig.pool).unwrap());
@@ -333,6 +335,7 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         owner: Some(NodeId(1)),
         lineage: map::Lineage::default(),
         parents: Vec::new(),
+        former: Vec::new(),
     };
     view.apply(&Record {
         key: map::volume_key("v"),
@@ -599,6 +602,7 @@ fn of_a_deleted_volume_only_what_its_clones_need_is_served() {
         owner: None,
         lineage: map::Lineage::default(),
         parents: Vec::new(),
+        former: Vec::new(),
     };
     let mut view = View::default();
     view.apply(&Record {

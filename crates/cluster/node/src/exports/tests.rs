@@ -30,6 +30,7 @@ fn view() -> View {
             owner: None,
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         put(&mut view, map::volume_key(name), &volume);
     }

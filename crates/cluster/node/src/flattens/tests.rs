@@ -35,6 +35,7 @@ impl Rig {
                 number: SnapshotId(1),
                 generation: Generation(1),
             }],
+            former: Vec::new(),
         };
         rig.tell(map::volume_key("copy"), Some(serde_json::to_vec(&volume).unwrap()));
         let record = Flatten {
@@ -200,6 +201,7 @@ fn those_whose_reads_fail_keep_no_other_from_its_turn() {
             owner: None,
             lineage: Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         let record = Flatten {
             volume: volume.id,

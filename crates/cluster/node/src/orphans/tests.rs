@@ -22,6 +22,7 @@ fn volume(id: u64, generation: u32, owner: Option<u32>) -> map::Volume {
         owner: owner.map(NodeId),
         lineage: map::Lineage::default(),
         parents: Vec::new(),
+        former: Vec::new(),
     }
 }
 

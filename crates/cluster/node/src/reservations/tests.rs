@@ -22,6 +22,7 @@ fn volume(generation: u32, owner: u32) -> Vec<u8> {
         owner: Some(NodeId(owner)),
         lineage: map::Lineage::default(),
         parents: Vec::new(),
+        former: Vec::new(),
     })
     .unwrap()
 }

@@ -65,6 +65,7 @@ impl Rig {
             owner: Some(NodeId((id % 3) as u32)),
             lineage,
             parents: Vec::new(),
+            former: Vec::new(),
         };
         let key = map::volume_key(&volume.name);
         self.metadata.txn(&Call::put(key, json(&volume))).unwrap();
@@ -76,7 +77,7 @@ impl Rig {
             sealed: SnapshotId::HEAD,
             taking: true,
             set: Some(SET),
-            root: None,
+            ..Lineage::default()
         };
         self.put_volume(id, taking);
     }

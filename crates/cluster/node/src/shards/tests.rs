@@ -20,6 +20,7 @@ fn opened(reservation: Option<&[u8]>) -> Opened {
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         },
         volume_revision: 1,
         pool: Pool {

@@ -123,7 +123,7 @@ impl Snapshots {
                     continue;
                 }
                 let wish = (set.wish(&record.name), revision);
-                self.take(now, volume, (&record.name, generation), wish, Some(Joined::new(set)));
+                self.take(now, record, generation, wish, Some(Joined::new(set)));
                 if set.state != SetState::Taking
                     && let Some(taking) = self.volumes.get_mut(&volume)
                 {

@@ -75,6 +75,7 @@ impl Rig {
             owner: Some(owner),
             lineage,
             parents: Vec::new(),
+            former: Vec::new(),
         };
         self.put(map::volume_key("v"), &volume);
     }
@@ -200,7 +201,7 @@ fn is_taken_step_by_step() {
         sealed: SnapshotId::HEAD,
         taking: true,
         set: None,
-        root: None,
+        ..Lineage::default()
     };
     assert_eq!(
         rig.lineage(),
@@ -224,7 +225,7 @@ fn is_taken_step_by_step() {
         sealed: ONE,
         taking: false,
         set: None,
-        root: None,
+        ..Lineage::default()
     };
     assert_eq!(rig.lineage(), sealed);
     let snapshot = rig.snapshot(ONE).unwrap();

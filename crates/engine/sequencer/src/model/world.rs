@@ -283,6 +283,7 @@ impl World {
                 owner: None,
                 lineage: map::Lineage::default(),
                 parents: Vec::new(),
+                former: Vec::new(),
             };
             put(map::volume_key(name), serde_json::to_vec(&volume).unwrap());
         }

@@ -55,6 +55,7 @@ fn volume(owner: Option<NodeId>) -> map::Volume {
         owner,
         lineage: map::Lineage::default(),
         parents: Vec::new(),
+        former: Vec::new(),
     }
 }
 

@@ -34,6 +34,7 @@ pub fn opened(chunks: u64, groups: u32) -> Opened {
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         },
         volume_revision: 1,
         pool: map::Pool {

@@ -5,7 +5,7 @@
 
 use super::lineage::check_labels;
 use super::{PREFIX, is_false};
-use crate::id::{Generation, SnapshotId, VolumeId};
+use crate::id::{Generation, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -26,9 +26,6 @@ pub struct About {
     /// An image is copied into it, and is not there whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
-    /// It is made what a snapshot of it is, and is a part of both. (In clusters of the version that knows snapshots only.)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revert: Option<Revert>,
     /// It is made smaller, and some of what lies behind its new end may be gone. (In clusters of the version that knows snapshots only.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shrink: Option<Shrink>,
@@ -45,20 +42,6 @@ pub struct Import {
     pub modified_ns: u64,
     /// Everything before is in the volume, and durable.
     pub done_bytes: u64,
-}
-
-/// A revert that is not at its end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Revert {
-    /// The snapshot that the volume is to be again.
-    pub snapshot: String,
-    /// Its number.
-    pub number: SnapshotId,
-    /// The snapshot of what the volume was before, if one was taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<String>,
-    /// The volume's generation meanwhile: where it is another one, others have had the volume since.
-    pub generation: Generation,
 }
 
 /// A shrinking that is not at its end.
@@ -88,7 +71,6 @@ impl About {
             labels: BTreeMap::new(),
             protected: false,
             import: None,
-            revert: None,
             shrink: None,
         }
     }

@@ -37,6 +37,14 @@ pub struct Lineage {
     /// By whose number its chunks are hashed to their groups (D8), where no parent says so: it was a clone, or is one of a volume that was.
     #[serde(default, rename = "place", skip_serializing_if = "Option::is_none")]
     pub root: Option<VolumeId>,
+    /// It was reverted: the number of the first data that it had, by which hosts know it and under which the names of its snapshots stand
+    /// ([`Volume::host`](super::Volume::host)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<VolumeId>,
+    /// It is former data: what the volume of this number for hosts was before it was reverted. It has a hidden name, nobody writes to
+    /// it, and its snapshots are that volume's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former_of: Option<VolumeId>,
 }
 
 impl Snapshot {
@@ -124,11 +132,32 @@ pub enum SnapshotState {
     Sealed(Generation),
 }
 
-/// `/amita/snapshot-names/VOLUME_ID/NAME`: which snapshot has the name.
+/// `/amita/snapshot-names/HOST_ID/NAME`: which snapshot has the name. The key has the number by which hosts know the volume, so that a name
+/// is unique among the snapshots of all that the volume ever was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotName {
     /// Its number.
     pub number: SnapshotId,
+    /// The data that it is a snapshot of; none: the volume's first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<VolumeId>,
+}
+
+impl SnapshotName {
+    /// The name of a snapshot of this data of a volume that hosts know by that number.
+    #[must_use]
+    pub fn new(host: VolumeId, data: VolumeId, number: SnapshotId) -> SnapshotName {
+        SnapshotName {
+            number,
+            data: (data != host).then_some(data),
+        }
+    }
+
+    /// The data that it is a snapshot of.
+    #[must_use]
+    pub fn data(&self, host: VolumeId) -> VolumeId {
+        self.data.unwrap_or(host)
+    }
 }
 
 /// `/amita/taking/VOLUME_ID`: the operator wants a snapshot. The volume's owner takes it and removes the record.
@@ -212,15 +241,15 @@ pub fn snapshots_prefix(volume: VolumeId) -> String {
 pub fn snapshot_key(volume: VolumeId, number: SnapshotId) -> String {
     format!("{}{:010}", snapshots_prefix(volume), number.0)
 }
-/// The prefix of the names of a volume's snapshots.
+/// The prefix of the names of the snapshots of a volume that hosts know by this number.
 #[must_use]
-pub fn snapshot_names_prefix(volume: VolumeId) -> String {
-    format!("{PREFIX}snapshot-names/{volume}/")
+pub fn snapshot_names_prefix(host: VolumeId) -> String {
+    format!("{PREFIX}snapshot-names/{host}/")
 }
-/// The key of a name of one of a volume's snapshots.
+/// The key of a name of one of its snapshots.
 #[must_use]
-pub fn snapshot_name_key(volume: VolumeId, name: &str) -> String {
-    format!("{}{name}", snapshot_names_prefix(volume))
+pub fn snapshot_name_key(host: VolumeId, name: &str) -> String {
+    format!("{}{name}", snapshot_names_prefix(host))
 }
 /// The prefix of the operator's wishes for snapshots.
 #[must_use]

@@ -3,7 +3,7 @@
 //! Such a volume is one like any other, under a name that nobody can give: `.NUMBER`. So its stores keep its chunks, and its
 //! members are brought up to date. What it was called, and until when it stays, stands beside it.
 
-use super::PREFIX;
+use super::{PREFIX, is_false};
 use crate::id::{PoolId, VolumeId};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,9 @@ pub struct Trashed {
     pub deleted_at: u64,
     /// When it goes for good.
     pub purge_at: u64,
+    /// It is what a volume was before it was reverted, and that volume is gone for good: nobody has it back.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub former: bool,
 }
 
 /// `/amita/recycling/POOL_ID`: how long a pool's deleted volumes are kept.

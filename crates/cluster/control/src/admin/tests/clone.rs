@@ -42,7 +42,8 @@ fn snap(meta: &dyn Transact, name: &str, number: u32, snapshot: &str) {
     let named = map::snapshot_name_key(volume.id, snapshot);
     meta.txn(&Call::put(map::snapshot_key(volume.id, number), json(&record)))
         .unwrap();
-    meta.txn(&Call::put(named, json(&SnapshotName { number }))).unwrap();
+    meta.txn(&Call::put(named, json(&SnapshotName { number, data: None })))
+        .unwrap();
 }
 
 fn clone(meta: &dyn Transact, volume: &str, snapshot: &str, name: &str) -> Result<Volume> {
@@ -232,7 +233,7 @@ fn a_volume_that_is_deleted_for_good_is_hidden_until_its_last_clone_goes() {
     assert_eq!(names(&meta), [("db".to_owned(), 1), ("copy".to_owned(), 1)]);
     let due = || purge_what_is_due(&meta, 8, Duration::from_secs(9)).unwrap().gone.len();
     assert_eq!(due(), 0, "what is held stays");
-    let asked = purge_volume(&meta, "copy").unwrap();
+    let asked = purge_volume(&meta, "copy", 0).unwrap();
     assert_eq!(asked.held_by, ["second"]);
     // The last one lets go of its parent, and that of its own.
     assert!(!purge(&meta, "second").unwrap().hidden);
@@ -257,7 +258,10 @@ fn a_deleted_clone_holds_its_parent_until_it_is_purged() {
     assert!(delete_snapshot(&meta, "db", "before").unwrap().hidden);
     // Its parent may be deleted for a time, and is not purged before it.
     recycle("db", 20);
-    assert_eq!(purge_volume(&meta, "db").unwrap().held_by, ["copy (deleted, number 2)"]);
+    assert_eq!(
+        purge_volume(&meta, "db", 0).unwrap().held_by,
+        ["copy (deleted, number 2)"]
+    );
     let due = |now| {
         let purged = purge_what_is_due(&meta, 1, Duration::from_secs(now)).unwrap();
         assert!(purged.failed.is_empty(), "{purged:?}");

@@ -204,7 +204,10 @@ fn seal(meta: &dyn Transact, volume: &Volume, number: u32, name: &str) {
     };
     let then = vec![
         put(map::snapshot_key(volume.id, number), &snapshot),
-        put(map::snapshot_name_key(volume.id, name), &SnapshotName { number }),
+        put(
+            map::snapshot_name_key(volume.id, name),
+            &SnapshotName { number, data: None },
+        ),
     ];
     meta.txn(&Call {
         then,

@@ -45,7 +45,7 @@ fn seal(meta: &dyn Transact, set: &SnapshotSet, volume: VolumeId) {
     let name_key = map::snapshot_name_key(volume, &set.name);
     for call in [
         Call::put(map::snapshot_key(volume, number), json(&snapshot)),
-        Call::put(name_key, json(&SnapshotName { number })),
+        Call::put(name_key, json(&SnapshotName { number, data: None })),
     ] {
         meta.txn(&call).unwrap();
     }

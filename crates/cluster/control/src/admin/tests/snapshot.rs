@@ -1,6 +1,6 @@
 use super::*;
 use amita_types::SnapshotId;
-use amita_types::map::{Export, Import, Revert, SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish};
+use amita_types::map::{SNAPSHOTS_SINCE, Snapshot, SnapshotName, SnapshotState, SnapshotWish};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn take(meta: &dyn Transact, number: u32, state: SnapshotState) {
     let name_key = map::snapshot_name_key(id, &wish.name);
     for call in [
         Call::put(map::snapshot_key(id, number), json(&snapshot)),
-        Call::put(name_key, json(&SnapshotName { number })),
+        Call::put(name_key, json(&SnapshotName { number, data: None })),
     ] {
         meta.txn(&call).unwrap();
     }
@@ -65,13 +65,13 @@ fn a_snapshot_is_wished_taken_and_listed() {
     take(&meta, 1, SnapshotState::Taking(Generation(1)));
     assert_eq!(snapshot_state(&meta, &wish).unwrap(), TakingState::Waiting);
     assert!(snapshots(&meta, "db").unwrap().is_empty(), "what is not sealed is none");
-    assert!(snapshot_number(&meta, "db", "before").is_err());
+    assert!(super::snapshot(&meta, "db", "before").is_err());
     take(&meta, 1, SnapshotState::Sealed(Generation(1)));
     let TakingState::Taken(snapshot) = snapshot_state(&meta, &wish).unwrap() else {
         panic!("it is taken")
     };
     assert_eq!((snapshot.labels, snapshot.taken_at), (labels, NOW.as_secs()));
-    assert_eq!(snapshot_number(&meta, "db", "before").unwrap(), SnapshotId(1));
+    assert_eq!(super::snapshot(&meta, "db", "before").unwrap().number, SnapshotId(1));
     ask(&meta, "after").unwrap();
     take(&meta, 12, SnapshotState::Sealed(Generation(1)));
     let all = snapshots(&meta, "db").unwrap();
@@ -352,127 +352,4 @@ fn what_is_no_name_of_a_snapshot_is_said() {
             "{name}: {refused}"
         );
     }
-}
-
-#[test]
-fn what_a_revert_needs_stays_until_it_is_at_its_end() {
-    let meta = with_volume(SNAPSHOTS_SINCE);
-    for (number, name) in ["a", "b", "kept"].into_iter().enumerate() {
-        ask(&meta, name).unwrap();
-        take(&meta, number as u32 + 1, SnapshotState::Sealed(Generation(1)));
-    }
-    let found = volume(&meta, "db").unwrap();
-    let revert = |snapshot: &str, number| Revert {
-        snapshot: snapshot.to_owned(),
-        number: SnapshotId(number),
-        kept: Some("kept".to_owned()),
-        generation: Generation(1),
-    };
-    let import = Import {
-        format: "raw".to_owned(),
-        image_bytes: 4096,
-        modified_ns: 1,
-        done_bytes: 0,
-    };
-    note_import(&meta, &found, Some(&import)).unwrap();
-    // One that was deleted, and another one has its name: nothing is said of the volume.
-    begin_revert(&meta, &found, &revert("a", 7)).unwrap_err();
-    let known = about(&meta, found.id).unwrap();
-    assert_eq!((known.revert, known.import), (None, Some(import.clone())));
-
-    begin_revert(&meta, &found, &revert("a", 1)).unwrap();
-    let known = about(&meta, found.id).unwrap();
-    assert_eq!(
-        (known.revert, known.import),
-        (Some(revert("a", 1)), None),
-        "an import goes on no more"
-    );
-    for name in ["a", "kept"] {
-        let refused = delete_snapshot(&meta, "db", name).unwrap_err();
-        assert!(matches!(refused, AdminError::Reverting { .. }), "{refused}");
-    }
-    delete_snapshot(&meta, "db", "b").unwrap();
-    end_revert(&meta, &found).unwrap();
-    assert_eq!(about(&meta, found.id).unwrap().revert, None);
-    delete_snapshot(&meta, "db", "a").unwrap();
-}
-
-#[test]
-fn what_may_only_be_read_is_not_reverted() {
-    let meta = with_volume(SNAPSHOTS_SINCE);
-    ask(&meta, "a").unwrap();
-    take(&meta, 1, SnapshotState::Sealed(Generation(1)));
-    let found = volume(&meta, "db").unwrap();
-    may_revert(&meta, &found, "a", SnapshotId(1)).unwrap();
-    let export = Export {
-        volume: found.id,
-        clients: Vec::new(),
-        tenants: Vec::new(),
-        any_client: true,
-        read_only: true,
-        shared: false,
-    };
-    meta.txn(&Call::put(map::export_key(found.id), json(&export))).unwrap();
-    let refused = may_revert(&meta, &found, "a", SnapshotId(1)).unwrap_err();
-    assert!(matches!(refused, AdminError::ReadOnlyExport { .. }), "{refused}");
-}
-
-/// Does something else before a transaction that changes something: before the first one, or the second.
-struct Between<'a> {
-    meta: &'a Mutex<State>,
-    changes: AtomicUsize,
-    at: usize,
-    what: &'a (dyn Fn(&Mutex<State>) + Sync),
-}
-
-impl Transact for Between<'_> {
-    fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
-        if !call.is_read_only() && self.changes.fetch_add(1, Ordering::Relaxed) == self.at {
-            (self.what)(self.meta);
-        }
-        self.meta.txn(call)
-    }
-}
-
-/// Two reverts of one volume at once, of which one cannot be: what the other one says of it stays as that says it.
-#[test]
-fn a_revert_that_cannot_be_says_nothing_of_another_one() {
-    let meta = with_volume(SNAPSHOTS_SINCE);
-    ask(&meta, "a").unwrap();
-    take(&meta, 1, SnapshotState::Sealed(Generation(1)));
-    let found = volume(&meta, "db").unwrap();
-    let revert = |number| Revert {
-        snapshot: "a".to_owned(),
-        number: SnapshotId(number),
-        kept: None,
-        generation: Generation(1),
-    };
-    // The other one ends right before this one's mark is written, or between its mark and what takes that back.
-    let end = |meta: &Mutex<State>| drop(end_revert(meta, &found).unwrap());
-    for at in [0, 2] {
-        begin_revert(&meta, &found, &revert(1)).unwrap();
-        let between = Between {
-            meta: &meta,
-            changes: AtomicUsize::new(0),
-            at,
-            what: &end,
-        };
-        begin_revert(&between, &found, &revert(7)).unwrap_err();
-        let left = about(&meta, found.id).unwrap().revert;
-        match at {
-            0 => assert_eq!(left, None, "it has ended"),
-            _ => assert_eq!(left, Some(revert(1)), "it is under way"),
-        }
-    }
-    end(&meta);
-    // It begins after this one's mark.
-    let begin = |meta: &Mutex<State>| drop(begin_revert(meta, &found, &revert(1)).unwrap());
-    let between = Between {
-        meta: &meta,
-        changes: AtomicUsize::new(0),
-        at: 1,
-        what: &begin,
-    };
-    begin_revert(&between, &found, &revert(7)).unwrap_err();
-    assert_eq!(about(&meta, found.id).unwrap().revert, Some(revert(1)));
 }

@@ -100,7 +100,7 @@ fn held(meta: &dyn Transact, name: &str) {
         state: SnapshotState::Sealed(made.generation),
     };
     put(meta, map::snapshot_key(made.id, number), json(&snapshot));
-    let named = json(&SnapshotName { number });
+    let named = json(&SnapshotName { number, data: None });
     put(meta, map::snapshot_name_key(made.id, "s"), named);
     clone_volume(meta, name, "s", &format!("of-{name}"), &About::of(VolumeId(0))).unwrap();
 }
@@ -155,7 +155,7 @@ fn a_number_that_is_the_name_of_another_is_refused() {
     let (meta, numbers) = deleted(&["2", "db", "db", "3x"]);
     assert_eq!(numbers[1], VolumeId(2));
     let refusals = [
-        purge_volume(&meta, "2").unwrap_err(),
+        purge_volume(&meta, "2", 0).unwrap_err(),
         undelete_volume(&meta, "2", None).unwrap_err(),
     ];
     for refused in refusals {
@@ -166,10 +166,10 @@ fn a_number_that_is_the_name_of_another_is_refused() {
             "{text}"
         );
     }
-    let refused = purge_volume(&meta, "db").unwrap_err().to_string();
+    let refused = purge_volume(&meta, "db", 0).unwrap_err().to_string();
     assert!(refused.contains(".2 (called db), .3 (called db)"), "{refused}");
     assert_eq!(trash(&meta).unwrap().len(), 4, "nothing has gone");
-    assert_eq!(purge_volume(&meta, ".2").unwrap().trashed.name, "db");
+    assert_eq!(purge_volume(&meta, ".2", 0).unwrap().trashed.name, "db");
     assert_eq!(
         undelete_volume(&meta, "2", None).unwrap().id,
         VolumeId(1),
@@ -177,10 +177,10 @@ fn a_number_that_is_the_name_of_another_is_refused() {
     );
     assert_eq!(undelete_volume(&meta, "3", Some("back")).unwrap().id, VolumeId(3));
     for none in [".3", ".x", "2", "."] {
-        let refused = purge_volume(&meta, none).unwrap_err();
+        let refused = purge_volume(&meta, none, 0).unwrap_err();
         assert!(matches!(refused, AdminError::NoSuch { .. }), "{none}: {refused}");
     }
-    assert_eq!(purge_volume(&meta, "4").unwrap().trashed.name, "3x");
+    assert_eq!(purge_volume(&meta, "4", 0).unwrap().trashed.name, "3x");
 }
 
 const HOUR: u64 = 3600;
@@ -265,7 +265,7 @@ fn nobody_closes_a_volume_that_is_there_again() {
         put(&meta, map::closing_key(*number), json(&closing));
     }
     undelete_volume(&meta, "a", None).unwrap();
-    purge_volume(&meta, "b").unwrap();
+    purge_volume(&meta, "b", 0).unwrap();
     for number in numbers {
         let left = meta.txn(&Call::get(map::closing_key(number))).unwrap();
         assert!(left.value(0).is_none());

@@ -43,14 +43,15 @@ impl Catalog {
         Ok(self.volumes.as_deref().unwrap_or_default())
     }
 
-    /// The volumes that a policy is for, with their names, in any order.
+    /// The volumes that a policy is for, by the numbers by which hosts know them, which a revert does not change, with their names; in any
+    /// order.
     pub fn of(
         &mut self,
         meta: &dyn Transact,
         target: &Target,
     ) -> Result<impl Iterator<Item = (VolumeId, &str)>, AdminError> {
         let meant = self.records(meta, target)?;
-        Ok(meant.map(|volume| (volume.id, volume.name.as_str())))
+        Ok(meant.map(|volume| (volume.host(), volume.name.as_str())))
     }
 
     /// Their records, in any order.
@@ -72,8 +73,8 @@ impl Catalog {
             _ => BTreeSet::new(),
         };
         let is_meant = move |volume: &&Volume| match target {
-            Target::Volume(id) => volume.id == *id,
-            Target::Volumes(ids) => ids.contains(&volume.id),
+            Target::Volume(id) => volume.host() == *id,
+            Target::Volumes(ids) => ids.contains(&volume.host()),
             Target::Label { .. } => labelled.contains(&volume.id),
             Target::Pool(pool) => volume.pool == *pool,
         };
@@ -82,8 +83,14 @@ impl Catalog {
 
     /// Where a volume is that has not the name that it had.
     pub fn find(&mut self, meta: &dyn Transact, volume: VolumeId) -> Result<Found, AdminError> {
-        let found = self.volumes(meta)?.iter().find(|found| found.id == volume);
+        let found = self.volumes(meta)?.iter().find(|found| found.host() == volume);
         Ok(found.map_or(Found::Gone, |found| Found::Named(found.name.clone())))
+    }
+
+    /// All that a volume is and was; nothing: it is gone.
+    pub fn chain(&mut self, meta: &dyn Transact, volume: VolumeId) -> Result<Vec<VolumeId>, AdminError> {
+        let found = self.volumes(meta)?.iter().find(|found| found.host() == volume);
+        Ok(found.map(|found| found.chain().collect()).unwrap_or_default())
     }
 }
 

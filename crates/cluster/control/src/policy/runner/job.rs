@@ -41,7 +41,7 @@ pub(super) enum Stage {
     Judge,
     /// These go; `more`: and others behind them, and so many had gone before these, or stay.
     Prune {
-        doomed: VecDeque<(SnapshotId, String)>,
+        doomed: VecDeque<(VolumeId, SnapshotId, String)>,
         more: Option<u64>,
     },
 }
@@ -60,6 +60,8 @@ pub(crate) struct By<'a> {
 pub(super) struct Job {
     /// The volume's name, as far as is known.
     name: String,
+    /// The number of its data, by which the wish is kept.
+    data: VolumeId,
     /// The snapshot's.
     snapshot: String,
     pub stage: Stage,
@@ -153,7 +155,7 @@ pub(super) enum Answer {
     Waiting,
     Refused(String, u64),
     /// The wish is gone; a snapshot has the name, if there is a number.
-    Answered(Option<SnapshotId>),
+    Answered(Option<(VolumeId, SnapshotId)>),
 }
 
 /// Looks at what was wished, all at once.
@@ -170,7 +172,7 @@ pub(super) fn look(meta: &dyn Transact, volumes: &[VolumeId], jobs: &BTreeMap<Vo
         .iter()
         .flat_map(|(volume, job)| {
             [
-                map::snapshot_wish_key(**volume),
+                map::snapshot_wish_key(job.data),
                 map::snapshot_name_key(**volume, &job.snapshot),
             ]
         })
@@ -189,28 +191,31 @@ pub(super) fn look(meta: &dyn Transact, volumes: &[VolumeId], jobs: &BTreeMap<Vo
                 Some(why) => Answer::Refused(why, revision),
                 None => Answer::Waiting,
             },
-            None => Answer::Answered(number(reply.value(2 * index + 1))),
+            None => Answer::Answered(named(*ops[index].0, reply.value(2 * index + 1))),
         }
     });
     Ok(answers.collect())
 }
 
-pub(super) fn number(found: Option<&KeyValue>) -> Option<SnapshotId> {
-    Some(found?.json::<SnapshotName>().ok()?.number)
+/// Which snapshot of a volume has a name: of which of its data, and its number there.
+pub(super) fn named(host: VolumeId, found: Option<&KeyValue>) -> Option<(VolumeId, SnapshotId)> {
+    let name = found?.json::<SnapshotName>().ok()?;
+    Some((name.data(host), name.number))
 }
 
 /// The snapshot of that number, if it is sealed.
-pub(super) fn sealed(meta: &dyn Transact, volume: VolumeId, number: Option<SnapshotId>) -> Result<Option<Snapshot>> {
-    let Some(number) = number else { return Ok(None) };
-    let reply = meta.txn(&Call::get(map::snapshot_key(volume, number)))?;
+pub(super) fn sealed(meta: &dyn Transact, which: Option<(VolumeId, SnapshotId)>) -> Result<Option<Snapshot>> {
+    let Some((data, number)) = which else { return Ok(None) };
+    let reply = meta.txn(&Call::get(map::snapshot_key(data, number)))?;
     // Of one that cannot be read its volume's owner says so.
     let found = read::<Snapshot>(&reply, 0).map(|(snapshot, _)| snapshot);
     Ok(found.filter(|snapshot| matches!(snapshot.state, SnapshotState::Sealed(_))))
 }
 
 impl Job {
-    pub fn new(name: String, snapshot: String, now: Duration) -> Job {
+    pub fn new(volume: VolumeId, name: String, snapshot: String, now: Duration) -> Job {
         Job {
+            data: volume,
             name,
             snapshot,
             stage: Stage::Ask { at: now },
@@ -227,14 +232,14 @@ impl Job {
     }
 
     /// What was looked for in [`look`].
-    pub fn answered(&mut self, meta: &dyn Transact, volume: VolumeId, answer: Answer, now: Duration) -> Result<()> {
+    pub fn answered(&mut self, meta: &dyn Transact, answer: Answer, now: Duration) -> Result<()> {
         let Stage::Wait { until } = self.stage else {
             return Ok(());
         };
         match answer {
             Answer::Waiting if now < until => {}
             Answer::Waiting => {
-                self.withdraw(meta, volume)?;
+                self.withdraw(meta)?;
                 let seconds = PATIENCE.as_secs();
                 let why = format!(
                     "it was not taken within {seconds} s: no gateway opens the volume, or a store does not answer"
@@ -242,10 +247,10 @@ impl Job {
                 self.again(why, now);
             }
             Answer::Refused(why, revision) => {
-                remove_wish(meta, &map::snapshot_wish_key(volume), revision)?;
+                remove_wish(meta, &map::snapshot_wish_key(self.data), revision)?;
                 self.again(why, now);
             }
-            Answer::Answered(number) => match sealed(meta, volume, number)? {
+            Answer::Answered(which) => match sealed(meta, which)? {
                 Some(_) => {
                     self.taken = true;
                     self.stage = Stage::Judge;
@@ -301,8 +306,8 @@ impl Job {
     }
 
     /// The policy is paused: nothing more is wished or deleted.
-    pub fn stop(&mut self, meta: &dyn Transact, volume: VolumeId) -> Result<Outcome> {
-        self.withdraw(meta, volume)?;
+    pub fn stop(&mut self, meta: &dyn Transact) -> Result<Outcome> {
+        self.withdraw(meta)?;
         if matches!(self.stage, Stage::Ask { .. } | Stage::Wait { .. }) {
             let text = short(format!(
                 "{}@{} is not waited for: the policy was paused",
@@ -330,14 +335,15 @@ impl Job {
             return Ok(Some(Outcome::gone()));
         }
         if matches!(self.stage, Stage::Judge) && *deletions > 0 {
-            self.judge(meta, policy, volume)?;
+            let chain = catalog.chain(meta, volume)?;
+            self.judge(meta, policy, &chain)?;
         }
         let Stage::Prune { doomed, more } = &mut self.stage else {
             return Ok(None);
         };
-        while let Some((number, name)) = doomed.front().filter(|_| *deletions > 0) {
+        while let Some((data, number, name)) = doomed.front().filter(|_| *deletions > 0) {
             *deletions -= 1;
-            match delete(meta, by, &self.name, volume, name, *number) {
+            match delete(meta, by, &self.name, *data, name, *number) {
                 Ok(true) => {
                     (self.deleted, self.races) = (self.deleted + 1, 0);
                     catalog.tally.less();
@@ -413,9 +419,8 @@ impl Job {
         catalog: &mut Catalog,
         clock: Clock,
     ) -> Result<bool> {
-        let (volume_key, wish_key) = (map::volume_key(&self.name), map::snapshot_wish_key(volume));
         let name_key = map::snapshot_name_key(volume, &self.snapshot);
-        let then = [map::cluster_key(), volume_key.clone(), wish_key.clone(), name_key];
+        let then = [map::cluster_key(), map::volume_key(&self.name), name_key];
         let reply = meta.txn(&Call {
             then: then.into_iter().map(|key| Op::Get { key }).collect(),
             ..Call::default()
@@ -427,7 +432,7 @@ impl Job {
             ));
             return Ok(true);
         }
-        let Some((found, revision)) = read::<Volume>(&reply, 1).filter(|(found, _)| found.id == volume) else {
+        let Some((found, revision)) = read::<Volume>(&reply, 1).filter(|(found, _)| found.host() == volume) else {
             return Ok(match catalog.find(meta, volume)? {
                 Found::Gone => false,
                 Found::Named(name) => {
@@ -436,7 +441,8 @@ impl Job {
                 }
             });
         };
-        if let Some(snapshot) = sealed(meta, volume, number(reply.value(3)))? {
+        self.data = found.id;
+        if let Some(snapshot) = sealed(meta, named(volume, reply.value(2)))? {
             if retention::is_own(policy, &snapshot) {
                 self.taken = true;
                 self.stage = Stage::Judge;
@@ -449,7 +455,8 @@ impl Job {
             self.not_of(set);
             return Ok(true);
         }
-        let wished = read::<SnapshotWish>(&reply, 2).filter(|(wish, _)| wish.refused.is_none());
+        let reply = meta.txn(&Call::get(map::snapshot_wish_key(found.id)))?;
+        let wished = read::<SnapshotWish>(&reply, 0).filter(|(wish, _)| wish.refused.is_none());
         if let Some((other, _)) = wished {
             if other.name == self.snapshot && other.labels.get(POLICY_LABEL) == Some(&policy.mark()) {
                 // By whoever led before.
@@ -482,7 +489,7 @@ impl Job {
             self.give_up(why);
             return Ok(true);
         }
-        let before = reply.value(2).map_or(0, |found| found.mod_revision);
+        let before = reply.value(0).map_or(0, |found| found.mod_revision);
         match admin::place_wish(meta, &wish, (&found, revision), before, held, &mut catalog.tally) {
             Ok(true) => {
                 self.stage = Stage::Wait {
@@ -499,8 +506,8 @@ impl Job {
     }
 
     /// Finds what no rule keeps.
-    fn judge(&mut self, meta: &dyn Transact, policy: &Policy, volume: VolumeId) -> Result<()> {
-        let snapshots = snapshots(meta, volume)?;
+    fn judge(&mut self, meta: &dyn Transact, policy: &Policy, chain: &[VolumeId]) -> Result<()> {
+        let snapshots = snapshots(meta, chain)?;
         let verdicts = match retention::judge(policy, &snapshots) {
             Ok(verdicts) => verdicts,
             Err(why) => {
@@ -512,11 +519,11 @@ impl Job {
         let is_left = |verdict: &&retention::Verdict| verdict.is_left() || stays(verdict);
         self.left = verdicts.iter().filter(is_left).count() as u64;
         // The oldest first.
-        let mut doomed: VecDeque<(SnapshotId, String)> = verdicts
+        let mut doomed: VecDeque<(VolumeId, SnapshotId, String)> = verdicts
             .into_iter()
             .rev()
             .filter(|verdict| verdict.goes() && !self.stay.contains(&verdict.number))
-            .map(|verdict| (verdict.number, verdict.name))
+            .map(|verdict| (verdict.data, verdict.number, verdict.name))
             .collect();
         let more = (doomed.len() > MOST_KNOWN).then(|| self.dealt_with());
         doomed.truncate(MOST_KNOWN);
@@ -525,13 +532,14 @@ impl Job {
     }
 
     /// Nobody wants it any more.
-    pub fn withdraw(&self, meta: &dyn Transact, volume: VolumeId) -> Result<()> {
+    pub fn withdraw(&self, meta: &dyn Transact) -> Result<()> {
         if !matches!(self.stage, Stage::Wait { .. }) {
             return Ok(());
         }
-        let reply = meta.txn(&Call::get(map::snapshot_wish_key(volume)))?;
+        let key = map::snapshot_wish_key(self.data);
+        let reply = meta.txn(&Call::get(key.clone()))?;
         match read::<SnapshotWish>(&reply, 0).filter(|(wish, _)| wish.name == self.snapshot) {
-            Some((_, revision)) => remove_wish(meta, &map::snapshot_wish_key(volume), revision),
+            Some((_, revision)) => remove_wish(meta, &key, revision),
             None => Ok(()),
         }
     }
@@ -578,10 +586,19 @@ pub(super) fn remove_wish(meta: &dyn Transact, key: &str, revision: u64) -> Resu
     Ok(())
 }
 
-/// The sealed snapshots of a volume that nobody has deleted, marks not among them; one whose record cannot be read is nobody's.
-pub(crate) fn snapshots(meta: &dyn Transact, volume: VolumeId) -> Result<Vec<Snapshot>> {
-    let reply = meta.txn(&Call::prefix(map::snapshots_prefix(volume)))?;
-    Ok(sealed_of(reply.values(0)))
+/// The sealed snapshots of all that a volume is and was that nobody has deleted, marks not among them; one whose record cannot be read is
+/// nobody's.
+pub(crate) fn snapshots(meta: &dyn Transact, chain: &[VolumeId]) -> Result<Vec<Snapshot>> {
+    let of_one = |data: &VolumeId| Op::Prefix {
+        key: map::snapshots_prefix(*data),
+    };
+    let reply = meta.txn(&Call {
+        then: chain.iter().map(of_one).collect(),
+        ..Call::default()
+    })?;
+    Ok((0..chain.len())
+        .flat_map(|index| sealed_of(reply.values(index)))
+        .collect())
 }
 
 /// The same of records that were read.
@@ -597,12 +614,12 @@ pub(crate) fn delete(
     meta: &dyn Transact,
     By { policy, held, .. }: By<'_>,
     volume_name: &str,
-    volume: VolumeId,
+    data: VolumeId,
     name: &str,
     number: SnapshotId,
 ) -> Result<bool> {
     let is_meant = |snapshot: &Snapshot| {
-        snapshot.volume == volume && snapshot.number == number && retention::is_own(policy, snapshot)
+        snapshot.volume == data && snapshot.number == number && retention::is_own(policy, snapshot)
     };
     let deleted = admin::delete_snapshot_that(meta, volume_name, name, &is_meant, held, admin::Left::Nothing)?;
     Ok(deleted.is_some())

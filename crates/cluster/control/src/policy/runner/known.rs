@@ -208,7 +208,7 @@ impl Known {
             return false;
         };
         let snapshot = naming::name(&self.policy.name, &run.template, run.due);
-        self.jobs.insert(volume, Job::new(name, snapshot, clock.steady));
+        self.jobs.insert(volume, Job::new(volume, name, snapshot, clock.steady));
         true
     }
 

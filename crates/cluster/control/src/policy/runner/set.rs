@@ -4,7 +4,7 @@
 //! Whoever leads next finds it by its name and its label: its record, while it is under way; and its snapshots, when it is taken. Taken is
 //! one if any volume has its snapshot, for a set is taken as a whole.
 
-use super::job::{is_away, number, read, sealed, short};
+use super::job::{is_away, named, read, sealed, short};
 use super::{Catalog, Clock, Result};
 use crate::admin::{self, Held};
 use crate::policy::retention;
@@ -209,7 +209,7 @@ impl SetJob {
         if volumes.is_empty() {
             return Ok(self.ended(None, None));
         }
-        let ids: Vec<(VolumeId, &str)> = volumes.iter().map(|found| (found.id, &*found.name)).collect();
+        let ids: Vec<(VolumeId, &str)> = volumes.iter().map(|found| (found.host(), &*found.name)).collect();
         match self.named(meta, policy, &ids)? {
             Named::Taken(id) => return Ok(self.ended(id, None)),
             Named::Foreign(volume) => {
@@ -315,7 +315,7 @@ impl SetJob {
                 ..Call::default()
             })?;
             for (index, (volume, name)) in some.iter().enumerate() {
-                if let Some(snapshot) = sealed(meta, *volume, number(reply.value(index)))? {
+                if let Some(snapshot) = sealed(meta, named(*volume, reply.value(index)))? {
                     return Ok(match retention::is_own(policy, &snapshot) {
                         true => Named::Taken(snapshot.set),
                         false => Named::Foreign((*name).to_owned()),

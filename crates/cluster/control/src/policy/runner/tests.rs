@@ -99,6 +99,7 @@ impl Rig {
             owner: None,
             lineage: Lineage::default(),
             parents: Vec::new(),
+            former: Vec::new(),
         };
         self.put(map::volume_key(name), &record);
         id
@@ -196,7 +197,10 @@ impl Rig {
             state: SnapshotState::Sealed(Generation(1)),
         };
         self.put(map::snapshot_key(volume, number), &snapshot);
-        self.put(map::snapshot_name_key(volume, &wish.name), &SnapshotName { number });
+        self.put(
+            map::snapshot_name_key(volume, &wish.name),
+            &SnapshotName { number, data: None },
+        );
         self.taken.push((volume, wish.name.clone()));
     }
 

@@ -12,8 +12,8 @@ use amita_fabric::{Forwarded, Link};
 use amita_frontend::reservation::Refusal;
 use amita_reactor::Slice;
 use amita_reactor::driver::Time;
-use amita_types::VolumeId;
 use amita_types::io::{IoError, Payload};
+use amita_types::{SnapshotId, VolumeId};
 
 /// Nobody can be asked for the volume: what waits for it ends.
 pub(super) fn all_waiting(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) {
@@ -23,9 +23,16 @@ pub(super) fn all_waiting(cx: &mut Context, forwarder: &mut Forwarder, volume: V
     }
 }
 
-/// The volume was deleted: hosts' I/O that waits for it ends. What its clones need of it goes on.
+/// The volume was deleted: hosts' I/O that waits for it ends. What its clones need of it goes on. So do reads of its snapshots, where it is
+/// what another one was before that was reverted.
 pub(super) fn of_hosts(cx: &mut Context, forwarder: &mut Forwarder, volume: VolumeId) {
-    for pending in forwarder.take_others(volume, PARENTS) {
+    let record = cx.view.volume_of(volume).filter(|record| record.is_former());
+    let of = record.and_then(|_| cx.view.volume_with(volume));
+    let is_read = of.is_some_and(|of| !of.is_deleted());
+    let reads = |pending: &Pending| pending.origin.snapshot != SnapshotId::HEAD && !pending.work.writes();
+    for pending in forwarder.take_others(volume, |pending| {
+        pending.origin.front == PARENTS || is_read && reads(pending)
+    }) {
         tell(cx, pending, Err(IoError::Unavailable), Payload::None);
     }
 }

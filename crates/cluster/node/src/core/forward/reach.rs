@@ -33,7 +33,7 @@ fn reaches_most(cx: &Context) -> bool {
     2 * reached > all
 }
 
-/// Is it a deleted volume, of which hosts are served nothing?
+/// Is it a deleted volume, of which hosts are served nothing; or what one was before it was reverted, of which they read snapshots?
 pub(super) fn is_deleted(cx: &Context, volume: VolumeId) -> bool {
     let record = cx.view.volume_of(volume);
     record.is_some_and(|record| is_hidden(&record.name))

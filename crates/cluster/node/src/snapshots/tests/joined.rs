@@ -87,7 +87,7 @@ fn is_taken_in_rounds_and_sealed_when_the_set_is_ready() {
         sealed: SnapshotId::HEAD,
         taking: true,
         set: Some(SET),
-        root: None,
+        ..Lineage::default()
     };
     assert_eq!(rig.lineage(), taking);
     assert_eq!(rig.snapshot(ONE).unwrap().set, Some(SET));

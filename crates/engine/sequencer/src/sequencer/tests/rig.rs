@@ -156,6 +156,7 @@ impl Rig {
             owner: Some(NodeId(1)),
             lineage: map::Lineage::default(),
             parents,
+            former: Vec::new(),
         };
         let mut put = |key: String, value: Vec<u8>| metadata.txn(&Call::put(key, value)).unwrap().revision;
         let volume_revision = put(map::volume_key("v"), serde_json::to_vec(&volume).unwrap());

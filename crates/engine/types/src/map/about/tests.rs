@@ -28,20 +28,3 @@ fn a_field_that_is_not_known_does_not_outlive_a_write() {
     let volume: Volume = serde_json::from_str(json).expect("fields that are not known are no fault");
     assert!(!serde_json::to_string(&volume).expect("plain").contains("labels"));
 }
-
-/// Its names are in the metadata.
-#[test]
-fn a_revert_is_written_so() {
-    let about = About {
-        revert: Some(Revert {
-            snapshot: "monday".to_owned(),
-            number: SnapshotId(3),
-            kept: None,
-            generation: Generation(9),
-        }),
-        ..About::of(VolumeId(7))
-    };
-    let json = r#"{"volume":7,"revert":{"snapshot":"monday","number":3,"generation":9}}"#;
-    assert_eq!(serde_json::to_string(&about).expect("plain"), json);
-    assert_eq!(serde_json::from_str::<About>(json).expect("what was written"), about);
-}

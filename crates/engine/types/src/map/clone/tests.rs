@@ -11,6 +11,7 @@ fn volume(parents: Vec<Parent>) -> Volume {
         owner: None,
         lineage: Lineage::default(),
         parents,
+        former: Vec::new(),
     }
 }
 

@@ -27,7 +27,7 @@ fn the_record_keeps_what_is_known_of_snapshots() {
         sealed: SnapshotId(3),
         taking: true,
         set: Some(SetId(9)),
-        root: None,
+        ..Lineage::default()
     };
     let volume = Volume {
         id: VolumeId(7),
@@ -38,6 +38,7 @@ fn the_record_keeps_what_is_known_of_snapshots() {
         owner: None,
         lineage,
         parents: Vec::new(),
+        former: Vec::new(),
     };
     let json = serde_json::to_string(&volume).expect("plain");
     let read: Volume = serde_json::from_str(&json).expect("what was written");
@@ -103,4 +104,16 @@ fn keys_sort_as_numbers() {
     assert!(key(9) < key(10) && key(10) < key(4_000_000_000));
     assert!(key(1).starts_with(&snapshots_prefix(VolumeId(1))));
     assert!(!key(1).starts_with(&snapshots_prefix(VolumeId(2))));
+}
+
+#[test]
+fn a_name_says_of_which_data_its_snapshot_is() {
+    let of_first = SnapshotName::new(VolumeId(3), VolumeId(3), SnapshotId(7));
+    assert_eq!(serde_json::to_string(&of_first).expect("plain"), r#"{"number":7}"#);
+    assert_eq!(of_first.data(VolumeId(3)), VolumeId(3));
+    let of_later = SnapshotName::new(VolumeId(3), VolumeId(9), SnapshotId(8));
+    let json = serde_json::to_string(&of_later).expect("plain");
+    assert_eq!(json, r#"{"number":8,"data":9}"#);
+    let read: SnapshotName = serde_json::from_str(&json).expect("what was written");
+    assert_eq!(read.data(VolumeId(3)), VolumeId(9));
 }
