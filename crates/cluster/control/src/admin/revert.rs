@@ -191,7 +191,11 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
         }
         pin(&mut call, &target, target_revision);
         detach_in_background(meta, &mut call, &old, &new, revert.now)?;
-        if !revert.keep && !forget(meta, &mut call, &old, revert.before)? {
+        let done = match revert.keep {
+            true => is_kept(meta, &mut call, revert.before)?,
+            false => forget(meta, &mut call, &old, revert.before)?,
+        };
+        if !done {
             continue;
         }
         // Last: whoever is told one by one sees no number before its volume (R13).
@@ -355,6 +359,21 @@ fn detach_in_background(meta: &dyn Transact, call: &mut Call, old: &Volume, new:
     };
     call.then.push(put(map::flatten_key(new.id), &flatten));
     Ok(())
+}
+
+/// What was taken before is there still when the volume is reverted. `false`: it has changed meanwhile.
+fn is_kept(meta: &dyn Transact, call: &mut Call, before: &Snapshot) -> Result<bool> {
+    let key = map::snapshot_key(before.volume, before.number);
+    let found = get::<Snapshot>(meta, &key)?;
+    // Where it is the one that the volume is made, that is compared already.
+    let is_compared = call.compares.iter().any(|compare| match compare {
+        Compare::ModRevision { key: compared, .. } => *compared == key,
+        _ => false,
+    });
+    if let Some((_, revision)) = found.as_ref().filter(|_| !is_compared) {
+        call.compares.push(unchanged(&key, *revision));
+    }
+    Ok(found.is_some())
 }
 
 /// What was taken before does not stay. `false`: it has changed meanwhile.

@@ -179,7 +179,7 @@ fn of_lineage(number: u32, sealed: u32, taking: bool) -> (String, Vec<u8>) {
         sealed: SnapshotId(sealed),
         taking,
         set: None,
-        root: None,
+        ..Lineage::default()
     };
     (key, json(&record))
 }

@@ -359,7 +359,7 @@ fn snapshots_that_the_copy_does_not_know_are_said_and_their_numbers_never_come_a
             sealed: SnapshotId(number.saturating_sub(u32::from(taking))),
             taking,
             set: None,
-            root: None,
+            ..map::Lineage::default()
         };
         copy.values.insert(key, serde_json::to_vec(&volume).unwrap());
         a.volumes = vec![KnownVolume {
@@ -375,7 +375,7 @@ fn snapshots_that_the_copy_does_not_know_are_said_and_their_numbers_never_come_a
         sealed: SnapshotId(sealed),
         taking: false,
         set: None,
-        root: None,
+        ..map::Lineage::default()
     };
     assert_eq!(with(0, false, 0), (lineage(0, 0), false));
     assert_eq!(with(3, false, 2), (lineage(4, 3), false));

@@ -579,7 +579,7 @@ fn in_a_set(state: map::SetState) -> State {
         sealed: SnapshotId::HEAD,
         taking: true,
         set: Some(SetId(3)),
-        root: None,
+        ..map::Lineage::default()
     };
     put(&mut metadata, map::volume_key("v"), &record);
     let snapshot = map::Snapshot {

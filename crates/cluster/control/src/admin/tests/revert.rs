@@ -363,10 +363,11 @@ fn what_was_done_meanwhile_is_not_passed() {
     try_it(&another, "another one by now");
     let shown = |meta: &Mutex<State>| {
         let spec = SubsystemSpec {
+            name: "s".to_owned(),
             any_host: true,
             ..SubsystemSpec::default()
         };
-        create_subsystem(meta, "s", &spec).unwrap();
+        create_subsystem(meta, &spec).unwrap();
         add_namespace(meta, "s", "db", None, 4096).unwrap();
     };
     try_it(&shown, "is namespace 1");
@@ -690,10 +691,11 @@ fn what_nobody_knows_any_more_goes() {
 fn hosts_go_on_knowing_it() {
     let meta = cluster_with_volume();
     let spec = SubsystemSpec {
+        name: "s".to_owned(),
         any_host: true,
         ..SubsystemSpec::default()
     };
-    create_subsystem(&meta, "s", &spec).unwrap();
+    create_subsystem(&meta, &spec).unwrap();
     let was = add_namespace(&meta, "s", "db", None, 4096).unwrap();
     remove_namespace(&meta, "s", was.nsid).unwrap();
     snap(&meta, "db", "a");

@@ -335,7 +335,7 @@ impl Job {
             return Ok(Some(Outcome::gone()));
         }
         if matches!(self.stage, Stage::Judge) && *deletions > 0 {
-            let chain = catalog.chain(meta, volume)?;
+            let chain = self.chain(meta, volume, catalog)?;
             self.judge(meta, policy, &chain)?;
         }
         let Stage::Prune { doomed, more } = &mut self.stage else {
@@ -420,7 +420,8 @@ impl Job {
         clock: Clock,
     ) -> Result<bool> {
         let name_key = map::snapshot_name_key(volume, &self.snapshot);
-        let then = [map::cluster_key(), map::volume_key(&self.name), name_key];
+        let wish_key = map::snapshot_wish_key(self.data);
+        let then = [map::cluster_key(), map::volume_key(&self.name), name_key, wish_key];
         let reply = meta.txn(&Call {
             then: then.into_iter().map(|key| Op::Get { key }).collect(),
             ..Call::default()
@@ -441,7 +442,10 @@ impl Job {
                 }
             });
         };
-        self.data = found.id;
+        if std::mem::replace(&mut self.data, found.id) != found.id {
+            // It was reverted: what is wished of it is looked for anew.
+            return Ok(true);
+        }
         if let Some(snapshot) = sealed(meta, named(volume, reply.value(2)))? {
             if retention::is_own(policy, &snapshot) {
                 self.taken = true;
@@ -455,8 +459,7 @@ impl Job {
             self.not_of(set);
             return Ok(true);
         }
-        let reply = meta.txn(&Call::get(map::snapshot_wish_key(found.id)))?;
-        let wished = read::<SnapshotWish>(&reply, 0).filter(|(wish, _)| wish.refused.is_none());
+        let wished = read::<SnapshotWish>(&reply, 3).filter(|(wish, _)| wish.refused.is_none());
         if let Some((other, _)) = wished {
             if other.name == self.snapshot && other.labels.get(POLICY_LABEL) == Some(&policy.mark()) {
                 // By whoever led before.
@@ -489,7 +492,7 @@ impl Job {
             self.give_up(why);
             return Ok(true);
         }
-        let before = reply.value(0).map_or(0, |found| found.mod_revision);
+        let before = reply.value(3).map_or(0, |found| found.mod_revision);
         match admin::place_wish(meta, &wish, (&found, revision), before, held, &mut catalog.tally) {
             Ok(true) => {
                 self.stage = Stage::Wait {
@@ -503,6 +506,15 @@ impl Job {
             Err(why) => self.give_up(why.to_string()),
         }
         Ok(true)
+    }
+
+    /// All that the volume is and was; it is looked for only where another one has its name by now.
+    fn chain(&self, meta: &dyn Transact, volume: VolumeId, catalog: &mut Catalog) -> Result<Vec<VolumeId>> {
+        let reply = meta.txn(&Call::get(map::volume_key(&self.name)))?;
+        match read::<Volume>(&reply, 0).filter(|(found, _)| found.host() == volume) {
+            Some((found, _)) => Ok(found.chain().collect()),
+            None => catalog.chain(meta, volume),
+        }
     }
 
     /// Finds what no rule keeps.

@@ -173,7 +173,7 @@ impl Rig {
     }
 
     fn sealed(&self, volume: VolumeId) -> Vec<Snapshot> {
-        snapshots_of(&self.meta, volume).unwrap()
+        snapshots_of(&self.meta, &[volume]).unwrap()
     }
 
     fn names(&self, volume: VolumeId) -> Vec<String> {
