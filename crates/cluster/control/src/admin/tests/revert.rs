@@ -52,6 +52,7 @@ fn snap(meta: &dyn Transact, name: &str, snapshot: &str) -> Snapshot {
         protected: false,
         clones: 0,
         set: None,
+        mark: false,
         hidden: false,
         state: SnapshotState::Sealed(volume.generation),
     };
