@@ -711,12 +711,26 @@ fn the_bytes_of_joins_and_mends_stay_where_they_are() {
 fn the_bytes_of_what_a_state_gets_stay_where_they_are() {
     let mut bytes = vec![0; RECORDS_BYTES];
     let mut writer = RecordWriter::resume(&mut bytes, 0, 0);
-    for record in state_records() {
-        put(&mut writer, &record);
+    for record in state_records().iter().take(4) {
+        put(&mut writer, record);
     }
     let (used, count) = writer.used();
     assert_eq!((used, count), (44 + 36 + 32 * 20 + 2 * 36, 4));
     assert_eq!(amita_types::crc32c(&bytes[..used]), 2_066_944_251);
+}
+
+#[test]
+fn the_bytes_of_a_mark_stay_where_they_are() {
+    let mut bytes = vec![0; RECORDS_BYTES];
+    let mut writer = RecordWriter::resume(&mut bytes, 0, 0);
+    let records = state_records();
+    put(&mut writer, &records[4]);
+    let (used, count) = writer.used();
+    assert_eq!((used, count), (36, 1));
+    assert_eq!(bytes[..4], [16, 0, 36, 0]);
+    assert_eq!(bytes[20..28], 4_u64.to_le_bytes(), "the version");
+    let bounds = [3_u32, 6].map(u32::to_le_bytes).concat();
+    assert_eq!(bytes[28..36], bounds[..], "above, and up to");
 }
 
 /// Thousands of states, one after the other: of one chunk after another, over pages, with what belongs to the last of them in between.
