@@ -32,6 +32,17 @@ pub enum FlattenState {
     Cancelled,
 }
 
+/// A flattening of which nothing is done yet.
+pub(super) fn begun(volume: &Volume, pool: &map::Pool, now: Duration) -> Flatten {
+    Flatten {
+        volume: volume.id,
+        asked_at: now.as_secs(),
+        chunks: volume.size_bytes.div_ceil(u64::from(pool.chunk_bytes)),
+        done: 0,
+        ails: None,
+    }
+}
+
 /// Asks for a clone to be flattened; `now` is since 1970. One that is under way goes on.
 ///
 /// # Errors
@@ -48,13 +59,7 @@ pub fn flatten_volume(meta: &dyn Transact, name: &str, now: Duration) -> Result<
             return Ok(known);
         }
         let pool = find_pool(meta, &volume.pool)?;
-        let record = Flatten {
-            volume: volume.id,
-            asked_at: now.as_secs(),
-            chunks: volume.size_bytes.div_ceil(u64::from(pool.chunk_bytes)),
-            done: 0,
-            ails: None,
-        };
+        let record = begun(&volume, &pool, now);
         let call = Call {
             compares: vec![unchanged(&map::volume_key(name), revision), unchanged(&key, 0)],
             then: vec![put(key, &record)],

@@ -7,6 +7,7 @@
 //! under it says (S2), and it has let go of the volume.
 
 use super::clone::{MAX_CLONES, comes_from, data_of};
+use super::flatten;
 use super::namespace::use_of;
 use super::snapshot::{snapshot, taken};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
@@ -350,14 +351,8 @@ fn detach_in_background(meta: &dyn Transact, call: &mut Call, old: &Volume, new:
         return Ok(());
     }
     let pool = find_pool(meta, &new.pool)?;
-    let flatten = Flatten {
-        volume: new.id,
-        asked_at: now.as_secs(),
-        chunks: new.size_bytes.div_ceil(u64::from(pool.chunk_bytes)),
-        done: 0,
-        ails: None,
-    };
-    call.then.push(put(map::flatten_key(new.id), &flatten));
+    call.then
+        .push(put(map::flatten_key(new.id), &flatten::begun(new, &pool, now)));
     Ok(())
 }
 

@@ -353,8 +353,7 @@ fn delete_all_but(meta: &dyn Transact, volume: &str, name: &str, left: Left) -> 
     })
 }
 
-/// May another snapshot of the volume become a mark? What is read here is compared by nobody: two commands at one moment may come to one or
-/// two more.
+/// May another snapshot of the volume become a mark? Who marks one raises the counter that the transaction compares.
 fn has_room_for_mark(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<()> {
     let marks = of_chain(meta, volume)?;
     let marks = marks.iter().filter(|snapshot| snapshot.mark).count();
@@ -390,7 +389,7 @@ pub(crate) fn delete_snapshot_that(
 ) -> Result<Option<Snapshot>> {
     for _ in 0..RACES {
         believable(meta)?;
-        let (_, guard_revision) = uses_guard(meta)?;
+        let (guard, guard_revision) = uses_guard(meta)?;
         let Snapshot {
             volume: data, number, ..
         } = snapshot_or_mark(meta, volume, name)?;
@@ -441,8 +440,9 @@ pub(crate) fn delete_snapshot_that(
             false => Op::Delete { key: key.clone() },
         };
         let of_name = (!snapshot.mark).then_some(Op::Delete { key: name_key.clone() });
-        // Not raised: what makes a namespace of it compares its record.
+        // Raised by marks alone, so that their limit is exact: what makes a namespace of it compares its record.
         let guard_key = map::counter_key("namespaces");
+        let counted = snapshot.mark.then(|| put(guard_key.clone(), &(guard + 1)));
         let mut call = Call {
             compares: vec![
                 unchanged(&guard_key, guard_revision),
@@ -450,7 +450,7 @@ pub(crate) fn delete_snapshot_that(
                 unchanged(&key, snapshot_revision),
                 unchanged(&name_key, name_revision),
             ],
-            then: std::iter::once(of_record).chain(of_name).collect(),
+            then: std::iter::once(of_record).chain(of_name).chain(counted).collect(),
             otherwise: held.iter().map(|(key, _)| Op::Get { key: key.clone() }).collect(),
         };
         call.compares.extend(compares(held));

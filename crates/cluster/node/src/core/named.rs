@@ -144,13 +144,18 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, 
         bases,
     };
     if let Some(waiting) = begin(core, waiting) {
-        if core.named.waiting.len() >= core.fronts.sessions() {
-            let fronts = &mut core.fronts;
-            let is_there = |waiting: &Waiting| fronts.usage(waiting.origin.front).is_some();
-            core.named.waiting.retain(is_there);
-        }
-        core.named.waiting.push(waiting);
+        wait(core, waiting);
     }
+}
+
+/// It goes on waiting. No more wait than there are sessions: those that have gone make room.
+fn wait(core: &mut Core, waiting: Waiting) {
+    if core.named.waiting.len() >= core.fronts.sessions() {
+        let fronts = &mut core.fronts;
+        let is_there = |waiting: &Waiting| fronts.usage(waiting.origin.front).is_some();
+        core.named.waiting.retain(is_there);
+    }
+    core.named.waiting.push(waiting);
 }
 
 /// A client asks which volumes there are for it.
@@ -243,13 +248,14 @@ pub(super) fn opened(
         // It was reverted this moment, or made anew: whose right there is to it is on its way.
         let who = usage.who.clone();
         core.cx.mail.send(0, DirectoryMessage::Close { volume: info.id });
-        core.named.waiting.push(Waiting {
+        let waiting = Waiting {
             origin: *origin,
             name: info.name,
             who,
             since: now,
             bases: None,
-        });
+        };
+        wait(core, waiting);
         return None;
     }
     Some(judged(core, origin.front, info))

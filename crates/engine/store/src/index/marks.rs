@@ -5,7 +5,6 @@
 //! [`MAX_MARKS`](amita_types::map::MAX_MARKS)), and most chunks have none, so they are not among the states.
 
 use super::ChunkKey;
-use super::history::State;
 use crate::format::record::Mark;
 use amita_types::SnapshotId;
 use rustc_hash::FxHashMap;
@@ -14,7 +13,7 @@ use rustc_hash::FxHashMap;
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     /// Of each chunk that has any: ascending.
-    of: FxHashMap<u32, Vec<State>>,
+    of: FxHashMap<u32, Vec<Mark>>,
     count: u64,
 }
 
@@ -22,21 +21,17 @@ impl Marks {
     /// The marks of a chunk, oldest first.
     pub fn of(&self, key: ChunkKey) -> impl ExactSizeIterator<Item = Mark> + Clone + '_ {
         let marks = self.of.get(&key.0).map_or(&[][..], Vec::as_slice);
-        marks
-            .iter()
-            .map(|&State { version, above, to }| Mark { above, to, version })
+        marks.iter().copied()
     }
 
     /// A chunk gets one; in place of another one of the same name.
     pub fn set(&mut self, key: ChunkKey, mark: Mark) {
-        let Mark { above, to, version } = mark;
-        let new = State { version, above, to };
         let marks = self.of.entry(key.0).or_default();
-        match marks.binary_search_by_key(&to, |mark| mark.to) {
-            Ok(place) => marks[place] = new,
+        match marks.binary_search_by_key(&mark.to, |known| known.to) {
+            Ok(place) => marks[place] = mark,
             Err(place) => {
                 marks.reserve_exact(1);
-                marks.insert(place, new);
+                marks.insert(place, mark);
                 self.count += 1;
             }
         }
@@ -67,8 +62,8 @@ impl Marks {
 
     pub fn bytes(&self) -> usize {
         // A list has the allocator's word beside it, and its place in the table.
-        self.of.capacity() * (size_of::<(u32, Vec<State>)>() + 1)
+        self.of.capacity() * (size_of::<(u32, Vec<Mark>)>() + 1)
             + self.of.len() * 16
-            + self.count as usize * size_of::<State>()
+            + self.count as usize * size_of::<Mark>()
     }
 }

@@ -13,7 +13,6 @@ use crate::format::record::{Mark, RollEntry};
 use crate::format::{PAGE_BYTES, Slot};
 use crate::index::{ChunkKey, Entry, Framed, Index, LEAF_ENTRIES, Leaf, OpSlot, WORST_BYTES_PER_BLOCK};
 use amita_reactor::Slice;
-use amita_types::map::MAX_MARKS;
 use amita_types::message::{
     AnswerBody, Change as Sent, CloseRequest, FrameRequest, MAX_CHANGES, MAX_SNAPSHOTS, MarkRequest, MendedAnswer,
     Problem, PutRequest, Refusal, StateInfo, StatesAnswer,
@@ -306,7 +305,7 @@ pub(super) fn mark(store: &mut Store, caller: &Caller, request: &MarkRequest) {
     let Some(key) = incomplete(store, caller, chunk) else {
         return;
     };
-    if !space::join_fits(store) || store.index.marks(key).len() >= MAX_MARKS {
+    if !space::join_fits(store) {
         return space::refuse(store, caller.asker);
     }
     let op = Op {

@@ -384,7 +384,11 @@ pub(super) fn look_again(sweep: &mut Sweep, index: &Index, key: ChunkKey, kept: 
     };
     let is_dead = match kept {
         Kept::Newest => chunk.is_newest_dead(held.given, &held.live),
-        Kept::Any => chunk.dead_state(SnapshotId::HEAD, held.given, &held.live).is_some(),
+        Kept::Any => {
+            let marks = (SnapshotId::HEAD, held.given);
+            let is_state_dead = chunk.dead_state(SnapshotId::HEAD, held.given, &held.live).is_some();
+            is_state_dead || index.dead_mark(key, marks, [&held.live, &held.marked]).is_some()
+        }
     };
     if is_dead {
         sweep.more.push((key, SnapshotId::HEAD));

@@ -6,7 +6,8 @@ use amita_reactor::{Pool, Slice, Time};
 use amita_store::{Config, Faults, State};
 use amita_types::holdings::{HeldSnapshots, HeldVolume, Holdings};
 use amita_types::message::{
-    AnswerBody, DifferRequest, DiffersAnswer, JoinRequest, Problem, ReadRequest, Refusal, RequestBody, WholeRequest,
+    AnswerBody, DifferRequest, DiffersAnswer, JoinRequest, MarkRequest, Problem, ReadRequest, Refusal, RequestBody,
+    StatesRequest, WholeRequest,
 };
 use amita_types::{BlockRange, ChunkIndex, Epoch, PoolId, SnapshotId, Version};
 use std::sync::Arc;
@@ -333,6 +334,48 @@ fn what_is_being_brought_up_to_date_is_its_owners() {
     ask(&mut test, whole);
     test.rest();
     assert_eq!(test.kept(), [2]);
+}
+
+/// A member is brought a mark that is deleted while that is under way: it goes when the chunk is whole.
+#[test]
+fn a_mark_that_is_brought_too_late_goes() {
+    let mut test = Test::new(Faults::NONE, &[2]);
+    (test.owner.epoch, test.owner.syncing) = (Epoch(2), true);
+    test.owner.fence(&mut test.rig).expect("it owns the volume");
+    test.counter += 3;
+    let (chunk, number, at) = (ChunkIndex(0), SnapshotId(2), version(1, test.counter));
+    let ask = |test: &mut Test, body: RequestBody| {
+        let mut request = test.owner.request(body);
+        request.scope.snapshot = number;
+        let told = test.owner.ask(&mut test.rig, request, Slice::default());
+        told.answer.result.expect("it owns the volume")
+    };
+    let marks = |test: &mut Test| {
+        let from = SnapshotId::HEAD;
+        match ask(test, RequestBody::States(StatesRequest { chunk, from })) {
+            AnswerBody::States(listed) => listed.states.iter().filter(|state| state.mark).count(),
+            other => panic!("{other:?}"),
+        }
+    };
+    ask(&mut test, RequestBody::Join(JoinRequest { chunk, at }));
+    test.sweep(5, &[2]);
+    let mark = MarkRequest {
+        chunk,
+        above: SnapshotId(3),
+        to: SnapshotId(4),
+        version: version(1, 3),
+    };
+    ask(&mut test, RequestBody::Mark(mark));
+    assert_eq!(marks(&mut test), 1);
+    let whole = WholeRequest {
+        chunk,
+        version: at,
+        number,
+        born: SnapshotId::HEAD,
+    };
+    ask(&mut test, RequestBody::Whole(whole));
+    test.rest();
+    assert_eq!((marks(&mut test), test.kept()), (0, vec![2]));
 }
 
 /// A leaf that is wrong is a living snapshot's as well: what needs it waits, and nothing is given up.

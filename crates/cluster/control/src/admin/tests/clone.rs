@@ -163,6 +163,11 @@ fn a_volume_has_64_marks_and_not_one_more() {
     for number in 1..=64 {
         mark_snapshot(&meta, "db", &format!("s{number}")).unwrap();
     }
+    // Not either where two are marked at one moment.
+    delete_snapshot(&meta, "db", "s3").unwrap();
+    snap(&meta, "db", 66, "s66");
+    let race = overtaken(&meta, Box::new(|meta| drop(mark_snapshot(meta, "db", "s66").unwrap())));
+    assert!(mark_snapshot(&race, "db", "s65").is_err());
     let refused = mark_snapshot(&meta, "db", "s65").unwrap_err().to_string();
     assert!(refused.contains("64 marks"), "{refused}");
     delete_snapshot(&meta, "db", "s7").unwrap();
