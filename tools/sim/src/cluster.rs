@@ -6,6 +6,7 @@
 //! the power of all nodes is cut, each in-sync store is mounted on its own, and what it holds is compared with its
 //! peers, block for block, and with the last reads; then the history is checked for linearizability.
 
+mod alone;
 mod blocked;
 mod checks;
 mod clones;
@@ -198,7 +199,7 @@ impl Cluster {
             injector: Injector::new(setup.plan.clone()),
             passing: Passing::new(&setup, random.fork(15)),
             snapshots: snapshots::Snapshots::default(),
-            clones: clones::Clones::new(setup.cloning.clone(), random.fork(16)),
+            clones: clones::Clones::new(setup.cloning.clone(), random.fork(16), random.fork(18)),
             shrinks: shrink::Shrinks::new(random.fork(17)),
             liar,
             coverage: Coverage::new(),
@@ -245,6 +246,7 @@ impl Cluster {
         }
         self.end_chores()?;
         self.end_shrinks()?;
+        self.end_reverts()?;
         self.settle()?;
         self.recover()?;
         self.end_moves()?;
@@ -362,6 +364,7 @@ impl Cluster {
         self.pass_volumes(now)?;
         self.use_clones(now)?;
         self.shrink_volumes(now)?;
+        self.revert_clones(now)?;
         self.let_lie(now)?;
         self.hosts
             .act(now, &mut self.nodes, &mut self.workload, &mut self.history);

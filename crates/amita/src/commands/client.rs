@@ -109,8 +109,8 @@ pub struct GrantArguments {
     /// It may use the volumes that are exported to this tenant (`amita nbd export --tenant`)
     #[arg(long, value_name = "TENANT", conflicts_with = "volumes")]
     pub tenant: Option<String>,
-    /// A volume that it may use, by its number (`amita volume list`), for a name may be another volume's one day; once for
-    /// each, 64 at most
+    /// A volume that it may use, by its number (`amita volume list`), which stays whatever the volume is called and
+    /// reverted to; once for each, 64 at most
     #[arg(long = "volume", value_name = "NUMBER")]
     pub volumes: Vec<VolumeId>,
     /// All of that may be read, not written

@@ -319,7 +319,8 @@ fn list(labels: &[(String, String)], as_json: bool, metadata: &Admin) -> Result<
             };
             table.row([
                 volume.name.clone(),
-                volume.id.to_string(),
+                // Certificates name it by that, and a revert changes the other one.
+                volume.host().to_string(),
                 volume.pool.clone(),
                 size::show(volume.size_bytes),
                 used.get(&volume.id)

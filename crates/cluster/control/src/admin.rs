@@ -74,8 +74,8 @@ pub use shrink::{begin_shrink, end_shrink, give_up_shrink, may_shrink};
 pub(crate) use snapshot::{Held, Left, delete_snapshot_that, place_wish};
 pub use snapshot::{
     LiveSnapshot, MAX_VOLUME_SNAPSHOTS, TakingState, all_snapshots, ask_own_snapshot, ask_snapshot, delete_snapshot,
-    drop_snapshot_wish, live_snapshots, live_snapshots_of, mark_snapshot, protect_snapshot, snapshot, snapshot_or_mark,
-    snapshot_state, snapshots, split,
+    drop_snapshot_wish, live_snapshots, live_snapshots_of, mark_snapshot, may_take_snapshot, protect_snapshot,
+    snapshot, snapshot_or_mark, snapshot_state, snapshots, split,
 };
 pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
 pub(crate) use subsystem::unchanged;

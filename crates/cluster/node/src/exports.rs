@@ -6,6 +6,7 @@
 
 use crate::view::View;
 use amita_frontend::{Export, Source, Who};
+use amita_reactor::Time;
 use amita_types::VolumeId;
 use amita_types::capability::{self, Rights, Scope};
 use amita_types::map::{self, Volume};
@@ -17,6 +18,8 @@ pub struct Usage {
     pub who: Who,
     /// What it has open, and whether the volume is for it to read only.
     pub open: Option<(Source, bool)>,
+    /// When it asked for that.
+    pub since: Time,
 }
 
 /// How a client may use a volume.

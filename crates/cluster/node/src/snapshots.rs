@@ -557,6 +557,11 @@ impl Snapshots {
             );
             return self.refuse(volume, why);
         }
+        if record.is_former() {
+            // A set was put there at the moment of a revert.
+            let why = "it was reverted meanwhile: that is what it was before".to_owned();
+            return self.refuse(volume, why);
+        }
         if taking.wish.volume != taking.name {
             let why = format!(
                 "it is about volume {:?}, and its record is volume {}'s",

@@ -74,6 +74,8 @@ amita_reactor::fault_switches! {
     TrimOfMany,
     /// S9: a state that goes leaves no mark, though one is wanted of it.
     LeavesNoMark,
+    /// S9: a mark stays when nobody wants it any more.
+    KeepsMarks,
     /// S5: a mark has the version that the chunk has now.
     MarksTooNew,
     /// D5: some slots that were given back are nobody's until the next mount. No host ever sees that.

@@ -5,21 +5,23 @@
 //! must be there. Some are cloned again, when their guest has stopped for a moment: that clone begins with what he knows. Some are
 //! deleted; while there is one, the snapshot cannot be.
 
-use super::deletion::seconds;
+mod guest;
+mod operator;
+mod revert;
+
 use super::operator::Desk;
 use super::session::Heard;
-use super::shrink::Whose;
-use super::{Cluster, SETTLE, pool_of, volume_id, volume_name};
+use super::{Cluster, SETTLE, volume_id, volume_name};
 use crate::faults::Member;
 use crate::random::Random;
-use crate::stamp::{self, SECTORS_PER_BLOCK, Sector, Stamp};
-use amita_control::admin::{self, AdminError, Deletion, TakingState};
-use amita_frontend::{Event, FrontId, Who};
+use crate::stamp::Stamp;
+use amita_control::admin::{self, Deletion};
+use amita_frontend::FrontId;
 use amita_metadata::Call;
-use amita_reactor::{Slice, Time};
-use amita_types::io::{IoError, Op, Payload};
+use amita_reactor::Time;
 use amita_types::map::{self, About, SnapshotWish};
-use amita_types::{BLOCK_BYTES, GroupId, SnapshotId, VolumeId};
+use amita_types::{BLOCK_BYTES, SnapshotId, VolumeId};
+use revert::{Reverts, Turns};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -60,6 +62,8 @@ pub struct Cloning {
     pub shrunk_percent: u64,
     /// Of a hundred nobody ever opens so many.
     pub idle_percent: u64,
+    /// Of a hundred so many are made again what they were.
+    pub reverted_percent: u64,
 }
 
 impl Cloning {
@@ -79,6 +83,7 @@ impl Cloning {
                 late: false,
                 shrunk_percent: *Random::new(seed).fork(44).pick(&[0, 40, 80]),
                 idle_percent: *Random::new(seed).fork(45).pick(&[0, 30]),
+                reverted_percent: *Random::new(seed).fork(46).pick(&[0, 50, 80]),
             },
         }
     }
@@ -135,6 +140,9 @@ struct Guest {
     rests: bool,
     /// He never comes.
     is_idle: bool,
+    /// All that his volume ever was, by number.
+    data: Vec<VolumeId>,
+    turns: Turns,
 }
 
 /// All of a run.
@@ -155,11 +163,12 @@ pub struct Clones {
     looks: Time,
     flat_looks: Time,
     ending: bool,
+    reverts: Reverts,
 }
 
 impl Clones {
     /// None yet.
-    pub fn new(setup: Cloning, random: Random) -> Clones {
+    pub fn new(setup: Cloning, random: Random, of_reverts: Random) -> Clones {
         Clones {
             setup,
             flats: random.fork(1),
@@ -174,6 +183,7 @@ impl Clones {
             looks: Time(0),
             flat_looks: Time(0),
             ending: false,
+            reverts: Reverts::new(of_reverts),
         }
     }
 
@@ -193,27 +203,12 @@ impl Clones {
                 true => Some(self.flat_looks),
                 false => guest.flatten_at.filter(|_| guest.deletion.is_none()),
             };
-            [opens, deletes, clones, flattens, shrinks]
+            let is_free = guest.deletion.is_none() && guest.wish.is_none() && !guest.rests;
+            let reverts = guest.turns.at.filter(|_| is_free);
+            [opens, deletes, clones, flattens, shrinks, reverts]
         });
         let looks = (self.hidden > 0).then_some(self.looks);
-        times.flatten().chain(looks).min()
-    }
-}
-
-impl Guest {
-    fn leave(&mut self, now: Time) {
-        (self.at, self.open) = (None, None);
-        for (block, write) in std::mem::take(&mut self.under_way) {
-            // It may have been carried out, or not, or be on its way still.
-            if let Some(write) = write {
-                self.late.insert(block);
-                self.own.entry(block).or_insert_with(|| vec![None]).push(Some(write));
-            } else if let Some(unread) = &mut self.unread {
-                // Nobody has seen it yet.
-                unread.insert(block);
-            }
-        }
-        self.again = now.plus(RETRY);
+        times.flatten().chain(looks).chain(self.reverts.next()).min()
     }
 }
 
@@ -286,6 +281,8 @@ impl Cluster {
             true => (None, None, None),
             false => (clone_at, flatten_at, shrink_at),
         };
+        let percent = if is_idle { 0 } else { setup.reverted_percent };
+        let turns = Turns::draw(self.clones.reverts.random(), now, percent);
         let gateway = self.clones.random.below(self.nodes.len() as u64) as usize;
         self.clones.guests.push(Guest {
             name,
@@ -313,6 +310,8 @@ impl Cluster {
             shrink_at,
             rests: false,
             is_idle,
+            data: vec![made.id],
+            turns,
         });
         Ok(())
     }
@@ -339,59 +338,11 @@ impl Cluster {
             self.clone_clone(now, index)?;
             self.flatten_clone(now, index)?;
             self.shrink_clone(now, index);
+            self.begin_revert(now, index);
             self.delete_clone(now, index)?;
         }
         self.end_flattens(now)?;
         self.purge_hidden(now)
-    }
-
-    /// The operator has a clone flattened.
-    fn flatten_clone(&mut self, now: Time, index: usize) -> Result<(), String> {
-        let ending = self.clones.ending;
-        let guest = &mut self.clones.guests[index];
-        if guest.flatten_at.is_none_or(|at| now < at) || guest.deletion.is_some() || guest.flattening {
-            return Ok(());
-        }
-        if self.clones.setup.late && !ending {
-            if !self.is_called_whole(index) {
-                self.clones.guests[index].flatten_at = Some(now.plus(LOOK));
-                return Ok(());
-            }
-            self.coverage.hit("clone.flatten_late");
-        }
-        let guest = &mut self.clones.guests[index];
-        guest.flatten_at = None;
-        if ending {
-            return Ok(());
-        }
-        let desk = Desk::new(&mut self.metadata, now);
-        let asked = admin::flatten_volume(&desk, &guest.name, Duration::from_nanos(now.0));
-        let asked = asked.map_err(|why| format!("{} cannot be flattened: {why}", guest.name))?;
-        guest.flattening = true;
-        self.clones.flat_looks = now.plus(LOOK * 4);
-        if self.setup.plants.flatten_unmade {
-            let made = map::Flatten {
-                done: asked.chunks,
-                ..asked
-            };
-            let key = map::flatten_key(made.volume);
-            self.metadata.operate(now, &Call::put(key, super::records::json(&made)));
-        }
-        let name = self.clones.guests[index].name.clone();
-        self.tell(|| format!("{name} is being flattened"));
-        self.coverage.hit("clone.flatten");
-        Ok(())
-    }
-
-    /// The operator makes a clone smaller.
-    fn shrink_clone(&mut self, now: Time, index: usize) {
-        let guest = &mut self.clones.guests[index];
-        if guest.shrink_at.is_none_or(|at| now < at) || guest.deletion.is_some() || guest.rests {
-            return;
-        }
-        guest.shrink_at = None;
-        let (name, blocks) = (guest.name.clone(), guest.blocks);
-        self.begin_shrink(now, Whose::Guest(index), name, blocks);
     }
 
     /// A guest lets go of his volume; or may use it again.
@@ -474,406 +425,15 @@ impl Cluster {
         base.iter().any(|stamp| *stamp != Stamp::ZERO).then_some(true)
     }
 
-    /// Is a member that comes back called whole for a clone by its owner, and not in sync yet?
-    fn is_called_whole(&self, index: usize) -> bool {
-        let guest = &self.clones.guests[index];
-        let pool = pool_of(&self.setup, self.clones.roots[guest.root].volume);
-        let found = self.metadata.state().get(&map::whole_key(pool, guest.id));
-        let whole = found.and_then(|found| found.json::<map::Whole>().ok());
-        let mut members = whole.into_iter().flat_map(|whole| whole.members);
-        members.any(|member| {
-            let id = GroupId {
-                pool,
-                index: member.group,
-            };
-            let syncs = |own: &map::Syncing| (own.store, own.since) == (member.store, member.since);
-            self.group(id).is_ok_and(|group| group.syncing.iter().any(syncs))
-        })
-    }
-
-    /// Clones of which all is made let go of their parents, and what they were made from may go.
-    fn end_flattens(&mut self, now: Time) -> Result<(), String> {
-        let is_due = self.clones.guests.iter().any(|guest| guest.flattening);
-        if !is_due || now < self.clones.flat_looks {
-            return Ok(());
-        }
-        self.clones.flat_looks = now.plus(LOOK * 4);
-        let desk = Desk::new(&mut self.metadata, now);
-        let ended = admin::end_flattens(&desk).map_err(|why| format!("no flattening ends: {why}"))?;
-        if let Some((volume, why)) = ended.failed.first() {
-            return Err(format!("the flattening of volume {volume} cannot end: {why}"));
-        }
-        for index in 0..self.clones.guests.len() {
-            let guest = &self.clones.guests[index];
-            let state = self.metadata.state();
-            if !guest.flattening || state.get(&map::flatten_key(guest.id)).is_some() {
-                continue;
-            }
-            let record = state.get(&map::volume_key(&guest.name));
-            let record: Option<map::Volume> = record.and_then(|found| found.json().ok());
-            let (id, name, from) = (guest.id, guest.name.clone(), guest.from.clone());
-            self.clones.guests[index].flattening = false;
-            let Some(record) = record else { continue };
-            if !record.parents.is_empty() {
-                return Err(format!("{name} is flat, and its record names {:?}", record.parents));
-            }
-            self.coverage.hit("clone.flattened");
-            self.tell(|| format!("{name} is flat"));
-            if self.clones.setup.late {
-                // He begins, and another owner opens its chunks.
-                let to = self.clones.flats.below(self.nodes.len() as u64) as Member;
-                self.plan_move(now, (id, name.clone()), to);
-            }
-            let desk = Desk::new(&mut self.metadata, now);
-            match admin::delete_snapshot(&desk, &from.0, &from.1) {
-                Ok(gone) => {
-                    self.snapshots.forget(gone.volume, gone.number);
-                    self.coverage.hit(match gone.hidden {
-                        true => "clone.parent_hidden",
-                        false => "clone.parent_gone",
-                    });
-                    self.tell(|| format!("{}@{} is deleted", from.0, from.1));
-                }
-                // It, or its volume, was deleted before.
-                Err(AdminError::NoSuch { .. }) => {}
-                Err(why) => return Err(format!("{}@{} cannot be deleted: {why}", from.0, from.1)),
-            }
-        }
-        Ok(())
-    }
-
-    /// What is hidden goes when nothing was cloned from it any more.
-    fn purge_hidden(&mut self, now: Time) -> Result<(), String> {
-        if self.clones.hidden == 0 || now < self.clones.looks {
-            return Ok(());
-        }
-        self.clones.looks = now.plus(LOOK * 20);
-        let desk = Desk::new(&mut self.metadata, now);
-        let purged = admin::purge_what_is_due(&desk, 8, Duration::from_secs(seconds(now)));
-        let purged = purged.map_err(|why| format!("nothing hidden is purged: {why}"))?;
-        if let Some((what, why)) = purged.failed.first() {
-            return Err(format!("{what} cannot be purged: {why}"));
-        }
-        let state = self.metadata.state();
-        let is_hidden = |guest: &&Guest| state.get(&map::volume_key(&map::hidden_name(guest.id))).is_some();
-        let left = self.clones.guests.iter().filter(is_hidden).count() as u32;
-        let before = std::mem::replace(&mut self.clones.hidden, left);
-        self.coverage
-            .add("clone.hidden_gone", u64::from(before.saturating_sub(left)));
-        Ok(())
-    }
-
-    fn hear_for_clone(&mut self, now: Time, index: usize) -> Result<(), String> {
-        let guest = &mut self.clones.guests[index];
-        if let Some((process, ..)) = &guest.at {
-            let node = &self.nodes[guest.gateway];
-            if node.process != *process || !node.is_up() {
-                guest.leave(now);
-            }
-        }
-        loop {
-            let guest = &mut self.clones.guests[index];
-            let next = guest
-                .at
-                .as_ref()
-                .and_then(|(_, _, heard)| heard.borrow_mut().events.pop_front());
-            match next {
-                None => return Ok(()),
-                Some(Event::Opened { result: Ok(info), .. }) => guest.open = Some(info.id),
-                Some(Event::Opened { result: Err(_), .. } | Event::Lost { .. }) => {
-                    self.hang_up_clone(now, index);
-                    return Ok(());
-                }
-                Some(Event::Done { tag, result, payload }) => self.done_for_clone(now, index, tag, result, &payload)?,
-                Some(_) => {}
-            }
-        }
-    }
-
-    fn done_for_clone(
-        &mut self,
-        now: Time,
-        index: usize,
-        tag: u64,
-        result: Result<(), IoError>,
-        payload: &Payload,
-    ) -> Result<(), String> {
-        let guest = &mut self.clones.guests[index];
-        let block = tag & (WRITE - 1);
-        let write = guest.under_way.remove(&block).flatten();
-        if tag >= WRITE {
-            let Some(write) = write else { return Ok(()) };
-            match result {
-                Ok(()) if !guest.late.contains(&block) => drop(guest.own.insert(block, vec![Some(write)])),
-                _ => {
-                    guest.late.insert(block);
-                    guest.own.entry(block).or_insert_with(|| vec![None]).push(Some(write));
-                }
-            }
-            self.coverage.add("clone.wrote", u64::from(result.is_ok()));
-            return Ok(());
-        }
-        if result.is_err() {
-            if let Some(unread) = &mut guest.unread {
-                // In the end each block must be seen: he tries again in a moment, by any gateway.
-                unread.insert(block);
-                self.coverage.hit("clone.read_again");
-                self.hang_up_clone(now, index);
-            }
-            return Ok(());
-        }
-        self.coverage.hit("clone.read");
-        if guest.unread.is_some() {
-            self.coverage.hit("clone.read_in_the_end");
-        }
-        let zeros = [0; BLOCK_BYTES as usize];
-        let bytes: &[u8] = match payload {
-            Payload::Data(data) => data,
-            _ => &zeros,
-        };
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let name = &guest.name;
-        let possible = guest.own.get(&block).cloned().unwrap_or_else(|| vec![None]);
-        let found = (word(0) == MARK).then(|| word(8));
-        let is_zero = bytes.iter().all(|byte| *byte == 0);
-        let inherited = guest.inherited.get(&block).copied();
-        if is_zero && (possible.contains(&Some(CLEARED)) || (possible.contains(&None) && inherited == Some(CLEARED))) {
-            self.coverage.hit("clone.read_cleared");
-            return Ok(());
-        }
-        let is_inherited = possible.contains(&None) && found == inherited;
-        if let Some(found) = found
-            && !is_inherited
-        {
-            let is_whole = (0..bytes.len())
-                .step_by(16)
-                .all(|at| (word(at), word(at + 8)) == (MARK, found));
-            return match is_whole && possible.contains(&Some(found)) {
-                true => Ok(()),
-                false => Err(format!(
-                    "block {block} of {name} holds its guest's write {found}, and may hold {possible:?}"
-                )),
-            };
-        }
-        if !is_inherited {
-            return Err(format!(
-                "block {block} of {name} holds what it had first, and may hold {possible:?} (or {:?} of what it comes from)",
-                guest.inherited.get(&block)
-            ));
-        }
-        if found.is_some() {
-            self.coverage.hit("clone.read_of_clone");
-            return Ok(());
-        }
-        let root = &mut self.clones.roots[guest.root];
-        let sector = Sector((root.volume * self.setup.blocks + block) * SECTORS_PER_BLOCK as u64);
-        let stamps = stamp::parse(bytes, 1, sector).map_err(|corrupt| format!("{name}: {corrupt}"))?;
-        self.coverage.hit("clone.read_inherited");
-        let known = root.base.entry(block).or_insert_with(|| stamps.clone());
-        if *known != stamps {
-            return Err(format!(
-                "block {block} of {name} is {stamps:?}, and snapshot {} that it comes from had {known:?}",
-                root.number.0
-            ));
-        }
-        Ok(())
-    }
-
-    fn act_for_clone(&mut self, now: Time, index: usize) {
-        let guest = &mut self.clones.guests[index];
-        if guest.at.is_none() && now >= guest.again && !guest.rests && !guest.is_idle {
-            let up: Vec<Member> = (0..self.nodes.len())
-                .filter(|member| self.nodes[*member].is_up())
-                .collect();
-            if !up.is_empty() {
-                guest.gateway = *self.clones.random.pick(&up);
-            }
-            let node = &mut self.nodes[guest.gateway];
-            match node.attach(0) {
-                Some((front, heard)) => {
-                    let process = node.process;
-                    let name = guest.name.clone();
-                    node.ask(0, front, |service| service.open(front, 0, &name, &Who::Program));
-                    guest.at = Some((process, front, heard));
-                }
-                None => guest.again = now.plus(RETRY),
-            }
-        }
-        let (Some((_, front, _)), Some(volume)) = (&guest.at, guest.open) else {
-            return;
-        };
-        let front = *front;
-        let is_early = self.clones.setup.late && (guest.flatten_at.is_some() || guest.flattening);
-        let stops = guest.clone_at.is_some_and(|at| at <= now) || guest.wish.is_some() || guest.deletion.is_some();
-        let stops = stops || (is_early && guest.unread.is_none()) || guest.rests;
-        if guest.rests && guest.under_way.is_empty() && guest.wish.is_none() {
-            return self.hang_up_clone(now, index);
-        }
-        while guest.under_way.len() < DEPTH && !stops {
-            let random = &mut self.clones.random;
-            let (block, writes) = match &mut guest.unread {
-                Some(unread) => match unread.pop_first() {
-                    Some(block) => (block, false),
-                    None => break,
-                },
-                None if guest.left == 0 => break,
-                None => (
-                    random.below(guest.blocks),
-                    random.percent(self.clones.setup.write_percent),
-                ),
-            };
-            guest.left = guest.left.saturating_sub(1);
-            if guest.under_way.contains_key(&block) {
-                if let Some(unread) = &mut guest.unread {
-                    unread.insert(block);
-                }
-                break;
-            }
-            let offset = block * u64::from(BLOCK_BYTES);
-            let length = BLOCK_BYTES;
-            let (op, tag, data) = if writes {
-                self.clones.writes += 1;
-                let write = self.clones.writes;
-                guest.under_way.insert(block, Some(write));
-                let words = [MARK.to_le_bytes(), write.to_le_bytes()].concat();
-                let data = words.repeat(BLOCK_BYTES as usize / words.len());
-                (Op::Write { offset, length }, WRITE + block, Slice::copy_from(&data))
-            } else {
-                guest.under_way.insert(block, None);
-                (Op::Read { offset, length }, block, Slice::default())
-            };
-            self.nodes[guest.gateway].ask(0, front, |service| service.submit(front, tag, volume.into(), op, data));
-        }
-    }
-
-    fn hang_up_clone(&mut self, now: Time, index: usize) {
-        let guest = &mut self.clones.guests[index];
-        if let Some((process, front, heard)) = &guest.at {
-            heard.borrow_mut().gone = true;
-            let node = &mut self.nodes[guest.gateway];
-            if node.process == *process {
-                node.detach(0, *front);
-            }
-        }
-        guest.leave(now);
-    }
-
-    /// A guest has stopped: a snapshot of his volume is taken, and cloned.
-    fn clone_clone(&mut self, now: Time, index: usize) -> Result<(), String> {
-        let most = self.clones.setup.most;
-        let (made, ending) = (self.clones.made, self.clones.ending);
-        let guest = &mut self.clones.guests[index];
-        let name = guest.name.clone();
-        if let Some(wish) = guest.wish.clone() {
-            if guest.clone_at.is_some_and(|at| now < at) {
-                return Ok(());
-            }
-            guest.clone_at = Some(now.plus(LOOK));
-            let desk = Desk::new(&mut self.metadata, now);
-            let state = admin::snapshot_state(&desk, &wish).map_err(|why| why.to_string())?;
-            let taken = match state {
-                TakingState::Waiting if !ending => return Ok(()),
-                TakingState::Waiting => {
-                    admin::drop_snapshot_wish(&desk, &wish).map_err(|why| why.to_string())?;
-                    return Ok(());
-                }
-                TakingState::Taken(_) => true,
-                _ => false,
-            };
-            let guest = &mut self.clones.guests[index];
-            (guest.wish, guest.clone_at) = (None, None);
-            if taken && made < most {
-                let mut inherited = guest.inherited.clone();
-                for (block, possible) in &guest.own {
-                    inherited.extend(possible.first().copied().flatten().map(|write| (*block, write)));
-                }
-                let root = guest.root;
-                self.make_clone(now, (&name, &wish.name), root, inherited)?;
-            }
-            return Ok(());
-        }
-        if guest.clone_at.is_none_or(|at| at > now) || guest.deletion.is_some() || guest.rests {
-            return Ok(());
-        }
-        let settled = guest.own.values().all(|possible| possible.len() == 1) && guest.under_way.is_empty();
-        if !settled || made >= most || ending {
-            // What he does not know nobody can be judged by.
-            let is_waiting = !guest.under_way.is_empty() && !ending;
-            guest.clone_at = is_waiting.then(|| now.plus(LOOK));
-            return Ok(());
-        }
-        let desk = Desk::new(&mut self.metadata, now);
-        let wished = admin::ask_snapshot(&desk, &name, "again", BTreeMap::new(), Duration::from_nanos(now.0));
-        let guest = &mut self.clones.guests[index];
-        match wished {
-            Ok(wish) => (guest.wish, guest.clone_at) = (Some(wish), Some(now.plus(LOOK))),
-            Err(_) => guest.clone_at = None,
-        }
-        Ok(())
-    }
-
-    /// The operator deletes a clone, for good.
-    fn delete_clone(&mut self, now: Time, index: usize) -> Result<(), String> {
-        let guest = &mut self.clones.guests[index];
-        if guest.delete_at.is_none_or(|at| now < at) || guest.wish.is_some() || guest.rests {
-            return Ok(());
-        }
-        if guest.deletion.is_none() {
-            let deletion = Deletion::new(&guest.name, true, seconds(now));
-            guest.deletion = Some((deletion, now, now.plus(PATIENCE)));
-            self.hang_up_clone(now, index);
-        }
-        let guest = &mut self.clones.guests[index];
-        let Some((mut deletion, at, until)) = guest.deletion.take() else {
-            return Ok(());
-        };
-        if now < at {
-            guest.deletion = Some((deletion, at, until));
-            return Ok(());
-        }
-        let desk = Desk::new(&mut self.metadata, now);
-        let step = match deletion.step(&desk) {
-            Ok(None) if now < until => {
-                guest.deletion = Some((deletion, now.plus(LOOK), until));
-                return Ok(());
-            }
-            Ok(None) => deletion.give_up(&desk).map(Some),
-            step => step,
-        };
-        guest.delete_at = None;
-        match step {
-            Ok(deleted) => {
-                guest.deleted = true;
-                let is_hidden = deleted.as_ref().is_some_and(|deleted| deleted.hidden);
-                self.clones.hidden += u32::from(is_hidden);
-                self.coverage.hit(match is_hidden {
-                    true => "clone.hidden",
-                    false => "clone.deleted",
-                });
-                let name = guest.name.clone();
-                self.tell(|| format!("{name} is deleted"));
-                Ok(())
-            }
-            Err(why) => Err(format!("{} cannot be deleted: {why}", guest.name)),
-        }
-    }
-
-    /// The operator deletes those that there are, each when nothing holds it any more; are there any?
-    pub(super) fn delete_clones(&mut self) -> bool {
-        let now = self.world.now();
-        let guests = self.clones.guests.iter_mut().filter(|guest| !guest.deleted);
-        let left = guests.map(|guest| {
-            guest.wish = None;
-            guest.delete_at.get_or_insert(now);
-        });
-        left.count() > 0 || self.clones.hidden > 0
-    }
-
     /// Is there what was cloned from a volume? It shares blocks with that, flattened or not, and may hold snapshots that were deleted.
     pub(super) fn is_cloned(&self, volume: u64) -> bool {
         let roots = &self.clones.roots;
-        let mut guests = self.clones.guests.iter().filter(|guest| !guest.deleted);
-        guests.any(|guest| roots[guest.root].volume == volume)
+        let mut guests = self
+            .clones
+            .guests
+            .iter()
+            .filter(|guest| roots[guest.root].volume == volume);
+        guests.any(|guest| !guest.deleted || guest.data.iter().any(|data| self.is_hidden(*data)))
     }
 
     /// The volumes by whose number those that were cloned are hashed to groups: nothing is wrong any more, and each is read once more.
@@ -946,9 +506,23 @@ impl Cluster {
 
     /// The volume by whose number the chunks of a volume are hashed to groups.
     pub(super) fn place_of(&self, volume: VolumeId) -> VolumeId {
-        let guests = self.clones.guests.iter();
-        let clone = guests.into_iter().find(|guest| guest.id == volume);
+        let mut guests = self.clones.guests.iter();
+        let clone = guests.find(|guest| guest.data.contains(&volume));
         clone.map_or(volume, |guest| volume_id(self.clones.roots[guest.root].volume))
+    }
+
+    /// Is it there under a hidden name?
+    fn is_hidden(&self, volume: VolumeId) -> bool {
+        self.metadata
+            .state()
+            .get(&map::volume_key(&map::hidden_name(volume)))
+            .is_some()
+    }
+
+    /// What is hidden of clones: deleted ones, and what clones were before they were reverted.
+    fn count_hidden(&self) -> u32 {
+        let all = self.clones.guests.iter().flat_map(|guest| &guest.data);
+        all.filter(|data| self.is_hidden(**data)).count() as u32
     }
 
     /// The events to look at again: none wait in vain.

@@ -39,6 +39,8 @@ pub struct Plants {
     pub count_without_parents: bool,
     /// S8: a volume is made smaller without what lies behind its new end having been cleared.
     pub shrink_uncleared: bool,
+    /// S13: a volume is reverted before its stores have adopted the generation of who reverts it.
+    pub revert_unadopted: bool,
 }
 
 /// By what hosts speak to gateways.

@@ -6,23 +6,19 @@
 //! volume grows reads as zeros, in the end too. One that does not come to its end is given up: the volume has its old size, and
 //! of what was to go some reads as zeros.
 
-use super::node::node_id;
+use super::alone::Seat;
 use super::operator::Desk;
-use super::session::Heard;
 use super::{Cluster, SETTLE, volume_name};
-use crate::faults::Member;
 use crate::history::{Kind, OperationId};
 use crate::random::Random;
 use crate::stamp::{SECTORS_PER_BLOCK, Sector};
 use amita_control::admin;
-use amita_frontend::{Event, FrontId, Who};
+use amita_frontend::Event;
 use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Op};
 use amita_types::map;
 use amita_types::{BLOCK_BYTES, VolumeId};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::time::Duration;
 
 /// Between two looks whether a volume is let go of, and before the next try.
@@ -85,13 +81,6 @@ struct Shrinking {
     phase: Phase,
     again: Time,
     until: Time,
-}
-
-struct Seat {
-    member: Member,
-    process: u64,
-    front: FrontId,
-    heard: Rc<RefCell<Heard>>,
 }
 
 /// All of a run.
@@ -189,18 +178,11 @@ impl Cluster {
                 self.grow_again(now, of)
             };
         }
-        if let Some(seat) = &of.seat {
-            let node = &self.nodes[seat.member];
-            if node.process != seat.process || !node.is_up() {
-                of.seat = None;
-                try_again(now, of);
-            }
+        if of.seat.as_ref().is_some_and(|seat| !self.is_seated(seat)) {
+            of.seat = None;
+            try_again(now, of);
         }
-        loop {
-            let heard = of.seat.as_ref().map(|seat| seat.heard.clone());
-            let Some(event) = heard.and_then(|heard| heard.borrow_mut().events.pop_front()) else {
-                break;
-            };
+        while let Some(event) = of.seat.as_ref().and_then(Seat::hear) {
             match event {
                 Event::Opened { result: Ok(info), .. } => {
                     let goes_on = self.opened_to_shrink(now, of, info.id)?;
@@ -209,7 +191,7 @@ impl Cluster {
                     }
                 }
                 Event::Opened { result: Err(_), .. } | Event::Lost { .. } => {
-                    self.hang_up_shrink(of);
+                    self.leave_seat(of.seat.take());
                     try_again(now, of);
                 }
                 Event::Done { tag, result, .. } => self.cleared(now, of, tag, result),
@@ -228,7 +210,7 @@ impl Cluster {
                 }
             }
             Phase::Opening(_) if now >= of.again => {
-                self.hang_up_shrink(of);
+                self.leave_seat(of.seat.take());
                 try_again(now, of);
             }
             Phase::Clearing(_) => self.clear(now, of)?,
@@ -244,29 +226,11 @@ impl Cluster {
         }
     }
 
-    /// By a node that does not own it: the opening raises the generation.
     fn open_to_shrink(&mut self, now: Time, of: &mut Shrinking) {
-        let record = self.metadata.state().get(&map::volume_key(&of.name));
-        let Some(record) = record.and_then(|found| found.json::<map::Volume>().ok()) else {
-            return;
-        };
-        let others = (0..self.nodes.len()).filter(|member| Some(node_id(*member)) != record.owner);
-        let others: Vec<Member> = others.filter(|member| self.nodes[*member].is_up()).collect();
-        if others.is_empty() {
-            return;
+        if let Some((seat, before)) = self.open_alone(&of.name) {
+            of.seat = Some(seat);
+            (of.phase, of.again) = (Phase::Opening(Box::new(before)), now.plus(OPEN_PATIENCE));
         }
-        let member = *self.shrinks.random.pick(&others);
-        let node = &mut self.nodes[member];
-        let Some((front, heard)) = node.attach(0) else { return };
-        node.ask(0, front, |service| service.open(front, 0, &of.name, &Who::Program));
-        of.seat = Some(Seat {
-            member,
-            process: node.process,
-            front,
-            heard,
-        });
-        (of.phase, of.again) = (Phase::Opening(Box::new(record)), now.plus(OPEN_PATIENCE));
-        self.hosts.has_moved = true;
     }
 
     /// It is open. `false`: it may not be made smaller.
@@ -274,12 +238,9 @@ impl Cluster {
         let Phase::Opening(before) = &of.phase else {
             return Ok(true);
         };
-        let record = self.metadata.state().get(&map::volume_key(&of.name));
-        let record = record.and_then(|found| found.json::<map::Volume>().ok());
-        let is_alone = |now: &map::Volume| now.id == before.id && Some(now.generation) == before.generation.next();
-        let Some(record) = record.filter(is_alone) else {
+        let Some(record) = self.alone(before) else {
             self.coverage.hit("shrink.not_alone");
-            self.hang_up_shrink(of);
+            self.leave_seat(of.seat.take());
             try_again(now, of);
             return Ok(true);
         };
@@ -334,12 +295,11 @@ impl Cluster {
             let tag = self.shrinks.tags;
             clearing.under_way.insert(tag, piece);
             if self.setup.plants.shrink_uncleared {
-                let heard = Event::Done {
+                seat.pretend(Event::Done {
                     tag,
                     result: Ok(()),
                     payload: amita_types::io::Payload::None,
-                };
-                seat.heard.borrow_mut().events.push_back(heard);
+                });
                 continue;
             }
             let op = Op::Clear {
@@ -356,7 +316,7 @@ impl Cluster {
         }
         let desk = Desk::new(&mut self.metadata, now);
         let ended = admin::end_shrink(&desk, &clearing.record, &clearing.mark);
-        self.hang_up_shrink(of);
+        self.leave_seat(of.seat.take());
         match ended {
             Ok(record) if record.size_bytes == of.blocks * u64::from(BLOCK_BYTES) => {}
             Ok(record) => {
@@ -404,7 +364,7 @@ impl Cluster {
         if result.is_err() {
             // It is done again from the beginning.
             self.coverage.hit("shrink.clear_failed");
-            self.hang_up_shrink(of);
+            self.leave_seat(of.seat.take());
             return try_again(now, of);
         }
         if let Some(id) = piece.operation {
@@ -418,7 +378,7 @@ impl Cluster {
 
     /// It keeps its size.
     fn give_up_shrink(&mut self, now: Time, of: &mut Shrinking) -> Result<bool, String> {
-        self.hang_up_shrink(of);
+        self.leave_seat(of.seat.take());
         let desk = Desk::new(&mut self.metadata, now);
         admin::give_up_shrink(&desk, &of.name).map_err(|why| format!("{} does not keep its size: {why}", of.name))?;
         self.tell(|| format!("{} keeps its size", of.name));
@@ -454,16 +414,6 @@ impl Cluster {
         }
         self.ledger.grown(now);
         Ok(false)
-    }
-
-    fn hang_up_shrink(&mut self, of: &mut Shrinking) {
-        if let Some(seat) = of.seat.take() {
-            seat.heard.borrow_mut().gone = true;
-            let node = &mut self.nodes[seat.member];
-            if node.process == seat.process {
-                node.detach(0, seat.front);
-            }
-        }
     }
 
     /// Nothing is wrong any more: those that are under way come to their end, and all volumes have their size.

@@ -209,9 +209,18 @@ impl Cluster {
         live
     }
 
-    /// What stores keep of their chunks that stands for no snapshot, and at which node.
+    /// Those of which only the mark is left, by their volume.
+    fn marks(&self) -> BTreeSet<(VolumeId, SnapshotId)> {
+        let records = self.metadata.state().keys();
+        let records = records.filter(|record| record.key.starts_with(SNAPSHOTS));
+        let snapshots = records.filter_map(|record| record.json::<map::Snapshot>().ok());
+        let marked = snapshots.filter(map::Snapshot::is_only_marked);
+        marked.map(|snapshot| (snapshot.volume, snapshot.number)).collect()
+    }
+
+    /// What stores keep of their chunks that stands for no snapshot, or for no mark, and at which node.
     pub(super) fn kept_for_nothing(&self) -> Vec<(Member, String)> {
-        let live = self.live_snapshots();
+        let (live, marks) = (self.live_snapshots(), self.marks());
         let mut left = Vec::new();
         for (member, node) in self.nodes.iter().enumerate() {
             for store in node.each_core().flat_map(|core| core.stores().each()) {
@@ -226,6 +235,13 @@ impl Cluster {
                     {
                         let (node, first) = (node_id(member), above.0 + 1);
                         left.push((member, format!("{chunk} on {node} for snapshots {first} to {}", to.0)));
+                    }
+                }
+                for (chunk, above, to) in store.held_marks() {
+                    let of = (chunk.volume, SnapshotId(above.0 + 1))..=(chunk.volume, to);
+                    if marks.range(of).next().is_none() {
+                        let node = node_id(member);
+                        left.push((member, format!("a mark of {chunk} on {node}, of snapshot {}", to.0)));
                     }
                 }
             }

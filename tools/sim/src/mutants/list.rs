@@ -190,6 +190,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("trim-unlisted", "R11", of_store!(TrimUnlisted), &[24]),
         cluster("trim-of-many", "R11", of_store!(TrimOfMany), &[]),
         cluster("leaves-no-mark", "R11", of_store!(LeavesNoMark), &[45]),
+        cluster("keeps-marks", "R11", of_store!(KeepsMarks), &[120]),
         cluster("marks-too-new", "R11", of_store!(MarksTooNew), &[45]),
         cluster("forgets-cleared", "R11", of_store!(ForgetsCleared), &[0]),
         cluster("forgets-neighbour", "R11", of_store!(ForgetsNeighbour), &[0]),
@@ -220,6 +221,12 @@ fn of_clusters() -> Vec<Mutant> {
             "R11",
             plant!(plants => plants.shrink_uncleared = true),
             &[0],
+        ),
+        cluster(
+            "revert-unadopted",
+            "R11",
+            plant!(plants => plants.revert_unadopted = true),
+            &[],
         ),
         cluster("ignore-lost", "R12", of_volume!(IgnoreLost), &[]),
         cluster(

@@ -36,6 +36,7 @@ fn cloned(seed: u64, random: &mut Random) -> Setup {
         late: false,
         shrunk_percent: 0,
         idle_percent: 0,
+        reverted_percent: 0,
     };
     setup
 }
@@ -93,6 +94,34 @@ fn shrunk(seed: u64) -> Setup {
     steps.extend((0..8).map(|turn| (90 + turn * 120 + random.below(60) as u32, Chore::Shrink(0))));
     steps.sort_by_key(|(at, _)| *at);
     setup.chores.steps = steps;
+    setup
+}
+
+/// Clones are made again what they were, forth and back, while nodes are cut off from each other and from the metadata.
+fn reverted(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = cloned(seed, &mut random);
+    setup.profile.operations = 2400;
+    setup.cloning = Cloning {
+        write_percent: 60,
+        reverted_percent: 100,
+        flat_percent: 20,
+        shrunk_percent: 30,
+        ..setup.cloning
+    };
+    let mut steps = Vec::new();
+    for turn in 0..8 {
+        let at = 80 + turn * 200 + random.below(100) as u32;
+        let node = random.below(3) as usize;
+        let for_ns = random.within(300, 900) * MS;
+        let fault = match random.below(4) {
+            0 => Fault::Kill { node, for_ns },
+            1 => Fault::Freeze { node, for_ns },
+            _ => Fault::MetadataCutOff { node, for_ns },
+        };
+        steps.push((at, random.below(20) * MS, fault));
+    }
+    setup.plan = plan(steps);
     setup
 }
 
@@ -192,6 +221,13 @@ pub fn all() -> Vec<Scenario> {
             shrunk,
             100,
             plant!(plants => plants.shrink_uncleared = true),
+        ),
+        scenario(
+            "R11: a volume is reverted behind a generation that all have adopted",
+            "C is reverted when G2 owns it and no store has heard of that; G1, which has not, acknowledges W2 to what C was.",
+            reverted,
+            200,
+            plant!(plants => plants.revert_unadopted = true),
         ),
         scenario(
             "R11: who comes back makes chunks before the others",

@@ -10,6 +10,7 @@ use crate::cli::Endpoints;
 use crate::logging::timestamp;
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, FLATTENED_FROM};
+use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::print;
 use amita_terminal::{interrupt, size};
@@ -107,7 +108,9 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         data.close();
         let (owned, taken) = owned?;
         let now = reverting.switch(&owned, &taken)?;
-        summary.kept = reverting.keep.then_some(taken.name);
+        // Where somebody has cloned it meanwhile, or uses it, it stays all the same.
+        let is_kept = reverting.keep || admin::snapshot(&admin.reader(), &now.name, &taken.name).is_ok();
+        summary.kept = is_kept.then_some(taken.name);
         summary.id = now.id.0;
         summary.levels = now.parents.len();
         summary.flattening = now.parents.len() >= FLATTENED_FROM;
@@ -166,6 +169,7 @@ fn target(arguments: &Arguments, admin: &Admin) -> Result<(Volume, Snapshot)> {
     };
     let to = admin::snapshot(&meta, name, snapshot).described()?;
     admin::may_revert(&meta, &volume, &to).described()?;
+    may_snapshot(arguments, &meta, &volume)?;
     let about = admin::about(&meta, volume.id).described()?;
     if about.protected && arguments.no_snapshot && !arguments.dry_run {
         return Err(Failure::new(format!(
@@ -177,6 +181,18 @@ fn target(arguments: &Arguments, admin: &Admin) -> Result<(Volume, Snapshot)> {
         )));
     }
     Ok((volume, to))
+}
+
+/// A snapshot of what the volume is will be taken, also where it does not stay.
+fn may_snapshot(arguments: &Arguments, meta: &dyn Transact, volume: &Volume) -> Result<()> {
+    admin::may_take_snapshot(meta, volume).described().map_err(|failure| {
+        let advice = match arguments.no_snapshot {
+            true => "A revert needs room for one snapshot for a moment, also with --no-snapshot.",
+            false => "A revert takes a snapshot of what the volume is.",
+        };
+        let advice = format!("{} {advice} Nothing is changed.", failure.advice);
+        failure.advice(advice.trim_start().to_owned())
+    })
 }
 
 struct Reverting<'a> {

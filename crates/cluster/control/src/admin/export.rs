@@ -101,8 +101,17 @@ pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Resu
 /// # Errors
 /// No such volume; the metadata is away or refuses.
 pub fn unexport_volume(meta: &dyn Transact, name: &str) -> Result<bool> {
-    let (volume, _) = find_volume(meta, name)?;
-    remove(meta, &map::export_key(volume.id))
+    for _ in 0..RACES {
+        let (volume, _) = find_volume(meta, name)?;
+        // A revert gives the volume another number, and the export goes along.
+        let had = remove(meta, &map::export_key(volume.id))?;
+        if had || find_volume(meta, name)?.0.id == volume.id {
+            return Ok(had);
+        }
+    }
+    Err(AdminError::TooManyRaces {
+        key: map::volume_key(name),
+    })
 }
 
 fn check_anybody(volume: &str, spec: &ExportSpec) -> Result<()> {

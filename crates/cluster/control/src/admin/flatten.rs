@@ -87,11 +87,15 @@ fn no_clone(name: &str) -> AdminError {
 /// # Errors
 /// There is no such volume; the metadata is away or refuses.
 pub fn cancel_flatten(meta: &dyn Transact, name: &str) -> Result<bool> {
-    let (volume, _) = find_volume(meta, name)?;
-    let key = map::flatten_key(volume.id);
     for _ in 0..RACES {
+        let (volume, _) = find_volume(meta, name)?;
+        let key = map::flatten_key(volume.id);
         let Some((_, revision)) = get::<Flatten>(meta, &key)? else {
-            return Ok(false);
+            // A revert gives the volume another number, and the flattening goes along.
+            match find_volume(meta, name)?.0.id == volume.id {
+                true => return Ok(false),
+                false => continue,
+            }
         };
         let call = Call {
             compares: vec![unchanged(&key, revision)],
@@ -102,7 +106,9 @@ pub fn cancel_flatten(meta: &dyn Transact, name: &str) -> Result<bool> {
             return Ok(true);
         }
     }
-    Err(AdminError::TooManyRaces { key })
+    Err(AdminError::TooManyRaces {
+        key: map::volume_key(name),
+    })
 }
 
 /// How far a clone's flattening has come.

@@ -3,12 +3,14 @@
 
 use super::clone::{has_clones, unpin};
 use super::deletion::{Fate, leftovers};
+use super::snapshot::is_sealed;
 use super::subsystem::{put, unchanged, uses_guard};
+use super::trash::no_closing;
 use super::volume::believable;
-use super::{AdminError, RACES, Result, get};
-use amita_metadata::{Call, Op, Transact};
+use super::{AdminError, RACES, Result, get, list, parse};
+use amita_metadata::{Call, KeyValue, Op, Transact};
 use amita_types::VolumeId;
-use amita_types::map::{self, Volume};
+use amita_types::map::{self, Snapshot, Volume};
 use std::collections::BTreeMap;
 
 /// Former data that is looked at in one go: each costs a read.
@@ -19,8 +21,17 @@ const LOOKED_AT: usize = 32;
 pub struct FormerSweep {
     /// The last one that was looked at.
     behind: VolumeId,
-    /// The key of a snapshot that each had at the last look.
-    held_by: BTreeMap<VolumeId, String>,
+    /// What held each at the last look.
+    held_by: BTreeMap<VolumeId, Holder>,
+}
+
+/// Why former data stays.
+#[derive(Debug)]
+struct Holder {
+    /// The key of a snapshot of it.
+    snapshot: String,
+    /// The volume that it is of.
+    volume: String,
 }
 
 /// What has gone.
@@ -54,9 +65,10 @@ impl FormerSweep {
         all.rotate_left(next);
         for volume in all.iter().take(LOOKED_AT) {
             self.behind = volume.id;
-            let ended = match self.is_held(meta, volume.id)? {
-                true if is_in_a_chain(meta, volume)? => Ok(None),
-                _ => end(meta, volume.id),
+            let ended = match self.is_held(meta, volume.id) {
+                Ok(true) => Ok(None),
+                Ok(false) => self.look(meta, volume),
+                Err(why) => Err(why),
             };
             match ended {
                 Ok(Some(of)) => swept.gone.push((volume.id, of)),
@@ -69,38 +81,80 @@ impl FormerSweep {
         Ok(swept)
     }
 
-    /// Has it a snapshot? One that is known from the last look is asked for first: all are many.
-    fn is_held(&mut self, meta: &dyn Transact, data: VolumeId) -> Result<bool> {
-        if let Some(key) = self.held_by.get(&data)
-            && !meta.txn(&Call::get(key.clone()))?.values(0).is_empty()
-        {
-            return Ok(true);
+    /// Is what held it at the last look there still? All snapshots of it, and all volumes, are many.
+    fn is_held(&self, meta: &dyn Transact, data: VolumeId) -> Result<bool> {
+        let Some(holder) = self.held_by.get(&data) else {
+            return Ok(false);
+        };
+        let keys = [holder.snapshot.clone(), map::volume_key(&holder.volume)];
+        let reply = meta.txn(&Call {
+            then: keys.into_iter().map(|key| Op::Get { key }).collect(),
+            ..Call::default()
+        })?;
+        let snapshot = reply.value(0).is_some_and(holds);
+        let volume = reply.value(1).and_then(|found| found.json::<Volume>().ok());
+        Ok(snapshot && volume.is_some_and(|volume| volume.former.contains(&data)))
+    }
+
+    /// Looks what holds it; what nothing holds goes.
+    fn look(&mut self, meta: &dyn Transact, former: &Volume) -> Result<Option<Option<String>>> {
+        self.held_by.remove(&former.id);
+        let Some(snapshot) = first_snapshot(meta, former.id)? else {
+            return end(meta, former.id);
+        };
+        // What the bin has of it goes by the bin's rules.
+        if !meta.txn(&Call::get(map::trash_key(former.id)))?.values(0).is_empty() {
+            return Ok(None);
         }
-        let first = first_snapshot(meta, data)?;
-        match &first {
-            Some(key) => drop(self.held_by.insert(data, key.clone())),
-            None => drop(self.held_by.remove(&data)),
+        match volume_of(meta, former)? {
+            Some(of) => {
+                let volume = of.name;
+                self.held_by.insert(former.id, Holder { snapshot, volume });
+                Ok(None)
+            }
+            None => end(meta, former.id),
         }
-        Ok(first.is_some())
     }
 }
 
-fn first_snapshot(meta: &dyn Transact, data: VolumeId) -> Result<Option<String>> {
-    let found = meta.txn(&Call::prefix(map::snapshots_prefix(data)))?;
-    Ok(found.values(0).first().map(|found| found.key.clone()))
+/// Does a record of a snapshot hold the data that it is of? A mark does not: nobody takes a snapshot of former data, so that nothing will ever be
+/// compared with it when the last other one is gone. One that was begun does not: it is void. One that nobody can read does.
+fn holds(record: &KeyValue) -> bool {
+    let snapshot = record.json::<Snapshot>();
+    snapshot.map_or(true, |snapshot| is_sealed(&snapshot) && !snapshot.is_only_marked())
 }
 
-/// The volume whose former data it is, by name; it may be a deleted one that is kept.
+/// The key of a snapshot that holds the data.
+fn first_snapshot(meta: &dyn Transact, data: VolumeId) -> Result<Option<String>> {
+    let found = meta.txn(&Call::prefix(map::snapshots_prefix(data)))?;
+    Ok(found
+        .values(0)
+        .iter()
+        .find(|found| holds(found))
+        .map(|found| found.key.clone()))
+}
+
+/// The volume whose former data it is, by name; it may be a deleted one that is kept. Where the record of any volume cannot be read nobody
+/// knows.
 fn volume_of(meta: &dyn Transact, former: &Volume) -> Result<Option<Volume>> {
-    let found = meta.txn(&Call::prefix(map::volume_key("")))?;
-    let mut all = found.values(0).iter().filter_map(|found| found.json::<Volume>().ok());
+    let all: Vec<Volume> = list(meta, &map::volume_key(""))?;
+    let mut all = all.into_iter();
     Ok(all.find(|volume| !volume.is_former() && volume.former.contains(&former.id)))
 }
 
-/// Is the volume there still? What the bin has of it goes by the bin's rules.
-fn is_in_a_chain(meta: &dyn Transact, former: &Volume) -> Result<bool> {
-    let in_bin = !meta.txn(&Call::get(map::trash_key(former.id)))?.values(0).is_empty();
-    Ok(in_bin || volume_of(meta, former)?.is_some())
+/// Marks of former data go with it, and their names, which are the volume's.
+fn forget_marks(meta: &dyn Transact, call: &mut Call, former: &Volume) -> Result<()> {
+    let found = meta.txn(&Call::prefix(map::snapshots_prefix(former.id)))?;
+    for record in found.values(0) {
+        let snapshot: Snapshot = parse(record)?;
+        if snapshot.mark {
+            call.compares.push(unchanged(&record.key, record.mod_revision));
+            call.then.push(Op::Delete {
+                key: map::snapshot_name_key(former.host(), &snapshot.name),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// It goes; the name of the volume that it was of, if that is there. None: something needs it, or it is gone.
@@ -133,7 +187,10 @@ fn end(meta: &dyn Transact, data: VolumeId) -> Result<Option<Option<String>>> {
             then: leftovers(meta, &purge, &found)?,
             otherwise: Vec::new(),
         };
-        call.then.push(Op::Delete { key: key.clone() });
+        call.then.extend([Op::Delete { key: key.clone() }, no_closing(data)]);
+        if of.is_some() {
+            forget_marks(meta, &mut call, &found)?;
+        }
         if let Some((held, less)) = unpin(meta, &found)? {
             call.compares.push(held);
             call.then.push(less);

@@ -150,6 +150,9 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
         believable(meta)?;
         // Whoever makes a namespace, an export or a clone raises it.
         let guard = uses_guard(meta)?;
+        // Whoever puts a set of snapshots there raises that.
+        let sets = map::counter_key("sets");
+        let sets_revision = get::<u64>(meta, &sets)?.map_or(0, |(_, revision)| revision);
         let (old, revision) = find_volume(meta, &volume.name)?;
         is_ours(meta, revert, &old)?;
         may_revert(meta, &old, to)?;
@@ -174,6 +177,7 @@ pub fn revert_volume(meta: &dyn Transact, revert: &Revert<'_>) -> Result<Volume>
                 unchanged(&key, revision),
                 unchanged(&guard_key, guard.1),
                 unchanged(&counter, counter_revision),
+                unchanged(&sets, sets_revision),
             ],
             then: Vec::new(),
             otherwise: Vec::new(),
@@ -237,6 +241,9 @@ fn reverted(old: &Volume, origin: &Volume, target: &Snapshot, id: VolumeId) -> O
     let SnapshotState::Sealed(generation) = target.state else {
         return None;
     };
+    if target.mark {
+        return None;
+    }
     let (root, parents) = comes_from(origin, target.number, generation);
     Some(Volume {
         id,
@@ -380,8 +387,12 @@ fn forget(meta: &dyn Transact, call: &mut Call, old: &Volume, before: &Snapshot)
     else {
         return Ok(false);
     };
-    // Somebody wants it: it stays.
-    if found.clones > 0 || found.protected || use_of(&subsystems(meta)?, before.volume, before.number).is_some() {
+    // Somebody wants it, or what is left of it: it stays.
+    if found.clones > 0
+        || found.protected
+        || found.mark
+        || use_of(&subsystems(meta)?, before.volume, before.number).is_some()
+    {
         return Ok(true);
     }
     call.compares

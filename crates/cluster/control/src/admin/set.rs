@@ -4,8 +4,8 @@ mod sweep;
 
 pub use sweep::SetSweep;
 
-use super::quota::{Tally, Wanted, charge_by, snapshots_of};
-use super::snapshot::{Held, MAX_VOLUME_SNAPSHOTS, compares, is_sealed, taken};
+use super::quota::{Tally, Wanted, charge_by};
+use super::snapshot::{Held, compares, has_room, is_sealed, taken};
 use super::subsystem::{put, unchanged};
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, cluster, get, list, parse};
@@ -207,27 +207,6 @@ fn may_be_taken(meta: &dyn Transact, volume: &Volume, name: &str, open: &[Snapsh
         )));
     }
     Ok(())
-}
-
-/// May it have another snapshot?
-fn has_room(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<()> {
-    let there = match u64::from(volume.lineage.number.0) {
-        ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
-        _ => {
-            let found = snapshots_of(meta, volume)?;
-            found.asked + found.hidden
-        }
-    };
-    match there {
-        MAX_VOLUME_SNAPSHOTS.. => Err(AdminError::BadSetting {
-            what: "snapshot",
-            name: format!("{}@{name}", volume.name),
-            why: format!(
-                "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most; delete some (`amita volume snapshot delete`)"
-            ),
-        }),
-        _ => Ok(()),
-    }
 }
 
 /// What has become of a set that was asked for.

@@ -135,24 +135,7 @@ pub(crate) fn place_wish(
     held: &Held,
     tally: &mut Tally,
 ) -> Result<bool> {
-    // It has no more than were ever taken: mostly nothing need be counted.
-    let there = match u64::from(volume.lineage.number.0) {
-        ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
-        _ => {
-            let found = snapshots_of(meta, volume)?;
-            found.asked + found.hidden
-        }
-    };
-    if there >= MAX_VOLUME_SNAPSHOTS {
-        return Err(AdminError::BadSetting {
-            what: "snapshot",
-            name: format!("{}@{}", volume.name, wish.name),
-            why: format!(
-                "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most, with those that were deleted and clones \
-                 hold; delete some (`amita volume snapshot delete`)"
-            ),
-        });
-    }
+    has_room(meta, volume, &wish.name)?;
     let key = map::snapshot_wish_key(volume.id);
     let mut call = Call {
         compares: vec![
@@ -163,11 +146,7 @@ pub(crate) fn place_wish(
         otherwise: Vec::new(),
     };
     call.compares.extend(compares(held));
-    let wanted = Wanted {
-        snapshots: 1,
-        ..Wanted::default()
-    };
-    let charge = charge_by(meta, &volume.pool, wanted, tally)?;
+    let charge = charge_by(meta, &volume.pool, ONE, tally)?;
     let counted = charge.counted;
     charge.into_call(&mut call);
     let reply = meta.txn(&call)?;
@@ -175,6 +154,45 @@ pub(crate) fn place_wish(
         tally.done(counted, reply.revision);
     }
     Ok(reply.succeeded)
+}
+
+/// May it have another snapshot?
+pub(super) fn has_room(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<()> {
+    // It has no more than were ever taken: mostly nothing need be counted.
+    let there = match u64::from(volume.lineage.number.0) {
+        ever if ever < MAX_VOLUME_SNAPSHOTS => ever,
+        _ => {
+            let found = snapshots_of(meta, volume)?;
+            found.asked + found.hidden
+        }
+    };
+    match there {
+        MAX_VOLUME_SNAPSHOTS.. => Err(AdminError::BadSetting {
+            what: "snapshot",
+            name: format!("{}@{name}", volume.name),
+            why: format!(
+                "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most, with those that were deleted and clones \
+                 hold; delete some (`amita volume snapshot delete`)"
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// What one more snapshot asks for.
+const ONE: Wanted = Wanted {
+    snapshots: 1,
+    volumes: 0,
+    provisioned_bytes: 0,
+};
+
+/// Is there room for one more snapshot of the volume?
+///
+/// # Errors
+/// The volume has as many as it can, or its pool's quota allows no more; the metadata is away.
+pub fn may_take_snapshot(meta: &dyn Transact, volume: &Volume) -> Result<()> {
+    has_room(meta, volume, "")?;
+    charge_by(meta, &volume.pool, ONE, &mut Tally::default()).map(drop)
 }
 
 /// What has become of a wish. A refusal is told once: the record goes.
@@ -353,21 +371,32 @@ fn delete_all_but(meta: &dyn Transact, volume: &str, name: &str, left: Left) -> 
     })
 }
 
-/// May another snapshot of the volume become a mark? Who marks one raises the counter that the transaction compares.
-fn has_room_for_mark(meta: &dyn Transact, volume: &Volume, name: &str) -> Result<()> {
-    let marks = of_chain(meta, volume)?;
-    let marks = marks.iter().filter(|snapshot| snapshot.mark).count();
-    if marks < MAX_MARKS {
-        return Ok(());
-    }
-    Err(AdminError::BadSetting {
+/// May the snapshot become a mark? Who marks one writes the volume's record, which the transaction compares.
+fn may_be_marked(meta: &dyn Transact, volume: &Volume, snapshot: &Snapshot) -> Result<()> {
+    let bad = |why: String| AdminError::BadSetting {
         what: "snapshot",
-        name: format!("{}@{name}", volume.name),
-        why: format!(
+        name: format!("{}@{}", volume.name, snapshot.name),
+        why,
+    };
+    let all = of_chain(meta, volume)?;
+    let marks = all.iter().filter(|other| other.mark).count();
+    if marks >= MAX_MARKS {
+        return Err(bad(format!(
             "the volume has {marks} marks, and {MAX_MARKS} are the most; delete those that no backup goes on from (`amita volume \
              snapshot delete`)"
-        ),
-    })
+        )));
+    }
+    let is_later = |other: &&Snapshot| other.volume == snapshot.volume && other.number > snapshot.number;
+    let mut later = all.iter().filter(is_later).filter(|other| is_sealed(other));
+    let is_compared = snapshot.volume == volume.id || later.any(|other| !other.mark && !other.hidden);
+    match is_compared {
+        true => Ok(()),
+        false => Err(bad(
+            "the volume was reverted since, and no later snapshot of what it was then is left: nothing could be compared with its mark; \
+             delete it without --keep-mark"
+                .to_owned(),
+        )),
+    }
 }
 
 pub(super) fn compares(held: &Held) -> impl Iterator<Item = Compare> {
@@ -389,7 +418,7 @@ pub(crate) fn delete_snapshot_that(
 ) -> Result<Option<Snapshot>> {
     for _ in 0..RACES {
         believable(meta)?;
-        let (guard, guard_revision) = uses_guard(meta)?;
+        let (_, guard) = uses_guard(meta)?;
         let Snapshot {
             volume: data, number, ..
         } = snapshot_or_mark(meta, volume, name)?;
@@ -431,7 +460,7 @@ pub(crate) fn delete_snapshot_that(
                     name: format!("{volume}@{name}"),
                 });
             }
-            has_room_for_mark(meta, &found, name)?;
+            may_be_marked(meta, &found, &snapshot)?;
         }
         snapshot.mark = left == Left::Mark;
         snapshot.hidden = snapshot.clones > 0 && !snapshot.mark;
@@ -440,13 +469,13 @@ pub(crate) fn delete_snapshot_that(
             false => Op::Delete { key: key.clone() },
         };
         let of_name = (!snapshot.mark).then_some(Op::Delete { key: name_key.clone() });
-        // Raised by marks alone, so that their limit is exact: what makes a namespace of it compares its record.
-        let guard_key = map::counter_key("namespaces");
-        let counted = snapshot.mark.then(|| put(guard_key.clone(), &(guard + 1)));
+        // The volume's record is written by marks, as it is: so their limit is exact, and a revert to the snapshot sees it.
+        let volume_key = map::volume_key(volume);
+        let counted = snapshot.mark.then(|| put(volume_key.clone(), &found));
         let mut call = Call {
             compares: vec![
-                unchanged(&guard_key, guard_revision),
-                unchanged(&map::volume_key(volume), revision),
+                unchanged(&map::counter_key("namespaces"), guard),
+                unchanged(&volume_key, revision),
                 unchanged(&key, snapshot_revision),
                 unchanged(&name_key, name_revision),
             ],
@@ -479,7 +508,9 @@ pub fn protect_snapshot(meta: &dyn Transact, volume: &str, name: &str, protected
         } = snapshot(meta, volume, name)?;
         let (_, revision) = find_volume(meta, volume)?;
         let key = map::snapshot_key(data, number);
-        let Some((mut snapshot, snapshot_revision)) = get::<Snapshot>(meta, &key)? else {
+        // It may have become a mark meanwhile.
+        let found = get::<Snapshot>(meta, &key)?.filter(|(found, _)| !found.mark);
+        let Some((mut snapshot, snapshot_revision)) = found else {
             continue;
         };
         snapshot.protected = protected;

@@ -166,6 +166,10 @@ fn find(meta: &dyn Transact, which: &str, back: bool) -> Result<Trashed> {
         });
     }
     all.retain(is_it);
+    // What a volume of that name was before a revert nobody means by it, where there is another one.
+    if all.iter().any(|trashed| !trashed.former) {
+        all.retain(|trashed| !trashed.former);
+    }
     match all.as_slice() {
         [one] => Ok(one.clone()),
         several => Err(AdminError::Ambiguous {
@@ -179,7 +183,7 @@ fn find(meta: &dyn Transact, which: &str, back: bool) -> Result<Trashed> {
 }
 
 /// Nobody is to close it any more: who was asked to, and was away, would do so under its clients when it comes back.
-fn no_closing(volume: VolumeId) -> Op {
+pub(super) fn no_closing(volume: VolumeId) -> Op {
     Op::Delete {
         key: map::closing_key(volume),
     }

@@ -155,7 +155,8 @@ fn wait(core: &mut Core, waiting: Waiting) {
         let is_there = |waiting: &Waiting| fronts.usage(waiting.origin.front).is_some();
         core.named.waiting.retain(is_there);
     }
-    core.named.waiting.push(waiting);
+    let place = core.named.waiting.partition_point(|other| other.since <= waiting.since);
+    core.named.waiting.insert(place, waiting);
 }
 
 /// A client asks which volumes there are for it.
@@ -224,7 +225,7 @@ fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
         return None;
     }
     if let Some(usage) = core.fronts.usage(origin.front) {
-        *usage = Some(Usage { who, open: None });
+        *usage = Some(Usage { who, open: None, since });
         core.cx.mail.send(0, DirectoryMessage::Open { origin, name });
     }
     None
@@ -248,11 +249,15 @@ pub(super) fn opened(
         // It was reverted this moment, or made anew: whose right there is to it is on its way.
         let who = usage.who.clone();
         core.cx.mail.send(0, DirectoryMessage::Close { volume: info.id });
+        let since = usage.since;
+        if now >= since.plus(core.named.patience()) {
+            return Some(Err(OpenError::NotFound));
+        }
         let waiting = Waiting {
             origin: *origin,
             name: info.name,
             who,
-            since: now,
+            since,
             bases: None,
         };
         wait(core, waiting);

@@ -112,7 +112,11 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, 
     if let Some(usage) = core.fronts.usage(origin.front) {
         let open = None;
         let key = map::snapshot_name_key(host, snapshot);
-        *usage = Some(Usage { who: who.clone(), open });
+        *usage = Some(Usage {
+            who: who.clone(),
+            open,
+            since: now,
+        });
         let asked = Asked {
             origin,
             who,

@@ -486,3 +486,19 @@ fn a_wish_that_names_another_volume_than_its_key_is_refused() {
     assert!(rig.refused().unwrap().contains("it is about volume \"w\""));
     assert_eq!(rig.lineage(), Lineage::default());
 }
+
+#[test]
+fn no_snapshot_is_taken_of_what_a_volume_was_before_a_revert() {
+    let mut rig = Rig::new();
+    let former = Lineage {
+        former_of: Some(VOLUME),
+        ..Lineage::default()
+    };
+    rig.put_volume(OURS, NodeId(1), former);
+    rig.wish("a");
+    rig.look();
+    rig.say(0, Word::Required);
+    rig.do_calls();
+    assert!(rig.refused().unwrap().contains("reverted meanwhile"));
+    assert_eq!(rig.lineage(), former);
+}

@@ -30,6 +30,14 @@ impl Store {
         })
     }
 
+    /// The marks that it holds of chunks, and the snapshots that each stands for: those above the first, up to the last.
+    pub fn held_marks(&self) -> impl Iterator<Item = (ChunkId, SnapshotId, SnapshotId)> + '_ {
+        self.index.keys().flat_map(|key| {
+            let chunk = self.index.chunk(key).id;
+            self.index.marks(key).map(move |mark| (chunk, mark.above, mark.to))
+        })
+    }
+
     pub(crate) fn look_index(&self) -> &Index {
         &self.index
     }

@@ -151,7 +151,8 @@ pub(super) fn prepare_retain(store: &mut Store, key: OpSlot) -> Option<bool> {
             .index
             .dead_mark(chunk_key, (marks_above, keep.to), [&keep.live, &keep.marked])
     };
-    let dead = dead.or_else(|| dead_mark().filter(|_| keep.head && !is_owners));
+    let keeps_marks = store.config.faults.has(Fault::KeepsMarks);
+    let dead = dead.or_else(|| dead_mark().filter(|_| keep.head && !is_owners && !keeps_marks));
     let dropping = match dead {
         Some(state) => state,
         // What would have made the chunk has come to nothing.

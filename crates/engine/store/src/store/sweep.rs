@@ -415,6 +415,7 @@ fn trim(store: &mut Store, holdings: &Holdings, key: ChunkKey, above: SnapshotId
     };
     let marks = (SnapshotId::HEAD, given);
     let dead_mark = || store.index.dead_mark(key, marks, [&live, &held.marked]);
+    let dead_mark = || dead_mark().filter(|_| !faults.has(Fault::KeepsMarks));
     if chunk.deleting || (chunk.dead_state(above, given, &live).is_none() && dead_mark().is_none()) {
         return;
     }

@@ -407,13 +407,12 @@ fn what_was_done_meanwhile_is_not_passed() {
             }],
             state: map::SetState::Taking,
         };
-        let mut record = volume(meta, "db").unwrap();
-        record.lineage.number = SnapshotId(3);
-        (record.lineage.taking, record.lineage.set) = (true, Some(SetId(1)));
-        self::record(meta, &record);
         meta.txn(&Call::put(map::set_key(SetId(1)), json(&set))).unwrap();
+        meta.txn(&Call::put(map::counter_key("sets"), "1")).unwrap();
     };
     try_it(&of_a_set, "another snapshot of it is being taken");
+    let marked = |meta: &Mutex<State>| drop(mark_snapshot(meta, "db", "a").unwrap());
+    try_it(&marked, "mark");
     let suspected = |meta: &Mutex<State>| {
         let suspect = map::Suspect {
             why: "it is old".to_owned(),
@@ -574,12 +573,7 @@ fn former_data_goes_with_its_last_snapshot() {
     assert!(sweep(&meta).is_empty(), "the volume comes from it");
     // The names are to be had again.
     snap(&meta, "db", "a");
-    flatten_volume(&meta, "db", NOW).unwrap();
-    let made = volume(&meta, "db").unwrap();
-    let (mut flatten, _) = get::<Flatten>(&meta, &map::flatten_key(made.id)).unwrap().unwrap();
-    flatten.done = flatten.chunks;
-    meta.txn(&Call::put(map::flatten_key(made.id), json(&flatten))).unwrap();
-    assert!(end_flatten(&meta, "db").unwrap());
+    flatten(&meta, "db");
     assert_eq!(sweep(&meta), [VolumeId(2), VolumeId(1)]);
     let now = volume(&meta, "db").unwrap();
     assert_eq!(
@@ -590,6 +584,72 @@ fn former_data_goes_with_its_last_snapshot() {
     assert_eq!(names(&meta), ["a"], "the names of the volume's snapshots stay");
     revert(&meta, "a", "k");
     assert_eq!(volume(&meta, "db").unwrap().host(), VolumeId(1));
+}
+
+/// What the volume comes from is not needed any more.
+fn flatten(meta: &dyn Transact, name: &str) {
+    flatten_volume(meta, name, NOW).unwrap();
+    let made = volume(meta, name).unwrap();
+    let (mut flatten, _) = get::<Flatten>(meta, &map::flatten_key(made.id)).unwrap().unwrap();
+    flatten.done = flatten.chunks;
+    meta.txn(&Call::put(map::flatten_key(made.id), json(&flatten))).unwrap();
+    assert!(end_flatten(meta, name).unwrap());
+}
+
+#[test]
+fn marks_and_what_is_void_hold_no_former_data() {
+    let meta = cluster_with_volume();
+    snap(&meta, "db", "old");
+    mark_snapshot(&meta, "db", "old").unwrap();
+    snap(&meta, "db", "a");
+    snap(&meta, "db", "b");
+    revert(&meta, "a", "k");
+    flatten(&meta, "db");
+    // One that was begun by an owner that died.
+    let void = Snapshot {
+        number: SnapshotId(99),
+        name: "void".to_owned(),
+        state: SnapshotState::Taking(Generation(1)),
+        ..snapshot(&meta, "db", "b").unwrap()
+    };
+    meta.txn(&Call::put(map::snapshot_key(VolumeId(1), void.number), json(&void)))
+        .unwrap();
+    // While a later one is there, something can be compared with the mark.
+    mark_snapshot(&meta, "db", "a").unwrap();
+    delete_snapshot(&meta, "db", "k").unwrap();
+    assert!(sweep(&meta).is_empty());
+    let refused = mark_snapshot(&meta, "db", "b").unwrap_err().to_string();
+    assert!(refused.contains("reverted since"), "{refused}");
+    assert!(sweep(&meta).is_empty(), "nothing is done by halves");
+    delete_snapshot(&meta, "db", "b").unwrap();
+    assert_eq!(sweep(&meta), [VolumeId(1)]);
+    assert!(names(&meta).is_empty());
+    assert!(volume(&meta, "db").unwrap().former.is_empty());
+    // Their names are to be had again, of the volume's own data.
+    snap(&meta, "db", "old");
+    mark_snapshot(&meta, "db", "old").unwrap();
+}
+
+#[test]
+fn where_a_volume_cannot_be_read_no_former_data_goes() {
+    let meta = cluster_with_volume();
+    snap(&meta, "db", "a");
+    revert(&meta, "a", "k1");
+    revert(&meta, "a", "k2");
+    let key = map::volume_key("db");
+    let record = meta.txn(&Call::get(key.clone())).unwrap().values(0)[0].value.clone();
+    for unreadable in ["{", r#"{"id":3,"name":"db","generation":"new"}"#] {
+        meta.txn(&Call::put(key.clone(), unreadable)).unwrap();
+        let mut former = FormerSweep::default();
+        for _ in 0..2 {
+            let swept = former.sweep(&meta).unwrap();
+            assert!(swept.gone.is_empty(), "{swept:?}");
+            assert_eq!(swept.failed.len(), 2);
+        }
+    }
+    meta.txn(&Call::put(key, record)).unwrap();
+    assert!(sweep(&meta).is_empty());
+    assert_eq!(names(&meta), ["a", "k1", "k2"]);
 }
 
 #[test]

@@ -631,7 +631,9 @@ pub(crate) fn delete(
     number: SnapshotId,
 ) -> Result<bool> {
     let is_meant = |snapshot: &Snapshot| {
-        snapshot.volume == data && snapshot.number == number && retention::is_own(policy, snapshot)
+        // A mark is whoever goes on from it's, and takes no room.
+        let is_it = (snapshot.volume, snapshot.number) == (data, number);
+        is_it && !snapshot.mark && retention::is_own(policy, snapshot)
     };
     let deleted = admin::delete_snapshot_that(meta, volume_name, name, &is_meant, held, admin::Left::Nothing)?;
     Ok(deleted.is_some())

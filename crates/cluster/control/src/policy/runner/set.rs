@@ -50,6 +50,8 @@ pub(super) struct SetJob {
     void: u64,
     /// How many volumes it was last wished of.
     volumes: u64,
+    /// These, by the numbers under which the names of their snapshots stand.
+    hosts: Vec<(VolumeId, String)>,
     /// It is not wished anew behind this.
     until: Duration,
     /// Others' snapshots are waited for until then.
@@ -87,6 +89,7 @@ impl SetJob {
             attempts: 0,
             void: 0,
             volumes: 0,
+            hosts: Vec::new(),
             until: now + time.min(MOST_TIME),
             others_until: None,
             unanswered: None,
@@ -107,7 +110,8 @@ impl SetJob {
             Stage::Ask { .. } => self.ask(meta, policy, held, catalog, clock),
             Stage::Wait { set, until } => {
                 let (set, is_over) = (set.clone(), clock.steady >= *until);
-                self.wait(meta, policy, &set, is_over, clock.steady)
+                let hosts = self.hosts.clone();
+                self.wait(meta, policy, (&set, &hosts), is_over, clock.steady)
             }
         }
     }
@@ -197,6 +201,8 @@ impl SetJob {
         if let Some(set) = sets.iter().find(|set| self.is_ours(set, &mark)) {
             // By whoever led before.
             self.volumes = set.volumes.len() as u64;
+            let now = catalog.records(meta, &policy.target)?;
+            self.hosts = now.map(|found| (found.host(), found.name.clone())).collect();
             self.stage = Stage::Wait {
                 set: set.clone(),
                 until: clock.steady + PATIENCE,
@@ -247,6 +253,7 @@ impl SetJob {
         };
         match admin::place_set(meta, &volumes, &wanted, held, &mut catalog.tally) {
             Ok(Some(set)) => {
+                self.hosts = volumes.iter().map(|found| (found.host(), found.name.clone())).collect();
                 self.stage = Stage::Wait {
                     set,
                     until: clock.steady + PATIENCE,
@@ -268,13 +275,13 @@ impl SetJob {
         &mut self,
         meta: &dyn Transact,
         policy: &Policy,
-        set: &SnapshotSet,
+        (set, hosts): (&SnapshotSet, &[(VolumeId, String)]),
         is_over: bool,
         now: Duration,
     ) -> Result<Option<RunSet>> {
         let reply = meta.txn(&Call::get(map::set_key(set.id)))?;
         let Some(found) = reply.value(0) else {
-            let ids: Vec<(VolumeId, &str)> = set.volumes.iter().map(|found| (found.id, &*found.name)).collect();
+            let ids: Vec<(VolumeId, &str)> = hosts.iter().map(|(host, name)| (*host, &**name)).collect();
             return Ok(match self.named(meta, policy, &ids)? {
                 Named::Taken(_) => self.ended(Some(set.id), None),
                 // Made void, and its record gone since; or all that was taken has been deleted by now.

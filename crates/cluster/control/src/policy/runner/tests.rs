@@ -197,10 +197,11 @@ impl Rig {
             state: SnapshotState::Sealed(Generation(1)),
         };
         self.put(map::snapshot_key(volume, number), &snapshot);
-        self.put(
-            map::snapshot_name_key(volume, &wish.name),
-            &SnapshotName { number, data: None },
-        );
+        // Names stand under the number by which hosts know the volume.
+        let record = admin::volume(&self.meta, &wish.volume);
+        let host = record.map_or(volume, |record| record.host());
+        let named = SnapshotName::new(host, volume, number);
+        self.put(map::snapshot_name_key(host, &wish.name), &named);
         self.taken.push((volume, wish.name.clone()));
     }
 

@@ -5,6 +5,23 @@ use amita_types::map::{Run, RunSet};
 
 impl Rig {
     /// Of all volumes, at one moment.
+    /// A volume has another number by now than hosts know it by.
+    fn revert(&self, number: u64) -> VolumeId {
+        let old = admin::volume(&self.meta, &format!("v{number}")).unwrap();
+        let mut new = Volume {
+            id: VolumeId(number + 100),
+            former: vec![old.id],
+            ..old.clone()
+        };
+        new.lineage.host = Some(old.id);
+        self.put(map::volume_key(&old.name), &new);
+        let mut former = old;
+        former.lineage.former_of = Some(former.id);
+        former.name = map::hidden_name(former.id);
+        self.put(map::volume_key(&former.name), &former);
+        new.id
+    }
+
     fn together(&self, count: u64) -> Policy {
         self.volumes(count);
         self.of_all("p", "0 * * * *", 2);
@@ -56,6 +73,20 @@ fn the_snapshots_of_a_run_are_one_set_and_go_one_by_one() {
     rig.at(MONDAY + 4 * HOUR);
     assert_eq!(rig.sealed(VolumeId(7)).last().unwrap().set, None);
     assert_eq!(rig.last(&policy).set, None);
+}
+
+#[test]
+fn a_set_of_volumes_that_were_reverted_is_taken_once() {
+    let mut rig = Rig::new();
+    let policy = rig.together(2);
+    let reverted: Vec<VolumeId> = (1..=2).map(|number| rig.revert(number)).collect();
+    rig.at(MONDAY);
+    for hour in 1..=2 {
+        rig.at(MONDAY + hour * HOUR);
+    }
+    let runs = rig.runs(&policy);
+    assert_eq!((runs.sets, runs.sets_void, runs.taken), (2, 0, 4));
+    assert_eq!(rig.sealed(reverted[1]).len(), 2);
 }
 
 #[test]
