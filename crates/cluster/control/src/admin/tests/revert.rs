@@ -723,9 +723,48 @@ fn what_was_cloned_from_former_data_holds_that_alone() {
     assert!(names(&meta).is_empty());
     snap(&meta, "db", "a");
     revert(&meta, "a", "k");
+    // By its name the one is meant that can be had back.
+    let fate = Fate::Recycle {
+        deleted_at: NOW.as_secs(),
+        purge_at: NOW.as_secs() + 1000,
+    };
+    carry_out(&meta, Deletion::of("db", false, fate), &mut || true).unwrap();
+    assert_eq!(trash(&meta).unwrap().len(), 2);
+    let purged = purge_volume(&meta, "db", NOW.as_secs()).unwrap();
+    assert!(!purged.trashed.former && purged.held_by.is_empty(), "{purged:?}");
     purge(&meta, "copy");
-    assert_eq!(sweep(&meta), [VolumeId(1)]);
-    assert_eq!(names(&meta), ["a", "k"]);
+    let mut gone = sweep(&meta);
+    gone.sort_unstable();
+    assert_eq!(gone.len(), 2, "{gone:?}");
+    assert!(trash(&meta).unwrap().is_empty());
+}
+
+#[test]
+fn an_export_and_a_flattening_are_taken_back_though_the_volume_is_reverted_just_then() {
+    let meta = cluster_with_volume();
+    let spec = ExportSpec {
+        any_client: true,
+        ..ExportSpec::default()
+    };
+    export_volume(&meta, "db", &spec).unwrap();
+    snap(&meta, "db", "a");
+    let reverts = |meta: &Mutex<State>| drop(revert(meta, "a", "k1"));
+    assert!(unexport_volume(&racing(&meta, &reverts), "db").unwrap());
+    assert!(!unexport_volume(&meta, "db").unwrap());
+    flatten_volume(&meta, "db", NOW).unwrap();
+    let reverts = |meta: &Mutex<State>| drop(revert(meta, "a", "k2"));
+    assert!(cancel_flatten(&racing(&meta, &reverts), "db").unwrap());
+    assert!(!cancel_flatten(&meta, "db").unwrap());
+}
+
+#[test]
+fn a_mark_is_not_protected() {
+    let meta = cluster_with_volume();
+    snap(&meta, "db", "a");
+    let marks = |meta: &Mutex<State>| drop(mark_snapshot(meta, "db", "a").unwrap());
+    let refused = protect_snapshot(&racing(&meta, &marks), "db", "a", true).unwrap_err();
+    assert!(matches!(refused, AdminError::OnlyMark { .. }), "{refused}");
+    assert!(!snapshot_or_mark(&meta, "db", "a").unwrap().protected);
 }
 
 /// What is left of a volume that is gone, as after a recovery from an older copy, goes too.

@@ -65,6 +65,17 @@ fn what_other_rules_keep_is_not_deleted_by_a_run_that_was_under_way() {
     assert_eq!(rig.runs(&policy).last.unwrap().deleted, MOST_DELETED as u64);
 }
 
+#[test]
+fn a_snapshot_that_became_a_mark_meanwhile_stays_one() {
+    let (mut rig, db, _) = pruning();
+    let doomed = rig.names(db)[5].clone();
+    admin::mark_snapshot(&rig.meta, "db", &doomed).unwrap();
+    rig.settle();
+    let left = rig.names(db);
+    assert_eq!((left.len(), &left[0]), (2, &doomed));
+    assert!(admin::snapshot_or_mark(&rig.meta, "db", &doomed).unwrap().mark);
+}
+
 /// A newer program may know of other rules, and a record may have been written by hand.
 #[test]
 fn rules_that_cannot_be_delete_nothing() {
