@@ -71,8 +71,7 @@ fn a_snapshot_that_became_a_mark_meanwhile_stays_one() {
     let doomed = rig.names(db)[5].clone();
     admin::mark_snapshot(&rig.meta, "db", &doomed).unwrap();
     rig.settle();
-    let left = rig.names(db);
-    assert_eq!((left.len(), &left[0]), (2, &doomed));
+    assert_eq!(rig.names(db).len(), 1, "marks are not among them");
     assert!(admin::snapshot_or_mark(&rig.meta, "db", &doomed).unwrap().mark);
 }
 
