@@ -181,8 +181,6 @@ pub const CLUSTER: &[&str] = &[
     "clone.parent_hidden",
     "revert.point",
     "revert.done",
-    "revert.stayed",
-    "revert.wrote_meanwhile",
     "revert.of_former",
     "revert.unkept",
     "revert.snapshot_deleted",

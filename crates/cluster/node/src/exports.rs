@@ -18,8 +18,8 @@ pub struct Usage {
     pub who: Who,
     /// What it has open, and whether the volume is for it to read only.
     pub open: Option<(Source, bool)>,
-    /// When it asked for that.
-    pub since: Time,
+    /// Since when it is known that the volume is another one than this node knows of.
+    pub unseen: Option<Time>,
 }
 
 /// How a client may use a volume.
@@ -113,7 +113,7 @@ pub fn listed(view: &View, who: &Who) -> Vec<Export> {
             name: volume.name.clone(),
             size_bytes: volume.size_bytes,
             read_only,
-            description: format!("volume {} in pool {}", volume.id, volume.pool),
+            description: format!("volume {} in pool {}", volume.host(), volume.pool),
         })
     };
     view.volumes().filter_map(export).collect()

@@ -559,8 +559,8 @@ impl Snapshots {
         }
         if record.is_former() {
             // A set was put there at the moment of a revert.
-            let why = "it was reverted meanwhile: that is what it was before".to_owned();
-            return self.refuse(volume, why);
+            let why = "it was reverted meanwhile, and this would be what it was before".to_owned();
+            return self.refuse_now(volume, why, true);
         }
         if taking.wish.volume != taking.name {
             let why = format!(
@@ -739,13 +739,24 @@ impl Snapshots {
 
     /// The wish is answered: whoever waits is told why not.
     fn refuse(&mut self, volume: VolumeId, why: String) {
+        self.refuse_now(volume, why, false);
+    }
+
+    /// `again`: it may well be taken when it is asked for anew.
+    fn refuse_now(&mut self, volume: VolumeId, why: String, again: bool) {
         let Some(taking) = self.volumes.get_mut(&volume) else {
             return;
         };
         let answer = match &taking.joined {
             // What is decided stays.
             Some(joined) if joined.set.state != SetState::Taking => return drop(self.remove(volume)),
-            Some(joined) => json(&joined.set.voided(format!("volume {}: {why}", taking.name), false)),
+            Some(joined) => {
+                // What a volume was has no name of its own.
+                let mut members = joined.set.volumes.iter();
+                let name = members.find(|member| member.id == volume);
+                let name = name.map_or(&taking.name, |member| &member.name);
+                json(&joined.set.voided(format!("volume {name}: {why}"), again))
+            }
             None => json(&SnapshotWish {
                 refused: Some(why),
                 ..taking.wish.clone()

@@ -110,14 +110,15 @@ fn reverted(seed: u64) -> Setup {
         ..setup.cloning
     };
     let mut steps = Vec::new();
-    for turn in 0..8 {
-        let at = 80 + turn * 200 + random.below(100) as u32;
-        let node = random.below(3) as usize;
-        let for_ns = random.within(300, 900) * MS;
-        let fault = match random.below(4) {
+    for turn in 0..6 {
+        let at = 300 + turn * 300 + random.below(100) as u32;
+        let node = random.below(setup.nodes as u64) as usize;
+        // For longer than a lease: it wakes up as the owner of what the volume was.
+        let for_ns = random.within(2800, 4500) * MS;
+        let fault = match random.below(6) {
             0 => Fault::Kill { node, for_ns },
-            1 => Fault::Freeze { node, for_ns },
-            _ => Fault::MetadataCutOff { node, for_ns },
+            1 => Fault::MetadataCutOff { node, for_ns },
+            _ => Fault::Freeze { node, for_ns },
         };
         steps.push((at, random.below(20) * MS, fault));
     }

@@ -148,6 +148,7 @@ pub(super) fn show(arguments: &ShowArguments, metadata: &Admin) -> Result<()> {
 fn text(shown: &Shown) -> String {
     let VolumeStatus {
         volume,
+        stable_id,
         owner_name,
         owner_alive,
         export,
@@ -179,7 +180,7 @@ fn text(shown: &Shown) -> String {
         ("name", volume.name.clone()),
         (
             "id",
-            match volume.host() {
+            match *stable_id {
                 host if host == volume.id => volume.id.to_string(),
                 host => format!(
                     "{} (it was reverted: hosts and certificates know it as {host})",

@@ -63,11 +63,12 @@ impl FormerSweep {
         all.sort_by_key(|volume| volume.id);
         let next = all.partition_point(|volume| volume.id <= self.behind);
         all.rotate_left(next);
+        let mut chains = None;
         for volume in all.iter().take(LOOKED_AT) {
             self.behind = volume.id;
             let ended = match self.is_held(meta, volume.id) {
                 Ok(true) => Ok(None),
-                Ok(false) => self.look(meta, volume),
+                Ok(false) => self.look(meta, volume, &mut chains),
                 Err(why) => Err(why),
             };
             match ended {
@@ -97,7 +98,12 @@ impl FormerSweep {
     }
 
     /// Looks what holds it; what nothing holds goes.
-    fn look(&mut self, meta: &dyn Transact, former: &Volume) -> Result<Option<Option<String>>> {
+    fn look(
+        &mut self,
+        meta: &dyn Transact,
+        former: &Volume,
+        chains: &mut Option<Chains>,
+    ) -> Result<Option<Option<String>>> {
         self.held_by.remove(&former.id);
         let Some(snapshot) = first_snapshot(meta, former.id)? else {
             return end(meta, former.id);
@@ -106,14 +112,48 @@ impl FormerSweep {
         if !meta.txn(&Call::get(map::trash_key(former.id)))?.values(0).is_empty() {
             return Ok(None);
         }
-        match volume_of(meta, former)? {
-            Some(of) => {
-                let volume = of.name;
+        let chains = match chains {
+            Some(chains) => chains,
+            none => none.insert(Chains::read(meta)?),
+        };
+        match chains.of.get(&former.id) {
+            Some(volume) => {
+                let volume = volume.clone();
                 self.held_by.insert(former.id, Holder { snapshot, volume });
                 Ok(None)
             }
+            // It may be of one that nobody can read, which the status tells of.
+            None if !chains.all_read => Ok(None),
             None => end(meta, former.id),
         }
+    }
+}
+
+/// Which volume former data is of.
+struct Chains {
+    /// The volume's name, by the former data's number.
+    of: BTreeMap<VolumeId, String>,
+    /// The record of every volume could be read.
+    all_read: bool,
+}
+
+impl Chains {
+    fn read(meta: &dyn Transact) -> Result<Chains> {
+        let found = meta.txn(&Call::prefix(map::volume_key("")))?;
+        let mut chains = Chains {
+            of: BTreeMap::new(),
+            all_read: true,
+        };
+        for record in found.values(0) {
+            match record.json::<Volume>() {
+                Ok(volume) => {
+                    let former = volume.former.iter().map(|data| (*data, volume.name.clone()));
+                    chains.of.extend(former);
+                }
+                Err(_) => chains.all_read = false,
+            }
+        }
+        Ok(chains)
     }
 }
 
@@ -142,12 +182,17 @@ fn volume_of(meta: &dyn Transact, former: &Volume) -> Result<Option<Volume>> {
     Ok(all.find(|volume| !volume.is_former() && volume.former.contains(&former.id)))
 }
 
-/// Marks of former data go with it, and their names, which are the volume's.
-fn forget_marks(meta: &dyn Transact, call: &mut Call, former: &Volume) -> Result<()> {
+/// Void snapshots whose names go in one transaction: they are never many. A name that stays is nobody's, and can be had again.
+const VOID: usize = 32;
+
+/// Marks of former data go with it, and what was begun and is void; their names are the volume's.
+fn forget_names(meta: &dyn Transact, call: &mut Call, former: &Volume) -> Result<()> {
     let found = meta.txn(&Call::prefix(map::snapshots_prefix(former.id)))?;
+    let mut void = 0;
     for record in found.values(0) {
         let snapshot: Snapshot = parse(record)?;
-        if snapshot.mark {
+        void += usize::from(!is_sealed(&snapshot));
+        if snapshot.mark || (!is_sealed(&snapshot) && void <= VOID) {
             call.compares.push(unchanged(&record.key, record.mod_revision));
             call.then.push(Op::Delete {
                 key: map::snapshot_name_key(former.host(), &snapshot.name),
@@ -189,7 +234,7 @@ fn end(meta: &dyn Transact, data: VolumeId) -> Result<Option<Option<String>>> {
         };
         call.then.extend([Op::Delete { key: key.clone() }, no_closing(data)]);
         if of.is_some() {
-            forget_marks(meta, &mut call, &found)?;
+            forget_names(meta, &mut call, &found)?;
         }
         if let Some((held, less)) = unpin(meta, &found)? {
             call.compares.push(held);

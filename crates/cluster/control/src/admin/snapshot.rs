@@ -166,10 +166,14 @@ pub(super) fn has_room(meta: &dyn Transact, volume: &Volume, name: &str) -> Resu
             found.asked + found.hidden
         }
     };
+    let name = match name {
+        "" => volume.name.clone(),
+        name => format!("{}@{name}", volume.name),
+    };
     match there {
         MAX_VOLUME_SNAPSHOTS.. => Err(AdminError::BadSetting {
             what: "snapshot",
-            name: format!("{}@{name}", volume.name),
+            name,
             why: format!(
                 "the volume has {there} snapshots, and {MAX_VOLUME_SNAPSHOTS} are the most, with those that were deleted and clones \
                  hold; delete some (`amita volume snapshot delete`)"

@@ -134,6 +134,8 @@ pub struct VolumeStatus {
     /// Its record.
     #[serde(flatten)]
     pub volume: Volume,
+    /// The number that stays, by which certificates name it: the record's own is another one after a revert.
+    pub stable_id: VolumeId,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_name: Option<String>,
     /// Does its owner hold its lease?
@@ -272,6 +274,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         .map(|volume| {
             let about = abouts.remove(&volume.id).unwrap_or_else(|| About::of(volume.id));
             VolumeStatus {
+                stable_id: volume.host(),
                 owner_name: volume.owner.and_then(|owner| names.get(&owner).cloned()),
                 owner_alive: volume.owner.is_some_and(|owner| lives.alive(owner)),
                 export: exported.remove(&volume.id),

@@ -72,6 +72,7 @@ fn pool(stores: &[u32]) -> PoolStatus {
 
 fn volume(pool: &str) -> VolumeStatus {
     VolumeStatus {
+        stable_id: VolumeId(3),
         export: None,
         created_at: None,
         labels: std::collections::BTreeMap::new(),

@@ -31,6 +31,8 @@ struct Waiting {
     name: String,
     who: Who,
     since: Time,
+    /// Since when it is known that the volume is another one than this node knows of.
+    unseen: Option<Time>,
     /// It is asked which of these snapshots it can be compared with, and not opened.
     bases: Option<Vec<String>>,
 }
@@ -141,6 +143,7 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, 
         name,
         who,
         since: now,
+        unseen: None,
         bases,
     };
     if let Some(waiting) = begin(core, waiting) {
@@ -155,8 +158,7 @@ fn wait(core: &mut Core, waiting: Waiting) {
         let is_there = |waiting: &Waiting| fronts.usage(waiting.origin.front).is_some();
         core.named.waiting.retain(is_there);
     }
-    let place = core.named.waiting.partition_point(|other| other.since <= waiting.since);
-    core.named.waiting.insert(place, waiting);
+    core.named.waiting.push(waiting);
 }
 
 /// A client asks which volumes there are for it.
@@ -214,6 +216,7 @@ fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
         name,
         who,
         since,
+        unseen,
         bases,
     } = asked;
     if let Some(only) = bases {
@@ -225,7 +228,11 @@ fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
         return None;
     }
     if let Some(usage) = core.fronts.usage(origin.front) {
-        *usage = Some(Usage { who, open: None, since });
+        *usage = Some(Usage {
+            who,
+            open: None,
+            unseen,
+        });
         core.cx.mail.send(0, DirectoryMessage::Open { origin, name });
     }
     None
@@ -249,15 +256,16 @@ pub(super) fn opened(
         // It was reverted this moment, or made anew: whose right there is to it is on its way.
         let who = usage.who.clone();
         core.cx.mail.send(0, DirectoryMessage::Close { volume: info.id });
-        let since = usage.since;
-        if now >= since.plus(core.named.patience()) {
+        let unseen = *usage.unseen.get_or_insert(now);
+        if now >= unseen.plus(core.named.patience()) {
             return Some(Err(OpenError::NotFound));
         }
         let waiting = Waiting {
             origin: *origin,
             name: info.name,
             who,
-            since,
+            since: now,
+            unseen: Some(unseen),
             bases: None,
         };
         wait(core, waiting);

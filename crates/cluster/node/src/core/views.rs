@@ -115,7 +115,7 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, volume: VolumeId, 
         *usage = Some(Usage {
             who: who.clone(),
             open,
-            since: now,
+            unseen: None,
         });
         let asked = Asked {
             origin,

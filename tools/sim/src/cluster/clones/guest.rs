@@ -228,6 +228,8 @@ impl Cluster {
                 guest.under_way.insert(block, None);
                 (Op::Read { offset, length }, block, Slice::default())
             };
+            // What he has open is what the volume was.
+            self.coverage.add("revert.asked_behind", u64::from(volume != guest.id));
             self.nodes[guest.gateway].ask(0, front, |service| service.submit(front, tag, volume.into(), op, data));
         }
     }

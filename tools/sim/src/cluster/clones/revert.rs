@@ -8,6 +8,7 @@
 
 use super::{CLEARED, Guest, LOOK, Possible, RETRY};
 use crate::cluster::alone::Seat;
+use crate::cluster::node::node_id;
 use crate::cluster::operator::Desk;
 use crate::cluster::records::json;
 use crate::cluster::{Cluster, SETTLE};
@@ -18,7 +19,7 @@ use amita_frontend::Event;
 use amita_metadata::Call;
 use amita_reactor::Time;
 use amita_types::map::{self, Snapshot, SnapshotName, SnapshotState, SnapshotWish};
-use amita_types::{BLOCK_BYTES, SnapshotId, VolumeId};
+use amita_types::{BLOCK_BYTES, Generation, SnapshotId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -47,9 +48,9 @@ pub(super) struct Turns {
     known: Vec<Known>,
     /// The guest has not let go of the volume, and goes on.
     pub stays: bool,
-    /// Where the operator had it, by the node's process, under this number. The command's own gateway has ended when it reverts a volume; a node
-    /// goes on, and nobody asks for the volume there while it has what that was.
-    pub shuns: Vec<(Member, u64, VolumeId)>,
+    /// Where the operator had it, by the node's process, under this number and generation. The command's own gateway has ended when it reverts a
+    /// volume; a node goes on, and nobody asks for the volume there before it has heard of that.
+    pub shuns: Vec<(Member, u64, VolumeId, Generation)>,
     /// What he had under way when the volume was reverted, by block: it tells nothing.
     pub overtaken: BTreeSet<u64>,
 }
@@ -122,6 +123,8 @@ pub struct Reverts {
     taken: u32,
     sweep: FormerSweep,
     sweeps_at: Time,
+    /// No more begin.
+    ended: bool,
 }
 
 impl Reverts {
@@ -133,6 +136,7 @@ impl Reverts {
             taken: 0,
             sweep: FormerSweep::default(),
             sweeps_at: Time(0),
+            ended: false,
         }
     }
 
@@ -152,9 +156,12 @@ impl Cluster {
     /// Is the node where the operator had the clone, before it was reverted, and has it still what it was?
     pub(super) fn is_shunned(&self, index: usize, member: Member) -> bool {
         let node = &self.nodes[member];
-        let has = |volume: VolumeId| node.each_core().any(|core| core.shards().generation(volume).is_some());
+        let has = |volume: VolumeId, generation: Generation| {
+            let mut cores = node.each_core();
+            cores.any(|core| core.shards().generation(volume) == Some(generation))
+        };
         let mut shuns = self.clones.guests[index].turns.shuns.iter();
-        shuns.any(|(at, process, volume)| (*at, *process) == (member, node.process) && has(*volume))
+        shuns.any(|(at, process, volume, under)| (*at, *process) == (member, node.process) && has(*volume, *under))
     }
 
     /// The operator begins to revert a clone, when its time has come.
@@ -162,14 +169,19 @@ impl Cluster {
         let ending = self.clones.ending;
         let guest = &mut self.clones.guests[index];
         let is_free = guest.deletion.is_none() && guest.wish.is_none() && !guest.rests;
-        if guest.turns.at.is_none_or(|at| now < at) || !is_free {
+        // An owner that lives, and is heard, gives nothing away that is used; from one that is not heard any more it is had when its
+        // lease has run out, and it may not know of that when it goes on.
+        let gateway = &self.nodes[guest.gateway];
+        let is_unheard = gateway.frozen_until > now || !self.metadata.reaches(now, node_id(guest.gateway));
+        let is_unheard = is_unheard && guest.open.is_some() && !guest.turns.known.is_empty();
+        if guest.turns.at.is_none_or(|at| now < at && !is_unheard) || !is_free {
             return;
         }
         guest.turns.at = None;
-        if ending {
+        let reverts = &mut self.clones.reverts;
+        if ending || reverts.ended {
             return;
         }
-        let reverts = &mut self.clones.reverts;
         let fits = |known: &Known| known.blocks <= guest.blocks;
         let all: Vec<usize> = guest
             .turns
@@ -180,8 +192,10 @@ impl Cluster {
             .map(|(place, _)| place)
             .collect();
         let to = (!all.is_empty()).then(|| *reverts.random.pick(&all));
-        let keep = to.is_none() || reverts.random.percent(70);
-        guest.turns.stays = to.is_some() && guest.open.is_some() && reverts.random.percent(40);
+        // A pretended snapshot is nothing to go back to.
+        let keep = to.is_none() || (reverts.random.percent(70) && !self.setup.plants.revert_unadopted);
+        let percent = if is_unheard { 90 } else { 10 };
+        guest.turns.stays = to.is_some() && guest.open.is_some() && reverts.random.percent(percent);
         guest.rests = true;
         let name = guest.name.clone();
         let target = to.map(|place| guest.turns.known[place].name.clone());
@@ -221,6 +235,7 @@ impl Cluster {
     fn revert(&mut self, now: Time, of: &mut Reverting) -> Result<bool, String> {
         if of.seat.as_ref().is_some_and(|seat| !self.is_seated(seat)) {
             of.seat = None;
+            self.drop_wish(now, of)?;
             of.try_again(now);
         }
         while let Some(event) = of.seat.as_ref().and_then(Seat::hear) {
@@ -232,6 +247,7 @@ impl Cluster {
                 }
                 Event::Opened { result: Err(_), .. } | Event::Lost { .. } => {
                     self.leave_seat(of.seat.take());
+                    self.drop_wish(now, of)?;
                     of.try_again(now);
                 }
                 _ => {}
@@ -239,10 +255,7 @@ impl Cluster {
         }
         if now >= of.until {
             self.coverage.hit("revert.given_up");
-            if let Phase::Taking(_, wish) = &of.phase {
-                let desk = Desk::new(&mut self.metadata, now);
-                admin::drop_snapshot_wish(&desk, wish).map_err(|why| why.to_string())?;
-            }
+            self.drop_wish(now, of)?;
             return Ok(false);
         }
         if now < of.again {
@@ -279,6 +292,15 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// Nobody waits for the snapshot any more; it may be taken all the same.
+    fn drop_wish(&mut self, now: Time, of: &Reverting) -> Result<(), String> {
+        let Phase::Taking(_, wish) = &of.phase else {
+            return Ok(());
+        };
+        let desk = Desk::new(&mut self.metadata, now);
+        admin::drop_snapshot_wish(&desk, wish).map_err(|why| why.to_string())
     }
 
     /// It is open: a snapshot of it is asked for. Says whether it goes on, where that is decided.
@@ -350,7 +372,8 @@ impl Cluster {
         before: &Snapshot,
     ) -> Result<bool, String> {
         let seat = of.seat.take();
-        let had = seat.as_ref().map(|seat| (seat.member, seat.process, volume.id));
+        let had = seat.as_ref();
+        let had = had.map(|seat| (seat.member, seat.process, volume.id, volume.generation));
         self.leave_seat(seat);
         let guest = &mut self.clones.guests[of.index];
         let taken = Known::of(guest, before);
@@ -409,8 +432,9 @@ impl Cluster {
             guest.turns.known.extend(is_known.then_some(taken));
         }
         self.coverage.hit("revert.done");
-        self.coverage
-            .add("revert.stayed", u64::from(self.clones.guests[of.index].turns.stays));
+        let guest = &self.clones.guests[of.index];
+        let has_stayed = guest.turns.stays && guest.open.is_some();
+        self.coverage.add("revert.stayed", u64::from(has_stayed));
         self.coverage.add("revert.of_former", u64::from(to.volume != volume.id));
         self.coverage.add("revert.unkept", u64::from(!of.keep));
         self.tell(|| format!("{} is {name} again, volume {}", of.name, new.id));
@@ -469,6 +493,7 @@ impl Cluster {
 
     /// Those that are under way come to their end, now that nothing is wrong any more.
     pub(in crate::cluster) fn end_reverts(&mut self) -> Result<(), String> {
+        self.clones.reverts.ended = true;
         let limit = self.world.now().plus(SETTLE);
         for reverting in &mut self.clones.reverts.all {
             reverting.until = limit.plus(SETTLE);

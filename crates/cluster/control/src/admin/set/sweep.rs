@@ -49,6 +49,7 @@ impl SetSweep {
             .map_err(amita_metadata::Error::from)?;
         let there = volumes.iter().filter(|volume| !is_hidden(&volume.name));
         let there: BTreeSet<VolumeId> = there.map(|volume| volume.id).collect();
+        let former: BTreeSet<VolumeId> = volumes.iter().flat_map(|volume| volume.former.clone()).collect();
         let named: BTreeSet<SetId> = volumes.iter().filter_map(|volume| volume.lineage.set).collect();
         let before = std::mem::take(&mut self.seen);
         let mut ended = Vec::new();
@@ -64,13 +65,15 @@ impl SetSweep {
                 _ if changed == MOST => continue,
                 SetState::Taking => {
                     let first = set.volumes.first().filter(|first| !there.contains(&first.id));
+                    let is_former = first.is_some_and(|first| former.contains(&first.id));
                     let why = match first {
+                        Some(first) if is_former => format!("its volume {} was reverted meanwhile", first.name),
                         Some(first) => format!("its volume {} was deleted meanwhile", first.name),
                         None if for_long < UNDECIDED => continue,
                         None => format!("no gateway has decided it within {} s", UNDECIDED.as_secs()),
                     };
                     ended.push(format!("set {} ({}): {why}", set.id, set.name));
-                    put(found.key.clone(), &set.voided(why, false))
+                    put(found.key.clone(), &set.voided(why, is_former))
                 }
                 _ if for_long < KEPT || named.contains(&set.id) => continue,
                 _ => Op::Delete { key: found.key.clone() },

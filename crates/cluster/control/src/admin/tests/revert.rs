@@ -612,8 +612,13 @@ fn marks_and_what_is_void_hold_no_former_data() {
         state: SnapshotState::Taking(Generation(1)),
         ..snapshot(&meta, "db", "b").unwrap()
     };
-    meta.txn(&Call::put(map::snapshot_key(VolumeId(1), void.number), json(&void)))
-        .unwrap();
+    let named = SnapshotName::new(VolumeId(1), VolumeId(1), void.number);
+    for call in [
+        Call::put(map::snapshot_key(VolumeId(1), void.number), json(&void)),
+        Call::put(map::snapshot_name_key(VolumeId(1), "void"), json(&named)),
+    ] {
+        meta.txn(&call).unwrap();
+    }
     // While a later one is there, something can be compared with the mark.
     mark_snapshot(&meta, "db", "a").unwrap();
     delete_snapshot(&meta, "db", "k").unwrap();
@@ -643,8 +648,7 @@ fn where_a_volume_cannot_be_read_no_former_data_goes() {
         let mut former = FormerSweep::default();
         for _ in 0..2 {
             let swept = former.sweep(&meta).unwrap();
-            assert!(swept.gone.is_empty(), "{swept:?}");
-            assert_eq!(swept.failed.len(), 2);
+            assert!(swept.gone.is_empty() && swept.failed.is_empty(), "{swept:?}");
         }
     }
     meta.txn(&Call::put(key, record)).unwrap();

@@ -4,8 +4,7 @@ use super::*;
 use amita_types::map::{Run, RunSet};
 
 impl Rig {
-    /// Of all volumes, at one moment.
-    /// A volume has another number by now than hosts know it by.
+    /// A volume is reverted: it has another number by now than hosts know it by.
     fn revert(&self, number: u64) -> VolumeId {
         let old = admin::volume(&self.meta, &format!("v{number}")).unwrap();
         let mut new = Volume {
@@ -22,6 +21,7 @@ impl Rig {
         new.id
     }
 
+    /// Of all volumes, at one moment.
     fn together(&self, count: u64) -> Policy {
         self.volumes(count);
         self.of_all("p", "0 * * * *", 2);
