@@ -110,8 +110,7 @@ impl SetJob {
             Stage::Ask { .. } => self.ask(meta, policy, held, catalog, clock),
             Stage::Wait { set, until } => {
                 let (set, is_over) = (set.clone(), clock.steady >= *until);
-                let hosts = self.hosts.clone();
-                self.wait(meta, policy, (&set, &hosts), is_over, clock.steady)
+                self.wait(meta, policy, &set, is_over, clock.steady)
             }
         }
     }
@@ -275,13 +274,13 @@ impl SetJob {
         &mut self,
         meta: &dyn Transact,
         policy: &Policy,
-        (set, hosts): (&SnapshotSet, &[(VolumeId, String)]),
+        set: &SnapshotSet,
         is_over: bool,
         now: Duration,
     ) -> Result<Option<RunSet>> {
         let reply = meta.txn(&Call::get(map::set_key(set.id)))?;
         let Some(found) = reply.value(0) else {
-            let ids: Vec<(VolumeId, &str)> = hosts.iter().map(|(host, name)| (*host, &**name)).collect();
+            let ids: Vec<(VolumeId, &str)> = self.hosts.iter().map(|(host, name)| (*host, &**name)).collect();
             return Ok(match self.named(meta, policy, &ids)? {
                 Named::Taken(_) => self.ended(Some(set.id), None),
                 // Made void, and its record gone since; or all that was taken has been deleted by now.
