@@ -1,7 +1,7 @@
 //! The volumes that there are, read once a step and only where they are needed.
 
 use crate::admin::{AdminError, Tally};
-use amita_metadata::{Call, Transact};
+use amita_metadata::{Call, Op, Reply, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{self, About, Target, Volume};
 use serde::de::DeserializeOwned;
@@ -36,11 +36,22 @@ impl Catalog {
 
     fn volumes(&mut self, meta: &dyn Transact) -> Result<&[Volume], AdminError> {
         if self.volumes.is_none() {
-            let mut all: Vec<Volume> = readable(meta, &map::volume_key(""))?;
-            all.retain(|volume| !map::is_hidden(&volume.name));
-            self.volumes = Some(all);
+            let reply = meta.txn(&Call::prefix(map::volume_key("")))?;
+            self.volumes = Some(listed(&reply, 0));
         }
         Ok(self.volumes.as_deref().unwrap_or_default())
+    }
+
+    /// Labels and volumes at one moment: by a revert in between, a volume would be without its labels.
+    fn read_both(&mut self, meta: &dyn Transact) -> Result<(), AdminError> {
+        let mut call = Call::prefix(map::about_prefix());
+        call.then.push(Op::Prefix {
+            key: map::volume_key(""),
+        });
+        let reply = meta.txn(&call)?;
+        self.abouts = Some(readable(&reply, 0));
+        self.volumes = Some(listed(&reply, 1));
+        Ok(())
     }
 
     /// The volumes that a policy is for, by the numbers by which hosts know them, which a revert does not change, with their names; in any
@@ -63,7 +74,7 @@ impl Catalog {
         let labelled: BTreeSet<VolumeId> = match target {
             Target::Label { key, value } => {
                 if self.abouts.is_none() {
-                    self.abouts = Some(readable(meta, &map::about_prefix())?);
+                    self.read_both(meta)?;
                 }
                 let all = self.abouts.iter().flatten();
                 all.filter(|about| about.labels.get(key) == Some(value))
@@ -95,7 +106,13 @@ impl Catalog {
 }
 
 /// One that cannot be read is no reason to leave all others without snapshots; `amita status` tells of it.
-fn readable<T: DeserializeOwned>(meta: &dyn Transact, prefix: &str) -> Result<Vec<T>, AdminError> {
-    let reply = meta.txn(&Call::prefix(prefix))?;
-    Ok(reply.values(0).iter().filter_map(|found| found.json().ok()).collect())
+fn readable<T: DeserializeOwned>(reply: &Reply, at: usize) -> Vec<T> {
+    reply.values(at).iter().filter_map(|found| found.json().ok()).collect()
+}
+
+/// The volumes that are not in the recycle bin, nor hidden for another reason.
+fn listed(reply: &Reply, at: usize) -> Vec<Volume> {
+    let mut all: Vec<Volume> = readable(reply, at);
+    all.retain(|volume| !map::is_hidden(&volume.name));
+    all
 }
