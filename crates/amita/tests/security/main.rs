@@ -12,6 +12,7 @@ mod findings;
 mod hosts;
 mod older;
 mod relay;
+mod silence;
 mod strangers;
 mod tampering;
 mod tenants;

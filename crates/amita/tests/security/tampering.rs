@@ -15,7 +15,7 @@ use std::time::Duration;
 const LINKS_BREAK: &[&str] = &["WARN"];
 
 /// Three nodes that reach one another through relays alone.
-fn world(links: Links) -> (World, Vec<Relay>) {
+pub fn world(links: Links) -> (World, Vec<Relay>) {
     let scratch = scratch(3 * STORE_BYTES);
     let mut config = config(&scratch, 3, Metadata::Embedded);
     config.links = links;

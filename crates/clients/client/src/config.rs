@@ -51,6 +51,11 @@ pub struct Config {
     pub index_bytes: u64,
     /// The lease's time to live, in seconds.
     pub lease_ttl_s: u64,
+    /// A volume that a living node owns is taken from it when it has not answered for 0.3 s: whoever opens it may be all that its
+    /// user has. With a patience here it is not: the owner is asked again until it answers or its lease has ended, for so long (half
+    /// of `open_patience` at most), and then opening fails. For what owns a volume and is in no haste. (Through nodes, with a client's
+    /// identity, they open it as for any host.)
+    pub owner_patience: Option<Duration>,
     /// How long opening a volume may take.
     pub open_patience: Duration,
     /// How often the core gives way before it blocks, at most; 0: never.
@@ -80,6 +85,7 @@ impl Config {
             buffer_bytes: 128 << 20,
             index_bytes: 1 << 30,
             lease_ttl_s: 5,
+            owner_patience: None,
             open_patience: Duration::from_secs(30),
             yields: UringConfig::default().yields,
             log: None,
@@ -147,6 +153,8 @@ impl Config {
         node.lease_ttl_s = self.lease_ttl_s;
         node.coordinate = false;
         node.client = self.stores.is_empty();
+        // Whoever is told that opening took too long is given nothing later.
+        node.owner_patience = self.owner_patience.map(|patience| patience.min(self.open_patience / 2));
         node.scrub_every = None;
         node.driver.yields = self.yields;
         Ok(node)

@@ -316,7 +316,9 @@ impl Directory {
             && match lost.iter().find(|(node, _)| *node == owner) {
                 None => true,
                 Some((_, refused)) => {
-                    !refused && self.moves.was_taken(now, volume) && !self.faults.has(Fault::DeposeAlone)
+                    let is_patient = self.config.owner_patience.is_some();
+                    let was_taken = self.moves.was_taken(now, volume) && !self.faults.has(Fault::DeposeAlone);
+                    !refused && (is_patient || was_taken)
                 }
             }
         {
@@ -408,11 +410,14 @@ impl Directory {
         }
     }
 
-    /// The owner of a volume cannot be asked.
-    pub fn unreachable(&mut self, tag: u64) {
+    /// The owner of a volume cannot be asked; `gone`: nobody is there.
+    pub fn unreachable(&mut self, tag: u64, gone: bool) {
         let number = tag as u32;
         if let Some(opener) = self.openers.get_mut(number) {
-            opener.owner(OwnerReply::Unreachable);
+            opener.owner(match gone {
+                true => OwnerReply::Gone,
+                false => OwnerReply::Unreachable,
+            });
             self.drain(number);
         }
     }

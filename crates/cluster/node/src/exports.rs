@@ -83,7 +83,7 @@ fn by_certificate(view: &View, volume: VolumeId, who: &Who) -> Option<Grant> {
     let Who::Client(client) = who else { return None };
     let record = view.volume_of(volume)?;
     let rights = rights_in(client.grant.as_deref()?, |scope| match scope {
-        // By any number that it has or had: a revert takes no right away.
+        // By any number that it has, or had while what it was is there: a revert takes no right away. For ever is the host's number alone.
         Scope::Volume(id) => id == record.host() || record.has_data(id),
         Scope::Pool(id) => view.pool_of(&record.pool) == Some(id),
         Scope::Tenant => false,

@@ -3,7 +3,8 @@
 //! 1. The volume's record is read; then its pool's, and whether its owner is alive. Where a node has found that the
 //!    metadata is older than its stores, nothing is opened.
 //! 2. A living owner is asked to release it (R10: a takeover needs its consent, or its silence). It may answer that it
-//!    is in use; one that does not answer in time is passed over: its leases protect it until they run out (R4).
+//!    is in use; one that does not answer in time is passed over: its leases protect it until they run out (R4). (Where
+//!    nothing calls for haste it is not: it is asked again until the metadata says that it is dead.)
 //!    One that hands it over (the operator moves it) gives its leases back: it serves nothing any more.
 //! 3. The generation is raised by compare-and-set. A lost race starts again from the top. An unknown outcome is read
 //!    back (R6), and the generation raised once more: whoever made the last raise is not asked, because a skipped
@@ -59,6 +60,9 @@ pub struct OpenerConfig {
     pub release_timeout: Duration,
     /// How long it may take where it hands the volume over: it ends what it has under way first.
     pub hand_over_timeout: Duration,
+    /// Where set, an owner that lives is never passed over for its silence: it is asked again, every `hand_over_timeout`, until
+    /// it answers or its lease has ended, for so long. ([`Consent::Asked`] only.)
+    pub owner_patience: Option<Duration>,
     /// For how long the metadata may be away.
     pub meta_timeout: Duration,
     /// The pause between calls to the metadata that fail.
@@ -77,6 +81,7 @@ impl OpenerConfig {
             consent: Consent::default(),
             release_timeout: Duration::from_millis(300),
             hand_over_timeout: Duration::from_secs(2),
+            owner_patience: None,
             meta_timeout: Duration::from_secs(3),
             meta_pause: Duration::from_millis(20),
             faults: Faults::NONE,
@@ -95,6 +100,8 @@ pub enum OwnerReply {
     NotOwner,
     /// It cannot be reached.
     Unreachable,
+    /// Nobody is there: its port refuses connections, for long enough.
+    Gone,
 }
 
 /// What an opening wants done.
@@ -133,6 +140,13 @@ pub enum OpenError {
     /// Another gateway has it, and clients use it there.
     #[error("the volume is in use through node {owner}; disconnect its clients, or connect to that node")]
     Busy {
+        /// That gateway.
+        owner: NodeId,
+    },
+    /// Another gateway has it, lives, and has not answered for as long as was to be waited
+    /// ([`OpenerConfig::owner_patience`]).
+    #[error("node {owner} has the volume, lives and does not answer; try again, or see what is wrong with that node")]
+    Silent {
         /// That gateway.
         owner: NodeId,
     },
@@ -192,9 +206,13 @@ pub struct Opener {
     /// The step's call is made again at this time, because it failed.
     retry: Option<Time>,
     give_up: Time,
+    /// An owner that lives is waited for until then.
+    owner_until: Option<Time>,
     rounds: u32,
-    /// How often an owner was asked.
+    /// How many owners were asked, each at each of its generations.
     questions: u32,
+    /// Who was asked last.
+    last_asked: Option<(NodeId, Generation)>,
     volume: Option<(map::Volume, u64)>,
     /// What is known of the set that the volume's newest snapshot is taken for, as long as the volume's record does not say how it ended.
     set: Option<OpenSet>,
@@ -214,6 +232,10 @@ impl Opener {
     pub fn new(config: OpenerConfig, id_base: u64, now: Time) -> Opener {
         let mut opener = Opener {
             give_up: now.plus(config.meta_timeout),
+            owner_until: (config.consent == Consent::Asked)
+                .then_some(config.owner_patience)
+                .flatten()
+                .map(|patience| now.plus(patience)),
             config,
             id_base,
             count: 0,
@@ -222,6 +244,7 @@ impl Opener {
             retry: None,
             rounds: 0,
             questions: 0,
+            last_asked: None,
             volume: None,
             set: None,
             pool: None,
@@ -263,7 +286,7 @@ impl Opener {
                 let owner = self.record().owner.expect("only an owner is asked");
                 self.end(Err(OpenError::Busy { owner }));
             }
-            Step::Owner { until } if now >= until => self.raise(),
+            Step::Owner { until } if now >= until => self.pass_over(now),
             Step::Owner { .. } | Step::Done => {}
             _ if self.retry.is_some_and(|at| now >= at) => {
                 self.retry = None;
@@ -273,8 +296,25 @@ impl Opener {
         }
     }
 
-    /// The owner whose answer is awaited, and which of this opening's questions it is: an answer to an earlier one says nothing
-    /// of the generation that is asked for now.
+    /// The owner has not answered in time.
+    fn pass_over(&mut self, now: Time) {
+        match self.owner_until {
+            None => self.raise(),
+            Some(until) if now >= until => {
+                let owner = self.record().owner.expect("only an owner is asked");
+                self.end(Err(OpenError::Silent { owner }));
+            }
+            // By now it may be dead, or another's.
+            Some(_) => {
+                self.rounds = 0;
+                self.give_up = now.plus(self.config.meta_timeout);
+                self.go(Step::Volume);
+            }
+        }
+    }
+
+    /// The owner whose answer is awaited, and which of this opening's questions it is: an answer to one about an earlier owner or
+    /// generation says nothing of what is asked for now.
     #[must_use]
     pub fn asked(&self) -> Option<(NodeId, u32)> {
         match self.step {
@@ -306,7 +346,9 @@ impl Opener {
                 }
                 self.raise();
             }
-            OwnerReply::NotOwner | OwnerReply::Unreachable => self.raise(),
+            // The question's time runs on: its lease may end meanwhile, or a connection come back.
+            OwnerReply::Unreachable if self.owner_until.is_some() => {}
+            OwnerReply::NotOwner | OwnerReply::Unreachable | OwnerReply::Gone => self.raise(),
         }
     }
 
@@ -531,17 +573,21 @@ impl Opener {
                 {
                     return self.end(Err(OpenError::Busy { owner }));
                 }
-                let patience = match hand_over {
+                let patience = match hand_over || self.owner_until.is_some() {
                     true => self.config.hand_over_timeout,
                     false => self.config.release_timeout,
                 };
                 let until = now.plus(patience);
                 self.step = Step::Owner { until };
-                self.questions += 1;
+                let generation = self.record().generation;
+                // One that is slow answers the question before: it says the same of this one.
+                if self.last_asked.replace((owner, generation)) != Some((owner, generation)) {
+                    self.questions += 1;
+                }
                 self.effects.push_back(OpenerEffect::AskOwner {
                     node: owner,
                     volume: self.record().id,
-                    generation: self.record().generation,
+                    generation,
                     hand_over,
                 });
             }

@@ -19,6 +19,9 @@ pub const BLOCK_BYTES: usize = amita_types::BLOCK_BYTES as usize;
 pub const DEPTH: usize = 16;
 /// How often it is looked whether the command is to end.
 const LOOK: Duration = Duration::from_millis(200);
+/// A node that owns the volume and lives may take so long to answer: no command is a reason to take a volume from its clients. Three
+/// usual leases.
+const OWNER_PATIENCE: Duration = Duration::from_secs(15);
 /// Memory for writes is free again within this, or nothing moves any more.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -54,6 +57,7 @@ impl Access {
             .or_else(|| endpoints.identity().map(PathBuf::from));
         let mut config = Config::new(endpoints.list()?);
         config.insecure_network = endpoints.insecure_network();
+        config.owner_patience = Some(OWNER_PATIENCE);
         config.identity.clone_from(&folder);
         config.nodes.clone_from(&self.nodes);
         let name = match &folder {
@@ -126,6 +130,8 @@ impl Way {
     fn open_by(&self, open: impl FnOnce(&Client) -> std::result::Result<Volume, Error>) -> Result<Data> {
         let client = Client::connect(&self.config).map_err(|why| described(&why))?;
         let volume = open(&client).map_err(|why| described(&why))?;
+        // That may have taken a while.
+        amita_terminal::interrupt::check()?;
         let queue = client.queue(DEPTH).map_err(|why| described(&why))?;
         Ok(Data {
             queue,

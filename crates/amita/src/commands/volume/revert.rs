@@ -60,6 +60,8 @@ struct Summary {
     volume: String,
     /// Its number: another one afterwards.
     id: u64,
+    /// The number by which hosts know it, which stays.
+    stable_id: u64,
     snapshot: String,
     /// The snapshot of what the volume was before; null: none is kept.
     kept: Option<String>,
@@ -86,6 +88,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
     let mut summary = Summary {
         volume: before.name.clone(),
         id: before.id.0,
+        stable_id: before.host().0,
         snapshot: to.name.clone(),
         kept: None,
         size_bytes: before.size_bytes,

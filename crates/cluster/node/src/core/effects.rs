@@ -28,7 +28,7 @@ pub(super) fn carry_out(cx: &mut Context, directory: &mut Directory, effect: Eff
                 let (mail, control) = (&mut cx.mail, &mut cx.control);
                 cx.peers.send_by(route, message, Slice::default(), mail, control);
             }
-            None => directory.unreachable(tag),
+            None => directory.unreachable(tag, cx.peers.is_lost(node) && cx.peers.is_refused(node)),
         },
         Effect::MakeShards { opened } => cx.mail.broadcast(|| Volume::MakeShard { opened: opened.clone() }),
         Effect::Scrub { volume, generation } => cx.mail.broadcast(|| Volume::Scrub { volume, generation }),

@@ -94,6 +94,10 @@ impl Directory {
             } if info.id == volume => Some((name.clone(), *ours, *users)),
             _ => None,
         });
+        // Who is patient asks again; it is told once.
+        if self.asks_again(asker, volume, generation) {
+            return;
+        }
         let outcome = match held {
             Some((_, ours, _)) if ours != generation && !believes_all => ReleaseOutcome::NotOwner,
             Some((_, ours, users)) if ours >= generation && users > 0 => ReleaseOutcome::Busy { clients: users as u32 },
@@ -126,6 +130,23 @@ impl Directory {
             }
         };
         self.reply(asker, outcome);
+    }
+
+    /// Is the volume on its way to whoever asks? Then he is told, by the link by which he asked last.
+    fn asks_again(&mut self, by: Requester, volume: VolumeId, generation: Generation) -> bool {
+        let mut states = self.volumes.values_mut();
+        let asker = states.find_map(|state| match state {
+            State::Leaving {
+                info,
+                generation: ours,
+                asker,
+                ..
+            } if info.id == volume && *ours == generation && (asker.node, asker.tag) == (by.node, by.tag) => {
+                Some(asker)
+            }
+            _ => None,
+        });
+        asker.map(|asker| *asker = by).is_some()
     }
 
     /// Whoever was told that nobody has the volume takes it, and this node's opening for nobody would be deposed. So it ends now: a host

@@ -193,6 +193,53 @@ fn a_volume_is_released_when_every_core_has_ended_what_it_had() {
     assert_eq!(rig.dropped, 1);
 }
 
+/// Who is patient asks again while cores end what they have: the volume is on its way to him, and he is told so once, where he asked last.
+#[test]
+fn who_asks_again_for_what_is_on_its_way_to_him_is_told_once() {
+    let mut rig = Rig::new();
+    rig.ask_as(3, rig.generation, false);
+    rig.ask_as(3, rig.generation, false);
+    assert!(rig.replies.is_empty(), "{:?}", rig.replies);
+    assert_eq!(rig.leaves.len(), 1);
+    let [newest, other] = [(Link(7), 1), (Link(1), 2)].map(|(link, tag)| Requester {
+        node: NodeId(3),
+        core: 0,
+        link,
+        tag,
+    });
+    let view = View::default();
+    rig.directory
+        .release(rig.now, newest, VOLUME, rig.generation, false, &view);
+    rig.settle();
+    assert!(rig.replies.is_empty(), "{:?}", rig.replies);
+    // Another opening of that node, or of another generation, is another question.
+    rig.directory
+        .release(rig.now, other, VOLUME, rig.generation, false, &view);
+    rig.settle();
+    assert_eq!(rig.replies, [ReleaseOutcome::Busy { clients: 0 }]);
+    for core in 0..CORES {
+        rig.directory
+            .left(rig.now, VOLUME, (rig.generation, rig.leaves[0]), core);
+    }
+    let told = std::iter::from_fn(|| rig.directory.next()).find_map(|effect| match effect {
+        Effect::Reply { link, message, .. } => Some((link, message)),
+        _ => None,
+    });
+    assert!(
+        matches!(
+            told,
+            Some((
+                Link(7),
+                Message::Released {
+                    tag: 1,
+                    outcome: ReleaseOutcome::Released
+                }
+            ))
+        ),
+        "{told:?}"
+    );
+}
+
 /// The word of core 1 about the first attempt is on its way for long: the volume has stayed since, and that core took
 /// I/O in again. Were it counted for the second attempt, the leases of the stores would be given back while core 1
 /// serves by them.
@@ -344,7 +391,7 @@ fn asked_by_another(rig: &mut Rig) -> Option<ReleaseOutcome> {
         created: 1,
     });
     let asker = Requester {
-        node: NodeId(2),
+        node: NodeId(3),
         core: 0,
         link: Link(1),
         tag: 1,

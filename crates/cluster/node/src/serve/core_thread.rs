@@ -425,7 +425,10 @@ impl CoreSetup {
                 confirm_reads: self.config.confirm_reads,
                 ..amita_sequencer::Config::default()
             },
-            opener: amita_sequencer::OpenerConfig::new(self.node, ""),
+            opener: amita_sequencer::OpenerConfig {
+                owner_patience: self.config.owner_patience,
+                ..amita_sequencer::OpenerConfig::new(self.node, "")
+            },
             trace: self.config.trace.clone(),
             faults: Faults::NONE,
         }

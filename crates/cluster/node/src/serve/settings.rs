@@ -91,6 +91,8 @@ pub struct ServeConfig {
     /// This is a client's process: it has no stores, others leave the background work to the rest, and its record goes
     /// when it does.
     pub client: bool,
+    /// See [`amita_sequencer::OpenerConfig::owner_patience`].
+    pub owner_patience: Option<Duration>,
     /// See [`amita_control::agent::Config::scrub_every`].
     pub scrub_every: Option<std::time::Duration>,
     /// A peer whose port refuses connections for so long, by each link to it and several times, is taken for dead.
@@ -148,6 +150,7 @@ impl ServeConfig {
             interrupted: || false,
             coordinate: true,
             client: false,
+            owner_patience: None,
             scrub_every: Some(amita_control::agent::SCRUB_EVERY),
             refused_for: crate::core::REFUSED_FOR,
             silent_for: crate::core::SILENT_FOR,

@@ -325,6 +325,136 @@ fn an_owner_that_releases_or_cannot_answer_is_succeeded() {
     }
 }
 
+/// With so much patience, where the owner lives.
+fn patient(consent: Consent) -> Rig {
+    let mut rig = Rig::with(metadata(Some(OTHER)), consent).lives(OTHER);
+    let mut config = OpenerConfig::new(ME, "v");
+    config.consent = consent;
+    config.owner_patience = Some(Duration::from_secs(60));
+    rig.opener = Opener::new(config, 6 << 40, rig.now);
+    (rig.calls, rig.asked) = (Vec::new(), Vec::new());
+    rig.collect();
+    rig.run();
+    assert_eq!(rig.asked, [OTHER]);
+    rig
+}
+
+/// Until it was asked so often in all.
+fn ask_again(rig: &mut Rig, questions: usize) {
+    for asked in rig.asked.len()..questions {
+        rig.pass_ms(1999);
+        assert!(rig.calls.is_empty(), "it has time to answer");
+        rig.pass_ms(1);
+        rig.run();
+        assert_eq!(rig.asked.len(), asked + 1);
+        assert_eq!(rig.volume().generation, Generation(4), "nothing was touched");
+    }
+}
+
+#[test]
+fn a_patient_opener_passes_over_no_owner_that_lives() {
+    // More questions than races may be lost. At last it answers.
+    for unreachable in [false, true] {
+        for answer in [OwnerReply::Busy, OwnerReply::Released, OwnerReply::NotOwner] {
+            let mut rig = patient(Consent::Asked);
+            if unreachable {
+                rig.opener.owner(OwnerReply::Unreachable);
+                rig.collect();
+                rig.run();
+                assert!(rig.result.is_none());
+            }
+            ask_again(&mut rig, 20);
+            rig.opener.owner(answer);
+            rig.collect();
+            rig.run();
+            match answer {
+                OwnerReply::Busy => assert_eq!(*rig.error(), OpenError::Busy { owner: OTHER }),
+                _ => assert_eq!(rig.opened().generation, Generation(5)),
+            }
+        }
+    }
+    // Its lease ends.
+    let mut rig = patient(Consent::Asked);
+    ask_again(&mut rig, 3);
+    let mut ends = Call::default();
+    ends.then.push(Op::Delete {
+        key: map::live_key(OTHER),
+    });
+    rig.metadata.txn(&ends).unwrap();
+    rig.pass_ms(2000);
+    rig.run();
+    assert_eq!(rig.asked.len(), 3);
+    assert_eq!(rig.opened().generation, Generation(5));
+    // Nobody is there, whatever its lease says.
+    let mut rig = patient(Consent::Asked);
+    rig.opener.owner(OwnerReply::Gone);
+    rig.collect();
+    rig.run();
+    assert_eq!(rig.opened().generation, Generation(5));
+    // It says nothing for ever.
+    let mut rig = patient(Consent::Asked);
+    ask_again(&mut rig, 30);
+    rig.pass_ms(2000);
+    rig.run();
+    assert_eq!(*rig.error(), OpenError::Silent { owner: OTHER });
+    assert_eq!(rig.volume().generation, Generation(4), "nothing was touched");
+}
+
+/// One that needs longer than a question is given answers the question before; that answer counts. What it says of an owner before it does not.
+#[test]
+fn a_slow_answer_counts_as_long_as_owner_and_generation_are_the_same() {
+    let mut rig = patient(Consent::Asked);
+    let first = rig.opener.asked();
+    ask_again(&mut rig, 3);
+    assert_eq!(rig.opener.asked(), first);
+    let mut taken = volume(Some(NodeId(3)));
+    taken.generation = Generation(5);
+    put(&mut rig.metadata, map::volume_key("v"), &taken);
+    rig = rig.lives(NodeId(3));
+    rig.pass_ms(2000);
+    rig.run();
+    assert_eq!(rig.asked.last(), Some(&NodeId(3)));
+    let second = rig.opener.asked();
+    assert_ne!(
+        second.map(|(_, question)| question),
+        first.map(|(_, question)| question)
+    );
+    // The same node again, with another generation.
+    taken.generation = Generation(6);
+    put(&mut rig.metadata, map::volume_key("v"), &taken);
+    rig.pass_ms(2000);
+    rig.run();
+    assert_ne!(rig.opener.asked(), second);
+}
+
+/// Each look at the records has the metadata's whole patience.
+#[test]
+fn a_patient_opener_bears_metadata_that_is_away_for_a_moment() {
+    let mut rig = patient(Consent::Asked);
+    rig.pass_ms(2000);
+    for _ in 0..25 {
+        rig.fail(unavailable());
+        rig.pass_ms(100);
+    }
+    rig.run();
+    assert_eq!(rig.asked.len(), 2);
+    rig.opener.owner(OwnerReply::Busy);
+    rig.collect();
+    assert_eq!(*rig.error(), OpenError::Busy { owner: OTHER });
+}
+
+/// A move has its own end, and hosts whose way to the owner is lost are in haste.
+#[test]
+fn patience_is_for_what_opens_by_itself() {
+    let mut rig = patient(Consent::HandOver);
+    rig.pass_ms(2000);
+    assert_eq!(*rig.error(), OpenError::Busy { owner: OTHER });
+    let mut rig = patient(Consent::Over(Some(OTHER)));
+    rig.pass_ms(300);
+    rig.run();
+    assert_eq!(rig.opened().generation, Generation(5));
+}
+
 #[test]
 fn a_dead_owner_is_not_asked_and_neither_are_we() {
     let mut rig = Rig::new(metadata(Some(OTHER)));
