@@ -243,6 +243,7 @@ impl Node {
         };
         let opener = amita_sequencer::OpenerConfig {
             release_timeout: settings.release_timeout,
+            owner_patience: settings.owner_patience,
             faults: setup.plants.volume,
             ..amita_sequencer::OpenerConfig::new(node_id(self.member), "")
         };

@@ -23,6 +23,8 @@ pub struct Settings {
     pub busy_pause: Duration,
     /// How long an owner may take to release its volume.
     pub release_timeout: Duration,
+    /// An owner that lives and is silent is asked again for so long, and not passed over.
+    pub owner_patience: Option<Duration>,
     /// Requests in flight on a link.
     pub window_requests: u32,
     /// Bytes in flight on a link.
@@ -45,6 +47,7 @@ impl Default for Settings {
             confirm_reads: volume.confirm_reads,
             busy_pause: volume.busy_pause,
             release_timeout: amita_sequencer::OpenerConfig::new(amita_types::NodeId(0), "").release_timeout,
+            owner_patience: None,
             window_requests: limits.window_requests,
             window_bytes: limits.window_bytes,
             quiet: timeouts.quiet,
@@ -72,6 +75,7 @@ impl Settings {
             busy_pause: one(usual.busy_pause, &[1, 10, 40]),
             release_timeout: one(usual.release_timeout, &[30, 1000]),
             quiet: one(usual.quiet, &[100, 1500]),
+            owner_patience: usual.owner_patience,
             // Few, but more than what bringing a store up to date asks one store for at once.
             max_requests: *random.pick(&[usual.max_requests, usual.max_requests, 256]),
             hedge_ms: *random.pick(&[usual.hedge_ms, usual.hedge_ms, 2, 400]),

@@ -10,6 +10,7 @@ use crate::workload::Profile;
 use amita_control::coordinator;
 use amita_fabric::secure::Protection;
 use amita_types::BLOCK_BYTES;
+use amita_types::recovery::SlowStores;
 use std::time::Duration;
 
 /// Rules switched off, each a planted bug that the checkers must find. Without the feature `planted` there are none.
@@ -115,6 +116,10 @@ const WIDE_ONE_IN: u64 = 60;
 
 /// In one run of so many a node lies.
 const LIAR_ONE_IN: u64 = 8;
+/// One run of so many has gateways that pass over no owner that lives.
+const PATIENT_ONE_IN: u64 = 8;
+/// And they wait for so long: longer than a node's lease.
+const OWNER_PATIENCE: Duration = Duration::from_secs(8);
 
 /// Compares that calls to the metadata are made without: rules switched off on the way to the service.
 #[derive(Clone, Copy, Debug, Default)]
@@ -496,6 +501,9 @@ impl Setup {
             chores,
         };
         setup.settings.confirm_reads = confirm_reads;
+        // Apart from the rest of the plan.
+        let is_patient = Random::new(seed).fork(47).below(PATIENT_ONE_IN) == 0;
+        setup.settings.owner_patience = is_patient.then_some(OWNER_PATIENCE);
         setup
     }
 
@@ -562,14 +570,21 @@ impl Setup {
     }
 }
 
-/// A coordinator that waits so short a time that nodes which are gone for seconds only are evicted.
+/// A coordinator that waits so short a time that nodes which are gone for seconds only are evicted, and that tries a slow store
+/// again before a run has to be at its full strength.
 #[must_use]
 pub fn patience(patience_ms: u64) -> coordinator::Config {
+    let slow_stores = SlowStores {
+        // Twice as long the second time, and that is the last within an hour.
+        rest_s: 20,
+        ..SlowStores::default()
+    };
     coordinator::Config {
         patience: Duration::from_millis(patience_ms),
         start_patience: Duration::from_millis(3 * patience_ms),
         rejoin_pause: Duration::from_millis(patience_ms / 2),
         backoff: (Duration::from_millis(300), Duration::from_secs(4)),
+        slow_stores,
         ..coordinator::Config::default()
     }
 }
