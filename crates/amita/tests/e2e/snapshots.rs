@@ -240,6 +240,8 @@ const MANY: usize = 500;
 const BETWEEN_KILLS: usize = 50;
 /// Of so many snapshots, one stays.
 const ONE_STAYS: usize = 3;
+/// A store's: what fio writes between two snapshots, some 4 MiB, is held by each that stays, on three of four nodes; and half as much again.
+const ROOM_BYTES: u64 = 2 << 30;
 
 /// As a soak: snapshots without end under fio's verified load and a diary, nodes that die and return one after the other, snapshots
 /// that are deleted in between, and every one that stays read at every node.
@@ -247,7 +249,7 @@ const ONE_STAYS: usize = 3;
 #[ignore = "takes minutes: scripts/soak runs it"]
 fn five_hundred_snapshots_of_a_volume_under_load() {
     let many = std::env::var("AMITA_SNAPSHOTS").map_or(MANY, |many| many.parse().expect("a number"));
-    let mut world = World::of(4);
+    let mut world = World::of_size(4, ROOM_BYTES);
     let gateway = world.cluster.add_gateway("gateway").expect("a gateway");
     let meta = world.cluster.metadata_client().expect("the metadata");
     let nodes: Vec<SocketAddr> = world.cluster.nodes().iter().map(|node| node.nbd).collect();

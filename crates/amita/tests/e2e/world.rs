@@ -52,6 +52,14 @@ impl World {
         World::from(config(&scratch, nodes, Metadata::Embedded), scratch)
     }
 
+    /// The same with stores of so many bytes each.
+    pub fn of_size(nodes: usize, store_bytes: u64) -> World {
+        let scratch = scratch(nodes as u64 * store_bytes);
+        let mut config = config(&scratch, nodes, Metadata::Embedded);
+        config.store_bytes = store_bytes;
+        World::from(config, scratch)
+    }
+
     /// The same on other metadata.
     pub fn on(metadata: Metadata) -> World {
         World::with(metadata, &[])
