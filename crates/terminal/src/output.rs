@@ -50,6 +50,11 @@ pub fn json_line<T: Serialize + ?Sized>(value: &T) -> Result<()> {
     raw(&format!("{}\n", amita_audit::inert(&json)))
 }
 
+/// Says something beside the answer, on standard error. Nobody is left to tell where that is gone.
+pub fn beside(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", shown(text));
+}
+
 /// Why an answer could not be written: [`Kind::Unread`] where whoever reads has gone, which is no news to anybody.
 #[must_use]
 pub fn failed(why: &std::io::Error) -> Failure {

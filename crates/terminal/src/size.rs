@@ -54,9 +54,12 @@ pub fn parse_blocks(text: &str) -> Result<u64, String> {
     }
     if !bytes.is_multiple_of(u64::from(BLOCK_BYTES)) {
         let down = bytes / u64::from(BLOCK_BYTES) * u64::from(BLOCK_BYTES);
+        let nearest = match down.checked_add(u64::from(BLOCK_BYTES)) {
+            Some(up) => format!("nearest are {down} and {up}"),
+            None => format!("nearest is {down}"),
+        };
         return Err(format!(
-            "{bytes} is no multiple of the block of {BLOCK_BYTES} bytes: the nearest are {down} and {}",
-            down + u64::from(BLOCK_BYTES)
+            "{bytes} is no multiple of the block of {BLOCK_BYTES} bytes: the {nearest}"
         ));
     }
     Ok(bytes)

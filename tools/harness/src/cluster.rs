@@ -642,12 +642,23 @@ impl Cluster {
     /// # Errors
     /// What the command says.
     pub fn nvme_portals(&self) -> Result<BTreeMap<String, String>> {
+        self.places("nvme")
+    }
+
+    /// Where each node's REST API is, by the node's name.
+    ///
+    /// # Errors
+    /// What the command says.
+    pub fn apis(&self) -> Result<BTreeMap<String, String>> {
+        self.places("api")
+    }
+
+    fn places(&self, of: &str) -> Result<BTreeMap<String, String>> {
         let listed = self.amita(["node", "list", "--json"])?;
         let listed = listed.success()?;
         let nodes: Vec<serde_json::Value> = serde_json::from_str(&listed.text).context(|| "no nodes".to_owned())?;
-        let portal =
-            |node: &serde_json::Value| Some((node["name"].as_str()?.to_owned(), node["nvme"].as_str()?.to_owned()));
-        Ok(nodes.iter().filter_map(portal).collect())
+        let place = |node: &serde_json::Value| Some((node["name"].as_str()?.to_owned(), node[of].as_str()?.to_owned()));
+        Ok(nodes.iter().filter_map(place).collect())
     }
 
     #[must_use]

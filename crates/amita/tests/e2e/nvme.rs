@@ -95,6 +95,7 @@ fn gateway(world: &World, name: &str, nvme: &str) {
         nbd_socket: None,
         nvme: Some(nvme),
         metrics: None,
+        api: None,
         cores: 1,
         gateway: false,
         unprotected: false,

@@ -130,6 +130,11 @@ impl Allowances {
         Some(Missed { own: 0, others })
     }
 
+    /// May one of this source be told of now? None is taken.
+    pub fn has_one(&mut self, source: &str, now: Instant) -> bool {
+        self.all.has_one(now) && self.of(source, now).has_one(now)
+    }
+
     /// So many more of this source were not told of. The empty name: of whom is not known.
     pub fn miss(&mut self, source: &str, count: u64, now: Instant) {
         if count > 0 {

@@ -33,10 +33,23 @@ pub enum Proof {
     Certificate,
     /// By the password of a user of etcd.
     Password,
-    /// By a token to join.
+    /// By a token: one to join, or one of the API.
     Token,
     /// Not at all: whoever is on the machine or on the network is believed there.
     None,
+}
+
+impl Proof {
+    /// As it stands in records.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Proof::Certificate => "certificate",
+            Proof::Password => "password",
+            Proof::Token => "token",
+            Proof::None => "none",
+        }
+    }
 }
 
 /// Who did it.

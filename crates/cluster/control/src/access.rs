@@ -75,6 +75,8 @@ actions! {
     PoolCreate "pool.create" WORK,
     /// Change a pool's rule.
     PoolSet "pool.set" WORK,
+    /// Delete a pool that nothing lies in.
+    PoolDelete "pool.delete" WORK,
     /// Say when stores count as full.
     PoolThresholds "pool.thresholds" WORK,
     /// Say for how long a pool's deleted volumes are kept.
@@ -177,6 +179,10 @@ actions! {
     NodePlace "node.place" WORK,
     /// Say how hard recovery works.
     RecoverySet "recovery.set" WORK,
+    /// Let somebody use the API by a token.
+    TokenCreate "token.create" ADMIN,
+    /// Have a token of the API be good for nothing.
+    TokenRevoke "token.revoke" ADMIN,
     /// Raise the cluster's version.
     ClusterFinalize "cluster.finalize" ADMIN,
     /// Rebuild the metadata from the stores.
@@ -286,6 +292,21 @@ impl Caller {
         Caller::admin(format!("user {name} of etcd"), Proof::Password, whence)
     }
 
+    /// The holder of a token of the API.
+    #[must_use]
+    pub fn by_token(name: &str, role: Role, whence: Whence) -> Caller {
+        let who = Who {
+            name: name.to_owned(),
+            role: role.text().to_owned(),
+            proof: Proof::Token,
+        };
+        Caller {
+            who,
+            whence,
+            role: Some(role),
+        }
+    }
+
     /// Whoever is there, where nobody proves anything: an admin.
     #[must_use]
     pub fn unproved(whence: Whence) -> Caller {
@@ -309,6 +330,12 @@ impl Caller {
         }
     }
 
+    /// May they, by their role alone?
+    #[must_use]
+    pub fn may(&self, action: Action) -> bool {
+        self.role.is_some_and(|role| action.roles().contains(&role))
+    }
+
     /// As the audit log has it.
     #[must_use]
     pub fn who(&self) -> &Who {
@@ -321,7 +348,7 @@ impl Caller {
 /// # Errors
 /// They may not.
 pub fn authorise(caller: &Caller, action: Action, object: &str) -> Result<(), Denied> {
-    if caller.role.is_some_and(|role| action.roles().contains(&role)) {
+    if caller.may(action) {
         return Ok(());
     }
     Err(Denied {
@@ -337,6 +364,8 @@ pub fn authorise(caller: &Caller, action: Action, object: &str) -> Result<(), De
 pub struct Session<M> {
     meta: M,
     caller: Caller,
+    /// Is a refusal told in the audit log?
+    tells_refusals: bool,
 }
 
 impl<M: Transact> Session<M> {
@@ -345,7 +374,19 @@ impl<M: Transact> Session<M> {
     /// # Errors
     /// They may not; that is in the audit log then, as far as they may write there.
     pub fn open(meta: M, caller: Caller) -> Result<Session<M>, Denied> {
-        let session = Session { meta, caller };
+        Session::open_telling(meta, caller, true)
+    }
+
+    /// The same; where `tells_refusals` is false, what they may not is told nowhere: for a server whose callers could fill the log.
+    ///
+    /// # Errors
+    /// They may not.
+    pub fn open_telling(meta: M, caller: Caller, tells_refusals: bool) -> Result<Session<M>, Denied> {
+        let session = Session {
+            meta,
+            caller,
+            tells_refusals,
+        };
         session.permit(Action::View, "")?;
         Ok(session)
     }
@@ -377,6 +418,9 @@ impl<M: Transact> Session<M> {
             Ok(()) => return Ok(()),
             Err(denied) => denied,
         };
+        if !self.tells_refusals {
+            return Err(denied);
+        }
         let draft = self.draft(action, object, Outcome::Refused).saying(&denied);
         match audit::append(&self.meta, &draft) {
             Ok(_) => {}

@@ -7,9 +7,11 @@ mod about;
 mod claim;
 mod client;
 mod clone;
+mod code;
 mod deletion;
 mod error;
 mod export;
+mod figures;
 mod finalize;
 mod flatten;
 mod former;
@@ -32,6 +34,7 @@ mod snapshot;
 mod status;
 mod subsystem;
 mod thresholds;
+mod token;
 mod topology;
 mod trash;
 mod volume;
@@ -40,9 +43,11 @@ pub use about::{about, label_volume, note_import, protect_volume};
 pub use claim::{adopt_store, check_claim, claim_store, release_store};
 pub use client::{client_number, forget_client, forget_dead_clients, register_client};
 pub use clone::{MAX_CLONES, clone_volume, clones};
+pub use code::Code;
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
+pub use figures::{Figures, PoolFigures, StoreFigures, figures};
 pub use finalize::{Versions, finalize, versions};
 pub use flatten::{Ended, FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};
 pub use former::{FormerSweep, Swept};
@@ -60,7 +65,7 @@ pub use policy::{
     KeepChange, PolicyChange, PolicyTarget, Pruning, Retained, changed_policy, create_policy, delete_policy,
     delete_retained, policies, policy, policy_volumes, retained, set_policy,
 };
-pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, MAX_POOLS, PoolSpec, create_pool, groups, pools};
+pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, MAX_POOLS, PoolSpec, create_pool, delete_pool, groups, pools};
 pub(crate) use quota::Tally;
 pub use quota::{Asked, asked, quota, set_quota};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
@@ -77,13 +82,20 @@ pub use snapshot::{
     drop_snapshot_wish, live_snapshots, live_snapshots_of, mark_snapshot, may_take_snapshot, protect_snapshot,
     snapshot, snapshot_or_mark, snapshot_state, snapshots, split,
 };
-pub use status::{GroupCounts, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, status};
+pub use status::{
+    GroupCounts, Members, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, members, status,
+    volume_statuses,
+};
 pub(crate) use subsystem::unchanged;
 pub use subsystem::{
     MAX_SUBSYSTEMS, SubsystemChange, SubsystemSpec, create_subsystem, default_nqn, delete_subsystem, set_subsystem,
     subsystem, subsystems,
 };
 pub use thresholds::{set_thresholds, thresholds};
+pub use token::{
+    DEFAULT_TOKEN_LIFE, MAX_TOKEN_LIFE, MAX_TOKENS, NewToken, check_token, create_token, end_tokens, revoke_token,
+    tokens,
+};
 pub use topology::{
     Outlook, PoolChange, Replacement, change_pool, classify_store, drain_store, find_store, forget_store,
     maintain_node, place_node, replace_store, weigh_store,
@@ -160,6 +172,7 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
         nbd_socket: None,
         nvme: None,
         metrics: None,
+        api: None,
         cores,
         gateway: false,
         unprotected: false,
@@ -180,6 +193,8 @@ pub struct Served<'a> {
     pub nvme: Option<&'a str>,
     /// Where its metrics and traces are.
     pub metrics: Option<&'a str>,
+    /// Where its REST API is.
+    pub api: Option<&'a str>,
     /// How many cores serve.
     pub cores: u32,
     /// Is its certificate that of a gateway?

@@ -12,6 +12,7 @@
 //! in its life and otherwise sleep. Metadata that does not go on from what was seen of it ([`crate::past`]) is as good as away: nobody
 //! hears what it says, and nothing is asked of it.
 
+mod insight;
 mod journal;
 mod lead;
 mod lease;
@@ -20,6 +21,7 @@ mod schedule;
 mod standing;
 mod watcher;
 
+pub use insight::Insight;
 pub use journal::Journal;
 pub use policies::{Policies, PolicyReport};
 
@@ -242,6 +244,7 @@ pub struct Agent {
     services: Services,
     journal: Journal,
     policies: Policies,
+    insight: Insight,
 }
 
 /// What a node says of its stores: a handle, also for work that [`Agent::run`] runs.
@@ -339,6 +342,7 @@ impl Agent {
                 journal::run(&client, &config, &drafts, &journal, &stop)
             }));
         }
+        let insight = Insight::new(client.clone(), journal.clone(), shared.clone(), standing.clone());
         Ok(Agent {
             work: Some(work),
             sink,
@@ -352,6 +356,7 @@ impl Agent {
             services: Services(shared),
             journal,
             policies,
+            insight,
         })
     }
 
@@ -387,6 +392,12 @@ impl Agent {
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    /// What the node knows of its part in the cluster.
+    #[must_use]
+    pub fn insight(&self) -> &Insight {
+        &self.insight
     }
 
     /// What has become of the policies of snapshots.

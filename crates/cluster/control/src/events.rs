@@ -57,81 +57,119 @@ kinds! {
     /// What happened.
     :
     /// A node was elected coordinator.
-    CoordinatorElected "coordinator-elected" Info,
+    CoordinatorElected "coordinator-elected" Info
+        "Nothing.",
     /// A node's lease ended: it is down, or cut off.
-    NodeGone "node-gone" Warning,
+    NodeGone "node-gone" Warning
+        "Start it, unless you have stopped it; if it never comes back, drain its stores and `amita node remove` it.",
     /// A node holds its lease again.
-    NodeBack "node-back" Info,
+    NodeBack "node-back" Info
+        "Nothing.",
     /// Stores of dead nodes were taken out of in-sync sets; writes go on with the others.
-    NodesEvicted "nodes-evicted" Warning,
+    NodesEvicted "nodes-evicted" Warning
+        "Bring the nodes back: their stores are brought up to date by themselves.",
     /// Stores that their living nodes do not serve were taken out of in-sync sets.
-    StoresEvicted "stores-evicted" Warning,
+    StoresEvicted "stores-evicted" Warning
+        "See the log of the node whose store it is: the disk fails, or the node was started without it.",
     /// Too few members are there to evict the others lawfully: writes wait.
-    TooFewAlive "too-few-alive" Error,
+    TooFewAlive "too-few-alive" Error
+        "Start the nodes that are away: `amita status` names them.",
     /// Stores are being brought up to date.
-    SyncStarted "sync-started" Info,
+    SyncStarted "sync-started" Info
+        "Nothing: `amita status` shows how far it is.",
     /// Stores are no longer being brought up to date: they are gone, or not wanted there.
-    SyncDropped "sync-dropped" Info,
+    SyncDropped "sync-dropped" Info
+        "Nothing; where it was not wanted, see whether the store serves (`amita disk list`).",
     /// Stores are up to date and in sync.
-    SyncFinished "sync-finished" Info,
+    SyncFinished "sync-finished" Info
+        "Nothing.",
     /// Stores that others have replaced were taken out of in-sync sets.
-    StoresLeft "stores-left" Info,
+    StoresLeft "stores-left" Info
+        "Nothing.",
     /// Groups are to be held by other stores.
-    Placed "placed" Info,
+    Placed "placed" Info
+        "Nothing.",
     /// A pool's rule cannot be met with the stores that there are.
-    RuleUnmet "rule-unmet" Warning,
+    RuleUnmet "rule-unmet" Warning
+        "Add stores where the rule wants them, end drains, or change the rule (`amita pool set`).",
     /// A store is being drained.
-    DrainBegun "drain-begun" Info,
+    DrainBegun "drain-begun" Info
+        "Nothing: wait for the end.",
     /// A store that was drained holds nothing any more.
-    DrainDone "drain-done" Info,
+    DrainDone "drain-done" Info
+        "Take the store out: `amita disk forget`.",
     /// A record of the metadata cannot be read, and is left alone.
-    RecordUnreadable "record-unreadable" Error,
+    RecordUnreadable "record-unreadable" Error
+        "See who wrote it (`amita audit list`); put it right, or delete it.",
     /// A store was mounted and serves.
-    StoreServes "store-serves" Info,
+    StoreServes "store-serves" Info
+        "Nothing.",
     /// A store cannot serve.
-    StoreFailed "store-failed" Error,
+    StoreFailed "store-failed" Error
+        "See the log of its node; `amita store check` looks at what is on the disk. A disk that fails is replaced (`amita disk replace`).",
     /// A volume has another owner.
-    VolumeTakenOver "volume-taken-over" Info,
+    VolumeTakenOver "volume-taken-over" Info
+        "Nothing.",
     /// A deleted volume went for good: its time had come.
-    VolumePurged "volume-purged" Info,
+    VolumePurged "volume-purged" Info
+        "Nothing; `amita pool recycle` sets for how long deleted volumes are kept.",
     /// Times of a snapshot policy have passed without a run; one is made in their place.
-    PolicyMissed "policy-missed" Warning,
+    PolicyMissed "policy-missed" Warning
+        "See why nothing ran: no coordinator, the metadata away, or clocks that jumped.",
     /// Snapshots of a policy could not be taken or deleted.
-    PolicyFails "policy-fails" Warning,
+    PolicyFails "policy-fails" Warning
+        "`amita snapshot-policy show` says what failed, and why.",
     /// A policy of which something had failed does what it should again.
-    PolicyWorks "policy-works" Info,
+    PolicyWorks "policy-works" Info
+        "Nothing.",
     /// The metadata does not answer a node.
-    MetadataAway "metadata-away" Warning,
+    MetadataAway "metadata-away" Warning
+        "See whether the metadata runs, and whether the node reaches it.",
     /// The metadata answers a node again.
-    MetadataBack "metadata-back" Info,
+    MetadataBack "metadata-back" Info
+        "Nothing.",
     /// A node has something to say that has no kind of its own.
-    NodeWarning "node-warning" Warning,
+    NodeWarning "node-warning" Warning
+        "The sentence says it all.",
     /// Scrubbing found copies that are damaged or differ.
-    ScrubFound "scrub-found" Warning,
+    ScrubFound "scrub-found" Warning
+        "What could be repaired has been. Watch that disk (`amita disk list`, SMART), and replace it when it is found again.",
     /// A damaged copy was repaired from a good one.
-    Repaired "repaired" Info,
+    Repaired "repaired" Info
+        "Watch that disk: one that was damaged once is mostly damaged again.",
     /// A store answers much slower than its peers.
-    SlowStore "slow-store" Warning,
+    SlowStore "slow-store" Warning
+        "Look after its disk and its links.",
     /// A store has got over the threshold for near full.
-    StoreNearFull "store-near-full" Warning,
+    StoreNearFull "store-near-full" Warning
+        "Add stores, or delete or trim what is not needed.",
     /// A store has got over the threshold for full: writes fail when nothing is left.
-    StoreFull "store-full" Error,
+    StoreFull "store-full" Error
+        "Add stores, or delete or trim what is not needed, and purge deleted volumes (`amita volume purge`), now.",
     /// A store that was full, or near full, has space again.
-    StoreRoomy "store-roomy" Info,
+    StoreRoomy "store-roomy" Info
+        "Nothing.",
     /// The stores of a pool together have got over a level of their space.
-    PoolFills "pool-fills" Warning,
+    PoolFills "pool-fills" Warning
+        "Plan for more stores: `amita pool show` says what holds the space.",
     /// They have come back below it.
-    PoolRoomy "pool-roomy" Info,
+    PoolRoomy "pool-roomy" Info
+        "Nothing.",
     /// The metadata is older than what a store knows: no volume is opened.
-    MetadataOlder "metadata-older" Error,
+    MetadataOlder "metadata-older" Error
+        "Bring back the newest copy of the metadata, or rebuild it from the stores: `amita recover --from-stores` with all nodes stopped.",
     /// Writes, reads or the opening of a volume fail at a gateway.
-    VolumeFails "volume-fails" Error,
+    VolumeFails "volume-fails" Error
+        "The sentence says why: see `amita status`, and the log of the gateway's node.",
     /// What had failed at a volume has not failed for half a minute.
-    VolumeWorks "volume-works" Info,
+    VolumeWorks "volume-works" Info
+        "Nothing.",
     /// Another node or process serves a store that this one served.
-    StoreTaken "store-taken" Error,
+    StoreTaken "store-taken" Error
+        "Find the other process: a copy of the disk, or the same disk reached from two nodes. Stop one of them.",
     /// The audit log is broken, and is not trimmed.
-    AuditBroken "audit-broken" Error,
+    AuditBroken "audit-broken" Error
+        "`amita audit verify` says where. Keep what is there as evidence, and see who can write to the metadata.",
 }
 
 impl Kind {

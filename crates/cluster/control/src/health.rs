@@ -4,6 +4,10 @@
 //! A kind of fact is defined once, in [`Kind`]: its name, which scripts may rely on, and how much it matters. A fact is what is
 //! so at this moment, each with the sentence what to do about it; what *happened* are [events](crate::events).
 
+mod sentence;
+
+pub use sentence::{Space, sentence};
+
 use crate::admin::{GroupCounts, NodeStatus, Outlook, PoolStatus, SlowStatus, StoreStatus, VolumeStatus};
 use crate::events::Severity;
 use crate::kinds::kinds;
@@ -19,55 +23,88 @@ kinds! {
     /// What can be so.
     :
     /// The metadata is older than what stores know, or is being rebuilt: no volume is opened.
-    MetadataOlder "metadata-older" Error,
+    MetadataOlder "metadata-older" Error
+        "Bring back the newest copy of the metadata, or rebuild it from the stores: `amita recover --from-stores` with all nodes stopped.",
     /// A volume lies in a pool that does not exist: it cannot be opened.
-    PoolMissing "pool-missing" Error,
+    PoolMissing "pool-missing" Error
+        "Restore the pool's record from a backup of the metadata, or delete the volume.",
     /// Groups have too few copies that are there: their writes wait.
-    CopiesBelow "copies-below" Error,
+    CopiesBelow "copies-below" Error
+        "Start the nodes whose stores are away (`amita node list`, `amita disk list`); nothing is lost while their disks are.",
     /// Groups name an in-sync store that is gone: I/O waits until it is evicted or back.
-    CopiesWaiting "copies-waiting" Error,
+    CopiesWaiting "copies-waiting" Error
+        "Wait some seconds: the store is evicted where copies enough are left. Else start its node.",
     /// A gateway could not open a volume for a host.
-    OpeningFails "opening-fails" Error,
+    OpeningFails "opening-fails" Error
+        "The fact says why; see the log of the gateway's node, and whether its stores are reached.",
     /// Writes of hosts fail.
-    WritesFail "writes-fail" Error,
+    WritesFail "writes-fail" Error
+        "The fact says why: mostly a store has no space (add stores, trim or delete), or cannot be reached.",
     /// Reads of hosts fail.
-    ReadsFail "reads-fail" Error,
+    ReadsFail "reads-fail" Error
+        "The fact says why: see whether the stores of the volume's pool serve, and scrub it (`amita volume scrub`).",
     /// A store of a pool is full by the threshold: writes to its groups fail when nothing is left.
-    PoolFull "pool-full" Error,
+    PoolFull "pool-full" Error
+        "Add stores, or delete or trim what is not needed, and purge deleted volumes (`amita volume purge`).",
     /// A store of a pool is near full by the threshold.
-    PoolNearFull "pool-near-full" Warning,
+    PoolNearFull "pool-near-full" Warning
+        "Add stores, or delete or trim what is not needed, before one of them is full.",
     /// The stores of a pool together are over a level.
-    PoolFills "pool-fills" Warning,
+    PoolFills "pool-fills" Warning
+        "Plan for more stores: `amita pool show` says what holds the space. `amita pool thresholds` sets the levels.",
     /// Groups have no copy to spare.
-    CopiesAtLeast "copies-at-least" Warning,
+    CopiesAtLeast "copies-at-least" Warning
+        "Bring the missing stores back, or let recovery end, before anything else is stopped.",
     /// Groups lack a copy.
-    CopiesMissing "copies-missing" Warning,
+    CopiesMissing "copies-missing" Warning
+        "Nothing where a node is being restarted; else start it, or drain or replace the store that is gone.",
     /// A node does not hold its lease.
-    NodeDown "node-down" Warning,
+    NodeDown "node-down" Warning
+        "Start it; if it never comes back, drain its stores and `amita node remove` it.",
     /// A node lives and does not serve one of its stores.
-    StoreAway "store-away" Warning,
+    StoreAway "store-away" Warning
+        "See the log of its node: the disk fails, or the node was started without it.",
     /// Nodes find a store slow.
-    StoreSlow "store-slow" Warning,
+    StoreSlow "store-slow" Warning
+        "Look after its disk and its links; `amita recovery set --slow-stores` says what becomes of such stores.",
     /// A pool's rule cannot be met with the stores that there are.
-    RuleUnmet "rule-unmet" Warning,
+    RuleUnmet "rule-unmet" Warning
+        "Add stores where the rule wants them, end drains, or change the rule (`amita pool set`).",
     /// A record of the metadata cannot be read, or cannot be so, and is left alone.
-    RecordUnreadable "record-unreadable" Warning,
+    RecordUnreadable "record-unreadable" Warning
+        "See who wrote it (`amita audit list`); put it right, or delete it.",
     /// A snapshot policy could not take or delete some snapshots at its last run, or cannot be understood.
-    PolicyFails "policy-fails" Warning,
+    PolicyFails "policy-fails" Warning
+        "`amita snapshot-policy show` says what failed, and why.",
     /// A run of a snapshot policy is due and has not begun, or does not end.
-    PolicyLate "policy-late" Warning,
+    PolicyLate "policy-late" Warning
+        "See whether the coordinator lives and the metadata answers; `amita snapshot-policy show` has the last runs.",
     /// What lies behind a volume's new end is being cleared, or that was interrupted: it has its old size.
-    ShrinkUnfinished "shrink-unfinished" Warning,
+    ShrinkUnfinished "shrink-unfinished" Warning
+        "Give the same `amita volume resize --shrink` again: it ends it. With the size that it has, it gives it up.",
     /// No node that lives serves a subsystem that has namespaces.
-    SubsystemUnserved "subsystem-unserved" Warning,
+    SubsystemUnserved "subsystem-unserved" Warning
+        "Start one of its gateways with `--nvme ADDRESS:PORT`, or name another (`amita subsystem set --gateway`).",
     /// A node is in maintenance.
-    NodeMaintained "node-maintained" Info,
+    NodeMaintained "node-maintained" Info
+        "End it when the work is done: `amita node maintenance off`.",
     /// A node has no identity, and believes whoever reaches its fabric over the network.
-    NodeUnprotected "node-unprotected" Info,
+    NodeUnprotected "node-unprotected" Info
+        "Unless the network is the cluster's own, give all nodes and the metadata identities (`amita node join`).",
     /// A store is being drained, or has been.
-    StoreDraining "store-draining" Info,
+    StoreDraining "store-draining" Info
+        "Wait; when no group is left, `amita disk forget` takes it out of the records.",
     /// Groups are being brought up to date.
-    CopiesSyncing "copies-syncing" Info,
+    CopiesSyncing "copies-syncing" Info
+        "Nothing: it goes on by itself; `amita status` shows how far it is.",
+}
+
+impl Kind {
+    /// The kind of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
 }
 
 /// What is so, and what to do about it.

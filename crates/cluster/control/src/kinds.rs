@@ -1,8 +1,8 @@
 //! Kinds of things that an operator is told of: each with its name, its weight and its meaning, in one table.
 
-/// Makes `Kind` of such a table: what the whole is, a colon, then `/// meaning`, `Variant "name" Severity`, and so on.
+/// Makes `Kind` of such a table: what the whole is, a colon, then `/// meaning`, `Variant "name" Severity "what to do"`, and so on.
 macro_rules! kinds {
-    ($(#[doc = $what:literal])+ : $($(#[doc = $doc:literal])+ $kind:ident $name:literal $severity:ident,)+) => {
+    ($(#[doc = $what:literal])+ : $($(#[doc = $doc:literal])+ $kind:ident $name:literal $severity:ident $advice:literal,)+) => {
         $(#[doc = $what])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[non_exhaustive]
@@ -31,6 +31,12 @@ macro_rules! kinds {
             pub fn meaning(self) -> &'static str {
                 match self { $(Kind::$kind => concat!($($doc),+),)+ }
                 .trim()
+            }
+
+            /// What to do about it, in a sentence or two.
+            #[must_use]
+            pub fn advice(self) -> &'static str {
+                match self { $(Kind::$kind => $advice,)+ }
             }
         }
     };

@@ -10,6 +10,7 @@
 //! * [`agent`]: the threads of a node that keep its lease, watch the metadata, carry out its cores' metadata calls and
 //!   run the coordinator while this node is elected.
 //! * [`ledger`]: what stores may hold, so that they drop what nothing needs any more.
+//! * [`nearest`]: names that are near one that does not exist.
 //! * [`past`]: does the metadata that is read go on from what was seen of it?
 //! * [`policy`]: snapshots that are taken and deleted by themselves.
 //! * [`records`]: a copy of the metadata, as every store keeps one.
@@ -28,6 +29,7 @@ pub mod events;
 pub mod health;
 mod kinds;
 pub mod ledger;
+pub mod nearest;
 pub mod past;
 pub mod policy;
 pub mod records;

@@ -29,6 +29,7 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod api_token;
 mod authority;
 pub mod capability;
 mod certificate;
@@ -45,6 +46,7 @@ mod tls;
 mod token;
 mod trust;
 
+pub use api_token::{ApiToken, BadApiToken};
 pub use authority::{
     Actor, Answer, Authority, AuthorityLog, CLIENT_LIFE, ClientChange, ClientTerms, GrantedClient, Issued, LEAF_LIFE,
     Revocation, Revoked, Rotation,

@@ -8,21 +8,24 @@
 //! * `metrics`: every metric, defined once: its name, its help, its kind, its labels, and where its values come from.
 //! * `text`: the format that Prometheus reads.
 //! * `pages`: the same and the traces as JSON, for `amita top` and `amita trace`.
+//! * `process`: what the system says of the process.
 //! * `space`: what volumes and snapshots hold, which is counted when it is asked for.
 //! * `http`: the server.
 
 mod http;
 mod metrics;
 mod pages;
+mod process;
 mod report;
 mod space;
 mod text;
 
 pub use http::{Server, Wanted};
-pub use metrics::{METRICS, Metric, MetricKind};
+pub use metrics::{Metric, MetricKind, metrics};
 pub use pages::{
     CorePage, Latency, LegPage, NodePage, OpPage, StagePage, StorePage, TracePage, TracesPage, VolumePage,
 };
+pub use process::{CertificateReport, ProcessReport};
 pub use report::{CoreReport, NodeReport, Observe, StoreReport, VolumeReport};
 pub use space::{
     MAX_QUESTION_VOLUMES, SpaceCount, SpaceFigures, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume, StoreQuestions,

@@ -218,6 +218,8 @@ pub struct Status {
     pub blocks: u64,
     /// Memory of the index and of the map of slots in bytes.
     pub index_bytes: u64,
+    /// The most that it may be: beyond that, what the index needs for a write is not there, and the write is refused.
+    pub index_limit_bytes: u64,
     /// Of that, the part that is given back when it grows beyond the budget: leaves of the index.
     pub leaf_bytes: u64,
     /// Slots that hold leaves, and pages of states.

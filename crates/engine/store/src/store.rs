@@ -357,6 +357,7 @@ impl Store {
             index_bytes: self.index.memory_bytes()
                 + self.space.map.memory_bytes()
                 + self.space.allocator.memory_bytes(),
+            index_limit_bytes: self.config.index_bytes,
             leaf_bytes: self.index.leaf_bytes(),
             leaf_pages: self.index.pages(),
             credits_granted: self.space.credits.granted(),

@@ -8,6 +8,7 @@ use crate::placement::Level;
 use serde::{Deserialize, Serialize};
 
 mod about;
+mod api;
 mod chain;
 mod check;
 mod clone;
@@ -20,6 +21,7 @@ mod set;
 mod trash;
 
 pub use about::{About, Import, Shrink, about_key, about_prefix};
+pub use api::{ApiAnswer, ApiReply, ApiToken, api_answer_key, api_answers_prefix, api_token_key, api_tokens_prefix};
 pub use chain::{MAX_FORMER, check_chain};
 pub use check::MAX_GROUPS;
 pub use clone::{MAX_LEVELS, Parent, check_parents};
@@ -79,6 +81,9 @@ pub struct Node {
     /// `HOST:PORT` where its metrics and traces can be read, if anywhere; `HOST` may be the node's own loopback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<String>,
+    /// `HOST:PORT` of its REST API, if it serves one; `HOST` may be the node's own loopback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<String>,
     /// How many cores serve.
     pub cores: u32,
     /// The site that it stands in; empty: all nodes without one share one.

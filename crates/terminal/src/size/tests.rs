@@ -22,6 +22,8 @@ fn a_size_that_is_no_multiple_of_the_block_names_its_neighbours() {
     let error = parse_blocks("10000").unwrap_err();
     assert!(error.contains("8192") && error.contains("12288"), "{error}");
     assert!(parse_blocks("0").is_err());
+    let largest = parse_blocks("18446744073709551615").unwrap_err();
+    assert!(largest.ends_with("the nearest is 18446744073709547520"), "{largest}");
     assert_eq!(parse_blocks("8K"), Ok(8192));
 }
 

@@ -86,6 +86,7 @@ impl Liar {
         let name = node_name(member);
         let record = map::Node {
             metrics: None,
+            api: None,
             site: String::new(),
             rack: String::new(),
             maintenance: false,

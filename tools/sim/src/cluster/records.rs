@@ -46,6 +46,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
         let name = node::node_name(member);
         let record = map::Node {
             metrics: None,
+            api: None,
             site: String::new(),
             rack: String::new(),
             maintenance: false,

@@ -138,6 +138,7 @@ pub fn records(machine: &Machine) -> impl Iterator<Item = (String, Vec<u8>)> {
             gateway: false,
             unprotected: false,
             metrics: None,
+            api: None,
         };
         (map::node_key(&record.name), json(serde_json::to_vec(&record)))
     });

@@ -44,6 +44,7 @@ pub fn register_client(
         nbd_socket: None,
         nvme: None,
         metrics: metrics.map(str::to_owned),
+        api: None,
         cores: 1,
         site: String::new(),
         rack: String::new(),

@@ -1,5 +1,6 @@
 //! Why an operator's change was not made.
 
+use crate::nearest::{MOST, nearest};
 use amita_types::StoreId;
 use amita_types::placement::PlacementError;
 
@@ -37,7 +38,7 @@ pub enum AdminError {
     #[error("a {what} named {name} exists already; choose another name, or use it")]
     Exists { what: &'static str, name: String },
     /// There is none of that name.
-    #[error("there is no {what} named {name}; {}", there_is(what, there))]
+    #[error("there is no {what} named {name}; {}", there_is(what, name, there))]
     NoSuch {
         what: &'static str,
         name: String,
@@ -346,6 +347,17 @@ pub enum AdminError {
         by: String,
         path: String,
     },
+    /// A pool that something lies in, or that something names.
+    #[error("pool {pool} is not deleted: {}", in_use(volumes, deleted, policies))]
+    PoolInUse {
+        pool: String,
+        /// The volumes in it.
+        volumes: Vec<String>,
+        /// Those that were deleted and can be had back, by what they were called.
+        deleted: Vec<String>,
+        /// Policies that take snapshots of all its volumes.
+        policies: Vec<String>,
+    },
     /// Others changed the record each time.
     #[error("{key} was changed by others again and again; try again")]
     TooManyRaces {
@@ -378,15 +390,42 @@ fn those_are(allowed: &[String]) -> String {
     }
 }
 
-fn there_is(what: &str, there: &[String]) -> String {
+fn there_is(what: &str, name: &str, there: &[String]) -> String {
+    let near = nearest(name, there.iter().map(String::as_str));
     match there {
         [] => match what.strip_suffix('y') {
             Some(stem) => format!("there are no {stem}ies at all{}", how_to_make(what)),
             None => format!("there are no {what}s at all{}", how_to_make(what)),
         },
         [only] => format!("there is {only}"),
-        several => format!("there are {}", shown(several)),
+        few if few.len() <= MOST => format!("there are {}", few.join(", ")),
+        several if near.is_empty() => format!("there are {}, and none is called alike", several.len()),
+        several => format!("near are {} (of {})", near.join(", "), several.len()),
     }
+}
+
+/// What keeps a pool from being deleted, and how it goes.
+fn in_use(volumes: &[String], deleted: &[String], policies: &[String]) -> String {
+    let mut why = Vec::new();
+    if !volumes.is_empty() {
+        why.push(format!(
+            "it has volumes ({}); delete them first (`amita volume delete`)",
+            shown(volumes)
+        ));
+    }
+    if !deleted.is_empty() {
+        why.push(format!(
+            "it has deleted volumes that are kept ({}); purge them (`amita volume purge`), or wait until they go",
+            shown(deleted)
+        ));
+    }
+    if !policies.is_empty() {
+        why.push(format!(
+            "snapshot policies are for it ({}); delete or change them (`amita snapshot-policy set`)",
+            shown(policies)
+        ));
+    }
+    why.join(". Besides, ")
 }
 
 /// The first of many names, and how many more there are.

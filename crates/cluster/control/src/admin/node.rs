@@ -54,6 +54,7 @@ pub fn register_as(meta: &dyn Transact, name: &str, id: NodeId, served: &Served<
             nbd_socket: served.nbd_socket.map(str::to_owned),
             nvme: served.nvme.map(str::to_owned),
             metrics: served.metrics.map(str::to_owned),
+            api: served.api.map(str::to_owned),
             cores: served.cores,
             gateway: served.gateway,
             unprotected: served.unprotected,

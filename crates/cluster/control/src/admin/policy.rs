@@ -167,11 +167,12 @@ pub fn create_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> 
     }
     believable(meta)?;
     policy.id = PolicyId(next_number(meta, "policies")?);
-    let call = Call {
+    let mut call = Call {
         compares: vec![unchanged(&map::policy_key(name), 0)],
         then: vec![put(map::policy_key(name), &policy)],
         otherwise: Vec::new(),
     };
+    hold_pool(meta, &policy.target, &mut call)?;
     match meta.txn(&call)?.succeeded {
         true => Ok(policy),
         false => Err(AdminError::Exists {
@@ -179,6 +180,30 @@ pub fn create_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> 
             name: name.to_owned(),
         }),
     }
+}
+
+/// Where a policy is for a pool, that is there when the policy is written: who deletes the pool finds its record written anew.
+fn hold_pool(meta: &dyn Transact, target: &Target, call: &mut Call) -> Result<()> {
+    let Target::Pool(pool) = target else {
+        return Ok(());
+    };
+    let key = map::pool_key(pool);
+    let reply = meta.txn(&Call::get(key.as_str()))?;
+    let Some(record) = reply.value(0) else {
+        return Err(AdminError::NoSuch {
+            what: "pool",
+            name: pool.clone(),
+            there: names_under(meta, &map::pool_key(""))?,
+        });
+    };
+    call.compares.push(unchanged(&key, record.mod_revision));
+    let value = record.value.to_vec();
+    call.then.push(Op::Put {
+        key,
+        value,
+        lease: None,
+    });
+    Ok(())
 }
 
 /// Can it be?
@@ -302,6 +327,9 @@ pub fn set_policy(meta: &dyn Transact, name: &str, change: &PolicyChange) -> Res
             then: vec![put(key.clone(), &policy)],
             otherwise: Vec::new(),
         };
+        if change.target.is_some() {
+            hold_pool(meta, &policy.target, &mut call)?;
+        }
         if change.paused == Some(false) {
             let runs = map::policy_runs_key(policy.id);
             let record = meta.txn(&Call::get(runs.as_str()))?;

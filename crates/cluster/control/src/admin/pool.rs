@@ -1,4 +1,6 @@
-//! Pools: their settings, and where their groups are placed.
+//! Pools: their settings, where their groups are placed, and how one goes.
+
+mod delete;
 
 use super::{AdminError, Result, check_name, get, json, list, next_number, nodes, number, put_if, stores};
 use crate::candidates::{Standing, candidates};
@@ -10,6 +12,7 @@ use amita_types::{BLOCK_BYTES, Epoch, GroupIndex, MAX_BLOCKS_PER_CHUNK, MAX_IO_B
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use amita_types::map::MAX_GROUPS;
+pub use delete::delete_pool;
 
 /// The most pools of a cluster; a few more where several are made at once.
 pub const MAX_POOLS: usize = 256;
@@ -187,8 +190,30 @@ fn check_pool(spec: &PoolSpec) -> Result<()> {
     Ok(())
 }
 
+/// Is there a store of the class that is wanted, if one is?
+fn known_class(meta: &dyn Transact, pool: &Pool) -> Result<()> {
+    let Some(wanted) = &pool.class else {
+        return Ok(());
+    };
+    let classes: BTreeSet<String> = stores(meta)?.into_iter().map(|store| store.class).collect();
+    if classes.contains(wanted) {
+        return Ok(());
+    }
+    let named: Vec<String> = classes.into_iter().filter(|class| !class.is_empty()).collect();
+    let there = match named.as_slice() {
+        [] => "no store has any: `amita disk class` sets it".to_owned(),
+        some => format!("there are {}", some.join(", ")),
+    };
+    Err(AdminError::BadSetting {
+        what: "pool",
+        name: pool.name.clone(),
+        why: format!("no store is of class {wanted}; {there}"),
+    })
+}
+
 /// Places the groups on stores that serve: a member that is not there would hold up every write.
 fn plan(meta: &dyn Transact, pool: &Pool, spec: &PoolSpec) -> Result<Vec<Vec<StoreId>>> {
+    known_class(meta, pool)?;
     let lives = super::status::lives(meta)?;
     let (there, away): (Vec<Store>, Vec<Store>) = stores(meta)?.into_iter().partition(|store| lives.serve(store));
     let hosts = nodes(meta)?;

@@ -1,5 +1,10 @@
 //! The state of a cluster, as its metadata tells it.
 
+mod parts;
+
+pub use parts::{Members, members, volume_statuses};
+use parts::{Seen, members_of, volumes_of};
+
 use super::recovery::{RecoveryStatus, SlowStatus, of_nodes, progress, slow};
 use super::topology::{Outlook, Topology};
 use super::{Result, cluster};
@@ -9,10 +14,10 @@ use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, MAX_OPS, Op, Transact};
 use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
 use amita_types::map::{
-    self, About, Export, Flatten, Group, Host, Import, Live, Node, Parent, Policy, PolicyRuns, Pool, PoolKind, Shrink,
-    Snapshot, Store, Subsystem, Suspect, Target, Trashed, Volume,
+    self, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Shrink, Store,
+    Subsystem, Suspect, Target, Volume,
 };
-use amita_types::{ClusterId, NodeId, SnapshotId, StoreId, VolumeId};
+use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -174,83 +179,16 @@ pub struct VolumeStatus {
 pub fn status(meta: &dyn Transact) -> Result<Status> {
     let cluster = cluster(meta)?;
     let mut reader = Reader::new(meta);
-    let topology = Topology {
-        nodes: reader.list(&map::node_key(""), any)?,
-        stores: reader.list(&format!("{}stores/", map::PREFIX), any)?,
-        pools: reader.list(&map::pool_key(""), Pool::check)?,
-        lives: lives(meta)?,
-    };
-    let lives = &topology.lives;
-    let names: BTreeMap<NodeId, String> = topology.nodes.iter().map(|node| (node.id, node.name.clone())).collect();
-    let homes: BTreeMap<StoreId, &Store> = topology.stores.iter().map(|store| (store.id, store)).collect();
-    let is_alive = |store: &StoreId| homes.get(store).is_some_and(|store| lives.serve(store));
-
-    let living: BTreeSet<NodeId> = names.keys().copied().filter(|node| lives.alive(*node)).collect();
-    let (spaces, troubles) = conditions(meta, &living)?;
-
-    let mut counts: BTreeMap<StoreId, Named> = BTreeMap::new();
-    let mut pool_status = Vec::new();
-    for pool in &topology.pools {
-        let groups: Vec<Group> = reader.list(&map::groups_prefix(pool.id), Group::check)?;
-        let mut stores: BTreeSet<StoreId> = BTreeSet::new();
-        for group in &groups {
-            let syncing: Vec<StoreId> = group.syncing.iter().map(|member| member.store).collect();
-            let everybody: BTreeSet<StoreId> = group
-                .members
-                .iter()
-                .chain(&group.in_sync)
-                .chain(&syncing)
-                .copied()
-                .collect();
-            for &store in &everybody {
-                let own = counts.entry(store).or_default();
-                own.all += 1;
-                own.member += usize::from(group.members.contains(&store));
-                own.in_sync += usize::from(group.in_sync.contains(&store));
-                own.syncing += usize::from(syncing.contains(&store));
-            }
-            stores.extend(everybody);
-        }
-        let known = || stores.iter().filter_map(|store| spaces.get(store));
-        pool_status.push(PoolStatus {
-            group_counts: count(pool, &groups, is_alive),
-            outlook: topology.outlook_of(pool, &groups),
-            pool: pool.clone(),
-            raw_bytes: total(known().map(|space| space.capacity_bytes)),
-            used_bytes: total(known().map(StoreSpace::used_bytes)),
-            fullest_percent: known().map(StoreSpace::used_percent).max(),
-            stores: stores.into_iter().collect(),
-        });
-    }
-    let store_status: Vec<StoreStatus> = topology
-        .stores
-        .iter()
-        .map(|store| {
-            let own = counts.get(&store.id).copied().unwrap_or_default();
-            StoreStatus {
-                node_name: names.get(&store.node).cloned().unwrap_or_default(),
-                alive: lives.serve(store),
-                groups: own.member,
-                in_sync: own.in_sync,
-                syncing: own.syncing,
-                named: own.all,
-                space: spaces.get(&store.id).copied(),
-                store: store.clone(),
-            }
-        })
-        .collect();
-    let node_status: Vec<NodeStatus> = topology
-        .nodes
-        .iter()
-        .map(|node| NodeStatus {
-            alive: lives.alive(node.id),
-            node: node.clone(),
-        })
-        // A client that is gone is nobody's loss; its record goes when the next one comes.
-        .filter(|found| found.alive || !found.node.client)
-        .collect();
+    let (members, seen) = members_of(&mut reader)?;
+    let Members { nodes, stores, pools } = members;
+    let Seen {
+        lives,
+        names,
+        living,
+        troubles,
+    } = seen;
     let subsystems: Vec<Subsystem> = reader.list(&map::subsystems_prefix(), any)?;
-    let serve_nvme = || node_status.iter().filter(|found| found.node.nvme.is_some());
+    let serve_nvme = || nodes.iter().filter(|found| found.node.nvme.is_some());
     let nvme = NvmeCounts {
         gateways: serve_nvme().count(),
         alive: serve_nvme().filter(|found| found.alive).count(),
@@ -259,43 +197,13 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         hosts: reader.list::<Host>(&map::hosts_prefix(), any)?.len(),
     };
     let slow_stores = slow(meta, &living)?;
-    let exports: Vec<Export> = reader.list(&map::exports_prefix(), any)?;
-    let mut exported: BTreeMap<VolumeId, Export> = exports.into_iter().map(|export| (export.volume, export)).collect();
-    let abouts: Vec<About> = reader.list(&map::about_prefix(), About::check)?;
-    let mut abouts: BTreeMap<VolumeId, About> = abouts.into_iter().map(|about| (about.volume, about)).collect();
-    let flattens: Vec<Flatten> = reader.list(&map::flattens_prefix(), any)?;
-    let mut flattens: BTreeMap<VolumeId, Flatten> = flattens.into_iter().map(|found| (found.volume, found)).collect();
-    let volumes: Vec<Volume> = reader.list(&map::volume_key(""), any)?;
-    let deleted_volumes = volumes.iter().filter(|volume| volume.is_deleted()).count();
-    let (mut parents, mut children) = families(&mut reader, &volumes)?;
-    let volumes: Vec<VolumeStatus> = volumes
-        .into_iter()
-        .filter(|volume| !map::is_hidden(&volume.name))
-        .map(|volume| {
-            let about = abouts.remove(&volume.id).unwrap_or_else(|| About::of(volume.id));
-            VolumeStatus {
-                stable_id: volume.host(),
-                owner_name: volume.owner.and_then(|owner| names.get(&owner).cloned()),
-                owner_alive: volume.owner.is_some_and(|owner| lives.alive(owner)),
-                export: exported.remove(&volume.id),
-                created_at: about.created_at,
-                labels: about.labels,
-                protected: about.protected,
-                import: about.import,
-                shrink: about.shrink,
-                flatten: flattens.remove(&volume.id),
-                parent: parents.remove(&volume.id),
-                clones: children.remove(&volume.host()).unwrap_or_default(),
-                volume,
-            }
-        })
-        .collect();
+    let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives)?;
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
     let facts = health::judge(&Picture {
-        nodes: &node_status,
-        stores: &store_status,
-        pools: &pool_status,
+        nodes: &nodes,
+        stores: &stores,
+        pools: &pools,
         volumes: &volumes,
         subsystems: &subsystems,
         slow_stores: &slow_stores,
@@ -311,11 +219,11 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         warnings: facts.iter().map(Fact::to_string).collect(),
         facts,
         nvme,
-        nodes: node_status,
-        stores: store_status,
+        nodes,
+        stores,
         recovery: progress(meta, &living)?,
         slow_stores,
-        pools: pool_status,
+        pools,
         volumes,
         deleted_volumes,
         policies,
@@ -337,61 +245,6 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
         policies.push(PolicyStatus::of(policy, runs, name, now.as_secs()));
     }
     Ok(policies)
-}
-
-/// What each clone comes from, as VOLUME@SNAPSHOT; and how many clones volumes have, by the numbers by which hosts know them.
-type Families = (BTreeMap<VolumeId, String>, BTreeMap<VolumeId, usize>);
-
-/// Where the record of a deleted volume, or of a snapshot, cannot be read, a clone's parent has no name but its numbers. What a volume was
-/// itself is none.
-fn families(reader: &mut Reader<'_>, volumes: &[Volume]) -> Result<Families> {
-    let trash: Vec<Trashed> = reader.list(&map::trash_prefix(), any)?;
-    let trash: BTreeMap<VolumeId, String> = trash.into_iter().map(|found| (found.volume, found.name)).collect();
-    let hosts: BTreeMap<VolumeId, VolumeId> = volumes.iter().map(|volume| (volume.id, volume.host())).collect();
-    let host_of = |data: VolumeId| hosts.get(&data).copied().unwrap_or(data);
-    let foreign = |volume: &Volume| {
-        let mut parents = volume.parents.iter();
-        parents.find(|parent| host_of(parent.volume) != volume.host()).copied()
-    };
-    let parents: BTreeMap<VolumeId, Parent> = volumes
-        .iter()
-        .filter_map(|volume| Some((volume.id, foreign(volume)?)))
-        .collect();
-    let called = |volume: &Volume| match map::is_hidden(&volume.name) {
-        false => Some(volume.name.clone()),
-        true => trash.get(&volume.id).map(|name| format!("{name} (deleted)")),
-    };
-    let origins: BTreeSet<VolumeId> = parents.values().map(|parent| host_of(parent.volume)).collect();
-    let origins = volumes
-        .iter()
-        .filter(|volume| origins.contains(&volume.host()) && !volume.is_former());
-    let origins: BTreeMap<VolumeId, String> = origins
-        .filter_map(|volume| Some((volume.host(), called(volume)?)))
-        .collect();
-    let keys: BTreeSet<String> = parents
-        .values()
-        .map(|parent| map::snapshot_key(parent.volume, parent.number))
-        .collect();
-    let snapshots: Vec<Snapshot> = reader.get_all(keys.into_iter().collect())?;
-    let snapshots: BTreeMap<(VolumeId, SnapshotId), Snapshot> = snapshots
-        .into_iter()
-        .map(|snapshot| ((snapshot.volume, snapshot.number), snapshot))
-        .collect();
-    let name_of = |parent: &Parent| {
-        let origin = origins
-            .get(&host_of(parent.volume))
-            .or_else(|| trash.get(&parent.volume))?;
-        let snapshot = snapshots.get(&(parent.volume, parent.number))?;
-        Some(match snapshot.hidden {
-            false => format!("{origin}@{}", snapshot.name),
-            true => format!("{origin}@{} (deleted)", snapshot.name),
-        })
-    };
-    let named = parents.iter().map(|(clone, parent)| {
-        let number = || format!("{}@{}", parent.volume, parent.number.0);
-        (*clone, name_of(parent).unwrap_or_else(number))
-    });
-    Ok((named.collect(), super::clone::counts(volumes)))
 }
 
 /// What living nodes say of the stores that they serve, and of what hosts meet with at them.

@@ -1,9 +1,11 @@
 mod claim;
 mod clone;
 mod export;
+mod figures;
 mod label;
 mod node;
 mod nvme;
+mod pool;
 mod quota;
 mod revert;
 mod set;
@@ -455,6 +457,10 @@ fn status_tells_how_it_stands() {
             ..GroupCounts::default()
         }
     );
+    assert_eq!(
+        crate::health::sentence(&all),
+        "All is well: 3 nodes, 3 stores, 1 volume."
+    );
     assert!(all.nodes.iter().all(|node| node.alive));
     assert_eq!((all.stores[0].groups, all.stores[0].in_sync), (4, 4));
 
@@ -467,6 +473,11 @@ fn status_tells_how_it_stands() {
     .unwrap();
     let all = status(&meta).unwrap();
     assert_eq!((all.health, all.pools[0].group_counts.waiting), ("blocked", 4));
+    let said = crate::health::sentence(&all);
+    assert!(
+        said.starts_with("Not well: Pool main: 4 of 4 groups name an in-sync store that is gone"),
+        "{said}"
+    );
     assert!(!all.nodes[2].alive && !all.stores.iter().find(|store| store.node_name == "n3").unwrap().alive);
 
     // Two copies are the least that this pool writes to.

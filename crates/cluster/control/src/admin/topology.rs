@@ -95,13 +95,39 @@ pub fn find_store(meta: &dyn Transact, name: &str) -> Result<Store> {
     let name = name.to_ascii_lowercase();
     let begins = |store: &&Store| name.len() >= SHORTEST_NAME && store.id.to_string().starts_with(&name);
     let mut found = all.iter().filter(begins);
+    let begins_so = |store: &&Store| store.id.to_string().starts_with(&name);
     match (found.next(), found.next()) {
         (Some(store), None) => Ok(store.clone()),
+        _ if !name.is_empty() && all.iter().any(|store| begins_so(&store)) => Err(several(
+            &name,
+            all.iter().filter(begins_so).map(|store| store.id.to_string()).collect(),
+        )),
         _ => Err(AdminError::NoSuch {
             what: "store",
             name,
             there: all.iter().map(|store| store.id.to_string()).collect(),
         }),
+    }
+}
+
+/// More of the name is needed.
+fn several(name: &str, mut stores: Vec<String>) -> AdminError {
+    let count = stores.len();
+    stores.truncate(crate::nearest::MOST);
+    let why = match count {
+        1 => format!(
+            "write at least {SHORTEST_NAME} characters of it; one begins so: {}",
+            stores[0]
+        ),
+        _ => format!(
+            "{count} UUIDs begin so, among them {}; write more of it",
+            stores.join(", ")
+        ),
+    };
+    AdminError::BadSetting {
+        what: "store",
+        name: name.to_owned(),
+        why,
     }
 }
 

@@ -87,14 +87,7 @@ pub fn make_volume(
             name: name.to_owned(),
             why,
         })?;
-    if get::<Pool>(meta, &map::pool_key(pool))?.is_none() {
-        let there = names_under(meta, &map::pool_key(""))?;
-        return Err(AdminError::NoSuch {
-            what: "pool",
-            name: pool.to_owned(),
-            there,
-        });
-    }
+    pool_revision(meta, pool)?;
     let key = map::volume_key(name);
     if get::<Volume>(meta, &key)?.is_some() {
         return Err(AdminError::Exists {
@@ -105,6 +98,8 @@ pub fn make_volume(
     believable(meta)?;
     let counter = map::counter_key("volumes");
     for _ in 0..RACES {
+        // Whoever deletes a pool sees to it that no volume comes into it meanwhile.
+        let pool_stays = unchanged(&map::pool_key(pool), pool_revision(meta, pool)?);
         let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
         has_room(meta, last)?;
         let volume = Volume {
@@ -130,7 +125,7 @@ pub fn make_volume(
         }));
         then.push(put(counter.clone(), &volume.id.0));
         let mut call = Call {
-            compares: vec![unchanged(&counter, revision), unchanged(&key, 0)],
+            compares: vec![unchanged(&counter, revision), unchanged(&key, 0), pool_stays],
             then,
             otherwise: Vec::new(),
         };
@@ -146,6 +141,18 @@ pub fn make_volume(
         }
     }
     Err(AdminError::TooManyRaces { key: counter })
+}
+
+/// The revision of a pool's record.
+fn pool_revision(meta: &dyn Transact, pool: &str) -> Result<u64> {
+    match get::<Pool>(meta, &map::pool_key(pool))? {
+        Some((_, revision)) => Ok(revision),
+        None => Err(AdminError::NoSuch {
+            what: "pool",
+            name: pool.to_owned(),
+            there: names_under(meta, &map::pool_key(""))?,
+        }),
+    }
 }
 
 /// So many records of volumes there are, whether they can be read or not.

@@ -31,6 +31,8 @@ struct Held {
     stores: BTreeSet<StoreId>,
     /// Does the key name just these stores? It is rewritten until it does.
     shown: bool,
+    /// When the metadata last said that the lease is held.
+    renewed: Instant,
 }
 
 impl Shared {
@@ -39,6 +41,7 @@ impl Shared {
             lease,
             stores: BTreeSet::new(),
             shown: true,
+            renewed: Instant::now(),
         };
         Shared {
             node: config.node,
@@ -49,6 +52,11 @@ impl Shared {
 
     pub(super) fn get(&self) -> LeaseId {
         self.lock().lease
+    }
+
+    /// When the metadata last said that the lease is held.
+    pub(super) fn renewed(&self) -> Instant {
+        self.lock().renewed
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -235,6 +243,7 @@ pub(super) fn keep(
     while !stop.wait(pause) {
         match client.lease_keepalive(shared.get()) {
             Ok(_) => {
+                shared.lock().renewed = Instant::now();
                 patience.worked(sink, "the node's lease");
                 if std::mem::take(&mut away) {
                     let text = format!("the metadata answers node {} again", config.node);
@@ -261,6 +270,7 @@ pub(super) fn keep(
                     Ok(Taken::Held(lease)) => {
                         let mut held = shared.lock();
                         held.lease = lease;
+                        held.renewed = Instant::now();
                         held.shown = held.stores == stores;
                     }
                     Ok(Taken::Other(other)) => {

@@ -14,6 +14,7 @@ fn node(number: u32, alive: bool) -> NodeStatus {
             nbd_socket: None,
             nvme: None,
             metrics: None,
+            api: None,
             cores: 1,
             site: String::new(),
             rack: String::new(),

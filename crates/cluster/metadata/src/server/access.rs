@@ -119,6 +119,9 @@ const RIGHTS: &[Rights] = &[
     },
 ];
 
+/// Keys that of the operators only admins write: what lies there gives roles.
+const OF_ADMINS: &[&str] = &["/amita/api/tokens/"];
+
 /// The roles that may do something.
 pub(super) fn roles() -> Vec<Role> {
     let mut roles: Vec<Role> = RIGHTS.iter().map(|rights| rights.role).collect();
@@ -136,6 +139,12 @@ pub(super) fn may(peer: Option<&Peer>, touch: Touch<'_>) -> bool {
     let Some(rights) = RIGHTS.iter().find(is_of) else {
         return false;
     };
+    if let Touch::Keys(Access::Write, touched) = touch
+        && peer.operator_role == Some(OperatorRole::Operator)
+        && OF_ADMINS.iter().any(|prefix| touched.starts_with(prefix))
+    {
+        return false;
+    }
     match touch {
         Touch::Connect => true,
         Touch::Leases => rights.leases,
@@ -235,6 +244,21 @@ mod tests {
             for call in [Call::put("/amita/a", "v"), Call::put_if("/amita/a", 0, "v")] {
                 assert!(!may_call(Some(&peer), &call), "{call:?}");
             }
+        }
+    }
+
+    #[test]
+    fn only_admins_write_what_gives_roles() {
+        let call = Call::put("/amita/api/tokens/x", "v");
+        for (peer, may) in [
+            (operator(OperatorRole::Admin), true),
+            (peer(Role::Node), true),
+            (operator(OperatorRole::Operator), false),
+            (operator(OperatorRole::Viewer), false),
+        ] {
+            assert_eq!(may_call(Some(&peer), &call), may, "{peer}");
+            let looks = Call::prefix("/amita/api/tokens/");
+            assert!(may_call(Some(&peer), &looks), "{peer}");
         }
     }
 

@@ -135,6 +135,7 @@ impl Bench {
                 gateway: false,
                 unprotected: false,
                 metrics: None,
+                api: None,
                 id: NodeId(node),
                 name: name.clone(),
                 fabric: address(node).to_string(),

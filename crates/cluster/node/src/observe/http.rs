@@ -41,6 +41,8 @@ const TRACES: usize = 10;
 pub struct Wanted {
     /// The traces that they keep.
     pub traces: bool,
+    /// The cluster's figures, which the metadata is asked for.
+    pub figures: bool,
     /// What volumes hold.
     pub space: Option<Arc<StoreQuestions>>,
 }
@@ -175,8 +177,8 @@ async fn space(body: Incoming, ask: CollectReport) -> Response<String> {
         Err(why) => return plain(StatusCode::BAD_REQUEST, &why),
     };
     let wanted = Wanted {
-        traces: false,
         space: Some(Arc::new(stores)),
+        ..Wanted::default()
     };
     let made = tokio::task::spawn_blocking(move || json(&SpacePage::new(&ask(wanted)))).await;
     made.unwrap_or_else(|_| plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made\n"))
@@ -219,7 +221,10 @@ fn page(path: &str, query: &str, ask: &CollectReport) -> Response<String> {
             "/metrics\n/top\n/traces?slow=1&volume=NAME&count=N\n/space (POST)\n",
         ),
         "/metrics" => with_type(
-            text::render(&ask(Wanted::default())),
+            text::render(&ask(Wanted {
+                figures: true,
+                ..Wanted::default()
+            })),
             "text/plain; version=0.0.4; charset=utf-8",
         ),
         "/top" => json(&NodePage::new(&ask(Wanted::default()))),
@@ -227,7 +232,7 @@ fn page(path: &str, query: &str, ask: &CollectReport) -> Response<String> {
             Ok(question) => json(&TracesPage::new(
                 &ask(Wanted {
                     traces: true,
-                    space: None,
+                    ..Wanted::default()
                 }),
                 question.slow,
                 question.volume.as_deref(),

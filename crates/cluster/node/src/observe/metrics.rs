@@ -1,5 +1,6 @@
-//! Every metric, defined once: this table feeds what Prometheus reads, the page in the documentation, and the test that looks
-//! for each of them.
+//! Every metric, defined once: these tables feed what Prometheus reads, the page in the documentation, and the tests that look
+//! for each of them. What the process is stands in `process`, what the node that leads tells of the cluster in `cluster`, all
+//! else here.
 //!
 //! Names follow Prometheus's conventions: base units (seconds, bytes), counters end in `_total`. The number of I/Os is the
 //! `_count` of their histogram; there is no second counter of the same thing.
@@ -7,7 +8,11 @@
 use super::report::{NodeReport, StoreReport, VolumeReport};
 use super::text::Samples;
 use crate::trace::StageTimes;
+use amita_control::admin::Figures;
 use amita_control::agent::PolicyReport;
+
+mod cluster;
+mod process;
 
 #[derive(Debug)]
 pub struct Metric {
@@ -75,6 +80,13 @@ impl View<'_> {
         }
     }
 
+    /// The cluster's figures, where this node leads and the metadata has told them.
+    fn figures(&self, each: impl FnOnce(&Figures)) {
+        if let Some(figures) = &self.report.figures {
+            each(figures);
+        }
+    }
+
     /// One value of each policy that has it.
     fn each_policy<V: Into<Option<u64>>>(&self, out: &mut Samples<'_>, of: impl Fn(&PolicyReport) -> V) {
         for policy in &self.report.policies {
@@ -90,7 +102,13 @@ const NS: f64 = 1e9;
 
 use MetricKind::{Counter, Gauge, Histogram};
 
-pub const METRICS: &[Metric] = &[
+/// All of them, in the order in which they are told.
+pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+    NODE.iter().chain(process::METRICS).chain(cluster::METRICS)
+}
+
+/// What a node and its cores count.
+const NODE: &[Metric] = &[
     Metric {
         name: "amita_node_info",
         help: "Always 1: which node of which cluster this is, and what it runs.",
@@ -310,6 +328,28 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "amita_store_index_leaf_bytes",
+        help: "Of that, what is given back when something else of the index needs it.",
+        kind: Gauge,
+        labels: &["store"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                out.value(&[id], store.status.leaf_bytes);
+            }
+        },
+    },
+    Metric {
+        name: "amita_store_index_limit_bytes",
+        help: "The most memory that the store's index may take (--index-memory, by the node's stores).",
+        kind: Gauge,
+        labels: &["store"],
+        read: |view, out| {
+            for (id, store) in &view.stores {
+                out.value(&[id], store.status.index_limit_bytes);
+            }
+        },
+    },
+    Metric {
         name: "amita_store_chunks",
         help: "Chunks that the store holds.",
         kind: Gauge,
@@ -524,72 +564,5 @@ pub const METRICS: &[Metric] = &[
                 }
             });
         },
-    },
-    // Policies of snapshots.
-    Metric {
-        name: "amita_policy_runs_total",
-        help: "Runs of a snapshot policy that have ended.",
-        kind: Counter,
-        labels: &["policy"],
-        read: |view, out| view.each_policy(out, |policy| policy.runs),
-    },
-    Metric {
-        name: "amita_policy_snapshots_total",
-        help: "Snapshots that a policy has taken and deleted.",
-        kind: Counter,
-        labels: &["policy", "what"],
-        read: |view, out| {
-            for policy in &view.report.policies {
-                out.value(&[&policy.name, "taken"], policy.taken);
-                out.value(&[&policy.name, "deleted"], policy.deleted);
-            }
-        },
-    },
-    Metric {
-        name: "amita_policy_sets_total",
-        help: "Sets of snapshots of one moment that a policy has taken, and those that have come to nothing.",
-        kind: Counter,
-        labels: &["policy", "what"],
-        read: |view, out| {
-            for policy in &view.report.policies {
-                out.value(&[&policy.name, "taken"], policy.sets);
-                out.value(&[&policy.name, "void"], policy.sets_void);
-            }
-        },
-    },
-    Metric {
-        name: "amita_policy_failures_total",
-        help: "Volumes of which a snapshot policy could not take or delete snapshots, run by run.",
-        kind: Counter,
-        labels: &["policy"],
-        read: |view, out| view.each_policy(out, |policy| policy.failures),
-    },
-    Metric {
-        name: "amita_policy_missed_total",
-        help: "Times of a snapshot policy that have passed without a run.",
-        kind: Counter,
-        labels: &["policy"],
-        read: |view, out| view.each_policy(out, |policy| policy.missed),
-    },
-    Metric {
-        name: "amita_policy_failing",
-        help: "Volumes of which something failed at the policy's last run.",
-        kind: Gauge,
-        labels: &["policy"],
-        read: |view, out| view.each_policy(out, |policy| policy.failing),
-    },
-    Metric {
-        name: "amita_policy_late_seconds",
-        help: "For how long a run of the policy that is due has not begun, or does not end.",
-        kind: Gauge,
-        labels: &["policy"],
-        read: |view, out| view.each_policy(out, |policy| policy.late_s),
-    },
-    Metric {
-        name: "amita_policy_ended_timestamp_seconds",
-        help: "When the policy's last run ended, in seconds since 1970.",
-        kind: Gauge,
-        labels: &["policy"],
-        read: |view, out| view.each_policy(out, |policy| policy.ended_at),
     },
 ];

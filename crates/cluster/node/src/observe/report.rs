@@ -1,8 +1,10 @@
 //! What a core says of itself, and the cores of a node together.
 
+use super::process::{CertificateReport, ProcessReport};
 use super::space::StoreQuestions;
 use crate::trace::{StageTimes, Trace, TraceCounters};
 use crate::usage::Usage;
+use amita_control::admin::Figures;
 use amita_control::agent::PolicyReport;
 use amita_reactor::{DriverCounts, Time};
 use amita_store::{Count, Times};
@@ -97,6 +99,15 @@ pub struct NodeReport {
     pub core_count: usize,
     /// What has become of the policies of snapshots, where this node leads.
     pub policies: Vec<PolicyReport>,
+    pub process: ProcessReport,
+    /// The node's certificate, where it has an identity.
+    pub certificate: Option<CertificateReport>,
+    /// Is it the coordinator, as far as it knows?
+    pub leads: bool,
+    /// For how long the metadata has not answered it.
+    pub metadata_silent: Duration,
+    /// The cluster's figures, where they were asked for, this node leads, and the metadata has told them.
+    pub figures: Option<Arc<Figures>>,
 }
 
 impl NodeReport {

@@ -1,6 +1,6 @@
 //! The text format of Prometheus, version 0.0.4: `# HELP` and `# TYPE` once for each metric, then its samples.
 
-use super::metrics::{METRICS, Metric, MetricKind, View};
+use super::metrics::{Metric, MetricKind, View, metrics};
 use super::report::NodeReport;
 use amita_reactor::histogram::Histogram;
 use std::fmt::Write;
@@ -110,7 +110,7 @@ fn escape(value: &str, out: &mut String) {
 pub fn render(report: &NodeReport) -> String {
     let view = View::new(report);
     let mut out = String::new();
-    for metric in METRICS {
+    for metric in metrics() {
         let _ = writeln!(out, "# HELP {} {}", metric.name, metric.help);
         let _ = writeln!(out, "# TYPE {} {}", metric.name, metric.kind.name());
         (metric.read)(&view, &mut Samples { out: &mut out, metric });

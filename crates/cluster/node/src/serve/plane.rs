@@ -282,7 +282,7 @@ impl Plane {
         agent_config.past_file = joined.past_file.clone();
         let agent = Agent::start(client, &agent_config, Arc::new(move |notice| sink.tell(notice)))
             .map_err(ServeError::NameTaken)?;
-        let metrics = watch::start(config, joined, &cores.senders, agent.policies())?;
+        let metrics = watch::start(config, joined, &cores.senders, &agent)?;
         let record = register(config, joined, &cores, metrics.as_ref().map(Server::address))?;
         let keeper = match to_keeper {
             None => None,
@@ -409,12 +409,14 @@ fn register(
     let fabric = config.advertise_fabric.unwrap_or_else(|| advertised(cores.fabric));
     let fabric = fabric.to_string();
     let client = &joined.client;
-    let metrics = metrics.map(|address| match address {
-        // Who can reach it, reaches it by its own address; loopback is the host's own.
+    // Who can reach it, reaches it by its own address; loopback is the host's own.
+    let watched = |address: SocketAddr| match address {
         address if address.ip().is_loopback() => address.to_string(),
         address => advertised(address).to_string(),
-    });
+    };
+    let metrics = metrics.map(watched);
     let metrics = metrics.as_deref();
+    let api = config.api.map(watched);
     if config.client {
         return Ok(admin::register_client(
             client,
@@ -434,6 +436,7 @@ fn register(
         nbd_socket: nbd_socket.as_deref(),
         nvme: nvme.as_deref(),
         metrics,
+        api: api.as_deref(),
         cores: config.cores as u32,
         gateway: config.is_gateway(),
         unprotected: config.is_unprotected(),

@@ -58,6 +58,8 @@ pub struct ServeConfig {
     pub seal_key: Option<PathBuf>,
     /// Where its metrics and traces can be read by whoever reaches the address; none: nowhere.
     pub metrics: Option<SocketAddr>,
+    /// Where its REST API listens, for the node's record; none: nowhere. Whoever runs the node serves it.
+    pub api: Option<SocketAddr>,
     /// The address to tell others, where the node listens on all of its addresses.
     pub advertise: Option<IpAddr>,
     /// Where others reach `fabric`, when that is another port too (address translation, a forwarder): core `i` at this
@@ -135,6 +137,7 @@ impl ServeConfig {
             nvme: None,
             seal_key: None,
             metrics: None,
+            api: None,
             advertise: None,
             advertise_fabric: None,
             site: None,
@@ -253,7 +256,9 @@ impl ServeConfig {
             );
         }
         let fabric = self.advertise_fabric.is_none().then_some(self.fabric);
-        let addresses = [fabric, self.nbd, self.nvme, self.metrics].into_iter().flatten();
+        let addresses = [fabric, self.nbd, self.nvme, self.metrics, self.api]
+            .into_iter()
+            .flatten();
         for address in addresses {
             if !is_dialable(address.ip()) && self.advertise.is_none() {
                 return bad(
@@ -308,7 +313,7 @@ impl ServeConfig {
     ///
     /// # Errors
     /// The endpoints are none, or may not be spoken to like that.
-    pub(crate) fn metadata_client(&self) -> Result<Client, amita_metadata::Error> {
+    pub fn metadata_client(&self) -> Result<Client, amita_metadata::Error> {
         let options = Options {
             tls: self.identity.as_ref().map(Tls::of),
             user: self.metadata_user.clone(),

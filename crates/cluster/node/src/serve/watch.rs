@@ -4,12 +4,13 @@ use super::core_thread::ToCores;
 use super::plane::Joined;
 use super::{ServeConfig, ServeError};
 use crate::control::ToCore;
-use crate::observe::{CoreReport, NodeReport, Observe, Server, Wanted};
-use amita_control::agent::Policies;
+use crate::observe::{CoreReport, NodeReport, Observe, ProcessReport, Server, Wanted};
+use amita_control::agent::{Agent, Insight, Policies};
+use amita_identity::Live;
 use amita_types::{ClusterId, NodeId};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// For how long the cores are waited for: they answer within a pass.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,7 +20,7 @@ pub(super) fn start(
     config: &ServeConfig,
     joined: &Joined,
     cores: &ToCores,
-    policies: &Policies,
+    agent: &Agent,
 ) -> Result<Option<Server>, ServeError> {
     let Some(address) = config.metrics else { return Ok(None) };
     let asking = Asking {
@@ -27,7 +28,10 @@ pub(super) fn start(
         node: joined.node,
         name: config.name.clone(),
         cores: cores.clone(),
-        policies: policies.clone(),
+        policies: agent.policies().clone(),
+        insight: agent.insight().clone(),
+        identity: config.identity.clone(),
+        started: SystemTime::now(),
     };
     let server = Server::start(address, Arc::new(move |wanted| asking.ask(wanted)));
     server.map(Some).map_err(|why| ServeError::listen(address, &why))
@@ -40,6 +44,9 @@ struct Asking {
     name: String,
     cores: ToCores,
     policies: Policies,
+    insight: Insight,
+    identity: Option<Arc<Live>>,
+    started: SystemTime,
 }
 
 impl Asking {
@@ -67,6 +74,11 @@ impl Asking {
             cores,
             core_count: self.cores.len(),
             policies: self.policies.reports(),
+            process: ProcessReport::of(self.started),
+            certificate: self.identity.as_ref().map(|live| (&*live.current()).into()),
+            leads: self.insight.leads(),
+            metadata_silent: self.insight.silent(),
+            figures: if wanted.figures { self.insight.figures() } else { None },
         }
     }
 }

@@ -11,6 +11,7 @@ fn a_number_that_was_reserved_leaves_nothing_behind() {
         nbd_socket: None,
         nvme: None,
         metrics: None,
+        api: None,
         cores: 1,
         gateway: false,
         unprotected: false,

@@ -450,6 +450,7 @@ fn serve_nvme(meta: &dyn Transact, name: &str) {
         nbd_socket: None,
         nvme: Some("127.0.0.1:4420"),
         metrics: None,
+        api: None,
         cores: 1,
         gateway: false,
         unprotected: false,

@@ -39,6 +39,7 @@ fn it_is_never_ok_while_no_volume_opens_and_a_move_says_so_at_once() {
             nbd_socket: None,
             nvme: None,
             metrics: None,
+            api: None,
             cores: 2,
             gateway: false,
             unprotected: false,

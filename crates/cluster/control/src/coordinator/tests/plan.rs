@@ -48,6 +48,7 @@ impl Scene {
         let name = format!("n{number}");
         let record = Node {
             metrics: None,
+            api: None,
             id: node(number),
             name: name.clone(),
             fabric: String::new(),

@@ -43,6 +43,11 @@ fn pages_are_served_and_nothing_else() {
         cores: Vec::new(),
         core_count: 2,
         policies: Vec::new(),
+        process: super::super::ProcessReport::default(),
+        certificate: None,
+        leads: false,
+        metadata_silent: Duration::ZERO,
+        figures: None,
     };
     let ask: CollectReport = Arc::new(move |_| empty.clone());
     let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), ask).unwrap();

@@ -1,12 +1,16 @@
 //! The page of a node with everything on it; the page of the documentation.
 
 use super::*;
-use crate::observe::{CoreReport, VolumeReport};
+use crate::observe::{CertificateReport, CoreReport, ProcessReport, VolumeReport};
 use crate::trace::{StageTimes, TraceCounters};
 use crate::usage::Usage;
+use amita_control::admin::{Figures, GroupCounts, PoolFigures, StoreFigures};
+use amita_control::events::Severity;
+use amita_control::health::Kind;
 use amita_reactor::{DriverCounts, Time};
 use amita_types::io::Op;
-use amita_types::{ClusterId, NodeId, VolumeId};
+use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
+use std::sync::Arc;
 
 fn volume(name: &str, writes: u32) -> VolumeReport {
     let mut usage = Usage::default();
@@ -55,6 +59,36 @@ fn core(core: usize, volumes: Vec<VolumeReport>) -> CoreReport {
     }
 }
 
+fn figures(name: &str) -> Figures {
+    let count = |kind: &Kind| u64::from(*kind == Kind::NodeDown) * 2;
+    Figures {
+        worst: Some(Severity::Warning),
+        facts: Kind::ALL.iter().map(|kind| (*kind, count(kind))).collect(),
+        nodes_alive: 3,
+        nodes_away: 2,
+        volumes: 7,
+        pools: vec![PoolFigures {
+            name: name.to_owned(),
+            raw_bytes: 1000,
+            used_bytes: 250,
+            fullest_percent: Some(30),
+            groups: GroupCounts {
+                whole: 60,
+                degraded: 4,
+                ..GroupCounts::default()
+            },
+        }],
+        stores: vec![StoreFigures {
+            id: StoreId(5),
+            node: "n1".to_owned(),
+            class: "ssd".to_owned(),
+            draining: true,
+        }],
+        scrub_oldest_at: Some(1_700_000_000),
+        version: 9,
+    }
+}
+
 fn report(name: &str) -> NodeReport {
     NodeReport {
         node: NodeId(1),
@@ -75,13 +109,28 @@ fn report(name: &str) -> NodeReport {
             late_s: 0,
             ended_at: Some(1_800_000_000),
         }],
+        process: ProcessReport {
+            started_at: 1.5,
+            now: 2.25,
+            open_files: Some(40),
+            max_files: Some(1024),
+            resident_bytes: Some(1 << 20),
+        },
+        certificate: Some(CertificateReport {
+            begins: 100,
+            expires: 700,
+            authority_expires: Some(9000),
+        }),
+        leads: true,
+        metadata_silent: Duration::from_millis(1500),
+        figures: Some(Arc::new(figures(name))),
     }
 }
 
 #[test]
 fn every_metric_is_defined_once() {
     let page = render(&report("disk0"));
-    let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    let mut names: Vec<&str> = metrics().map(|metric| metric.name).collect();
     for name in &names {
         for word in ["HELP", "TYPE"] {
             let start = format!("# {word} {name} ");
@@ -94,8 +143,8 @@ fn every_metric_is_defined_once() {
     }
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), METRICS.len());
-    for metric in METRICS {
+    assert_eq!(names.len(), metrics().count());
+    for metric in metrics() {
         assert!(!metric.help.contains(['\n', '\\']), "{}", metric.name);
         let counts = metric.kind == MetricKind::Counter;
         assert_eq!(counts, metric.name.ends_with("_total"), "{}", metric.name);
@@ -123,6 +172,48 @@ fn what_cores_count_of_one_volume_is_added_up() {
     }
 }
 
+/// What the process says of itself, and what the coordinator says of the cluster.
+#[test]
+fn the_one_that_leads_tells_of_the_cluster() {
+    let page = render(&report("main"));
+    for line in [
+        "process_start_time_seconds 1.5",
+        "process_open_fds 40",
+        "process_max_fds 1024",
+        "process_resident_memory_bytes 1048576",
+        "amita_node_time_seconds 2.25",
+        "amita_coordinator 1",
+        "amita_metadata_silent_seconds 1.5",
+        "amita_certificate_begins_timestamp_seconds 100",
+        "amita_certificate_expires_timestamp_seconds 700",
+        "amita_authority_expires_timestamp_seconds 9000",
+        "amita_health 1",
+        "amita_health_facts{fact=\"node-down\",severity=\"warning\"} 2",
+        "amita_health_facts{fact=\"pool-full\",severity=\"error\"} 0",
+        "amita_nodes{state=\"away\"} 2",
+        "amita_volumes 7",
+        "amita_pool_bytes{pool=\"main\",what=\"used\"} 250",
+        "amita_pool_fullest_ratio{pool=\"main\"} 0.3",
+        "amita_pool_groups{pool=\"main\",state=\"degraded\"} 4",
+        "amita_store_info{store=\"00000000-0000-0000-0000-000000000005\",node=\"n1\",class=\"ssd\",duty=\"draining\"} 1",
+        "amita_scrub_oldest_timestamp_seconds 1700000000",
+        "amita_cluster_version 9",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line} is missing:\n{page}");
+    }
+    let other = NodeReport {
+        leads: false,
+        figures: None,
+        certificate: None,
+        ..report("main")
+    };
+    let page = render(&other);
+    assert!(page.lines().any(|found| found == "amita_coordinator 0"), "{page}");
+    for start in ["amita_health", "amita_pool_", "amita_store_info", "amita_certificate_"] {
+        assert!(!page.lines().any(|line| line.starts_with(start)), "{start}: {page}");
+    }
+}
+
 #[test]
 fn strange_names_are_escaped() {
     let page = render(&report("a\"b\\c\nd"));
@@ -133,8 +224,7 @@ fn strange_names_are_escaped() {
 #[test]
 fn the_documentation_lists_every_metric() {
     let text = include_str!("../../../../../../docs/operating/metrics.md");
-    let rows: Vec<String> = METRICS
-        .iter()
+    let rows: Vec<String> = metrics()
         .map(|metric| {
             let labels = metric.labels.join(", ");
             format!(
@@ -152,6 +242,9 @@ fn the_documentation_lists_every_metric() {
             rows.join("\n")
         );
     }
-    let listed = text.lines().filter(|line| line.starts_with("| `amita_")).count();
+    let listed = text
+        .lines()
+        .filter(|line| line.starts_with("| `amita_") || line.starts_with("| `process_"))
+        .count();
     assert_eq!(listed, rows.len(), "docs/operating/metrics.md lists what is no metric");
 }

@@ -1,0 +1,123 @@
+//! The cluster in figures, for those who watch it by metrics: made of a [`status`](super::status()) and of little besides.
+
+use super::{Result, cluster, status};
+use crate::admin::{GroupCounts, Status};
+use crate::events::Severity;
+use crate::health::Kind;
+use amita_metadata::{Call, Transact};
+use amita_types::StoreId;
+use amita_types::map::{self, Scrub, StoreDuty};
+use std::collections::BTreeMap;
+
+/// What the metadata says of a cluster at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// The worst severity of a fact; none: there are no facts.
+    pub worst: Option<Severity>,
+    /// Every kind of fact, and how many of it are so; 0 for most.
+    pub facts: Vec<(Kind, u64)>,
+    /// Nodes that hold their lease.
+    pub nodes_alive: u64,
+    /// Nodes that do not.
+    pub nodes_away: u64,
+    /// Volumes; those in the recycle bin are not counted.
+    pub volumes: u64,
+    pub pools: Vec<PoolFigures>,
+    pub stores: Vec<StoreFigures>,
+    /// When the look at a volume's copies that lies furthest back was asked for, in seconds since 1970; of a volume that was never
+    /// looked at, when it was made. None: no volume has data.
+    pub scrub_oldest_at: Option<u64>,
+    /// The version that was finalized.
+    pub version: u32,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolFigures {
+    pub name: String,
+    /// Bytes of its stores for data, as far as these have told.
+    pub raw_bytes: u64,
+    /// Of those, bytes that hold something.
+    pub used_bytes: u64,
+    /// How full its fullest store is; none: no store has told.
+    pub fullest_percent: Option<u8>,
+    pub groups: GroupCounts,
+}
+
+/// A store, as its record has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFigures {
+    pub id: StoreId,
+    /// The name of its node.
+    pub node: String,
+    pub class: String,
+    /// Is it being drained?
+    pub draining: bool,
+}
+
+/// Reads them. It costs what a status costs: each record that there is, once.
+///
+/// # Errors
+/// No cluster yet, or the metadata is away.
+pub fn figures(meta: &dyn Transact) -> Result<Figures> {
+    let found = status(meta)?;
+    Ok(Figures {
+        version: cluster(meta)?.version,
+        scrub_oldest_at: scrub_oldest_at(meta, &found)?,
+        ..of_status(&found)
+    })
+}
+
+fn of_status(found: &Status) -> Figures {
+    let alive = found.nodes.iter().filter(|node| node.alive).count();
+    let count = |kind: Kind| found.facts.iter().filter(|fact| fact.name == kind.name()).count() as u64;
+    Figures {
+        worst: found.facts.iter().map(|fact| fact.severity).max(),
+        facts: Kind::ALL.iter().map(|kind| (*kind, count(*kind))).collect(),
+        nodes_alive: alive as u64,
+        nodes_away: (found.nodes.len() - alive) as u64,
+        volumes: found.volumes.len() as u64,
+        pools: found
+            .pools
+            .iter()
+            .map(|pool| PoolFigures {
+                name: pool.pool.name.clone(),
+                raw_bytes: pool.raw_bytes,
+                used_bytes: pool.used_bytes,
+                fullest_percent: pool.fullest_percent,
+                groups: pool.group_counts,
+            })
+            .collect(),
+        stores: found
+            .stores
+            .iter()
+            .map(|store| StoreFigures {
+                id: store.store.id,
+                node: store.node_name.clone(),
+                class: store.store.class.clone(),
+                draining: store.store.duty == StoreDuty::Draining,
+            })
+            .collect(),
+        scrub_oldest_at: None,
+        version: 0,
+    }
+}
+
+/// A look that was asked for and has not ended is not asked for again: so what never ends grows old as well.
+fn scrub_oldest_at(meta: &dyn Transact, found: &Status) -> Result<Option<u64>> {
+    let reply = meta.txn(&Call::prefix(format!("{}scrub/", map::PREFIX)))?;
+    let asked: BTreeMap<&str, u64> = reply
+        .values(0)
+        .iter()
+        .filter_map(|record| Some((record.key.as_str(), record.json::<Scrub>().ok()?.requested_at)))
+        .collect();
+    let since = found
+        .volumes
+        .iter()
+        .filter(|found| found.volume.generation.0 > 0)
+        .filter_map(|found| {
+            let asked = asked.get(map::scrub_key(found.volume.id).as_str()).copied();
+            asked.filter(|at| *at > 0).or(found.created_at)
+        });
+    Ok(since.min())
+}

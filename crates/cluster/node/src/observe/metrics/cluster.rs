@@ -1,0 +1,210 @@
+//! What only the coordinator tells: the cluster, as its metadata has it, and what has become of the policies of snapshots.
+
+use super::Metric;
+use super::MetricKind::{Counter, Gauge};
+use amita_control::events::Severity;
+
+/// A number for the worst that is so, so that alerts can compare it.
+fn level(worst: Option<Severity>) -> u64 {
+    match worst {
+        None | Some(Severity::Info) => 0,
+        Some(Severity::Warning) => 1,
+        Some(Severity::Error) => 2,
+    }
+}
+
+pub(super) const METRICS: &[Metric] = &[
+    Metric {
+        name: "amita_health",
+        help: "The cluster's health: 0 ok, 1 degraded, 2 blocked.",
+        kind: Gauge,
+        labels: &[],
+        read: |view, out| view.figures(|found| out.value(&[], level(found.worst))),
+    },
+    Metric {
+        name: "amita_health_facts",
+        help: "Facts of each kind that are so now: see the list of facts.",
+        kind: Gauge,
+        labels: &["fact", "severity"],
+        read: |view, out| {
+            view.figures(|found| {
+                for (kind, count) in &found.facts {
+                    out.value(&[kind.name(), &kind.severity().to_string()], *count);
+                }
+            });
+        },
+    },
+    Metric {
+        name: "amita_nodes",
+        help: "Nodes that hold their lease (alive), and those that do not (away).",
+        kind: Gauge,
+        labels: &["state"],
+        read: |view, out| {
+            view.figures(|found| {
+                out.value(&["alive"], found.nodes_alive);
+                out.value(&["away"], found.nodes_away);
+            });
+        },
+    },
+    Metric {
+        name: "amita_volumes",
+        help: "Volumes; those in the recycle bin are not counted.",
+        kind: Gauge,
+        labels: &[],
+        read: |view, out| view.figures(|found| out.value(&[], found.volumes)),
+    },
+    Metric {
+        name: "amita_pool_bytes",
+        help: "Bytes of the pool's stores for data (raw), and of those what holds something (used), as the stores have last told.",
+        kind: Gauge,
+        labels: &["pool", "what"],
+        read: |view, out| {
+            view.figures(|found| {
+                for pool in &found.pools {
+                    out.value(&[&pool.name, "raw"], pool.raw_bytes);
+                    out.value(&[&pool.name, "used"], pool.used_bytes);
+                }
+            });
+        },
+    },
+    Metric {
+        name: "amita_pool_fullest_ratio",
+        help: "How full the pool's fullest store is, from 0 to 1: the pool is as full as that.",
+        kind: Gauge,
+        labels: &["pool"],
+        read: |view, out| {
+            view.figures(|found| {
+                for pool in &found.pools {
+                    if let Some(percent) = pool.fullest_percent {
+                        out.value(&[&pool.name], f64::from(percent) / 100.0);
+                    }
+                }
+            });
+        },
+    },
+    Metric {
+        name: "amita_pool_groups",
+        help: "Placement groups of the pool by state: whole, degraded, at_min_copies, waiting (below among them); syncing and moving besides.",
+        kind: Gauge,
+        labels: &["pool", "state"],
+        read: |view, out| {
+            view.figures(|found| {
+                for pool in &found.pools {
+                    let groups = &pool.groups;
+                    for (state, count) in [
+                        ("whole", groups.whole),
+                        ("degraded", groups.degraded),
+                        ("at_min_copies", groups.at_min_copies),
+                        ("waiting", groups.waiting),
+                        ("below", groups.below),
+                        ("syncing", groups.syncing),
+                        ("moving", groups.moving),
+                    ] {
+                        out.value(&[&pool.name, state], count);
+                    }
+                }
+            });
+        },
+    },
+    Metric {
+        name: "amita_store_info",
+        help: "Always 1: which node serves the store, its class, and whether it is normal or draining.",
+        kind: Gauge,
+        labels: &["store", "node", "class", "duty"],
+        read: |view, out| {
+            view.figures(|found| {
+                for store in &found.stores {
+                    let duty = if store.draining { "draining" } else { "normal" };
+                    out.value(&[&store.id.to_string(), &store.node, &store.class, duty], 1u64);
+                }
+            });
+        },
+    },
+    Metric {
+        name: "amita_scrub_oldest_timestamp_seconds",
+        help: "When the look at a volume's copies that lies furthest back was asked for, in seconds since 1970; of a volume that had none, when it was made.",
+        kind: Gauge,
+        labels: &[],
+        read: |view, out| {
+            view.figures(|found| {
+                if let Some(at) = found.scrub_oldest_at {
+                    out.value(&[], at);
+                }
+            });
+        },
+    },
+    Metric {
+        name: "amita_cluster_version",
+        help: "The version of the metadata that was finalized (amita cluster finalize).",
+        kind: Gauge,
+        labels: &[],
+        read: |view, out| view.figures(|found| out.value(&[], u64::from(found.version))),
+    },
+    // Policies of snapshots.
+    Metric {
+        name: "amita_policy_runs_total",
+        help: "Runs of a snapshot policy that have ended.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| view.each_policy(out, |policy| policy.runs),
+    },
+    Metric {
+        name: "amita_policy_snapshots_total",
+        help: "Snapshots that a policy has taken and deleted.",
+        kind: Counter,
+        labels: &["policy", "what"],
+        read: |view, out| {
+            for policy in &view.report.policies {
+                out.value(&[&policy.name, "taken"], policy.taken);
+                out.value(&[&policy.name, "deleted"], policy.deleted);
+            }
+        },
+    },
+    Metric {
+        name: "amita_policy_sets_total",
+        help: "Sets of snapshots of one moment that a policy has taken, and those that have come to nothing.",
+        kind: Counter,
+        labels: &["policy", "what"],
+        read: |view, out| {
+            for policy in &view.report.policies {
+                out.value(&[&policy.name, "taken"], policy.sets);
+                out.value(&[&policy.name, "void"], policy.sets_void);
+            }
+        },
+    },
+    Metric {
+        name: "amita_policy_failures_total",
+        help: "Volumes of which a snapshot policy could not take or delete snapshots, run by run.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| view.each_policy(out, |policy| policy.failures),
+    },
+    Metric {
+        name: "amita_policy_missed_total",
+        help: "Times of a snapshot policy that have passed without a run.",
+        kind: Counter,
+        labels: &["policy"],
+        read: |view, out| view.each_policy(out, |policy| policy.missed),
+    },
+    Metric {
+        name: "amita_policy_failing",
+        help: "Volumes of which something failed at the policy's last run.",
+        kind: Gauge,
+        labels: &["policy"],
+        read: |view, out| view.each_policy(out, |policy| policy.failing),
+    },
+    Metric {
+        name: "amita_policy_late_seconds",
+        help: "For how long a run of the policy that is due has not begun, or does not end.",
+        kind: Gauge,
+        labels: &["policy"],
+        read: |view, out| view.each_policy(out, |policy| policy.late_s),
+    },
+    Metric {
+        name: "amita_policy_ended_timestamp_seconds",
+        help: "When the policy's last run ended, in seconds since 1970.",
+        kind: Gauge,
+        labels: &["policy"],
+        read: |view, out| view.each_policy(out, |policy| policy.ended_at),
+    },
+];
