@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "crates/clients",
         &["crates/engine", "crates/cluster", "crates/frontends/engine"],
     ),
+    ("crates/services", &["crates/engine/types", "crates/cluster"]),
     // What a terminal would obey is the same for the audit log as for every answer.
     ("crates/terminal", &["crates/engine/types", "crates/cluster/audit"]),
     (
@@ -25,6 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "crates/cluster",
             "crates/frontends",
             "crates/clients",
+            "crates/services",
             "crates/terminal",
         ],
     ),
@@ -62,6 +64,7 @@ const ORDER: &[&str] = &[
     "amita-nbd",
     "amita-nvme",
     "amita-node",
+    "amita-api",
     "amita-client",
     "libamita",
 ];

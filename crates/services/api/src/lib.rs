@@ -1,0 +1,104 @@
+//! The REST API of a cluster: what the command line can do, over HTTPS, served by every node.
+//!
+//! * [`problem`]: errors (RFC 9457), each with a code that stays.
+//! * [`session`]: who asks, and the way to the metadata as them: the roles and the audit log of the command line.
+//! * [`page`]: lists in pieces, entity tags, `If-Match`.
+//! * `routes`: a file for each kind of thing.
+//! * [`specification`]: OpenAPI 3.1, made from the same code that answers.
+//!
+//! Operations are those of `amita_control::admin`: nothing is decided here. Each request runs on a thread that may wait, because
+//! the metadata's client does.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
+mod event;
+mod guard;
+pub mod page;
+mod places;
+pub mod problem;
+mod repeat;
+mod routes;
+mod serve;
+pub mod session;
+mod watch;
+mod who;
+
+pub use problem::{Code, Problem};
+pub use serve::{Listener, Server};
+pub use session::Api;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state};
+use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as Specification;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+
+/// The prefix of all paths. Within a version fields are added and nothing is taken away.
+pub const PREFIX: &str = "/api/v1";
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Amita",
+    description = "What a cluster is and does. Whatever the command `amita` can do can be done by this API; errors are those of RFC 9457."
+))]
+struct Description;
+
+/// What a request proves itself by, where the connection does not.
+const TOKEN: &str = "token";
+
+fn described() -> OpenApiRouter<Api> {
+    let mut specification = Description::openapi();
+    let token = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    let components = specification.components.get_or_insert_default();
+    components.add_security_scheme(TOKEN, token);
+    // A certificate of the connection is as good; that is no matter of HTTP.
+    let nothing: [&str; 0] = [];
+    specification.security = Some(vec![
+        SecurityRequirement::new(TOKEN, nothing),
+        SecurityRequirement::default(),
+    ]);
+    OpenApiRouter::with_openapi(specification).nest(PREFIX, routes::all())
+}
+
+/// What answers.
+pub fn router(api: Api) -> Router {
+    let (router, specification) = described().split_for_parts();
+    let text = specification.to_json().unwrap_or_default();
+    let whole = router.route(
+        "/openapi.json",
+        axum::routing::get(move || {
+            let text = text.clone();
+            async move { ([(http::header::CONTENT_TYPE, "application/json")], text) }
+        }),
+    );
+    let inner = |router: Router<Api>| {
+        router
+            .layer(DefaultBodyLimit::max(repeat::MAX_BODY_BYTES))
+            .layer(from_fn_with_state(api.clone(), repeat::once))
+            .layer(from_fn_with_state(api.clone(), who::find))
+            .layer(from_fn(guard::guard))
+    };
+    let whole = whole
+        .fallback(|| async {
+            Problem::new(
+                Code::NotFound,
+                "there is nothing at this path; /openapi.json has all of them",
+            )
+        })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(
+                Code::MethodNotAllowed,
+                "this path is not asked in this way; /openapi.json says how",
+            )
+        });
+    inner(whole).with_state(api)
+}
+
+/// The API, as OpenAPI 3.1.
+#[must_use]
+pub fn specification() -> Specification {
+    described().to_openapi()
+}

@@ -1,0 +1,226 @@
+//! What went wrong, as a client is told: RFC 9457, with a code that stays and a sentence that says what to do.
+
+use amita_control::access::Denied;
+use amita_control::admin::AdminError;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $code:ident $text:literal $status:ident,)+) => {
+        /// What went wrong. Scripts may rely on a code; the sentences beside it are for people, and change.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Code {
+            $($(#[doc = $doc])+ $code,)+
+        }
+
+        impl Code {
+            /// All of them.
+            pub const ALL: &[Code] = &[$(Code::$code,)+];
+
+            /// As it is written.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self { $(Code::$code => $text,)+ }
+            }
+
+            /// The status that goes with it (RFC 9110, section 15).
+            #[must_use]
+            pub fn status(self) -> StatusCode {
+                match self { $(Code::$code => StatusCode::$status,)+ }
+            }
+
+            /// What it is, in a sentence.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Code::$code => concat!($($doc),+),)+ }.trim()
+            }
+        }
+    };
+}
+
+codes! {
+    /// The request cannot be read: its path, a parameter, a header or its body.
+    BadRequest "bad-request" BAD_REQUEST,
+    /// A name or a setting that cannot be.
+    BadSetting "bad-setting" UNPROCESSABLE_ENTITY,
+    /// Nobody has shown who asks.
+    Unauthenticated "unauthenticated" UNAUTHORIZED,
+    /// Who asks may not.
+    Denied "denied" FORBIDDEN,
+    /// A page of another site has asked.
+    CrossSite "cross-site" FORBIDDEN,
+    /// The request is for a host that this is not.
+    Misdirected "misdirected" MISDIRECTED_REQUEST,
+    /// There is none of that name.
+    NotFound "not-found" NOT_FOUND,
+    /// The path exists, and cannot be asked in this way.
+    MethodNotAllowed "method-not-allowed" METHOD_NOT_ALLOWED,
+    /// The name is taken.
+    Exists "exists" CONFLICT,
+    /// It is in use, protected, or needed by something else.
+    InUse "in-use" CONFLICT,
+    /// A quota or a limit has no room for it.
+    NoRoom "no-room" CONFLICT,
+    /// It is not in the state that this needs.
+    WrongState "wrong-state" CONFLICT,
+    /// Several have the name: say which one is meant.
+    Ambiguous "ambiguous" CONFLICT,
+    /// The stores that there are cannot hold it as its pool's rule wants.
+    CannotPlace "cannot-place" CONFLICT,
+    /// Others changed the same again and again: try again.
+    Raced "raced" CONFLICT,
+    /// It was changed since it was read: `If-Match` names what it was.
+    Changed "changed" PRECONDITION_FAILED,
+    /// What destroys needs `If-Match`, so that nothing is destroyed but what was looked at.
+    NeedsIfMatch "needs-if-match" PRECONDITION_REQUIRED,
+    /// The request is being carried out: it was sent before, with the same key of idempotency.
+    InProgress "in-progress" CONFLICT,
+    /// The key of idempotency was used for another request.
+    KeyReused "key-reused" UNPROCESSABLE_ENTITY,
+    /// The body is larger than any that is wanted.
+    TooLarge "too-large" PAYLOAD_TOO_LARGE,
+    /// More requests than this node takes at one time.
+    TooMany "too-many" TOO_MANY_REQUESTS,
+    /// Whoever does this has not done it in time: it is given up, unless the sentence says otherwise.
+    NotInTime "not-in-time" GATEWAY_TIMEOUT,
+    /// The metadata is away. It may be that the change was made.
+    MetadataAway "metadata-away" SERVICE_UNAVAILABLE,
+    /// The cluster has found something that it will not go on with.
+    Suspect "suspect" SERVICE_UNAVAILABLE,
+    /// A fault in Amita: it is in the node's log.
+    Internal "internal" INTERNAL_SERVER_ERROR,
+}
+
+/// Where codes are explained, followed by one.
+const PAGES: &str = "https://amita.dev/problems/";
+/// RFC 9457, section 6.1.
+const MEDIA_TYPE: &str = "application/problem+json";
+
+/// An error (RFC 9457).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Problem {
+    /// Where the code is explained.
+    #[serde(rename = "type")]
+    #[schema(example = "https://amita.dev/problems/exists")]
+    pub page: String,
+    /// What the code means.
+    #[schema(example = "The name is taken.")]
+    pub title: String,
+    /// The status of the answer.
+    #[schema(example = 409)]
+    pub status: u16,
+    /// What went wrong here, and what to do about it.
+    pub detail: String,
+    /// What went wrong, as one word that stays.
+    #[schema(example = "exists")]
+    pub code: String,
+}
+
+impl Problem {
+    /// A code, and what it is here.
+    #[must_use]
+    pub fn new(code: Code, detail: impl ToString) -> Problem {
+        Problem {
+            page: format!("{PAGES}{}", code.text()),
+            title: code.meaning().to_owned(),
+            status: code.status().as_u16(),
+            detail: detail.to_string(),
+            code: code.text().to_owned(),
+        }
+    }
+}
+
+impl From<AdminError> for Problem {
+    fn from(error: AdminError) -> Problem {
+        Problem::new(code_of(&error), &error)
+    }
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Problem {
+        Problem::new(Code::Denied, denied)
+    }
+}
+
+fn code_of(error: &AdminError) -> Code {
+    use amita_metadata::Error;
+    match error {
+        AdminError::Metadata(Error::Unavailable { .. } | Error::Unknown { .. }) => Code::MetadataAway,
+        AdminError::Metadata(_) | AdminError::Damaged { .. } => Code::Internal,
+        AdminError::Denied(_) => Code::Denied,
+        AdminError::BadName { .. } | AdminError::BadSetting { .. } => Code::BadSetting,
+        AdminError::NoCluster | AdminError::NoSuch { .. } | AdminError::NotAllowed { .. } => Code::NotFound,
+        AdminError::Exists { .. } => Code::Exists,
+        AdminError::OverQuota { .. } | AdminError::Full { .. } => Code::NoRoom,
+        AdminError::Suspected { .. } | AdminError::NothingOpens { .. } => Code::Suspect,
+        AdminError::Ambiguous { .. } => Code::Ambiguous,
+        AdminError::Placement { .. } | AdminError::NodesAway { .. } | AdminError::RuleUnmet { .. } => Code::CannotPlace,
+        AdminError::TooManyRaces { .. } => Code::Raced,
+        AdminError::InUse { .. }
+        | AdminError::Protected { .. }
+        | AdminError::HasSnapshots { .. }
+        | AdminError::IsOpen { .. }
+        | AdminError::Attached { .. }
+        | AdminError::AttachedStill { .. }
+        | AdminError::SnapshotAttached { .. }
+        | AdminError::ServedByNvme { .. }
+        | AdminError::Exported { .. }
+        | AdminError::HasNamespaces { .. }
+        | AdminError::Allowed { .. }
+        | AdminError::NodeLives { .. }
+        | AdminError::NodeNeeded { .. }
+        | AdminError::OwnerSilent { .. }
+        | AdminError::PoolInUse { .. }
+        | AdminError::StillNeeded { .. } => Code::InUse,
+        AdminError::BeingClosed { .. }
+        | AdminError::ReadOnlyExport { .. }
+        | AdminError::Shrinking { .. }
+        | AdminError::OnlyMark { .. }
+        | AdminError::WouldWait { .. }
+        | AdminError::NodeTaken { .. }
+        | AdminError::StoreServed { .. }
+        | AdminError::StoreOutdated { .. } => Code::WrongState,
+        // One that this build does not know.
+        _ => Code::WrongState,
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let kind = HeaderValue::from_static(MEDIA_TYPE);
+        let mut response = (status, [(header::CONTENT_TYPE, kind)], body).into_response();
+        if self.code == Code::InProgress.text() {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn codes_are_words_and_each_is_one() {
+        let texts: BTreeSet<&str> = Code::ALL.iter().map(|code| code.text()).collect();
+        assert_eq!(texts.len(), Code::ALL.len());
+        for code in Code::ALL {
+            assert!(
+                code.text().chars().all(|c| c.is_ascii_lowercase() || c == '-'),
+                "{code:?}"
+            );
+            assert!(
+                code.status().is_client_error() || code.status().is_server_error(),
+                "{code:?}"
+            );
+            assert!(code.meaning().ends_with('.'), "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Settings that are for the whole cluster.
+
+use super::input::{Body, Known};
+use crate::page::{IfMatch, Tagged};
+use crate::problem::Problem;
+use crate::session::{Api, Asker};
+use amita_control::access::Action;
+use amita_control::admin;
+use amita_types::condition;
+use amita_types::recovery as records;
+use axum::extract::State;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(thresholds, set_thresholds))
+        .routes(routes!(recovery, set_recovery))
+}
+
+/// From where on stores, and the stores of a pool together, count as full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Thresholds {
+    /// Percent of a store's capacity at which it is time to add disks.
+    pub near_full_percent: u8,
+    /// Percent of a store's capacity at which writes will fail soon.
+    pub full_percent: u8,
+    /// Three percents of the capacity of a pool's stores together, ascending, at each of which it is said.
+    pub pool_percents: [u8; condition::POOL_LEVELS],
+}
+
+impl From<condition::Thresholds> for Thresholds {
+    fn from(found: condition::Thresholds) -> Thresholds {
+        Thresholds {
+            near_full_percent: found.near_full_percent,
+            full_percent: found.full_percent,
+            pool_percents: found.pool_percents,
+        }
+    }
+}
+
+/// What of the thresholds is to be another; what is not there stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ThresholdsChange {
+    /// Percent of a store's capacity at which it is time to add disks: at least 3, and below `full_percent`.
+    pub near_full_percent: Option<u8>,
+    /// Percent of a store's capacity at which writes will fail soon.
+    pub full_percent: Option<u8>,
+    /// Three percents of the capacity of a pool's stores together, ascending, at each of which it is said.
+    pub pool_percents: Option<[u8; condition::POOL_LEVELS]>,
+}
+
+/// What becomes of a store that is much slower than its peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SlowPolicy {
+    /// It is read from last.
+    Off,
+    /// And a person is told.
+    Propose,
+    /// And it is evicted where there are copies enough, one at a time, and tried again later.
+    Evict,
+}
+
+impl From<SlowPolicy> for records::SlowPolicy {
+    fn from(policy: SlowPolicy) -> records::SlowPolicy {
+        match policy {
+            SlowPolicy::Off => records::SlowPolicy::Off,
+            SlowPolicy::Propose => records::SlowPolicy::Propose,
+            SlowPolicy::Evict => records::SlowPolicy::Evict,
+        }
+    }
+}
+
+impl From<records::SlowPolicy> for SlowPolicy {
+    fn from(policy: records::SlowPolicy) -> SlowPolicy {
+        match policy {
+            records::SlowPolicy::Off => SlowPolicy::Off,
+            records::SlowPolicy::Propose => SlowPolicy::Propose,
+            records::SlowPolicy::Evict => SlowPolicy::Evict,
+        }
+    }
+}
+
+/// What recovery of one level may take, on each node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Limits {
+    /// Bytes a second; 0: no limit.
+    pub bytes_per_second: u64,
+    /// Requests a second; 0: no limit.
+    pub iops: u32,
+    /// Windows of up to 128 KiB under way at once; 0: no limit.
+    pub windows: u16,
+}
+
+impl From<records::Limits> for Limits {
+    fn from(found: records::Limits) -> Limits {
+        Limits {
+            bytes_per_second: found.bytes_per_s,
+            iops: found.iops,
+            windows: found.windows,
+        }
+    }
+}
+
+/// What becomes of stores that are much slower than their peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SlowStores {
+    /// What is done.
+    pub policy: SlowPolicy,
+    /// It must have been slow for so many seconds without a pause.
+    pub after_seconds: u32,
+    /// One that was evicted is tried again after so many seconds; then after twice as many, and so on.
+    pub rest_seconds: u32,
+    /// The most evictions in an hour, of the whole cluster.
+    pub per_hour: u32,
+}
+
+/// How hard recovery works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Recovery {
+    /// It gives way to clients, beside keeping to the limits.
+    pub automatic: bool,
+    /// The clients' p99 latency that is still well, in percent of the one without recovery.
+    pub p99_percent: u32,
+    /// The clients' throughput that is still well, in percent of the one without recovery.
+    pub iops_percent: u32,
+    /// For groups that have no copy to spare.
+    pub critical: Limits,
+    /// For groups that lack a copy.
+    pub degraded: Limits,
+    /// For data that is to lie elsewhere.
+    pub rebalance: Limits,
+    /// For copies that are compared.
+    pub scrub: Limits,
+    /// What becomes of slow stores.
+    pub slow_stores: SlowStores,
+}
+
+impl From<records::Recovery> for Recovery {
+    fn from(found: records::Recovery) -> Recovery {
+        let slow = found.slow_stores;
+        Recovery {
+            automatic: found.automatic,
+            p99_percent: found.p99_percent,
+            iops_percent: found.iops_percent,
+            critical: found.critical.into(),
+            degraded: found.degraded.into(),
+            rebalance: found.rebalance.into(),
+            scrub: found.scrub.into(),
+            slow_stores: SlowStores {
+                policy: slow.policy.into(),
+                after_seconds: slow.after_s,
+                rest_seconds: slow.rest_s,
+                per_hour: slow.per_hour,
+            },
+        }
+    }
+}
+
+/// What of the limits of a level is to be another; what is not there stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsChange {
+    /// Bytes a second of each node; 0: no limit.
+    pub bytes_per_second: Option<u64>,
+    /// Requests a second of each node; 0: no limit.
+    pub iops: Option<u32>,
+    /// Windows of up to 128 KiB under way at once on each node; 0: no limit.
+    pub windows: Option<u16>,
+}
+
+impl LimitsChange {
+    fn apply(self, limits: &mut records::Limits) {
+        limits.bytes_per_s = self.bytes_per_second.unwrap_or(limits.bytes_per_s);
+        limits.iops = self.iops.unwrap_or(limits.iops);
+        limits.windows = self.windows.unwrap_or(limits.windows);
+    }
+}
+
+/// What is to become of slow stores otherwise; what is not there stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlowStoresChange {
+    /// What is done.
+    pub policy: Option<SlowPolicy>,
+    /// It must have been slow for so many seconds without a pause.
+    pub after_seconds: Option<u32>,
+    /// One that was evicted is tried again after so many seconds; then after twice as many, and so on.
+    pub rest_seconds: Option<u32>,
+    /// The most evictions in an hour, of the whole cluster.
+    pub per_hour: Option<u32>,
+}
+
+impl SlowStoresChange {
+    fn apply(self, slow: &mut records::SlowStores) {
+        slow.policy = self.policy.map_or(slow.policy, records::SlowPolicy::from);
+        slow.after_s = self.after_seconds.unwrap_or(slow.after_s);
+        slow.rest_s = self.rest_seconds.unwrap_or(slow.rest_s);
+        slow.per_hour = self.per_hour.unwrap_or(slow.per_hour);
+    }
+}
+
+/// What of recovery is to be another; what is not there stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecoveryChange {
+    /// Is it to give way to clients, beside keeping to the limits?
+    pub automatic: Option<bool>,
+    /// The clients' p99 latency that is still well, in percent of the one without recovery.
+    pub p99_percent: Option<u32>,
+    /// The clients' throughput that is still well, in percent of the one without recovery.
+    pub iops_percent: Option<u32>,
+    /// For groups that have no copy to spare.
+    #[serde(default)]
+    pub critical: LimitsChange,
+    /// For groups that lack a copy.
+    #[serde(default)]
+    pub degraded: LimitsChange,
+    /// For data that is to lie elsewhere.
+    #[serde(default)]
+    pub rebalance: LimitsChange,
+    /// For copies that are compared.
+    #[serde(default)]
+    pub scrub: LimitsChange,
+    /// What becomes of slow stores.
+    #[serde(default)]
+    pub slow_stores: SlowStoresChange,
+}
+
+impl RecoveryChange {
+    fn apply(self, settings: &mut records::Recovery) {
+        settings.automatic = self.automatic.unwrap_or(settings.automatic);
+        settings.p99_percent = self.p99_percent.unwrap_or(settings.p99_percent);
+        settings.iops_percent = self.iops_percent.unwrap_or(settings.iops_percent);
+        self.critical.apply(&mut settings.critical);
+        self.degraded.apply(&mut settings.degraded);
+        self.rebalance.apply(&mut settings.rebalance);
+        self.scrub.apply(&mut settings.scrub);
+        self.slow_stores.apply(&mut settings.slow_stores);
+    }
+}
+
+/// From where on stores and pools count as full.
+#[utoipa::path(get, path = "/settings/thresholds", operation_id = "showThresholds", tag = "settings",
+    responses((status = 200, body = Thresholds, headers(("ETag" = String))),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn thresholds(State(api): State<Api>, asker: Asker) -> Result<Tagged<Thresholds>, Problem> {
+    let found = api.run(asker, |session| Ok(admin::thresholds(&session.reader())?));
+    Ok(Tagged(StatusCode::OK, found.await?.into()))
+}
+
+/// Says from where on stores and pools count as full; it holds at once.
+#[utoipa::path(patch, path = "/settings/thresholds", operation_id = "changeThresholds", tag = "settings",
+    request_body = ThresholdsChange, params(Known),
+    responses((status = 200, body = Thresholds, headers(("ETag" = String))),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn set_thresholds(
+    State(api): State<Api>,
+    asker: Asker,
+    known: IfMatch,
+    Body(change): Body<ThresholdsChange>,
+) -> Result<Tagged<Thresholds>, Problem> {
+    let changed = api.run(asker, move |session| {
+        let before = admin::thresholds(&session.reader())?;
+        known.check(&Thresholds::from(before))?;
+        if change == ThresholdsChange::default() {
+            return Ok(before);
+        }
+        Ok(session.act(Action::PoolThresholds, "", |meta| {
+            admin::set_thresholds(meta, |own| {
+                own.near_full_percent = change.near_full_percent.unwrap_or(own.near_full_percent);
+                own.full_percent = change.full_percent.unwrap_or(own.full_percent);
+                own.pool_percents = change.pool_percents.unwrap_or(own.pool_percents);
+            })
+        })?)
+    });
+    Ok(Tagged(StatusCode::OK, changed.await?.into()))
+}
+
+/// How hard recovery works, and what becomes of slow stores.
+#[utoipa::path(get, path = "/settings/recovery", operation_id = "showRecovery", tag = "settings",
+    responses((status = 200, body = Recovery, headers(("ETag" = String))),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn recovery(State(api): State<Api>, asker: Asker) -> Result<Tagged<Recovery>, Problem> {
+    let found = api.run(asker, |session| Ok(admin::recovery(&session.reader())?));
+    Ok(Tagged(StatusCode::OK, found.await?.into()))
+}
+
+/// Says how hard recovery works, and what becomes of slow stores; all nodes go by it at once.
+#[utoipa::path(patch, path = "/settings/recovery", operation_id = "changeRecovery", tag = "settings",
+    request_body = RecoveryChange, params(Known),
+    responses((status = 200, body = Recovery, headers(("ETag" = String))),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn set_recovery(
+    State(api): State<Api>,
+    asker: Asker,
+    known: IfMatch,
+    Body(change): Body<RecoveryChange>,
+) -> Result<Tagged<Recovery>, Problem> {
+    let changed = api.run(asker, move |session| {
+        let before = admin::recovery(&session.reader())?;
+        known.check(&Recovery::from(before.clone()))?;
+        if change == RecoveryChange::default() {
+            return Ok(before);
+        }
+        Ok(session.act(Action::RecoverySet, "", |meta| {
+            admin::set_recovery(meta, |settings| change.apply(settings))
+        })?)
+    });
+    Ok(Tagged(StatusCode::OK, changed.await?.into()))
+}

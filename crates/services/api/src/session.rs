@@ -1,0 +1,251 @@
+//! Who asks, and the way to the metadata as them.
+
+use crate::problem::{Code, Problem};
+use crate::repeat::Still;
+use crate::watch::{Hub, Moment};
+use crate::who::Known;
+use amita_audit::{Allowances, Limit};
+use amita_control::access::{Action, Caller, Session};
+use amita_control::admin::{self, AdminError};
+use amita_metadata::{Call, Client, Error, Reply, Transact};
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::sync::broadcast::Receiver;
+
+/// How often what is kept for a time is looked through.
+const UPKEEP: Duration = Duration::from_secs(600);
+/// Requests of who is known that wait for the metadata at once.
+pub(crate) const MAX_WORK: usize = 24;
+/// Tokens that are looked up at once.
+pub(crate) const MAX_CHECKS: usize = 4;
+/// A request waits no longer for its turn.
+const LONGEST_QUEUE: Duration = Duration::from_secs(5);
+/// Refusals that are told of one asker, and of all.
+const REFUSALS_OF_ONE: Limit = Limit {
+    most: 20,
+    pause: Duration::from_secs(300),
+};
+const REFUSALS: Limit = Limit {
+    most: 200,
+    pause: Duration::from_secs(60),
+};
+
+/// A connection to the metadata, which all requests share.
+#[derive(Clone)]
+pub(crate) struct Meta(Arc<dyn Transact + Send + Sync>);
+
+impl Transact for Meta {
+    fn txn(&self, call: &Call) -> Result<Reply, Error> {
+        self.0.txn(call)
+    }
+}
+
+impl fmt::Debug for Meta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meta")
+    }
+}
+
+/// The way to the metadata of one request.
+pub(crate) type Asking = Session<Meta>;
+
+/// What the routes share.
+#[derive(Clone, Debug)]
+pub struct Api {
+    meta: Meta,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    known: Known,
+    hub: Hub,
+    /// Requests that may wait for the metadata: those of who is known, and tokens that are looked up.
+    work: Arc<Semaphore>,
+    checks: Arc<Semaphore>,
+    refusals: Mutex<Allowances>,
+    still: Still,
+    /// When what is kept for a time was looked through last.
+    kept_up: Mutex<Option<Instant>>,
+}
+
+impl Api {
+    /// On this connection to the metadata, which cannot be watched.
+    pub fn new(meta: Arc<dyn Transact + Send + Sync>) -> Api {
+        Api::on(meta, None)
+    }
+
+    /// On this connection to the metadata.
+    pub fn watching(client: Client) -> Api {
+        Api::on(Arc::new(client.clone()), Some(client))
+    }
+
+    fn on(meta: Arc<dyn Transact + Send + Sync>, client: Option<Client>) -> Api {
+        Api {
+            meta: Meta(meta),
+            shared: Arc::new(Shared {
+                known: Known::default(),
+                hub: Hub::new(client),
+                still: Still::default(),
+                work: Arc::new(Semaphore::new(MAX_WORK)),
+                checks: Arc::new(Semaphore::new(MAX_CHECKS)),
+                refusals: Mutex::new(Allowances::new(REFUSALS_OF_ONE, REFUSALS, Instant::now())),
+                kept_up: Mutex::default(),
+            }),
+        }
+    }
+
+    pub(crate) fn known_tokens(&self) -> &Known {
+        &self.shared.known
+    }
+
+    pub(crate) fn still(&self) -> &Still {
+        &self.shared.still
+    }
+
+    /// What changes from now on.
+    ///
+    /// # Errors
+    /// The metadata cannot be watched.
+    pub(crate) async fn listen(&self) -> Result<Receiver<Arc<Moment>>, Problem> {
+        let api = self.clone();
+        wait(&self.shared.work, move || api.shared.hub.listen()).await
+    }
+
+    /// Asks the metadata in the node's own name, on a thread that may wait.
+    ///
+    /// # Errors
+    /// Too many ask; or what `work` says.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Transact) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let api = self.clone();
+        wait(&self.shared.work, move || {
+            api.keep_up();
+            work(&api.meta)
+        })
+        .await
+    }
+
+    /// The same for somebody of whom nothing is known yet: those do not keep others waiting.
+    ///
+    /// # Errors
+    /// Too many ask; or what `work` says.
+    pub(crate) async fn check<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Transact) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let meta = self.meta.clone();
+        wait(&self.shared.checks, move || work(&meta)).await
+    }
+
+    /// A session of theirs. The log of what was done is not filled by what they may not.
+    fn session(&self, caller: Caller) -> Result<Asking, Problem> {
+        let may_change = Action::ALL.iter().all(|action| caller.may(*action));
+        let tells = may_change || {
+            let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            refusals.has_one(&caller.who().name, Instant::now())
+        };
+        Ok(Session::open_telling(self.meta.clone(), caller, tells)?)
+    }
+
+    /// Something was refused to them.
+    fn refused(&self, name: &str) {
+        let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = refusals.take(name, Instant::now());
+    }
+
+    /// Takes away what was kept for a time which is over: now and then, by whoever comes.
+    fn keep_up(&self) {
+        {
+            let mut last = self.shared.kept_up.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_some_and(|last| last.elapsed() < UPKEEP) {
+                return;
+            }
+            *last = Some(Instant::now());
+        }
+        if let Err(why) = admin::end_tokens(&self.meta, crate::who::now()) {
+            log::warn!("tokens of the API that have ended stay for now: {why}");
+        }
+        if let Err(why) = crate::repeat::trim(&self.meta) {
+            log::warn!("old answers of the API stay for now: {why}");
+        }
+    }
+
+    /// Does something as whoever asks, on a thread that may wait.
+    ///
+    /// # Errors
+    /// They may not look at the cluster; or what `work` says.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        asker: Asker,
+        work: impl FnOnce(&Asking) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let api = self.clone();
+        wait(&self.shared.work, move || {
+            let name = asker.0.who().name.clone();
+            let done = api.session(asker.0).and_then(|session| work(&session));
+            if done.as_ref().is_err_and(|problem| problem.code == Code::Denied.text()) {
+                api.refused(&name);
+            }
+            done
+        })
+        .await
+    }
+
+    /// The same, where something is changed: it is in the audit log, before and after.
+    ///
+    /// # Errors
+    /// They may not; the metadata is away; or what `work` says.
+    pub(crate) async fn act<T: Send + 'static>(
+        &self,
+        asker: Asker,
+        action: Action,
+        object: String,
+        work: impl FnOnce(&dyn Transact) -> Result<T, AdminError> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.run(asker, move |session| Ok(session.act(action, &object, work)?))
+            .await
+    }
+}
+
+/// Does what waits, on a thread of its own. What is done goes on when nobody waits for it any more.
+async fn wait<T: Send + 'static>(
+    room: &Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let permit = match tokio::time::timeout(LONGEST_QUEUE, Arc::clone(room).acquire_owned()).await {
+        Ok(Ok(permit)) => permit,
+        Ok(Err(_)) | Err(_) => {
+            let why = "this node answers as many requests as it can; ask again in a moment, or another node";
+            return Err(Problem::new(Code::TooMany, why));
+        }
+    };
+    let task = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        work()
+    });
+    task.await.unwrap_or_else(|why| Err(panicked(&why)))
+}
+
+fn panicked(why: &tokio::task::JoinError) -> Problem {
+    log::error!("a request of the API ended in a panic: {why}");
+    Problem::new(Code::Internal, "this node could not answer; its log says more")
+}
+
+/// Whoever asks. The connection has found out who that is, and says so by an extension of the request.
+#[derive(Clone, Debug)]
+pub struct Asker(pub Caller);
+
+impl<S: Sync> FromRequestParts<S> for Asker {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asker, Problem> {
+        parts.extensions.get::<Asker>().cloned().ok_or_else(crate::who::nobody)
+    }
+}

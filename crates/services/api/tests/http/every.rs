@@ -1,0 +1,510 @@
+//! Every operation of the specification: that it can be done, by whom, and what is refused.
+
+use super::world::{World, volume};
+use amita_api::specification;
+use amita_control::admin::{
+    self, ExportSpec, HostKeys, KeepChange, PolicyChange, PolicyTarget, PoolSpec, SubsystemSpec,
+};
+use amita_control::audit;
+use amita_identity::OperatorRole::{self, Admin, Viewer};
+use amita_metadata::{Call, Transact};
+use amita_types::map::{self, About, Snapshot, SnapshotName, SnapshotState, Volume};
+use amita_types::placement::Level;
+use amita_types::{Generation, NodeId, SnapshotId, StoreId, VolumeId};
+use axum::body::Body;
+use http::{Request, StatusCode};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+/// Those that have tests of their own: streams, and what makes secrets.
+const APART: [&str; 6] = [
+    "watchEvents",
+    "watchChanges",
+    "listTokens",
+    "createToken",
+    "revokeToken",
+    "showSelf",
+];
+const HOST: &str = "nqn.2026-01.io.test:one";
+const OTHER_HOST: &str = "nqn.2026-01.io.test:two";
+/// A store that no group needs.
+const SPARE: StoreId = StoreId(1 << 64 | 99);
+
+/// What an operation is tried with, and what it answers then.
+struct Case {
+    path: String,
+    body: Option<Value>,
+    status: u16,
+}
+
+/// A world in which each case can be done.
+fn world() -> World {
+    let world = World::new();
+    let meta = &*world.meta;
+    admin::register_node(meta, "n4", "127.0.0.1:4", None, 2).unwrap();
+    admin::register_node(meta, "n1", "127.0.0.1:1", Some("127.0.0.1:9"), 2).unwrap();
+    let spare = PoolSpec {
+        name: "spare".to_owned(),
+        copies: 2,
+        min_copies: 1,
+        groups: 4,
+        chunk_bytes: admin::DEFAULT_CHUNK_BYTES,
+        level: Level::Node,
+        class: None,
+    };
+    admin::create_pool(meta, &spare).unwrap();
+    // When no pool asks for stores any more.
+    let first = admin::nodes(meta).unwrap()[0].id;
+    admin::register_store(meta, &admin::store_record(SPARE, first, "/dev/y", 64 << 30)).unwrap();
+    for name in ["db", "other", "disk", "old"] {
+        admin::create_volume(meta, name, "main", 1 << 30).unwrap();
+    }
+    open(meta, "db");
+    snapshot(meta, "db", "monday");
+    snapshot(meta, "other", "tuesday");
+    admin::clone_volume(meta, "db", "monday", "copy", &About::of(VolumeId(0))).unwrap();
+    let recycle = admin::Fate::Recycle {
+        deleted_at: 1,
+        purge_at: 1000,
+    };
+    admin::carry_out(meta, admin::Deletion::of("old", false, recycle), &mut || false).unwrap();
+    let export = ExportSpec {
+        any_client: true,
+        ..ExportSpec::default()
+    };
+    admin::export_volume(meta, "other", &export).unwrap();
+    let subsystem = SubsystemSpec {
+        name: "sub".to_owned(),
+        ..SubsystemSpec::default()
+    };
+    admin::create_subsystem(meta, &subsystem).unwrap();
+    admin::create_subsystem(
+        meta,
+        &SubsystemSpec {
+            name: "empty".to_owned(),
+            ..subsystem
+        },
+    )
+    .unwrap();
+    admin::add_namespace(meta, "sub", "disk", None, 4096).unwrap();
+    for host in [HOST, OTHER_HOST] {
+        admin::add_host(meta, host, &HostKeys::default()).unwrap();
+    }
+    admin::allow_host(meta, "sub", HOST).unwrap();
+    let policy = PolicyChange {
+        target: Some(PolicyTarget::Pool("main".to_owned())),
+        schedule: Some("@daily".to_owned()),
+        keep: KeepChange {
+            last: Some(2),
+            ..KeepChange::default()
+        },
+        ..PolicyChange::default()
+    };
+    admin::create_policy(meta, "nightly", &policy).unwrap();
+    world
+}
+
+/// The volume was opened once.
+fn open(meta: &Mutex<amita_metadata::model::State>, name: &str) {
+    let volume = Volume {
+        generation: Generation(1),
+        ..admin::volume(meta, name).unwrap()
+    };
+    put(meta, map::volume_key(name), &volume);
+}
+
+fn put<T: serde::Serialize>(meta: &Mutex<amita_metadata::model::State>, key: String, record: &T) {
+    meta.txn(&Call::put(key, serde_json::to_vec(record).unwrap())).unwrap();
+}
+
+/// A sealed snapshot, as an owner leaves it.
+pub fn snapshot(meta: &Mutex<amita_metadata::model::State>, volume: &str, name: &str) {
+    let volume = admin::volume(meta, volume).unwrap();
+    let number = SnapshotId(1);
+    let record = Snapshot {
+        volume: volume.id,
+        number,
+        name: name.to_owned(),
+        size_bytes: volume.size_bytes,
+        taken_at: 1,
+        labels: BTreeMap::new(),
+        protected: false,
+        clones: 0,
+        set: None,
+        mark: false,
+        hidden: false,
+        state: SnapshotState::Sealed(volume.generation),
+    };
+    put(meta, map::snapshot_key(volume.id, number), &record);
+    let named = SnapshotName { number, data: None };
+    put(meta, map::snapshot_name_key(volume.id, name), &named);
+}
+
+fn cases(world: &World) -> BTreeMap<&'static str, Case> {
+    let meta = &*world.meta;
+    let store = StoreId(u128::from(NodeId(1).0) << 64 | 7);
+    let old = admin::trash(meta).unwrap()[0].trashed.volume;
+    let case = |path: &str, body: Value, status| Case {
+        path: format!("/api/v1{path}"),
+        body: Some(body).filter(|body| !body.is_null()),
+        status,
+    };
+    let get = |path: &str| case(path, Value::Null, 200);
+    let gone = |path: &str| case(path, Value::Null, 204);
+    let clones = "/volumes/db/snapshots/monday/clones";
+    BTreeMap::from([
+        ("showHealth", get("/health")),
+        ("showCluster", get("/cluster")),
+        ("finalizeCluster", get("/cluster/finalize?force=true")),
+        ("listNodes", get("/nodes")),
+        ("showNode", get("/nodes/n1")),
+        (
+            "changeNode",
+            case("/nodes/n1", json!({ "rack": "r1", "maintenance": true }), 200),
+        ),
+        ("removeNode", gone("/nodes/n4")),
+        ("listStores", get("/stores?node=n1")),
+        ("showStore", get(&format!("/stores/{store}"))),
+        (
+            "changeStore",
+            case(&format!("/stores/{store}"), json!({ "weight": 5, "class": "ssd" }), 200),
+        ),
+        ("forgetStore", gone(&format!("/stores/{SPARE}"))),
+        (
+            "replaceStore",
+            case(
+                &format!("/stores/{store}/replace"),
+                json!({ "by": SPARE.to_string() }),
+                200,
+            ),
+        ),
+        ("adoptStore", gone(&format!("/stores/{SPARE}/adopt"))),
+        ("listPools", get("/pools")),
+        (
+            "createPool",
+            case("/pools", json!({ "name": "new", "copies": 2, "min_copies": 1 }), 201),
+        ),
+        ("showPool", get("/pools/main")),
+        (
+            "changePool",
+            case(
+                "/pools/main",
+                json!({ "recycle_seconds": 60, "quota": { "volumes": 9, "snapshots": null } }),
+                200,
+            ),
+        ),
+        ("deletePool", gone("/pools/spare")),
+        ("listGroups", get("/pools/main/groups?limit=3")),
+        ("listVolumes", get("/volumes")),
+        ("createVolume", case("/volumes", volume("new"), 201)),
+        ("showVolume", get("/volumes/db")),
+        ("changeVolume", case("/volumes/db", json!({ "protected": true }), 200)),
+        ("deleteVolume", get("/volumes/other")),
+        (
+            "renameVolume",
+            case("/volumes/other/rename", json!({ "name": "another" }), 200),
+        ),
+        ("showFlattening", get("/volumes/copy/flatten")),
+        ("flattenVolume", case("/volumes/copy/flatten", Value::Null, 202)),
+        ("cancelFlattening", get("/volumes/copy/flatten")),
+        ("showScrub", get("/volumes/db/scrub")),
+        ("scrubVolume", case("/volumes/db/scrub", Value::Null, 202)),
+        // Nobody lives who could do it.
+        ("moveVolume", case("/volumes/db/move", json!({ "to": "n1" }), 504)),
+        (
+            "createSnapshot",
+            case("/volumes/db/snapshots", json!({ "name": "now" }), 504),
+        ),
+        (
+            "createSnapshotSet",
+            case(
+                "/snapshot-sets",
+                json!({ "name": "now", "volumes": ["db", "other"] }),
+                504,
+            ),
+        ),
+        ("clearReservation", get("/volumes/db/reservation")),
+        ("listSnapshots", get("/volumes/db/snapshots")),
+        ("showSnapshot", get("/volumes/db/snapshots/monday")),
+        (
+            "changeSnapshot",
+            case("/volumes/db/snapshots/monday", json!({ "protected": true }), 200),
+        ),
+        ("deleteSnapshot", get("/volumes/other/snapshots/tuesday")),
+        ("listClones", get(clones)),
+        (
+            "createClone",
+            case(clones, json!({ "name": "second", "labels": { "a": "b" } }), 201),
+        ),
+        ("listSnapshotSets", get("/snapshot-sets")),
+        ("listDeletedVolumes", get("/deleted-volumes")),
+        ("showDeletedVolume", get(&format!("/deleted-volumes/{old}"))),
+        (
+            "undeleteVolume",
+            case(
+                &format!("/deleted-volumes/{old}/undelete"),
+                json!({ "name": "back" }),
+                200,
+            ),
+        ),
+        ("purgeVolume", get(&format!("/deleted-volumes/{old}"))),
+        ("listSnapshotPolicies", get("/snapshot-policies")),
+        (
+            "createSnapshotPolicy",
+            case(
+                "/snapshot-policies",
+                json!({ "name": "new", "target": { "volumes": ["db"] }, "schedule": "@hourly", "keep": { "last": 3 } }),
+                201,
+            ),
+        ),
+        ("showSnapshotPolicy", get("/snapshot-policies/nightly")),
+        (
+            "changeSnapshotPolicy",
+            case("/snapshot-policies/nightly", json!({ "paused": true }), 200),
+        ),
+        ("deleteSnapshotPolicy", gone("/snapshot-policies/nightly")),
+        ("pruneSnapshotPolicy", get("/snapshot-policies/nightly/prune")),
+        ("listNbdExports", get("/nbd-exports")),
+        ("showNbdExport", get("/nbd-exports/other")),
+        (
+            "exportVolume",
+            case("/nbd-exports/other", json!({ "clients": ["c"] }), 200),
+        ),
+        ("unexportVolume", gone("/nbd-exports/other")),
+        ("listSubsystems", get("/subsystems")),
+        ("createSubsystem", case("/subsystems", json!({ "name": "new" }), 201)),
+        ("showSubsystem", get("/subsystems/sub")),
+        (
+            "changeSubsystem",
+            case("/subsystems/sub", json!({ "any_host": true }), 200),
+        ),
+        ("deleteSubsystem", gone("/subsystems/empty")),
+        ("listNamespaces", get("/subsystems/sub/namespaces")),
+        (
+            "addNamespace",
+            case("/subsystems/sub/namespaces", json!({ "volume": "db" }), 201),
+        ),
+        ("removeNamespace", gone("/subsystems/sub/namespaces/1")),
+        (
+            "allowHost",
+            get(&format!("/subsystems/sub/hosts/{}", OTHER_HOST.replace(':', "%3A"))),
+        ),
+        ("denyHost", get(&format!("/subsystems/sub/hosts/{HOST}"))),
+        ("listHosts", get("/hosts")),
+        (
+            "addHost",
+            case("/hosts", json!({ "nqn": "nqn.2026-01.io.test:three" }), 201),
+        ),
+        ("showHost", get(&format!("/hosts/{HOST}"))),
+        ("removeHost", gone(&format!("/hosts/{OTHER_HOST}"))),
+        ("showThresholds", get("/settings/thresholds")),
+        (
+            "changeThresholds",
+            case("/settings/thresholds", json!({ "full_percent": 90 }), 200),
+        ),
+        ("showRecovery", get("/settings/recovery")),
+        (
+            "changeRecovery",
+            case("/settings/recovery", json!({ "scrub": { "windows": 2 } }), 200),
+        ),
+        ("listEvents", get("/events?order=newest&severity=warning")),
+        ("listEventKinds", get("/event-kinds")),
+        ("listAudit", get("/audit")),
+    ])
+}
+
+/// An operation of the specification.
+struct Operation {
+    id: String,
+    method: String,
+    path: String,
+    said: Value,
+}
+
+impl Operation {
+    fn changes(&self) -> bool {
+        self.method != "GET"
+    }
+
+    /// Does it take `If-Match`, and is that needed?
+    fn if_match(&self) -> Option<bool> {
+        let parameters = self.said["parameters"].as_array()?;
+        let found = parameters.iter().find(|parameter| parameter["name"] == "If-Match")?;
+        Some(found["required"].as_bool().unwrap_or_default())
+    }
+}
+
+fn operations() -> Vec<Operation> {
+    let said: Value = serde_json::to_value(specification()).unwrap();
+    let mut all = Vec::new();
+    for (path, methods) in said["paths"].as_object().unwrap() {
+        for (method, said) in methods.as_object().unwrap() {
+            all.push(Operation {
+                id: said["operationId"].as_str().unwrap_or_default().to_owned(),
+                method: method.to_uppercase(),
+                path: path.clone(),
+                said: said.clone(),
+            });
+        }
+    }
+    all
+}
+
+fn tried() -> impl Iterator<Item = Operation> {
+    operations()
+        .into_iter()
+        .filter(|operation| !APART.contains(&operation.id.as_str()))
+}
+
+fn audited(world: &World) -> u64 {
+    audit::bounds(&*world.meta).unwrap().head.map_or(0, |head| head.seq)
+}
+
+async fn send(
+    world: &World,
+    role: OperatorRole,
+    operation: &Operation,
+    case: &Case,
+    tag: Option<&str>,
+) -> super::world::Said {
+    world
+        .ask_if(role, &operation.method, &case.path, case.body.clone(), tag)
+        .await
+}
+
+#[test]
+fn each_has_a_name_of_its_own_a_summary_a_tag_and_its_problems() {
+    let mut ids = BTreeSet::new();
+    for operation in operations() {
+        let Operation { id, said, path, .. } = &operation;
+        assert!(!id.is_empty() && ids.insert(id.clone()), "{path}: {id:?}");
+        assert!(said["summary"].as_str().is_some_and(|text| text.len() > 5), "{id}");
+        assert_eq!(said["tags"].as_array().map(Vec::len), Some(1), "{id}");
+        assert!(said["responses"]["default"]["content"].is_object(), "{id}");
+    }
+    let world = world();
+    let known: BTreeSet<String> = cases(&world).into_keys().chain(APART).map(str::to_owned).collect();
+    assert_eq!(ids, known);
+}
+
+#[tokio::test]
+async fn each_is_done_for_an_admin_and_what_changes_something_is_in_the_audit_log() {
+    for operation in tried() {
+        let world = world();
+        let case = cases(&world).remove(operation.id.as_str()).unwrap();
+        let before = audited(&world);
+        let tag = operation.if_match().filter(|needed| *needed).map(|_| "*");
+        let said = send(&world, Admin, &operation, &case, tag).await;
+        assert_eq!(said.status.as_u16(), case.status, "{}: {said:?}", operation.id);
+        // When it begins, and when it has ended.
+        let records = audited(&world) - before;
+        assert_eq!(records >= 2, operation.changes(), "{}: {records}", operation.id);
+    }
+}
+
+#[tokio::test]
+async fn nobody_does_any_and_a_viewer_only_looks() {
+    let empty = World::new();
+    for operation in operations() {
+        let asked = Request::builder()
+            .method(operation.method.as_str())
+            .uri(&operation.path);
+        empty
+            .send(None, asked.body(Body::empty()).unwrap())
+            .await
+            .is(401, "unauthenticated");
+    }
+    for operation in tried() {
+        // A world of its own: of whoever is refused again and again, not all is told.
+        let world = world();
+        let case = cases(&world).remove(operation.id.as_str()).unwrap();
+        let before = audited(&world);
+        let said = send(&world, Viewer, &operation, &case, Some("*")).await;
+        match operation.changes() || operation.id == "listAudit" {
+            true => said.is(403, "denied"),
+            false => assert_eq!(said.status, StatusCode::OK, "{}: {said:?}", operation.id),
+        }
+        let refused = audited(&world) - before;
+        assert_eq!(refused, u64::from(said.status == 403), "{}", operation.id);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_or_is_not_there_is_refused_and_changes_nothing() {
+    let world = world();
+    let mut cases = cases(&world);
+    for operation in tried() {
+        let Case { path, body, .. } = cases.remove(operation.id.as_str()).unwrap();
+        let ask =
+            async |path: &str, body: Option<Value>| world.ask_if(Admin, &operation.method, path, body, Some("*")).await;
+        if let Some(body) = &body {
+            let mut more = body.clone();
+            more["surplus"] = 1.into();
+            for bad in [more, json!("text")] {
+                ask(&path, Some(bad)).await.is(400, "bad-request");
+            }
+        }
+        // The first name in the path, which is the last but for those of its parts.
+        if let Some(at) = operation.path.split('/').position(|part| part.starts_with('{')) {
+            let mut parts: Vec<&str> = path.split('/').collect();
+            parts[at] = "4711";
+            ask(&parts.join("/"), body.clone()).await.is(404, "not-found");
+        }
+    }
+    assert!(admin::volume(&*world.meta, "new").is_err());
+}
+
+#[tokio::test]
+async fn what_was_changed_since_is_neither_changed_nor_destroyed() {
+    let world = world();
+    let mut cases = cases(&world);
+    let before = audited(&world);
+    let (mut taken, mut needed) = (0, 0);
+    for operation in tried() {
+        let case = cases.remove(operation.id.as_str()).unwrap();
+        let Some(is_needed) = operation.if_match() else {
+            continue;
+        };
+        taken += 1;
+        send(&world, Admin, &operation, &case, Some("\"old\""))
+            .await
+            .is(412, "changed");
+        if is_needed {
+            needed += 1;
+            send(&world, Admin, &operation, &case, None)
+                .await
+                .is(428, "needs-if-match");
+        }
+    }
+    assert_eq!((needed, audited(&world)), (3, before));
+    assert!(taken > 15, "{taken}");
+}
+
+/// Each thing that is shown has a tag by which it can be changed, and what was changed another one.
+#[tokio::test]
+async fn a_tag_is_good_until_something_is_changed() {
+    for id in [
+        "changeNode",
+        "changeStore",
+        "changePool",
+        "changeVolume",
+        "changeSnapshot",
+        "changeSnapshotPolicy",
+        "changeSubsystem",
+    ] {
+        let world = world();
+        let operation = tried().find(|operation| operation.id == id).unwrap();
+        let case = cases(&world).remove(id).unwrap();
+        let shown = world.ask(Viewer, "GET", &case.path, None).await.done(200);
+        let changed = send(&world, Admin, &operation, &case, shown.tag.as_deref())
+            .await
+            .done(200);
+        assert!(changed.tag.is_some() && changed.tag != shown.tag, "{id}: {changed:?}");
+        let again = world.ask(Viewer, "GET", &case.path, None).await.done(200);
+        assert_eq!(again.tag, changed.tag, "{id}");
+        send(&world, Admin, &operation, &case, shown.tag.as_deref())
+            .await
+            .is(412, "changed");
+    }
+}

@@ -1,0 +1,149 @@
+//! Volumes: made, changed, deleted and had back.
+
+use super::world::{Said, World, volume};
+use amita_control::admin;
+use amita_identity::OperatorRole;
+use amita_metadata::{Call, Transact};
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+
+use OperatorRole::{Auditor, Operator, Tenant, Viewer};
+
+#[tokio::test]
+async fn a_volume_is_made_shown_changed_and_listed() {
+    let world = World::new();
+    let made = world
+        .ask(Operator, "POST", "/api/v1/volumes", Some(volume("a")))
+        .await
+        .done(201);
+    assert_eq!(made.body["name"], "a");
+    assert_eq!(made.body["labels"]["team"], "db");
+    let shown = world.ask(Viewer, "GET", "/api/v1/volumes/a", None).await.done(200);
+    assert_eq!((&shown.body, &shown.tag), (&made.body, &made.tag));
+    assert_eq!(admin::volume(&*world.meta, "a").unwrap().size_bytes, 1 << 30);
+
+    let change = json!({ "size_bytes": 2u64 << 30, "protected": true, "labels": { "team": null, "tier": "gold" } });
+    let tag = shown.tag.unwrap();
+    let changed = world
+        .ask_if(Operator, "PATCH", "/api/v1/volumes/a", Some(change.clone()), Some(&tag))
+        .await
+        .done(200);
+    assert_eq!(changed.body["size_bytes"], 2u64 << 30);
+    assert_eq!(
+        (&changed.body["protected"], &changed.body["labels"]),
+        (&true.into(), &json!({ "tier": "gold" }))
+    );
+    // Somebody else looked at it before.
+    let late = world
+        .ask_if(Operator, "PATCH", "/api/v1/volumes/a", Some(change), Some(&tag))
+        .await;
+    late.is(412, "changed");
+
+    for name in ["c", "b"] {
+        world
+            .ask(Operator, "POST", "/api/v1/volumes", Some(volume(name)))
+            .await
+            .done(201);
+    }
+    let first = world
+        .ask(Viewer, "GET", "/api/v1/volumes?limit=2", None)
+        .await
+        .done(200);
+    let names = |said: &Said| -> Vec<Value> {
+        let items = said.body["items"].as_array().unwrap();
+        items.iter().map(|item| item["name"].clone()).collect()
+    };
+    assert_eq!(
+        (names(&first), &first.body["next"]),
+        (vec!["a".into(), "b".into()], &"b".into())
+    );
+    let rest = world
+        .ask(Viewer, "GET", "/api/v1/volumes?limit=2&after=b", None)
+        .await
+        .done(200);
+    assert_eq!((names(&rest), &rest.body["next"]), (vec!["c".into()], &Value::Null));
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_with_a_code_and_changes_nothing() {
+    let world = World::new();
+    let before = world.meta.lock().unwrap().revision();
+    let refused = [
+        (Operator, "GET", "/api/v1/volumes/none", None, 404, "not-found"),
+        (Operator, "GET", "/api/v1/nothing", None, 404, "not-found"),
+        (Operator, "GET", "/api/v1/volumes?limit=0", None, 400, "bad-request"),
+        (Operator, "DELETE", "/api/v1/volumes", None, 405, "method-not-allowed"),
+        (
+            Operator,
+            "POST",
+            "/api/v1/volumes",
+            Some(json!({ "name": "a" })),
+            400,
+            "bad-request",
+        ),
+        (
+            Operator,
+            "POST",
+            "/api/v1/volumes",
+            Some(json!("a")),
+            400,
+            "bad-request",
+        ),
+    ];
+    for (role, method, path, body, status, code) in refused {
+        world.ask(role, method, path, body).await.is(status, code);
+    }
+    assert_eq!(world.meta.lock().unwrap().revision(), before);
+    let mut bad = volume("-x");
+    world
+        .ask(Operator, "POST", "/api/v1/volumes", Some(bad.clone()))
+        .await
+        .is(422, "bad-setting");
+    bad["name"] = "a".into();
+    bad["more"] = 1.into();
+    world
+        .ask(Operator, "POST", "/api/v1/volumes", Some(bad))
+        .await
+        .is(400, "bad-request");
+    let mut elsewhere = volume("a");
+    elsewhere["pool"] = "none".into();
+    world
+        .ask(Operator, "POST", "/api/v1/volumes", Some(elsewhere))
+        .await
+        .is(404, "not-found");
+    assert!(admin::volumes(&*world.meta).unwrap().is_empty());
+    world
+        .ask(Operator, "POST", "/api/v1/volumes", Some(volume("a")))
+        .await
+        .done(201);
+    world
+        .ask(Operator, "POST", "/api/v1/volumes", Some(volume("a")))
+        .await
+        .is(409, "exists");
+}
+
+#[tokio::test]
+async fn who_may_not_is_refused_and_it_is_written_down() {
+    let world = World::new();
+    let nobody = Request::get("/api/v1/volumes").body(Body::empty()).unwrap();
+    world.send(None, nobody).await.is(401, "unauthenticated");
+    for role in [Viewer, Auditor] {
+        world.ask(role, "GET", "/api/v1/health", None).await.done(200);
+        world
+            .ask(role, "POST", "/api/v1/volumes", Some(volume("a")))
+            .await
+            .is(403, "denied");
+    }
+    world
+        .ask(Tenant, "GET", "/api/v1/volumes", None)
+        .await
+        .is(403, "denied");
+    assert!(admin::volumes(&*world.meta).unwrap().is_empty());
+    let log = world.meta.txn(&Call::prefix(amita_control::audit::prefix())).unwrap();
+    let refusals = log
+        .values(0)
+        .iter()
+        .filter(|record| String::from_utf8_lossy(&record.value).contains("refused"));
+    assert_eq!(refusals.count(), 3);
+}

@@ -1,0 +1,148 @@
+//! A cluster in the metadata's model, and who asks.
+
+use amita_api::session::Asker;
+use amita_api::{Api, router};
+use amita_audit::Whence;
+use amita_control::access::Caller;
+use amita_control::admin::{self, DEFAULT_CHUNK_BYTES, PoolSpec};
+use amita_identity::{Name, OperatorRole};
+use amita_metadata::model::State;
+use amita_metadata::{Call, Transact};
+use amita_types::map::{self, Live};
+use amita_types::placement::Level;
+use amita_types::{ClusterId, StoreId};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use http::{Request, StatusCode, header};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use tower::ServiceExt as _;
+
+pub const CLUSTER: ClusterId = ClusterId(9);
+
+pub struct World {
+    pub meta: Arc<Mutex<State>>,
+    router: Router,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Said {
+    pub status: StatusCode,
+    pub tag: Option<String>,
+    pub kind: String,
+    pub body: Value,
+}
+
+impl Said {
+    /// It is a problem of this code, in the form that the standard wants.
+    pub fn is(&self, status: u16, code: &str) {
+        assert_eq!(
+            (self.status.as_u16(), &self.body["code"]),
+            (status, &code.into()),
+            "{self:?}"
+        );
+        assert_eq!(self.kind, "application/problem+json", "{self:?}");
+        assert_eq!(self.body["status"], status, "{self:?}");
+        assert!(
+            self.body["detail"].as_str().is_some_and(|text| text.len() > 10),
+            "{self:?}"
+        );
+        assert!(
+            self.body["type"].as_str().is_some_and(|text| text.ends_with(code)),
+            "{self:?}"
+        );
+    }
+
+    pub fn done(self, status: u16) -> Said {
+        assert_eq!(self.status.as_u16(), status, "{self:?}");
+        self
+    }
+}
+
+impl World {
+    /// Three nodes with a store each, and a pool.
+    pub fn new() -> World {
+        let meta = Arc::new(Mutex::new(State::new()));
+        admin::init_cluster(&*meta, CLUSTER).unwrap();
+        for number in 1..=3 {
+            let node = admin::register_node(&*meta, &format!("n{number}"), "127.0.0.1:1", None, 2).unwrap();
+            let live = Live {
+                stores: None,
+                session: 1,
+                pid: 1,
+                version: map::METADATA_VERSION,
+            };
+            let live = serde_json::to_vec(&live).unwrap();
+            meta.txn(&Call::put(map::live_key(node.id), live)).unwrap();
+            let store = StoreId(u128::from(node.id.0) << 64 | 7);
+            admin::register_store(&*meta, &admin::store_record(store, node.id, "/dev/x", 64 << 30)).unwrap();
+        }
+        let pool = PoolSpec {
+            name: "main".to_owned(),
+            copies: 3,
+            min_copies: 2,
+            groups: 64,
+            chunk_bytes: DEFAULT_CHUNK_BYTES,
+            level: Level::Node,
+            class: None,
+        };
+        admin::create_pool(&*meta, &pool).unwrap();
+        let router = router(Api::new(Arc::clone(&meta) as Arc<dyn Transact + Send + Sync>));
+        World { meta, router }
+    }
+
+    pub async fn send(&self, who: Option<OperatorRole>, request: Request<Body>) -> Said {
+        let mut request = request;
+        let host = http::HeaderValue::from_static("127.0.0.1:7000");
+        request.headers_mut().entry(header::HOST).or_insert(host);
+        if let Some(role) = who {
+            let name = Name::operator(CLUSTER, role, "alice").unwrap();
+            let asker = Asker(Caller::of(&name, Whence::default()));
+            request.extensions_mut().insert(asker);
+        }
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let text = |name| {
+            response
+                .headers()
+                .get(name)
+                .map(|value| value.to_str().unwrap().to_owned())
+        };
+        let (status, tag, kind) = (response.status(), text(header::ETAG), text(header::CONTENT_TYPE));
+        let bytes = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        Said {
+            status,
+            tag,
+            kind: kind.unwrap_or_default(),
+            body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        }
+    }
+
+    pub async fn ask(&self, role: OperatorRole, method: &str, path: &str, body: Option<Value>) -> Said {
+        self.ask_if(role, method, path, body, None).await
+    }
+
+    pub async fn ask_if(
+        &self,
+        role: OperatorRole,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+        tag: Option<&str>,
+    ) -> Said {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(tag) = tag {
+            request = request.header(header::IF_MATCH, tag);
+        }
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.send(Some(role), request.body(body).unwrap()).await
+    }
+}
+
+/// A volume that is to be made.
+pub fn volume(name: &str) -> Value {
+    json!({ "name": name, "pool": "main", "size_bytes": 1 << 30, "labels": { "team": "db" } })
+}
