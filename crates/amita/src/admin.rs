@@ -1,8 +1,8 @@
 //! The operator's commands and the metadata: a session of who runs the command, and errors as people read them.
 
 use crate::cli::Endpoints;
-use amita_control::access::{Action, Denied, Reader, Session};
-use amita_control::admin::{self, AdminError, Status};
+use amita_control::access::{Action, Caller, Denied, Reader, Session};
+use amita_control::admin::{self, AdminError, Code, Status};
 use amita_metadata::Transact;
 use amita_metadata::client::{Client, Watch};
 use amita_terminal::error::{Failure, Kind, Result};
@@ -24,6 +24,12 @@ impl Admin {
         let (client, caller) = endpoints.connect_as()?;
         let session = Session::open(client, caller).map_err(|why| denied(&why))?;
         Ok(Admin { session })
+    }
+
+    /// Who we are to the cluster.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        self.session.caller()
     }
 
     /// For reading.
@@ -111,10 +117,11 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::StoreOutdated { .. }
                 | AdminError::Full { .. }
                 | AdminError::OverQuota { .. }
+                | AdminError::PoolInUse { .. }
                 | AdminError::StillNeeded { .. } => Kind::Conflict,
                 _ => Kind::Failed,
             };
-            Failure::new(error.to_string()).kind(kind)
+            Failure::new(error.to_string()).kind(kind).code(error.code().name())
         })
     }
 }
@@ -127,13 +134,15 @@ pub fn metadata_failure(error: &amita_metadata::Error) -> Failure {
         amita_metadata::Error::Setting { .. } => Kind::Usage,
         _ => Kind::Failed,
     };
-    Failure::new(error.to_string()).kind(kind)
+    let code = AdminError::Metadata(error.clone()).code().name();
+    Failure::new(error.to_string()).kind(kind).code(code)
 }
 
 /// Somebody may not do it.
 #[must_use]
 pub fn denied(why: &Denied) -> Failure {
-    Failure::new(why.to_string()).advice(
+    let failure = Failure::new(why.to_string()).code(Code::Denied.name());
+    failure.advice(
         "`amita cert show` says who you are here (--identity, AMITA_IDENTITY). An admin gives roles: `amita operator create \
          --role`.",
     )

@@ -4,8 +4,8 @@ use crate::admin::metadata_failure;
 use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
-    audit, ca, cert, client, cluster, disk, events, host, meta, namespace, nbd, node, operator, pool, recover,
-    recovery, serve, snapshot_policy, status, store, subsystem, top, trace, volume,
+    audit, ca, cert, client, cluster, completions, disk, events, explain, host, man, meta, namespace, nbd, node,
+    operator, pool, recover, recovery, serve, snapshot_policy, status, store, subsystem, token, top, trace, volume,
 };
 use crate::demo;
 use amita_control::access::Caller;
@@ -13,8 +13,9 @@ use amita_identity::{Actor, Clock, Live};
 use amita_metadata::Client;
 use amita_metadata::client::{Options, Tls, User};
 use amita_terminal::error::{Failure, Kind, Result};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Software-defined flash storage
@@ -83,6 +84,9 @@ pub enum Command {
     /// Operators: give people that manage the cluster an identity
     #[command(subcommand)]
     Operator(operator::Command),
+    /// Tokens: let programs use the REST API without a certificate
+    #[command(subcommand)]
+    Token(token::Command),
     /// Pools: make, list and change them
     #[command(subcommand)]
     Pool(pool::Command),
@@ -128,6 +132,12 @@ pub enum Command {
     /// Who did what: the audit log, whether it is whole, and shipping it elsewhere
     #[command(subcommand)]
     Audit(audit::Command),
+    /// What a word means that a status, an event, an error or the audit log has, and what to do about it
+    Explain(explain::Arguments),
+    /// Print what makes a shell complete these commands
+    Completions(completions::Arguments),
+    /// Write the manual's pages: one of each command
+    Man(man::Arguments),
     /// Show everything on this machine: a cluster, a volume, a killed node, all data intact
     Demo(demo::Arguments),
 }
@@ -170,6 +180,46 @@ impl Command {
     }
 }
 
+/// Why a command line was not taken.
+#[derive(Debug)]
+pub enum Unread {
+    /// Help or the version was asked for, or a person is told what is wrong.
+    Told(clap::Error),
+    /// A script is told what is wrong.
+    Json(Failure),
+}
+
+/// Reads a command line; and whether answers, and errors, are to be JSON.
+///
+/// # Errors
+/// It is wrong; or help was asked for.
+pub fn read<I: IntoIterator<Item = OsString>>(words: I) -> std::result::Result<(Cli, bool), Unread> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let matches = Cli::command().try_get_matches_from(&words);
+    let read = matches.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, wants_json(&matches))));
+    read.map_err(
+        |error| match words.iter().any(|word| word == "--json") && error.use_stderr() {
+            true => Unread::Json(usage(&error)),
+            false => Unread::Told(error),
+        },
+    )
+}
+
+/// Was `--json` given to the command, whichever it is?
+fn wants_json(matches: &clap::ArgMatches) -> bool {
+    let own = matches.try_get_one::<bool>("json").ok().flatten() == Some(&true);
+    own || matches.subcommand().is_some_and(|(_, inner)| wants_json(inner))
+}
+
+/// A wrong command line: what is wrong is the message, and what would be right the advice.
+fn usage(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let (what, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let advice: Vec<&str> = rest.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let what: Vec<&str> = what.trim_start_matches("error: ").lines().map(str::trim).collect();
+    Failure::new(what.join(" ")).kind(Kind::Usage).advice(advice.join(" "))
+}
+
 /// Does what the command line says.
 ///
 /// # Errors
@@ -207,8 +257,12 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Status(arguments) => status::run(&arguments, &metadata),
         Command::Top(arguments) => top::run(&arguments, &metadata),
         Command::Trace(arguments) => trace::run(&arguments, &metadata),
+        Command::Token(command) => token::run(&command, &metadata),
         Command::Events(arguments) => events::run(&arguments, &metadata),
         Command::Audit(command) => audit::run(&command, &metadata),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments, cli.insecure_network),
     }
 }

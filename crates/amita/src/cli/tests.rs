@@ -1,4 +1,5 @@
 use super::{Cli, Endpoints};
+use amita_terminal::error::Kind;
 use clap::{CommandFactory, Parser};
 
 #[test]
@@ -41,6 +42,113 @@ fn a_volume_of_no_whole_blocks_is_refused_at_the_command_line() {
     let error = Cli::try_parse_from(["amita", "volume", "create", "v", "--pool", "p", "--size", "10000"])
         .expect_err("no multiple of 4096");
     assert!(error.to_string().contains("12288"), "{error}");
+}
+
+/// A script that asks for JSON gets its errors as JSON, those of the command line too; a person does not.
+#[test]
+fn a_wrong_command_line_is_told_as_it_was_asked_for() {
+    let read = |line: &str| super::read(line.split(' ').map(Into::into));
+    let Err(super::Unread::Json(failure)) = read("amita volume create v --pool p --size 10000 --json") else {
+        panic!("JSON was asked for");
+    };
+    assert_eq!((failure.kind, failure.code), (Kind::Usage, "usage"));
+    assert!(
+        failure.what.contains("12288") && !failure.what.starts_with("error"),
+        "{failure:?}"
+    );
+    let said: serde_json::Value = serde_json::from_str(&failure.json()).expect("JSON");
+    assert_eq!(
+        (&said["error"]["exit"], &said["error"]["code"]),
+        (&2.into(), &"usage".into())
+    );
+    let Err(super::Unread::Json(failure)) = read("amita volume crate --json") else {
+        panic!("JSON was asked for");
+    };
+    assert!(failure.advice.contains("create"), "{failure:?}");
+    assert!(matches!(read("amita volume crate"), Err(super::Unread::Told(_))));
+    assert!(matches!(
+        read("amita status --json --help"),
+        Err(super::Unread::Told(_))
+    ));
+}
+
+#[test]
+fn json_is_seen_wherever_it_was_given() {
+    let wants = |line: &str| {
+        let read = super::read(line.split(' ').map(Into::into));
+        read.unwrap_or_else(|why| panic!("{line}: {why:?}")).1
+    };
+    for command in [
+        "amita status --json",
+        "amita volume snapshot list v --json",
+        "amita cluster finalize --json",
+        "amita explain --json",
+    ] {
+        assert!(wants(command), "{command}");
+        assert!(!wants(command.trim_end_matches(" --json")), "{command}");
+    }
+}
+
+/// A change tells a script what it has done; these serve, or show themselves.
+#[test]
+fn every_command_but_those_that_serve_knows_json() {
+    fn without(command: &clap::Command, name: &str, found: &mut Vec<String>) {
+        let subs: Vec<&clap::Command> = command.get_subcommands().collect();
+        let has = command.get_arguments().any(|argument| argument.get_id() == "json");
+        // One that is a group and a command as well has it as a command.
+        if subs.is_empty() && !has {
+            found.push(name.to_owned());
+        }
+        for sub in subs {
+            without(sub, format!("{name} {}", sub.get_name()).trim_start(), found);
+        }
+    }
+    let mut found = Vec::new();
+    without(&Cli::command(), "", &mut found);
+    assert_eq!(
+        found,
+        ["serve", "meta", "ca serve", "audit ship", "completions", "demo"]
+    );
+}
+
+/// A change that changes nothing is a mistake, and the usage says what is missing.
+#[test]
+fn a_change_of_nothing_is_refused_with_what_could_be_changed() {
+    for (line, could) in [
+        ("amita pool set p", "--copies"),
+        ("amita pool set p --force --json", "--failure-domain"),
+        ("amita subsystem set s", "--any-host"),
+        ("amita host key nqn.2014-08.org.example:h", "--generate-tls"),
+    ] {
+        let error = Cli::try_parse_from(line.split(' ')).expect_err(line).to_string();
+        assert!(error.contains("required") && error.contains(could), "{line}: {error}");
+        assert!(!error.contains("<NAME|"), "{line}: {error}");
+    }
+}
+
+/// What cannot be had back asks on a terminal, and can be told not to.
+#[test]
+fn what_destroys_can_be_told_not_to_ask() {
+    for line in [
+        "amita volume delete v --now --yes",
+        "amita volume purge v --yes",
+        "amita pool delete p --yes",
+        "amita pool set p --copies 2 --yes",
+        "amita node remove n --yes",
+        "amita disk forget 0123 --yes",
+        "amita disk format /dev/x --force --yes",
+        "amita subsystem delete s --force --yes",
+    ] {
+        assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn a_status_is_checked_or_watched_and_not_both() {
+    for line in ["amita status --check --watch", "amita status --check --json"] {
+        assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
+    }
+    assert!(Cli::try_parse_from(["amita", "status", "-w", "--json"]).is_ok());
 }
 
 #[test]

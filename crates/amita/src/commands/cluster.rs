@@ -7,7 +7,6 @@ use amita_control::access::Action;
 use amita_control::admin;
 use amita_identity::{Authority, Clock, Identity, IdentityError, Name, Role};
 use amita_terminal::error::Result;
-use amita_terminal::say_line;
 use amita_terminal::table::{Table, print};
 use amita_types::ClusterId;
 use amita_types::map::METADATA_VERSION;
@@ -48,6 +47,9 @@ pub enum Command {
         /// Also while nodes do not run, so that nobody can say what they know
         #[arg(long)]
         force: bool,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -58,7 +60,7 @@ pub enum Command {
 pub fn run(command: &Command, identity: &Folder, metadata: &Endpoints) -> Result<()> {
     match command {
         Command::Version { json } => versions(*json, &Admin::connect(metadata)?),
-        Command::Finalize { force } => finalize(*force, &Admin::connect(metadata)?),
+        Command::Finalize { force, json } => finalize(*force, *json, &Admin::connect(metadata)?),
         Command::Init { ca, cluster, json } => init(ca, *cluster, *json, identity),
     }
 }
@@ -111,11 +113,12 @@ fn versions(as_json: bool, metadata: &Admin) -> Result<()> {
     })
 }
 
-fn finalize(force: bool, metadata: &Admin) -> Result<()> {
+fn finalize(force: bool, as_json: bool, metadata: &Admin) -> Result<()> {
     let raised = metadata.act(Action::ClusterFinalize, "cluster", |meta| admin::finalize(meta, force));
-    match raised.described()? {
-        true => say_line!("The cluster's version is {METADATA_VERSION}."),
-        false => say_line!("The cluster's version is {METADATA_VERSION} already."),
-    }
-    Ok(())
+    let raised = raised.described()?;
+    let found = json!({ "version": METADATA_VERSION, "raised": raised });
+    print(as_json, &found, || match raised {
+        true => format!("The cluster's version is {METADATA_VERSION}.\n"),
+        false => format!("The cluster's version is {METADATA_VERSION} already.\n"),
+    })
 }

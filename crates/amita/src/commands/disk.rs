@@ -32,7 +32,7 @@ pub enum Command {
     /// Set the class of a store's device; pools may ask for one
     Class(ClassArguments),
     /// Take a store that nobody needs any more out of the cluster's records
-    Forget(StoreArguments),
+    Forget(ForgetArguments),
     /// Let an older copy of a store serve in its place, when the store itself is lost
     ///
     /// A disk that was copied, or set back to an earlier state, is refused: what was written since is missing on it. Where
@@ -102,6 +102,19 @@ pub struct ClassArguments {
 pub struct StoreArguments {
     /// The store: its UUID, or the beginning of it
     pub store: String,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita disk forget`.
+#[derive(Debug, clap::Args)]
+pub struct ForgetArguments {
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Ask nothing
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// `amita disk format`.
@@ -116,6 +129,9 @@ pub struct FormatArguments {
     /// Also when the path holds something already: it is overwritten
     #[arg(long)]
     pub force: bool,
+    /// Ask nothing
+    #[arg(long)]
+    pub yes: bool,
     /// Say what was made as JSON
     #[arg(long)]
     pub json: bool,

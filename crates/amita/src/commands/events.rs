@@ -1,8 +1,9 @@
 //! `amita events`: what happened, and why.
 
-use crate::admin::{Admin, metadata_failure};
+use crate::admin::{Admin, Described, metadata_failure};
 use crate::cli::Endpoints;
 use crate::logging::timestamp;
+use amita_control::admin;
 use amita_control::events::{self, Event, Query};
 use amita_metadata::{Call, Waited};
 use amita_terminal::error::{Failure, Kind, Result};
@@ -23,7 +24,7 @@ pub struct Arguments {
     /// Of this kind only; once for each (see --kinds)
     #[arg(long = "kind", value_name = "KIND")]
     pub kind: Vec<String>,
-    /// About this only: the name of a pool or volume, the number of a node, a store's UUID or the beginning of it
+    /// About this only: the name of a pool, a volume or a node, the number of a node, a store's UUID or the beginning of it
     #[arg(long, value_name = "NAME")]
     pub object: Option<String>,
     /// Go on with what happens from now on, until the command is ended
@@ -74,10 +75,15 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         object: arguments.object.clone(),
     };
     let admin = Admin::connect(metadata)?;
+    let node = match &arguments.object {
+        Some(name) => node_of(&admin, name)?,
+        None => None,
+    };
+    let wanted = Wanted { query, node };
     let reply = amita_metadata::Transact::txn(&admin.reader(), &Call::prefix(events::prefix()))
         .map_err(|why| metadata_failure(&why))?;
     for event in reply.values(0).iter().filter_map(events::parse) {
-        show(&event, &query, arguments.json)?;
+        show(&event, &wanted, arguments.json)?;
     }
     if !arguments.follow {
         return Ok(());
@@ -91,7 +97,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
                     if let amita_metadata::Event::Put(record) = event
                         && let Some(event) = events::parse(&record)
                     {
-                        show(&event, &query, arguments.json)?;
+                        show(&event, &wanted, arguments.json)?;
                     }
                 }
             }
@@ -103,8 +109,35 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     Ok(())
 }
 
-fn show(event: &Event, query: &Query, as_json: bool) -> Result<()> {
-    if !query.takes(event) {
+/// Which events are wanted.
+struct Wanted {
+    query: Query,
+    /// The number of the node whose name was given: events have nodes by their numbers.
+    node: Option<String>,
+}
+
+impl Wanted {
+    fn takes(&self, event: &Event) -> bool {
+        let about_node = |node: &String| {
+            let others = Query {
+                object: None,
+                ..self.query.clone()
+            };
+            event.objects.contains(node) && others.takes(event)
+        };
+        self.query.takes(event) || self.node.as_ref().is_some_and(about_node)
+    }
+}
+
+/// The number of the node of that name, if there is one.
+fn node_of(admin: &Admin, name: &str) -> Result<Option<String>> {
+    let nodes = admin::nodes(&admin.reader()).described()?;
+    let found = nodes.into_iter().find(|node| node.name == name);
+    Ok(found.map(|node| node.id.to_string()))
+}
+
+fn show(event: &Event, wanted: &Wanted, as_json: bool) -> Result<()> {
+    if !wanted.takes(event) {
         return Ok(());
     }
     if as_json {
@@ -140,4 +173,32 @@ pub(crate) fn table() -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_found_by_its_name_and_no_other_whose_number_begins_so() {
+        let of = |objects: &[&str]| Event {
+            unix_ms: 5,
+            node: amita_types::NodeId(9),
+            kind: "node-gone".to_owned(),
+            severity: events::Severity::Warning,
+            objects: objects.iter().map(|&object| object.to_owned()).collect(),
+            text: "It is gone.".to_owned(),
+        };
+        let mut wanted = Wanted {
+            query: Query {
+                object: Some("n1".to_owned()),
+                ..Query::default()
+            },
+            node: Some("1".to_owned()),
+        };
+        assert!(wanted.takes(&of(&["1"])) && wanted.takes(&of(&["n1"])));
+        assert!(!wanted.takes(&of(&["12"])) && !wanted.takes(&of(&[])));
+        wanted.query.since_ms = 6;
+        assert!(!wanted.takes(&of(&["1"])), "it is too old");
+    }
 }

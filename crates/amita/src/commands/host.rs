@@ -9,7 +9,6 @@ use amita_control::admin::{self, HostKeys, Secret};
 use amita_keys::SealKey;
 use amita_metadata::Transact;
 use amita_terminal::error::{Context, Failure, Kind, Result};
-use amita_terminal::say_line;
 use amita_terminal::table::{Table, print};
 use amita_types::map::{Host, Subsystem};
 use keys::{Generated, KeyArguments};
@@ -32,6 +31,9 @@ pub enum Command {
         subsystem: String,
         /// The host's NVMe qualified name
         nqn: String,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Let a host connect to a subsystem no more; it is cut off if it is connected
     Deny {
@@ -39,6 +41,9 @@ pub enum Command {
         subsystem: String,
         /// The host's NVMe qualified name
         nqn: String,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List the hosts; never their keys
     List {
@@ -53,6 +58,9 @@ pub enum Command {
         /// Also when it is allowed somewhere: it is denied there
         #[arg(long)]
         force: bool,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Seal the keys of all hosts anew, with the first key of the file: after a new line was put in front of it
     ///
@@ -61,11 +69,17 @@ pub enum Command {
         /// The file with the new sealing key and the old one
         #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE")]
         seal_key: PathBuf,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Make the cluster's sealing key, which opens the keys of hosts: a new file, for all gateways and for whoever adds keys
     SealKey {
         /// The file; it must not exist yet
         file: PathBuf,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -150,8 +164,8 @@ impl Shown {
 /// # Errors
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
-    if let Command::SealKey { file } = command {
-        return make_seal_key(file);
+    if let Command::SealKey { file, json } = command {
+        return make_seal_key(file, *json);
     }
     let metadata = Admin::connect(metadata)?;
     let reader = metadata.reader();
@@ -190,16 +204,16 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             let changed = changed.described()?;
             show(&reader, &changed, arguments.json, &generated)
         }
-        Command::Allow { subsystem, nqn } => {
+        Command::Allow { subsystem, nqn, json } => {
             let object = format!("{nqn} in {subsystem}");
             let allowed = metadata.act(Action::HostAllow, &object, |meta| {
                 admin::allow_host(meta, subsystem, nqn)
             });
             let found = allowed.described()?;
-            say_line!("Host {nqn} may connect to {}.", found.nqn);
-            Ok(())
+            let told = told(nqn, subsystem, &found, true);
+            print(*json, &told, || format!("Host {nqn} may connect to {}.\n", found.nqn))
         }
-        Command::Deny { subsystem, nqn } => {
+        Command::Deny { subsystem, nqn, json } => {
             let object = format!("{nqn} in {subsystem}");
             let denied = metadata.act(Action::HostDeny, &object, |meta| admin::deny_host(meta, subsystem, nqn));
             let found = denied.described()?;
@@ -208,8 +222,10 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             } else {
                 ""
             };
-            say_line!("Host {nqn} may not connect to {}{yet}.", found.nqn);
-            Ok(())
+            let told = told(nqn, subsystem, &found, found.any_host);
+            print(*json, &told, || {
+                format!("Host {nqn} may not connect to {}{yet}.\n", found.nqn)
+            })
         }
         Command::List { json } => {
             let subsystems = admin::subsystems(&reader).described()?;
@@ -223,16 +239,21 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 table.text()
             })
         }
-        Command::Remove { nqn, force } => {
+        Command::Remove { nqn, force, json } => {
             metadata
                 .act(Action::HostRemove, nqn, |meta| admin::remove_host(meta, nqn, *force))
                 .described()?;
-            say_line!("Host {nqn} is forgotten, and its keys.");
-            Ok(())
+            let told = serde_json::json!({ "host": nqn, "removed": true });
+            print(*json, &told, || format!("Host {nqn} is forgotten, and its keys.\n"))
         }
-        Command::Reseal { seal_key } => reseal(&metadata, seal_key),
+        Command::Reseal { seal_key, json } => reseal(&metadata, seal_key, *json),
         Command::SealKey { .. } => Ok(()),
     }
+}
+
+/// Whether a host may connect to a subsystem now, as JSON says it.
+fn told(nqn: &str, name: &str, subsystem: &Subsystem, may_connect: bool) -> serde_json::Value {
+    serde_json::json!({ "host": nqn, "subsystem": name, "nqn": subsystem.nqn, "may_connect": may_connect })
 }
 
 fn show(reader: &Reader<'_>, host: &Host, as_json: bool, generated: &[Generated]) -> Result<()> {
@@ -249,15 +270,17 @@ fn show(reader: &Reader<'_>, host: &Host, as_json: bool, generated: &[Generated]
     })
 }
 
-fn reseal(metadata: &Admin, file: &std::path::Path) -> Result<()> {
+fn reseal(metadata: &Admin, file: &std::path::Path, as_json: bool) -> Result<()> {
     let key = SealKey::load(file).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
     let sealed = metadata.act(Action::HostReseal, &format!("with {}", key.id()), |meta| {
         reseal_all(meta, &key)
     });
     match sealed {
         Ok(count) => {
-            say_line!("{count} keys are sealed with {} now.", key.id());
-            Ok(())
+            let told = serde_json::json!({ "keys": count, "seal_key": key.id().to_string() });
+            print(as_json, &told, || {
+                format!("{count} keys are sealed with {} now.\n", key.id())
+            })
         }
         Err(Resealing::Admin(why)) => Err(why).described(),
         Err(Resealing::Seal(why)) => Err(Failure::new(why.to_string()).advice(
@@ -303,7 +326,7 @@ impl From<admin::AdminError> for Resealing {
     }
 }
 
-fn make_seal_key(file: &std::path::Path) -> Result<()> {
+fn make_seal_key(file: &std::path::Path, as_json: bool) -> Result<()> {
     if file.exists() {
         return Err(Failure::new(format!("{} exists already", file.display()))
             .kind(Kind::Conflict)
@@ -311,13 +334,15 @@ fn make_seal_key(file: &std::path::Path) -> Result<()> {
     }
     let key = SealKey::generate();
     key.save(file).context(|| "cannot make the sealing key".to_owned())?;
-    say_line!(
-        "The sealing key {} is in {}. Give the file to every gateway (`amita serve --seal-key`), and keep a copy: without \
-         it the keys of hosts cannot be opened.",
-        key.id(),
-        file.display()
-    );
-    Ok(())
+    let told = serde_json::json!({ "file": file, "seal_key": key.id().to_string() });
+    print(as_json, &told, || {
+        format!(
+            "The sealing key {} is in {}. Give the file to every gateway (`amita serve --seal-key`), and keep a copy: without \
+             it the keys of hosts cannot be opened.\n",
+            key.id(),
+            file.display()
+        )
+    })
 }
 
 #[cfg(test)]

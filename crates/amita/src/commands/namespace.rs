@@ -6,7 +6,6 @@ use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::admin;
 use amita_terminal::error::Result;
-use amita_terminal::say_line;
 use amita_terminal::table::print;
 
 /// What to do with namespaces.
@@ -20,6 +19,9 @@ pub enum Command {
         subsystem: String,
         /// The namespace's number
         nsid: u32,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List the namespaces
     List {
@@ -80,14 +82,16 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 )
             })
         }
-        Command::Remove { subsystem, nsid } => {
+        Command::Remove { subsystem, nsid, json } => {
             metadata
                 .act(Action::NamespaceRemove, &format!("{nsid} of {subsystem}"), |meta| {
                     admin::remove_namespace(meta, subsystem, *nsid)
                 })
                 .described()?;
-            say_line!("Subsystem {subsystem} has no namespace {nsid} any more; its volume stays.");
-            Ok(())
+            let found = serde_json::json!({ "subsystem": subsystem, "nsid": nsid, "removed": true });
+            print(*json, &found, || {
+                format!("Subsystem {subsystem} has no namespace {nsid} any more; its volume stays.\n")
+            })
         }
         Command::List { subsystem, json } => {
             let found = admin::namespaces(&metadata.reader(), subsystem.as_deref()).described()?;

@@ -5,7 +5,6 @@ use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::admin::{self, ExportSpec};
 use amita_terminal::error::Result;
-use amita_terminal::say_line;
 use amita_terminal::table::{Table, print};
 use amita_types::map::Export;
 use serde::Serialize;
@@ -59,6 +58,9 @@ pub struct ExportArguments {
 pub struct UnexportArguments {
     /// The volume's name
     pub name: String,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -103,12 +105,12 @@ fn export(arguments: &ExportArguments, metadata: &Admin) -> Result<()> {
 fn unexport(arguments: &UnexportArguments, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
     let was_exported = metadata.act(Action::VolumeUnexport, name, |meta| admin::unexport_volume(meta, name));
-    if was_exported.described()? {
-        say_line!("Volume {name} is exported no more; clients that had it open are cut off.");
-    } else {
-        say_line!("Volume {name} was not exported.");
-    }
-    Ok(())
+    let was_exported = was_exported.described()?;
+    let found = serde_json::json!({ "name": name, "was_exported": was_exported });
+    print(arguments.json, &found, || match was_exported {
+        true => format!("Volume {name} is exported no more; clients that had it open are cut off.\n"),
+        false => format!("Volume {name} was not exported.\n"),
+    })
 }
 
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {

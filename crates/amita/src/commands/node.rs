@@ -6,9 +6,9 @@ use crate::commands::{join, outlook};
 use amita_control::access::Action;
 use amita_control::admin;
 use amita_identity::Role;
+use amita_terminal::confirm;
 use amita_terminal::error::Result;
 use amita_terminal::table::{Table, print};
-use amita_terminal::{say, say_line};
 use amita_types::map::Node;
 
 /// What to do with nodes.
@@ -51,6 +51,9 @@ pub enum Command {
         /// Also when writes of some groups will wait while it is away
         #[arg(long)]
         force: bool,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Take a node that is not coming back out of the cluster's records, with its stores
     ///
@@ -61,6 +64,9 @@ pub enum Command {
         /// Say what was removed as JSON
         #[arg(long)]
         json: bool,
+        /// Ask nothing
+        #[arg(long)]
+        yes: bool,
     },
     /// Say where a node stands, so that copies are kept apart
     Place {
@@ -72,6 +78,9 @@ pub enum Command {
         /// The rack, unique in its site
         #[arg(long)]
         rack: Option<String>,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -94,31 +103,35 @@ pub fn run(command: &Command, metadata: &Endpoints, identity: &Folder) -> Result
         Command::Token { token, gateway } => join::token(token, role(*gateway)),
         Command::Join { join, gateway } => join::join(join, role(*gateway), identity),
         Command::List { json } => list(*json, metadata),
-        Command::Maintenance { state, node, force } => maintain(*state, node, *force, metadata),
-        Command::Remove { node, json } => remove(node, *json, metadata),
-        Command::Place { node, site, rack } => place(node, site.as_deref(), rack.as_deref(), metadata),
+        Command::Maintenance {
+            state,
+            node,
+            force,
+            json,
+        } => maintain(*state, node, *force, *json, metadata),
+        Command::Remove { node, json, yes } => remove(node, *json, *yes, metadata),
+        Command::Place { node, site, rack, json } => place(node, site.as_deref(), rack.as_deref(), *json, metadata),
     }
 }
 
-fn maintain(state: State, node: &str, force: bool, metadata: &Endpoints) -> Result<()> {
+fn maintain(state: State, node: &str, force: bool, as_json: bool, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
     let on = state == State::On;
-    admin
-        .act(Action::NodeMaintenance, node, |meta| {
-            admin::maintain_node(meta, node, on, force)
-        })
-        .described()?;
-    match state {
+    let changed = admin.act(Action::NodeMaintenance, node, |meta| {
+        admin::maintain_node(meta, node, on, force)
+    });
+    print(as_json, &changed.described()?, || match state {
         State::On => {
-            say_line!("Node {node} is in maintenance: it may be stopped, and its stores are not replaced meanwhile.")
+            format!("Node {node} is in maintenance: it may be stopped, and its stores are not replaced meanwhile.\n")
         }
-        State::Off => say_line!("Node {node} is no longer in maintenance."),
-    }
-    Ok(())
+        State::Off => format!("Node {node} is no longer in maintenance.\n"),
+    })
 }
 
-fn remove(name: &str, as_json: bool, metadata: &Endpoints) -> Result<()> {
+fn remove(name: &str, as_json: bool, yes: bool, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
+    let lost = format!("Node {name} goes out of the cluster's records, with its stores.");
+    confirm::destroys(yes, name, &lost)?;
     let removed = admin.act(Action::NodeRemove, name, |meta| admin::remove_node(meta, name));
     let node = removed.described()?;
     print(as_json, &node, || {
@@ -126,14 +139,17 @@ fn remove(name: &str, as_json: bool, metadata: &Endpoints) -> Result<()> {
     })
 }
 
-fn place(node: &str, site: Option<&str>, rack: Option<&str>, metadata: &Endpoints) -> Result<()> {
+fn place(node: &str, site: Option<&str>, rack: Option<&str>, as_json: bool, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
     let placed = admin.act(Action::NodePlace, node, |meta| {
         admin::place_node(meta, node, site, rack)
     });
     let (record, found) = placed.described()?;
-    say!("Node {node} stands in {}.\n{}", stands(&record), outlook(found));
-    Ok(())
+    print(
+        as_json,
+        &serde_json::json!({ "node": record, "outlook": found }),
+        || format!("Node {node} stands in {}.\n{}", stands(&record), outlook(found)),
+    )
 }
 
 fn stands(node: &Node) -> String {

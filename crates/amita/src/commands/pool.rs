@@ -6,14 +6,19 @@ use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::events::parse_age;
 use crate::commands::outlook;
+use crate::commands::status::{of_space, percent, used};
 use amita_control::access::Action;
 use amita_control::admin::{self, DEFAULT_CHUNK_BYTES, PoolChange, PoolSpec};
+use amita_terminal::confirm;
 use amita_terminal::error::Result;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
 use amita_types::map::PoolKind;
 use amita_types::placement::Level;
 use std::time::Duration;
+
+/// Writes need so many copies, where there are as many and nothing else is said.
+const DEFAULT_MIN_COPIES: u8 = 2;
 
 /// What to do with pools.
 #[derive(Debug, clap::Subcommand)]
@@ -39,6 +44,11 @@ pub enum Command {
     /// Making, growing, importing and undeleting volumes, and taking snapshots, is refused where it would be more. Nothing is taken
     /// away that is there, and no write is refused.
     Quota(QuotaArguments),
+    /// Delete a pool that nothing lies in
+    ///
+    /// It is refused while it has volumes, or deleted ones that can be had back, and while a snapshot policy is for it. Its stores stay, and
+    /// serve other pools.
+    Delete(DeleteArguments),
     /// Show a pool: what its volumes ask for and hold, and what its stores have
     Show(ShowArguments),
     /// List the pools, and how their groups are
@@ -57,9 +67,9 @@ pub struct CreateArguments {
     /// Copies of each block, each on a node of its own
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub copies: u8,
-    /// Writes wait while fewer copies than these are in sync
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub min_copies: u8,
+    /// Writes wait while fewer copies than these are in sync; that stays as it is said here [default: 2, or 1 of one copy]
+    #[arg(long, value_name = "N")]
+    pub min_copies: Option<u8>,
     /// Placement groups: a power of two
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub groups: u32,
@@ -70,6 +80,19 @@ pub struct CreateArguments {
     #[arg(long, value_name = "CLASS")]
     pub class: Option<String>,
     /// Say what was made as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `amita pool delete`.
+#[derive(Debug, clap::Args)]
+pub struct DeleteArguments {
+    /// Its name
+    pub name: String,
+    /// Ask nothing
+    #[arg(long)]
+    pub yes: bool,
+    /// Say what was done as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -163,7 +186,7 @@ impl From<Domain> for Level {
 
 /// `amita pool set`.
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = true, id = "what", args = ["copies", "failure_domain", "class", "any_class"])]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["copies", "failure_domain", "class", "any_class"]))]
 pub struct SetArguments {
     /// Its name
     pub name: String,
@@ -182,6 +205,9 @@ pub struct SetArguments {
     /// Also when the rule cannot be met with the stores that there are
     #[arg(long)]
     pub force: bool,
+    /// Ask nothing
+    #[arg(long)]
+    pub yes: bool,
     /// Say what follows as JSON
     #[arg(long)]
     pub json: bool,
@@ -198,6 +224,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Thresholds(arguments) => thresholds(arguments, metadata),
         Command::Recycle(arguments) => recycle(arguments, metadata),
         Command::Quota(arguments) => space::quota(arguments, metadata),
+        Command::Delete(arguments) => delete(arguments, metadata),
         Command::Show(arguments) => space::show(arguments, metadata),
         Command::List { json } => list(*json, metadata),
     }
@@ -252,7 +279,7 @@ fn create(arguments: &CreateArguments, metadata: &Endpoints) -> Result<()> {
     let spec = PoolSpec {
         name: arguments.name.clone(),
         copies: arguments.copies,
-        min_copies: arguments.min_copies,
+        min_copies: least(arguments.copies, arguments.min_copies),
         groups: arguments.groups,
         chunk_bytes: DEFAULT_CHUNK_BYTES,
         level: arguments.failure_domain.into(),
@@ -262,9 +289,56 @@ fn create(arguments: &CreateArguments, metadata: &Endpoints) -> Result<()> {
     let made = admin.act(Action::PoolCreate, &spec.name, |meta| admin::create_pool(meta, &spec));
     let pool = made.described()?;
     print(arguments.json, &pool, || {
+        let risk = match spec.copies {
+            1 => "Each block is there once: what is on a disk that fails is lost.\n",
+            _ => "",
+        };
         format!(
-            "Pool {} has {} groups of {} copies; writes need {}.\n",
+            "Pool {} has {} groups of {} copies; writes need {}.\n{risk}",
             pool.name, pool.groups, spec.copies, spec.min_copies
+        )
+    })
+}
+
+/// How many copies a write needs.
+fn least(copies: u8, said: Option<u8>) -> u8 {
+    said.unwrap_or(copies.min(DEFAULT_MIN_COPIES))
+}
+
+fn delete(arguments: &DeleteArguments, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
+    let name = &arguments.name;
+    confirm::destroys(
+        arguments.yes,
+        name,
+        &format!("Pool {name} goes, with its quota and its settings."),
+    )?;
+    let deleted = admin.act(Action::PoolDelete, name, |meta| admin::delete_pool(meta, name));
+    let pool = deleted.described()?;
+    print(arguments.json, &pool, || {
+        format!("Pool {name} is deleted; its stores stay, and serve other pools.\n")
+    })
+}
+
+/// How many copies a pool has now; none: there is no such pool, or it is one of a newer version.
+fn copies_of(admin: &Admin, name: &str) -> Result<Option<u8>> {
+    let pools = admin::pools(&admin.reader()).described()?;
+    let found = pools.into_iter().find(|pool| pool.name == name);
+    Ok(found.and_then(|pool| match pool.kind {
+        PoolKind::Replicated { copies, .. } => Some(copies),
+        _ => None,
+    }))
+}
+
+/// What fewer copies mean, if they are fewer.
+fn fewer(name: &str, before: Option<u8>, after: Option<u8>) -> Option<String> {
+    let (before, after) = (before?, after?);
+    (after < before).then(|| {
+        format!(
+            "Pool {name} keeps {after} copies of each block from now on, not {before}: so many disks fewer may fail at one time, {} \
+             instead of {}.",
+            after - 1,
+            before - 1
         )
     })
 }
@@ -281,6 +355,10 @@ fn set(arguments: &SetArguments, metadata: &Endpoints) -> Result<()> {
     };
     let admin = Admin::connect(metadata)?;
     let name = &arguments.name;
+    let fewer = fewer(name, copies_of(&admin, name)?, arguments.copies);
+    if let Some(lost) = &fewer {
+        confirm::destroys(arguments.yes, name, lost)?;
+    }
     let changed = admin.act(Action::PoolSet, name, |meta| {
         admin::change_pool(meta, name, &change, arguments.force)
     });
@@ -289,8 +367,9 @@ fn set(arguments: &SetArguments, metadata: &Endpoints) -> Result<()> {
         arguments.json,
         &serde_json::json!({ "pool": pool, "outlook": found }),
         || {
+            let fewer = fewer.map_or_else(String::new, |fewer| format!("{fewer}\n"));
             format!(
-                "Pool {} keeps copies on different {}s.\n{}",
+                "Pool {} keeps copies on different {}s.\n{fewer}{}",
                 pool.name,
                 pool.failure_domain,
                 outlook(found)
@@ -300,14 +379,15 @@ fn set(arguments: &SetArguments, metadata: &Endpoints) -> Result<()> {
 }
 
 fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
-    let pools = Admin::connect(metadata)?.status()?.pools;
-    print(as_json, &pools, || {
+    let status = Admin::connect(metadata)?.status()?;
+    let pools = &status.pools;
+    print(as_json, pools, || {
         let head = [
-            "pool", "id", "copies", "min", "apart by", "class", "chunk", "used", "free", "groups", "whole", "degraded",
-            "at min", "waiting", "below", "syncing",
+            "pool", "id", "copies", "min", "apart by", "class", "chunk", "used", "free", "full", "fullest", "groups",
+            "whole", "degraded", "at min", "waiting", "below", "syncing",
         ];
         let mut table = Table::new(&head);
-        for found in &pools {
+        for found in pools {
             let (pool, counts) = (&found.pool, &found.group_counts);
             let (copies, least) = match pool.kind {
                 PoolKind::Replicated { copies, min_copies } => (copies.to_string(), min_copies.to_string()),
@@ -324,6 +404,8 @@ fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
                 size::show(u64::from(pool.chunk_bytes)),
                 size::show(found.used_bytes),
                 size::show(found.raw_bytes.saturating_sub(found.used_bytes)),
+                used(found),
+                found.fullest_percent.map_or_else(String::new, percent),
                 pool.groups.to_string(),
                 counts.whole.to_string(),
                 counts.degraded.to_string(),
@@ -333,6 +415,34 @@ fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
                 counts.syncing.to_string(),
             ]);
         }
-        table.text()
+        let full = of_space(&status.facts);
+        full.into_iter().fold(table.text(), |text, line| text + &line)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_copies_are_said_and_as_many_or_more_are_not() {
+        let said = fewer("main", Some(3), Some(2)).expect("one fewer");
+        assert!(
+            said.contains("keeps 2 copies") && said.contains("1 instead of 2"),
+            "{said}"
+        );
+        for (before, after) in [(Some(3), Some(3)), (Some(2), Some(3)), (Some(3), None), (None, Some(2))] {
+            assert_eq!(fewer("main", before, after), None, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_write_needs_follows_the_copies_unless_it_is_said() {
+        let needs = |copies, min_copies| least(copies, min_copies);
+        assert_eq!(
+            [needs(1, None), needs(2, None), needs(3, None), needs(4, None)],
+            [1, 2, 2, 2]
+        );
+        assert_eq!([needs(3, Some(1)), needs(3, Some(3))], [1, 3]);
+    }
 }

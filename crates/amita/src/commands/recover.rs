@@ -7,7 +7,6 @@ use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::recover::{Bundle, RecoverError, Report, Source, WriteError, rebuild, write};
 use amita_terminal::error::{Context, Failure, Kind, Result};
-use amita_terminal::say_line;
 use amita_terminal::size;
 use amita_terminal::table::print;
 use amita_types::StoreId;
@@ -60,6 +59,9 @@ pub struct CollectArguments {
     /// The file; it must not exist
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// Say what was collected as JSON
+    #[arg(long)]
+    pub json: bool,
     /// The most memory for the index of a store: bytes, or with K, M, G, T
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "8G")]
     pub memory: u64,
@@ -86,12 +88,14 @@ fn collect(arguments: &CollectArguments) -> Result<()> {
     let sources: Vec<Source> = held.into_iter().map(|held| held.source).collect();
     let text = serde_json::to_string(&Bundle::new(&sources)).context(|| "what the stores know".to_owned())?;
     read::write_new(&arguments.out, &text)?;
-    say_line!(
-        "{} holds what {} stores know. Bring it to where you run `amita recover`, and pass it with --from.",
-        arguments.out.display(),
-        sources.len()
-    );
-    Ok(())
+    let told = serde_json::json!({ "out": arguments.out, "stores": sources.len() });
+    print(arguments.json, &told, || {
+        format!(
+            "{} holds what {} stores know. Bring it to where you run `amita recover`, and pass it with --from.\n",
+            arguments.out.display(),
+            sources.len()
+        )
+    })
 }
 
 fn recover(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {

@@ -58,6 +58,9 @@ pub struct Set {
     /// The most evictions of slow stores in an hour, of the whole cluster
     #[arg(long, value_name = "N")]
     pub slow_per_hour: Option<u32>,
+    /// Say what the settings are now as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How recovery is held back.
@@ -138,7 +141,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             let settings = admin.act(Action::RecoverySet, "", |meta| {
                 admin::set_recovery(meta, |settings| set.apply(settings))
             });
-            (settings.described()?, false)
+            (settings.described()?, set.json)
         }
     };
     print(json, &settings, || text(&settings))

@@ -4,6 +4,7 @@ use super::core_dumps::CoreDumps;
 use crate::admin::{Described, metadata_failure};
 use crate::cli::{Endpoints, Folder};
 use crate::commands::join::Described as _;
+use amita_api::{Api, Listener, Server};
 use amita_control::admin::AdminError;
 use amita_identity::{Clock, Live, Role, Upkeep};
 use amita_keys::SealKey;
@@ -72,8 +73,13 @@ pub struct Arguments {
     pub nvme_dh_group: DhGroup,
     /// Where metrics (/metrics, for Prometheus) and traces can be read by whoever reaches the address; port 0 is any free
     /// one, `off` nowhere. `amita top` and `amita trace` find it by themselves
-    #[arg(long, env = "AMITA_METRICS", value_name = "ADDRESS:PORT|off", default_value = "127.0.0.1:0", value_parser = parse_metrics)]
-    pub metrics: Metrics,
+    #[arg(long, env = "AMITA_METRICS", value_name = "ADDRESS:PORT|off", default_value = "127.0.0.1:0", value_parser = parse_place)]
+    pub metrics: Place,
+    /// Where the REST API is (docs/operating/api.md): by HTTPS, for holders of an operator's certificate or of a token; without an
+    /// identity by HTTP, on loopback only, to whoever is there. Port 0 is any free one, `off` nowhere [default: 127.0.0.1:0; `off` where
+    /// there is a user of etcd, and no identity that others would have to show]
+    #[arg(long, env = "AMITA_API", value_name = "ADDRESS:PORT|off", value_parser = parse_place)]
+    pub api: Option<Place>,
     /// One in so many I/Os is traced (0: none), and the first one after 100 ms without
     #[arg(long, env = "AMITA_TRACE_ONE_IN", value_name = "N", default_value_t = 1000)]
     pub trace_one_in: u32,
@@ -149,16 +155,16 @@ pub struct Arguments {
     pub core_dumps: CoreDumps,
 }
 
-/// Where a node can be watched.
+/// Where something listens; none: nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metrics(Option<SocketAddr>);
+pub struct Place(Option<SocketAddr>);
 
-fn parse_metrics(text: &str) -> std::result::Result<Metrics, String> {
+fn parse_place(text: &str) -> std::result::Result<Place, String> {
     if text == "off" {
-        return Ok(Metrics(None));
+        return Ok(Place(None));
     }
     let address = text.parse().map_err(|_| "give ADDRESS:PORT, or off".to_owned())?;
-    Ok(Metrics(Some(address)))
+    Ok(Place(Some(address)))
 }
 
 fn parse_socket_mode(text: &str) -> std::result::Result<u32, String> {
@@ -207,6 +213,21 @@ fn half_of_memory() -> u64 {
 }
 
 impl Arguments {
+    /// Where the API listens; none: nowhere.
+    fn api_address(&self, config: &ServeConfig) -> Result<Option<SocketAddr>> {
+        // By the node's password everybody on its machine would have what the password protects.
+        let is_behind_password = config.identity.is_none() && config.metadata_user.is_some();
+        match self.api {
+            Some(Place(Some(_))) if is_behind_password => Err(Failure::new(
+                "--api: the node has a user of etcd, and no identity by which others could prove who they are",
+            )
+            .kind(Kind::Usage)
+            .advice("Give the node an identity (--identity), or say `--api off`.")),
+            Some(Place(address)) => Ok(address),
+            None => Ok((!is_behind_password).then_some(SocketAddr::from(([127, 0, 0, 1], 0)))),
+        }
+    }
+
     fn config(&self, metadata: &Endpoints, identity: &Folder) -> Result<ServeConfig> {
         let live = match identity.given() {
             Some(folder) => Some(Live::open(folder, Clock::system()).described()?),
@@ -301,7 +322,13 @@ impl Arguments {
 /// When the node cannot start, or a core of it has failed.
 pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Result<()> {
     interrupt::catch();
-    let config = arguments.config(metadata, identity)?;
+    let mut config = arguments.config(metadata, identity)?;
+    // The node's record says where the API is: so its place is taken first.
+    let listener = match arguments.api_address(&config)? {
+        Some(address) => Some(listen(address, &config)?),
+        None => None,
+    };
+    config.api = listener.as_ref().map(|(_, address)| *address);
     // It ends with the node.
     let _upkeep = match &config.identity {
         Some(live) => Some(Upkeep::start(live.clone(), arguments.ca_server.as_deref()).described()?),
@@ -320,6 +347,10 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         log::info!("the node ends: it was told to before it served");
         return Ok(());
     };
+    let api = match listener {
+        Some((listener, _)) => Some(serve_api(listener, &config)?),
+        None => None,
+    };
     let nbd = running
         .nbd
         .map_or_else(String::new, |address| format!(", NBD on {address}"));
@@ -332,8 +363,11 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let metrics = running
         .metrics
         .map_or_else(String::new, |address| format!(", metrics on http://{address}/metrics"));
+    let api_at = api
+        .as_ref()
+        .map_or_else(String::new, |api| format!(", API on {}", api.url()));
     log::info!(
-        "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}{nbd_socket}{nvme}{metrics}",
+        "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}{nbd_socket}{nvme}{metrics}{api_at}",
         running.node,
         config.name,
         running.stores,
@@ -354,7 +388,32 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         std::thread::sleep(LOOK);
     }
     log::info!("the node ends");
+    drop(api);
     running.stop().map_err(failure)
+}
+
+fn listen(address: SocketAddr, config: &ServeConfig) -> Result<(Listener, SocketAddr)> {
+    let listener = Listener::bind(address, config.identity.is_some());
+    let listening = listener.and_then(|listener| Ok((listener.address()?, listener)));
+    match listening {
+        Ok((address, listener)) => Ok((listener, address)),
+        Err(why) => {
+            let kind = match why.kind() {
+                std::io::ErrorKind::AddrInUse => Kind::Conflict,
+                std::io::ErrorKind::PermissionDenied => Kind::Usage,
+                _ => Kind::Failed,
+            };
+            Err(Failure::new(format!("--api {address}: {why}"))
+                .kind(kind)
+                .advice("Choose another address, or `--api off`."))
+        }
+    }
+}
+
+fn serve_api(listener: Listener, config: &ServeConfig) -> Result<Server> {
+    let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
+    let server = Server::start(listener, config.identity.clone(), Api::watching(client), &config.name);
+    server.context(|| "the API cannot be served".to_owned())
 }
 
 /// Starts the node; `None`: it was told to end meanwhile.

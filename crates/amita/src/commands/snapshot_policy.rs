@@ -9,6 +9,7 @@ use amita_control::policy::retention::Verdict;
 use amita_control::policy::schedule::Schedule;
 use amita_control::policy::standing::PolicyStatus;
 use amita_terminal::error::{Failure, Result};
+use amita_terminal::output;
 use amita_terminal::table::{Table, print};
 use amita_types::map::{Keep, Policy, Run, RunSet, Target};
 use serde::Serialize;
@@ -430,10 +431,7 @@ fn times(policy: &Policy, from: u64, count: usize) -> Vec<u64> {
 fn list(as_json: bool, metadata: &Admin) -> Result<()> {
     let (all, unreadable) = admin::policies(&metadata.reader(), now()).described()?;
     for (key, why) in unreadable {
-        eprintln!(
-            "{key} cannot be read, and nobody carries it out: {}",
-            amita_audit::plain(&why.to_string())
-        );
+        output::beside(&format!("{key} cannot be read, and nobody carries it out: {why}"));
     }
     print(as_json, &all, || {
         let head = ["policy", "for", "schedule", "zone", "keeps", "last run", "next run", ""];

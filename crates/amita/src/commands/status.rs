@@ -1,30 +1,92 @@
 //! `amita status`: is the cluster well, and if not, what is wrong?
 
+mod check;
+mod watch;
+
 use crate::admin::Admin;
 use crate::cli::Endpoints;
 use amita_control::admin::{PoolStatus, RecoveryStatus, Status};
+use amita_control::health::{Fact, Space, sentence};
 use amita_terminal::error::Result;
+use amita_terminal::size;
 use amita_terminal::table::{Table, print};
 use amita_types::map::StoreDuty;
+use serde::Serialize;
 
 /// `amita status`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
+    /// Print one line for a monitoring system, and say it by the exit code: 0 all is well, 1 a warning, 2 I/O waits or fails, 3 not known
+    #[arg(long, conflicts_with_all = ["watch", "json"])]
+    pub check: bool,
+    /// Show it again each second, until the command is ended; on a pipe, whenever it has changed
+    #[arg(long, short)]
+    pub watch: bool,
     /// As JSON
     #[arg(long)]
     pub json: bool,
 }
 
+/// A status, as JSON says it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    /// Whether to worry, in a sentence.
+    summary: String,
+    #[serde(flatten)]
+    status: &'a Status,
+}
+
+impl Shown<'_> {
+    fn of(status: &Status) -> Shown<'_> {
+        Shown {
+            summary: sentence(status),
+            status,
+        }
+    }
+}
+
 /// Says how the cluster is.
 ///
 /// # Errors
-/// When the metadata cannot be reached.
+/// When the metadata cannot be reached; with `--check`, when not all is well.
 pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
-    let status = Admin::connect(metadata)?.status()?;
-    print(arguments.json, &status, || text(&status))
+    let look = || Admin::connect(metadata)?.status();
+    if arguments.check {
+        return check::run(&look());
+    }
+    if arguments.watch {
+        return watch::run(arguments.json, &Admin::connect(metadata)?);
+    }
+    let status = look()?;
+    print(arguments.json, &Shown::of(&status), || text(&status))
 }
 
 fn text(status: &Status) -> String {
+    format!("{}\n\n{}", sentence(status), details(status))
+}
+
+/// How much of the stores is used; nothing where none tells.
+fn space(status: &Status) -> String {
+    let space = Space::of(&status.stores);
+    let Some(percent) = space.used_percent() else {
+        return String::new();
+    };
+    format!(
+        "space   {} of {} used ({percent} %)\n",
+        size::show(space.used_bytes),
+        size::show(space.capacity_bytes)
+    )
+}
+
+/// What is to be said of the space of pools, a line each.
+pub(super) fn of_space(facts: &[Fact]) -> Vec<String> {
+    use amita_control::health::Kind;
+    let kinds = [Kind::PoolFull, Kind::PoolNearFull, Kind::PoolFills].map(Kind::name);
+    let own = facts.iter().filter(|fact| kinds.contains(&fact.name));
+    own.map(|fact| format!("  {}: {fact}\n", fact.severity)).collect()
+}
+
+fn details(status: &Status) -> String {
     let alive = status.nodes.iter().filter(|node| node.alive).count();
     let serving = status.stores.iter().filter(|store| store.alive).count();
     let mut out = format!(
@@ -36,6 +98,7 @@ fn text(status: &Status) -> String {
         status.pools.len(),
         status.volumes.len(),
     );
+    out.push_str(&space(status));
     if status.deleted_volumes > 0 {
         out.push_str(&format!(
             "deleted {} volumes can be had back (`amita volume list --deleted`)\n",
@@ -123,12 +186,12 @@ fn text(status: &Status) -> String {
     out
 }
 
-fn percent(percent: u8) -> String {
+pub(super) fn percent(percent: u8) -> String {
     format!("{percent} %")
 }
 
 /// Of the pool's stores, all together.
-fn used(pool: &PoolStatus) -> String {
+pub(super) fn used(pool: &PoolStatus) -> String {
     let used = u128::from(pool.used_bytes) * 100;
     let part = used.checked_div(u128::from(pool.raw_bytes));
     part.map_or_else(String::new, |part| percent(part.min(100) as u8))
@@ -150,6 +213,8 @@ pub(crate) fn kinds() -> Table {
 
 fn recovering(found: &RecoveryStatus) -> String {
     let left = match found.left_s {
+        // What is left is to be said by the group itself, and takes a moment.
+        None | Some(0) if found.chunks_to_do > 0 && found.chunks_done >= found.chunks_to_do => "nearly done".to_owned(),
         Some(seconds) => format!("about {} s left", seconds),
         None => "time left not known yet".to_owned(),
     };
@@ -164,4 +229,66 @@ fn recovering(found: &RecoveryStatus) -> String {
         found.bytes_moved >> 20,
         found.bytes_per_s as f64 / f64::from(1 << 20),
     )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use amita_control::admin::NvmeCounts;
+    use amita_types::ClusterId;
+
+    /// Of an empty cluster.
+    pub(in crate::commands::status) fn status(health: &'static str) -> Status {
+        Status {
+            cluster: ClusterId(1),
+            health,
+            facts: Vec::new(),
+            nodes: Vec::new(),
+            stores: Vec::new(),
+            pools: Vec::new(),
+            volumes: Vec::new(),
+            deleted_volumes: 0,
+            policies: Vec::new(),
+            nvme: NvmeCounts::default(),
+            warnings: Vec::new(),
+            recovery: Vec::new(),
+            slow_stores: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_first_line_says_whether_to_worry_and_json_has_it_too() {
+        let status = status("ok");
+        assert!(text(&status).starts_with("All is well: 0 nodes, 0 stores, 0 volumes.\n\ncluster "));
+        let json = serde_json::to_value(Shown::of(&status)).expect("JSON");
+        assert_eq!(json["summary"], "All is well: 0 nodes, 0 stores, 0 volumes.");
+        assert_eq!((json["health"].as_str(), json["nodes"].is_array()), (Some("ok"), true));
+    }
+
+    #[test]
+    fn a_recovery_with_nothing_left_is_nearly_done() {
+        let mut found = RecoveryStatus {
+            store: amita_types::StoreId(1),
+            groups: 4,
+            groups_done: 3,
+            chunks_to_do: 40,
+            chunks_done: 40,
+            bytes_moved: 2 << 20,
+            bytes_per_s: 0,
+            left_s: None,
+        };
+        assert!(recovering(&found).ends_with("nearly done."), "{}", recovering(&found));
+        found.chunks_done = 10;
+        assert!(
+            recovering(&found).ends_with("time left not known yet."),
+            "{}",
+            recovering(&found)
+        );
+        found.left_s = Some(7);
+        assert!(
+            recovering(&found).ends_with("about 7 s left."),
+            "{}",
+            recovering(&found)
+        );
+    }
 }

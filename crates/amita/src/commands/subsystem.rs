@@ -4,8 +4,8 @@ use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
 use amita_control::admin::{self, NamespaceStatus, SubsystemChange, SubsystemSpec};
+use amita_terminal::confirm;
 use amita_terminal::error::Result;
-use amita_terminal::say_line;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
 use amita_types::map::Subsystem;
@@ -39,6 +39,12 @@ pub enum Command {
         /// Also when it has namespaces: hosts lose their disks
         #[arg(long)]
         force: bool,
+        /// Say what was done as JSON
+        #[arg(long)]
+        json: bool,
+        /// Ask nothing
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -66,8 +72,8 @@ pub struct CreateArguments {
 
 /// `amita subsystem set`.
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = true, id = "what", args = [
-    "gateways", "all_gateways", "any_host", "listed_hosts", "require_tls", "allow_plain"])]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args([
+    "gateways", "all_gateways", "any_host", "listed_hosts", "require_tls", "allow_plain"]))]
 pub struct SetArguments {
     /// Its name
     pub name: String,
@@ -234,14 +240,18 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             let shown = Shown::of(changed, namespaces);
             print(arguments.json, &shown, || shown.text())
         }
-        Command::Delete { name, force } => {
+        Command::Delete { name, force, json, yes } => {
+            if *force {
+                let lost = format!("Subsystem {name} goes, and all hosts lose the disks that they have by it.");
+                confirm::destroys(*yes, name, &lost)?;
+            }
             metadata
                 .act(Action::SubsystemDelete, name, |meta| {
                     admin::delete_subsystem(meta, name, *force)
                 })
                 .described()?;
-            say_line!("Subsystem {name} is deleted.");
-            Ok(())
+            let found = serde_json::json!({ "name": name, "deleted": true });
+            print(*json, &found, || format!("Subsystem {name} is deleted.\n"))
         }
     }
 }

@@ -173,9 +173,20 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 admin::make_volume(meta, name, pool, *size, Some(&now()))
             });
             let volume = made.described()?;
+            let all = admin::stores(&metadata.reader()).described()?;
+            let all = all
+                .iter()
+                .fold(0, |sum: u64, store| sum.saturating_add(store.size_bytes));
             print(arguments.json, &volume, || {
+                let much = match *size > all {
+                    true => format!(
+                        "That is more than all stores together have ({}): it is thin, and writes fail where nothing is left.\n",
+                        size::show(all)
+                    ),
+                    false => String::new(),
+                };
                 format!(
-                    "Volume {} has {} in pool {}.\n",
+                    "Volume {} has {} in pool {}.\n{much}",
                     volume.name,
                     size::show(volume.size_bytes),
                     volume.pool

@@ -19,6 +19,9 @@ pub struct Facts {
     pub nodes: Vec<NodeFacts>,
     pub metadata: MetadataFacts,
     pub volume: VolumeFacts,
+    /// The URL of the REST API at the first node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<String>,
     /// The variables with which `amita` commands work on the cluster.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -86,9 +89,15 @@ impl Facts {
             endpoint: cluster.endpoint().to_owned(),
         };
         let mut env = BTreeMap::from([("AMITA_METADATA".to_owned(), metadata.endpoint.clone())]);
+        let mut scheme = "http";
         if let Some(operator) = cluster.operator()? {
             env.insert("AMITA_IDENTITY".to_owned(), operator.display().to_string());
+            env.insert("AMITA_TOKEN".to_owned(), token(cluster)?);
+            scheme = "https";
         }
+        let apis = cluster.apis()?;
+        let first = nodes.first().and_then(|node| apis.get(&node.name));
+        let api = first.map(|address| format!("{scheme}://{address}"));
         let local = (0..cluster.nodes().len()).filter_map(|index| cluster.socket_uri(index, volume));
         let uris = (0..cluster.nodes().len())
             .map(|index| cluster.uri(index, volume))
@@ -103,6 +112,7 @@ impl Facts {
                 nbd_unix: local.collect(),
                 nqn: (!portals.is_empty()).then(|| nqn.to_owned()),
             },
+            api,
             env,
         })
     }
@@ -140,6 +150,15 @@ impl Facts {
         })?;
         serde_json::from_str(&text).context(|| format!("{} does not describe a cluster", path.display()))
     }
+}
+
+/// A token of the API, for whoever plays with the cluster.
+fn token(cluster: &Cluster) -> Result<String> {
+    let made = cluster.amita(["token", "create", "demo", "--role", "admin", "--json"])?;
+    let made: serde_json::Value =
+        serde_json::from_str(&made.success()?.text).context(|| "`amita token create` says no JSON".to_owned())?;
+    let secret = made["secret"].as_str().map(str::to_owned);
+    secret.ok_or_else(|| Failure::new("`amita token create` says no token"))
 }
 
 #[cfg(test)]

@@ -85,6 +85,14 @@ fn say_what_to_try(facts: &Facts, folder: &Path) -> Result<()> {
     for (host, port) in portals.filter_map(|portal| portal.rsplit_once(':')).take(1) {
         say_line!("  sudo modprobe nvme-tcp && sudo nvme connect-all --transport=tcp --traddr={host} --trsvcid={port}");
     }
+    if let Some(api) = &facts.api {
+        let token = if facts.env.contains_key("AMITA_TOKEN") {
+            " --insecure -H \"Authorization: Bearer $AMITA_TOKEN\""
+        } else {
+            ""
+        };
+        say_line!("  curl{token} {api}/api/v1/health");
+    }
     say_line!("  tail -f {shown}/n1.log");
     say_line!("\nEnd it with:\n  amita demo --stop --dir {shown}");
     Ok(())

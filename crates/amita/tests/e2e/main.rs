@@ -1,6 +1,8 @@
 //! End to end: the real binary, real processes on loopback, stock clients. Each test has a cluster of its own, on free
 //! ports, in folders that are removed, and reads all logs at its end.
 
+mod answers;
+mod api;
 mod audit;
 mod backups;
 mod bad_input;
@@ -8,6 +10,7 @@ mod changes;
 mod client;
 mod clones;
 mod commands;
+mod day2;
 mod demo;
 mod exports;
 mod failures;

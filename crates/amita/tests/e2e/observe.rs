@@ -4,7 +4,7 @@ use crate::policies::leader;
 use crate::world::{PATIENCE, VOLUME, World, eventually};
 use amita::nodes;
 use amita_harness::tool;
-use amita_node::observe::{METRICS, MetricKind};
+use amita_node::observe::{MetricKind, metrics};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -224,7 +224,7 @@ fn metrics_are_what_prometheus_reads() {
     world.amita_done(&["snapshot-policy", "set", "often", "--pause"]);
     let page = page_of("n1");
     let count = |line: String| page.lines().filter(|&found| found == line).count();
-    for metric in METRICS {
+    for metric in metrics() {
         assert_eq!(
             count(format!("# HELP {} {}", metric.name, metric.help)),
             1,
@@ -251,7 +251,7 @@ fn metrics_are_what_prometheus_reads() {
         .into_iter()
         .flat_map(|(page, samples)| samples.iter().map(move |one| (page, one)))
     {
-        let metric = METRICS.iter().find(|metric| match metric.kind {
+        let metric = metrics().find(|metric| match metric.kind {
             MetricKind::Histogram => ["_bucket", "_sum", "_count"]
                 .iter()
                 .any(|suffix| name.strip_suffix(suffix) == Some(metric.name)),
@@ -270,7 +270,7 @@ fn metrics_are_what_prometheus_reads() {
         );
         with_samples.insert(metric.name);
     }
-    let without: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    let without: Vec<&str> = metrics().map(|metric| metric.name).collect();
     let without: Vec<&&str> = without.iter().filter(|name| !with_samples.contains(**name)).collect();
     assert!(
         without.is_empty(),

@@ -1,13 +1,13 @@
 //! What is wanted of a store that a cluster has.
 
-use super::{ClassArguments, DrainArguments, ReplaceArguments, StoreArguments, WeightArguments};
+use super::{ClassArguments, DrainArguments, ForgetArguments, ReplaceArguments, StoreArguments, WeightArguments};
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::commands::outlook;
 use amita_control::access::Action;
 use amita_control::admin::{self, Outlook};
+use amita_terminal::confirm;
 use amita_terminal::error::Result;
-use amita_terminal::say_line;
 use amita_terminal::table::print;
 use amita_types::map::Store;
 use serde_json::json;
@@ -83,16 +83,23 @@ pub(super) fn classify(arguments: &ClassArguments, metadata: &Endpoints) -> Resu
     report(arguments.json, &done, &record, found)
 }
 
-pub(super) fn forget(arguments: &StoreArguments, metadata: &Endpoints) -> Result<()> {
+pub(super) fn forget(arguments: &ForgetArguments, metadata: &Endpoints) -> Result<()> {
+    let ForgetArguments {
+        store: StoreArguments { store, json },
+        yes,
+    } = arguments;
     let admin = Admin::connect(metadata)?;
-    let store = admin::find_store(&admin.reader(), &arguments.store).described()?.id;
+    let store = admin::find_store(&admin.reader(), store).described()?.id;
+    let lost = format!("Store {store} goes out of the cluster's records, and what is on it is not used again.");
+    confirm::destroys(*yes, &store.to_string(), &lost)?;
     admin
         .act(Action::DiskForget, &store.to_string(), |meta| {
             admin::forget_store(meta, store)
         })
         .described()?;
-    say_line!("The cluster knows store {store} no more.");
-    Ok(())
+    print(*json, &json!({ "store": store, "forgotten": true }), || {
+        format!("The cluster knows store {store} no more.\n")
+    })
 }
 
 pub(super) fn adopt(arguments: &StoreArguments, metadata: &Endpoints) -> Result<()> {
@@ -103,6 +110,7 @@ pub(super) fn adopt(arguments: &StoreArguments, metadata: &Endpoints) -> Result<
             admin::adopt_store(meta, store)
         })
         .described()?;
-    say_line!("Store {store} may be served from whatever copy of it a node is started with next.");
-    Ok(())
+    print(arguments.json, &json!({ "store": store, "adopted": true }), || {
+        format!("Store {store} may be served from whatever copy of it a node is started with next.\n")
+    })
 }

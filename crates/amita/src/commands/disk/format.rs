@@ -2,6 +2,7 @@
 
 use super::FormatArguments;
 use amita_store::FormatParams;
+use amita_terminal::confirm;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::interrupt;
 use amita_terminal::say_line;
@@ -28,6 +29,10 @@ pub(super) fn run(arguments: &FormatArguments) -> Result<()> {
         target.refuse_if_in_use()?;
     }
     target.refuse_without_room(size_bytes)?;
+    if arguments.force && !target.made {
+        let lost = format!("What is on {shown} is overwritten, all of it.");
+        confirm::destroys(arguments.yes, &shown.to_string(), &lost)?;
+    }
     let store = StoreId(uuid::Uuid::new_v4().as_u128());
     let params = FormatParams {
         store,

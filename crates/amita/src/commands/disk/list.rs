@@ -41,7 +41,7 @@ impl Found {
             .filter_map(|page| page.as_ref().err())
             .find(|fault| **fault != Fault::Magic)
         {
-            Some(fault) => Found::Damaged(format!("{fault:?}")),
+            Some(fault) => Found::Damaged(words(*fault)),
             None => Found::Nothing,
         }
     }
@@ -49,10 +49,23 @@ impl Found {
     fn of(path: &Path) -> Result<Found> {
         let length = OFFSETS[OFFSETS.len() - 1] + PAGE_BYTES as u64;
         let mut front = Vec::new();
+        crate::commands::store::open::refuse_to_wait(path)?;
         File::open(path)
             .and_then(|file| file.take(length).read_to_end(&mut front))
             .context(|| format!("cannot read {}", path.display()))?;
         Ok(Found::in_front(&front))
+    }
+}
+
+/// Why a page is no superblock, for people.
+fn words(fault: Fault) -> String {
+    match fault {
+        Fault::Magic => "they do not begin as one does".to_owned(),
+        Fault::Unreadable => "the device cannot read them".to_owned(),
+        Fault::Checksum => "a checksum is wrong".to_owned(),
+        Fault::Newer(version) => format!("written by a newer version, of format {version}"),
+        Fault::Features(features) => format!("features are used that this version does not know ({features:#x})"),
+        Fault::Field(field) => format!("what stands in the field {field} cannot be"),
     }
 }
 
@@ -134,4 +147,37 @@ pub(super) fn cluster(as_json: bool, metadata: &Endpoints) -> Result<()> {
         }
         table.text()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifo_and_a_terminal_are_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .expect("made");
+        for path in [fifo.as_path(), Path::new("/dev/null")] {
+            let refused = Found::of(path).expect_err("no place of a store");
+            assert!(refused.what.contains("neither a file nor a block device"), "{refused}");
+        }
+        assert!(Found::of(&folder.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_superblock_is_said_in_words() {
+        let mut front = vec![0; OFFSETS[OFFSETS.len() - 1] as usize + PAGE_BYTES];
+        assert!(matches!(Found::in_front(&front), Found::Nothing));
+        assert_eq!(words(Fault::Checksum), "a checksum is wrong");
+        front.truncate(0);
+        assert!(matches!(Found::in_front(&front), Found::Nothing));
+    }
 }

@@ -130,9 +130,9 @@ fn no_message_shows_a_key() {
 fn a_sealing_key_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("seal.key");
-    make_seal_key(&file).unwrap();
+    make_seal_key(&file, false).unwrap();
     let before = std::fs::read(&file).unwrap();
-    assert_eq!(make_seal_key(&file).unwrap_err().kind, Kind::Conflict);
+    assert_eq!(make_seal_key(&file, false).unwrap_err().kind, Kind::Conflict);
     assert_eq!(std::fs::read(&file).unwrap(), before);
 }
 

@@ -13,6 +13,7 @@ const ATTEMPTS: usize = 3;
 /// Opens a file or a device for reading only; nobody is kept from it.
 pub(in crate::commands) fn file(path: &Path) -> Result<File> {
     let shown = path.display();
+    refuse_to_wait(path)?;
     let file = File::open(path).map_err(|error| {
         let failure = Failure::new(format!("cannot open {shown}: {error}")).kind(Kind::Unreadable);
         match error.kind() {
@@ -25,6 +26,22 @@ pub(in crate::commands) fn file(path: &Path) -> Result<File> {
         return Err(cannot(path, "it is a folder"));
     }
     Ok(file)
+}
+
+/// Whoever opens a FIFO waits for somebody that writes into it, and no store lies in one, nor in a socket or a terminal.
+///
+/// # Errors
+/// It is neither a file nor a block device. What is not there is left to whoever opens it.
+pub(in crate::commands) fn refuse_to_wait(path: &Path) -> Result<()> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let Ok(found) = std::fs::metadata(path) else {
+        return Ok(());
+    };
+    let kind = found.file_type();
+    match kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
+        true => Err(cannot(path, "it is neither a file nor a block device")),
+        false => Ok(()),
+    }
 }
 
 /// What cannot be read.

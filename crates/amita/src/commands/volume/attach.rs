@@ -6,7 +6,6 @@ use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, HostKeys, NodeStatus, SubsystemSpec};
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
-use amita_terminal::say_line;
 use amita_terminal::table::print;
 use amita_types::map::{Namespace, Subsystem};
 use serde::Serialize;
@@ -40,6 +39,9 @@ pub struct DetachArguments {
     /// Only this host: it may connect to the volume's subsystem no more
     #[arg(long, value_name = "NQN")]
     pub host: Option<String>,
+    /// Say what was done as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `attach` answers.
@@ -300,23 +302,30 @@ pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()
             admin::deny_host(meta, subsystem, nqn)
         });
         let found = denied.described()?;
-        say_line!("Host {nqn} may not connect to {} any more.", found.nqn);
-        return Ok(());
+        let told = serde_json::json!({ "name": name, "subsystem": subsystem, "host": nqn, "detached": true });
+        return print(arguments.json, &told, || {
+            format!("Host {nqn} may not connect to {} any more.\n", found.nqn)
+        });
     }
     metadata
         .act(Action::VolumeDetach, name, |meta| {
             admin::remove_namespace(meta, subsystem, used.namespace.nsid)
         })
         .described()?;
-    say_line!("{name} is no namespace of subsystem {subsystem} any more; its data stays.");
-    if admin::subsystem(&metadata.reader(), subsystem)
+    let left = admin::subsystem(&metadata.reader(), subsystem)
         .described()?
         .namespaces
-        .is_empty()
-    {
-        say_line!("The subsystem has none left; `amita subsystem delete {subsystem}` removes it.");
-    }
-    Ok(())
+        .len();
+    let told = serde_json::json!({
+        "name": name, "subsystem": subsystem, "nsid": used.namespace.nsid, "detached": true, "namespaces_left": left
+    });
+    print(arguments.json, &told, || {
+        let mut text = format!("{name} is no namespace of subsystem {subsystem} any more; its data stays.\n");
+        if left == 0 {
+            text += &format!("The subsystem has none left; `amita subsystem delete {subsystem}` removes it.\n");
+        }
+        text
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use amita_control::admin;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::progress::{self, ProgressBar};
 use amita_terminal::table::print;
-use amita_terminal::{interrupt, size};
+use amita_terminal::{interrupt, output, size};
 use imago::file::File as ImageFile;
 use imago::qcow2::Qcow2;
 use imago::{
@@ -143,7 +143,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         summary.seconds
     );
     if is_stdout {
-        eprint!("{}", text.replace(" is in -:", " is written:"));
+        output::beside(text.replace(" is in -:", " is written:").trim_end());
         return Ok(());
     }
     print(arguments.json, &summary, || text)

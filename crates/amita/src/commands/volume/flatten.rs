@@ -5,6 +5,7 @@ use amita_control::access::Action;
 use amita_control::admin::{self, FlattenState};
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::interrupt;
+use amita_terminal::output;
 use amita_terminal::progress::{self, ProgressBar};
 use amita_terminal::say_line;
 use amita_terminal::table::print;
@@ -104,7 +105,8 @@ fn wait(name: &str, metadata: &Admin, bar: &ProgressBar) -> Result<()> {
                 bar.set_position(record.done);
                 if record.ails.is_some() && record.ails != ails {
                     let why = record.ails.clone().unwrap_or_default();
-                    bar.suspend(|| eprintln!("It does not go on now, and is tried again: {why}. See `amita status`."));
+                    let told = format!("It does not go on now, and is tried again: {why}. See `amita status`.");
+                    bar.suspend(|| output::beside(&told));
                 }
                 ails.clone_from(&record.ails);
                 record.is_made()

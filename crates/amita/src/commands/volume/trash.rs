@@ -5,9 +5,10 @@ use crate::commands::events::parse_age;
 use crate::logging::timestamp;
 use amita_control::access::Action;
 use amita_control::admin::{self, Deleted, Deletion, Fate};
+use amita_terminal::confirm;
 use amita_terminal::error::Result;
-use amita_terminal::size;
 use amita_terminal::table::{Table, print};
+use amita_terminal::{output, size};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often it is looked whether a volume's owner has closed it, and how long that may take: it is done within milliseconds, and a
@@ -32,6 +33,9 @@ pub struct DeleteArguments {
     /// For how long it can be had back: like 12h or 7d [default: what its pool says]
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     pub keep: Option<Duration>,
+    /// Ask nothing
+    #[arg(long)]
+    pub yes: bool,
     /// Say what was done as JSON
     #[arg(long)]
     pub json: bool,
@@ -80,6 +84,9 @@ pub struct UndeleteArguments {
 pub struct PurgeArguments {
     /// What it was called, or its number, as 12 or .12 (`amita volume list --deleted`)
     pub name: String,
+    /// Ask nothing
+    #[arg(long)]
+    pub yes: bool,
     /// Say what was done as JSON
     #[arg(long)]
     pub json: bool,
@@ -126,6 +133,10 @@ pub(super) fn delete(arguments: &DeleteArguments, metadata: &Admin) -> Result<()
         },
     };
     let is_kept = matches!(fate, Fate::Recycle { .. });
+    if !is_kept {
+        let lost = format!("Volume {name} goes for good, with its data: it cannot be had back.");
+        confirm::destroys(arguments.yes, name, &lost)?;
+    }
     let deleted = carry_out(metadata, Action::VolumeDelete, name, *force, fate)?;
     let number = deleted.volume.id;
     let found = serde_json::json!({
@@ -172,14 +183,14 @@ fn held_by(clones: &[String]) -> String {
 /// Who may not have heard of it.
 fn say_unheard(deleted: &Deleted) {
     if let Some(node) = &deleted.unheard {
-        eprintln!(
+        output::beside(&format!(
             "Node {node} had it open and does not answer: until it hears of this, it may go on serving clients from stores that \
              nobody else reaches."
-        );
+        ));
     } else if deleted.gone {
-        eprintln!(
+        output::beside(
             "The node that had it open last is not known as living, and was not waited for: if it runs after all, it may serve \
-             clients until it hears of this."
+             clients until it hears of this.",
         );
     }
 }
@@ -225,6 +236,9 @@ pub(super) fn undelete(arguments: &UndeleteArguments, metadata: &Admin) -> Resul
 
 pub(super) fn purge(arguments: &PurgeArguments, metadata: &Admin) -> Result<()> {
     let name = &arguments.name;
+    let lost =
+        format!("The deleted volume {name} goes for good, with its data and its snapshots: it cannot be had back.");
+    confirm::destroys(arguments.yes, name, &lost)?;
     let gone = metadata.act(Action::VolumePurge, name, |meta| admin::purge_volume(meta, name, now()));
     let gone = gone.described()?;
     let (name, number) = (&gone.trashed.name, gone.trashed.volume);

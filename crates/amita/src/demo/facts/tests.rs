@@ -21,6 +21,7 @@ fn the_file_has_the_shape_that_scripts_rely_on() {
             nbd_unix: vec!["nbd+unix:///demo?socket=/x/n1.nbd".into()],
             nqn: Some("nqn.2026-11.io.amita:01234567:demo".into()),
         },
+        api: Some("http://127.0.0.1:4".into()),
         env: [("AMITA_METADATA".to_owned(), "http://127.0.0.1:2".to_owned())].into(),
     };
     let folder = tempfile::tempdir().expect("a folder");
@@ -35,6 +36,7 @@ fn the_file_has_the_shape_that_scripts_rely_on() {
             "volume": { "name": "demo", "size_bytes": 4096, "nbd": ["nbd://127.0.0.1:1/demo"],
                 "nbd_unix": ["nbd+unix:///demo?socket=/x/n1.nbd"],
                 "nqn": "nqn.2026-11.io.amita:01234567:demo" },
+            "api": "http://127.0.0.1:4",
             "env": { "AMITA_METADATA": "http://127.0.0.1:2" },
         })
     );
