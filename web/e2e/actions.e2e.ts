@@ -1,0 +1,342 @@
+// What people do: look for a volume, make one, snapshot it, delete it; by keys; with a token; with strangers' names.
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { accessibility, expectWell, picture, startBrowser, visit } from "./browser";
+import { startMock } from "./mock";
+import type { Mock } from "./mock";
+import { event, HOSTILE } from "./world";
+
+let browser: Browser;
+let mock: Mock;
+beforeAll(async () => void (browser = await startBrowser()));
+afterAll(() => browser.close());
+beforeEach(async () => void (mock = await startMock()));
+afterEach(() => mock.close());
+
+const dialog = (page: Page) => page.getByRole("dialog");
+
+/** Presses the button of the dialog, and waits until it is gone. */
+async function confirm(page: Page, name: string): Promise<void> {
+  await dialog(page).getByRole("button", { name, exact: true }).click();
+  await dialog(page).waitFor({ state: "detached" });
+}
+
+describe("volumes", () => {
+  it("a thousand are there, of which few are in the page", async () => {
+    const visited = await visit(browser, mock, "volumes");
+    const { page } = visited;
+    await page.getByText("1,000 of 1,000").waitFor();
+    expect(await page.locator(".ant-table-row").count()).toBeLessThan(80);
+    await page.keyboard.press("/");
+    await page.keyboard.type("volume-0777");
+    await page.getByText("1 of 1,000").waitFor();
+    expect(await page.locator(".ant-table-row").count()).toBe(1);
+    expect(page.url()).toContain("q=volume-0777");
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("scrolls through all of them without stutter", async () => {
+    const visited = await visit(browser, mock, "volumes");
+    const { page } = visited;
+    await page.getByText("1,000 of 1,000").waitFor();
+    const slowest = await page.evaluate(async () => {
+      const body = document.querySelector(".ant-table-tbody-virtual-holder")!;
+      const frames: number[] = [];
+      let last = performance.now();
+      for (let step = 0; step < 60; step += 1) {
+        body.scrollTop += 400;
+        await new Promise((next) => requestAnimationFrame(next));
+        frames.push(performance.now() - last);
+        last = performance.now();
+      }
+      return frames.sort((a, b) => a - b)[Math.floor(frames.length * 0.9)]!;
+    });
+    console.log(`scrolling 1,000 volumes: 90 % of frames within ${slowest.toFixed(0)} ms`);
+    expect(slowest).toBeLessThan(200);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("one is made, and the dialog says how else", async () => {
+    const visited = await visit(browser, mock, "volumes");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Create volume" }).click();
+    await dialog(page).getByLabel("Name").fill("it's mine");
+    await dialog(page).getByLabel("Pool").click();
+    await page.locator(".ant-select-item-option", { hasText: "fast" }).click();
+    await dialog(page).getByLabel("Size").fill("1.5T");
+    await dialog(page).getByLabel("Labels").fill("app=db\nnote=two words");
+    const shown = await dialog(page).locator("pre").allInnerTexts();
+    expect(shown[0]).toBe(
+      "amita volume create 'it'\\''s mine' --pool fast --size 1536G\n" +
+        "amita volume label 'it'\\''s mine' app=db 'note=two words'",
+    );
+    expect(shown[1]).toContain(`curl -X POST ${mock.address}/api/v1/volumes`);
+    expect(await accessibility(page)).toEqual([]);
+    await picture(page, "dialog-create-volume");
+    await confirm(page, "Create");
+    const body = {
+      name: "it's mine",
+      pool: "fast",
+      size_bytes: 1.5 * 2 ** 40,
+      labels: { app: "db", note: "two words" },
+    };
+    expect(mock.changes).toMatchObject([{ method: "POST", path: "/api/v1/volumes", body }]);
+    expect(mock.changes[0]?.headers["idempotency-key"]).toMatch(/^[0-9a-f-]{36}$/);
+    await page.getByText("1,001 of 1,001").waitFor();
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("a refusal is shown with its code and what to do, and the dialog stays", async () => {
+    const visited = await visit(browser, mock, "volumes");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Create volume" }).click();
+    await dialog(page).getByLabel("Name").fill("volume-0001");
+    await dialog(page).getByLabel("Pool").click();
+    await page.locator(".ant-select-item-option", { hasText: "fast" }).click();
+    await dialog(page).getByRole("button", { name: "Create", exact: true }).click();
+    const alert = dialog(page).getByRole("alert").filter({ hasText: "exists" });
+    await alert.waitFor();
+    expect(await alert.innerText()).toContain("take another name");
+    expect(await accessibility(page)).toEqual([]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("is renamed, labelled, grown, and deleted only when its name is typed", async () => {
+    const visited = await visit(browser, mock, "volumes/volume-0005");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Rename" }).click();
+    await dialog(page).getByLabel("New name").fill("moved");
+    await confirm(page, "Rename");
+    await page.getByRole("heading", { name: "Volumes / moved" }).waitFor();
+    await page.getByRole("button", { name: "Label", exact: true }).click();
+    await dialog(page).getByLabel("Labels").fill("app=web");
+    await confirm(page, "Label");
+    await page.getByRole("button", { name: "Grow" }).click();
+    await dialog(page).getByLabel("Size").fill("1T");
+    await confirm(page, "Grow");
+    await page.getByText("1 TiB (").waitFor();
+    await page.getByRole("button", { name: "Delete" }).click();
+    expect(await dialog(page).locator("pre").first().innerText()).toBe("amita volume delete moved");
+    await dialog(page).getByRole("button", { name: "Delete", exact: true }).click();
+    await dialog(page).getByText("That is another name.").waitFor();
+    await picture(page, "dialog-delete-volume");
+    await dialog(page)
+      .getByLabel(/Type the name/)
+      .fill("moved");
+    await confirm(page, "Delete");
+    await page.getByText("999 of 999").waitFor();
+    expect(mock.changes.map(({ method, path }) => `${method} ${path}`)).toEqual([
+      "POST /api/v1/volumes/volume-0005/rename",
+      "PATCH /api/v1/volumes/moved",
+      "PATCH /api/v1/volumes/moved",
+      "DELETE /api/v1/volumes/moved",
+    ]);
+    expect(mock.changes.slice(1).every(({ headers }) => /^"[0-9a-f]{32}"$/.test(headers["if-match"] ?? ""))).toBe(true);
+    expect(mock.changes[2]?.body).toEqual({ size_bytes: 2 ** 40 });
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("snapshots are a tree; one is taken, cloned, deleted", async () => {
+    const visited = await visit(browser, mock, "volumes/volume-0001?tab=snapshots");
+    const { page } = visited;
+    await page.getByText("volume-0002").waitFor();
+    await page.getByRole("button", { name: "Take snapshot" }).click();
+    await dialog(page).getByLabel("Name of the snapshot").fill("fourth");
+    await confirm(page, "Take snapshot");
+    await page.getByRole("button", { name: "Clone" }).first().click();
+    await dialog(page).getByLabel("Name of the new volume").fill("copy");
+    expect(await dialog(page).locator("pre").first().innerText()).toBe("amita volume clone volume-0001@first copy");
+    await dialog(page).getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "Delete", exact: true }).nth(2).click();
+    await dialog(page)
+      .getByLabel(/Type the name/)
+      .fill("second");
+    await confirm(page, "Delete");
+    await page.getByText("second").waitFor({ state: "detached" });
+    expect(mock.changes.map(({ method, path }) => `${method} ${path}`)).toEqual([
+      "POST /api/v1/volumes/volume-0001/snapshots",
+      "DELETE /api/v1/volumes/volume-0001/snapshots/second",
+    ]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("nodes and stores", () => {
+  it("maintenance, drain and weight say what they do", async () => {
+    const visited = await visit(browser, mock, "nodes?q=node-003");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Begin maintenance" }).click();
+    expect(await dialog(page).locator("pre").first().innerText()).toBe("amita node maintenance on node-003");
+    await confirm(page, "Begin maintenance");
+    await page.getByRole("tab", { name: "Stores" }).click();
+    await page.getByRole("button", { name: "Drain" }).first().click();
+    await confirm(page, "Drain");
+    await page.getByRole("button", { name: "Set weight" }).first().click();
+    await dialog(page).getByLabel("By its size").check();
+    await confirm(page, "Set weight");
+    expect(mock.changes.map(({ body }) => body)).toEqual([{ maintenance: true }, { draining: true }, { weight: null }]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("pools", () => {
+  it("keep deleted volumes for a time, and have quotas", async () => {
+    const visited = await visit(browser, mock, "pools/fast");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Keep deleted volumes" }).click();
+    await dialog(page).getByLabel(/^Days/).fill("14");
+    expect(await dialog(page).locator("pre").first().innerText()).toBe("amita pool recycle fast --keep 1209600s");
+    await confirm(page, "Keep deleted volumes");
+    await page.getByRole("button", { name: "Set quota" }).click();
+    await dialog(page).getByLabel("Provisioned").fill("");
+    await dialog(page).getByLabel("Volumes").fill("50");
+    expect(await dialog(page).locator("pre").first().innerText()).toBe(
+      "amita pool quota fast --volumes 50 --snapshots 5000 --none",
+    );
+    expect(await accessibility(page)).toEqual([]);
+    await confirm(page, "Set quota");
+    await page.getByRole("link", { name: "Pools" }).first().click();
+    await page.getByRole("button", { name: "Create pool" }).click();
+    await dialog(page).getByLabel("Name").fill("new");
+    await dialog(page).getByLabel("Failure domain").selectOption("rack");
+    expect(await accessibility(page)).toEqual([]);
+    await confirm(page, "Create");
+    expect(mock.changes.map(({ body }) => body)).toEqual([
+      { recycle_seconds: 14 * 86_400 },
+      { quota: { provisioned_bytes: null, volumes: 50, snapshots: 5000 } },
+      { name: "new", copies: 3, min_copies: 2, groups: 32, level: "rack", class: null },
+    ]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("who looks", () => {
+  it("shows a token where one is wanted, and is a stranger again without it", async () => {
+    mock.token = "secret";
+    const visited = await visit(browser, mock, "volumes");
+    const { page } = visited;
+    await page.getByRole("heading", { name: "Log in" }).waitFor();
+    expect(await accessibility(page)).toEqual([]);
+    await picture(page, "login");
+    await page.getByLabel("Token").fill("wrong");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("unauthenticated", { exact: true }).waitFor();
+    await page.getByLabel("Token").fill("secret");
+    await page.keyboard.press("Enter");
+    await page.getByText("1,000 of 1,000").waitFor();
+    expect(
+      await page.evaluate(() => [localStorage.getItem("amita-token"), sessionStorage.getItem("amita-token")]),
+    ).toEqual([null, "secret"]);
+    await page.getByRole("button", { name: "Create volume" }).click();
+    expect(await dialog(page).innerText()).not.toContain("secret");
+    await dialog(page).getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByRole("heading", { name: "Log in" }).waitFor();
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("finds off what they may not do", async () => {
+    mock.world.self.may = [];
+    const visited = await visit(browser, mock, "volumes/volume-0001");
+    const button = visited.page.getByRole("button", { name: "Delete" });
+    await visited.page.waitForFunction(() => document.querySelectorAll("main button[disabled]").length >= 5);
+    expect(await button.isDisabled()).toBe(true);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("finds the way by keys, and sets theme and language for good", async () => {
+    const visited = await visit(browser, mock, "overview");
+    const { page } = visited;
+    await page.keyboard.press("g");
+    await page.keyboard.press("v");
+    await page.getByRole("heading", { name: "Volumes" }).waitFor();
+    await page.keyboard.press("?");
+    await dialog(page).getByText("Search on this screen").waitFor();
+    expect(await accessibility(page)).toEqual([]);
+    await page.keyboard.press("Escape");
+    await dialog(page).waitFor({ state: "detached" });
+    await page.getByLabel("Theme").selectOption("dark");
+    await page.getByLabel("Language").selectOption("zh");
+    await page.getByRole("heading", { name: "卷" }).waitFor();
+    await page.reload();
+    await page.getByRole("heading", { name: "卷" }).waitFor();
+    expect(await page.evaluate(() => [document.documentElement.lang, document.documentElement.dataset.theme])).toEqual([
+      "zh-CN",
+      "dark",
+    ]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("strangers' names", () => {
+  it.each(HOSTILE.map((name, index) => [index, name] as const))(
+    "%i is text, and breaks nothing",
+    async (index, name) => {
+      const visited = await visit(browser, mock, `volumes/${encodeURIComponent(name)}`, { width: 900 });
+      const { page } = visited;
+      await page.getByRole("button", { name: "Delete" }).click();
+      await dialog(page).waitFor();
+      await picture(page, `hostile-${index}`);
+      const found = await page.evaluate(() => ({
+        hacked: "hacked" in window,
+        images: document.querySelectorAll("img").length,
+        overflows: document.documentElement.scrollWidth > window.innerWidth,
+        turns: document.body.innerText.includes("\u202e"),
+      }));
+      expect(found).toEqual({ hacked: false, images: 0, overflows: false, turns: false });
+      expect(await dialog(page).locator("pre").first().innerText()).toMatch(/^amita volume delete /);
+      expectWell(visited, mock);
+      await visited.close();
+    },
+  );
+});
+
+describe("what happens meanwhile", () => {
+  it("is shown when the API tells of it", async () => {
+    const visited = await visit(browser, mock, "events");
+    const { page } = visited;
+    await page.getByText("live", { exact: true }).waitFor();
+    await expect.poll(() => mock.listeners("events")).toBe(1);
+    mock.tell("events", event(1000, "A thing that has just happened."));
+    await page.getByText("A thing that has just happened.").waitFor();
+    await page.keyboard.press("g");
+    await page.keyboard.press("v");
+    await page.getByText("1,000 of 1,000").waitFor();
+    mock.world.volumes.pop();
+    mock.tell("changes", { kinds: ["volumes"] });
+    await page.getByText("999 of 999").waitFor({ timeout: 4_000 });
+    await expect.poll(() => mock.listeners("events")).toBe(0);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("a screen is there within a second", async () => {
+    const visited = await visit(browser, mock, "overview");
+    const { page } = visited;
+    const first: number[] = [];
+    for (let time = 0; time < 5; time += 1) {
+      await page.reload();
+      await page.waitForSelector("main h1");
+      first.push(
+        await page.evaluate(
+          () => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Number.POSITIVE_INFINITY,
+        ),
+      );
+    }
+    const median = first.sort((a, b) => a - b)[2]!;
+    console.log(`first contentful paint: ${median.toFixed(0)} ms (median of 5)`);
+    expect(median).toBeLessThan(1_000);
+    await visited.close();
+  });
+});

@@ -1,0 +1,118 @@
+// What the mock answers: the recorded world where it has something, else a body that the specification allows.
+import { answerOf } from "./specification";
+import type { Match } from "./specification";
+import type { World } from "./world";
+
+export interface Answered {
+  readonly status: number;
+  readonly body?: unknown;
+  readonly problem?: string;
+  readonly detail?: string;
+}
+
+type Named = { name?: string; id?: string | number };
+
+/** The lists of the world, by their paths below /api/v1, and the field by which each is ordered. */
+function listOf(world: World, { path, values }: Match): { items: readonly Named[]; key: "name" | "id" } | undefined {
+  const lists: Record<string, { items: readonly Named[]; key: "name" | "id" }> = {
+    "/api/v1/nodes": { items: world.nodes, key: "name" },
+    "/api/v1/stores": { items: world.stores, key: "id" },
+    "/api/v1/pools": { items: world.pools, key: "name" },
+    "/api/v1/volumes": { items: world.volumes, key: "name" },
+    "/api/v1/deleted-volumes": { items: world.deleted, key: "id" },
+    "/api/v1/events": { items: [...world.events].reverse(), key: "id" },
+    "/api/v1/volumes/{name}/snapshots": { items: world.snapshots[values.name ?? ""] ?? [], key: "name" },
+  };
+  return lists[path];
+}
+
+function oneOf(world: World, { path, values }: Match): unknown {
+  const name = values.name ?? "";
+  switch (path) {
+    case "/api/v1/health":
+      return world.health;
+    case "/api/v1/self":
+      return world.self;
+    case "/api/v1/volumes/{name}":
+      return world.volumes.find((one) => one.name === name) ?? null;
+    case "/api/v1/pools/{name}":
+      return world.pools.find((one) => one.name === name) ?? null;
+    case "/api/v1/nodes/{name}":
+      return world.nodes.find((one) => one.name === name) ?? null;
+    case "/api/v1/volumes/{name}/snapshots/{snapshot}":
+      return world.snapshots[name]?.find((one) => one.name === values.snapshot) ?? null;
+    case "/api/v1/deleted-volumes/{id}":
+      return world.deleted.find((one) => String(one.id) === values.id) ?? null;
+    default:
+      return undefined;
+  }
+}
+
+/** Pieces are counted here, not named: the page takes `next` as it comes. */
+function cut(items: readonly unknown[], query: URLSearchParams): unknown {
+  const limit = Number(query.get("limit") ?? 100);
+  const begin = Number(query.get("after") ?? 0);
+  const next = begin + limit < items.length ? String(begin + limit) : null;
+  return { items: items.slice(begin, begin + limit), next };
+}
+
+function read(world: World, found: Match, query: URLSearchParams): Answered {
+  const list = listOf(world, found);
+  if (list !== undefined) return { status: 200, body: cut(list.items, query) };
+  const one = oneOf(world, found);
+  if (one === null) return { status: 404, problem: "not-found", detail: "there is none of that name" };
+  return one === undefined ? answerOf(found.operation) : { status: 200, body: one };
+}
+
+function changeVolume(world: World, found: Match, body: Record<string, unknown>): Answered {
+  const volume = world.volumes.find((one) => one.name === found.values.name);
+  if (volume === undefined) return { status: 404, problem: "not-found", detail: "there is no such volume" };
+  const { labels, ...rest } = body as { labels?: Record<string, string | null> };
+  Object.assign(volume, rest);
+  for (const [key, value] of Object.entries(labels ?? {})) {
+    if (value === null) delete volume.labels[key];
+    else volume.labels[key] = value;
+  }
+  return { status: 200, body: volume };
+}
+
+function change(world: World, method: string, found: Match, body: Record<string, unknown>): Answered {
+  const name = found.values.name ?? "";
+  switch (`${method} ${found.path}`) {
+    case "POST /api/v1/volumes": {
+      if (world.volumes.some((one) => one.name === body.name)) {
+        return {
+          status: 409,
+          problem: "exists",
+          detail: `there is a volume ${String(body.name)} already; take another name`,
+        };
+      }
+      const made = {
+        ...world.volumes[0]!,
+        parent: null,
+        owner: null,
+        protected: false,
+        ...body,
+      } as World["volumes"][number];
+      world.volumes.push(made);
+      return { status: 201, body: made };
+    }
+    case "PATCH /api/v1/volumes/{name}":
+      return changeVolume(world, found, body);
+    case "POST /api/v1/volumes/{name}/rename":
+      return changeVolume(world, found, { name: body.name });
+    case "DELETE /api/v1/volumes/{name}":
+      world.volumes = world.volumes.filter((one) => one.name !== name);
+      return answerOf(found.operation);
+    case "DELETE /api/v1/volumes/{name}/snapshots/{snapshot}":
+      world.snapshots[name] = (world.snapshots[name] ?? []).filter((one) => one.name !== found.values.snapshot);
+      return answerOf(found.operation);
+    default:
+      return answerOf(found.operation);
+  }
+}
+
+export function answer(world: World, method: string, found: Match, query: URLSearchParams, body: unknown): Answered {
+  if (method === "GET") return read(world, found, query);
+  return change(world, method, found, (body ?? {}) as Record<string, unknown>);
+}

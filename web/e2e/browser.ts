@@ -1,0 +1,86 @@
+// A browser for tests: Debian's Chromium, and what each page must never do.
+import { mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { chromium } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
+import { expect } from "vitest";
+import type { Mock } from "./mock";
+
+const CHROMIUM = process.env.AMITA_CHROMIUM ?? "/usr/bin/chromium";
+/** Where pictures of the screens go; none: they are not taken. */
+const PICTURES = process.env.AMITA_SCREENSHOTS;
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+export function startBrowser(): Promise<Browser> {
+  const asRoot = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+  return chromium.launch({ executablePath: CHROMIUM, args: [...asRoot, "--disable-dev-shm-usage"] });
+}
+
+export interface Looks {
+  readonly theme?: "light" | "dark";
+  readonly language?: "en-US" | "zh-CN";
+  readonly width?: number;
+}
+
+export interface Visit {
+  readonly page: Page;
+  /** What went wrong in the page: errors, and what the policy of content has refused. */
+  readonly wrongs: string[];
+  close(): Promise<void>;
+}
+
+export async function visit(browser: Browser, mock: Mock, place: string, looks: Looks = {}): Promise<Visit> {
+  const context = await browser.newContext({
+    colorScheme: looks.theme ?? "light",
+    locale: looks.language ?? "en-US",
+    viewport: { width: looks.width ?? 1400, height: 900 },
+  });
+  const page = await context.newPage();
+  const wrongs: string[] = [];
+  page.on("pageerror", (error) => wrongs.push(`error: ${error.message}`));
+  page.on("console", (message) => {
+    // What the mock refuses on purpose (401, 409) the browser says as well: those are looked at by the tests.
+    const isStatus = message.text().startsWith("Failed to load resource");
+    if (message.type() === "error" && !isStatus) wrongs.push(`console: ${message.text()}`);
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(mock.address)) wrongs.push(`asks another server: ${request.url()}`);
+  });
+  await page.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (event) => {
+      console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`);
+    });
+  });
+  await page.goto(`${mock.address}/#/${place}`);
+  await page.waitForSelector("main h1, main .ant-tabs");
+  return { page, wrongs, close: () => context.close() };
+}
+
+interface Finding {
+  readonly id: string;
+  readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[];
+}
+
+/** What axe finds against WCAG 2.1 A and AA, and its best practices. */
+export async function accessibility(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  const findings = await page.evaluate(async () => {
+    const axe = (window as unknown as { axe: { run: () => Promise<{ violations: Finding[] }> } }).axe;
+    return (await axe.run()).violations;
+  });
+  return findings.flatMap(({ id, nodes }) =>
+    nodes.slice(0, 3).map((node) => `${id}: ${node.html.slice(0, 200)} ${node.failureSummary ?? ""}`),
+  );
+}
+
+export async function picture(page: Page, name: string): Promise<void> {
+  if (PICTURES === undefined) return;
+  mkdirSync(PICTURES, { recursive: true });
+  await page.screenshot({ path: `${PICTURES}/${name}.png` });
+}
+
+/** Nothing went wrong, and nothing was asked that the specification does not allow. */
+export function expectWell({ wrongs }: Visit, mock: Mock): void {
+  expect(wrongs).toEqual([]);
+  expect(mock.refused).toEqual([]);
+}

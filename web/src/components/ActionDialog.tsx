@@ -1,0 +1,141 @@
+// The dialog of every action: what is to be given, what follows, and how the same is done without this page.
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { App, Form, Input, Modal } from "antd";
+import { useRef, useState } from "react";
+import type { ReactNode } from "react";
+import { send } from "../api/call";
+import type { Answer, Call } from "../api/call";
+import { asProblem } from "../api/problem";
+import { useToken } from "../api/token";
+import { useSpeech } from "../i18n";
+import { curlCommand } from "../lib/command";
+import { Copyable } from "./Copyable";
+import { Problem } from "./Problem";
+
+/** What an action comes to with what was given. */
+export interface Plan<T> {
+  readonly call: Call<T>;
+  /** The command of `amita` that does the same; none where there is none. */
+  readonly command?: string;
+}
+
+export interface ActionProps<V extends object, T> {
+  readonly title: string;
+  /** What the button says. */
+  readonly verb: string;
+  /** What follows, or what is lost. */
+  readonly about?: ReactNode;
+  readonly fields?: ReactNode;
+  readonly initial: V;
+  readonly plan: (values: V) => Plan<T>;
+  /** Something is lost by it: the button is red. */
+  readonly danger?: boolean;
+  /** A name that has to be typed before anything is done. */
+  readonly typed?: string | undefined;
+  readonly done?: (answer: T) => ReactNode;
+  readonly onClose: () => void;
+}
+
+function Typed({ name }: { name: string }) {
+  const { t } = useSpeech();
+  return (
+    <Form.Item
+      name="typedName"
+      label={t("action.type_name", { name })}
+      rules={[
+        {
+          validator: (_, value) =>
+            value === name ? Promise.resolve() : Promise.reject(new Error(t("action.type_name.wrong"))),
+        },
+      ]}
+    >
+      <Input autoComplete="off" spellCheck={false} />
+    </Form.Item>
+  );
+}
+
+function Previews({ plan }: { plan: Plan<unknown> }) {
+  const { t } = useSpeech();
+  const byToken = useToken() !== null;
+  return (
+    <section className="previews" aria-label={t("action.same_by")}>
+      {plan.command === undefined ? null : <Copyable label={t("action.command")} text={plan.command} />}
+      <Copyable label={t("action.call")} text={curlCommand(plan.call, window.location.origin, byToken)} />
+    </section>
+  );
+}
+
+/** A random UUID; `crypto.randomUUID` is there on secure pages only. */
+function randomKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6]! & 0x0f) | 0x40;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
+/**
+ * Makes calls so that one whose answer was lost can be made again: the same call has the same key until it is answered,
+ * and is carried out once.
+ */
+function useSendOnce<T>(): (call: Call<T>) => Promise<Answer<T>> {
+  const unanswered = useRef<{ call: string; key: string } | null>(null);
+  return async (call) => {
+    if (call.method !== "post") return send(call);
+    const text = JSON.stringify(call);
+    const key = unanswered.current?.call === text ? unanswered.current.key : randomKey();
+    unanswered.current = { call: text, key };
+    try {
+      return await send({ ...call, headers: { ...call.headers, "Idempotency-Key": key } });
+    } catch (error) {
+      if (asProblem(error).status !== 0) unanswered.current = null;
+      throw error;
+    }
+  };
+}
+
+export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
+  const { t } = useSpeech();
+  const { message } = App.useApp();
+  const queries = useQueryClient();
+  const [form] = Form.useForm<V>();
+  const [values, setValues] = useState<V>(props.initial);
+  const sendOnce = useSendOnce<T>();
+  const work = useMutation({
+    mutationFn: (given: V) => sendOnce(props.plan(given).call),
+    onSuccess: (answer) => {
+      message.success(props.done?.(answer.data) ?? t("action.done"));
+      props.onClose();
+    },
+    // Also after a failure: it may be that the change was made.
+    onSettled: () => queries.invalidateQueries(),
+  });
+  return (
+    <Modal
+      open
+      title={props.title}
+      okText={props.verb}
+      okButtonProps={{ danger: props.danger ?? false, loading: work.isPending }}
+      onOk={() => form.submit()}
+      onCancel={props.onClose}
+      width={640}
+      style={{ top: 40 }}
+      destroyOnHidden
+    >
+      {props.about === undefined ? null : <div className="about">{props.about}</div>}
+      <Form<V>
+        form={form}
+        layout="vertical"
+        initialValues={props.initial}
+        requiredMark={false}
+        onValuesChange={(_, all) => setValues({ ...props.initial, ...all })}
+        onFinish={(given) => work.mutate({ ...props.initial, ...given })}
+      >
+        {props.fields}
+        {props.typed === undefined ? null : <Typed name={props.typed} />}
+      </Form>
+      {work.isError ? <Problem error={work.error} /> : null}
+      <Previews plan={props.plan(values)} />
+    </Modal>
+  );
+}

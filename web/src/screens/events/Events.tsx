@@ -1,0 +1,90 @@
+import { Mark } from "../../components/Mark";
+import type { Tone } from "../../components/Mark";
+import type { TableColumnsType } from "antd";
+import { useMemo } from "react";
+import { useEvents, useIsLive } from "../../api/live";
+import type { Event } from "../../api/live";
+import { useThing } from "../../api/queries";
+import { BigTable } from "../../components/BigTable";
+import { Choice } from "../../components/Choice";
+import { Name } from "../../components/Name";
+import { matches, Search, useSearch } from "../../components/Search";
+import { useSpeech } from "../../i18n";
+import type { Translate, Word } from "../../i18n";
+import { mergeEvents } from "../../lib/events";
+import { formatTime } from "../../lib/format";
+import { replaceQuery, usePlace } from "../../lib/router";
+
+type Severity = Event["severity"];
+
+const SEVERITIES: readonly Severity[] = ["info", "warning", "error"];
+const WORDS: Readonly<Record<Severity, Word>> = { info: "event.info", warning: "event.warning", error: "event.error" };
+const TONES: Readonly<Record<Severity, Tone>> = { info: "plain", warning: "odd", error: "bad" };
+/** So many of the newest are read. */
+const NEWEST = 1_000;
+
+function columns(t: Translate, locale: string): TableColumnsType<Event> {
+  return [
+    { title: t("event.time"), width: 190, render: (_, { at_ms }) => formatTime(at_ms, locale) },
+    {
+      title: t("event.severity"),
+      width: 100,
+      render: (_, { severity }) => <Mark tone={TONES[severity]}>{t(WORDS[severity])}</Mark>,
+    },
+    { title: t("event.kind"), width: 180, render: (_, { kind }) => <Name text={kind} /> },
+    { title: t("event.node"), width: 130, render: (_, { node }) => <Name text={node} /> },
+    { title: t("event.text"), width: 620, render: (_, { text }) => <Name text={text} whole /> },
+  ];
+}
+
+function SeverityFilter({ value }: { value: Severity }) {
+  const { t } = useSpeech();
+  const option = (severity: Severity) => [severity, t("event.at_least", { severity: t(WORDS[severity]) })] as const;
+  return (
+    <Choice
+      label={t("event.severity")}
+      value={value}
+      options={SEVERITIES.map(option)}
+      onChange={(severity) => replaceQuery({ severity })}
+    />
+  );
+}
+
+export default function Events() {
+  const { t, locale } = useSpeech();
+  const search = useSearch();
+  const asked = usePlace().query.get("severity") as Severity;
+  const least = SEVERITIES.includes(asked) ? asked : "info";
+  const isLive = useIsLive();
+  const read = useThing("/api/v1/events", {}, { query: { limit: NEWEST, order: "newest" } });
+  const heard = useEvents();
+  const events = useMemo(() => mergeEvents(heard, read.data?.data.items ?? []), [heard, read.data]);
+  const found = useMemo(
+    () =>
+      events.filter(
+        ({ severity, kind, node, text, objects }) =>
+          SEVERITIES.indexOf(severity) >= SEVERITIES.indexOf(least) && matches(search, kind, node, text, ...objects),
+      ),
+    [events, search, least],
+  );
+  const shown = useMemo(() => columns(t, locale), [t, locale]);
+  return (
+    <>
+      <div className="screen-head">
+        <h1>{t("screen.events")}</h1>
+        <Mark tone={isLive ? "good" : "plain"}>{isLive ? t("event.live") : t("event.polled")}</Mark>
+        <span className="space" />
+        <SeverityFilter value={least} />
+        <Search label={t("event.search")} />
+      </div>
+      <BigTable
+        label={t("screen.events")}
+        rows={found}
+        columns={shown}
+        rowKey="id"
+        isLoading={read.isLoading}
+        error={read.error}
+      />
+    </>
+  );
+}

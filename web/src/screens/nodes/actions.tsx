@@ -1,0 +1,154 @@
+// What can be done with nodes and stores.
+import { Checkbox, Form, Input, InputNumber } from "antd";
+import { call } from "../../api/call";
+import type { components } from "../../api/schema";
+import { ActionDialog } from "../../components/ActionDialog";
+import { useSpeech } from "../../i18n";
+import type { Translate } from "../../i18n";
+import { amitaCommand } from "../../lib/command";
+import type { Node } from "./NodeList";
+import type { Store } from "./StoreList";
+
+type Outlook = components["schemas"]["Outlook"];
+
+/** What the cluster does about a change, in its own sentences. */
+function follows(outlook: Outlook | null | undefined, t: Translate): string {
+  return outlook == null ? t("action.done") : outlook.sentences.join(" ");
+}
+
+function ForceField() {
+  const { t } = useSpeech();
+  return (
+    <Form.Item name="force" valuePropName="checked">
+      <Checkbox>{t("node.maintenance.force")}</Checkbox>
+    </Form.Item>
+  );
+}
+
+export function MaintainNode({ node, onClose }: { node: Node; onClose: () => void }) {
+  const { t } = useSpeech();
+  const maintenance = !node.maintenance;
+  const plan = ({ force }: { force: boolean }) => ({
+    call: call("patch", "/api/v1/nodes/{name}", {
+      params: { path: { name: node.name }, query: force ? { force } : {} },
+      body: { maintenance },
+    }),
+    command: amitaCommand("node", "maintenance", maintenance ? "on" : "off", node.name, force ? "--force" : undefined),
+  });
+  return (
+    <ActionDialog
+      title={
+        maintenance
+          ? t("node.maintenance.begin.title", { name: node.name })
+          : t("node.maintenance.end.title", { name: node.name })
+      }
+      verb={maintenance ? t("node.maintenance.begin") : t("node.maintenance.end")}
+      about={maintenance ? t("node.maintenance.begin.about") : t("node.maintenance.end.about")}
+      initial={{ force: false }}
+      fields={maintenance ? <ForceField /> : null}
+      plan={plan}
+      done={({ outlook }) => follows(outlook, t)}
+      onClose={onClose}
+    />
+  );
+}
+
+function PlaceFields() {
+  const { t } = useSpeech();
+  return (
+    <>
+      <Form.Item name="site" label={t("node.site")}>
+        <Input autoComplete="off" spellCheck={false} />
+      </Form.Item>
+      <Form.Item name="rack" label={t("node.rack")}>
+        <Input autoComplete="off" spellCheck={false} />
+      </Form.Item>
+    </>
+  );
+}
+
+export function PlaceNode({ node, onClose }: { node: Node; onClose: () => void }) {
+  const { t } = useSpeech();
+  const plan = ({ site, rack }: { site: string; rack: string }) => ({
+    call: call("patch", "/api/v1/nodes/{name}", { params: { path: { name: node.name } }, body: { site, rack } }),
+    command: amitaCommand("node", "place", node.name, "--site", site, "--rack", rack),
+  });
+  return (
+    <ActionDialog
+      title={t("node.place.title", { name: node.name })}
+      verb={t("node.place")}
+      about={t("node.place.about")}
+      initial={{ site: node.site, rack: node.rack }}
+      fields={<PlaceFields />}
+      plan={plan}
+      done={({ outlook }) => follows(outlook, t)}
+      onClose={onClose}
+    />
+  );
+}
+
+export function DrainStore({ store, onClose }: { store: Store; onClose: () => void }) {
+  const { t } = useSpeech();
+  const draining = !store.draining;
+  return (
+    <ActionDialog
+      title={
+        draining
+          ? t("store.drain.title", { id: store.id, node: store.node })
+          : t("store.undrain.title", { id: store.id, node: store.node })
+      }
+      verb={draining ? t("store.drain") : t("store.undrain")}
+      about={draining ? t("store.drain.about") : t("store.undrain.about")}
+      initial={{}}
+      plan={() => ({
+        call: call("patch", "/api/v1/stores/{id}", { params: { path: { id: store.id } }, body: { draining } }),
+        command: amitaCommand("disk", "drain", store.id, draining ? undefined : "--undo"),
+      })}
+      done={({ outlook }) => follows(outlook, t)}
+      onClose={onClose}
+    />
+  );
+}
+
+interface Weight {
+  bySize: boolean;
+  weight: number;
+}
+
+function WeightFields() {
+  const { t } = useSpeech();
+  const bySize = Form.useWatch("bySize") as boolean | undefined;
+  return (
+    <>
+      <Form.Item name="bySize" valuePropName="checked">
+        <Checkbox>{t("store.weigh.by_size")}</Checkbox>
+      </Form.Item>
+      <Form.Item name="weight" label={t("store.weight")} rules={[{ required: true, message: t("field.needed") }]}>
+        <InputNumber min={0} max={4_294_967_295} precision={0} disabled={bySize ?? false} />
+      </Form.Item>
+    </>
+  );
+}
+
+export function WeighStore({ store, onClose }: { store: Store; onClose: () => void }) {
+  const { t } = useSpeech();
+  const plan = ({ bySize, weight }: Weight) => ({
+    call: call("patch", "/api/v1/stores/{id}", {
+      params: { path: { id: store.id } },
+      body: { weight: bySize ? null : weight },
+    }),
+    command: amitaCommand("disk", "weight", store.id, bySize ? "--by-size" : String(weight)),
+  });
+  return (
+    <ActionDialog
+      title={t("store.weigh.title", { id: store.id, node: store.node })}
+      verb={t("store.weigh")}
+      about={t("store.weigh.about")}
+      initial={{ bySize: false, weight: store.weight }}
+      fields={<WeightFields />}
+      plan={plan}
+      done={({ outlook }) => follows(outlook, t)}
+      onClose={onClose}
+    />
+  );
+}

@@ -1,0 +1,33 @@
+import { Mark } from "../../components/Mark";
+import { useList, useThing } from "../../api/queries";
+import { Problem } from "../../components/Problem";
+import { useSpeech } from "../../i18n";
+import { Capacity } from "./Capacity";
+import { Counts } from "./Counts";
+import { Facts } from "./Facts";
+import { Rebuilds } from "./Rebuilds";
+
+/** Is all well, how much room is there, what is being repaired. */
+export default function Overview() {
+  const { t } = useSpeech();
+  const health = useThing("/api/v1/health");
+  const nodes = useList("/api/v1/nodes");
+  const stores = useList("/api/v1/stores");
+  const pools = useList("/api/v1/pools");
+  const error = health.error ?? nodes.error ?? stores.error ?? pools.error;
+  return (
+    <>
+      <div className="screen-head">
+        <h1>{t("screen.overview")}</h1>
+        {health.data === undefined ? null : <Mark>{t("overview.cluster", { cluster: health.data.data.cluster })}</Mark>}
+      </div>
+      {error === null ? null : <Problem error={error} />}
+      <Facts health={health.data?.data} />
+      <div className="cards">
+        <Capacity stores={stores.items} />
+        <Counts nodes={nodes.items} stores={stores.items} pools={pools.items} />
+      </div>
+      <Rebuilds stores={stores.items} />
+    </>
+  );
+}
