@@ -1,6 +1,6 @@
 //! What commands answer to scripts and to monitoring systems: a sentence, an exit code, errors as JSON; and how a pool goes.
 
-use crate::world::{VOLUME, World, eventually};
+use crate::world::{VOLUME, World, binary, eventually};
 use serde_json::Value;
 
 /// The error that a command with `--json` writes.
@@ -37,7 +37,16 @@ fn a_status_says_whether_to_worry_and_errors_are_json_for_scripts() {
         summary.as_str().is_some_and(|text| text.starts_with("All is well")),
         "{summary}"
     );
-    let away = world.amita(&["status", "--check", "--metadata", "127.0.0.1:1"]);
+    let operator = world.operator();
+    let elsewhere = [
+        "status",
+        "--check",
+        "--metadata",
+        "127.0.0.1:1",
+        "--identity",
+        &operator,
+    ];
+    let away = world.tool(binary(), &elsewhere);
     assert_eq!(away.status.code(), Some(3), "{}", away.text);
     assert!(away.text.starts_with("UNKNOWN - "), "{}", away.text);
 

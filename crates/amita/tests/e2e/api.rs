@@ -119,7 +119,9 @@ fn without_an_identity_it_is_on_loopback_only_and_off_is_off() {
     );
     let node = world.serve("g", &["--fabric", "127.0.0.1:0"]);
     let api = || {
-        let nodes = world.json(&["node", "list"]);
+        // There is no cluster before the node has made it.
+        let listed = world.amita(&["node", "list", "--json"]);
+        let nodes: Value = serde_json::from_str(&listed.text).ok()?;
         nodes[0]["api"].as_str().map(str::to_owned)
     };
     eventually("the node says where its API is", || api().is_some());

@@ -219,7 +219,7 @@ fn snapshots_are_taken_and_read_under_load_and_while_nodes_fail() {
     let none = world.amita(&["volume", "snapshot", "delete", VOLUME, "s99"]);
     assert_eq!(none.status.code(), Some(4));
     assert!(
-        none.text.contains("there is no snapshot") && none.text.contains("there are of-nothing, s0"),
+        none.text.contains("there is no snapshot") && none.text.contains("there are 31, and none"),
         "{}",
         none.text
     );
