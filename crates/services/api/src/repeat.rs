@@ -173,13 +173,17 @@ async fn renewing(
         }
         let (key, record) = (key.to_owned(), begun(asked.to_owned()));
         let renewed = api.ask(move |meta| Ok(put(meta, &key, revision, &record).map_err(AdminError::from)?));
-        // While it is renewed, the work goes on.
-        let renewed = tokio::select! {
-            renewed = renewed => renewed,
-            response = &mut work => return (response, 0),
+        let mut renewed = std::pin::pin!(renewed);
+        // While it is renewed, the work goes on. One that ends meanwhile waits for the renewal: the two would write over each other.
+        let (renewed, done) = tokio::select! {
+            renewed = &mut renewed => (renewed, None),
+            response = &mut work => (renewed.await, Some(response)),
         };
         if let Ok(Some(renewed)) = renewed {
             revision = renewed;
+        }
+        if let Some(response) = done {
+            return (response, revision);
         }
     }
 }
@@ -315,8 +319,8 @@ async fn settle(api: &Api, key: String, revision: u64, asked: String, response: 
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
-/// Keeps an answer, whoever has written to the record meanwhile: it was this request that was done. (Its last renewal may have been on its
-/// way when it was.)
+/// Keeps an answer, whoever has written to the record meanwhile: it was this request that was done. (Whether its last renewal was made may
+/// not be known.)
 fn keep(meta: &dyn Transact, key: &str, revision: u64, asked: String, answer: ApiReply) -> Result<(), Error> {
     let record = ApiAnswer {
         answer: Some(answer),
