@@ -399,7 +399,13 @@ pub fn small() -> Vec<(&'static str, Size)> {
         ("window", window()),
         ("crashes", crashes()),
         ("chunks", chunks()),
-        ("volumes", volumes()),
+        (
+            "volumes",
+            Size {
+                generations: 1,
+                ..volumes()
+            },
+        ),
         ("lies", lies()),
         ("disorder", disorder()),
         ("without coordinator", without_coordinator()),
@@ -418,6 +424,7 @@ pub fn large() -> Vec<(&'static str, Size)> {
             },
         ),
         ("reads and return, travelling", travel_and_return()),
+        ("volumes and takeovers", volumes()),
         ("large: returns twice", returns_twice()),
         (
             "large: volumes",

@@ -4,6 +4,7 @@
 
 use crate::coverage::Coverage;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -29,8 +30,40 @@ pub struct Summary {
     pub failures: Vec<(u64, String)>,
     /// All counts together.
     pub coverage: Coverage,
+    /// For each path how many seeds took it, and the first of them.
+    pub takers: BTreeMap<&'static str, (u64, u64)>,
     /// The exclusive or of all traces mixed with their seeds: equal for equal sets of seeds.
     pub trace: u64,
+}
+
+impl Summary {
+    fn add(&mut self, seed: u64, one: Run) {
+        self.runs += 1;
+        self.coverage.merge(&one.coverage);
+        for (path, _) in one.coverage.iter().filter(|(_, times)| *times > 0) {
+            self.taken(path, 1, seed);
+        }
+        self.trace ^= amita_types::layout::mix(one.trace ^ amita_types::layout::mix(seed));
+        self.failures.extend(one.failure.map(|why| (seed, why)));
+    }
+
+    fn taken(&mut self, path: &'static str, seeds: u64, first: u64) {
+        let (taken, least) = self.takers.entry(path).or_insert((0, first));
+        *taken += seeds;
+        *least = first.min(*least);
+    }
+
+    /// With what came of other seeds.
+    pub fn merge(&mut self, other: Summary) {
+        self.runs += other.runs;
+        self.failures.extend(other.failures);
+        self.failures.sort();
+        self.coverage.merge(&other.coverage);
+        for (path, (seeds, first)) in other.takers {
+            self.taken(path, seeds, first);
+        }
+        self.trace ^= other.trace;
+    }
 }
 
 /// Failures after which a campaign stops: the first few say enough.
@@ -77,27 +110,41 @@ pub fn run_all(
     run: impl Fn(u64) -> Run + Sync,
     progress: impl Fn(u64) + Sync,
 ) -> Summary {
-    let next = AtomicU64::new(seeds.start);
+    run_each(seeds, |seed| seed, until, jobs, max_failures, run, progress)
+}
+
+/// The same for seeds that are listed.
+pub fn run_listed(seeds: &[u64], jobs: usize, max_failures: u64, run: impl Fn(u64) -> Run + Sync) -> Summary {
+    let seed = |place: u64| seeds[usize::try_from(place).expect("a place in a list is a usize")];
+    run_each(0..seeds.len() as u64, seed, None, jobs, max_failures, run, |_| {})
+}
+
+fn run_each(
+    places: Range<u64>,
+    seed: impl Fn(u64) -> u64 + Sync,
+    until: Option<Instant>,
+    jobs: usize,
+    max_failures: u64,
+    run: impl Fn(u64) -> Run + Sync,
+    progress: impl Fn(u64) + Sync,
+) -> Summary {
+    let next = AtomicU64::new(places.start);
     let ended = AtomicU64::new(0);
     let enough = AtomicBool::new(false);
     let failures = AtomicU64::new(0);
     let worker = || {
         let mut summary = Summary::default();
         while !enough.load(Ordering::Relaxed) {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end || until.is_some_and(|until| Instant::now() >= until) {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            if place >= places.end || until.is_some_and(|until| Instant::now() >= until) {
                 break;
             }
+            let seed = seed(place);
             let one = run_caught(seed, &run);
-            summary.runs += 1;
-            summary.coverage.merge(&one.coverage);
-            summary.trace ^= amita_types::layout::mix(one.trace ^ amita_types::layout::mix(seed));
-            if let Some(why) = one.failure {
-                summary.failures.push((seed, why));
-                if failures.fetch_add(1, Ordering::Relaxed) + 1 >= max_failures {
-                    enough.store(true, Ordering::Relaxed);
-                }
+            if one.failure.is_some() && failures.fetch_add(1, Ordering::Relaxed) + 1 >= max_failures {
+                enough.store(true, Ordering::Relaxed);
             }
+            summary.add(seed, one);
             progress(ended.fetch_add(1, Ordering::Relaxed) + 1);
         }
         summary
@@ -106,14 +153,9 @@ pub fn run_all(
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(worker)).collect();
         for worker in workers {
-            let part = worker.join().expect("a worker catches the panics of its runs");
-            whole.runs += part.runs;
-            whole.failures.extend(part.failures);
-            whole.coverage.merge(&part.coverage);
-            whole.trace ^= part.trace;
+            whole.merge(worker.join().expect("a worker catches the panics of its runs"));
         }
     });
-    whole.failures.sort();
     whole
 }
 

@@ -1,6 +1,6 @@
 //! `amita-sim`: runs the simulated cluster over many seeds, replays one, runs the named scenarios.
 
-use amita_sim::campaign::{MAX_FAILURES, Run, Summary, run_all, run_caught};
+use amita_sim::campaign::{MAX_FAILURES, Run, Summary, run_all, run_caught, run_listed};
 use amita_sim::{cluster, excuse, mutants, paths, scale, scenarios, solo};
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -12,10 +12,11 @@ Runs Amita's own code in a simulated cluster: virtual time, disks that lose and 
 not flushed, networks that delay, cut and partition, and checkers that know what may be answered.
 
 USAGE
-    amita-sim run [--seeds A..B] [--profile cluster|store] [--jobs N] [--any-coverage]
+    amita-sim run [--seeds A..B] [--least N] [--profile cluster|store] [--jobs N] [--any-coverage]
         Runs every seed of the range (default 0..2000). Prints how often each rare path was taken.
         Fails when a seed fails, or when a listed path was never taken (not with --any-coverage,
-        for ranges too small to take them all).
+        for ranges too small to take them all). --least: the first N of them, then those known to
+        take rare paths, and of the others only as many as it takes until each path was taken.
     amita-sim run --first SEED --seconds N [--profile cluster|store] [--jobs N]
         Runs seeds from SEED on until the time is over; which paths they take is not judged.
     amita-sim replay SEED [--profile cluster|store] [--mutant NAME | --scenario TEXT [--without]] [--trace]
@@ -67,6 +68,14 @@ impl Profile {
         }
     }
 
+    /// Seeds that were seen to take paths that few take.
+    fn rare(self) -> &'static [u64] {
+        match self {
+            Profile::Cluster => paths::CLUSTER_SEEDS,
+            Profile::Store => &[],
+        }
+    }
+
     fn required(self) -> &'static [&'static str] {
         match self {
             Profile::Cluster => paths::CLUSTER,
@@ -88,6 +97,7 @@ struct Arguments {
     quick: bool,
     without: bool,
     most: u64,
+    least: Option<u64>,
     trace: bool,
     any_coverage: bool,
     scale: scale::command::Arguments,
@@ -108,6 +118,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
         quick: false,
         without: false,
         most: u64::MAX,
+        least: None,
         trace: false,
         any_coverage: false,
         scale: scale::command::Arguments::default(),
@@ -127,6 +138,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--mutant" => parsed.mutant = Some(value("--mutant")?),
             "--scenario" => parsed.scenario = Some(value("--scenario")?),
             "--most" => parsed.most = number("--most", &value("--most")?)?,
+            "--least" => parsed.least = Some(number("--least", &value("--least")?)?),
             "--quick" => parsed.quick = true,
             "--without" => parsed.without = true,
             "--profile" => {
@@ -233,14 +245,11 @@ fn run(arguments: &Arguments, seeds: Range<u64>) -> bool {
             let _ = write!(std::io::stderr(), "\r{ended} of {all} seeds");
         }
     };
-    let summary = run_all(
-        seeds,
-        until,
-        arguments.jobs,
-        MAX_FAILURES,
-        |seed| profile.run(seed, false),
-        progress,
-    );
+    let one = |seed| profile.run(seed, false);
+    let summary = match arguments.least {
+        Some(least) if until.is_none() => run_until_covered(profile, seeds, least, arguments.jobs),
+        _ => run_all(seeds, until, arguments.jobs, MAX_FAILURES, one, progress),
+    };
     if live {
         eprintln!("\r");
     }
@@ -270,7 +279,44 @@ fn run(arguments: &Arguments, seeds: Range<u64>) -> bool {
     summary.failures.is_empty() && missing.is_empty() && (within || any)
 }
 
+/// Seeds that are run between two looks at which paths are still missing.
+const STEP: u64 = 50;
+
+/// The first `least` seeds, those known to take rare paths, and then more of the range, until each listed path was taken.
+fn run_until_covered(profile: Profile, seeds: Range<u64>, least: u64, jobs: usize) -> Summary {
+    let one = |seed| profile.run(seed, false);
+    let mut next = seeds.end.min(seeds.start.saturating_add(least));
+    let mut summary = run_all(seeds.start..next, None, jobs, MAX_FAILURES, one, |_| {});
+    let known: Vec<u64> = profile
+        .rare()
+        .iter()
+        .copied()
+        .filter(|seed| !(seeds.start..next).contains(seed))
+        .collect();
+    if summary.failures.is_empty() {
+        summary.merge(run_listed(&known, jobs, MAX_FAILURES, one));
+    }
+    while next < seeds.end && summary.failures.is_empty() && !summary.coverage.missing(profile.required()).is_empty() {
+        let end = seeds.end.min(next + STEP);
+        summary.merge(run_all(next..end, None, jobs, MAX_FAILURES, one, |_| {}));
+        next = end;
+    }
+    summary
+}
+
+/// Listed paths that so few seeds took are shown with the first of them.
+const FEW: u64 = 3;
+
 fn report(summary: &Summary, profile: Profile) {
+    let rare: Vec<String> = summary
+        .takers
+        .iter()
+        .filter(|(path, (seeds, _))| *seeds <= FEW && profile.required().contains(path))
+        .map(|(path, (seeds, first))| format!("{path} by {seeds} (seed {first})"))
+        .collect();
+    if !rare.is_empty() {
+        println!("taken by {FEW} seeds or fewer: {}", rare.join(", "));
+    }
     for (seed, why) in &summary.failures {
         println!("\nFAILED seed {seed}: {why}");
         println!(

@@ -9,10 +9,12 @@ mod list;
 
 pub use list::all;
 
-use crate::campaign::{Run, run_all};
+use crate::campaign::{Run, run_all, run_caught};
 use crate::cluster::{Plants, Setup, run_setup};
 use crate::random::Random;
 use crate::solo;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where a mutant is let loose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,20 +95,27 @@ impl Mutant {
 
     /// Runs the seeds that are known to find it.
     #[must_use]
-    pub fn try_known(&self, jobs: usize) -> Option<Found> {
+    pub fn try_known(&self) -> Option<Found> {
         self.known.iter().zip(1..).find_map(|(&seed, tried)| {
-            let summary = run_all(
-                seed..seed + 1,
-                None,
-                jobs.min(1),
-                1,
-                |seed| self.run(seed, false),
-                |_| {},
-            );
-            let (seed, why) = summary.failures.into_iter().next()?;
+            let why = run_caught(seed, |seed| self.run(seed, false)).failure?;
             Some(Found { seed, tried, why })
         })
     }
+}
+
+/// What the known seeds find of each, on `jobs` threads.
+fn try_all_known(mutants: &[Mutant], jobs: usize) -> Vec<Option<Found>> {
+    let next = AtomicUsize::new(0);
+    let found: Vec<OnceLock<Option<Found>>> = mutants.iter().map(|_| OnceLock::new()).collect();
+    let worker = || {
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(mutant) = mutants.get(place) else { break };
+            let _ = found[place].set(mutant.try_known());
+        }
+    };
+    std::thread::scope(|scope| (0..jobs.max(1)).for_each(|_| drop(scope.spawn(worker))));
+    found.into_iter().map(|one| one.into_inner().flatten()).collect()
 }
 
 /// Searches for all whose name contains `only` and prints the table; false when one was not found. `quick`: only those
@@ -120,14 +129,18 @@ pub fn search_all(only: Option<&str>, most: u64, quick: bool, jobs: usize) -> bo
         "{:<26}{:<6}{:<9}{:>7}{:>9}  what the checker said",
         "mutant", "rule", "profile", "seeds", "found by"
     );
-    let (mut found_all, mut count) = (true, 0);
-    for mutant in all() {
-        let rare = quick && mutant.known.is_empty();
-        if rare || only.is_some_and(|only| !mutant.name.contains(only) && mutant.rule != only) {
-            continue;
-        }
-        count += 1;
-        let known = if quick { mutant.try_known(jobs) } else { None };
+    let mutants: Vec<Mutant> = all()
+        .into_iter()
+        .filter(|mutant| !(quick && mutant.known.is_empty()))
+        .filter(|mutant| only.is_none_or(|only| mutant.name.contains(only) || mutant.rule == only))
+        .collect();
+    let known = if quick {
+        try_all_known(&mutants, jobs)
+    } else {
+        vec![None; mutants.len()]
+    };
+    let mut found_all = true;
+    for (mutant, known) in mutants.iter().zip(known) {
         let found = known.or_else(|| mutant.search(most, jobs));
         let (name, rule, simulation) = (mutant.name, mutant.rule, mutant.simulation.name());
         match found {
@@ -144,7 +157,8 @@ pub fn search_all(only: Option<&str>, most: u64, quick: bool, jobs: usize) -> bo
         }
     }
     println!(
-        "{count} mutants, {}",
+        "{} mutants, {}",
+        mutants.len(),
         if found_all { "all found" } else { "NOT ALL FOUND" }
     );
     found_all

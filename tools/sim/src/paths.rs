@@ -1,6 +1,10 @@
 //! The rare paths that a full run must take, by name. A run over the fixed seeds fails when one of them was never
 //! taken: then nothing tests it any more, and either the plans or the code have changed.
 
+/// Seeds that were seen to take, together, what the first of them do not. They belong to a version of the code: where one
+/// takes its path no more, `amita-sim run --least` goes on until another does, and says which.
+pub const CLUSTER_SEEDS: &[u64] = &[];
+
 pub const CLUSTER: &[&str] = &[
     // Faults that were met, as the simulated disks and networks count them.
     "node.killed",

@@ -12,7 +12,7 @@ mod resync;
 mod snapshots;
 mod store;
 
-use crate::campaign::{Run, Summary, run_all};
+use crate::campaign::{Run, Summary, run_all, run_listed};
 use crate::cluster::{Plants, Setup, run_setup};
 use crate::solo;
 use std::fmt;
@@ -82,7 +82,16 @@ impl Scenario {
         let held = 0..seeds.min(most);
         let with_rule = run_all(held, None, jobs, 3, |seed| self.run(seed, false, false), |_| {});
         let switch = self.broken.is_some() && cfg!(feature = "planted");
-        let without_rule = switch.then(|| run_all(0..seeds, None, jobs, 1, |seed| self.run(seed, true, false), |_| {}));
+        let broken = |seed| self.run(seed, true, false);
+        let known: Vec<u64> = KNOWN
+            .iter()
+            .filter(|(name, _)| *name == self.name)
+            .map(|(_, seed)| *seed)
+            .collect();
+        let without_rule = switch.then(|| match run_listed(&known, jobs, 1, broken) {
+            found if !found.failures.is_empty() => found,
+            _ => run_all(0..seeds, None, jobs, 1, broken, |_| {}),
+        });
         Verdict {
             with_rule,
             without_rule,
@@ -95,6 +104,21 @@ impl fmt::Debug for Scenario {
         f.write_str(self.name)
     }
 }
+
+/// Seeds that were seen to fail without the rule, of scenarios where few do: they are tried first. They belong to a version
+/// of the code.
+const KNOWN: &[(&str, u64)] = &[
+    ("D1: a freed slot waits for a durable mark", 55),
+    ("D2: a page names its predecessor and its mount", 27),
+    ("D3: what is written into a hole of a file is flushed", 20),
+    ("R11: a number is released when all cores carry it", 35),
+    ("R11: a number that a member was rolled across is not sealed", 182),
+    ("R11: a set lets go together", 166),
+    ("R11: nobody hears of what carries a number before all cores do", 59),
+    ("R9: a host that is silent takes along what has grown old", 37),
+    ("R9: what was cleared long ago is not cleared again", 39),
+    ("R9: what was on the way for long is not carried out", 27),
+];
 
 /// Rules whose history cannot be run, and why.
 pub const NOT_YET: &[(&str, &str)] = &[(

@@ -56,11 +56,6 @@ fn a_snapshot() {
 }
 
 #[test]
-fn snapshots_under_load() {
-    snapshots_of_file_systems(2);
-}
-
-#[test]
 #[ignore = "thirty snapshots of each: for a soak"]
 fn snapshots_under_load_for_long() {
     snapshots_of_file_systems(30);

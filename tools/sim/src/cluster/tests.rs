@@ -26,7 +26,7 @@ fn seeds_that_found_faults_hold() {
 #[test]
 fn programs_go_on_through_other_nodes() {
     let mut repeated = 0;
-    for seed in 0..30 {
+    for seed in 0..12 {
         let mut setup = Setup::draw(seed);
         setup.fronted = Some(setup::Fronted::usual(setup::Protocol::Client));
         setup.shared_hosts = 0;
@@ -35,7 +35,7 @@ fn programs_go_on_through_other_nodes() {
         assert_eq!(run.failure, None, "seed {seed}");
         repeated += run.coverage.count("fronted.repeated_after_error");
     }
-    assert!(repeated > 20, "{repeated} writes were sent again");
+    assert!(repeated > 6, "{repeated} writes were sent again");
 }
 
 /// A chunk waits for ever by right, for what has rotted at the least number of copies, and so its volume is never given away. A

@@ -108,3 +108,13 @@ fn every_scenario_holds() {
         assert_eq!(run.failure, None, "{}", scenario.name);
     }
 }
+
+#[test]
+fn the_known_seeds_are_of_scenarios_that_are_there() {
+    let all = all();
+    for (name, seed) in KNOWN {
+        let scenario = all.iter().find(|scenario| scenario.name == *name);
+        let scenario = scenario.unwrap_or_else(|| panic!("{name} is no scenario"));
+        assert!(*seed < scenario.seeds, "{name}: its own seeds end before {seed}");
+    }
+}

@@ -32,11 +32,11 @@ const TORN_SUPERBLOCK_FIRST: bool = true;
 
 /// What `make test` tries.
 const EFFORT: Effort = Effort {
-    all_subsets: 8,
-    random_subsets: 100,
-    tears: 8,
+    all_subsets: 6,
+    random_subsets: 40,
+    tears: 6,
     random_tears: 4,
-    tear_all_one_in: 8,
+    tear_all_one_in: 16,
     most_states: usize::MAX,
 };
 
@@ -510,12 +510,12 @@ fn soak_of_power_cuts() {
         number("AMITA_STORE_STATES", 1_000_000),
     );
     let effort = Effort {
+        all_subsets: 8,
         random_subsets: 1_000,
         tears: 16,
         random_tears: 16,
         tear_all_one_in: 2,
         most_states: 50_000,
-        ..EFFORT
     };
     let mut score = Score::default();
     for seed in first.. {
