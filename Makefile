@@ -71,3 +71,4 @@ fio-engine: ## fio's engine over libamita, built against the source of the fio t
 
 clean: ## Remove everything that was built
 	@cargo clean
+	@rm -rf web/dist web/node_modules

@@ -4,6 +4,7 @@
 
 use crate::about::{self, About, Bundled};
 use crate::lock::{self, Locked};
+use crate::page::Page;
 use crate::tree::{self, Edges, Tree};
 use crate::{Error, Id, compiler};
 use serde_json::{Map, Value, json};
@@ -15,12 +16,17 @@ pub const SPECIFICATION: &str = "1.5";
 /// A package of another registry than crates.io would need a purl that says so.
 const REGISTRY: &str = lock::CRATES_IO;
 
+/// The crate that has the page in it.
+const PAGE_CRATE: &str = "amita-page";
+
 /// Everything that a document is made of.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub tree: Tree,
     pub about: BTreeMap<Id, About>,
     pub locked: BTreeMap<Id, Locked>,
+    /// What the page is made of, where it is in what is built.
+    pub page: Page,
     /// The compiler, whose standard library is linked: its version and its commit.
     pub compiler: (String, String),
     /// The platform that was built for.
@@ -37,10 +43,16 @@ impl Facts {
     pub fn gather(repository: &Path, package: &str, target: &str, binary: Option<String>) -> Result<Facts, Error> {
         let path = repository.join("Cargo.lock");
         let lock = std::fs::read_to_string(&path).map_err(|source| Error::File { path, source })?;
+        let tree = tree::ask(repository, package, target)?;
+        let page = match page_crate(&tree) {
+            Some(_) => Page::read(repository)?,
+            None => Page::default(),
+        };
         Ok(Facts {
-            tree: tree::ask(repository, package, target)?,
+            tree,
             about: about::ask(repository, target)?,
             locked: lock::parse(&lock)?,
+            page,
             compiler: (compiler(repository, "release")?, compiler(repository, "commit-hash")?),
             target: target.to_owned(),
             binary,
@@ -72,6 +84,17 @@ impl Facts {
         components.push(self.standard_library(&standard));
         join(&mut dependencies, &root.purl(), &standard);
         dependencies.push(json!({ "ref": standard, "dependsOn": [] }));
+
+        for (purl, package) in &self.page.packages {
+            components.push(package.component());
+            dependencies.push(json!({ "ref": purl, "dependsOn": package.depends_on }));
+        }
+        for (within, purl) in page_crate(&self.tree)
+            .into_iter()
+            .flat_map(|id| self.page.direct.iter().map(move |purl| (id, purl)))
+        {
+            join(&mut dependencies, &within.purl(), purl);
+        }
 
         let mut product = self.component(root, true)?;
         product["type"] = json!("application");
@@ -182,6 +205,11 @@ impl Facts {
     }
 }
 
+/// What brings the page into the binary.
+fn page_crate(tree: &Tree) -> Option<&Id> {
+    tree.linked.keys().find(|id| id.name == PAGE_CRATE)
+}
+
 fn dependencies(edges: &Edges) -> Vec<Value> {
     let one = |(id, on): (&Id, &BTreeSet<Id>)| {
         let on: Vec<String> = on.iter().map(Id::purl).collect();
@@ -243,6 +271,7 @@ mod tests {
                 (id("c"), registry),
             ]
             .into(),
+            page: Page::default(),
             compiler: ("1.95.0".into(), "0123".into()),
             target: "x86_64-unknown-linux-gnu".into(),
             binary: Some("0123456789abcdef".repeat(4)),

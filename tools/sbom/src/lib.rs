@@ -3,6 +3,7 @@
 //! * [`lock`]: `Cargo.lock`: where each package comes from, and its checksum.
 //! * [`tree`]: what cargo links into a package of the workspace, and what it builds that with.
 //! * [`about`]: what packages say of themselves: licence, repository, C library.
+//! * [`page`]: the packages of npm that the web page inside of the binary is bundled of.
 //! * [`document`]: all of it as CycloneDX 1.5.
 //! * [`shipped`]: what a built binary tells about the machine that has built it, and which crates are in it.
 //!
@@ -13,6 +14,7 @@
 pub mod about;
 pub mod document;
 pub mod lock;
+pub mod page;
 pub mod shipped;
 pub mod tree;
 

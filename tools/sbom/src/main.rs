@@ -1,6 +1,7 @@
 //! `amita-sbom write` and `amita-sbom check`: see the library.
 
 use amita_sbom::document::Facts;
+use amita_sbom::page::{self, Page};
 use amita_sbom::{Error, host, sha256, shipped};
 use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
@@ -28,7 +29,8 @@ enum Command {
         #[arg(long)]
         output: Option<PathBuf>,
     },
-    /// Look into a binary that is to be shipped: no paths of this machine, every crate in the bill of materials
+    /// Look into a binary that is to be shipped: no paths of this machine, every crate in the bill of materials, the page in it, and
+    /// of licences that are allowed
     Check {
         #[command(flatten)]
         of: Of,
@@ -111,6 +113,13 @@ fn check(of: &Of, binary: &Path) -> Result<ExitCode, Error> {
             .iter()
             .map(|name| format!("{name} is in it, and not in the bill of materials")),
     );
+    let index = of.repository.join("web/dist/index.html");
+    let page = std::fs::read(&index).map_err(|source| Error::File { path: index, source })?;
+    if !shipped::has(&bytes, &page) {
+        wrong.push("the page of web/dist is not in it: was it built by scripts/build-release?".to_owned());
+    }
+    let packages = Page::read(&of.repository)?;
+    wrong.extend(packages.refused(&page::allowed(&of.repository)?));
     for one in &wrong {
         eprintln!("{}: {one}", binary.display());
     }
@@ -118,9 +127,10 @@ fn check(of: &Of, binary: &Path) -> Result<ExitCode, Error> {
         return Ok(ExitCode::FAILURE);
     }
     println!(
-        "{}: no paths of this machine; {} crates seen, all in the bill of materials",
+        "{}: no paths of this machine; {} crates seen, all in the bill of materials; the page, of {} packages with permissive licences",
         binary.display(),
-        crates.len()
+        crates.len(),
+        packages.packages.len()
     );
     Ok(ExitCode::SUCCESS)
 }

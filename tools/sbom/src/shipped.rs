@@ -28,6 +28,12 @@ fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     None
 }
 
+/// Is this in it, as it is?
+#[must_use]
+pub fn has(bytes: &[u8], part: &[u8]) -> bool {
+    find(bytes, part).is_some()
+}
+
 /// The first text in which one of these paths stands: each path at most once.
 #[must_use]
 pub fn told(bytes: &[u8], paths: &[String]) -> Vec<String> {
@@ -84,6 +90,7 @@ mod tests {
         let found = told(bytes, &paths);
         assert_eq!(found, ["/home/a/: in `/home/a/src/x.rs`", "/work/: in `/work/y`"]);
         assert!(told(b"/hom", &paths).is_empty() && told(b"", &paths).is_empty());
+        assert!(has(bytes, b"x.rs\0/h") && !has(bytes, b"x.rs/h") && !has(bytes, b""));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! from it.
 
 use amita_sbom::document::Facts;
+use amita_sbom::page::{Page, allowed};
 use amita_sbom::{host, lock, run};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,10 +97,12 @@ fn component(value: &Value, wrong: &mut Vec<String>) {
         "licences",
     );
     for hash in list(value, "hashes") {
-        demand(
-            text(hash, "alg") == "SHA-256" && is_hex(text(hash, "content"), 64),
-            "hashes",
-        );
+        let digits = match text(hash, "alg") {
+            "SHA-256" => 64,
+            "SHA-512" => 128,
+            _ => 0,
+        };
+        demand(digits > 0 && is_hex(text(hash, "content"), digits), "hashes");
     }
     for reference in list(value, "externalReferences") {
         demand(
@@ -325,4 +328,36 @@ fn every_package_that_is_linked_is_named_with_the_checksum_of_the_lock() {
         .map(|one| text(one, "name"))
         .collect();
     assert_eq!(libraries, ["aws-lc", "s2n-tls"]);
+}
+
+#[test]
+fn what_the_page_is_bundled_of_is_named_and_permissive() {
+    let document = document(None);
+    let named: BTreeMap<&str, &Value> = list(&document, "components")
+        .filter(|one| text(one, "purl").starts_with("pkg:npm/"))
+        .map(|one| (text(one, "purl"), one))
+        .collect();
+    let has = |name: &str| named.keys().any(|purl| purl.starts_with(&format!("pkg:npm/{name}@")));
+    for name in ["react", "react-dom", "antd", "%40tanstack/react-query", "scheduler"] {
+        assert!(has(name), "{name} is in the page");
+    }
+    for name in [
+        "vite",
+        "typescript",
+        "vitest",
+        "playwright-core",
+        "axe-core",
+        "prettier",
+    ] {
+        assert!(!has(name), "{name} is not in the page");
+    }
+    // The crate that has the page in it depends on what the page asks for.
+    let its = list(&document, "dependencies")
+        .find(|one| text(one, "ref").starts_with("pkg:cargo/amita-page@"))
+        .unwrap();
+    assert!(list(its, "dependsOn").any(|on| on.as_str().unwrap().starts_with("pkg:npm/antd@")));
+    let allowed = allowed(&repository()).unwrap();
+    assert!(allowed.contains("MIT") && !allowed.iter().any(|one| one.contains("GPL")));
+    let refused = Page::read(&repository()).unwrap().refused(&allowed);
+    assert!(refused.is_empty(), "{refused:?}");
 }

@@ -92,6 +92,9 @@ fn say_what_to_try(facts: &Facts, folder: &Path) -> Result<()> {
             ""
         };
         say_line!("  curl{token} {api}/api/v1/health");
+        if amita_page::is_built() {
+            say_line!("  {api}/        # the page, in a browser; it asks for the token");
+        }
     }
     say_line!("  tail -f {shown}/n1.log");
     say_line!("\nEnd it with:\n  amita demo --stop --dir {shown}");

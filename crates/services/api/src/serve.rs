@@ -3,6 +3,7 @@
 //! It has threads of its own, and a bounded number of connections and of requests that wait for the metadata; an I/O of a host never waits
 //! for it.
 
+use crate::certificate::{ForBrowsers, Shown};
 use crate::guard::Proved;
 use crate::session::{Api, Asker, MAX_CHECKS, MAX_WORK};
 use crate::who::From;
@@ -50,7 +51,7 @@ pub struct Server {
 
 struct Shared {
     router: Router,
-    identity: Option<Arc<Live>>,
+    tls: Option<(Arc<Live>, TlsAcceptor)>,
     /// The node's name: for the audit log.
     node: String,
     places: crate::places::Places,
@@ -58,7 +59,10 @@ struct Shared {
 
 /// A place where the API will be served: its address is known before the node that serves it is there.
 #[derive(Debug)]
-pub struct Listener(TcpListener);
+pub struct Listener {
+    socket: TcpListener,
+    shown: Option<Arc<Shown>>,
+}
 
 impl Listener {
     /// Listens; who connects waits. `proved`: the server will show who it is, and demand that of others.
@@ -72,7 +76,17 @@ impl Listener {
         }
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Listener(listener))
+        Ok(Listener {
+            socket: listener,
+            shown: None,
+        })
+    }
+
+    /// Browsers are shown this certificate in place of the node's own one, which they cannot check.
+    #[must_use]
+    pub fn showing(self, shown: Arc<Shown>) -> Listener {
+        let shown = Some(shown);
+        Listener { shown, ..self }
     }
 
     /// Where it listens.
@@ -80,7 +94,7 @@ impl Listener {
     /// # Errors
     /// The system does not say.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+        self.socket.local_addr()
     }
 }
 
@@ -93,6 +107,7 @@ impl Server {
     pub fn start(listener: Listener, identity: Option<Arc<Live>>, api: Api, node: &str) -> io::Result<Server> {
         let proved = identity.is_some();
         let address = listener.address()?;
+        let Listener { socket, shown } = listener;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -100,11 +115,11 @@ impl Server {
             .build()?;
         let listener = {
             let _inside = runtime.enter();
-            tokio::net::TcpListener::from_std(listener.0)?
+            tokio::net::TcpListener::from_std(socket)?
         };
         let shared = Arc::new(Shared {
             router: crate::router(api),
-            identity,
+            tls: identity.map(|live| acceptor(live, shown.as_ref())),
             node: node.to_owned(),
             places: crate::places::Places::new(MAX_CONNECTIONS, MAX_OF_ADDRESS),
         });
@@ -113,6 +128,9 @@ impl Server {
             .name("amita-api".to_owned())
             .spawn(move || {
                 runtime.block_on(async {
+                    if let Some(shown) = shown {
+                        tokio::spawn(shown.keep());
+                    }
                     tokio::select! {
                         () = accept(&listener, &shared) => {}
                         _ = stopped => {}
@@ -152,6 +170,20 @@ impl Drop for Server {
     }
 }
 
+/// Who shows no certificate may show a token with each request.
+fn acceptor(live: Arc<Live>, shown: Option<&Arc<Shown>>) -> (Arc<Live>, TlsAcceptor) {
+    let mut config = live.open_server_config(&[Role::Operator, Role::Node, Role::Gateway]);
+    if let Some(shown) = shown {
+        let mut for_browsers = (*config).clone();
+        for_browsers.cert_resolver = Arc::new(ForBrowsers {
+            own: Arc::clone(&config.cert_resolver),
+            shown: Arc::clone(shown),
+        });
+        config = Arc::new(for_browsers);
+    }
+    (live, TlsAcceptor::from(config))
+}
+
 async fn accept(listener: &tokio::net::TcpListener, shared: &Arc<Shared>) {
     loop {
         let Ok((stream, from)) = listener.accept().await else {
@@ -175,7 +207,7 @@ async fn connection(stream: TcpStream, from: IpAddr, shared: &Arc<Shared>) {
         host: format!("the API of {}", shared.node),
         ..Whence::default()
     };
-    let Some(live) = &shared.identity else {
+    let Some((live, acceptor)) = &shared.tls else {
         let asker = Asker(Caller::unproved(whence.clone()));
         return serve(
             stream,
@@ -187,8 +219,6 @@ async fn connection(stream: TcpStream, from: IpAddr, shared: &Arc<Shared>) {
         )
         .await;
     };
-    // Who shows no certificate may show a token with each request.
-    let acceptor = TlsAcceptor::from(live.open_server_config(&[Role::Operator, Role::Node, Role::Gateway]));
     let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await else {
         return;
     };
