@@ -5,6 +5,7 @@ use super::{
     AdminError, RACES, Result, Served, check_name, get, list, next_number, nodes, number, pools, put_if, stores,
 };
 use crate::agent::STOPPED;
+use crate::records::inventory_prefix;
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::condition::condition_prefix;
 use amita_types::map::{self, Group, Live, Node, Store};
@@ -105,7 +106,12 @@ pub fn remove_node(meta: &dyn Transact, name: &str) -> Result<Node> {
         if !forget_stores(meta, node.id, &own, &guard)? {
             continue;
         }
-        let said = [condition_prefix(), health_prefix(), progress_prefix()];
+        let said = [
+            condition_prefix(),
+            health_prefix(),
+            progress_prefix(),
+            inventory_prefix(),
+        ];
         let mut gone = vec![map::suspect_key(node.id)];
         for prefix in said {
             let reply = meta.txn(&Call::prefix(format!("{prefix}{}/", node.id)))?;

@@ -1,0 +1,116 @@
+//! The thread, without the thread: on metadata in memory.
+
+use super::*;
+use amita_metadata::model::State;
+use std::sync::Mutex;
+
+fn sources(node: u32) -> Sources {
+    Sources {
+        node: NodeId(node),
+        program: "0.1.0".to_owned(),
+        metadata_addresses: 1,
+        stores: vec![PathBuf::from("/no/such/store")],
+        serving: Vec::new(),
+        settings: Vec::new(),
+        certificate: Box::new(|| None),
+        figures: Box::new(|| Err("nobody counts here".to_owned())),
+    }
+}
+
+fn revision(meta: &Mutex<State>, key: &str) -> Option<u64> {
+    let reply = meta.txn(&Call::get(key)).expect("memory");
+    reply.value(0).map(|record| record.mod_revision)
+}
+
+#[test]
+fn facts_are_written_once_and_again_when_they_have_changed() {
+    let meta = Mutex::new(State::new());
+    let mut teller = Teller::new(sources(1), Root::default());
+    teller.tell(&meta);
+    let key = facts_key(NodeId(1));
+    let first = revision(&meta, &key).expect("facts");
+    let reply = meta.txn(&Call::get(key.as_str())).expect("memory");
+    let inventory = Inventory::decode(&reply.value(0).expect("facts").value).expect("an inventory");
+    assert!(
+        inventory.disks[0]
+            .device
+            .get()
+            .expect_err("no store")
+            .contains("/no/such/store")
+    );
+    assert!(revision(&meta, &clock_key(NodeId(1))).is_some());
+    teller.read_at = None;
+    teller.tell(&meta);
+    assert_eq!(revision(&meta, &key), Some(first), "nothing has changed");
+    teller.sources.metadata_addresses = 3;
+    teller.read_at = None;
+    teller.tell(&meta);
+    assert!(revision(&meta, &key) > Some(first));
+}
+
+#[test]
+fn a_process_that_comes_after_another_goes_on_with_the_past_of_its_disks() {
+    let meta = Mutex::new(State::new());
+    Teller::new(sources(1), Root::default()).tell(&meta);
+    let key = facts_key(NodeId(1));
+    let mut known = Inventory::decode(
+        &meta
+            .txn(&Call::get(key.as_str()))
+            .expect("memory")
+            .value(0)
+            .expect("facts")
+            .value,
+    )
+    .expect("facts");
+    known.disks[0].samples = vec![crate::inventory::Sample {
+        at: known.taken_at - 3 * 24 * 3600,
+        used_bytes: Some(5),
+        worn_percent: None,
+        read_p99_us: None,
+        write_p99_us: None,
+    }];
+    meta.txn(&Call::put(key.as_str(), known.encode())).expect("memory");
+    Teller::new(sources(1), Root::default()).tell(&meta);
+    let reply = meta.txn(&Call::get(key.as_str())).expect("memory");
+    let now = Inventory::decode(&reply.value(0).expect("facts").value).expect("facts");
+    assert_eq!(now.disks[0].samples.len(), 2, "{:?}", now.disks[0].samples);
+    assert_eq!(now.disks[0].samples[0].used_bytes, Some(5));
+}
+
+#[test]
+fn a_neighbour_that_has_just_come_is_answered_and_compared() {
+    let meta = Mutex::new(State::new());
+    let mut teller = Teller::new(sources(1), Root::default());
+    teller.tell(&meta);
+    let own = revision(&meta, &clock_key(NodeId(1)));
+    let stamp = serde_json::to_vec(&Stamp { at_ms: 5000 }).expect("JSON");
+    meta.txn(&Call::put(clock_key(NodeId(2)), stamp)).expect("memory");
+    let record = meta.txn(&Call::get(clock_key(NodeId(2)))).expect("memory");
+    let event = Event::Put(record.value(0).expect("a stamp").clone());
+    teller.hear(&event, 5020);
+    assert!(teller.answer && teller.tell_at.is_some());
+    teller.stamped_at = Instant::now().checked_sub(ANSWER_EVERY);
+    teller.tell(&meta);
+    assert!(revision(&meta, &clock_key(NodeId(1))) > own, "it is answered");
+    assert_eq!(teller.sights.least()[0].least_ms, 20);
+    // Its own stamps, and what is no stamp, say nothing.
+    let own = meta.txn(&Call::get(clock_key(NodeId(1)))).expect("memory");
+    teller.hear(&Event::Put(own.value(0).expect("a stamp").clone()), 9000);
+    assert_eq!(teller.sights.least().len(), 1);
+}
+
+#[test]
+fn metadata_that_is_away_is_no_matter() {
+    struct Away;
+    impl Transact for Away {
+        fn txn(&self, _: &Call) -> Result<amita_metadata::Reply, amita_metadata::Error> {
+            Err(amita_metadata::Error::Unavailable {
+                what: "gone".to_owned(),
+                endpoints: "127.0.0.1:1".to_owned(),
+            })
+        }
+    }
+    let mut teller = Teller::new(sources(1), Root::default());
+    teller.tell(&Away);
+    assert!(teller.written.is_none());
+}

@@ -1,0 +1,29 @@
+//! What an experienced operator would look at on a cluster that works, and would want to have mended before users notice.
+//!
+//! * [`inventory`]: the facts that a node tells of its machine; [`collect`] reads them there, [`keeper`] writes them into the metadata.
+//! * [`clocks`]: how far the clocks of nodes are apart, by stamps that they write and see.
+//! * [`gather`]: all facts of a cluster; [`check`]: findings over them, pure; [`code`]: what can be found, and what to do about it.
+//! * [`report`]: findings as text and JSON, [`html`]: as one file for a browser.
+//! * [`bundle`]: what goes to whoever helps, without secrets.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
+pub mod bundle;
+pub mod check;
+pub mod clocks;
+pub mod code;
+pub mod collect;
+pub mod gather;
+pub mod html;
+pub mod inventory;
+pub mod keeper;
+pub mod report;
+pub mod sheet;
+mod sys;
+
+pub use check::inspect;
+pub use code::Code;
+pub use gather::{Facts, gather};
+pub use keeper::Keeper;
+pub use sheet::{Finding, Place, Report, Severity};
