@@ -179,6 +179,18 @@ actions! {
     NodePlace "node.place" WORK,
     /// Say how hard recovery works.
     RecoverySet "recovery.set" WORK,
+    /// Say that somebody looks after an alert: it is not told again until it gets worse.
+    AlertAck "alert.ack" WORK,
+    /// Have alerts not be told for a time.
+    SilenceAdd "silence.add" WORK,
+    /// Have alerts be told again.
+    SilenceRemove "silence.remove" WORK,
+    /// Say whom alerts are told, with the secrets for it.
+    ChannelAdd "channel.add" ADMIN,
+    /// Tell somebody of alerts no longer.
+    ChannelRemove "channel.remove" ADMIN,
+    /// Send a test message by a channel.
+    ChannelTest "channel.test" ADMIN,
     /// Let somebody use the API by a token.
     TokenCreate "token.create" ADMIN,
     /// Have a token of the API be good for nothing.

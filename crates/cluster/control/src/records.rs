@@ -27,11 +27,23 @@ pub struct Records {
     pub values: BTreeMap<String, Vec<u8>>,
 }
 
+/// `/amita/inventory/NODE_ID/...`: what a node says of the machine that it runs on. It goes with the node's own record.
+#[must_use]
+pub fn inventory_prefix() -> String {
+    format!("{PREFIX}inventory/")
+}
+
+/// `/amita/alerts/...`: what is told to whom at this moment. Nothing is decided by it but what the notifier does next.
+#[must_use]
+pub fn alerts_prefix() -> String {
+    format!("{PREFIX}alerts/")
+}
+
 /// Is this key worth keeping? Not what says who is there at this moment, what follows from the rest, what happened, or what
 /// was wished of owners: nobody owns a volume, or serves a store, when the records come back.
 #[must_use]
 pub fn is_kept(key: &str) -> bool {
-    const LEFT_OUT: [&str; 14] = [
+    const LEFT_OUT: [&str; 16] = [
         "audit/",
         "live/",
         "events/",
@@ -46,6 +58,8 @@ pub fn is_kept(key: &str) -> bool {
         "mounts/",
         "condition/",
         "policy-runs/",
+        "inventory/",
+        "alerts/",
     ];
     let Some(path) = key.strip_prefix(PREFIX) else {
         return false;

@@ -6,6 +6,7 @@
 use super::standing::Standing;
 use super::{Notice, PAUSES, Patience, Sink, Stop, lead};
 use crate::past::{Doubt, List, Past, PastFile};
+use crate::records::alerts_prefix;
 use crate::{audit, events};
 use amita_metadata::{Batch, Call, Client, Error, Event, KeyValue, Line, Op, Waited, Watch, WatchStop};
 use amita_types::map::PREFIX;
@@ -234,7 +235,7 @@ impl Known {
     /// Takes note of changes; those that may be told now.
     fn hear(&mut self, batch: Batch, sink: &Sink) -> Vec<Event> {
         // Nothing is decided by what is only told.
-        let logs = [events::prefix(), audit::prefix()];
+        let logs = [events::prefix(), audit::prefix(), alerts_prefix()];
         let is_wanted = |event: &Event| !logs.iter().any(|log| event.key().starts_with(log));
         let changes: Vec<Event> = batch.events.into_iter().filter(is_wanted).collect();
         let mut rights = false;

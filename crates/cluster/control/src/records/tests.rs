@@ -48,6 +48,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/moves/1",
         "/amita/mounts/00000000-0000-0000-0000-000000000001",
         "/amita/condition/1/0",
+        "/amita/inventory/1/facts",
         "/other/cluster",
     ] {
         assert!(!is_kept(key), "{key}");

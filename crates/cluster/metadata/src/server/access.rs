@@ -119,8 +119,8 @@ const RIGHTS: &[Rights] = &[
     },
 ];
 
-/// Keys that of the operators only admins write: what lies there gives roles.
-const OF_ADMINS: &[&str] = &["/amita/api/tokens/"];
+/// Keys that of the operators only admins write: what lies there gives roles, or has nodes connect to where it says.
+const OF_ADMINS: &[&str] = &["/amita/api/tokens/", "/amita/notify/channels/"];
 
 /// The roles that may do something.
 pub(super) fn roles() -> Vec<Role> {
