@@ -20,7 +20,7 @@ mod report;
 mod space;
 mod text;
 
-pub use http::{Server, Wanted};
+pub use http::{CollectReport, Server, Wanted};
 pub use metrics::{Metric, MetricKind, metrics};
 pub use pages::{
     CorePage, Latency, LegPage, NodePage, OpPage, StagePage, StorePage, TracePage, TracesPage, VolumePage,

@@ -22,6 +22,7 @@ pub use local_socket::{OWNER_ALONE, OWNER_AND_GROUP};
 pub use settings::{LEASE_S, MAX_CORES, MAX_LINKS_PER_PEER, ServeConfig};
 
 use crate::control::ToCore;
+use crate::observe::CollectReport;
 use crate::worker::Worker;
 use amita_reactor::core::{Core as CoreThread, Stop};
 use amita_types::NodeId;
@@ -143,6 +144,13 @@ impl Running {
     #[must_use]
     pub fn nbd_socket(&self) -> Option<&Path> {
         self.local.as_ref().map(LocalSocket::path)
+    }
+
+    /// Asks the cores what they have counted and kept, as the metrics do. It is for threads that may wait: a core that hangs is waited
+    /// for for two seconds.
+    #[must_use]
+    pub fn collector(&self) -> CollectReport {
+        Arc::clone(self.plane.collect())
     }
 
     /// Has every core write to the log what it has under way.

@@ -9,7 +9,7 @@ use super::keeper::{self, Keeper};
 use super::recheck::Recheck;
 use super::{Level, Log, ServeConfig, ServeError, local_socket, look, watch};
 use crate::control::{FromCore, Record, ToCore};
-use crate::observe::Server;
+use crate::observe::{CollectReport, Server};
 use crate::peer_links;
 use crate::token;
 use amita_control::admin::{self, AdminError};
@@ -240,6 +240,8 @@ pub(crate) struct Plane {
     /// Where the cores' figures can be read.
     recheck: Option<Recheck>,
     metrics: Option<Server>,
+    /// Asks the cores.
+    collect: CollectReport,
     /// What a client takes with it when it goes.
     leaves: Option<(Client, Node)>,
     /// Were all records of the metadata sent to core 0?
@@ -282,7 +284,8 @@ impl Plane {
         agent_config.past_file = joined.past_file.clone();
         let agent = Agent::start(client, &agent_config, Arc::new(move |notice| sink.tell(notice)))
             .map_err(ServeError::NameTaken)?;
-        let metrics = watch::start(config, joined, &cores.senders, &agent)?;
+        let collect = watch::collector(config, joined, &cores.senders, &agent);
+        let metrics = watch::start(config, &collect)?;
         let record = register(config, joined, &cores, metrics.as_ref().map(Server::address))?;
         let keeper = match to_keeper {
             None => None,
@@ -331,6 +334,7 @@ impl Plane {
             keeper,
             to_control,
             metrics,
+            collect,
             recheck,
             leaves: config.client.then(|| (client.clone(), record)),
             settled,
@@ -346,6 +350,11 @@ impl Plane {
     /// Where metrics and traces can be read, if anywhere.
     pub(crate) fn metrics(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(Server::address)
+    }
+
+    /// Asks the cores what they have counted.
+    pub(crate) fn collect(&self) -> &CollectReport {
+        &self.collect
     }
 
     /// Have all records of the metadata been sent to core 0, as they were at the start?

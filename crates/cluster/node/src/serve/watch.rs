@@ -4,7 +4,7 @@ use super::core_thread::ToCores;
 use super::plane::Joined;
 use super::{ServeConfig, ServeError};
 use crate::control::ToCore;
-use crate::observe::{CoreReport, NodeReport, Observe, ProcessReport, Server, Wanted};
+use crate::observe::{CollectReport, CoreReport, NodeReport, Observe, ProcessReport, Server, Wanted};
 use amita_control::agent::{Agent, Insight, Policies};
 use amita_identity::Live;
 use amita_types::{ClusterId, NodeId};
@@ -15,14 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// For how long the cores are waited for: they answer within a pass.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Serves what the cores say, where the settings want it.
-pub(super) fn start(
-    config: &ServeConfig,
-    joined: &Joined,
-    cores: &ToCores,
-    agent: &Agent,
-) -> Result<Option<Server>, ServeError> {
-    let Some(address) = config.metrics else { return Ok(None) };
+/// Whoever has it can ask the cores, until they end; then nothing is answered.
+pub(super) fn collector(config: &ServeConfig, joined: &Joined, cores: &ToCores, agent: &Agent) -> CollectReport {
     let asking = Asking {
         cluster: joined.cluster,
         node: joined.node,
@@ -33,7 +27,13 @@ pub(super) fn start(
         identity: config.identity.clone(),
         started: SystemTime::now(),
     };
-    let server = Server::start(address, Arc::new(move |wanted| asking.ask(wanted)));
+    Arc::new(move |wanted| asking.ask(wanted))
+}
+
+/// Serves what the cores say, where the settings want it.
+pub(super) fn start(config: &ServeConfig, collect: &CollectReport) -> Result<Option<Server>, ServeError> {
+    let Some(address) = config.metrics else { return Ok(None) };
+    let server = Server::start(address, Arc::clone(collect));
     server.map(Some).map_err(|why| ServeError::listen(address, &why))
 }
 

@@ -1,6 +1,7 @@
 //! The API as clients meet it: its own server on a socket, and a real metadata server behind it.
 
 mod browsers;
+mod histories;
 mod repeats;
 mod tokens;
 mod watches;
