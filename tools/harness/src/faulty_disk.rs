@@ -42,6 +42,8 @@ pub struct DiskFaults {
     pub delay: Duration,
     /// Nothing completes until this is taken back.
     pub stalled: bool,
+    /// The sector at this byte is bad: whatever touches it fails with `EIO`, reads and writes.
+    pub bad_sector: Option<u64>,
 }
 
 impl DiskFaults {
@@ -125,7 +127,19 @@ impl Disk {
         error.map_or(Ok(()), |error| Err(error.into()))
     }
 
+    /// Does it touch the bad sector?
+    fn spare(&self, offset: u64, bytes: usize) -> io::Result<()> {
+        let bad = self.faults().bad_sector;
+        let touched = bad.is_some_and(|bad| (offset..offset.saturating_add(bytes as u64)).contains(&bad));
+        if touched {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            return Err(rustix::io::Errno::IO.into());
+        }
+        Ok(())
+    }
+
     fn read(&self, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+        self.spare(offset, bytes)?;
         self.judge(Operation::Read)?;
         let left = self.size_bytes.saturating_sub(offset);
         let mut data = vec![0; bytes.min(usize::try_from(left).unwrap_or(usize::MAX))];
@@ -137,6 +151,7 @@ impl Disk {
         if offset.saturating_add(data.len() as u64) > self.size_bytes {
             return Err(rustix::io::Errno::NOSPC.into());
         }
+        self.spare(offset, data.len())?;
         if let Err(error) = self.judge(Operation::Write) {
             // What failed may be there in part: the first half, in whole sectors.
             let part = data.len() / 2 / 512 * 512;

@@ -46,6 +46,11 @@ const ALSO: &[(&str, &str, &str)] = &[
         "amita-metadata",
         "the calls that an eviction and a takeover make are values of the client's crate",
     ),
+    (
+        "amita-api",
+        "amita-frontend",
+        "the record of a volume's reservations is the front ends', and the API shows it",
+    ),
 ];
 
 /// Inside a room, from bottom to top: none depends on one that comes later.
@@ -64,6 +69,8 @@ const ORDER: &[&str] = &[
     "amita-nbd",
     "amita-nvme",
     "amita-node",
+    "amita-inspect",
+    "amita-notify",
     "amita-api",
     "amita-client",
     "libamita",

@@ -90,3 +90,24 @@ fn it_takes_its_time_and_stalls() {
     writer.join().expect("it ended").expect("written");
     assert_eq!(disk.counts().delayed, 2);
 }
+
+#[test]
+fn a_bad_sector_is_bad_and_no_other() {
+    let Some((_folder, disk)) = disk() else { return };
+    let file = open(&disk);
+    let mut block = [0; 4096];
+    disk.set(DiskFaults {
+        bad_sector: Some(8192),
+        ..DiskFaults::default()
+    });
+    for (place, is_well) in [(0, true), (4096, true), (8192, false), (12288, true)] {
+        assert_eq!(file.write_all_at(&block, place).is_ok(), is_well, "write at {place}");
+        assert_eq!(
+            file.read_exact_at(&mut block, place).is_ok(),
+            is_well,
+            "read at {place}"
+        );
+    }
+    disk.set(DiskFaults::default());
+    file.write_all_at(&block, 8192).expect("it is well again");
+}
