@@ -1,4 +1,6 @@
 // What the mock answers: the recorded world where it has something, else a body that the specification allows.
+import { accessChange, accessList, accessOne } from "./access-answers";
+import { figuresOf } from "./figures";
 import { answerOf } from "./specification";
 import type { Match } from "./specification";
 import type { World } from "./world";
@@ -10,23 +12,24 @@ export interface Answered {
   readonly detail?: string;
 }
 
-type Named = { name?: string; id?: string | number };
+export type Items = readonly object[];
 
-/** The lists of the world, by their paths below /api/v1, and the field by which each is ordered. */
-function listOf(world: World, { path, values }: Match): { items: readonly Named[]; key: "name" | "id" } | undefined {
-  const lists: Record<string, { items: readonly Named[]; key: "name" | "id" }> = {
-    "/api/v1/nodes": { items: world.nodes, key: "name" },
-    "/api/v1/stores": { items: world.stores, key: "id" },
-    "/api/v1/pools": { items: world.pools, key: "name" },
-    "/api/v1/volumes": { items: world.volumes, key: "name" },
-    "/api/v1/deleted-volumes": { items: world.deleted, key: "id" },
-    "/api/v1/events": { items: [...world.events].reverse(), key: "id" },
-    "/api/v1/volumes/{name}/snapshots": { items: world.snapshots[values.name ?? ""] ?? [], key: "name" },
+/** The lists of the world, by their paths. */
+function listOf(world: World, found: Match, query: URLSearchParams): Items | undefined {
+  const lists: Record<string, Items> = {
+    "/api/v1/nodes": world.nodes,
+    "/api/v1/stores": world.stores,
+    "/api/v1/pools": world.pools,
+    "/api/v1/volumes": world.volumes,
+    "/api/v1/deleted-volumes": world.deleted,
+    "/api/v1/events": [...world.events].reverse(),
+    "/api/v1/volumes/{name}/snapshots": world.snapshots[found.values.name ?? ""] ?? [],
   };
-  return lists[path];
+  return lists[found.path] ?? accessList(world, found, query);
 }
 
-function oneOf(world: World, { path, values }: Match): unknown {
+function oneOf(world: World, found: Match): unknown {
+  const { path, values } = found;
   const name = values.name ?? "";
   switch (path) {
     case "/api/v1/health":
@@ -44,7 +47,7 @@ function oneOf(world: World, { path, values }: Match): unknown {
     case "/api/v1/deleted-volumes/{id}":
       return world.deleted.find((one) => String(one.id) === values.id) ?? null;
     default:
-      return undefined;
+      return accessOne(world, found);
   }
 }
 
@@ -57,8 +60,10 @@ function cut(items: readonly unknown[], query: URLSearchParams): unknown {
 }
 
 function read(world: World, found: Match, query: URLSearchParams): Answered {
-  const list = listOf(world, found);
-  if (list !== undefined) return { status: 200, body: cut(list.items, query) };
+  const figures = figuresOf(found.path, query);
+  if (figures !== undefined) return { status: 200, body: figures };
+  const list = listOf(world, found, query);
+  if (list !== undefined) return { status: 200, body: cut(list, query) };
   const one = oneOf(world, found);
   if (one === null) return { status: 404, problem: "not-found", detail: "there is none of that name" };
   return one === undefined ? answerOf(found.operation) : { status: 200, body: one };
@@ -114,5 +119,6 @@ function change(world: World, method: string, found: Match, body: Record<string,
 
 export function answer(world: World, method: string, found: Match, query: URLSearchParams, body: unknown): Answered {
   if (method === "GET") return read(world, found, query);
-  return change(world, method, found, (body ?? {}) as Record<string, unknown>);
+  const given = (body ?? {}) as Record<string, unknown>;
+  return accessChange(world, method, found, query, given) ?? change(world, method, found, given);
 }

@@ -79,6 +79,34 @@ export async function picture(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: `${PICTURES}/${name}.png` });
 }
 
+/** Scrolls a long table, and says within how many milliseconds 90 % of the frames came. */
+export function slowestFrame(page: Page): Promise<number> {
+  return page.evaluate(async () => {
+    const body = document.querySelector(".ant-table-tbody-virtual-holder")!;
+    const frames: number[] = [];
+    let last = performance.now();
+    for (let step = 0; step < 60; step += 1) {
+      body.scrollTop += 400;
+      await new Promise((next) => requestAnimationFrame(next));
+      frames.push(performance.now() - last);
+      last = performance.now();
+    }
+    return frames.sort((a, b) => a - b)[Math.floor(frames.length * 0.9)]!;
+  });
+}
+
+/** What names of strangers would do if they could, and whether the page is wider than its window. */
+export function harm(page: Page): Promise<unknown> {
+  return page.evaluate(() => ({
+    hacked: "hacked" in window,
+    images: document.querySelectorAll("img").length,
+    overflows: document.documentElement.scrollWidth > window.innerWidth,
+    turns: document.body.innerText.includes("\u202e"),
+  }));
+}
+
+export const NO_HARM = { hacked: false, images: 0, overflows: false, turns: false };
+
 /** Nothing went wrong, and nothing was asked that the specification does not allow. */
 export function expectWell({ wrongs }: Visit, mock: Mock): void {
   expect(wrongs).toEqual([]);

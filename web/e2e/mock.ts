@@ -12,7 +12,7 @@ import { bodySchema, complaints, match } from "./specification";
 import { makeWorld } from "./world";
 import type { World } from "./world";
 
-const DIST = fileURLToPath(new URL("../dist", import.meta.url));
+const DIST = process.env.AMITA_DIST ?? fileURLToPath(new URL("../dist", import.meta.url));
 const TYPES: Readonly<Record<string, string>> = {
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript",
@@ -36,6 +36,8 @@ export interface Mock {
   readonly refused: string[];
   /** Whoever has no such token is refused; null: nobody is. */
   token: string | null;
+  /** How often this path was read. */
+  asked(path: string): number;
   tell(stream: "events" | "changes", data: unknown): void;
   listeners(stream: "events" | "changes"): number;
   close(): Promise<void>;
@@ -88,6 +90,7 @@ export async function startMock(): Promise<Mock> {
   const world = makeWorld();
   const changes: Request[] = [];
   const refused: string[] = [];
+  const reads = new Map<string, number>();
   const streams = { events: new Set<ServerResponse>(), changes: new Set<ServerResponse>() };
 
   const serveApi = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -124,6 +127,7 @@ export async function startMock(): Promise<Mock> {
         .filter(({ name }) => request.headers[name.toLowerCase()] === undefined)
         .map(({ name }) => `no header ${name}`),
     );
+    if (method === "GET") reads.set(url.pathname, (reads.get(url.pathname) ?? 0) + 1);
     if (method !== "GET") changes.push({ method, path: url.pathname, headers: request.headers, body });
     if (wrong.length > 0) {
       refused.push(`${method} ${url.pathname}: ${wrong.join(", ")}`);
@@ -150,6 +154,7 @@ export async function startMock(): Promise<Mock> {
     changes,
     refused,
     token: null,
+    asked: (path) => reads.get(path) ?? 0,
     tell: (stream, data) => streams[stream].forEach((to) => to.write(`id: 1\ndata: ${JSON.stringify(data)}\n\n`)),
     listeners: (stream) => streams[stream].size,
     close: () => new Promise((done) => (server.closeAllConnections(), server.close(() => done()))),

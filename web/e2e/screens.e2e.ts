@@ -1,7 +1,8 @@
 // Each screen, in both themes and both languages: nothing goes wrong, nothing leaves the node, axe finds nothing.
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { accessibility, expectWell, picture, startBrowser, visit } from "./browser";
+import { accessibility, expectWell, harm, NO_HARM, picture, slowestFrame, startBrowser, visit } from "./browser";
+import { HOSTILE } from "./hostile";
 import { startMock } from "./mock";
 import type { Mock } from "./mock";
 
@@ -13,11 +14,33 @@ const SCREENS: Readonly<Record<string, string>> = {
   volumes: "volumes",
   volume: "volumes/volume-0001",
   snapshots: "volumes/volume-0001?tab=snapshots",
+  attach: "volumes/volume-0001?tab=attach",
+  work: "volumes/volume-0003?tab=work",
   trash: "trash",
   nodes: "nodes",
   stores: "nodes?tab=stores",
+  subsystems: "hosts",
+  subsystem: "hosts/volume-0001",
+  hosts: "hosts?tab=hosts",
+  exports: "hosts?tab=nbd",
+  policies: "schedules",
+  policy: "schedules/policy-0000",
+  sets: "schedules?tab=sets",
+  jobs: "jobs",
+  performance: "performance",
+  "performance-heat": "performance?tab=heat&range=1d",
+  "performance-top": "performance?tab=top",
+  "performance-ios": "performance?tab=ios",
+  alerts: "alerts",
+  silences: "alerts?tab=silences",
+  channels: "alerts?tab=channels",
   events: "events",
+  settings: "settings",
+  tokens: "tokens",
+  audit: "audit?since=all",
 };
+
+const HOSTILE_PART = encodeURIComponent(HOSTILE[0]!);
 
 let browser: Browser;
 let mock: Mock;
@@ -45,11 +68,65 @@ describe.each([
   });
 });
 
-it("shows all on a narrow screen", async () => {
-  const visited = await visit(browser, mock, "overview", { width: 390 });
-  const overflows = await visited.page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
-  await picture(visited.page, "overview-narrow");
-  expect(overflows).toBe(false);
-  expectWell(visited, mock);
-  await visited.close();
+describe("a phone", () => {
+  it.each(Object.entries(SCREENS))("shows %s", async (name, place) => {
+    const visited = await visit(browser, mock, place, { width: 390 });
+    await visited.page.waitForFunction(() => document.querySelector(".ant-spin-spinning") === null);
+    await picture(visited.page, `${name}-narrow`);
+    expect(await harm(visited.page)).toEqual(NO_HARM);
+    if (name === "overview") expect(await accessibility(visited.page)).toEqual([]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("names of strangers are text", () => {
+  it.each([
+    ["subsystems", "hosts?q=onerror"],
+    ["subsystem", `hosts/${HOSTILE_PART}`],
+    ["hosts", "hosts?tab=hosts&q=onerror"],
+    ["exports", "hosts?tab=nbd&q=onerror"],
+    ["policies", "schedules?q=onerror"],
+    ["policy", `schedules/${HOSTILE_PART}`],
+    ["sets", "schedules?tab=sets&q=onerror"],
+    ["jobs", "jobs?q=onerror"],
+    ["alerts", "alerts?q=onerror"],
+    ["silences", "alerts?tab=silences&q=onerror"],
+    ["channels", "alerts?tab=channels&q=onerror"],
+    ["settings", "settings"],
+    ["tokens", "tokens?q=onerror"],
+    ["audit", "audit?since=all&q=onerror"],
+    ["attach", `volumes/${HOSTILE_PART}?tab=attach`],
+    ["work", `volumes/${HOSTILE_PART}?tab=work`],
+  ])("in %s", async (_, place) => {
+    const visited = await visit(browser, mock, place);
+    await visited.page.locator("main").getByText("onerror=window.hacked").first().waitFor();
+    expect(await harm(visited.page)).toEqual(NO_HARM);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("a thousand rows do not stutter", () => {
+  it.each([
+    ["subsystems", "hosts", 1_000],
+    ["hosts", "hosts?tab=hosts", 1_000],
+    ["exports", "hosts?tab=nbd", 1_000],
+    ["policies", "schedules", 1_000],
+    ["sets", "schedules?tab=sets", 1_000],
+    ["tokens", "tokens", 1_000],
+    ["alerts", "alerts", 1_000],
+    ["silences", "alerts?tab=silences", 1_000],
+    ["audit", "audit?since=all", 1_250],
+  ])("%s", async (name, place, count) => {
+    const visited = await visit(browser, mock, place);
+    const all = count.toLocaleString("en-US");
+    await visited.page.getByText(`${all} of ${all}`).waitFor();
+    expect(await visited.page.locator(".ant-table-row").count()).toBeLessThan(80);
+    const slowest = await slowestFrame(visited.page);
+    console.log(`scrolling ${all} ${name}: 90 % of frames within ${slowest.toFixed(0)} ms`);
+    expect(slowest).toBeLessThan(200);
+    expectWell(visited, mock);
+    await visited.close();
+  });
 });

@@ -1,6 +1,9 @@
 // A cluster as large as the page has to bear: 100 nodes, 800 stores, 1,000 volumes, and names that strangers chose.
 // The types are those of the specification: where it changes, this does not compile.
+import { makeAccess } from "./access";
+import type { Access } from "./access";
 import type { components } from "../src/api/schema";
+import { HOSTILE } from "./hostile";
 
 type Schemas = components["schemas"];
 
@@ -8,14 +11,7 @@ const TIB = 2 ** 40;
 /** 2026-11-20, in seconds. */
 const THEN = 1_795_132_800;
 
-export const HOSTILE = [
-  "<img src=x onerror=window.hacked=1>",
-  "abc\u202Egnp.exe\u202C",
-  `long-${"x".repeat(195)}`,
-  "'; $(touch hacked) `id` \"",
-];
-
-export interface World {
+export interface World extends Access {
   health: Schemas["Health"];
   nodes: Schemas["Node"][];
   stores: Schemas["Store"][];
@@ -39,7 +35,7 @@ function node(index: number): Schemas["Node"] {
     alive: index !== 7,
     cores: 16,
     fabric: `10.0.${index >> 6}.${1 + (index & 63)}:7700`,
-    nbd: null,
+    nbd: index % 8 === 0 ? `10.1.${index >> 6}.${1 + (index & 63)}:10809` : null,
     nbd_socket: null,
     nvme: index % 4 === 0 ? `10.1.${index >> 6}.${1 + (index & 63)}:4420` : null,
     metrics: "127.0.0.1:9100",
@@ -111,7 +107,7 @@ function volume(index: number): Schemas["Volume"] {
     parent: index === 2 || index === 3 ? "volume-0001@first" : null,
     clones: index === 1 ? 2 : 0,
     exported: index % 7 === 0,
-    flattening: index === 3,
+    flattening: index === 3 || index === 10,
     importing: false,
     owner: index % 2 === 0 ? `node-${String(index % 96).padStart(3, "0")}` : null,
   };
@@ -149,6 +145,7 @@ export function makeWorld(): World {
   const nodes = range(100, node);
   const stores = range(800, (index) => store(nodes, index));
   return {
+    ...makeAccess(),
     health: {
       cluster: "5d1c8f0e",
       health: "degraded",
@@ -183,14 +180,36 @@ export function makeWorld(): World {
     events: range(300, (index) => event(index, index === 299 ? `A name: ${HOSTILE[0]}` : undefined)),
     self: {
       name: "alice",
-      role: "operator",
+      role: "admin",
       proof: "token",
       may: [
         ...["create", "resize", "rename", "label", "protect", "delete", "clone", "undelete", "purge"].map(
           (act) => `volume.${act}`,
         ),
-        ...["create", "protect", "delete"].map((act) => `snapshot.${act}`),
-        ...["node.maintenance", "node.place", "disk.drain", "disk.weight", "pool.create", "pool.recycle", "pool.quota"],
+        ...["flatten", "scrub", "move", "export", "unexport"].map((act) => `volume.${act}`),
+        ...["create", "create-set", "protect", "delete"].map((act) => `snapshot.${act}`),
+        ...["create", "set", "prune", "delete"].map((act) => `snapshot-policy.${act}`),
+        ...["create", "set", "delete"].map((act) => `subsystem.${act}`),
+        ...["add", "key", "allow", "deny", "remove"].map((act) => `host.${act}`),
+        ...["namespace.add", "namespace.remove", "reservation.clear", "recovery.set", "pool.thresholds"],
+        ...["cluster.view", "alert.ack", "silence.add", "silence.remove"],
+        ...["channel.add", "channel.remove", "channel.test"],
+        ...["token.create", "token.revoke", "cluster.finalize", "audit.read"],
+        ...[
+          "node.maintenance",
+          "node.place",
+          "disk.drain",
+          "disk.weight",
+          "disk.class",
+          "disk.replace",
+          "disk.forget",
+          "node.remove",
+          "pool.set",
+          "pool.delete",
+          "pool.create",
+          "pool.recycle",
+          "pool.quota",
+        ],
       ],
     },
   };

@@ -33,6 +33,6 @@ describe("the two dictionaries", () => {
 });
 
 it("what is put into a sentence cannot turn it", () => {
-  expect(translator("en")("volume.delete.title", { name: "a\u202Eb" })).toBe("Delete a[U+202E]b");
-  expect(translator("zh")("volume.delete.title", { name: "{x} $& <b>" })).toBe("删除 {x} $& <b>");
+  expect(translator(en)("volume.delete.title", { name: "a\u202Eb" })).toBe("Delete a[U+202E]b");
+  expect(translator(zh)("volume.delete.title", { name: "{x} $& <b>" })).toBe("删除 {x} $& <b>");
 });

@@ -31,11 +31,14 @@ export function useIsLive(): boolean {
   return useSyncExternalStore(subscribe, () => isLive);
 }
 
+/** What is made of things of many kinds. */
+const MADE_OF_ALL: readonly string[] = ["health", "pools", "jobs", "attachment"];
+
 /** Whether what was read by this address is one of these kinds of things, or is made of them. */
 function isOf(kinds: ReadonlySet<string>, query: Query): boolean {
   const path = String(query.queryKey[0]);
   const parts = path.split("/");
-  const isMadeOfAll = ["health", "pools", "recoveries"].some((part) => parts.includes(part));
+  const isMadeOfAll = MADE_OF_ALL.some((part) => parts.includes(part));
   return isMadeOfAll || parts.some((part) => kinds.has(part));
 }
 

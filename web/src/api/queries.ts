@@ -5,6 +5,7 @@ import { useEffect, useMemo } from "react";
 import { call, send } from "./call";
 import { useIsLive } from "./live";
 import type { Answer, Call, Paths, Result } from "./call";
+import { asProblem } from "./problem";
 
 /** How often what is shown is read again where nobody tells of changes, and where somebody does. */
 const REFRESH_MS = 5_000;
@@ -35,6 +36,29 @@ export function useThing<P extends Paths<"get">>(
     queryKey: [path, asked.address],
     queryFn: ({ signal }) => send(asked, signal),
     enabled: options.enabled ?? true,
+    refetchInterval: refresh,
+  });
+}
+
+async function sendOrNone<T>(asked: Call<T>, signal: AbortSignal): Promise<Answer<T | null>> {
+  try {
+    return await send(asked, signal);
+  } catch (error) {
+    if (asProblem(error).status === 404) return { data: null, etag: undefined };
+    throw error;
+  }
+}
+
+/** One thing that may well not be there: null then, which stays known while it is asked for again. */
+export function useThingOrNone<P extends Paths<"get">>(
+  path: P,
+  inPath: Query,
+): UseQueryResult<Answer<Result<"get", P> | null>> {
+  const asked = got(path, inPath, {});
+  const refresh = useRefresh();
+  return useQuery({
+    queryKey: [path, asked.address, "or none"],
+    queryFn: ({ signal }) => sendOrNone(asked, signal),
     refetchInterval: refresh,
   });
 }

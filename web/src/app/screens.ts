@@ -19,5 +19,18 @@ export const SCREENS: readonly Screen[] = [
   { id: "volumes", title: "screen.volumes", key: "v", View: lazy(() => import("../screens/volumes/Volumes")) },
   { id: "trash", title: "screen.trash", key: "d", View: lazy(() => import("../screens/trash/Trash")) },
   { id: "nodes", title: "screen.nodes", key: "n", View: lazy(() => import("../screens/nodes/Nodes")) },
+  { id: "hosts", title: "screen.hosts", key: "h", View: lazy(() => import("../screens/hosts/Hosts")) },
+  { id: "schedules", title: "screen.schedules", key: "s", View: lazy(() => import("../screens/schedules/Schedules")) },
+  { id: "alerts", title: "screen.alerts", key: "l", View: lazy(() => import("../screens/alerts/Alerts")) },
+  { id: "jobs", title: "screen.jobs", key: "j", View: lazy(() => import("../screens/jobs/Jobs")) },
+  {
+    id: "performance",
+    title: "screen.performance",
+    key: "f",
+    View: lazy(() => import("../screens/performance/Performance")),
+  },
   { id: "events", title: "screen.events", key: "e", View: lazy(() => import("../screens/events/Events")) },
+  { id: "settings", title: "screen.settings", key: "c", View: lazy(() => import("../screens/settings/Settings")) },
+  { id: "tokens", title: "screen.tokens", key: "k", View: lazy(() => import("../screens/tokens/Tokens")) },
+  { id: "audit", title: "screen.audit", key: "a", View: lazy(() => import("../screens/audit/Audit")) },
 ];

@@ -1,6 +1,6 @@
 // The dialog of every action: what is to be given, what follows, and how the same is done without this page.
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { App, Form, Input, Modal } from "antd";
+import { App, Button, Form, Input, Modal } from "antd";
 import { useRef, useState } from "react";
 import type { ReactNode } from "react";
 import { send } from "../api/call";
@@ -9,14 +9,17 @@ import { asProblem } from "../api/problem";
 import { useToken } from "../api/token";
 import { useSpeech } from "../i18n";
 import { curlCommand } from "../lib/command";
+import { visible } from "../lib/visible";
 import { Copyable } from "./Copyable";
 import { Problem } from "./Problem";
 
 /** What an action comes to with what was given. */
 export interface Plan<T> {
   readonly call: Call<T>;
+  /** What is called before it, in this order: all is done, or what is done stays and the dialog says what failed. */
+  readonly before?: readonly Call[];
   /** The command of `amita` that does the same; none where there is none. */
-  readonly command?: string;
+  readonly command?: string | undefined;
 }
 
 export interface ActionProps<V extends object, T> {
@@ -33,6 +36,8 @@ export interface ActionProps<V extends object, T> {
   /** A name that has to be typed before anything is done. */
   readonly typed?: string | undefined;
   readonly done?: (answer: T) => ReactNode;
+  /** What the dialog shows when it is done, until it is closed; without it, it closes by itself. */
+  readonly shows?: (answer: T) => ReactNode;
   readonly onClose: () => void;
 }
 
@@ -45,7 +50,10 @@ function Typed({ name }: { name: string }) {
       rules={[
         {
           validator: (_, value) =>
-            value === name ? Promise.resolve() : Promise.reject(new Error(t("action.type_name.wrong"))),
+            // What is not seen is written out in the label, and cannot be typed otherwise.
+            value === name || value === visible(name)
+              ? Promise.resolve()
+              : Promise.reject(new Error(t("action.type_name.wrong"))),
         },
       ]}
     >
@@ -57,10 +65,12 @@ function Typed({ name }: { name: string }) {
 function Previews({ plan }: { plan: Plan<unknown> }) {
   const { t } = useSpeech();
   const byToken = useToken() !== null;
+  const calls = [...(plan.before ?? []), plan.call];
+  const curls = calls.map((call) => curlCommand(call, window.location.origin, byToken)).join("\n\n");
   return (
     <section className="previews" aria-label={t("action.same_by")}>
       {plan.command === undefined ? null : <Copyable label={t("action.command")} text={plan.command} />}
-      <Copyable label={t("action.call")} text={curlCommand(plan.call, window.location.origin, byToken)} />
+      <Copyable label={t("action.call")} text={curls} />
     </section>
   );
 }
@@ -75,41 +85,74 @@ function randomKey(): string {
 }
 
 /**
- * Makes calls so that one whose answer was lost can be made again: the same call has the same key until it is answered,
+ * Makes calls so that one whose answer was lost can be made again: the same call has the same key until it was refused,
  * and is carried out once.
  */
-function useSendOnce<T>(): (call: Call<T>) => Promise<Answer<T>> {
-  const unanswered = useRef<{ call: string; key: string } | null>(null);
+function useSendOnce(): <T>(call: Call<T>) => Promise<Answer<T>> {
+  const keys = useRef(new Map<string, string>());
   return async (call) => {
     if (call.method !== "post") return send(call);
     const text = JSON.stringify(call);
-    const key = unanswered.current?.call === text ? unanswered.current.key : randomKey();
-    unanswered.current = { call: text, key };
+    const key = keys.current.get(text) ?? randomKey();
+    keys.current.set(text, key);
     try {
       return await send({ ...call, headers: { ...call.headers, "Idempotency-Key": key } });
     } catch (error) {
-      if (asProblem(error).status !== 0) unanswered.current = null;
+      if (asProblem(error).status !== 0) keys.current.delete(text);
       throw error;
     }
   };
 }
 
-export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
+function useWork<V extends object, T>(props: ActionProps<V, T>) {
   const { t } = useSpeech();
   const { message } = App.useApp();
   const queries = useQueryClient();
-  const [form] = Form.useForm<V>();
-  const [values, setValues] = useState<V>(props.initial);
-  const sendOnce = useSendOnce<T>();
-  const work = useMutation({
-    mutationFn: (given: V) => sendOnce(props.plan(given).call),
+  const sendOnce = useSendOnce();
+  return useMutation({
+    mutationFn: async (given: V) => {
+      const { before = [], call } = props.plan(given);
+      for (const earlier of before) await sendOnce(earlier);
+      return sendOnce(call);
+    },
     onSuccess: (answer) => {
+      if (props.shows !== undefined) return;
       message.success(props.done?.(answer.data) ?? t("action.done"));
       props.onClose();
     },
     // Also after a failure: it may be that the change was made.
     onSettled: () => queries.invalidateQueries(),
+    // An answer may have a secret: nothing of it is kept when the dialog is closed.
+    gcTime: 0,
   });
+}
+
+/** What came of it: it goes only when somebody says so, not by a stray click or key. */
+function Shown({ title, content, onClose }: { title: string; content: ReactNode; onClose: () => void }) {
+  const { t } = useSpeech();
+  return (
+    <Modal
+      open
+      title={title}
+      width={640}
+      style={{ top: 40 }}
+      mask={{ closable: false }}
+      keyboard={false}
+      footer={<Button onClick={onClose}>{t("action.close")}</Button>}
+      onCancel={onClose}
+    >
+      {content}
+    </Modal>
+  );
+}
+
+export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
+  const [form] = Form.useForm<V>();
+  const [values, setValues] = useState<V>(props.initial);
+  const work = useWork(props);
+  if (props.shows !== undefined && work.isSuccess) {
+    return <Shown title={props.title} onClose={props.onClose} content={props.shows(work.data.data)} />;
+  }
   return (
     <Modal
       open

@@ -4,10 +4,18 @@ import { percent } from "../lib/format";
 const ODD = 75;
 const BAD = 85;
 
-/** How much of something is used, as a bar. */
-export function Meter({ label, part, whole }: { label: string; part: number; whole: number }) {
+interface Props {
+  readonly label: string;
+  readonly part: number;
+  readonly whole: number;
+  /** The more the better: work that is done. */
+  readonly isFine?: boolean;
+}
+
+/** How much of something is used, or done, as a bar. */
+export function Meter({ label, part, whole, isFine = false }: Props) {
   const used = percent(part, whole);
-  const kind = used >= BAD ? "meter meter-bad" : used >= ODD ? "meter meter-odd" : "meter";
+  const kind = isFine ? "meter" : used >= BAD ? "meter meter-bad" : used >= ODD ? "meter meter-odd" : "meter";
   return (
     <div className={kind} role="meter" aria-label={label} aria-valuenow={used} aria-valuemin={0} aria-valuemax={100}>
       <span style={{ width: `${used}%` }} />

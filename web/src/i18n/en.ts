@@ -1,4 +1,13 @@
 // English. A name in braces is replaced by what is given for it.
+import { access } from "./en/access";
+import { alerts } from "./en/alerts";
+import { disks } from "./en/disks";
+import { hosts } from "./en/hosts";
+import { performance } from "./en/performance";
+import { schedules } from "./en/schedules";
+import { settings } from "./en/settings";
+import { works } from "./en/works";
+
 export const en = {
   yes: "yes",
   no: "no",
@@ -262,4 +271,12 @@ export const en = {
   "topology.odd": "draining",
   "topology.bad": "away",
   "topology.store": "{path}, {size}: {state}, {percent} % used",
+  ...hosts,
+  ...schedules,
+  ...works,
+  ...settings,
+  ...access,
+  ...performance,
+  ...alerts,
+  ...disks,
 };

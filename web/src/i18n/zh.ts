@@ -1,5 +1,13 @@
 // 简体中文。
 import type { Dictionary } from ".";
+import { access } from "./zh/access";
+import { alerts } from "./zh/alerts";
+import { disks } from "./zh/disks";
+import { hosts } from "./zh/hosts";
+import { performance } from "./zh/performance";
+import { schedules } from "./zh/schedules";
+import { settings } from "./zh/settings";
+import { works } from "./zh/works";
 
 export const zh: Dictionary = {
   yes: "是",
@@ -257,4 +265,12 @@ export const zh: Dictionary = {
   "topology.odd": "排空中",
   "topology.bad": "不可用",
   "topology.store": "{path}，{size}：{state}，已用 {percent} %",
+  ...hosts,
+  ...schedules,
+  ...works,
+  ...settings,
+  ...access,
+  ...performance,
+  ...alerts,
+  ...disks,
 };

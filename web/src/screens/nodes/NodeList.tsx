@@ -11,6 +11,7 @@ import { useSpeech } from "../../i18n";
 import type { Translate } from "../../i18n";
 import { placeHref } from "../../lib/router";
 import { MaintainNode, PlaceNode } from "./actions";
+import { RemoveNode } from "./disks";
 
 export type Node = components["schemas"]["Node"];
 
@@ -48,6 +49,15 @@ function NodeActions({ node }: { node: Node }) {
         label={t("node.place")}
         dialog={(close) => <PlaceNode node={node} onClose={close} />}
       />
+      {node.alive ? null : (
+        <Act
+          size="small"
+          danger
+          may="node.remove"
+          label={t("node.remove")}
+          dialog={(close) => <RemoveNode node={node} onClose={close} />}
+        />
+      )}
     </span>
   );
 }
@@ -87,7 +97,7 @@ function columns(t: Translate): TableColumnsType<Node> {
     { title: t("node.fabric"), width: 180, render: (_, { fabric }) => <Name text={fabric} /> },
     { title: "NVMe/TCP", width: 180, render: (_, { nvme }) => <Name text={nvme ?? ""} /> },
     { title: "NBD", width: 180, render: (_, { nbd }) => <Name text={nbd ?? ""} /> },
-    { title: t("list.actions"), width: 250, render: (_, node) => <NodeActions node={node} /> },
+    { title: t("list.actions"), width: 320, render: (_, node) => <NodeActions node={node} /> },
   ];
 }
 

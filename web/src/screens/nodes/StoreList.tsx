@@ -12,6 +12,7 @@ import { useSpeech } from "../../i18n";
 import type { Translate } from "../../i18n";
 import { formatBytes, formatCount } from "../../lib/format";
 import { DrainStore, WeighStore } from "./actions";
+import { ClassifyStore, ForgetStore, ReplaceStore } from "./disks";
 
 export type Store = components["schemas"]["Store"];
 
@@ -54,6 +55,25 @@ function StoreActions({ store }: { store: Store }) {
         label={t("store.weigh")}
         dialog={(close) => <WeighStore store={store} onClose={close} />}
       />
+      <Act
+        size="small"
+        may="disk.class"
+        label={t("disk.class")}
+        dialog={(close) => <ClassifyStore store={store} onClose={close} />}
+      />
+      <Act
+        size="small"
+        may="disk.replace"
+        label={t("disk.replace")}
+        dialog={(close) => <ReplaceStore store={store} onClose={close} />}
+      />
+      <Act
+        size="small"
+        danger
+        may="disk.forget"
+        label={t("disk.forget")}
+        dialog={(close) => <ForgetStore store={store} onClose={close} />}
+      />
     </span>
   );
 }
@@ -89,7 +109,7 @@ function columns(t: Translate, locale: string): TableColumnsType<Store> {
       render: (_, { weight }) => formatCount(weight, locale),
     },
     { title: t("store.groups"), width: 110, align: "right", render: (_, store) => `${store.in_sync}/${store.groups}` },
-    { title: t("list.actions"), width: 240, render: (_, store) => <StoreActions store={store} /> },
+    { title: t("list.actions"), width: 440, render: (_, store) => <StoreActions store={store} /> },
   ];
 }
 

@@ -2,10 +2,12 @@ import { Mark } from "../../components/Mark";
 import { useList, useThing } from "../../api/queries";
 import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
+import { useJobs } from "../jobs/useJobs";
 import { Capacity } from "./Capacity";
 import { Counts } from "./Counts";
 import { Facts } from "./Facts";
 import { Rebuilds } from "./Rebuilds";
+import { Work } from "./Work";
 
 /** Is all well, how much room is there, what is being repaired. */
 export default function Overview() {
@@ -14,7 +16,8 @@ export default function Overview() {
   const nodes = useList("/api/v1/nodes");
   const stores = useList("/api/v1/stores");
   const pools = useList("/api/v1/pools");
-  const error = health.error ?? nodes.error ?? stores.error ?? pools.error;
+  const jobs = useJobs();
+  const error = health.error ?? nodes.error ?? stores.error ?? pools.error ?? jobs.error;
   return (
     <>
       <div className="screen-head">
@@ -25,6 +28,7 @@ export default function Overview() {
       <Facts health={health.data?.data} />
       <div className="cards">
         <Capacity stores={stores.items} />
+        <Work jobs={jobs.items} />
         <Counts nodes={nodes.items} stores={stores.items} pools={pools.items} />
       </div>
       <Rebuilds stores={stores.items} />

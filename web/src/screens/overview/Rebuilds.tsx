@@ -16,7 +16,7 @@ export function Rebuilds({ stores }: { stores: readonly Store[] }) {
           <li key={store.id}>
             <Name text={store.node} /> <Name text={store.path} />
             <div>{t("overview.rebuilds.groups", { count: store.syncing, done: store.in_sync, all: store.groups })}</div>
-            <Meter label={t("overview.rebuilds")} part={store.in_sync} whole={store.groups} />
+            <Meter label={t("overview.rebuilds")} part={store.in_sync} whole={store.groups} isFine />
           </li>
         ))}
       </ul>

@@ -11,6 +11,7 @@ import { formatBytes, formatCount, formatDuration } from "../../lib/format";
 import { placeHref } from "../../lib/router";
 import { KeepDeleted, SetQuota } from "./actions";
 import { copies, GroupStates, PoolSpace } from "./parts";
+import { DeletePool, SetRule } from "./rule";
 
 type Details = Result<"get", "/api/v1/pools/{name}">;
 
@@ -75,12 +76,19 @@ function Actions({ pool, etag }: { pool: Details; etag: string | undefined }) {
   const given = { pool, etag };
   return (
     <>
+      <Act may="pool.set" label={t("pool.rule")} dialog={(close) => <SetRule {...given} onClose={close} />} />
       <Act
         may="pool.recycle"
         label={t("pool.recycle.set")}
         dialog={(close) => <KeepDeleted {...given} onClose={close} />}
       />
       <Act may="pool.quota" label={t("pool.quota.set")} dialog={(close) => <SetQuota {...given} onClose={close} />} />
+      <Act
+        danger
+        may="pool.delete"
+        label={t("pool.delete")}
+        dialog={(close) => <DeletePool {...given} onClose={close} />}
+      />
     </>
   );
 }

@@ -5,11 +5,13 @@ import { Name } from "../../components/Name";
 import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
 import { placeHref, replaceQuery, usePlace } from "../../lib/router";
+import { AttachTab } from "./AttachTab";
 import { GrowVolume, LabelVolume, ProtectVolume, RenameVolume } from "./changes";
 import { DeleteVolume } from "./DeleteVolume";
 import { SnapshotTree } from "./SnapshotTree";
 import { VolumeFacts } from "./VolumeFacts";
 import type { Volume } from "./VolumeList";
+import { WorkTab } from "./WorkTab";
 
 function Actions({ volume, etag }: { volume: Volume; etag: string | undefined }) {
   const { t } = useSpeech();
@@ -57,10 +59,13 @@ export function VolumePage({ name }: { name: string }) {
       {data === undefined ? null : (
         <Tabs
           activeKey={tab}
+          destroyOnHidden
           onChange={(tab) => replaceQuery({ tab })}
           items={[
             { key: "facts", label: t("volume.facts"), children: <VolumeFacts volume={data.data} /> },
             { key: "snapshots", label: t("volume.snapshots"), children: <SnapshotTree volume={data.data} /> },
+            { key: "attach", label: t("volume.attach"), children: <AttachTab volume={data.data} /> },
+            { key: "work", label: t("volume.works"), children: <WorkTab volume={data.data} /> },
           ]}
         />
       )}

@@ -1,0 +1,153 @@
+// What the cluster is doing, with how far it is and how long it takes yet, as far as that is known.
+import type { TableColumnsType } from "antd";
+import { useMemo } from "react";
+import { call } from "../../api/call";
+import { Act } from "../../components/Act";
+import { ActionDialog } from "../../components/ActionDialog";
+import { ListScreen } from "../../components/ListScreen";
+import { Mark } from "../../components/Mark";
+import type { Tone } from "../../components/Mark";
+import { Meter } from "../../components/Meter";
+import { Name } from "../../components/Name";
+import { matches, useSearch } from "../../components/Search";
+import { useSpeech } from "../../i18n";
+import type { Translate, Word } from "../../i18n";
+import { amitaCommand } from "../../lib/command";
+import { formatBytes, formatCount, formatDuration, formatTime } from "../../lib/format";
+import type { JobRow } from "../../lib/jobs";
+import { placeHref } from "../../lib/router";
+import { JOB_WORDS, useJobs } from "./useJobs";
+
+const STATES: Readonly<Record<JobRow["state"], readonly [Tone, Word]>> = {
+  running: ["busy", "job.running"],
+  stalled: ["odd", "job.stalled"],
+  refused: ["bad", "job.refused"],
+  done: ["good", "job.ended"],
+};
+/** The action, as the audit log names it, by which a job of a kind is taken back. */
+const MAY: Readonly<Record<string, string>> = { drain: "disk.drain", flatten: "volume.flatten", move: "volume.move" };
+
+function commandOf({ kind, object }: NonNullable<JobRow["cancels"]>): string | undefined {
+  if (kind === "drain") return amitaCommand("disk", "drain", object, "--undo");
+  if (kind === "flatten") return amitaCommand("volume", "flatten", object, "--cancel");
+  return undefined;
+}
+
+function CancelJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
+  const { t } = useSpeech();
+  const job = row.cancels!;
+  return (
+    <ActionDialog
+      title={t("job.cancel.title", { kind: t(JOB_WORDS[row.kind]), name: row.object })}
+      verb={t("job.cancel")}
+      about={t("job.cancel.about")}
+      initial={{}}
+      plan={() => ({
+        call: call("post", "/api/v1/jobs/{id}/cancel", { params: { path: { id: job.id } } }),
+        command: commandOf(job),
+      })}
+      onClose={onClose}
+    />
+  );
+}
+
+function Progress({ row }: { row: JobRow }) {
+  const { t, locale } = useSpeech();
+  const { done, total, left, unit } = row;
+  const write = (value: number) => (unit === "bytes" ? formatBytes(value) : formatCount(value, locale));
+  if (done !== undefined && total !== undefined) {
+    return (
+      <>
+        {t("job.done", { done: write(done), all: write(total) })}
+        <Meter label={t("job.progress")} part={done} whole={total} isFine />
+      </>
+    );
+  }
+  return left === undefined ? t("unknown") : t("job.left", { count: write(left) });
+}
+
+function State({ row }: { row: JobRow }) {
+  const { t } = useSpeech();
+  const [tone, word] = STATES[row.state];
+  return (
+    <>
+      <Mark tone={tone}>{t(word)}</Mark>
+      {row.ails === undefined ? null : <Name text={row.ails} />}
+    </>
+  );
+}
+
+/** How long it takes yet, if it goes on as so far, and how fast it goes. */
+function timeLeft({ leftSeconds, bytesPerSecond }: JobRow, t: Translate): string {
+  const rate = bytesPerSecond === undefined ? "" : t("recovery.limit.bytes", { size: formatBytes(bytesPerSecond) });
+  return [leftSeconds === undefined ? "" : formatDuration(leftSeconds), rate].filter((part) => part !== "").join(", ");
+}
+
+function columns(t: Translate, locale: string): TableColumnsType<JobRow> {
+  return [
+    {
+      title: t("job.kind"),
+      width: 200,
+      sorter: (a, b) => a.kind.localeCompare(b.kind),
+      render: (_, { kind }) => t(JOB_WORDS[kind]),
+    },
+    {
+      title: t("job.object"),
+      width: 280,
+      sorter: (a, b) => a.object.localeCompare(b.object),
+      render: (_, { object, place, query }) => (
+        <a href={placeHref(place, query)}>
+          <Name text={object} />
+        </a>
+      ),
+    },
+    { title: t("node.state"), width: 240, render: (_, row) => <State row={row} /> },
+    { title: t("job.progress"), width: 220, render: (_, row) => <Progress row={row} /> },
+    {
+      title: t("job.time_left"),
+      width: 200,
+      sorter: (a, b) => (a.leftSeconds ?? Infinity) - (b.leftSeconds ?? Infinity),
+      render: (_, row) => timeLeft(row, t),
+    },
+    {
+      title: t("job.started"),
+      width: 190,
+      render: (_, { startedAt }) => (startedAt === undefined ? "" : formatTime(startedAt * 1000, locale)),
+    },
+    {
+      title: t("list.actions"),
+      width: 120,
+      render: (_, row) =>
+        row.cancels === undefined ? null : (
+          <Act
+            size="small"
+            may={MAY[row.kind] ?? "volume.flatten"}
+            label={t("job.cancel")}
+            dialog={(close) => <CancelJob row={row} onClose={close} />}
+          />
+        ),
+    },
+  ];
+}
+
+export default function Jobs() {
+  const { t, locale } = useSpeech();
+  const search = useSearch();
+  const jobs = useJobs();
+  const found = useMemo(
+    () => jobs.items.filter(({ kind, object, ails }) => matches(search, object, ails, t(JOB_WORDS[kind]))),
+    [jobs.items, search, t],
+  );
+  const shown = useMemo(() => columns(t, locale), [t, locale]);
+  return (
+    <ListScreen
+      title={t("screen.jobs")}
+      search={t("job.search")}
+      about={t("job.about")}
+      list={jobs}
+      found={found}
+      columns={shown}
+      rowKey="id"
+    />
+  );
+}

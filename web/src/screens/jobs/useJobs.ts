@@ -1,0 +1,36 @@
+import { useMemo } from "react";
+import { useList } from "../../api/queries";
+import type { List } from "../../api/queries";
+import type { Word } from "../../i18n";
+import { jobRows } from "../../lib/jobs";
+import type { JobKind, JobRow } from "../../lib/jobs";
+
+export const JOB_WORDS: Readonly<Record<JobKind, Word>> = {
+  drain: "job.drain",
+  flatten: "job.flatten",
+  groups: "job.groups",
+  import: "job.import",
+  move: "job.move",
+  policy: "job.policy",
+  recovery: "job.recovery",
+  scrub: "job.scrub",
+  shrink: "job.shrink",
+};
+
+/** All that is under way. */
+export function useJobs(): List<JobRow> {
+  const jobs = useList("/api/v1/jobs");
+  const stores = useList("/api/v1/stores");
+  const pools = useList("/api/v1/pools");
+  const policies = useList("/api/v1/snapshot-policies");
+  const items = useMemo(
+    () => jobRows({ jobs: jobs.items, stores: stores.items, pools: pools.items, policies: policies.items }),
+    [jobs.items, stores.items, pools.items, policies.items],
+  );
+  const lists = [jobs, stores, pools, policies];
+  return {
+    items,
+    isLoading: lists.some(({ isLoading }) => isLoading),
+    error: lists.find(({ error }) => error !== null)?.error ?? null,
+  };
+}

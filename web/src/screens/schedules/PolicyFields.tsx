@@ -1,0 +1,66 @@
+import { Form } from "antd";
+import { useList } from "../../api/queries";
+import { NameField } from "../../components/fields";
+import { CheckField, NamesField, NumberField, OptionField, TextField } from "../../components/inputs";
+import { useSpeech } from "../../i18n";
+import { readLabel, RULES, TARGETS } from "../../lib/policies";
+import { RULE_WORDS } from "./parts";
+
+const MOST = 65_535;
+
+function TargetFields() {
+  const { t } = useSpeech();
+  const kind = Form.useWatch("target") as string | undefined;
+  const volumes = useList("/api/v1/volumes");
+  const pools = useList("/api/v1/pools");
+  const words = { volumes: "policy.by.volumes", label: "policy.by.label", pool: "policy.by.pool" } as const;
+  return (
+    <>
+      <OptionField
+        name="target"
+        label={t("policy.target")}
+        options={TARGETS.map((target) => [target, t(words[target])] as const)}
+      />
+      {kind === "pool" ? (
+        <NamesField name="pool" label={t("volume.pool")} names={pools.items.map(({ name }) => name)} isNeeded />
+      ) : kind === "label" ? (
+        <TextField
+          name="label"
+          label={t("policy.by.label")}
+          about="KEY=VALUE"
+          fits={(text) => readLabel(text) !== undefined}
+          why={t("policy.label.wrong")}
+        />
+      ) : (
+        <NamesField
+          name="volumes"
+          label={t("screen.volumes")}
+          names={volumes.items.map(({ name }) => name)}
+          isMany
+          isNeeded
+        />
+      )}
+    </>
+  );
+}
+
+/** All that a policy has; its name only where it is to be made. */
+export function PolicyFields({ isNew }: { isNew: boolean }) {
+  const { t } = useSpeech();
+  return (
+    <>
+      {isNew ? <NameField label={t("policy.name")} /> : null}
+      <TargetFields />
+      <TextField name="schedule" label={t("policy.schedule")} about={t("policy.schedule.about")} isNeeded />
+      <TextField name="zone" label={t("policy.zone")} about={t("policy.zone.about")} isNeeded />
+      <TextField name="template" label={t("policy.template")} about={t("policy.template.about")} isNeeded />
+      <p>{t("policy.keep.about")}</p>
+      <div className="field-row">
+        {RULES.map((rule) => (
+          <NumberField key={rule} name={["keep", rule]} label={t(RULE_WORDS[rule])} min={0} max={MOST} />
+        ))}
+      </div>
+      <CheckField name="together" label={t("policy.together")} about={t("policy.together.about")} />
+    </>
+  );
+}

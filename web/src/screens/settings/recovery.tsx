@@ -1,0 +1,153 @@
+// What changes the settings of recovery.
+import { call } from "../../api/call";
+import type { components } from "../../api/schema";
+import { ActionDialog } from "../../components/ActionDialog";
+import { CheckField, NumberField, OptionField, TextField } from "../../components/inputs";
+import { useSpeech } from "../../i18n";
+import { bytesArgument, parseBytes } from "../../lib/format";
+import { changeLimits, changeManner, changeSlowStores } from "../../lib/recovery";
+import type { Manner, RecoveryLevel } from "../../lib/recovery";
+import { LEVEL_WORDS, SLOW_WORDS } from "./words";
+
+type Schemas = components["schemas"];
+
+interface Props {
+  readonly recovery: Schemas["Recovery"];
+  readonly etag: string | undefined;
+  readonly onClose: () => void;
+}
+
+const MOST_COUNT = 4_294_967_295;
+const MOST_WINDOWS = 65_535;
+const POLICIES: readonly Schemas["SlowPolicy"][] = ["off", "propose", "evict"];
+
+function change(body: Schemas["RecoveryChange"], etag: string | undefined) {
+  const header = etag === undefined ? {} : { "If-Match": etag };
+  return call("patch", "/api/v1/settings/recovery", { params: { header }, body });
+}
+
+export function SetManner({ recovery, etag, onClose }: Props) {
+  const { t } = useSpeech();
+  const { automatic, p99_percent, iops_percent } = recovery;
+  const initial: Manner = { automatic, p99_percent, iops_percent };
+  return (
+    <ActionDialog
+      title={t("recovery.title")}
+      verb={t("action.change")}
+      about={t("recovery.set.about")}
+      initial={initial}
+      fields={
+        <>
+          <CheckField name="automatic" label={t("recovery.automatic")} about={t("recovery.automatic.help")} />
+          <NumberField
+            name="p99_percent"
+            label={`${t("recovery.p99")} (%)`}
+            about={t("recovery.p99.help")}
+            min={110}
+            max={100_000}
+          />
+          <NumberField
+            name="iops_percent"
+            label={`${t("recovery.iops")} (%)`}
+            about={t("recovery.iops.help")}
+            min={1}
+            max={95}
+          />
+        </>
+      }
+      plan={(to) => {
+        const { body, command } = changeManner(initial, to);
+        return { call: change(body, etag), command };
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+export function SetLimits({ level, recovery, etag, onClose }: Props & { level: RecoveryLevel }) {
+  const { t } = useSpeech();
+  const from = recovery[level];
+  const plan = ({ bytes, iops, windows }: { bytes: string; iops: number; windows: number }) => {
+    const to = { bytes_per_second: parseBytes(bytes) ?? from.bytes_per_second, iops, windows };
+    const { body, command } = changeLimits(level, from, to);
+    return { call: change(body, etag), command };
+  };
+  return (
+    <ActionDialog
+      title={t("recovery.limits.title", { level: t(LEVEL_WORDS[level]) })}
+      verb={t("action.change")}
+      about={t("recovery.limits.about")}
+      initial={{ bytes: bytesArgument(from.bytes_per_second), iops: from.iops, windows: from.windows }}
+      fields={
+        <>
+          <TextField
+            name="bytes"
+            label={t("recovery.bytes")}
+            about={t("recovery.bytes.help")}
+            fits={(text) => parseBytes(text) !== undefined}
+            why={t("recovery.bytes.wrong")}
+          />
+          <NumberField name="iops" label={t("recovery.requests")} about={t("recovery.zero")} min={0} max={MOST_COUNT} />
+          <NumberField
+            name="windows"
+            label={t("recovery.windows")}
+            about={t("recovery.zero")}
+            min={0}
+            max={MOST_WINDOWS}
+          />
+        </>
+      }
+      plan={plan}
+      onClose={onClose}
+    />
+  );
+}
+
+export function SetSlowStores({ recovery, etag, onClose }: Props) {
+  const { t } = useSpeech();
+  const from = recovery.slow_stores;
+  return (
+    <ActionDialog
+      title={t("recovery.slow.title")}
+      verb={t("action.change")}
+      about={t("recovery.set.about")}
+      initial={from}
+      fields={
+        <>
+          <OptionField
+            name="policy"
+            label={t("recovery.slow")}
+            about={t("recovery.slow.help")}
+            options={POLICIES.map((policy) => [policy, t(SLOW_WORDS[policy])] as const)}
+          />
+          <NumberField
+            name="after_seconds"
+            label={`${t("recovery.slow.after")} (s)`}
+            about={t("recovery.slow.after.help")}
+            min={5}
+            max={MOST_COUNT}
+          />
+          <NumberField
+            name="rest_seconds"
+            label={`${t("recovery.slow.rest")} (s)`}
+            about={t("recovery.slow.rest.help")}
+            min={10}
+            max={MOST_COUNT}
+          />
+          <NumberField
+            name="per_hour"
+            label={t("recovery.slow.per_hour")}
+            about={t("recovery.slow.per_hour.help")}
+            min={0}
+            max={MOST_COUNT}
+          />
+        </>
+      }
+      plan={(to) => {
+        const { body, command } = changeSlowStores(from, to);
+        return { call: change(body, etag), command };
+      }}
+      onClose={onClose}
+    />
+  );
+}
