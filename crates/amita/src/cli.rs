@@ -4,8 +4,9 @@ use crate::admin::metadata_failure;
 use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
-    audit, ca, cert, client, cluster, completions, disk, events, explain, host, man, meta, namespace, nbd, node,
-    operator, pool, recover, recovery, serve, snapshot_policy, status, store, subsystem, token, top, trace, volume,
+    alert, audit, ca, cert, client, cluster, completions, disk, events, explain, history, host, inspect, man, meta,
+    namespace, nbd, node, notify, operator, pool, recover, recovery, serve, snapshot_policy, status, store, subsystem,
+    support_bundle, token, top, trace, volume,
 };
 use crate::demo;
 use amita_control::access::Caller;
@@ -122,16 +123,33 @@ pub enum Command {
     Status(status::Arguments),
     /// What volumes, stores and cores are doing now
     Top(top::Arguments),
+    /// What it did before: an hour ago, yesterday, up to 30 days
+    ///
+    /// Each node keeps its figures in a file of its own (`amita serve --history`), and any node answers for all of them.
+    History(history::Arguments),
     /// Where the time of single I/Os went
     ///
     /// One in a thousand I/Os is traced through all of its stages, and every I/O that takes much longer than others is
     /// kept (`amita serve --trace-one-in`, `--slow-ms`). Times at a store are its own; the way there and back is what is left.
     Trace(trace::Arguments),
+    /// Alerts: what is wrong and told to people, who looks after it, and what is not told for a time
+    #[command(subcommand)]
+    Alert(alert::Command),
+    /// Whom alerts are told: by webhook, mail and syslog
+    #[command(subcommand)]
+    Notify(notify::Command),
     /// What happened, and why
     Events(events::Arguments),
     /// Who did what: the audit log, whether it is whole, and shipping it elsewhere
     #[command(subcommand)]
     Audit(audit::Command),
+    /// What an experienced operator would look at: clocks, networks, kernels, disks, capacity, single points of failure
+    ///
+    /// Each finding says where it is, what was seen, and what to do; what could not be looked at is listed. Nodes tell what their
+    /// machines are like when that changes, and once an hour.
+    Inspect(inspect::Arguments),
+    /// Pack what somebody who helps has to see into one archive, without secrets
+    SupportBundle(support_bundle::Arguments),
     /// What a word means that a status, an event, an error or the audit log has, and what to do about it
     Explain(explain::Arguments),
     /// Print what makes a shell complete these commands
@@ -256,10 +274,15 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Recover(arguments) => recover::run(&arguments, &metadata),
         Command::Status(arguments) => status::run(&arguments, &metadata),
         Command::Top(arguments) => top::run(&arguments, &metadata),
+        Command::History(arguments) => history::run(&arguments, &metadata),
         Command::Trace(arguments) => trace::run(&arguments, &metadata),
         Command::Token(command) => token::run(&command, &metadata),
+        Command::Alert(command) => alert::run(&command, &metadata),
+        Command::Notify(command) => notify::run(&command, &metadata),
         Command::Events(arguments) => events::run(&arguments, &metadata),
         Command::Audit(command) => audit::run(&command, &metadata),
+        Command::Inspect(arguments) => inspect::run(&arguments, &metadata),
+        Command::SupportBundle(arguments) => support_bundle::run(&arguments, &metadata),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),

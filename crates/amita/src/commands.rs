@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub mod alert;
 pub mod audit;
 pub mod ca;
 pub mod cert;
@@ -10,13 +11,16 @@ pub mod core_dumps;
 pub mod disk;
 pub mod events;
 pub mod explain;
+pub mod history;
 pub mod host;
+pub mod inspect;
 pub mod join;
 pub mod man;
 pub mod meta;
 pub mod namespace;
 pub mod nbd;
 pub mod node;
+pub mod notify;
 pub mod operator;
 pub mod pool;
 pub mod recover;
@@ -26,6 +30,7 @@ pub mod snapshot_policy;
 pub mod status;
 pub mod store;
 pub mod subsystem;
+pub mod support_bundle;
 pub mod token;
 pub mod top;
 pub mod trace;

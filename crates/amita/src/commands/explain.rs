@@ -28,6 +28,8 @@ pub(crate) enum Sort {
     Event,
     /// What somebody did.
     Action,
+    /// What an inspection finds.
+    Finding,
     /// Why a command failed.
     Error,
     /// Why a request to the API was refused.
@@ -40,6 +42,7 @@ impl Sort {
             Sort::Fact => "fact",
             Sort::Event => "event",
             Sort::Action => "action",
+            Sort::Finding => "finding",
             Sort::Error => "error",
             Sort::Problem => "problem",
         }
@@ -124,6 +127,7 @@ pub(crate) fn all() -> Vec<Explained> {
     let mut all: Vec<Explained> = facts()
         .chain(events())
         .chain(actions())
+        .chain(findings())
         .chain(errors())
         .chain(problems())
         .collect();
@@ -170,6 +174,17 @@ fn actions() -> impl Iterator<Item = Explained> {
                 false => "`amita audit list`, with who did it, to what, and what came of it",
             },
         }
+    })
+}
+
+fn findings() -> impl Iterator<Item = Explained> {
+    amita_inspect::Code::ALL.iter().map(|code| Explained {
+        code: code.name(),
+        sort: Sort::Finding,
+        severity: Some(code.severity().to_string()),
+        meaning: code.meaning(),
+        advice: code.mend().to_owned(),
+        seen_in: "`amita inspect`, for as long as it is so",
     })
 }
 

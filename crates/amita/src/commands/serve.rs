@@ -1,10 +1,13 @@
 //! `amita serve`: a node.
 
+mod history;
+mod inventory;
+
 use super::core_dumps::CoreDumps;
 use crate::admin::{Described, metadata_failure};
 use crate::cli::{Endpoints, Folder};
 use crate::commands::join::Described as _;
-use amita_api::{Api, Listener, Server};
+use amita_api::{Api, BadCertificate, Listener, Observed, Server, Shown};
 use amita_control::admin::AdminError;
 use amita_identity::{Clock, Live, Role, Upkeep};
 use amita_keys::SealKey;
@@ -12,10 +15,12 @@ use amita_nbd::{TlsAcceptor, TlsFiles, TlsMode};
 use amita_node::serve::{
     LEASE_S, Level, Log, OWNER_ALONE, OWNER_AND_GROUP, Protection, Running, ServeConfig, ServeError, serve,
 };
+use amita_notify::run::Notifier;
 use amita_nvme::auth::Group;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::interrupt;
 use amita_terminal::size;
+use history::Keeping;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,11 +80,18 @@ pub struct Arguments {
     /// one, `off` nowhere. `amita top` and `amita trace` find it by themselves
     #[arg(long, env = "AMITA_METRICS", value_name = "ADDRESS:PORT|off", default_value = "127.0.0.1:0", value_parser = parse_place)]
     pub metrics: Place,
-    /// Where the REST API is (docs/operating/api.md): by HTTPS, for holders of an operator's certificate or of a token; without an
-    /// identity by HTTP, on loopback only, to whoever is there. Port 0 is any free one, `off` nowhere [default: 127.0.0.1:0; `off` where
-    /// there is a user of etcd, and no identity that others would have to show]
+    /// Where the REST API and the page for browsers are (docs/operating/api.md, docs/operating/page.md): by HTTPS, for holders of
+    /// an operator's certificate or of a token; without an identity by HTTP, on loopback only, to whoever is there. Port 0 is any free
+    /// one, `off` nowhere [default: 127.0.0.1:0; `off` where there is a user of etcd, and no identity that others would have to show]
     #[arg(long, env = "AMITA_API", value_name = "ADDRESS:PORT|off", value_parser = parse_place)]
     pub api: Option<Place>,
+    /// The certificate chain (PEM) that browsers are shown by the API's port, with --api-key: the node's own one they cannot check
+    /// (docs/operating/page.md). It is read again when it changes
+    #[arg(long, env = "AMITA_API_CERTIFICATE", value_name = "FILE", requires = "api_key")]
+    pub api_certificate: Option<PathBuf>,
+    /// The key of the certificate (PEM), which nobody else may read
+    #[arg(long, env = "AMITA_API_KEY", value_name = "FILE", requires = "api_certificate")]
+    pub api_key: Option<PathBuf>,
     /// One in so many I/Os is traced (0: none), and the first one after 100 ms without
     #[arg(long, env = "AMITA_TRACE_ONE_IN", value_name = "N", default_value_t = 1000)]
     pub trace_one_in: u32,
@@ -151,6 +163,8 @@ pub struct Arguments {
     /// Refuse NBD clients that do not use TLS
     #[arg(long, env = "AMITA_TLS_REQUIRED")]
     pub tls_required: bool,
+    #[command(flatten)]
+    pub history: history::Arguments,
     #[command(flatten)]
     pub core_dumps: CoreDumps,
 }
@@ -226,6 +240,26 @@ impl Arguments {
             Some(Place(address)) => Ok(address),
             None => Ok((!is_behind_password).then_some(SocketAddr::from(([127, 0, 0, 1], 0)))),
         }
+    }
+
+    /// The certificate for browsers, if there is one.
+    fn shown(&self, config: &ServeConfig) -> Result<Option<Arc<Shown>>> {
+        let (Some(certificate), Some(key)) = (&self.api_certificate, &self.api_key) else {
+            return Ok(None);
+        };
+        if config.identity.is_none() || self.api == Some(Place(None)) {
+            return Err(
+                Failure::new("--api-certificate: there is no API by HTTPS that could show it")
+                    .kind(Kind::Usage)
+                    .advice("Give the node an identity (--identity), and leave out `--api off`."),
+            );
+        }
+        let shown = Shown::open(certificate, key)
+            .map_err(|why| Failure::new(format!("--api-certificate, --api-key: {why}")).kind(kind_of(&why)))?;
+        if let (until, true) = shown.validity() {
+            log::warn!("the certificate for browsers has ended at {until}: they will refuse it");
+        }
+        Ok(Some(shown))
     }
 
     fn config(&self, metadata: &Endpoints, identity: &Folder) -> Result<ServeConfig> {
@@ -323,9 +357,14 @@ impl Arguments {
 pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Result<()> {
     interrupt::catch();
     let mut config = arguments.config(metadata, identity)?;
+    arguments.history.layout()?;
+    let shown = arguments.shown(&config)?;
     // The node's record says where the API is: so its place is taken first.
     let listener = match arguments.api_address(&config)? {
-        Some(address) => Some(listen(address, &config)?),
+        Some(address) => {
+            let (listener, address) = listen(address, &config)?;
+            Some((shown.into_iter().fold(listener, Listener::showing), address))
+        }
         None => None,
     };
     config.api = listener.as_ref().map(|(_, address)| *address);
@@ -347,8 +386,13 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         log::info!("the node ends: it was told to before it served");
         return Ok(());
     };
+    let notifier = start_notifier(&config)?;
+    let collect = running.collector();
+    let keeping = Keeping::start(&arguments.history, &config, &collect);
+    let telling = inventory::keep(arguments, metadata, &config, &running, &collect);
+    let observed = history::observed(&config, keeping.as_ref(), &collect);
     let api = match listener {
-        Some((listener, _)) => Some(serve_api(listener, &config)?),
+        Some((listener, _)) => Some(serve_api(listener, &config, observed)?),
         None => None,
     };
     let nbd = running
@@ -363,9 +407,9 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let metrics = running
         .metrics
         .map_or_else(String::new, |address| format!(", metrics on http://{address}/metrics"));
-    let api_at = api
-        .as_ref()
-        .map_or_else(String::new, |api| format!(", API on {}", api.url()));
+    let api_at = api.as_ref().map_or_else(String::new, |api| {
+        format!(", API on {0}{1}", api.url(), page_at(&api.url()))
+    });
     log::info!(
         "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}{nbd_socket}{nvme}{metrics}{api_at}",
         running.node,
@@ -389,6 +433,9 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     }
     log::info!("the node ends");
     drop(api);
+    drop(telling);
+    drop(keeping);
+    drop(notifier);
     running.stop().map_err(failure)
 }
 
@@ -410,9 +457,42 @@ fn listen(address: SocketAddr, config: &ServeConfig) -> Result<(Listener, Socket
     }
 }
 
-fn serve_api(listener: Listener, config: &ServeConfig) -> Result<Server> {
+/// Has this node tell of alerts, when it is the one that does.
+fn start_notifier(config: &ServeConfig) -> Result<Notifier> {
     let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
-    let server = Server::start(listener, config.identity.clone(), Api::watching(client), &config.name);
+    let notifier = Notifier::start(
+        client,
+        amita_notify::run::Config {
+            node: config.name.clone(),
+            seal_key: config.seal_key.clone(),
+        },
+    );
+    notifier.context(|| "the notifier cannot be started".to_owned())
+}
+
+/// Where the page is, for the line that a start ends with.
+fn page_at(url: &str) -> String {
+    if amita_page::is_built() {
+        format!(", page on {url}/")
+    } else {
+        ", no page in this build".to_owned()
+    }
+}
+
+fn kind_of(why: &BadCertificate) -> Kind {
+    match why {
+        BadCertificate::Unreadable { .. } => Kind::Unreadable,
+        _ => Kind::Usage,
+    }
+}
+
+fn serve_api(listener: Listener, config: &ServeConfig, observed: Observed) -> Result<Server> {
+    let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
+    let api = Api::watching(client)
+        .with_page(amita_page::answer)
+        .observing(observed)
+        .with_seal_key(config.seal_key.clone());
+    let server = Server::start(listener, config.identity.clone(), api, &config.name);
     server.context(|| "the API cannot be served".to_owned())
 }
 

@@ -2,8 +2,11 @@
 //!
 //! * [`problem`]: errors (RFC 9457), each with a code that stays.
 //! * [`session`]: who asks, and the way to the metadata as them: the roles and the audit log of the command line.
+//! * `site`: the page for browsers, at every path that is not the API's.
 //! * [`page`]: lists in pieces, entity tags, `If-Match`.
+//! * `observed`: what the node knows of itself, and how others are asked for what they know.
 //! * `routes`: a file for each kind of thing.
+//! * `versions`: which versions of the API there are.
 //! * [`specification`]: OpenAPI 3.1, made from the same code that answers.
 //!
 //! Operations are those of `amita_control::admin`: nothing is decided here. Each request runs on a thread that may wait, because
@@ -12,8 +15,10 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod certificate;
 mod event;
 mod guard;
+mod observed;
 pub mod page;
 mod places;
 pub mod problem;
@@ -21,16 +26,24 @@ mod repeat;
 mod routes;
 mod serve;
 pub mod session;
+mod site;
+mod specification;
+mod versions;
 mod watch;
 mod who;
 
+pub use certificate::{BadCertificate, Shown};
+pub use observed::{Observed, TraceQuestion, Traces};
 pub use problem::{Code, Problem};
+pub use routes::{Trace, TraceLeg, TraceStage};
 pub use serve::{Listener, Server};
 pub use session::Api;
+pub use site::Page;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
+use std::sync::OnceLock;
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Specification;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -60,25 +73,30 @@ fn described() -> OpenApiRouter<Api> {
         SecurityRequirement::new(TOKEN, nothing),
         SecurityRequirement::default(),
     ]);
-    OpenApiRouter::with_openapi(specification).nest(PREFIX, routes::all())
+    OpenApiRouter::with_openapi(specification)
+        .nest(PREFIX, routes::all())
+        .merge(versions::routes())
+}
+
+/// The specification as it is served: made once, when somebody asks for it.
+fn specification_text() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| specification().to_json().unwrap_or_default())
 }
 
 /// What answers.
 pub fn router(api: Api) -> Router {
-    let (router, specification) = described().split_for_parts();
-    let text = specification.to_json().unwrap_or_default();
+    let (router, _) = described().split_for_parts();
     let whole = router.route(
         "/openapi.json",
-        axum::routing::get(move || {
-            let text = text.clone();
-            async move { ([(http::header::CONTENT_TYPE, "application/json")], text) }
-        }),
+        axum::routing::get(|| async { ([(http::header::CONTENT_TYPE, "application/json")], specification_text()) }),
     );
     let inner = |router: Router<Api>| {
         router
             .layer(DefaultBodyLimit::max(repeat::MAX_BODY_BYTES))
             .layer(from_fn_with_state(api.clone(), repeat::once))
             .layer(from_fn_with_state(api.clone(), who::find))
+            .layer(from_fn_with_state(api.clone(), site::beside))
             .layer(from_fn(guard::guard))
     };
     let whole = whole
@@ -100,5 +118,10 @@ pub fn router(api: Api) -> Router {
 /// The API, as OpenAPI 3.1.
 #[must_use]
 pub fn specification() -> Specification {
+    specification::finish(&raw_specification())
+}
+
+/// The same as it stands at the routes.
+fn raw_specification() -> Specification {
     described().to_openapi()
 }

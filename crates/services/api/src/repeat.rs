@@ -23,7 +23,6 @@ use http::header::{CONTENT_TYPE, ETAG, HeaderName, IF_MATCH};
 use http::{HeaderValue, Method, StatusCode};
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -192,7 +191,6 @@ fn begun(asked: String) -> ApiAnswer {
     ApiAnswer {
         request: asked,
         begun_at: now().as_secs(),
-        by: number(),
         answer: None,
     }
 }
@@ -247,12 +245,6 @@ async fn take_up(api: &Api, key: &str, asked: String) -> Result<Found, Problem> 
         taken.map(Found::TakenUp).ok_or_else(being_done)
     })
     .await
-}
-
-/// No two requests of a process have the same.
-fn number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    u64::from(std::process::id()) << 32 | NEXT.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff
 }
 
 fn being_done() -> Problem {

@@ -1,25 +1,36 @@
 //! A file for each kind of thing.
 
+mod alerts;
+mod attachments;
 mod audit;
 mod cluster;
 mod events;
 mod exports;
+mod history;
+mod host_keys;
 mod hosts;
 mod input;
+mod inspect;
+mod jobs;
 mod nodes;
+mod notify;
 mod policies;
 mod pools;
+mod reservations;
 mod sets;
 mod settings;
 mod snapshots;
 mod stores;
 mod subsystems;
 mod tokens;
+mod traces;
 mod trash;
 mod volumes;
 mod wait;
 mod watches;
 mod work;
+
+pub use traces::{Trace, TraceLeg, TraceStage};
 
 use crate::session::Api;
 use utoipa_axum::router::OpenApiRouter;
@@ -28,6 +39,7 @@ use utoipa_axum::router::OpenApiRouter;
 pub fn all() -> OpenApiRouter<Api> {
     let all = [
         cluster::routes(),
+        inspect::routes(),
         nodes::routes(),
         stores::routes(),
         pools::routes(),
@@ -37,12 +49,20 @@ pub fn all() -> OpenApiRouter<Api> {
         sets::routes(),
         policies::routes(),
         work::routes(),
+        jobs::routes(),
+        reservations::routes(),
+        attachments::routes(),
         exports::routes(),
         subsystems::routes(),
         hosts::routes(),
+        host_keys::routes(),
         settings::routes(),
         events::routes(),
+        history::routes(),
+        traces::routes(),
         audit::routes(),
+        alerts::routes(),
+        notify::routes(),
         watches::routes(),
         tokens::routes(),
     ];

@@ -1,7 +1,9 @@
 //! Who asks, and the way to the metadata as them.
 
+use crate::observed::Observed;
 use crate::problem::{Code, Problem};
 use crate::repeat::Still;
+use crate::site::Page;
 use crate::watch::{Hub, Moment};
 use crate::who::Known;
 use amita_audit::{Allowances, Limit};
@@ -11,6 +13,7 @@ use amita_metadata::{Call, Client, Error, Reply, Transact};
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
@@ -58,6 +61,9 @@ pub(crate) type Asking = Session<Meta>;
 pub struct Api {
     meta: Meta,
     shared: Arc<Shared>,
+    page: Option<Page>,
+    observed: Option<Arc<Observed>>,
+    seal_key: Option<Arc<PathBuf>>,
 }
 
 #[derive(Debug)]
@@ -96,7 +102,56 @@ impl Api {
                 refusals: Mutex::new(Allowances::new(REFUSALS_OF_ONE, REFUSALS, Instant::now())),
                 kept_up: Mutex::default(),
             }),
+            page: None,
+            observed: None,
+            seal_key: None,
         }
+    }
+
+    /// With the file of the cluster's sealing key: secrets of channels can be taken.
+    #[must_use]
+    pub fn with_seal_key(self, file: Option<PathBuf>) -> Api {
+        let seal_key = file.map(Arc::new);
+        Api { seal_key, ..self }
+    }
+
+    pub(crate) fn seal_key(&self) -> Option<Arc<PathBuf>> {
+        self.seal_key.clone()
+    }
+
+    /// With what the node that serves it knows of itself.
+    #[must_use]
+    pub fn observing(self, observed: Observed) -> Api {
+        let observed = Some(Arc::new(observed));
+        Api { observed, ..self }
+    }
+
+    pub(crate) fn observed(&self) -> Option<Arc<Observed>> {
+        self.observed.clone()
+    }
+
+    /// The same; where nothing is known, nothing.
+    pub(crate) fn own(&self) -> Arc<Observed> {
+        self.observed().unwrap_or_else(|| {
+            Arc::new(Observed {
+                node: String::new(),
+                cluster: String::new(),
+                identity: None,
+                history: None,
+                traces: None,
+            })
+        })
+    }
+
+    /// With a page for browsers beside it.
+    #[must_use]
+    pub fn with_page(self, page: Page) -> Api {
+        let page = Some(page);
+        Api { page, ..self }
+    }
+
+    pub(crate) fn page(&self) -> Option<Page> {
+        self.page
     }
 
     pub(crate) fn known_tokens(&self) -> &Known {

@@ -69,6 +69,9 @@ const KINDS: &[(&str, &str)] = &[
     ("events/", "events"),
     ("audit/", "audit"),
     ("api/tokens/", "tokens"),
+    ("alerts/state", "alerts"),
+    ("notify/silences/", "silences"),
+    ("notify/channels/", "channels"),
 ];
 
 /// The kind of thing that a key is about.

@@ -29,8 +29,6 @@ pub struct ApiAnswer {
     pub request: String,
     /// When it was taken up, in seconds since 1970.
     pub begun_at: u64,
-    /// Whoever takes it up; another one may when this one is gone.
-    pub by: u64,
     /// What was answered; none: it is being worked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<ApiReply>,

@@ -1,5 +1,4 @@
-//! Hosts: who may connect to subsystems. Their keys are never shown, and are not set here: they come sealed, and what seals them is not
-//! the API's to have.
+//! Hosts: who may connect to subsystems. Their keys are never shown; `host_keys` sets them.
 
 use super::input::{Body, Force, Known, Names, Parameters};
 use crate::page::{Cursor, IfMatch, Page, Tagged};
@@ -53,7 +52,7 @@ impl Host {
     }
 }
 
-/// A host that is to be known. It has nothing to prove until it is given keys (`amita host key`).
+/// A host that is to be known. It has nothing to prove until it is given keys.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewHost {
@@ -71,7 +70,7 @@ struct Which {
     nqn: String,
 }
 
-fn find(meta: &dyn Transact, nqn: &str) -> Result<Host, AdminError> {
+pub(super) fn find(meta: &dyn Transact, nqn: &str) -> Result<Host, AdminError> {
     Ok(Host::of(&admin::host(meta, nqn)?, &admin::subsystems(meta)?))
 }
 

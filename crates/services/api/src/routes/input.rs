@@ -4,6 +4,8 @@
 
 use crate::page::{Cursor, Page, tag};
 use crate::problem::{Code, Problem};
+use crate::repeat::MAX_BODY_BYTES;
+use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, RequestPartsExt as _};
@@ -29,6 +31,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Body<T>, Problem> {
+        let (parts, body) = request.into_parts();
+        let bytes = to_bytes(body, MAX_BODY_BYTES)
+            .await
+            .map_err(|_| Problem::new(Code::TooLarge, format!("a body has {MAX_BODY_BYTES} bytes at most")))?;
+        // A list of the fields' values would be read as well: whose they are is then for the next version to change.
+        if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
+            return Err(Problem::new(
+                Code::BadRequest,
+                "the body is no object of JSON: {\"NAME\": VALUE, ...}",
+            ));
+        }
+        let request = Request::from_parts(parts, axum::body::Body::from(bytes));
         let read = Json::<T>::from_request(request, state).await;
         read.map(|Json(body)| Body(body))
             .map_err(|why| unreadable(why.status(), why.body_text()))

@@ -168,6 +168,7 @@ async fn change(
     Body(change): Body<NodeChange>,
 ) -> Result<Shown<NodeChanged>, Problem> {
     let changed = api.run(asker, move |session| {
+        session.permit(Action::NodePlace, &name)?;
         known.check(&find(&session.reader(), &name)?.settings())?;
         let mut outlook = None;
         if let Some(on) = change.maintenance {

@@ -472,6 +472,7 @@ async fn change(
         paused: change.paused,
     };
     let changed = api.run(asker, move |session| {
+        session.permit(Action::PolicySet, &name)?;
         known.check(&find(&session.reader(), &name)?.settings())?;
         if change != Change::default() {
             session.act(Action::PolicySet, &name, |meta| admin::set_policy(meta, &name, &change))?;

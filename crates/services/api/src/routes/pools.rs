@@ -394,6 +394,7 @@ async fn change(
     Body(change): Body<PoolChange>,
 ) -> Result<Shown<PoolChanged>, Problem> {
     let changed = api.run(asker, move |session| {
+        session.permit(Action::PoolSet, &name)?;
         known.check(&find(&session.reader(), &name)?.settings())?;
         let outlook = change_all(session, &name, change, force)?;
         let pool = find(&session.reader(), &name)?;

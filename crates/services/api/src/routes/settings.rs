@@ -266,6 +266,7 @@ async fn set_thresholds(
     Body(change): Body<ThresholdsChange>,
 ) -> Result<Tagged<Thresholds>, Problem> {
     let changed = api.run(asker, move |session| {
+        session.permit(Action::PoolThresholds, "")?;
         let before = admin::thresholds(&session.reader())?;
         known.check(&Thresholds::from(before))?;
         if change == ThresholdsChange::default() {
@@ -303,6 +304,7 @@ async fn set_recovery(
     Body(change): Body<RecoveryChange>,
 ) -> Result<Tagged<Recovery>, Problem> {
     let changed = api.run(asker, move |session| {
+        session.permit(Action::RecoverySet, "")?;
         let before = admin::recovery(&session.reader())?;
         known.check(&Recovery::from(before.clone()))?;
         if change == RecoveryChange::default() {

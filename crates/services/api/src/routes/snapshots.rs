@@ -249,6 +249,7 @@ async fn change(
     Body(change): Body<SnapshotChange>,
 ) -> Result<Tagged<Snapshot>, Problem> {
     let changed = api.run(asker, move |session| {
+        session.permit(Action::SnapshotProtect, &format!("{volume}@{name}"))?;
         known.check(&find(&session.reader(), &volume, &name)?)?;
         if let Some(protected) = change.protected {
             session.act(Action::SnapshotProtect, &format!("{volume}@{name}"), |meta| {

@@ -250,6 +250,7 @@ async fn change(
     Body(change): Body<StoreChange>,
 ) -> Result<Shown<StoreChanged>, Problem> {
     let changed = api.run(asker, move |session| {
+        session.permit(Action::DiskWeight, &id)?;
         known.check(&find(&session.reader(), &id)?.settings())?;
         let store = admin::find_store(&session.reader(), &id)?.id;
         let object = store.to_string();

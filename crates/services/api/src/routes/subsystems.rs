@@ -229,6 +229,7 @@ async fn change(
     Body(change): Body<SubsystemChange>,
 ) -> Result<Tagged<Subsystem>, Problem> {
     let changed = api.run(asker, move |session| {
+        session.permit(Action::SubsystemSet, &name)?;
         let before = find(&session.reader(), &name)?;
         known.check(&before)?;
         let change = Change {

@@ -258,6 +258,7 @@ async fn change(
     Body(change): Body<VolumeChange>,
 ) -> Result<Tagged<Volume>, Problem> {
     let changed = api.run(asker, move |session| {
+        session.permit(Action::VolumeLabel, &name)?;
         known.check(&find(&session.reader(), &name)?)?;
         if let Some(size_bytes) = change.size_bytes {
             session.act(Action::VolumeResize, &name, |meta| {

@@ -2,6 +2,7 @@
 
 use super::world::{World, volume};
 use amita_api::specification;
+use amita_control::access::Action;
 use amita_control::admin::{
     self, ExportSpec, HostKeys, KeepChange, PolicyChange, PolicyTarget, PoolSpec, SubsystemSpec,
 };
@@ -16,9 +17,11 @@ use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// Those that have tests of their own: streams, and what makes secrets.
-const APART: [&str; 6] = [
+const APART: [&str; 7] = [
+    "listVersions",
     "watchEvents",
     "watchChanges",
     "listTokens",
@@ -64,6 +67,7 @@ fn world() -> World {
     snapshot(meta, "db", "monday");
     snapshot(meta, "other", "tuesday");
     admin::clone_volume(meta, "db", "monday", "copy", &About::of(VolumeId(0))).unwrap();
+    admin::flatten_volume(meta, "copy", Duration::from_secs(1)).unwrap();
     let recycle = admin::Fate::Recycle {
         deleted_at: 1,
         purge_at: 1000,
@@ -102,7 +106,43 @@ fn world() -> World {
         ..PolicyChange::default()
     };
     admin::create_policy(meta, "nightly", &policy).unwrap();
+    alerts(meta);
     world
+}
+
+/// An alert, and whom it is told.
+fn alerts(meta: &Mutex<amita_metadata::model::State>) {
+    let mut alerts = amita_notify::Alerts::default();
+    alerts.step(&[alert()], amita_notify::now());
+    put(meta, amita_notify::records::alerts_key(), &alerts);
+    let origin = "https://hooks.example.org:443".to_owned();
+    let kind = amita_notify::ChannelKind::Webhook { origin };
+    let channel = amita_notify::Channel::new("hook", kind, "eve", 1);
+    amita_notify::admin::add_channel(meta, &channel).unwrap();
+    let silence = amita_notify::Silence {
+        id: SILENCE.to_owned(),
+        matches: amita_notify::Match::default(),
+        from: 1,
+        until: 2,
+        by: "eve".to_owned(),
+        why: "work".to_owned(),
+        made_at: 1,
+    };
+    put(meta, amita_notify::records::silence_key(SILENCE), &silence);
+}
+
+const SILENCE: &str = "0123456789ab";
+
+fn alert() -> amita_notify::alert::Condition {
+    amita_notify::alert::Condition {
+        code: "store-failed".to_owned(),
+        severity: amita_notify::Severity::Critical,
+        object: "s1".to_owned(),
+        labels: BTreeMap::new(),
+        what: "Store s1 fails.".to_owned(),
+        advice: "Replace it.".to_owned(),
+        at_once: true,
+    }
 }
 
 /// The volume was opened once.
@@ -145,6 +185,7 @@ fn cases(world: &World) -> BTreeMap<&'static str, Case> {
     let meta = &*world.meta;
     let store = StoreId(u128::from(NodeId(1).0) << 64 | 7);
     let old = admin::trash(meta).unwrap()[0].trashed.volume;
+    let flattened = admin::volume(meta, "copy").unwrap().id;
     let case = |path: &str, body: Value, status| Case {
         path: format!("/api/v1{path}"),
         body: Some(body).filter(|body| !body.is_null()),
@@ -156,6 +197,7 @@ fn cases(world: &World) -> BTreeMap<&'static str, Case> {
     BTreeMap::from([
         ("showHealth", get("/health")),
         ("showCluster", get("/cluster")),
+        ("showInspection", get("/inspect")),
         ("finalizeCluster", get("/cluster/finalize?force=true")),
         ("listNodes", get("/nodes")),
         ("showNode", get("/nodes/n1")),
@@ -297,6 +339,10 @@ fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             case("/hosts", json!({ "nqn": "nqn.2026-01.io.test:three" }), 201),
         ),
         ("showHost", get(&format!("/hosts/{HOST}"))),
+        (
+            "changeHostKeys",
+            case(&format!("/hosts/{HOST}/keys"), json!({ "tls": null }), 200),
+        ),
         ("removeHost", gone(&format!("/hosts/{OTHER_HOST}"))),
         ("showThresholds", get("/settings/thresholds")),
         (
@@ -311,6 +357,61 @@ fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ("listEvents", get("/events?order=newest&severity=warning")),
         ("listEventKinds", get("/event-kinds")),
         ("listAudit", get("/audit")),
+        ("showHistory", get("/history?object=cluster&metric=iops")),
+        ("showHeatmap", get("/history/heatmap?object=cluster")),
+        ("listTopTalkers", get("/history/top?of=stores&by=latency")),
+        ("showForecast", get("/history/forecast?object=cluster")),
+        (
+            "showHistoryPart",
+            get("/history/part?object=cluster&metric=iops&from=600&to=1200&step=600&resolution=600"),
+        ),
+        (
+            "showTopPart",
+            get("/history/top-part?from=600&to=1200&step=600&resolution=600"),
+        ),
+        ("listTraces", get("/traces?slow=true&limit=5")),
+        ("showTracesPart", get("/traces/part")),
+        ("listJobs", get("/jobs?kind=flatten")),
+        ("showJob", get(&format!("/jobs/flatten-{flattened}"))),
+        (
+            "cancelJob",
+            case(&format!("/jobs/flatten-{flattened}/cancel"), Value::Null, 204),
+        ),
+        ("showReservation", get("/volumes/db/reservation")),
+        ("showAttachment", get("/volumes/disk/attachment")),
+        ("listAlerts", get("/alerts?state=firing&severity=warning")),
+        ("showAlert", get(&format!("/alerts/{}", alert().id()))),
+        (
+            "acknowledgeAlert",
+            case(
+                &format!("/alerts/{}/acknowledge", alert().id()),
+                json!({ "note": "on it" }),
+                200,
+            ),
+        ),
+        ("listSilences", get("/silences")),
+        (
+            "addSilence",
+            case(
+                "/silences",
+                json!({ "matches": { "codes": ["node-*"] }, "until": amita_notify::now() + 3600, "why": "work" }),
+                201,
+            ),
+        ),
+        ("removeSilence", gone(&format!("/silences/{SILENCE}"))),
+        ("listChannels", get("/channels")),
+        (
+            "addChannel",
+            case(
+                "/channels",
+                json!({ "name": "new", "syslog": { "by": "tcp", "server": "logs.example.org:514" } }),
+                201,
+            ),
+        ),
+        ("showChannel", get("/channels/hook")),
+        ("removeChannel", gone("/channels/hook")),
+        // No node lives that could.
+        ("testChannel", case("/channels/hook/test", Value::Null, 504)),
     ])
 }
 
@@ -325,6 +426,12 @@ struct Operation {
 impl Operation {
     fn changes(&self) -> bool {
         self.method != "GET"
+    }
+
+    /// Who may, as the specification says.
+    fn roles(&self) -> BTreeSet<String> {
+        let roles = self.said["x-amita-roles"].as_array().unwrap();
+        roles.iter().map(|role| role.as_str().unwrap().to_owned()).collect()
     }
 
     /// Does it take `If-Match`, and is that needed?
@@ -359,6 +466,29 @@ fn tried() -> impl Iterator<Item = Operation> {
 
 fn audited(world: &World) -> u64 {
     audit::bounds(&*world.meta).unwrap().head.map_or(0, |head| head.seq)
+}
+
+/// Who may do all that was done, by the audit log and the one table of rights.
+fn roles_of_what_was_done(world: &World, before: u64, operation: &Operation) -> BTreeSet<String> {
+    let read = match operation.id.as_str() {
+        "listAudit" => Action::AuditRead,
+        _ => Action::View,
+    };
+    let mut actions = vec![read];
+    let mut from = before + 1;
+    while from <= audited(world) {
+        let page = audit::page(&*world.meta, from).unwrap();
+        assert!(!page.is_empty(), "record {from} is not there");
+        for (number, record) in page {
+            from = number + 1;
+            let line = amita_audit::Line::parse(&record).unwrap();
+            let known = Action::ALL.iter().find(|action| line.record().action == action.name());
+            actions.push(*known.unwrap_or_else(|| panic!("{record}")));
+        }
+    }
+    let all = OperatorRole::ALL.iter();
+    let may = all.filter(|role| actions.iter().all(|action| action.roles().contains(role)));
+    may.map(|role| role.text().to_owned()).collect()
 }
 
 async fn send(
@@ -397,6 +527,8 @@ async fn each_is_done_for_an_admin_and_what_changes_something_is_in_the_audit_lo
         let tag = operation.if_match().filter(|needed| *needed).map(|_| "*");
         let said = send(&world, Admin, &operation, &case, tag).await;
         assert_eq!(said.status.as_u16(), case.status, "{}: {said:?}", operation.id);
+        let may = roles_of_what_was_done(&world, before, &operation);
+        assert_eq!(operation.roles(), may, "{}: RIGHTS of specification.rs", operation.id);
         // When it begins, and when it has ended.
         let records = audited(&world) - before;
         assert_eq!(records >= 2, operation.changes(), "{}: {records}", operation.id);
@@ -430,6 +562,24 @@ async fn nobody_does_any_and_a_viewer_only_looks() {
     }
 }
 
+/// A change of nothing is a change.
+#[tokio::test]
+async fn who_only_looks_does_not_change_nothing_either() {
+    let world = world();
+    let mut cases = cases(&world);
+    let mut asked = 0;
+    for operation in tried().filter(|operation| operation.method == "PATCH") {
+        let case = Case {
+            body: Some(json!({})),
+            ..cases.remove(operation.id.as_str()).unwrap()
+        };
+        let said = send(&world, Viewer, &operation, &case, None).await;
+        assert_eq!(said.status, StatusCode::FORBIDDEN, "{}: {said:?}", operation.id);
+        asked += 1;
+    }
+    assert!(asked >= 9, "{asked}");
+}
+
 #[tokio::test]
 async fn what_cannot_be_read_or_is_not_there_is_refused_and_changes_nothing() {
     let world = world();
@@ -441,7 +591,7 @@ async fn what_cannot_be_read_or_is_not_there_is_refused_and_changes_nothing() {
         if let Some(body) = &body {
             let mut more = body.clone();
             more["surplus"] = 1.into();
-            for bad in [more, json!("text")] {
+            for bad in [more, json!("text"), json!([null, null])] {
                 ask(&path, Some(bad)).await.is(400, "bad-request");
             }
         }

@@ -1,7 +1,12 @@
 //! The API over the metadata's model: what is answered, and what is refused.
 
+mod alerts;
+mod compatibility;
 mod every;
+mod host_keys;
+mod jobs;
 mod owners;
 mod specification;
+mod versions;
 mod volumes;
 mod world;

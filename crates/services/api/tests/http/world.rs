@@ -92,6 +92,15 @@ impl World {
         World { meta, router }
     }
 
+    /// The same, at a node that has the cluster's sealing key in that file.
+    pub fn sealing(self, file: &std::path::Path) -> World {
+        let api = Api::new(Arc::clone(&self.meta) as Arc<dyn Transact + Send + Sync>);
+        World {
+            router: router(api.with_seal_key(Some(file.to_owned()))),
+            ..self
+        }
+    }
+
     pub async fn send(&self, who: Option<OperatorRole>, request: Request<Body>) -> Said {
         let mut request = request;
         let host = http::HeaderValue::from_static("127.0.0.1:7000");
