@@ -99,16 +99,6 @@ fn volumes_shrink() {
     }
 }
 
-/// Every scenario, for one seed; `amita-sim scenarios`, which `make test` runs, has twenty of each, and each with its rule switched
-/// off.
-#[test]
-fn every_scenario_holds() {
-    for scenario in all() {
-        let run = scenario.run(0, false, false);
-        assert_eq!(run.failure, None, "{}", scenario.name);
-    }
-}
-
 #[test]
 fn the_known_seeds_are_of_scenarios_that_are_there() {
     let all = all();
