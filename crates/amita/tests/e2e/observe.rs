@@ -212,15 +212,19 @@ fn metrics_are_what_prometheus_reads() {
     let create = ["snapshot-policy", "create", "often", "--volume", VOLUME];
     world.amita_done(&[&create[..], &["--schedule", "* * * * * *", "--keep-last", "1"]].concat());
     let page_of = |name: &str| nodes::get(&metrics_of(&world, name), "/metrics").expect("the page");
-    // Of policies the node tells that leads.
+    // Of policies, and of how full stores are, the node tells that leads: when it has heard of them.
     let mut of_leader = String::new();
-    eventually("a run of the policy has ended", || {
-        let (leads, nodes) = (leader(&world) as u64, world.json(&["node", "list"]));
-        let nodes = nodes.as_array().expect("nodes").clone();
-        let found = nodes.iter().find(|node| number(node, "id") == leads);
-        of_leader = page_of(text(found.expect("the node"), "name"));
-        of_leader.contains("\namita_policy_ended_timestamp_seconds{")
-    });
+    eventually(
+        "a run of the policy has ended, and stores have told their space",
+        || {
+            let (leads, nodes) = (leader(&world) as u64, world.json(&["node", "list"]));
+            let nodes = nodes.as_array().expect("nodes").clone();
+            let found = nodes.iter().find(|node| number(node, "id") == leads);
+            of_leader = page_of(text(found.expect("the node"), "name"));
+            let told = ["amita_policy_ended_timestamp_seconds", "amita_pool_fullest_ratio"];
+            told.iter().all(|name| of_leader.contains(&format!("\n{name}{{")))
+        },
+    );
     world.amita_done(&["snapshot-policy", "set", "often", "--pause"]);
     let page = page_of("n1");
     let count = |line: String| page.lines().filter(|&found| found == line).count();

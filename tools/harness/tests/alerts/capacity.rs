@@ -40,7 +40,7 @@ fn fill_to(world: &World, client: &mut Client, at: &mut u64, ratio: f64, pause: 
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_pool_fills_until_writes_fail() {
     let plan = Plan {
         store_bytes: 320 << 20,
@@ -99,7 +99,7 @@ fn a_pool_fills_until_writes_fail() {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn an_index_has_too_little_memory() {
     const STORE_BYTES: u64 = 1 << 30;
     let scratch = Scratch::make("alerts", None, None, 4 * STORE_BYTES).expect("folders");

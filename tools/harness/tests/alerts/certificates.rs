@@ -12,7 +12,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const LIFE: Duration = Duration::from_secs(200);
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_certificate_is_not_renewed() {
     let mut world = World::with(Plan::default(), |cluster| {
         let own = authority(cluster.folder()).expect("the authority");
@@ -39,7 +39,7 @@ fn a_certificate_is_not_renewed() {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn an_authority_ends() {
     let scratch = Scratch::make("alerts", None, None, 3 << 30).expect("folders");
     let folder = scratch.folder().join("ca");

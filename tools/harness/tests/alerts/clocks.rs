@@ -23,7 +23,7 @@ fn set(file: &Path, offset: &str) {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_clock_is_wrong() {
     let scratch = Scratch::make("alerts", None, None, 3 << 30).expect("folders");
     let clock = scratch.folder().join("clock");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_core_stands_still() {
     let mut world = World::of(Plan::default());
     let instance = world.instance(2);
@@ -22,7 +22,7 @@ fn a_core_stands_still() {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn files_run_out() {
     let plan = Plan {
         begins: "[ \"$1 $3\" = 'serve n3' ] && ulimit -n 512".to_owned(),
@@ -50,7 +50,7 @@ fn flood(port: SocketAddr, over: &AtomicBool) {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn somebody_floods_a_port() {
     let mut world = World::of(Plan::default());
     let (instance, nbd) = (world.instance(2), world.cluster.nodes()[2].nbd);

@@ -32,7 +32,7 @@ fn rots(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_scrub_finds_rot() {
     let mut world = World::of(Plan::default());
     let mut client = world.open(0);
@@ -52,7 +52,7 @@ fn a_scrub_finds_rot() {
 
 /// A block of a snapshot is put right where it lies, if its disk takes it.
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_sector_stays_bad() {
     let (mut world, disks) = on_faulty_disks(&[]);
     let mut client = world.open(0);

@@ -41,7 +41,7 @@ pub fn load(world: &World, name: &str, node: usize, volume: &str, rate: u32, run
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_disk_dies() {
     let (mut world, disks) = on_faulty_disks(&[]);
     let mut client = world.open(0);
@@ -65,7 +65,7 @@ fn a_disk_dies() {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_disk_is_slow_beside_its_siblings() {
     let (mut world, disks) = on_faulty_disks(&[]);
     let _load = load(&world, "siblings", 0, VOLUME, 100, Duration::from_secs(600));
@@ -84,7 +84,7 @@ fn a_disk_is_slow_beside_its_siblings() {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn all_disks_are_slow() {
     let (mut world, disks) = on_faulty_disks(&["--slow-ms", "20"]);
     let _load = load(&world, "slow", 0, VOLUME, 100, Duration::from_secs(900));

@@ -9,7 +9,7 @@ use amita_types::map;
 use std::net::TcpStream;
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn the_metadata_is_away() {
     let mut world = World::of(Plan::default());
     world.fault("the only metadata server is killed");
@@ -28,7 +28,7 @@ fn the_metadata_is_away() {
 
 /// Nobody leads then, and it is the one who leads that tells of the fact: that nobody does is what is heard.
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn the_metadata_is_set_back() {
     let mut world = World::of(Plan::default());
     let file = world.scratch.stores().join(METADATA_FILE);
@@ -65,7 +65,7 @@ fn record(client: &Client, key: &str) -> KeyValue {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_record_cannot_be_read_and_a_version_was_not_finalized() {
     let mut world = World::of(Plan::default());
     let client = world.cluster.metadata_client().expect("the metadata");
@@ -93,7 +93,7 @@ fn a_record_cannot_be_read_and_a_version_was_not_finalized() {
 
 /// An etcd whose space is used up answers who reads, and takes nothing more: nobody can be evicted.
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn etcd_is_full() {
     let scratch = Scratch::make("alerts", None, None, 3 << 30).expect("folders");
     let [client, peer] = [(); 2].map(|()| format!("http://127.0.0.1:{}", ports::free()));

@@ -25,7 +25,7 @@ fn shut(relay: &Relay) {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn the_way_to_a_node_and_then_all_ways_break() {
     let (mut world, relays) = with_relays();
     world.fault("connections to one node, of three that all run, do not come about");
@@ -49,7 +49,7 @@ fn the_way_to_a_node_and_then_all_ways_break() {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn somebody_knocks_and_somebody_changes_frames() {
     let (mut world, relays) = with_relays();
     let (instance, fabric) = (world.instance(1), world.cluster.nodes()[1].fabric);

@@ -3,7 +3,7 @@
 use crate::world::{Plan, VOLUME, World, eventually};
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn one_node_of_three_is_killed() {
     let mut world = World::of(Plan::default());
     world.done(&["subsystem", "create", "shelf", "--any-host", "--gateway", "n3"]);
@@ -28,7 +28,7 @@ fn one_node_of_three_is_killed() {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn two_nodes_of_three_are_killed_under_load() {
     let mut world = World::of(Plan::default());
     let mut client = world.open(0);
@@ -60,7 +60,7 @@ fn two_nodes_of_three_are_killed_under_load() {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_node_starts_again_and_again() {
     let mut world = World::of(Plan::default());
     world.fault("a node is stopped and started five times");
@@ -81,7 +81,7 @@ fn a_node_starts_again_and_again() {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn maintenance_is_forgotten_and_prometheus_loses_its_targets() {
     let mut world = World::of(Plan::default());
     world.fault("a node is set into maintenance");
@@ -101,7 +101,7 @@ fn maintenance_is_forgotten_and_prometheus_loses_its_targets() {
 
 /// A store is drained, and no other may take its copies.
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_rule_cannot_be_met() {
     let mut world = World::of(Plan::default());
     let stores = world.json(&["disk", "list"]);
@@ -116,7 +116,7 @@ fn a_rule_cannot_be_met() {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn recovery_does_not_come_to_an_end() {
     let mut world = World::of(Plan::default());
     for level in ["critical", "degraded"] {

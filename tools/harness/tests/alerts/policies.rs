@@ -7,7 +7,7 @@ fn has_run(world: &World, policy: &str) -> bool {
 }
 
 #[test]
-#[ignore = "minutes: scripts/soak runs it"]
+#[ignore = "minutes, on a machine that does nothing else"]
 fn a_policy_fails() {
     let mut world = World::of(Plan::default());
     world.done(&["volume", "create", "plain", "--pool", "demo", "--size", "8M"]);
