@@ -177,22 +177,9 @@ fn keys_of_hosts_are_shown_once_kept_sealed_and_never_listed() {
         refused.text
     );
 
-    let said = world.amita_done(&[
-        "host",
-        "add",
-        HOST,
-        "--generate-dhchap",
-        "--generate-tls",
-        "--seal-key",
-        &seal,
-    ]);
-    let keys: Vec<&str> = said
-        .split_whitespace()
-        .filter(|word| word.starts_with("DHHC-1:") || word.starts_with("NVMeTLSkey-1:"))
-        .collect();
-    assert_eq!(keys.len(), 3, "the host's, the controllers' and that of TLS: {said}");
+    let keys = world.host_with_keys(HOST, &seal);
     let file = world.file("mine.key");
-    std::fs::write(&file, keys[0]).expect("written");
+    std::fs::write(&file, &keys[0]).expect("written");
     let file = file.display().to_string();
     world.amita_done(&[
         "host",

@@ -134,6 +134,18 @@ impl World {
         self.cluster.amita(arguments.iter().copied()).expect("the command runs")
     }
 
+    /// Makes a host with keys for DH-HMAC-CHAP and TLS, sealed by the key of that file: its own, the controllers' and that of TLS, as
+    /// the command shows them.
+    pub fn host_with_keys(&self, host: &str, seal: &str) -> [String; 3] {
+        let keys = ["--generate-dhchap", "--generate-tls", "--seal-key", seal];
+        let said = self.amita_done(&[&["host", "add", host][..], &keys].concat());
+        let keys = said.split_whitespace();
+        let keys = keys.filter(|word| word.starts_with("DHHC-1:") || word.starts_with("NVMeTLSkey-1:"));
+        let keys: Vec<String> = keys.map(str::to_owned).collect();
+        keys.try_into()
+            .unwrap_or_else(|keys| panic!("three keys are shown, and not {keys:?}: {said}"))
+    }
+
     /// Runs a command of ours that must succeed.
     pub fn amita_done(&self, arguments: &[&str]) -> String {
         self.amita(arguments).success().expect("the command succeeds").text
