@@ -234,10 +234,11 @@ impl Known {
 
     /// Takes note of changes; those that may be told now.
     fn hear(&mut self, batch: Batch, sink: &Sink) -> Vec<Event> {
-        // Nothing is decided by what is only told.
-        let logs = [events::prefix(), audit::prefix(), alerts_prefix()];
-        let is_wanted = |event: &Event| !logs.iter().any(|log| event.key().starts_with(log));
-        let changes: Vec<Event> = batch.events.into_iter().filter(is_wanted).collect();
+        let changes: Vec<Event> = batch
+            .events
+            .into_iter()
+            .filter(|event| !is_only_told(event.key()))
+            .collect();
         let mut rights = false;
         for event in &changes {
             rights |= self.past.note(event);
@@ -294,17 +295,31 @@ fn is_away(why: &Error) -> bool {
     matches!(why, Error::Unavailable { .. } | Error::Unknown { .. })
 }
 
-/// All records but the events and the audit log, as of one revision: those may be many, and nobody here wants them.
+/// Is nothing here decided by the records of that key? What is read of them and what is heard of them is left out alike: of a record
+/// that was read and whose changes were not heard, the next read would show a past that is not what is known.
+fn is_only_told(key: &str) -> bool {
+    [events::prefix(), audit::prefix(), alerts_prefix()]
+        .iter()
+        .any(|log| key.starts_with(log))
+}
+
+/// All records but those that are only told, as of one revision.
 fn read(client: &Client) -> Result<(List, Line), Error> {
     let call = Call {
         then: beginnings().map(|key| Op::Prefix { key }).collect(),
         ..Call::default()
     };
     let (reply, line) = client.txn_on_line(&call)?;
-    Ok((List::of(&call, &reply), line))
+    Ok((wanted(List::of(&call, &reply)), line))
 }
 
-/// What the keys of all records but those begin with. The events are the only ones below the prefix that begin with `ev`, the
+/// What is read, without what is only told.
+fn wanted(mut list: List) -> List {
+    list.records.retain(|record| !is_only_told(&record.key));
+    list
+}
+
+/// What the keys of all records but the events and the audit log begin with: those may be many, so they are not even asked for. The events are the only ones below the prefix that begin with `ev`, the
 /// audit log's the only ones that begin with `au`.
 fn beginnings() -> impl Iterator<Item = String> {
     let beside = |first: char, second: char| {

@@ -1,8 +1,9 @@
-use super::{BETWEEN_SAVES, BETWEEN_WARNINGS, Known, SAVE_AGAIN, beginnings};
+use super::{BETWEEN_SAVES, BETWEEN_WARNINGS, Known, SAVE_AGAIN, beginnings, wanted};
 use crate::agent::{Notice, Sink};
 use crate::past::{List, Past, PastFile};
+use crate::records::{alerts_prefix, inventory_prefix};
 use crate::{audit, events};
-use amita_metadata::{Batch, Event};
+use amita_metadata::{Batch, Event, KeyValue, Record};
 use amita_types::map;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,6 +30,52 @@ fn all_records_are_read_once_and_the_logs_never() {
     }
     assert_eq!(read(&events::prefix()), 0);
     assert_eq!(read(&audit::prefix()), 0);
+}
+
+/// Whatever changes while it is watched, what is read after a break goes on from what was heard.
+#[test]
+fn what_is_read_goes_on_from_what_was_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sink, _) = sink();
+    // Of every kind of record that the metadata may hold: those known, and any that may come.
+    let named = [
+        events::prefix(),
+        audit::prefix(),
+        alerts_prefix(),
+        inventory_prefix(),
+        map::exports_prefix(),
+        map::node_key("a"),
+        map::volume_key("a"),
+    ];
+    let letters =
+        ('a'..='z').flat_map(|first| ('a'..='z').map(move |second| format!("{}{first}{second}", map::PREFIX)));
+    for key in named.into_iter().chain(letters) {
+        let key = format!("{key}x");
+        let put = |revision| {
+            KeyValue::from(Record {
+                key: key.clone(),
+                value: Vec::new(),
+                create_revision: revision,
+                mod_revision: revision,
+            })
+        };
+        let read = |revision, record: Option<KeyValue>| {
+            wanted(List {
+                revision,
+                records: record.into_iter().collect(),
+            })
+        };
+        let mut known = known(folder.path());
+        known.past.adopt(read(2, Some(put(2))), false);
+        let heard = Batch {
+            revision: 3,
+            events: vec![Event::Put(put(3))],
+        };
+        known.hear(heard, &sink);
+        assert_eq!(known.past.judge(&read(4, Some(put(3)))), Ok(()), "{key} was changed");
+        known.hear(deleted(&key, 5), &sink);
+        assert_eq!(known.past.judge(&read(6, None)), Ok(()), "{key} was deleted");
+    }
 }
 
 /// What is kept in that folder, of metadata at revision 1.
