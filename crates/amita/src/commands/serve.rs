@@ -2,6 +2,7 @@
 
 mod history;
 mod inventory;
+mod memory;
 
 use super::core_dumps::CoreDumps;
 use crate::admin::{Described, metadata_failure};
@@ -125,7 +126,7 @@ pub struct Arguments {
     #[arg(long, env = "AMITA_BUFFERS", value_name = "SIZE", default_value = "256M", value_parser = size::parse_blocks)]
     pub buffers: u64,
     /// Memory for the indexes of all stores together; what does not fit is read when it is wanted [default: half of
-    /// the host's memory]
+    /// the host's memory, less where the address space is limited]
     #[arg(long, env = "AMITA_INDEX_MEMORY", value_name = "SIZE", value_parser = size::parse_blocks)]
     pub index_memory: Option<u64>,
     /// Tell disks which blocks hold nothing any more; `always` punches holes into files too, whose writes are then
@@ -220,12 +221,6 @@ impl DhGroup {
     }
 }
 
-/// Half of the host's memory, in bytes.
-fn half_of_memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit)) / 2
-}
-
 impl Arguments {
     /// Where the API listens; none: nowhere.
     fn api_address(&self, config: &ServeConfig) -> Result<Option<SocketAddr>> {
@@ -315,7 +310,12 @@ impl Arguments {
         config.cores = self.cores;
         config.pin = self.pin;
         config.buffer_bytes = usize::try_from(self.buffers).unwrap_or(usize::MAX);
-        config.index_bytes = self.index_memory.unwrap_or_else(half_of_memory);
+        let plan = memory::Plan {
+            cores: self.cores,
+            buffers: self.buffers,
+            index: self.index_memory,
+        };
+        config.index_bytes = plan.index_bytes(memory::of_the_host(), memory::limit())?;
         config.discard = match self.discard {
             Discard::Never => amita_store::Discard::Never,
             Discard::Devices => amita_store::Discard::Devices,

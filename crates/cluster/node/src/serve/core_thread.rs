@@ -274,11 +274,16 @@ impl CoreSetup {
         let core_error = |why| ServeError::Core { core: self.core, why };
         let has_nbd = self.config.nbd.is_some() || self.config.nbd_socket.is_some();
         let has_hosts = has_nbd || self.config.nvme.is_some();
+        let bytes = self.config.buffer_bytes;
         let memory = match has_hosts {
-            true => PoolConfig::with_hosts(self.config.buffer_bytes),
-            false => PoolConfig::with_total(self.config.buffer_bytes),
+            true => PoolConfig::with_hosts(bytes),
+            false => PoolConfig::with_total(bytes),
         };
-        let pool = Pool::new(memory).map_err(core_error)?;
+        let pool = Pool::new(memory).map_err(|why| ServeError::Buffers {
+            core: self.core,
+            bytes,
+            why,
+        })?;
         let mut driver = UringDriver::new(self.config.driver.clone(), pool.clone()).map_err(core_error)?;
         let _ = self.words.send(StartupEvent::Waker(self.core, driver.waker()));
         let mail = if self.config.cores == 1 {

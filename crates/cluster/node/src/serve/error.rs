@@ -58,6 +58,18 @@ pub enum ServeError {
     /// Another process serves under the name.
     #[error(transparent)]
     NameTaken(NameTaken),
+    /// The kernel does not give a core the memory for I/O that it was told to take.
+    #[error(
+        "core {core} cannot have {} MiB of buffers: {why}; choose smaller --buffers, or see what limits the memory of this process \
+         (`ulimit -v`, vm.overcommit_memory)",
+        bytes >> 20
+    )]
+    Buffers {
+        core: usize,
+        bytes: usize,
+        /// The system's words.
+        why: io::Error,
+    },
     /// The kernel does not give a core what it needs.
     #[error("core {core} cannot start: {why}")]
     Core { core: usize, why: io::Error },
