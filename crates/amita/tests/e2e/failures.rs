@@ -1,10 +1,12 @@
 //! What is killed here is killed with SIGKILL, in the middle of writing.
 
+use crate::healing::await_in_sync;
 use crate::world::{
-    A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, World, check_job, eventually, stamped, verify_job,
+    A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, WRITES_WAIT, World, check_job, eventually, stamped, verify_job,
 };
 use amita_harness::nbd::Client;
 use amita_harness::probe::Probe;
+use amita_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -178,4 +180,77 @@ fn a_whole_cluster_killed_and_started_again_has_everything() {
         .run(&folder, PATIENCE)
         .expect("all blocks are right");
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
+}
+
+/// The parts of a cluster: its nodes by their places, and this.
+const METADATA: usize = 3;
+
+/// All orders of some parts.
+fn orders(parts: &[usize]) -> Vec<Vec<usize>> {
+    if parts.is_empty() {
+        return vec![Vec::new()];
+    }
+    let beginning_with = |&first: &usize| {
+        let rest: Vec<usize> = parts.iter().copied().filter(|&part| part != first).collect();
+        let rests = orders(&rest).into_iter();
+        rests.map(move |rest| [vec![first], rest].concat()).collect::<Vec<_>>()
+    };
+    parts.iter().flat_map(beginning_with).collect()
+}
+
+/// For each order: a host writes, everything is killed at once, and its parts start in this order, each some time after the one before.
+/// Every block is there, by another gateway each time.
+fn cut_and_start(orders: &[Vec<usize>], seed: u64) {
+    let mut world = World::serving(&["--lease", "2"]);
+    let mut random = Random::new(seed);
+    for (round, order) in orders.iter().enumerate() {
+        println!("order {order:?} of seed {seed}, {METADATA} is the metadata");
+        let stamp = |number: u64| stamped(number << 20, round as u64);
+        let mut client = world.open(round % 3);
+        for number in 0..64 {
+            client.write(number << 20, &stamp(number)).expect("written");
+        }
+        world.cluster.kill_metadata();
+        for node in 0..3 {
+            world.cluster.kill_node(node);
+        }
+        drop(client);
+        for &part in order {
+            match part {
+                METADATA => world.cluster.start_metadata().expect("the metadata starts"),
+                node => world.cluster.start_node(node).expect("it starts again"),
+            }
+            std::thread::sleep(Duration::from_millis(random.below(800)));
+        }
+        for node in 0..3 {
+            world.cluster.await_node(node).expect("it serves again");
+        }
+        let mut client = world.open((round + 1) % 3);
+        for number in 0..64 {
+            let mut read = vec![0; 4096];
+            client.read(number << 20, &mut read).expect("read");
+            assert!(
+                read == stamp(number),
+                "order {order:?}: what is there at {number} MiB was not written last"
+            );
+        }
+        client.close();
+        await_in_sync(&world);
+    }
+    let waiting: &[&str] = &["metadata", "lease", "watch", "writes wait until it is back"];
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS, WRITES_WAIT, waiting].concat());
+}
+
+#[test]
+fn two_nodes_start_before_the_metadata_and_one_after_it() {
+    cut_and_start(&[vec![1, 2, METADATA, 0]], 7);
+}
+
+#[test]
+#[ignore = "24 orders, some seconds each: scripts/soak runs it"]
+fn after_a_power_cut_the_parts_start_in_every_order() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let all = orders(&[0, 1, 2, METADATA]);
+    assert_eq!(all.len(), 24);
+    cut_and_start(&all, now.expect("a clock after 1970").as_secs());
 }

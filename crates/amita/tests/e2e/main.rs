@@ -21,6 +21,7 @@ mod images;
 mod inspect;
 mod load;
 mod local_socket;
+mod machine;
 mod metadata;
 mod notify;
 mod nvme;

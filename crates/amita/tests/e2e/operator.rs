@@ -23,7 +23,7 @@ fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
         .unwrap_or_else(|| panic!("never: {what}"))
 }
 
-fn facts(status: &Value) -> Vec<&str> {
+pub fn facts(status: &Value) -> Vec<&str> {
     let facts = status["facts"].as_array().expect("facts");
     facts.iter().filter_map(|fact| fact["name"].as_str()).collect()
 }
@@ -45,7 +45,7 @@ fn node_names(world: &World) -> Vec<String> {
 }
 
 /// Waits for a process that must give up, and returns what it said.
-fn gives_up(mut process: Process) -> String {
+pub fn gives_up(mut process: Process) -> String {
     let status = process.wait(PATIENCE).expect("it gives up");
     let said = std::fs::read_to_string(process.log()).expect("a log");
     assert!(!status.success(), "it ended as if nothing were wrong:\n{said}");
@@ -645,6 +645,6 @@ fn a_scrub_says_which_copies_it_has_not_looked_at() {
     world.end(A_NODE_IS_GONE);
 }
 
-fn free_address() -> String {
+pub fn free_address() -> String {
     format!("127.0.0.1:{}", amita_harness::ports::free())
 }
