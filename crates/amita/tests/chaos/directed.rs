@@ -10,8 +10,8 @@ use amita_terminal::interrupt;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const VOLUME: &str = "v";
-const BLOCK: usize = 4096;
+pub const VOLUME: &str = "v";
+pub const BLOCK: usize = 4096;
 const NO_SPACE: i32 = 28;
 
 /// How long gateways are frozen: `AMITA_CHAOS_FREEZE_SECONDS`, or 5 s.
@@ -21,7 +21,7 @@ fn freeze_length() -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn open(world: &World, node: usize) -> Client {
+pub fn open(world: &World, node: usize) -> Client {
     let address = world.cluster.nodes()[node].nbd;
     let opened = interrupt::poll(PATIENCE, Duration::from_millis(20), || {
         Ok(Client::open(address, VOLUME, PATIENCE).ok())
@@ -30,7 +30,7 @@ fn open(world: &World, node: usize) -> Client {
 }
 
 /// A block that says what it is.
-fn block(number: u64, round: u64) -> Vec<u8> {
+pub fn block(number: u64, round: u64) -> Vec<u8> {
     let word = (number << 32 | round).to_le_bytes();
     word.iter().copied().cycle().take(BLOCK).collect()
 }
@@ -40,7 +40,7 @@ fn try_read(client: &mut Client, number: u64) -> std::io::Result<Vec<u8>> {
     client.read(number * BLOCK as u64, &mut bytes).map(|()| bytes)
 }
 
-fn read(client: &mut Client, number: u64) -> Vec<u8> {
+pub fn read(client: &mut Client, number: u64) -> Vec<u8> {
     try_read(client, number).expect("read")
 }
 

@@ -19,4 +19,5 @@ mod host;
 mod pauses;
 mod plan;
 mod proxy;
+mod slow;
 mod world;

@@ -31,6 +31,8 @@ pub struct Weather {
     pub delay: Duration,
     /// So many of a thousand pieces come later by that much.
     pub late: (u64, Duration),
+    /// So many bytes a second pass on each link, in each direction; zero: as many as come.
+    pub bytes_per_s: u64,
     /// What the dialler says stays on the way.
     pub holds_questions: bool,
     /// What the dialled node says stays on the way.
@@ -95,10 +97,11 @@ impl Shared {
         lock(&self.weather).get(&from).copied().unwrap_or_default()
     }
 
-    /// Waits as the weather makes one wait.
-    fn wait(&self, link: &Link, way: Way, random: &mut Random) {
+    /// Waits as the weather makes a piece of so many bytes wait.
+    fn wait(&self, link: &Link, way: Way, bytes: usize, random: &mut Random) {
         let weather = self.weather(link.from);
-        let mut time = weather.delay;
+        let passing_us = (bytes as u64 * 1_000_000).checked_div(weather.bytes_per_s);
+        let mut time = weather.delay + Duration::from_micros(passing_us.unwrap_or(0));
         if random.below(1000) < weather.late.0 {
             self.late_pieces.fetch_add(1, Ordering::Relaxed);
             time += weather.late.1;
@@ -149,7 +152,7 @@ impl Shared {
                 }
                 Err(_) => break,
             };
-            self.wait(link, way, &mut random);
+            self.wait(link, way, length, &mut random);
             if link.over.load(Ordering::Acquire) {
                 break;
             }
@@ -166,8 +169,8 @@ impl Shared {
             }
         }
         // Where nothing passes, word of the end does not pass either: the other one goes on believing in the link.
-        self.wait(link, Way::Questions, &mut random);
-        self.wait(link, Way::Answers, &mut random);
+        self.wait(link, Way::Questions, 0, &mut random);
+        self.wait(link, Way::Answers, 0, &mut random);
         link.end();
     }
 }
@@ -326,7 +329,7 @@ fn serve(shared: &Arc<Shared>, mut dialler: TcpStream, target: SocketAddr, speec
         cut: AtomicBool::new(false),
         over: AtomicBool::new(false),
     };
-    shared.wait(&link, Way::Questions, &mut random.fork(0));
+    shared.wait(&link, Way::Questions, 0, &mut random.fork(0));
     if target.write_all(&hello).is_err() {
         return;
     }

@@ -78,6 +78,15 @@ impl World {
     }
 
     pub fn sized(shape: Shape, seed: u64, store_bytes: u64) -> World {
+        World::made(shape, seed, store_bytes, &[])
+    }
+
+    /// With further arguments for `amita serve`.
+    pub fn serving(shape: Shape, seed: u64, arguments: &[&str]) -> World {
+        World::made(shape, seed, STORE_BYTES, arguments)
+    }
+
+    fn made(shape: Shape, seed: u64, store_bytes: u64, arguments: &[&str]) -> World {
         let scratch = Scratch::make("chaos", None, None, NODES as u64 * store_bytes).expect("folders");
         let etcd = shape.etcd.then(|| secure_etcd(&scratch));
         let config = Config {
@@ -93,9 +102,11 @@ impl World {
             // Two cores share what the tests have; each node's buffers are small.
             // Cores are stopped by ptrace, which wants a process that lets debuggers in.
             links: Links::Auth,
-            serve_arguments: ["--buffers", "64M", "--yields", "0", "--core-dumps"]
+            serve_arguments: [&["--buffers", "64M", "--yields", "0", "--core-dumps"][..], arguments]
+                .concat()
+                .into_iter()
                 .map(str::to_owned)
-                .to_vec(),
+                .collect(),
         };
         let mut cluster = Cluster::without_nodes(config).expect("the metadata");
         let (mut proxies, mut disks, mut files) = (Vec::new(), Vec::new(), Vec::new());
@@ -229,6 +240,21 @@ impl World {
             self.proxies[node].set(self.numbers[other].0, dialled);
             self.proxies[other].set(self.numbers[node].0, dials);
         }
+    }
+
+    /// From now on so many bytes a second pass on each link to and from a node, in each direction; zero: as many as come.
+    pub fn narrow(&self, node: Member, bytes_per_s: u64) {
+        let narrow = Weather {
+            bytes_per_s,
+            ..Weather::default()
+        };
+        self.weather(node, narrow, narrow);
+    }
+
+    /// How often the logs of all nodes have these words.
+    pub fn said(&self, words: &str) -> usize {
+        let logs = (0..NODES).map(|node| std::fs::read_to_string(self.cluster.node_log(node)));
+        logs.map(|log| log.unwrap_or_default().matches(words).count()).sum()
     }
 
     /// Breaks all links of a node in the middle of a frame.
