@@ -330,6 +330,34 @@ impl Guest {
         self.start(script)?.wait(limit)
     }
 
+    /// Waits for the end of the machine, which comes by itself when what runs in it turns it off, or has it start anew.
+    ///
+    /// # Errors
+    /// When it goes on for longer than `limit`: with the last words of its console.
+    pub fn await_end(&self, limit: Duration) -> Result<()> {
+        let until = Instant::now() + limit;
+        let mut state = self.commands.lock();
+        while !state.gone {
+            interrupt::check()?;
+            if Instant::now() >= until {
+                drop(state);
+                return Err(Failure::new(format!(
+                    "the guest {} did not end within {} s; its console:\n  {}",
+                    self.name,
+                    limit.as_secs(),
+                    self.console_end(30)
+                )));
+            }
+            state = self
+                .commands
+                .changed
+                .wait_timeout(state, LOOK)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        Ok(())
+    }
+
     /// Kills it, as a power cut would.
     pub fn kill(&mut self) {
         self.process.kill();

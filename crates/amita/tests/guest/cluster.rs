@@ -88,6 +88,13 @@ impl Gateways {
         })
     }
 
+    /// A further volume in a subsystem of its own, to which any host may connect; the subsystem's name.
+    pub fn further(&self, name: &str, size_bytes: u64) -> Result<String> {
+        let size = size_bytes.to_string();
+        self.amita(&["volume", "create", name, "--pool", "demo", "--size", &size])?;
+        self.cluster.offer_by_nvme(name)
+    }
+
     /// A further volume in a subsystem of its own, to which nobody may connect yet. From now on it is the target.
     pub fn guard(&mut self, name: &str, size_bytes: u64) -> Result<()> {
         let size = size_bytes.to_string();
@@ -152,14 +159,23 @@ impl Gateways {
     ///
     /// # Panics
     /// When a process does not end in order, or has said something that it should not have to.
-    pub fn end(mut self) {
-        self.check_logs(EXPECTED);
+    pub fn end(self) {
+        self.end_expecting(&[]);
+    }
+
+    /// The same where nodes had something more to say.
+    ///
+    /// # Panics
+    /// As [`Gateways::end`].
+    pub fn end_expecting(mut self, more: &[&str]) {
+        let expected = [EXPECTED, more].concat();
+        self.check_logs(&expected);
         assert!(
             self.cluster.stop(),
             "a process did not end in order:\n{}",
             self.cluster.last_words()
         );
-        self.check_logs(&[EXPECTED, EXPECTED_AT_THE_END].concat());
+        self.check_logs(&[&expected[..], EXPECTED_AT_THE_END].concat());
     }
 
     fn check_logs(&self, expected: &[&str]) {

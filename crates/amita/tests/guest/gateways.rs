@@ -2,7 +2,7 @@
 
 use crate::cluster::Gateways;
 use crate::host::Host;
-use crate::scenarios::{access, database, disk, paths, postgres, reservations, snapshot};
+use crate::scenarios::{absence, access, database, disk, paths, postgres, reservations, snapshot};
 use crate::steps::Steps;
 
 const MIB: u64 = 1 << 20;
@@ -43,6 +43,27 @@ fn paths_go_and_come() {
     });
     steps.finish();
     target.end();
+}
+
+#[test]
+#[ignore = "eleven minutes without a gateway, and a reboot: for a soak"]
+fn the_only_gateway_is_away_for_eleven_minutes_and_the_host_is_rebooted() {
+    let mut target = Gateways::start(64 * MIB).expect("a cluster");
+    let patient = target.further("patient", 64 * MIB).expect("a second subsystem");
+    let host = Host::boot("alpha", 2);
+    let mut steps = Steps::of("a long absence", &[&host]);
+    steps.step("eleven minutes without a gateway", || {
+        target.play(|target| absence::only_gateway(&host, target, &patient))
+    });
+    steps.step("a reboot with the disk mounted", || absence::reboot(&host, &target));
+    steps.finish();
+    drop(host);
+    let host = Host::boot("alpha", 2);
+    let mut steps = Steps::of("after the reboot", &[&host]);
+    steps.step("what was written before it", || absence::after_reboot(&host, &target));
+    steps.finish();
+    // After ten minutes others are to take the place of its store, and there are none.
+    target.end_expecting(&["the rule cannot be met"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a host does with a target. Each scenario leaves no connection behind when it succeeds.
 
+pub mod absence;
 pub mod access;
 pub mod database;
 pub mod disk;
