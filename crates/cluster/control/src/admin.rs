@@ -22,6 +22,7 @@ mod node;
 mod nqn;
 mod policy;
 mod pool;
+mod precondition;
 mod quota;
 mod recovery;
 mod reservation;
@@ -66,6 +67,7 @@ pub use policy::{
     delete_retained, policies, policy, policy_volumes, retained, set_policy,
 };
 pub use pool::{DEFAULT_CHUNK_BYTES, MAX_GROUPS, MAX_POOLS, PoolSpec, create_pool, delete_pool, groups, pools};
+pub use precondition::Precondition;
 pub(crate) use quota::Tally;
 pub use quota::{Asked, asked, quota, set_quota};
 pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};

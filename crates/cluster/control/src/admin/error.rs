@@ -358,6 +358,9 @@ pub enum AdminError {
         /// Policies that take snapshots of all its volumes.
         policies: Vec<String>,
     },
+    /// What was to be changed is not what was looked at.
+    #[error("it was changed by others since it was looked at; look at it again, and decide anew")]
+    Changed,
     /// Others changed the record each time.
     #[error("{key} was changed by others again and again; try again")]
     TooManyRaces {

@@ -6,6 +6,7 @@ mod label;
 mod node;
 mod nvme;
 mod pool;
+mod precondition;
 mod quota;
 mod revert;
 mod set;
