@@ -3,7 +3,8 @@
 //! * [`problem`]: errors (RFC 9457), each with a code that stays.
 //! * [`session`]: who asks, and the way to the metadata as them: the roles and the audit log of the command line.
 //! * `site`: the page for browsers, at every path that is not the API's.
-//! * [`page`]: lists in pieces, entity tags, `If-Match`.
+//! * [`page`]: lists in pieces, entity tags.
+//! * `condition`: `If-Match`, compared by the transactions of the change.
 //! * `observed`: what the node knows of itself, and how others are asked for what they know.
 //! * `routes`: a file for each kind of thing.
 //! * `versions`: which versions of the API there are.
@@ -16,6 +17,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod certificate;
+mod condition;
 mod event;
 mod guard;
 mod observed;

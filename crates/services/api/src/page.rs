@@ -1,10 +1,8 @@
-//! Lists in pieces, entity tags, and `If-Match`.
+//! Lists in pieces, and entity tags.
 
 use crate::problem::{Code, Problem};
 use aws_lc_rs::digest::{SHA256, digest};
-use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Response};
-use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -80,55 +78,6 @@ impl<T: Serialize> IntoResponse for Tagged<T> {
     }
 }
 
-/// What was there when it was looked at (RFC 9110, section 13.1.1).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct IfMatch(Option<Vec<String>>);
-
-impl IfMatch {
-    /// Is that what is there?
-    ///
-    /// # Errors
-    /// It is not.
-    pub fn check(&self, now: &impl Serialize) -> Result<(), Problem> {
-        let Some(tags) = &self.0 else { return Ok(()) };
-        let now = tag(now);
-        if tags.iter().any(|tag| tag == "*" || *tag == now) {
-            return Ok(());
-        }
-        let why = format!("it was changed since; it is {now} now: read it again, and decide anew");
-        Err(Problem::new(Code::Changed, why))
-    }
-
-    /// For what destroys: it was looked at before.
-    ///
-    /// # Errors
-    /// The request does not say what is to be destroyed, or that is not what is there.
-    pub fn demand(&self, now: &impl Serialize) -> Result<(), Problem> {
-        if self.0.is_none() {
-            let why =
-                "say what is to go: If-Match with the ETag by which it was read; `If-Match: *` means whatever is there";
-            return Err(Problem::new(Code::NeedsIfMatch, why));
-        }
-        self.check(now)
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for IfMatch {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<IfMatch, Problem> {
-        let mut tags: Option<Vec<String>> = None;
-        for value in parts.headers.get_all(header::IF_MATCH) {
-            let text = value
-                .to_str()
-                .map_err(|_| Problem::new(Code::BadRequest, "If-Match is no list of entity tags"))?;
-            let found = text.split(',').map(|tag| tag.trim().to_owned());
-            tags.get_or_insert_default().extend(found);
-        }
-        Ok(IfMatch(tags))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,19 +104,5 @@ mod tests {
         for limit in [0, 1001] {
             assert_eq!(cut(Some(limit), None).unwrap_err().code, "bad-request");
         }
-    }
-
-    #[test]
-    fn what_was_changed_is_not_taken_for_what_was_read() {
-        let old = tag(&1);
-        assert_eq!(old, tag(&1));
-        assert_ne!(old, tag(&2));
-        let of = |tags: &[&str]| IfMatch(Some(tags.iter().map(|&tag| tag.to_owned()).collect()));
-        assert!(of(&[&old]).demand(&1).is_ok());
-        assert!(of(&["\"x\"", &old]).demand(&1).is_ok());
-        assert!(of(&["*"]).demand(&2).is_ok());
-        assert_eq!(of(&[&old]).demand(&2).unwrap_err().code, "changed");
-        assert_eq!(IfMatch(None).demand(&1).unwrap_err().code, "needs-if-match");
-        assert!(IfMatch(None).check(&1).is_ok());
     }
 }

@@ -116,6 +116,9 @@ pub struct Problem {
     /// What went wrong, as one word that stays.
     #[schema(example = "exists")]
     pub code: String,
+    /// What the thing is by now, where it was changed: a header of the answer.
+    #[serde(skip)]
+    tag: Option<String>,
 }
 
 impl Problem {
@@ -128,7 +131,18 @@ impl Problem {
             status: code.status().as_u16(),
             detail: detail.to_string(),
             code: code.text().to_owned(),
+            tag: None,
         }
+    }
+
+    /// With the entity tag of what is there now.
+    pub(crate) fn tagged(self, tag: String) -> Problem {
+        Problem { tag: Some(tag), ..self }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
     }
 }
 
@@ -157,6 +171,7 @@ fn code_of(error: &AdminError) -> Code {
         AdminError::Suspected { .. } | AdminError::NothingOpens { .. } => Code::Suspect,
         AdminError::Ambiguous { .. } => Code::Ambiguous,
         AdminError::Placement { .. } | AdminError::NodesAway { .. } | AdminError::RuleUnmet { .. } => Code::CannotPlace,
+        AdminError::Changed => Code::Changed,
         AdminError::TooManyRaces { .. } => Code::Raced,
         AdminError::InUse { .. }
         | AdminError::Protected { .. }
@@ -197,6 +212,9 @@ impl IntoResponse for Problem {
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if let Some(tag) = self.tag.and_then(|tag| HeaderValue::try_from(tag).ok()) {
+            response.headers_mut().insert(header::ETAG, tag);
         }
         response
     }

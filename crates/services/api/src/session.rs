@@ -200,7 +200,7 @@ impl Api {
     }
 
     /// A session of theirs. The log of what was done is not filled by what they may not.
-    fn session(&self, caller: Caller) -> Result<Asking, Problem> {
+    pub(crate) fn session(&self, caller: Caller) -> Result<Asking, Problem> {
         let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let tells = refusals.has_one(&caller.who().name, Instant::now());
         drop(refusals);

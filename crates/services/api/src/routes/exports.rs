@@ -1,13 +1,14 @@
 //! Volumes that are served by NBD, and to whom.
 
 use super::input::{Body, Known, Names, Parameters};
-use crate::page::{Cursor, IfMatch, Page, Tagged};
+use crate::condition::{Identity, IfMatch};
+use crate::page::{Cursor, Page, Tagged};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, ExportSpec};
 use amita_metadata::Transact;
-use amita_types::map::Export;
+use amita_types::map::{self, Export};
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
@@ -89,6 +90,14 @@ fn look(meta: &dyn Transact, volume: &str) -> Result<Option<NbdExport>, AdminErr
     Ok(found.map(|export| NbdExport::of(volume, export)))
 }
 
+/// The same, with what it is known by.
+fn known_by(meta: &dyn Transact, volume: &str) -> Result<(Option<NbdExport>, Identity), AdminError> {
+    let key = map::export_key(admin::volume(meta, volume)?.id);
+    let found = look(meta, volume)?;
+    let identity = Identity::of(&found, vec![key]);
+    Ok((found, identity))
+}
+
 fn find(meta: &dyn Transact, volume: &str) -> Result<NbdExport, Problem> {
     look(meta, volume)?.ok_or_else(|| {
         let why = format!("volume {volume} is not exported by NBD; PUT here exports it");
@@ -141,7 +150,7 @@ async fn export(
     Body(wanted): Body<WantedExport>,
 ) -> Result<Tagged<NbdExport>, Problem> {
     let exported = api.run(asker, move |session| {
-        known.check(&look(&session.reader(), &volume)?)?;
+        let held = known.check(session, |meta| known_by(meta, &volume))?;
         let spec = ExportSpec {
             clients: wanted.clients,
             tenants: wanted.tenants,
@@ -149,7 +158,7 @@ async fn export(
             read_only: wanted.read_only,
             shared: wanted.shared,
         };
-        let made = session.act(Action::VolumeExport, &volume, |meta| {
+        let made = held.act(Action::VolumeExport, &volume, |meta| {
             admin::export_volume(meta, &volume, &spec)
         })?;
         Ok(NbdExport::of(&volume, made))
@@ -168,8 +177,9 @@ async fn unexport(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let done = api.run(asker, move |session| {
-        known.check(&find(&session.reader(), &volume)?)?;
-        session.act(Action::VolumeUnexport, &volume, |meta| {
+        find(&session.reader(), &volume)?;
+        let held = known.check(session, |meta| known_by(meta, &volume))?;
+        held.act(Action::VolumeUnexport, &volume, |meta| {
             admin::unexport_volume(meta, &volume)
         })?;
         Ok(StatusCode::NO_CONTENT)

@@ -1,8 +1,9 @@
 //! Keys of hosts on their way in: checked, sealed by the node that is asked, and shown to nobody.
 
-use super::hosts::{Host, find};
+use super::hosts::{Host, find, look};
 use super::input::{Body, Known, Names, nullable};
-use crate::page::{IfMatch, Tagged};
+use crate::condition::IfMatch;
+use crate::page::Tagged;
 use crate::problem::{Code, Problem};
 use crate::repeat::Secret as Unkept;
 use crate::session::{Api, Asker};
@@ -109,10 +110,10 @@ async fn change(
     let seal = api.seal_key();
     let changed = api.run(asker, move |session| {
         session.permit(Action::HostKey, &nqn)?;
-        known.check(&find(&session.reader(), &nqn)?)?;
+        let held = known.check(session, |meta| look(meta, &nqn))?;
         let seal = seal.map(|file| load(&file)).transpose()?;
         let keys = change.sealed(&nqn, seal.as_ref())?;
-        session.act(Action::HostKey, &nqn, |meta| admin::set_host_keys(meta, &nqn, &keys))?;
+        held.act(Action::HostKey, &nqn, |meta| admin::set_host_keys(meta, &nqn, &keys))?;
         Ok(find(&session.reader(), &nqn)?)
     });
     // Of a request with a secret no answer is kept.

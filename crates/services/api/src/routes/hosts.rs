@@ -1,7 +1,8 @@
 //! Hosts: who may connect to subsystems. Their keys are never shown; `host_keys` sets them.
 
 use super::input::{Body, Force, Known, Names, Parameters};
-use crate::page::{Cursor, IfMatch, Page, Tagged};
+use crate::condition::{Identity, IfMatch};
+use crate::page::{Cursor, Page, Tagged};
 use crate::problem::Problem;
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
@@ -74,6 +75,12 @@ pub(super) fn find(meta: &dyn Transact, nqn: &str) -> Result<Host, AdminError> {
     Ok(Host::of(&admin::host(meta, nqn)?, &admin::subsystems(meta)?))
 }
 
+pub(super) fn look(meta: &dyn Transact, nqn: &str) -> Result<(Host, Identity), AdminError> {
+    let host = find(meta, nqn)?;
+    let identity = Identity::of(&host, vec![map::host_key(nqn)]);
+    Ok((host, identity))
+}
+
 /// The hosts, in the order of their names.
 #[utoipa::path(get, path = "/hosts", operation_id = "listHosts", tag = "nvme", params(Cursor),
     responses((status = 200, body = Page<Host>),
@@ -128,8 +135,8 @@ async fn remove(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        known.check(&find(&session.reader(), &nqn)?)?;
-        session.act(Action::HostRemove, &nqn, |meta| admin::remove_host(meta, &nqn, force))?;
+        let held = known.check(session, |meta| look(meta, &nqn))?;
+        held.act(Action::HostRemove, &nqn, |meta| admin::remove_host(meta, &nqn, force))?;
         Ok(StatusCode::NO_CONTENT)
     });
     removed.await

@@ -2,12 +2,14 @@
 
 use super::input::{Body, Force, Known, Named, Names, Parameters, Settings, Shown};
 use super::stores::Outlook;
-use crate::page::{Cursor, IfMatch, Page};
+use crate::condition::{Identity, IfMatch};
+use crate::page::{Cursor, Page};
 use crate::problem::Problem;
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, NodeStatus};
 use amita_metadata::Transact;
+use amita_types::map;
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
@@ -127,6 +129,12 @@ fn find(meta: &dyn Transact, name: &str) -> Result<Node, AdminError> {
     })
 }
 
+fn look(meta: &dyn Transact, name: &str) -> Result<(Node, Identity), AdminError> {
+    let node = find(meta, name)?;
+    let identity = Identity::of(&node.settings(), vec![map::node_key(name)]);
+    Ok((node, identity))
+}
+
 /// The nodes, in the order of their names.
 #[utoipa::path(get, path = "/nodes", operation_id = "listNodes", tag = "nodes", params(Cursor),
     responses((status = 200, body = Page<Node>),
@@ -169,16 +177,16 @@ async fn change(
 ) -> Result<Shown<NodeChanged>, Problem> {
     let changed = api.run(asker, move |session| {
         session.permit(Action::NodePlace, &name)?;
-        known.check(&find(&session.reader(), &name)?.settings())?;
+        let held = known.check(session, |meta| look(meta, &name))?;
         let mut outlook = None;
         if let Some(on) = change.maintenance {
-            session.act(Action::NodeMaintenance, &name, |meta| {
+            held.act(Action::NodeMaintenance, &name, |meta| {
                 admin::maintain_node(meta, &name, on, force)
             })?;
         }
         if change.site.is_some() || change.rack.is_some() {
             let (site, rack) = (change.site.as_deref(), change.rack.as_deref());
-            let placed = session.act(Action::NodePlace, &name, |meta| {
+            let placed = held.act(Action::NodePlace, &name, |meta| {
                 admin::place_node(meta, &name, site, rack)
             })?;
             outlook = Some(Outlook::from(placed.1));
@@ -202,8 +210,8 @@ async fn remove(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        known.check(&find(&session.reader(), &name)?.settings())?;
-        session.act(Action::NodeRemove, &name, |meta| admin::remove_node(meta, &name))?;
+        let held = known.check(session, |meta| look(meta, &name))?;
+        held.act(Action::NodeRemove, &name, |meta| admin::remove_node(meta, &name))?;
         Ok(StatusCode::NO_CONTENT)
     });
     removed.await

@@ -2,7 +2,8 @@
 
 use super::alerts::{AlertMatch, AlertSeverity};
 use super::input::{Body, Known, Named, Names, Parameters, Settings, Shown, now};
-use crate::page::{Cursor, IfMatch, Page};
+use crate::condition::{Identity, IfMatch};
+use crate::page::{Cursor, Page};
 use crate::problem::{Code, Problem};
 use crate::repeat::Secret;
 use crate::session::{Api, Asker};
@@ -12,7 +13,7 @@ use amita_keys::SealKey;
 use amita_metadata::Transact;
 use amita_notify::channel::{self, GroupBy, Kind, Protection, Secrets, SyslogBy};
 use amita_notify::delivery::Delivery;
-use amita_notify::records::Answer;
+use amita_notify::records::{Answer, channel_key};
 use amita_notify::{Severity, admin};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
@@ -335,10 +336,17 @@ async fn remove_channel(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        if known != IfMatch::default() {
-            known.check(&find(&session.reader(), &name)?.settings())?;
+        // One whose record cannot be read goes, too.
+        if known.is_missing() {
+            session.act(Action::ChannelRemove, &name, |meta| admin::remove_channel(meta, &name))?;
+            return Ok(StatusCode::NO_CONTENT);
         }
-        session.act(Action::ChannelRemove, &name, |meta| admin::remove_channel(meta, &name))?;
+        let held = known.check(session, |meta| {
+            let found = find(meta, &name)?;
+            let identity = Identity::of(&found.settings(), vec![channel_key(&name)]);
+            Ok((found, identity))
+        })?;
+        held.act(Action::ChannelRemove, &name, |meta| admin::remove_channel(meta, &name))?;
         Ok(StatusCode::NO_CONTENT)
     });
     removed.await

@@ -1,7 +1,8 @@
 //! Policies of snapshots: of which volumes they are taken, when, and which of them are kept.
 
 use super::input::{Body, Known, Named, Names, Parameters, Settings, Shown, now};
-use crate::page::{Cursor, IfMatch, Page};
+use crate::condition::{Identity, IfMatch};
+use crate::page::{Cursor, Page};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
@@ -388,6 +389,12 @@ fn find(meta: &dyn Transact, name: &str) -> Result<SnapshotPolicy, AdminError> {
     admin::policy(meta, name, now()).map(SnapshotPolicy::from)
 }
 
+fn look(meta: &dyn Transact, name: &str) -> Result<(SnapshotPolicy, Identity), AdminError> {
+    let policy = find(meta, name)?;
+    let identity = Identity::of(&policy.settings(), vec![map::policy_key(name)]);
+    Ok((policy, identity))
+}
+
 /// The policies of snapshots, in the order of their names. Those whose records cannot be read are facts of the cluster's health.
 #[utoipa::path(get, path = "/snapshot-policies", operation_id = "listSnapshotPolicies", tag = "snapshot policies", params(Cursor),
     responses((status = 200, body = Page<SnapshotPolicy>),
@@ -473,9 +480,9 @@ async fn change(
     };
     let changed = api.run(asker, move |session| {
         session.permit(Action::PolicySet, &name)?;
-        known.check(&find(&session.reader(), &name)?.settings())?;
+        let held = known.check(session, |meta| look(meta, &name))?;
         if change != Change::default() {
-            session.act(Action::PolicySet, &name, |meta| admin::set_policy(meta, &name, &change))?;
+            held.act(Action::PolicySet, &name, |meta| admin::set_policy(meta, &name, &change))?;
         }
         Ok(find(&session.reader(), &name)?)
     });
@@ -494,8 +501,8 @@ async fn remove(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        known.check(&find(&session.reader(), &name)?.settings())?;
-        session.act(Action::PolicyDelete, &name, |meta| admin::delete_policy(meta, &name))?;
+        let held = known.check(session, |meta| look(meta, &name))?;
+        held.act(Action::PolicyDelete, &name, |meta| admin::delete_policy(meta, &name))?;
         Ok(StatusCode::NO_CONTENT)
     });
     removed.await

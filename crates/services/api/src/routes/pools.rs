@@ -2,13 +2,15 @@
 
 use super::input::{Body, Force, Known, Named, Names, Parameters, Settings, Shown, cut_by_number, nullable};
 use super::stores::Outlook;
-use crate::page::{Cursor, IfMatch, Page};
+use crate::condition::{Held, Identity, IfMatch};
+use crate::page::{Cursor, Page};
 use crate::problem::Problem;
-use crate::session::{Api, Asker, Asking};
+use crate::session::{Api, Asker};
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, DEFAULT_CHUNK_BYTES, PoolChange as Change, PoolSpec, PoolStatus};
 use amita_metadata::Transact;
-use amita_types::map::{Group as GroupRecord, PoolKind};
+use amita_types::PoolId;
+use amita_types::map::{self, Group as GroupRecord, PoolKind};
 use amita_types::placement::Level as PlacementLevel;
 use axum::Json;
 use axum::extract::State;
@@ -327,6 +329,14 @@ fn find(meta: &dyn Transact, name: &str) -> Result<PoolDetails, AdminError> {
     })
 }
 
+fn look(meta: &dyn Transact, name: &str) -> Result<(PoolDetails, Identity), AdminError> {
+    let found = find(meta, name)?;
+    let id = PoolId(found.pool.id);
+    let records = vec![map::pool_key(name), map::quota_key(id), map::recycling_key(id)];
+    let identity = Identity::of(&found.settings(), records);
+    Ok((found, identity))
+}
+
 /// The pools, in the order of their names.
 #[utoipa::path(get, path = "/pools", operation_id = "listPools", tag = "pools", params(Cursor),
     responses((status = 200, body = Page<Pool>),
@@ -395,15 +405,20 @@ async fn change(
 ) -> Result<Shown<PoolChanged>, Problem> {
     let changed = api.run(asker, move |session| {
         session.permit(Action::PoolSet, &name)?;
-        known.check(&find(&session.reader(), &name)?.settings())?;
-        let outlook = change_all(session, &name, change, force)?;
+        let held = known.check(session, |meta| look(meta, &name))?;
+        let outlook = change_all(&held, &name, change, force)?;
         let pool = find(&session.reader(), &name)?;
         Ok(PoolChanged { pool, outlook })
     });
     Ok(Shown(StatusCode::OK, changed.await?))
 }
 
-fn change_all(session: &Asking, name: &str, change: PoolChange, force: bool) -> Result<Option<Outlook>, AdminError> {
+fn change_all(
+    held: &Held<'_, PoolDetails>,
+    name: &str,
+    change: PoolChange,
+    force: bool,
+) -> Result<Option<Outlook>, Problem> {
     let PoolChange {
         copies,
         level,
@@ -418,19 +433,19 @@ fn change_all(session: &Asking, name: &str, change: PoolChange, force: bool) -> 
             level: level.map(PlacementLevel::from),
             class,
         };
-        let (_, found) = session.act(Action::PoolSet, name, |meta| {
+        let (_, found) = held.act(Action::PoolSet, name, |meta| {
             admin::change_pool(meta, name, &rule, force)
         })?;
         outlook = Some(found.into());
     }
     if let Some(seconds) = recycle_seconds {
         let time = Duration::from_secs(seconds);
-        session.act(Action::PoolRecycle, name, |meta| {
+        held.act(Action::PoolRecycle, name, |meta| {
             admin::set_recycle_time(meta, name, time)
         })?;
     }
     if let Some(wanted) = quota.filter(|wanted| *wanted != QuotaChange::default()) {
-        session.act(Action::PoolQuota, name, |meta| {
+        held.act(Action::PoolQuota, name, |meta| {
             admin::set_quota(meta, name, |quota| {
                 quota.provisioned_bytes = wanted.provisioned_bytes.unwrap_or(quota.provisioned_bytes);
                 quota.volumes = wanted.volumes.unwrap_or(quota.volumes);
@@ -452,8 +467,8 @@ async fn remove(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        known.check(&find(&session.reader(), &name)?.settings())?;
-        session.act(Action::PoolDelete, &name, |meta| admin::delete_pool(meta, &name))?;
+        let held = known.check(session, |meta| look(meta, &name))?;
+        held.act(Action::PoolDelete, &name, |meta| admin::delete_pool(meta, &name))?;
         Ok(StatusCode::NO_CONTENT)
     });
     removed.await

@@ -1,7 +1,8 @@
 //! Settings that are for the whole cluster.
 
 use super::input::{Body, Known};
-use crate::page::{IfMatch, Tagged};
+use crate::condition::{Identity, IfMatch};
+use crate::page::Tagged;
 use crate::problem::Problem;
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
@@ -267,18 +268,22 @@ async fn set_thresholds(
 ) -> Result<Tagged<Thresholds>, Problem> {
     let changed = api.run(asker, move |session| {
         session.permit(Action::PoolThresholds, "")?;
-        let before = admin::thresholds(&session.reader())?;
-        known.check(&Thresholds::from(before))?;
+        let held = known.check(session, |meta| {
+            let found = admin::thresholds(meta)?;
+            let records = vec![condition::thresholds_key()];
+            let identity = Identity::of(&Thresholds::from(found), records);
+            Ok((found, identity))
+        })?;
         if change == ThresholdsChange::default() {
-            return Ok(before);
+            return Ok(*held.shown());
         }
-        Ok(session.act(Action::PoolThresholds, "", |meta| {
+        held.act(Action::PoolThresholds, "", |meta| {
             admin::set_thresholds(meta, |own| {
                 own.near_full_percent = change.near_full_percent.unwrap_or(own.near_full_percent);
                 own.full_percent = change.full_percent.unwrap_or(own.full_percent);
                 own.pool_percents = change.pool_percents.unwrap_or(own.pool_percents);
             })
-        })?)
+        })
     });
     Ok(Tagged(StatusCode::OK, changed.await?.into()))
 }
@@ -305,14 +310,17 @@ async fn set_recovery(
 ) -> Result<Tagged<Recovery>, Problem> {
     let changed = api.run(asker, move |session| {
         session.permit(Action::RecoverySet, "")?;
-        let before = admin::recovery(&session.reader())?;
-        known.check(&Recovery::from(before.clone()))?;
+        let held = known.check(session, |meta| {
+            let found = admin::recovery(meta)?;
+            let identity = Identity::of(&Recovery::from(found.clone()), vec![records::recovery_key()]);
+            Ok((found, identity))
+        })?;
         if change == RecoveryChange::default() {
-            return Ok(before);
+            return Ok(held.shown().clone());
         }
-        Ok(session.act(Action::RecoverySet, "", |meta| {
+        held.act(Action::RecoverySet, "", |meta| {
             admin::set_recovery(meta, |settings| change.apply(settings))
-        })?)
+        })
     });
     Ok(Tagged(StatusCode::OK, changed.await?.into()))
 }

@@ -3,7 +3,8 @@
 use super::input::{Body, Known, KnownWell, Named, Names, Parameters, cut_by_number, now};
 use super::volumes::{self, Volume};
 use super::wait;
-use crate::page::{Cursor, IfMatch, Page, Tagged};
+use crate::condition::{Identity, IfMatch};
+use crate::page::{Cursor, Page, Tagged};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
@@ -142,7 +143,15 @@ struct Which {
 }
 
 fn find(meta: &dyn Transact, volume: &str, name: &str) -> Result<Snapshot, AdminError> {
-    Ok(Snapshot::of(volume, admin::snapshot_or_mark(meta, volume, name)?))
+    look(meta, volume, name).map(|(snapshot, _)| snapshot)
+}
+
+fn look(meta: &dyn Transact, volume: &str, name: &str) -> Result<(Snapshot, Identity), AdminError> {
+    let found = admin::snapshot_or_mark(meta, volume, name)?;
+    let records = vec![map::snapshot_key(found.volume, found.number)];
+    let snapshot = Snapshot::of(volume, found);
+    let identity = Identity::of(&snapshot, records);
+    Ok((snapshot, identity))
 }
 
 /// A volume's snapshots, in the order in which they were taken.
@@ -250,9 +259,9 @@ async fn change(
 ) -> Result<Tagged<Snapshot>, Problem> {
     let changed = api.run(asker, move |session| {
         session.permit(Action::SnapshotProtect, &format!("{volume}@{name}"))?;
-        known.check(&find(&session.reader(), &volume, &name)?)?;
+        let held = known.check(session, |meta| look(meta, &volume, &name))?;
         if let Some(protected) = change.protected {
-            session.act(Action::SnapshotProtect, &format!("{volume}@{name}"), |meta| {
+            held.act(Action::SnapshotProtect, &format!("{volume}@{name}"), |meta| {
                 admin::protect_snapshot(meta, &volume, &name, protected)
             })?;
         }
@@ -276,9 +285,9 @@ async fn remove(
     known: IfMatch,
 ) -> Result<Json<Snapshot>, Problem> {
     let removed = api.run(asker, move |session| {
-        known.demand(&find(&session.reader(), &volume, &name)?)?;
+        let held = known.demand(session, |meta| look(meta, &volume, &name))?;
         let object = format!("{volume}@{name}");
-        let deleted = session.act(Action::SnapshotDelete, &object, |meta| match keep_mark {
+        let deleted = held.act(Action::SnapshotDelete, &object, |meta| match keep_mark {
             false => admin::delete_snapshot(meta, &volume, &name),
             true => admin::mark_snapshot(meta, &volume, &name),
         })?;

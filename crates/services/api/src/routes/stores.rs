@@ -1,14 +1,15 @@
 //! Stores: the disks of nodes.
 
 use super::input::{Body, Known, Names, Parameters, Settings, Shown, nullable};
-use crate::page::{Cursor, IfMatch, Page};
+use crate::condition::{Identity, IfMatch};
+use crate::page::{Cursor, Page};
 use crate::problem::Problem;
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, StoreStatus};
 use amita_metadata::Transact;
 use amita_types::condition::StoreSpace;
-use amita_types::map::StoreDuty;
+use amita_types::map::{self, StoreDuty};
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
@@ -206,6 +207,13 @@ fn find(meta: &dyn Transact, id: &str) -> Result<Store, AdminError> {
     })
 }
 
+fn look(meta: &dyn Transact, id: &str) -> Result<(Store, Identity), AdminError> {
+    let key = map::store_key(admin::find_store(meta, id)?.id);
+    let store = find(meta, id)?;
+    let identity = Identity::of(&store.settings(), vec![key]);
+    Ok((store, identity))
+}
+
 /// The stores, in the order of their UUIDs.
 #[utoipa::path(get, path = "/stores", operation_id = "listStores", tag = "stores", params(Cursor, Filter),
     responses((status = 200, body = Page<Store>),
@@ -251,25 +259,25 @@ async fn change(
 ) -> Result<Shown<StoreChanged>, Problem> {
     let changed = api.run(asker, move |session| {
         session.permit(Action::DiskWeight, &id)?;
-        known.check(&find(&session.reader(), &id)?.settings())?;
+        let held = known.check(session, |meta| look(meta, &id))?;
         let store = admin::find_store(&session.reader(), &id)?.id;
         let object = store.to_string();
         let mut outlook = None;
         if let Some(class) = &change.class {
             let class = class.as_deref().unwrap_or_default();
-            let done = session.act(Action::DiskClass, &object, |meta| {
+            let done = held.act(Action::DiskClass, &object, |meta| {
                 admin::classify_store(meta, store, class)
             })?;
             outlook = Some(done.1.into());
         }
         if let Some(weight) = change.weight {
-            let done = session.act(Action::DiskWeight, &object, |meta| {
+            let done = held.act(Action::DiskWeight, &object, |meta| {
                 admin::weigh_store(meta, store, weight)
             })?;
             outlook = Some(done.1.into());
         }
         if let Some(draining) = change.draining {
-            let done = session.act(Action::DiskDrain, &object, |meta| {
+            let done = held.act(Action::DiskDrain, &object, |meta| {
                 admin::drain_store(meta, store, !draining)
             })?;
             outlook = Some(done.1.into());
@@ -338,9 +346,9 @@ async fn remove(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        known.check(&find(&session.reader(), &id)?.settings())?;
+        let held = known.check(session, |meta| look(meta, &id))?;
         let store = admin::find_store(&session.reader(), &id)?.id;
-        session.act(Action::DiskForget, &store.to_string(), |meta| {
+        held.act(Action::DiskForget, &store.to_string(), |meta| {
             admin::forget_store(meta, store)
         })?;
         Ok(StatusCode::NO_CONTENT)

@@ -1,7 +1,8 @@
 //! Subsystems: what hosts connect to by NVMe/TCP, their namespaces and who may connect.
 
 use super::input::{Body, Force, Known, Named, Names, Parameters, cut_by_number};
-use crate::page::{Cursor, IfMatch, Page, Tagged};
+use crate::condition::{Identity, IfMatch};
+use crate::page::{Cursor, Page, Tagged};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
@@ -167,6 +168,12 @@ fn find(meta: &dyn Transact, name: &str) -> Result<Subsystem, AdminError> {
     admin::subsystem(meta, name).map(Subsystem::from)
 }
 
+fn look(meta: &dyn Transact, name: &str) -> Result<(Subsystem, Identity), AdminError> {
+    let subsystem = find(meta, name)?;
+    let identity = Identity::of(&subsystem, vec![map::subsystem_key(name)]);
+    Ok((subsystem, identity))
+}
+
 /// The subsystems, in the order of their names.
 #[utoipa::path(get, path = "/subsystems", operation_id = "listSubsystems", tag = "nvme", params(Cursor),
     responses((status = 200, body = Page<Subsystem>),
@@ -230,17 +237,16 @@ async fn change(
 ) -> Result<Tagged<Subsystem>, Problem> {
     let changed = api.run(asker, move |session| {
         session.permit(Action::SubsystemSet, &name)?;
-        let before = find(&session.reader(), &name)?;
-        known.check(&before)?;
+        let held = known.check(session, |meta| look(meta, &name))?;
         let change = Change {
             gateways: change.gateways,
             any_host: change.any_host,
             tls_required: change.tls_required,
         };
         if change == Change::default() {
-            return Ok(before);
+            return Ok(held.shown().clone());
         }
-        let changed = session.act(Action::SubsystemSet, &name, |meta| {
+        let changed = held.act(Action::SubsystemSet, &name, |meta| {
             admin::set_subsystem(meta, &name, &change)
         })?;
         Ok(Subsystem::from(changed))
@@ -261,8 +267,8 @@ async fn remove(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        known.check(&find(&session.reader(), &name)?)?;
-        session.act(Action::SubsystemDelete, &name, |meta| {
+        let held = known.check(session, |meta| look(meta, &name))?;
+        held.act(Action::SubsystemDelete, &name, |meta| {
             admin::delete_subsystem(meta, &name, force)
         })?;
         Ok(StatusCode::NO_CONTENT)

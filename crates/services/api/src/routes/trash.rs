@@ -2,12 +2,14 @@
 
 use super::input::{Body, KnownWell, Names, Parameters, cut_by_number, now};
 use super::volumes::{self, Volume};
-use crate::page::{Cursor, IfMatch, Page, Tagged};
+use crate::condition::{Identity, IfMatch};
+use crate::page::{Cursor, Page, Tagged};
 use crate::problem::Problem;
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, TrashStatus};
 use amita_metadata::Transact;
+use amita_types::{VolumeId, map};
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
@@ -162,8 +164,12 @@ async fn purge(
     known: IfMatch,
 ) -> Result<Json<Purged>, Problem> {
     let purged = api.run(asker, move |session| {
-        known.demand(&find(&session.reader(), id)?)?;
-        let gone = session.act(Action::VolumePurge, &named(id), |meta| {
+        let held = known.demand(session, |meta| {
+            let found = find(meta, id)?;
+            let identity = Identity::of(&found, vec![map::trash_key(VolumeId(id))]);
+            Ok((found, identity))
+        })?;
+        let gone = held.act(Action::VolumePurge, &named(id), |meta| {
             admin::purge_volume(meta, &named(id), now().as_secs())
         })?;
         Ok(Json(Purged {

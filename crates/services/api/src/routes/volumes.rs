@@ -2,7 +2,8 @@
 
 use super::input::{Body, Known, KnownWell, Named, Names, Pairs, Parameters, all_of, now};
 use super::wait;
-use crate::page::{Cursor, IfMatch, Page, Tagged};
+use crate::condition::{Identity, IfMatch};
+use crate::page::{Cursor, Page, Tagged};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
 use amita_control::access::Action;
@@ -173,14 +174,28 @@ struct Labels {
 }
 
 pub(super) fn find(meta: &dyn Transact, name: &str) -> Result<Volume, AdminError> {
+    look(meta, name).map(|(volume, _)| volume)
+}
+
+fn look(meta: &dyn Transact, name: &str) -> Result<(Volume, Identity), AdminError> {
     let all = admin::volume_statuses(meta)?;
     let there = all.iter().map(|found| found.volume.name.clone()).collect();
     let found = all.into_iter().find(|found| found.volume.name == name);
-    found.map(Volume::from).ok_or_else(|| AdminError::NoSuch {
+    let found = found.ok_or_else(|| AdminError::NoSuch {
         what: "volume",
         name: name.to_owned(),
         there,
-    })
+    })?;
+    let id = found.volume.id;
+    let volume = Volume::from(found);
+    let records = vec![
+        map::volume_key(name),
+        map::about_key(id),
+        map::export_key(id),
+        map::flatten_key(id),
+    ];
+    let identity = Identity::of(&volume, records);
+    Ok((volume, identity))
 }
 
 /// The volumes, in the order of their names.
@@ -259,14 +274,14 @@ async fn change(
 ) -> Result<Tagged<Volume>, Problem> {
     let changed = api.run(asker, move |session| {
         session.permit(Action::VolumeLabel, &name)?;
-        known.check(&find(&session.reader(), &name)?)?;
+        let held = known.check(session, |meta| look(meta, &name))?;
         if let Some(size_bytes) = change.size_bytes {
-            session.act(Action::VolumeResize, &name, |meta| {
+            held.act(Action::VolumeResize, &name, |meta| {
                 admin::resize_volume(meta, &name, size_bytes)
             })?;
         }
         if !change.labels.is_empty() {
-            session.act(Action::VolumeLabel, &name, |meta| {
+            held.act(Action::VolumeLabel, &name, |meta| {
                 let set = change
                     .labels
                     .iter()
@@ -277,7 +292,7 @@ async fn change(
             })?;
         }
         if let Some(protected) = change.protected {
-            session.act(Action::VolumeProtect, &name, |meta| {
+            held.act(Action::VolumeProtect, &name, |meta| {
                 admin::protect_volume(meta, &name, protected)
             })?;
         }
@@ -305,13 +320,11 @@ async fn remove(
         return Err(Problem::new(Code::BadRequest, why));
     }
     let removed = api.run(asker, move |session| {
-        let reader = session.reader();
-        let volume = find(&reader, &name)?;
-        known.demand(&volume)?;
+        let held = known.demand(session, |meta| look(meta, &name))?;
         let keep = match (how.now, how.keep_seconds) {
             (true, _) => Duration::ZERO,
             (false, Some(seconds)) => Duration::from_secs(seconds),
-            (false, None) => admin::recycle_time(&reader, &volume.pool)?,
+            (false, None) => admin::recycle_time(&session.reader(), &held.shown().pool)?,
         };
         let now = now().as_secs();
         let purge_at = now.saturating_add(keep.as_secs());
@@ -332,11 +345,11 @@ async fn remove(
             ),
         };
         let deletion = Deletion::of(&name, how.force, fate);
-        let deleted = session.act(Action::VolumeDelete, &name, |meta| {
+        let deleted = held.act(Action::VolumeDelete, &name, |meta| {
             admin::carry_out(meta, deletion, &mut wait::pauses())
         })?;
         Ok(VolumeDeleted {
-            name,
+            name: name.clone(),
             id: deleted.volume.id.0,
             purge_at,
             hidden: deleted.hidden,

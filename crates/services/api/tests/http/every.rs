@@ -29,20 +29,20 @@ const APART: [&str; 7] = [
     "revokeToken",
     "showSelf",
 ];
-const HOST: &str = "nqn.2026-01.io.test:one";
-const OTHER_HOST: &str = "nqn.2026-01.io.test:two";
+pub const HOST: &str = "nqn.2026-01.io.test:one";
+pub const OTHER_HOST: &str = "nqn.2026-01.io.test:two";
 /// A store that no group needs.
-const SPARE: StoreId = StoreId(1 << 64 | 99);
+pub const SPARE: StoreId = StoreId(1 << 64 | 99);
 
 /// What an operation is tried with, and what it answers then.
-struct Case {
-    path: String,
-    body: Option<Value>,
-    status: u16,
+pub struct Case {
+    pub path: String,
+    pub body: Option<Value>,
+    pub status: u16,
 }
 
 /// A world in which each case can be done.
-fn world() -> World {
+pub fn world() -> World {
     let world = World::new();
     let meta = &*world.meta;
     admin::register_node(meta, "n4", "127.0.0.1:4", None, 2).unwrap();
@@ -154,7 +154,7 @@ fn open(meta: &Mutex<amita_metadata::model::State>, name: &str) {
     put(meta, map::volume_key(name), &volume);
 }
 
-fn put<T: serde::Serialize>(meta: &Mutex<amita_metadata::model::State>, key: String, record: &T) {
+pub fn put<T: serde::Serialize>(meta: &Mutex<amita_metadata::model::State>, key: String, record: &T) {
     meta.txn(&Call::put(key, serde_json::to_vec(record).unwrap())).unwrap();
 }
 
@@ -181,7 +181,7 @@ pub fn snapshot(meta: &Mutex<amita_metadata::model::State>, volume: &str, name: 
     put(meta, map::snapshot_name_key(volume.id, name), &named);
 }
 
-fn cases(world: &World) -> BTreeMap<&'static str, Case> {
+pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
     let meta = &*world.meta;
     let store = StoreId(u128::from(NodeId(1).0) << 64 | 7);
     let old = admin::trash(meta).unwrap()[0].trashed.volume;
@@ -416,9 +416,9 @@ fn cases(world: &World) -> BTreeMap<&'static str, Case> {
 }
 
 /// An operation of the specification.
-struct Operation {
-    id: String,
-    method: String,
+pub struct Operation {
+    pub id: String,
+    pub method: String,
     path: String,
     said: Value,
 }
@@ -435,7 +435,7 @@ impl Operation {
     }
 
     /// Does it take `If-Match`, and is that needed?
-    fn if_match(&self) -> Option<bool> {
+    pub fn if_match(&self) -> Option<bool> {
         let parameters = self.said["parameters"].as_array()?;
         let found = parameters.iter().find(|parameter| parameter["name"] == "If-Match")?;
         Some(found["required"].as_bool().unwrap_or_default())
@@ -458,7 +458,7 @@ fn operations() -> Vec<Operation> {
     all
 }
 
-fn tried() -> impl Iterator<Item = Operation> {
+pub fn tried() -> impl Iterator<Item = Operation> {
     operations()
         .into_iter()
         .filter(|operation| !APART.contains(&operation.id.as_str()))
@@ -491,7 +491,7 @@ fn roles_of_what_was_done(world: &World, before: u64, operation: &Operation) -> 
     may.map(|role| role.text().to_owned()).collect()
 }
 
-async fn send(
+pub async fn send(
     world: &World,
     role: OperatorRole,
     operation: &Operation,

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod compatibility;
+mod conditions;
 mod every;
 mod host_keys;
 mod jobs;

@@ -92,6 +92,14 @@ impl World {
         World { meta, router }
     }
 
+    /// The same, at a node that asks the metadata by this.
+    pub fn through(self, meta: Arc<dyn Transact + Send + Sync>) -> World {
+        World {
+            router: router(Api::new(meta)),
+            ..self
+        }
+    }
+
     /// The same, at a node that has the cluster's sealing key in that file.
     pub fn sealing(self, file: &std::path::Path) -> World {
         let api = Api::new(Arc::clone(&self.meta) as Arc<dyn Transact + Send + Sync>);
