@@ -6,7 +6,6 @@ mod data;
 mod diff;
 mod export;
 mod flatten;
-mod guide;
 mod image;
 mod import;
 mod label;

@@ -251,7 +251,7 @@ pub const FINDINGS: &[Finding] = &[
         number: 17,
         what: "printed commands have keys among their arguments",
         shown_by: &[(
-            "crates/amita/src/commands/volume/guide/tests.rs",
+            "crates/cluster/control/src/guide/tests.rs",
             "a_host_with_keys_gets_them_from_its_own_files",
         )],
     },

@@ -31,7 +31,7 @@ pub use hash::{BadHash, Hash};
 pub use record::{
     Draft, Head, Line, MAX_BODY_BYTES, MAX_SEQ, Outcome, Proof, Record, TRIM, Unreadable, Whence, Who, now_ms, trimmed,
 };
-pub use text::{inert, plain};
+pub use text::{inert, is_obeyed, plain};
 pub use verify::{Fault, Retention, Summary, Verifier};
 
 #[cfg(test)]

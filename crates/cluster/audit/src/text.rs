@@ -8,7 +8,8 @@ const MARK: char = '…';
 
 /// Would a terminal or a viewer do something else with it than show it? Controls; what changes the direction of text, or has none
 /// and no width, so that one name looks like another; what ends a line for some.
-fn is_obeyed(c: char) -> bool {
+#[must_use]
+pub fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')

@@ -6,6 +6,7 @@
 //! * [`coordinator`]: a pure state machine that sees liveness and groups and says what to change.
 //! * [`candidates`]: which stores may hold a pool's groups.
 //! * [`events`]: what happened, and why: a log that can be asked.
+//! * [`guide`]: what a host has to do to use a volume by NVMe/TCP: the commands.
 //! * [`health`]: what is so, how much that matters, and what to do about it.
 //! * [`agent`]: the threads of a node that keep its lease, watch the metadata, carry out its cores' metadata calls and
 //!   run the coordinator while this node is elected.
@@ -26,6 +27,7 @@ pub mod audit;
 pub mod candidates;
 pub mod coordinator;
 pub mod events;
+pub mod guide;
 pub mod health;
 mod kinds;
 pub mod ledger;

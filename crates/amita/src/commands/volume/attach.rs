@@ -1,9 +1,9 @@
 //! `amita volume attach` and `detach`.
 
-use super::guide::{Gateway, Guide, Proofs};
 use crate::admin::{Admin, Described};
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, HostKeys, NodeStatus, SubsystemSpec};
+use amita_control::guide::{Gateway, Guide, Proofs};
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::print;
@@ -100,11 +100,6 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
         })
         .described()?;
     let host = admin::host(&metadata.reader(), nqn).described()?;
-    let proofs = Proofs {
-        dhchap: host.dhchap.is_some(),
-        dhchap_controller: host.dhchap_controller.is_some(),
-        tls: host.tls.is_some(),
-    };
     let volume = admin::split(name).described()?.0;
     let gateways = gateways(metadata, &found, volume)?;
     let attached = Attached {
@@ -115,7 +110,7 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
         uuid: namespace.uuid.to_string(),
         host: nqn.clone(),
         made,
-        guide: Guide::new(&found.nqn, nqn, &gateways, proofs),
+        guide: Guide::new(&found.nqn, nqn, &gateways, Proofs::of(&host)),
     };
     print(arguments.json, &attached, || text(&attached))
 }

@@ -71,6 +71,28 @@ fn names_that_a_shell_would_take_apart_are_quoted() {
     );
 }
 
+/// A name that reads as another one in a list is seen in a command, and is that name all the same.
+#[test]
+fn what_nobody_sees_in_a_name_is_written_out() {
+    let name = "nqn.2014-08.com.example:a\u{202e}'\\\u{e0041}b";
+    let proofs = Proofs {
+        dhchap: true,
+        ..Proofs::default()
+    };
+    let guide = Guide::new(name, HOST, &gateways(), proofs);
+    let command = &guide.connect[0];
+    assert!(
+        command.contains(r"--nqn=$'nqn.2014-08.com.example:a\U0000202e\'\\\U000e0041b' "),
+        "{command}"
+    );
+    let lines = guide.permanent.join("\n");
+    assert!(lines.contains(r"a\u202e'\\\udb40\udc41b"), "{lines}");
+    let text = guide.text("x");
+    assert!(!text.contains(|c| c != '\n' && amita_audit::is_obeyed(c)), "{text}");
+    let file: serde_json::Value = serde_json::from_str(&lines).unwrap();
+    assert_eq!(file[0]["subsystems"][0]["nqn"], name);
+}
+
 #[test]
 fn a_single_path_and_a_dead_gateway_are_said() {
     let mut one = gateways();

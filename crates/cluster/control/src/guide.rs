@@ -1,6 +1,9 @@
-//! What a Linux host has to do to use a volume by NVMe/TCP: exact commands. Pure.
+//! What a Linux host has to do to use a volume by NVMe/TCP: exact commands, which `amita volume attach` prints and the API tells. Pure.
 
+use amita_audit::{inert, is_obeyed};
+use amita_types::map::Host;
 use serde::Serialize;
+use std::fmt::Write as _;
 
 /// Seconds between two signs of life. Half of it is how long a gateway that froze goes unnoticed at least; one that ends
 /// closes its connections, and is noticed at once.
@@ -36,7 +39,20 @@ pub struct Proofs {
     pub dhchap: bool,
     /// Controllers prove that they have theirs.
     pub dhchap_controller: bool,
+    /// That it has the pre-shared key, and that both encrypt.
     pub tls: bool,
+}
+
+impl Proofs {
+    /// Those of a host.
+    #[must_use]
+    pub fn of(host: &Host) -> Proofs {
+        Proofs {
+            dhchap: host.dhchap.is_some(),
+            dhchap_controller: host.dhchap_controller.is_some(),
+            tls: host.tls.is_some(),
+        }
+    }
 }
 
 /// The commands and files.
@@ -71,8 +87,23 @@ fn portal(gateway: &Gateway) -> String {
     )
 }
 
-/// A qualified name may hold any character that can be seen: a shell takes it as it is only in quotes.
+/// A qualified name may hold any character that is no control: a shell takes it as it is only in quotes. What nobody sees, or what turns
+/// the line, is written out, as bash and zsh know it.
 fn quoted(text: &str) -> String {
+    if text.contains(is_obeyed) {
+        let mut word = "$'".to_owned();
+        for c in text.chars() {
+            match c {
+                '\\' | '\'' => word.extend(['\\', c]),
+                c if is_obeyed(c) => {
+                    let _ = write!(word, "\\U{:08x}", u32::from(c));
+                }
+                c => word.push(c),
+            }
+        }
+        word.push('\'');
+        return word;
+    }
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
     if text.chars().all(plain) {
         text.to_owned()
@@ -137,6 +168,12 @@ impl Guide {
         }
     }
 
+    /// The disk of the namespace with this UUID, on the host.
+    #[must_use]
+    pub fn disk(uuid: &str) -> String {
+        format!("/dev/disk/by-id/nvme-uuid.{uuid}")
+    }
+
     /// For a person.
     #[must_use]
     pub fn text(&self, uuid: &str) -> String {
@@ -156,7 +193,10 @@ impl Guide {
         if let Some(all) = &self.connect_all {
             text += &format!("\nor everything that the host may use, by discovery:\n\n  {all}\n");
         }
-        text += &format!("\nThe disk is /dev/disk/by-id/nvme-uuid.{uuid} then; its paths: nvme list-subsys\n");
+        text += &format!(
+            "\nThe disk is {} then; its paths: nvme list-subsys\n",
+            Guide::disk(uuid)
+        );
         if self.prepare.iter().any(|command| command.contains(CONFIG_FILE)) {
             text += &format!(
                 "To connect at every start: systemctl enable nvmf-autoconnect.service. What {CONFIG_FILE} held before is in\n\
@@ -242,7 +282,7 @@ fn config_json(subsystem: &str, host: &str, gateways: &[Gateway], proofs: Proofs
         "subsystems": [{ "nqn": subsystem, "ports": ports }],
     }]);
     let text = serde_json::to_string_pretty(&settings).expect("plain data");
-    text.lines().map(str::to_owned).collect()
+    inert(&text).lines().map(str::to_owned).collect()
 }
 
 #[cfg(test)]
