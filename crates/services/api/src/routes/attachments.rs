@@ -1,16 +1,18 @@
 //! What a host needs to know to use a volume by NVMe over TCP.
 
-use super::input::{Named, Names};
+use super::input::{Named, Names, Parameters};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
-use amita_control::admin::{self, NamespaceStatus, NodeStatus};
+use amita_control::admin::{self, AdminError, NamespaceStatus, NodeStatus};
+use amita_control::guide::{Gateway, Guide, Proofs};
 use amita_metadata::Transact;
 use amita_types::NodeId;
+use amita_types::map::Subsystem;
 use axum::Json;
 use axum::extract::State;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -56,6 +58,49 @@ pub struct Attachment {
     pub hosts: Vec<String>,
     /// The gateways that serve it: the owner first, then those that live.
     pub gateways: Vec<AttachmentGateway>,
+    /// What the host that was asked for does to have it; where none was, the first of `hosts`. Null: there is no host, or no gateway.
+    pub commands: Option<HostCommands>,
+}
+
+/// What a Linux host does, as root, to have a volume by NVMe over TCP: as `amita volume attach` prints it. No key stands in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct HostCommands {
+    /// The host's NVMe qualified name.
+    pub host: String,
+    /// What is run once before: the kernel's module, keys. One of them may have several lines.
+    pub prepare: Vec<String>,
+    /// What connects: one command for each gateway, in their order.
+    pub connect: Vec<String>,
+    /// What connects all gateways and all subsystems at once, by discovery; null where the host has something to prove.
+    pub connect_all: Option<String>,
+    /// The file that makes it permanent.
+    #[schema(example = "/etc/nvme/discovery.conf")]
+    pub permanent_file: String,
+    /// Its lines. Where keys belong into it, they have commands of the shell in their places, and one of `prepare` writes it.
+    pub permanent: Vec<String>,
+    /// The disk, on the host.
+    #[schema(example = "/dev/disk/by-id/nvme-uuid.6f9619ff-8b86-4d01-b42d-00cf4fc964ff")]
+    pub disk: String,
+}
+
+/// Whose commands.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct For {
+    /// The NVMe qualified name of the host that the commands are for; it has to be one that may connect.
+    host: Option<String>,
+}
+
+impl From<&AttachmentGateway> for Gateway {
+    fn from(found: &AttachmentGateway) -> Gateway {
+        Gateway {
+            node: found.node.clone(),
+            traddr: found.traddr.clone(),
+            trsvcid: found.trsvcid,
+            owner: found.owner,
+            alive: found.alive,
+        }
+    }
 }
 
 fn gateway(found: &NodeStatus, owner: Option<NodeId>) -> Option<AttachmentGateway> {
@@ -69,7 +114,48 @@ fn gateway(found: &NodeStatus, owner: Option<NodeId>) -> Option<AttachmentGatewa
     })
 }
 
-fn find(meta: &dyn Transact, name: &str) -> Result<Attachment, Problem> {
+/// What the host of this name does; where none is said, the first that may connect.
+fn commands(
+    meta: &dyn Transact,
+    found: &Subsystem,
+    host: Option<String>,
+    gateways: &[AttachmentGateway],
+    uuid: &str,
+) -> Result<Option<HostCommands>, AdminError> {
+    if let Some(host) = &host {
+        admin::check_nqn("host", host)?;
+        if !found.any_host && !found.hosts.contains(host) {
+            return Err(AdminError::NotAllowed {
+                host: host.clone(),
+                subsystem: found.name.clone(),
+                allowed: found.hosts.clone(),
+            });
+        }
+    }
+    let host = host.or_else(|| found.hosts.first().cloned());
+    let Some(host) = host.filter(|_| !gateways.is_empty()) else {
+        return Ok(None);
+    };
+    // One that nobody knows has nothing to prove.
+    let proofs = match admin::host(meta, &host) {
+        Ok(known) => Proofs::of(&known),
+        Err(AdminError::NoSuch { .. }) => Proofs::default(),
+        Err(why) => return Err(why),
+    };
+    let gateways: Vec<Gateway> = gateways.iter().map(Gateway::from).collect();
+    let guide = Guide::new(&found.nqn, &host, &gateways, proofs);
+    Ok(Some(HostCommands {
+        host,
+        prepare: guide.prepare,
+        connect: guide.connect,
+        connect_all: guide.connect_all,
+        permanent_file: guide.permanent_file.to_owned(),
+        permanent: guide.permanent,
+        disk: Guide::disk(uuid),
+    }))
+}
+
+fn find(meta: &dyn Transact, name: &str, host: Option<String>) -> Result<Attachment, Problem> {
     let (volume, used) = admin::namespace_of(meta, name)?;
     let Some(NamespaceStatus {
         subsystem, namespace, ..
@@ -86,24 +172,32 @@ fn find(meta: &dyn Transact, name: &str) -> Result<Attachment, Problem> {
     let gateways = nodes.iter().filter(serves);
     let mut gateways: Vec<AttachmentGateway> = gateways.filter_map(|node| gateway(node, volume.owner)).collect();
     gateways.sort_by_key(|gateway| (!gateway.owner, !gateway.alive));
+    let uuid = namespace.uuid.to_string();
+    let commands = commands(meta, &found, host, &gateways, &uuid)?;
     Ok(Attachment {
         volume: name.to_owned(),
         subsystem,
         nqn: found.nqn,
         nsid: namespace.nsid,
-        uuid: namespace.uuid.to_string(),
+        uuid,
         block_bytes: namespace.block_bytes,
         any_host: found.any_host,
         hosts: found.hosts,
         gateways,
+        commands,
     })
 }
 
-/// What a host needs to know to use a volume, or VOLUME@SNAPSHOT, by NVMe over TCP: its name there, and where to connect.
-#[utoipa::path(get, path = "/volumes/{name}/attachment", operation_id = "showAttachment", tag = "volumes", params(Named),
+/// What a host needs to know to use a volume, or VOLUME@SNAPSHOT, by NVMe over TCP: where to connect, and by which commands.
+#[utoipa::path(get, path = "/volumes/{name}/attachment", operation_id = "showAttachment", tag = "volumes", params(Named, For),
     responses((status = 200, body = Attachment),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
-async fn show(State(api): State<Api>, asker: Asker, Names(name): Names<String>) -> Result<Json<Attachment>, Problem> {
-    let found = api.run(asker, move |session| find(&session.reader(), &name));
+async fn show(
+    State(api): State<Api>,
+    asker: Asker,
+    Names(name): Names<String>,
+    Parameters(For { host }): Parameters<For>,
+) -> Result<Json<Attachment>, Problem> {
+    let found = api.run(asker, move |session| find(&session.reader(), &name, host));
     found.await.map(Json)
 }

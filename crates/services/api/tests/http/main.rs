@@ -1,6 +1,7 @@
 //! The API over the metadata's model: what is answered, and what is refused.
 
 mod alerts;
+mod attachments;
 mod compatibility;
 mod conditions;
 mod every;
