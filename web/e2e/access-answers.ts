@@ -38,8 +38,8 @@ export function accessList(world: World, { path, values }: Match, query: URLSear
   return lists[path]?.();
 }
 
-/** Where a volume is a namespace, and by which gateways hosts come to it. */
-function attachment(world: World, volume: string): unknown {
+/** Where a volume is a namespace, and by which gateways and which commands hosts come to it. */
+function attachment(world: World, volume: string, asked: string | null): unknown {
   const all = Object.values(world.namespaces).flat();
   const found = all.find((one) => one.volume === volume && one.snapshot === null);
   const subsystem = world.subsystems.find((one) => one.name === found?.subsystem);
@@ -51,7 +51,21 @@ function attachment(world: World, volume: string): unknown {
   });
   const { nqn, any_host, hosts } = subsystem;
   const { nsid, uuid, block_bytes } = found;
-  return { volume, subsystem: subsystem.name, nqn, nsid, uuid, block_bytes, any_host, hosts, gateways };
+  const host = asked ?? hosts[0];
+  const portals = gateways.map(({ traddr, trsvcid }) => `--transport=tcp --traddr=${traddr} --trsvcid=${trsvcid}`);
+  const commands =
+    host === undefined || portals.length === 0
+      ? null
+      : {
+          host,
+          prepare: ["modprobe nvme-tcp"],
+          connect: portals.map((portal) => `nvme connect ${portal} --nqn=${nqn} --hostnqn=${host} --keep-alive-tmo=5`),
+          connect_all: `nvme connect-all ${portals[0]} --hostnqn=${host} --keep-alive-tmo=5`,
+          permanent_file: "/etc/nvme/discovery.conf",
+          permanent: portals,
+          disk: `/dev/disk/by-id/nvme-uuid.${uuid}`,
+        };
+  return { volume, subsystem: subsystem.name, nqn, nsid, uuid, block_bytes, any_host, hosts, gateways, commands };
 }
 
 /** Who has reserved a volume: of every tenth somebody has. */
@@ -63,11 +77,11 @@ function reservation(volume: string): unknown {
 }
 
 /** One thing; null: there is none; undefined: nobody knows of it here. */
-export function accessOne(world: World, { path, values }: Match): unknown {
+export function accessOne(world: World, { path, values }: Match, query: URLSearchParams): unknown {
   const { name = "", nqn = "", volume = "" } = values;
   switch (path) {
     case "/api/v1/volumes/{name}/attachment":
-      return attachment(world, name);
+      return attachment(world, name, query.get("host"));
     case "/api/v1/volumes/{name}/reservation":
       return reservation(name);
     case "/api/v1/channels/{name}":

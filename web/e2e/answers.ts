@@ -28,7 +28,7 @@ function listOf(world: World, found: Match, query: URLSearchParams): Items | und
   return lists[found.path] ?? accessList(world, found, query);
 }
 
-function oneOf(world: World, found: Match): unknown {
+function oneOf(world: World, found: Match, query: URLSearchParams): unknown {
   const { path, values } = found;
   const name = values.name ?? "";
   switch (path) {
@@ -47,7 +47,7 @@ function oneOf(world: World, found: Match): unknown {
     case "/api/v1/deleted-volumes/{id}":
       return world.deleted.find((one) => String(one.id) === values.id) ?? null;
     default:
-      return accessOne(world, found);
+      return accessOne(world, found, query);
   }
 }
 
@@ -64,7 +64,7 @@ function read(world: World, found: Match, query: URLSearchParams): Answered {
   if (figures !== undefined) return { status: 200, body: figures };
   const list = listOf(world, found, query);
   if (list !== undefined) return { status: 200, body: cut(list, query) };
-  const one = oneOf(world, found);
+  const one = oneOf(world, found, query);
   if (one === null) return { status: 404, problem: "not-found", detail: "there is none of that name" };
   return one === undefined ? answerOf(found.operation) : { status: 200, body: one };
 }

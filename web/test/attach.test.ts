@@ -1,19 +1,7 @@
-import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { diskPath, nbdGuides, nvmeGuide, SETTINGS, splitAddress } from "../src/lib/attach";
-import type { Proofs } from "../src/lib/attach";
+import { nbdGuides, splitAddress } from "../src/lib/attach";
 import { exportCommand } from "../src/lib/exports";
 import { ownSubsystem, subsystemChange } from "../src/lib/subsystems";
-
-const SUBSYSTEM = "nqn.2026-11.io.amita:0123abcd:db";
-const HOST = "nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0051-3510-8052-b4c04f4e3732";
-const NOTHING: Proofs = { dhchap: false, dhchap_controller: false, tls: false };
-
-const gateways = [
-  { node: "n2", traddr: "192.0.2.2", trsvcid: 4420, owner: true, alive: true },
-  { node: "n1", traddr: "2001:db8::1", trsvcid: 4420, owner: false, alive: true },
-];
 
 it.each([
   ["192.0.2.1:4420", { host: "192.0.2.1", port: "4420" }],
@@ -22,63 +10,6 @@ it.each([
   ["gw1", undefined],
   ["", undefined],
 ])("the address %j is taken apart", (address, parts) => expect(splitAddress(address)).toEqual(parts));
-
-describe("what a host does for NVMe/TCP", () => {
-  it("is what `amita volume attach` says", () => {
-    const guide = nvmeGuide(SUBSYSTEM, HOST, gateways, NOTHING);
-    expect(guide.prepare).toEqual(["modprobe nvme-tcp"]);
-    expect(guide.connect[0]).toBe(
-      `nvme connect --transport=tcp --traddr=192.0.2.2 --trsvcid=4420 --nqn=${SUBSYSTEM} --hostnqn=${HOST} ` +
-        "--nr-io-queues=8 --keep-alive-tmo=5 --reconnect-delay=2 --ctrl-loss-tmo=-1 --fast_io_fail_tmo=600",
-    );
-    expect(guide.connect[1]).toContain("--traddr=2001:db8::1 ");
-    expect(guide.connectAll).toContain("--traddr=192.0.2.2 ");
-    expect([guide.permanentFile, guide.permanent.length]).toEqual(["/etc/nvme/discovery.conf", 2]);
-  });
-
-  it("has the settings of the command", () => {
-    const source = readFileSync("../crates/amita/src/commands/volume/guide.rs", "utf8");
-    const constant = (name: string) => Number(new RegExp(`const ${name}: \\w+ = (-?\\d+);`).exec(source)?.[1]);
-    expect(SETTINGS).toEqual({
-      keep_alive_tmo: constant("KEEP_ALIVE_S"),
-      reconnect_delay: constant("RECONNECT_S"),
-      ctrl_loss_tmo: constant("CTRL_LOSS_S"),
-      fast_io_fail_tmo: constant("FAST_IO_FAIL_S"),
-      nr_io_queues: constant("IO_QUEUES"),
-    });
-  });
-
-  it("takes keys from the host's own files, never from the command line", () => {
-    const guide = nvmeGuide(SUBSYSTEM, HOST, gateways, { dhchap: true, dhchap_controller: true, tls: true });
-    expect(guide.connect[0]).toMatch(/ --tls$/);
-    expect(guide.connect.join()).not.toContain("$(");
-    expect(guide.connectAll).toBeUndefined();
-    expect(guide.prepare[3]).toMatch(/^nvme check-tls-key --insert/);
-    const [settings] = JSON.parse(guide.permanent.join("\n"));
-    expect(settings.subsystems[0].ports[1]).toMatchObject({ traddr: "2001:db8::1", tls: true, ctrl_loss_tmo: -1 });
-  });
-
-  it("writes a file that holds names as they are, whatever they hold", () => {
-    const name = "nqn.2014-08.com.example:a`id`$HOME\\$(id)'b\u202E";
-    const guide = nvmeGuide(name, HOST, gateways, { ...NOTHING, dhchap: true });
-    // The here-document of the command, with a key in the place of the file's.
-    const script = `${guide.prepare[1]!.replace(/^.*cat > \S+ /s, "cat ").replace(/\n\)$/, "\n")}`;
-    const text = execFileSync("sh", ["-c", script.replaceAll("$(cat /etc/nvme/dhchap.key)", "$(echo the-key)")], {
-      env: { LC_ALL: "C.UTF-8", PATH: process.env.PATH },
-    }).toString();
-    const [settings] = JSON.parse(text);
-    expect(settings.subsystems[0].nqn).toBe(name);
-    expect(settings.subsystems[0].ports[0].dhchap_key).toBe("the-key");
-  });
-
-  it("quotes names that a shell would take apart", () => {
-    const guide = nvmeGuide("nqn.2014-08.com.example:a;b$c", "nqn.2014-08.com.example:it's", gateways, NOTHING);
-    expect(guide.connect[0]).toContain("--nqn='nqn.2014-08.com.example:a;b$c' ");
-    expect(guide.connect[0]).toContain("--hostnqn='nqn.2014-08.com.example:it'\\''s' ");
-  });
-
-  it("finds the disk by its UUID", () => expect(diskPath("u-1")).toBe("/dev/disk/by-id/nvme-uuid.u-1"));
-});
 
 it("what a client does for NBD is said for each node, those that live first", () => {
   const nodes = [

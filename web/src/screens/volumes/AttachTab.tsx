@@ -1,7 +1,7 @@
 // How hosts come to a volume: by NVMe/TCP as a namespace, by NBD as an export; with the commands of the host.
 import { Spin } from "antd";
 import { useState } from "react";
-import { useList, useThing, useThingOrNone } from "../../api/queries";
+import { useThing, useThingOrNone } from "../../api/queries";
 import { asProblem } from "../../api/problem";
 import type { components } from "../../api/schema";
 import { Act } from "../../components/Act";
@@ -21,13 +21,19 @@ import type { Volume } from "./VolumeList";
 
 type Attachment = components["schemas"]["Attachment"];
 
-/** The commands of one of the hosts that may connect. */
-function Commands({ attachment }: { attachment: Attachment }) {
+/** The commands of one of the hosts that may connect: they come with the attachment, of another host than the first when it is asked for. */
+function Commands({ volume, attachment }: { volume: string; attachment: Attachment }) {
   const { t } = useSpeech();
-  const hosts = useList("/api/v1/hosts");
   const [chosen, choose] = useState("");
   const { hosts: allowed, any_host } = attachment;
   const nqn = allowed.includes(chosen) ? chosen : allowed[0];
+  const isOther = nqn !== allowed[0];
+  const { data, error } = useThing(
+    "/api/v1/volumes/{name}/attachment",
+    { name: volume },
+    { query: { host: nqn }, enabled: isOther },
+  );
+  const found = isOther ? data?.data : attachment;
   if (nqn === undefined) return <p>{any_host ? t("attach.any_host") : t("attach.no_host")}</p>;
   return (
     <>
@@ -37,7 +43,8 @@ function Commands({ attachment }: { attachment: Attachment }) {
         options={allowed.map((one) => [one, visible(one)] as const)}
         onChange={choose}
       />
-      <NvmeCommands attachment={attachment} nqn={nqn} host={hosts.items.find((host) => host.nqn === nqn)} />
+      {isOther && error !== null ? <Problem error={error} /> : null}
+      {found === undefined ? null : <NvmeCommands attachment={found} />}
     </>
   );
 }
@@ -87,7 +94,7 @@ function Nvme({ volume }: { volume: Volume }) {
               [t("namespace.block"), attachment.block_bytes],
             ]}
           />
-          <Commands attachment={attachment} />
+          <Commands volume={volume.name} attachment={attachment} />
         </>
       )}
     </section>

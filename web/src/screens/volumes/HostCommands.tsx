@@ -3,35 +3,31 @@ import { useList } from "../../api/queries";
 import type { components } from "../../api/schema";
 import { Copyable } from "../../components/Copyable";
 import { useSpeech } from "../../i18n";
-import { diskPath, nbdGuides, nvmeGuide } from "../../lib/attach";
+import { nbdGuides } from "../../lib/attach";
 import { visible } from "../../lib/visible";
 
 type Schemas = components["schemas"];
-const NO_PROOFS = { dhchap: false, dhchap_controller: false, tls: false };
 
-interface Props {
-  readonly attachment: Schemas["Attachment"];
-  readonly nqn: string;
-  /** What it has to prove; undefined: nobody knows it. */
-  readonly host: Schemas["Host"] | undefined;
-}
-
-export function NvmeCommands({ attachment, nqn, host }: Props) {
+export function NvmeCommands({ attachment }: { attachment: Schemas["Attachment"] }) {
   const { t } = useSpeech();
-  const { gateways, uuid } = attachment;
-  if (gateways.length === 0) return <p>{t("attach.no_gateway")}</p>;
-  const guide = nvmeGuide(attachment.nqn, nqn, gateways, host ?? NO_PROOFS);
+  const { gateways, commands } = attachment;
+  if (commands == null) return <p>{t("attach.no_gateway")}</p>;
   const away = gateways.filter(({ alive }) => !alive).map(({ node }) => node);
   return (
     <div className="commands">
-      <p>{t("attach.about", { disk: diskPath(uuid) })}</p>
-      <Copyable label={t("attach.prepare")} text={guide.prepare.join("\n")} />
-      <Copyable label={t("attach.connect")} text={guide.connect.join("\n")} />
-      {guide.connectAll === undefined ? null : <Copyable label={t("attach.connect_all")} text={guide.connectAll} />}
-      {guide.connectAll === undefined ? (
-        <p>{t("attach.permanent.config", { file: guide.permanentFile })}</p>
+      <p>{t("attach.about", { disk: commands.disk })}</p>
+      <Copyable label={t("attach.prepare")} text={commands.prepare.join("\n")} />
+      <Copyable label={t("attach.connect")} text={commands.connect.join("\n")} />
+      {commands.connect_all == null ? (
+        <p>{t("attach.permanent.config", { file: commands.permanent_file })}</p>
       ) : (
-        <Copyable label={t("attach.permanent", { file: guide.permanentFile })} text={guide.permanent.join("\n")} />
+        <>
+          <Copyable label={t("attach.connect_all")} text={commands.connect_all} />
+          <Copyable
+            label={t("attach.permanent", { file: commands.permanent_file })}
+            text={commands.permanent.join("\n")}
+          />
+        </>
       )}
       {gateways.length === 1 ? <p>{t("attach.one_path", { node: gateways[0]!.node })}</p> : null}
       {away.length === 0 ? null : <p>{t("attach.away", { nodes: visible(away.join(", ")) })}</p>}
