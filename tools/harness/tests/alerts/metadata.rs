@@ -26,7 +26,7 @@ fn the_metadata_is_away() {
     world.is_quiet();
 }
 
-/// Nobody leads then, and it is the one who leads that tells of the fact: that nobody does is what is heard.
+/// Nobody leads then, so that nobody tells of facts: each node tells what it has found itself.
 #[test]
 #[ignore = "minutes, on a machine that does nothing else"]
 fn the_metadata_is_set_back() {
@@ -50,12 +50,16 @@ fn the_metadata_is_set_back() {
     std::fs::copy(&file, &newest).expect("copied");
     std::fs::copy(&older, &file).expect("copied");
     world.cluster.start_metadata().expect("it starts again");
-    world.fires("AmitaNoCoordinator", "older than what stores know");
+    let alerts = [
+        ("AmitaNoCoordinator", "no node is the coordinator"),
+        ("AmitaMetadataOlder", "older than what stores know"),
+    ];
+    world.all_fire(&alerts);
     world.mended();
     world.cluster.kill_metadata();
     std::fs::copy(&newest, &file).expect("copied");
     world.cluster.start_metadata().expect("it starts again");
-    world.ends("AmitaNoCoordinator");
+    world.all_end(&alerts);
     world.is_quiet();
 }
 

@@ -106,6 +106,8 @@ pub struct NodeReport {
     pub leads: bool,
     /// For how long the metadata has not answered it.
     pub metadata_silent: Duration,
+    /// Has it found itself that the metadata is older than what it, or a store of it, has seen?
+    pub metadata_older: bool,
     /// The cluster's figures, where they were asked for, this node leads, and the metadata has told them.
     pub figures: Option<Arc<Figures>>,
 }

@@ -29,6 +29,7 @@ use amita_types::{ClusterId, NodeId, SnapshotId, StoreId, VolumeId};
 use doubt::Doubt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -98,6 +99,8 @@ pub(super) struct Keeper {
     pub(super) remembers: bool,
     pub(super) cores: ToCores,
     pub(super) journal: Journal,
+    /// Whether this node has found the metadata to be older, for who watches it.
+    pub(super) older: Arc<AtomicBool>,
     pub(super) log: Log,
 }
 
@@ -158,6 +161,7 @@ impl Keeper {
             if state.hold.is_some_and(|at| at <= now) {
                 self.hold(&mut state);
             }
+            self.older.store(state.doubt.is_older(), Ordering::Relaxed);
         }
     }
 

@@ -284,7 +284,8 @@ impl Plane {
         agent_config.past_file = joined.past_file.clone();
         let agent = Agent::start(client, &agent_config, Arc::new(move |notice| sink.tell(notice)))
             .map_err(ServeError::NameTaken)?;
-        let collect = watch::collector(config, joined, &cores.senders, &agent);
+        let older = Arc::<AtomicBool>::default();
+        let collect = watch::collector(config, joined, &cores.senders, &agent, &older);
         let metrics = watch::start(config, &collect)?;
         let record = register(config, joined, &cores, metrics.as_ref().map(Server::address))?;
         let keeper = match to_keeper {
@@ -298,6 +299,7 @@ impl Plane {
                     remembers: joined.past.revision() > 0,
                     cores: cores.senders.clone(),
                     journal: agent.journal().clone(),
+                    older,
                     log: log.clone(),
                 };
                 let thread = std::thread::Builder::new()

@@ -9,6 +9,7 @@ use amita_control::agent::{Agent, Insight, Policies};
 use amita_identity::Live;
 use amita_types::{ClusterId, NodeId};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,7 +17,13 @@ use std::time::{Duration, Instant, SystemTime};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whoever has it can ask the cores, until they end; then nothing is answered.
-pub(super) fn collector(config: &ServeConfig, joined: &Joined, cores: &ToCores, agent: &Agent) -> CollectReport {
+pub(super) fn collector(
+    config: &ServeConfig,
+    joined: &Joined,
+    cores: &ToCores,
+    agent: &Agent,
+    older: &Arc<AtomicBool>,
+) -> CollectReport {
     let asking = Asking {
         cluster: joined.cluster,
         node: joined.node,
@@ -24,6 +31,7 @@ pub(super) fn collector(config: &ServeConfig, joined: &Joined, cores: &ToCores, 
         cores: cores.clone(),
         policies: agent.policies().clone(),
         insight: agent.insight().clone(),
+        older: Arc::clone(older),
         identity: config.identity.clone(),
         started: SystemTime::now(),
     };
@@ -45,6 +53,8 @@ struct Asking {
     cores: ToCores,
     policies: Policies,
     insight: Insight,
+    /// The node's keeper tells by this.
+    older: Arc<AtomicBool>,
     identity: Option<Arc<Live>>,
     started: SystemTime,
 }
@@ -78,6 +88,7 @@ impl Asking {
             certificate: self.identity.as_ref().map(|live| (&*live.current()).into()),
             leads: self.insight.leads(),
             metadata_silent: self.insight.silent(),
+            metadata_older: self.older.load(Ordering::Relaxed),
             figures: if wanted.figures { self.insight.figures() } else { None },
         }
     }

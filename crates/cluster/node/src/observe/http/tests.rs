@@ -47,6 +47,7 @@ fn pages_are_served_and_nothing_else() {
         certificate: None,
         leads: false,
         metadata_silent: Duration::ZERO,
+        metadata_older: false,
         figures: None,
     };
     let ask: CollectReport = Arc::new(move |_| empty.clone());

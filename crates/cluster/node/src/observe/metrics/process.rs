@@ -74,6 +74,13 @@ pub(super) const METRICS: &[Metric] = &[
         read: |view, out| out.value(&[], view.report.metadata_silent.as_secs_f64()),
     },
     Metric {
+        name: "amita_metadata_older",
+        help: "1 where the node has found itself that the metadata is older than what it, or one of its stores, has seen.",
+        kind: Gauge,
+        labels: &[],
+        read: |view, out| out.value(&[], view.report.metadata_older),
+    },
+    Metric {
         name: "amita_certificate_begins_timestamp_seconds",
         help: "From when on the node's certificate is valid, in seconds since 1970; nothing where it has none.",
         kind: Gauge,

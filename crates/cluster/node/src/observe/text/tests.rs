@@ -123,6 +123,7 @@ fn report(name: &str) -> NodeReport {
         }),
         leads: true,
         metadata_silent: Duration::from_millis(1500),
+        metadata_older: true,
         figures: Some(Arc::new(figures(name))),
     }
 }
@@ -184,6 +185,7 @@ fn the_one_that_leads_tells_of_the_cluster() {
         "amita_node_time_seconds 2.25",
         "amita_coordinator 1",
         "amita_metadata_silent_seconds 1.5",
+        "amita_metadata_older 1",
         "amita_certificate_begins_timestamp_seconds 100",
         "amita_certificate_expires_timestamp_seconds 700",
         "amita_authority_expires_timestamp_seconds 9000",
@@ -203,12 +205,15 @@ fn the_one_that_leads_tells_of_the_cluster() {
     }
     let other = NodeReport {
         leads: false,
+        metadata_older: false,
         figures: None,
         certificate: None,
         ..report("main")
     };
     let page = render(&other);
-    assert!(page.lines().any(|found| found == "amita_coordinator 0"), "{page}");
+    for line in ["amita_coordinator 0", "amita_metadata_older 0"] {
+        assert!(page.lines().any(|found| found == line), "{line} is missing:\n{page}");
+    }
     for start in ["amita_health", "amita_pool_", "amita_store_info", "amita_certificate_"] {
         assert!(!page.lines().any(|line| line.starts_with(start)), "{start}: {page}");
     }

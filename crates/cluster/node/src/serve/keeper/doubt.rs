@@ -24,6 +24,11 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
+    /// Is the metadata older than what was seen here? What other nodes have found is theirs to tell.
+    pub(super) fn is_older(&self) -> bool {
+        self.own.is_some()
+    }
+
     pub(super) fn stands(&self) -> bool {
         self.away || self.own.is_some() || !self.keys.is_empty()
     }
@@ -132,5 +137,19 @@ mod tests {
         doubt.own = None;
         assert!(doubt.disown(ours));
         assert!(doubt.stands(), "until it is gone");
+    }
+
+    #[test]
+    fn a_node_tells_of_older_metadata_by_what_it_has_found_itself() {
+        let mut doubt = Doubt::default();
+        doubt.keys.insert("/amita/suspect/2".to_owned());
+        doubt.away = true;
+        assert!(doubt.stands() && !doubt.is_older());
+        doubt.own = Some("the metadata went back".to_owned());
+        assert!(!doubt.take_back(), "stores that say so go on to");
+        assert!(doubt.is_older());
+        doubt.passes = true;
+        assert!(doubt.take_back());
+        assert!(!doubt.is_older(), "what was said of a copy that answers no more");
     }
 }
