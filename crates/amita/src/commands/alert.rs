@@ -105,7 +105,7 @@ pub struct MatchArguments {
     /// Those about something with a name like this; may be given more than once
     #[arg(long = "object", value_name = "PATTERN")]
     pub objects: Vec<String>,
-    /// Those with a label like this: node, pool, store, volume, policy or subsystem; may be given more than once
+    /// Those with a label like this: node, pool, store, volume, policy, subsystem or channel; may be given more than once
     #[arg(long = "label", value_name = "LABEL=PATTERN", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
 }

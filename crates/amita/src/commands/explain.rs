@@ -299,6 +299,7 @@ mod tests {
                 "ambiguous",
                 "bad-setting",
                 "cannot-place",
+                "channel-fails",
                 "denied",
                 "exists",
                 "metadata-away",

@@ -272,6 +272,29 @@ fn check_messages(all: &[Taken]) {
     assert!(firing.values().all(|count| *count == 1), "told twice: {firing:?}");
 }
 
+/// By the channel `hook`, until the dead one is removed.
+fn a_channel_that_fails_is_told_by_the_other(world: &World, receiver: &Receiver) {
+    let says = || {
+        let facts = world.json(&["status"])["facts"].clone();
+        let facts = facts.as_array().expect("facts").iter();
+        let fails = facts.filter(|fact| fact["name"] == "channel-fails");
+        fails.map(|fact| fact["objects"].clone()).collect::<Vec<_>>()
+    };
+    eventually("the status says that it fails", || {
+        says() == [serde_json::json!(["dead"])]
+    });
+    let events = world.amita_done(&["events", "--json", "--kind", "channel-fails"]);
+    assert_eq!(events.lines().count(), 1, "{events}");
+    eventually("the other channel tells it", || {
+        receiver.states("channel-fails", "dead") == ["firing"]
+    });
+    world.amita_done(&["notify", "remove", "dead"]);
+    assert_eq!(says(), Vec::<Value>::new());
+    eventually("and its end", || {
+        receiver.states("channel-fails", "dead") == ["firing", "resolved"]
+    });
+}
+
 #[test]
 #[ignore = "an alert waits half a minute before it is told, and as long until it is over: scripts/soak runs it"]
 fn a_killed_node_is_told_by_whoever_lives_and_so_is_its_return() {
@@ -379,6 +402,7 @@ fn a_killed_node_is_told_by_whoever_lives_and_so_is_its_return() {
         });
         assert_eq!(receiver.states("node-down", name), ["firing", "resolved"]);
     }
+    a_channel_that_fails_is_told_by_the_other(&world, &receiver);
     check_messages(&receiver.all());
     thread::sleep(Duration::from_secs(2));
     let dead = &["could not be told of alerts"][..];

@@ -122,6 +122,12 @@ kinds! {
     /// A policy of which something had failed does what it should again.
     PolicyWorks "policy-works" Info
         "Nothing.",
+    /// A channel of alerts has not taken what it was told for several attempts.
+    ChannelFails "channel-fails" Warning
+        "See whether the receiver runs and is reached from the nodes; `amita notify test` tries it.",
+    /// A channel of alerts that had failed takes what it is told again.
+    ChannelWorks "channel-works" Info
+        "Nothing.",
     /// The metadata does not answer a node.
     MetadataAway "metadata-away" Warning
         "See whether the metadata runs, and whether the node reaches it.",
@@ -241,6 +247,15 @@ impl Writer {
 
     /// Takes an event in, to be written.
     pub fn add(&mut self, draft: Draft) {
+        let record = self.record(draft);
+        if self.waiting.len() >= MAX_WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(record);
+    }
+
+    /// The key and the value of an event, for who writes it together with something else.
+    pub fn record(&mut self, draft: Draft) -> (String, Vec<u8>) {
         let unix_ms = now_ms();
         self.count += 1;
         let event = Event {
@@ -252,11 +267,7 @@ impl Writer {
             text: draft.text,
         };
         let key = format!("{}{unix_ms:013}-{}-{:012}", prefix(), self.node, self.count);
-        let value = serde_json::to_vec(&event).expect("plain data");
-        if self.waiting.len() >= MAX_WAITING {
-            self.waiting.pop_front();
-        }
-        self.waiting.push_back((key, value));
+        (key, serde_json::to_vec(&event).expect("plain data"))
     }
 
     /// The next events to write, oldest first.

@@ -13,7 +13,7 @@ use crate::events::Severity;
 use crate::kinds::kinds;
 use crate::policy::runner::unreadable_runs;
 use crate::policy::standing::{PolicyStatus, TOO_LATE};
-use amita_types::condition::{Failing, Fullness, Thresholds, Trouble};
+use amita_types::condition::{Failing, FailingChannel, Fullness, Thresholds, Trouble};
 use amita_types::map::{Pool, StoreDuty, Subsystem};
 use amita_types::{NodeId, StoreId};
 use serde::Serialize;
@@ -79,6 +79,9 @@ kinds! {
     /// A run of a snapshot policy is due and has not begun, or does not end.
     PolicyLate "policy-late" Warning
         "See whether the coordinator lives and the metadata answers; `amita snapshot-policy show` has the last runs.",
+    /// A channel of alerts has not taken what it was told for several attempts.
+    ChannelFails "channel-fails" Warning
+        "See whether the receiver runs and is reached from the nodes; `amita notify test` tries it.",
     /// What lies behind a volume's new end is being cleared, or that was interrupted: it has its old size.
     ShrinkUnfinished "shrink-unfinished" Warning
         "Give the same `amita volume resize --shrink` again: it ends it. With the size that it has, it gives it up.",
@@ -175,6 +178,8 @@ pub struct Picture<'a> {
     pub thresholds: Thresholds,
     /// Policies of snapshots.
     pub policies: &'a [PolicyStatus],
+    /// Channels of alerts that fail.
+    pub failing_channels: &'a [FailingChannel],
     /// The keys of records that are left alone, and what is wrong with them.
     pub unreadable: &'a [(String, String)],
 }
@@ -206,6 +211,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
     picture.of_stores(&mut facts);
     picture.of_subsystems(&mut facts);
     picture.of_policies(&mut facts);
+    picture.of_channels(&mut facts);
     picture.of_unreadable(&mut facts);
     facts.sort_by_key(|fact| std::cmp::Reverse(fact.severity));
     facts
@@ -250,6 +256,25 @@ impl Picture<'_> {
                 );
                 facts.push(Fact::new(Kind::PolicyLate, [name], text, &show));
             }
+        }
+    }
+
+    fn of_channels(&self, facts: &mut Vec<Fact>) {
+        for found in self.failing_channels {
+            // What the receiver has said is a part of it.
+            let (name, why) = (&found.channel, found.why.escape_debug().to_string());
+            facts.push(Fact::new(
+                Kind::ChannelFails,
+                [name],
+                format!(
+                    "Channel {name} is not told of alerts: {} attempts have failed, the last one by this: {}.",
+                    found.attempts,
+                    why.trim_end_matches('.')
+                ),
+                &format!(
+                    "See whether its receiver runs and is reached from the nodes; `amita notify test {name}` tries it."
+                ),
+            ));
         }
     }
 

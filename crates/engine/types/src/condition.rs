@@ -68,6 +68,18 @@ pub enum Failing {
     Opening,
 }
 
+/// `/amita/alerts/failing/CHANNEL`: a channel of alerts that does not take what it is told. Whoever tells writes it, and it is there while
+/// that is so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailingChannel {
+    /// The channel's name.
+    pub channel: String,
+    /// Attempts that have failed one after another.
+    pub attempts: u64,
+    /// Why the last one did.
+    pub why: String,
+}
+
 /// `/amita/thresholds`: from where on a store is near full, and full. Without the record the defaults hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -152,6 +164,18 @@ impl Thresholds {
 #[must_use]
 pub fn thresholds_key() -> String {
     format!("{PREFIX}thresholds")
+}
+
+/// The prefix of the channels that fail.
+#[must_use]
+pub fn failing_channels_prefix() -> String {
+    format!("{PREFIX}alerts/failing/")
+}
+
+/// The key of what is said of a channel that fails.
+#[must_use]
+pub fn failing_channel_key(channel: &str) -> String {
+    format!("{}{channel}", failing_channels_prefix())
 }
 
 /// The prefix of what nodes have to say.

@@ -7,6 +7,7 @@ use crate::records::{self, Answer, Leader, Test};
 use crate::silence::{KEPT_S, MAX_SILENCE_S, MAX_SILENCES, Match, Silence, silenced_by};
 use amita_control::admin::{AdminError, check_name};
 use amita_metadata::{Call, Compare, KeyValue, Op, Transact};
+use amita_types::condition::failing_channel_key;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -135,7 +136,12 @@ pub fn remove_channel(meta: &dyn Transact, name: &str) -> Result<()> {
         else {
             return Err(no_channel(meta, name)?);
         };
-        let own = [key.clone(), records::delivery_key(name), records::test_key(name)];
+        let own = [
+            key.clone(),
+            records::delivery_key(name),
+            records::test_key(name),
+            failing_channel_key(name),
+        ];
         let call = Call {
             compares: vec![Compare::ModRevision {
                 key: key.clone(),

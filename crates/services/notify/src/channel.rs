@@ -6,6 +6,7 @@
 
 use crate::alert::{Condition, Severity};
 use crate::silence::Match;
+use amita_control::health::Kind as Fact;
 use amita_keys::{SealError, SealKey, Zeroizing};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -468,7 +469,9 @@ impl Channel {
     /// Is this alert for it, at this severity?
     #[must_use]
     pub fn wants(&self, condition: &Condition) -> bool {
-        condition.severity >= self.least && self.matches.takes(condition)
+        // That it fails itself it could hear only when that is over.
+        let is_own = condition.code == Fact::ChannelFails.name() && condition.object == self.name;
+        condition.severity >= self.least && !is_own && self.matches.takes(condition)
     }
 }
 

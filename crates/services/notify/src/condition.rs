@@ -56,6 +56,7 @@ const RUNBOOKS: &[(&str, &str)] = &[
     ("policy-fails", "AmitaPolicyFailing"),
     ("policy-late", "AmitaPolicyLate"),
     ("policy-missed", "AmitaPolicyLate"),
+    ("channel-fails", "AmitaChannelFailing"),
     ("subsystem-unserved", "AmitaSubsystemUnserved"),
     ("scrub-found", "AmitaCopiesDamaged"),
     ("store-failed", "AmitaStoreNotServing"),
@@ -141,6 +142,7 @@ fn about(fact: &Fact, status: &Status) -> About {
                 .for_each(|node| label("node", node));
         }
         "policy-fails" | "policy-late" => label("policy", first),
+        "channel-fails" => label("channel", first),
         "subsystem-unserved" => label("subsystem", first),
         name if name.starts_with("copies-") || name.starts_with("pool-") || name == "rule-unmet" => {
             label("pool", first);

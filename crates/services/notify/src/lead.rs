@@ -86,22 +86,25 @@ impl Lead {
     /// Writes a record, if it was last changed at `revision`, and if this node still tells. The record's new revision; none: it was not
     /// written.
     pub(crate) fn put(&self, key: String, revision: u64, value: Vec<u8>) -> Result<Option<u64>, Error> {
+        let put = Op::Put {
+            key: key.clone(),
+            value,
+            lease: None,
+        };
+        self.change(key, revision, vec![put])
+    }
+
+    /// Does this, if the record was last changed at `revision`, and if this node still tells. When it was done; none: it was not.
+    pub(crate) fn change(&self, key: String, revision: u64, then: Vec<Op>) -> Result<Option<u64>, Error> {
         let call = Call {
             compares: vec![
                 Compare::CreateRevision {
                     key: leader_key(),
                     equals: self.revision,
                 },
-                Compare::ModRevision {
-                    key: key.clone(),
-                    equals: revision,
-                },
+                Compare::ModRevision { key, equals: revision },
             ],
-            then: vec![Op::Put {
-                key,
-                value,
-                lease: None,
-            }],
+            then,
             otherwise: Vec::new(),
         };
         let reply = self.client.txn(&call)?;

@@ -20,6 +20,7 @@ pub mod alert;
 pub mod channel;
 pub mod condition;
 pub mod delivery;
+mod failing;
 mod lead;
 pub mod message;
 pub mod records;

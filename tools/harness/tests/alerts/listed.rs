@@ -5,7 +5,7 @@ use crate::rules;
 use std::collections::BTreeMap;
 
 const PAGE: &str = "docs/operating/monitoring.md";
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     include_str!("capacity.rs"),
     include_str!("certificates.rs"),
     include_str!("clocks.rs"),
@@ -15,6 +15,7 @@ const SOURCES: [&str; 11] = [
     include_str!("metadata.rs"),
     include_str!("network.rs"),
     include_str!("nodes.rs"),
+    include_str!("notifier.rs"),
     include_str!("policies.rs"),
     include_str!("healthy.rs"),
 ];

@@ -22,6 +22,7 @@ mod listed;
 mod metadata;
 mod network;
 mod nodes;
+mod notifier;
 mod policies;
 mod prometheus;
 mod rules;

@@ -12,7 +12,9 @@ use crate::agent::STOPPED;
 use crate::health::{self, Fact, Picture};
 use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, MAX_OPS, Op, Transact};
-use amita_types::condition::{Condition, StoreSpace, Trouble, condition_prefix, thresholds_key};
+use amita_types::condition::{
+    Condition, FailingChannel, StoreSpace, Trouble, condition_prefix, failing_channels_prefix, thresholds_key,
+};
 use amita_types::map::{
     self, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Shrink, Store,
     Subsystem, Suspect, Target, Volume,
@@ -200,6 +202,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives)?;
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
+    let failing_channels: Vec<FailingChannel> = reader.list(&failing_channels_prefix(), any)?;
     let facts = health::judge(&Picture {
         nodes: &nodes,
         stores: &stores,
@@ -211,6 +214,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         troubles: &troubles,
         thresholds,
         policies: &policies,
+        failing_channels: &failing_channels,
         unreadable: &reader.unreadable,
     });
     Ok(Status {

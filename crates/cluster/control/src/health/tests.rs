@@ -231,6 +231,24 @@ fn the_worst_comes_first_and_says_how_the_cluster_is() {
 }
 
 #[test]
+fn a_channel_that_fails_is_a_warning_with_what_its_receiver_said() {
+    let failing = [FailingChannel {
+        channel: "on-call".to_owned(),
+        attempts: 7,
+        why: "it answers 503\n.".to_owned(),
+    }];
+    let facts = judge(&Picture {
+        failing_channels: &failing,
+        ..Picture::default()
+    });
+    assert_eq!((names(&facts), word(&facts)), (vec!["channel-fails"], "degraded"));
+    assert_eq!(facts[0].objects, ["on-call"]);
+    let said = facts[0].to_string();
+    assert!(said.contains("7 attempts") && said.contains("503\\n. See"), "{said}");
+    assert!(said.contains("`amita notify test on-call`"), "{said}");
+}
+
+#[test]
 fn names_are_unique() {
     let all: std::collections::BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
     assert_eq!(all.len(), Kind::ALL.len());

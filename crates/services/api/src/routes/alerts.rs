@@ -114,7 +114,7 @@ pub struct Alert {
     /// What it is about.
     #[schema(example = "n2")]
     pub object: String,
-    /// What that is, and where: `node`, `pool`, `store`, `volume`, `policy`, `subsystem`.
+    /// What that is, and where: `node`, `pool`, `store`, `volume`, `policy`, `subsystem`, `channel`.
     pub labels: BTreeMap<String, String>,
     /// Where it stands.
     pub state: AlertState,
@@ -262,7 +262,7 @@ pub struct AlertMatch {
     #[serde(default)]
     #[schema(example = json!(["main"]))]
     pub objects: Vec<String>,
-    /// They have all of these labels: `node`, `pool`, `store`, `volume`, `policy`, `subsystem`.
+    /// They have all of these labels: `node`, `pool`, `store`, `volume`, `policy`, `subsystem`, `channel`.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
 }

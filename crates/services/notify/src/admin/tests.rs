@@ -4,6 +4,7 @@ use super::*;
 use crate::alert::{Condition, Severity};
 use crate::channel::Kind;
 use amita_metadata::model;
+use amita_types::condition::failing_channels_prefix;
 use std::sync::Mutex;
 
 fn meta() -> Mutex<model::State> {
@@ -43,7 +44,10 @@ fn channels_are_made_once_and_go_with_what_they_were_told() {
     meta.txn(&Call::put(records::delivery_key("a"), json(&Delivery::default())))
         .unwrap();
     assert_eq!(deliveries(&meta).unwrap().len(), 1);
+    meta.txn(&Call::put(failing_channel_key("a"), "{}")).unwrap();
     remove_channel(&meta, "a").unwrap();
+    let left = meta.txn(&Call::prefix(failing_channels_prefix())).unwrap();
+    assert!(left.values(0).is_empty(), "what is said of it goes with it");
     assert!(deliveries(&meta).unwrap().is_empty() && channels(&meta).unwrap().is_empty());
     assert!(matches!(remove_channel(&meta, "a"), Err(AdminError::NoSuch { .. })));
     for number in 0..MAX_CHANNELS {

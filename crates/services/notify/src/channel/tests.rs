@@ -122,6 +122,28 @@ fn what_cannot_be_is_refused_with_a_reason() {
 }
 
 #[test]
+fn a_channel_that_fails_is_told_by_the_others() {
+    let fails = Condition {
+        code: "channel-fails".to_owned(),
+        severity: Severity::Warning,
+        object: "hook".to_owned(),
+        labels: std::collections::BTreeMap::from([("channel".to_owned(), "hook".to_owned())]),
+        what: "Channel hook is not told of alerts.".to_owned(),
+        advice: String::new(),
+        at_once: false,
+    };
+    let (hook, _) = webhook("https://h/p");
+    let mut other = hook.clone();
+    other.name = "mail".to_owned();
+    assert!(!hook.wants(&fails) && other.wants(&fails));
+    let of_another = Condition {
+        code: "node-down".to_owned(),
+        ..fails
+    };
+    assert!(hook.wants(&of_another), "a node of the channel's name");
+}
+
+#[test]
 fn places_are_hosts_with_ports() {
     assert_eq!(place("h:1"), Some(("h".to_owned(), 1)));
     assert_eq!(place("[::1]:25"), Some(("::1".to_owned(), 25)));

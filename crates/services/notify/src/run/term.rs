@@ -4,6 +4,7 @@ use crate::alert::Alerts;
 use crate::channel::Channel;
 use crate::condition;
 use crate::delivery::{Around, Delivery};
+use crate::failing::{self, Known};
 use crate::lead::Lead;
 use crate::message::{self, From, Message};
 use crate::records::{self, Answer, Leader, Test};
@@ -11,9 +12,11 @@ use crate::send::{TIMEOUT, send};
 use crate::silence::Silence;
 use crate::{admin, clip};
 use amita_control::admin::AdminError;
+use amita_control::events::Writer;
 use amita_keys::SealKey;
 use amita_metadata::{Call, Client, KeyValue, Op};
 use amita_types::NodeId;
+use amita_types::condition::failing_channels_prefix;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,6 +95,10 @@ pub(super) struct Term {
     silences: Vec<Silence>,
     sent: BTreeMap<String, Sent>,
     tests: BTreeMap<String, (Test, u64)>,
+    /// Of which channels it is said that they fail.
+    failing: BTreeMap<String, Known>,
+    /// Writes events as this node; none: its number is not known yet.
+    events: Option<Writer>,
     busy: BTreeSet<String>,
     pauses: BTreeMap<String, Pause>,
     read_at: Option<Instant>,
@@ -123,6 +130,8 @@ impl Term {
             silences: Vec::new(),
             sent: BTreeMap::new(),
             tests: BTreeMap::new(),
+            failing: BTreeMap::new(),
+            events: None,
             busy: BTreeSet::new(),
             pauses: BTreeMap::new(),
             read_at: None,
@@ -212,6 +221,7 @@ impl Term {
         let judged = if is_due { self.judge() } else { Ok(()) };
         // What is known is told, also where it cannot be looked anew.
         self.step()?;
+        self.say_what_fails()?;
         self.begin();
         judged
     }
@@ -223,6 +233,7 @@ impl Term {
             records::silences_prefix(),
             records::deliveries_prefix(),
             records::tests_prefix(),
+            failing_channels_prefix(),
         ];
         let mut then: Vec<Op> = prefixes.iter().map(|key| Op::Prefix { key: key.clone() }).collect();
         then.push(Op::Get {
@@ -236,7 +247,7 @@ impl Term {
             ..Call::default()
         };
         let reply = self.client.txn(&call)?;
-        let leader = reply.value(5).and_then(|found| found.json::<Leader>().ok());
+        let leader = reply.value(6).and_then(|found| found.json::<Leader>().ok());
         if leader.as_ref() != Some(&self.who) {
             self.is_deposed = true;
             self.is_read = false;
@@ -261,7 +272,12 @@ impl Term {
                 ))
             })
             .collect();
-        match reply.value(4) {
+        self.failing = reply
+            .values(4)
+            .iter()
+            .map(|found| (found.key[prefixes[4].len()..].to_owned(), Known::of(found)))
+            .collect();
+        match reply.value(5) {
             Some(found) if found.mod_revision != self.alerts_revision => {
                 self.alerts_revision = found.mod_revision;
                 // One that nobody can read is written anew: what fires is told again.
@@ -311,12 +327,20 @@ impl Term {
             .iter()
             .map(|found| (found.node.id, found.node.name.clone()))
             .collect();
+        self.events = self.events.take().or_else(|| self.writer(&names));
         self.is_dirty |= condition::hear(&mut self.alerts, &heard, &names, now_ms);
         self.is_dirty |= self.alerts.step(&condition::of_status(&status), now_ms / 1000);
         if self.is_dirty || self.written_at.elapsed() >= WORDS {
             self.save_alerts()?;
         }
         Ok(())
+    }
+
+    /// What events of this node are written by; none: it is not registered yet.
+    fn writer(&self, names: &BTreeMap<NodeId, String>) -> Option<Writer> {
+        let (id, _) = names.iter().find(|(_, name)| **name == self.who.node)?;
+        let session = u64::from_str_radix(&self.who.session, 16).unwrap_or_default();
+        Some(Writer::new(*id, session))
     }
 
     /// Writes the alerts. Where somebody was faster they are read again, and judged again.
@@ -365,6 +389,23 @@ impl Term {
                 // Removed, or another node tells: the next look says which.
                 None => self.read_at = None,
             }
+        }
+        Ok(())
+    }
+
+    /// Says which channels fail, and which do no more: what stands in the metadata of the others is right.
+    fn say_what_fails(&mut self) -> Result<(), AdminError> {
+        let Some(events) = self.events.as_mut().filter(|_| self.is_read) else {
+            return Ok(());
+        };
+        let told = self
+            .sent
+            .iter()
+            .map(|(name, sent)| (name.as_str(), (!sent.is_dirty).then_some(&sent.delivery)));
+        for change in failing::changes(&self.failing, &told.collect()) {
+            // What is there then is read before anything more is said.
+            self.read_at = None;
+            self.lead.change(change.key(), change.revision, change.ops(events))?;
         }
         Ok(())
     }

@@ -112,6 +112,7 @@ fn a_record_that_nobody_can_read_is_a_fact_and_the_others_are_shown() {
         map::store_key(StoreId(77)),
         map::group_key(pool.id, GroupIndex(0)),
         amita_types::condition::thresholds_key(),
+        amita_types::condition::failing_channel_key("bad"),
     ];
     for key in &keys {
         meta.txn(&Call::put(key, "?")).unwrap();
