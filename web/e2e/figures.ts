@@ -76,6 +76,19 @@ function top(query: URLSearchParams): Schemas["TopAnswer"] {
   };
 }
 
+function forecast(query: URLSearchParams): Schemas["ForecastAnswer"] {
+  const level = (percent: number, days: number) => ({
+    percent,
+    days,
+    soonest_days: days * 0.9,
+    latest_days: days * 1.25,
+  });
+  const bytes = { used_bytes: 4e14, capacity_bytes: 8e14, bytes_per_day: 1e13 };
+  const growth = { ...bytes, bytes_per_day_low: 8e12, bytes_per_day_high: 1.1e13, span_s: 2_592_000 };
+  const levels = [level(85, 28), level(95, 36), level(100, 40)];
+  return { object: query.get("object") ?? "", forecast: { ...growth, levels }, missing: MISSING };
+}
+
 function trace(index: number): Schemas["Trace"] {
   const store = (number: number) => ({
     store: `0000000${number}-0000-4000-8000-00000000000${number}`,
@@ -118,6 +131,8 @@ export function figuresOf(path: string, query: URLSearchParams): unknown {
       return history(query);
     case "/api/v1/history/heatmap":
       return heatmap(query);
+    case "/api/v1/history/forecast":
+      return forecast(query);
     case "/api/v1/history/top":
       return top(query);
     case "/api/v1/traces":

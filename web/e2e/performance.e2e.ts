@@ -42,6 +42,14 @@ it("shows each figure as lines, and by the keyboard as a table", async () => {
   await visited.close();
 });
 
+it("says on the overview when the stores will be full", async () => {
+  const visited = await visit(browser, mock, "overview");
+  await visited.page.getByText("Full in about 40 d as it grows now: by 9.09 TiB a day.").waitFor();
+  await visited.page.getByText("36 d at the soonest, 50 d at the latest").waitFor();
+  expectWell(visited, mock);
+  await visited.close();
+});
+
 it("asks for a longer time, and for another object, and the address says so", async () => {
   const visited = await visit(browser, mock, "performance");
   const { page } = visited;

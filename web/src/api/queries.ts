@@ -24,11 +24,11 @@ function useRefresh(): number {
   return useIsLive() ? REFRESH_LIVE_MS : REFRESH_MS;
 }
 
-/** One thing, with its entity tag. */
+/** One thing, with its entity tag. What is dear and changes seldom is read again after `everyMs` alone. */
 export function useThing<P extends Paths<"get">>(
   path: P,
   inPath: Query = {},
-  options: { query?: Query; enabled?: boolean } = {},
+  options: { query?: Query; enabled?: boolean; everyMs?: number } = {},
 ): UseQueryResult<Answer<Result<"get", P>>> {
   const asked = got(path, inPath, options.query ?? {});
   const refresh = useRefresh();
@@ -36,7 +36,7 @@ export function useThing<P extends Paths<"get">>(
     queryKey: [path, asked.address],
     queryFn: ({ signal }) => send(asked, signal),
     enabled: options.enabled ?? true,
-    refetchInterval: refresh,
+    refetchInterval: options.everyMs ?? refresh,
   });
 }
 

@@ -1,12 +1,14 @@
 //! `amita status`: is the cluster well, and if not, what is wrong?
 
 mod check;
+mod forecast;
 mod watch;
 
 use crate::admin::Admin;
 use crate::cli::Endpoints;
 use amita_control::admin::{PoolStatus, RecoveryStatus, Status};
 use amita_control::health::{Fact, Space, sentence};
+use amita_history::forecast::Forecast;
 use amita_terminal::error::Result;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
@@ -55,26 +57,29 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         return check::run(&look());
     }
     if arguments.watch {
-        return watch::run(arguments.json, &Admin::connect(metadata)?);
+        return watch::run(arguments.json, metadata);
     }
     let status = look()?;
-    print(arguments.json, &Shown::of(&status), || text(&status))
+    print(arguments.json, &Shown::of(&status), || {
+        text(&status, forecast::Known::default().now(&status, metadata))
+    })
 }
 
-fn text(status: &Status) -> String {
-    format!("{}\n\n{}", sentence(status), details(status))
+fn text(status: &Status, forecast: Option<&Forecast>) -> String {
+    format!("{}\n\n{}", sentence(status), details(status, forecast))
 }
 
-/// How much of the stores is used; nothing where none tells.
-fn space(status: &Status) -> String {
+/// How much of the stores is used, and when all is, where that is soon; nothing where none tells.
+fn space(status: &Status, forecast: Option<&Forecast>) -> String {
     let space = Space::of(&status.stores);
     let Some(percent) = space.used_percent() else {
         return String::new();
     };
     format!(
-        "space   {} of {} used ({percent} %)\n",
+        "space   {} of {} used ({percent} %)\n{}",
         size::show(space.used_bytes),
-        size::show(space.capacity_bytes)
+        size::show(space.capacity_bytes),
+        forecast.and_then(forecast::line).unwrap_or_default()
     )
 }
 
@@ -86,7 +91,7 @@ pub(super) fn of_space(facts: &[Fact]) -> Vec<String> {
     own.map(|fact| format!("  {}: {fact}\n", fact.severity)).collect()
 }
 
-fn details(status: &Status) -> String {
+fn details(status: &Status, forecast: Option<&Forecast>) -> String {
     let alive = status.nodes.iter().filter(|node| node.alive).count();
     let serving = status.stores.iter().filter(|store| store.alive).count();
     let mut out = format!(
@@ -98,7 +103,7 @@ fn details(status: &Status) -> String {
         status.pools.len(),
         status.volumes.len(),
     );
-    out.push_str(&space(status));
+    out.push_str(&space(status, forecast));
     if status.deleted_volumes > 0 {
         out.push_str(&format!(
             "deleted {} volumes can be had back (`amita volume list --deleted`)\n",
@@ -234,8 +239,10 @@ fn recovering(found: &RecoveryStatus) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use amita_control::admin::NvmeCounts;
+    use amita_control::admin::{NvmeCounts, StoreStatus, store_record};
+    use amita_history::forecast::Reach;
     use amita_types::ClusterId;
+    use amita_types::condition::StoreSpace;
 
     /// Of an empty cluster.
     pub(in crate::commands::status) fn status(health: &'static str) -> Status {
@@ -259,10 +266,55 @@ pub(super) mod tests {
     #[test]
     fn the_first_line_says_whether_to_worry_and_json_has_it_too() {
         let status = status("ok");
-        assert!(text(&status).starts_with("All is well: 0 nodes, 0 stores, 0 volumes.\n\ncluster "));
+        assert!(text(&status, None).starts_with("All is well: 0 nodes, 0 stores, 0 volumes.\n\ncluster "));
         let json = serde_json::to_value(Shown::of(&status)).expect("JSON");
         assert_eq!(json["summary"], "All is well: 0 nodes, 0 stores, 0 volumes.");
         assert_eq!((json["health"].as_str(), json["nodes"].is_array()), (Some("ok"), true));
+    }
+
+    #[test]
+    fn below_the_space_stands_when_there_will_be_none() {
+        let id = amita_types::StoreId(1);
+        let mut status = status("ok");
+        status.stores.push(StoreStatus {
+            store: store_record(id, amita_types::NodeId(1), "/dev/x", 100 << 30),
+            node_name: "n1".to_owned(),
+            alive: true,
+            groups: 0,
+            in_sync: 0,
+            syncing: 0,
+            named: 0,
+            space: Some(StoreSpace {
+                store: id,
+                capacity_bytes: 100 << 30,
+                free_bytes: 40 << 30,
+            }),
+        });
+        let full = Reach {
+            percent: 100,
+            days: Some(40.0),
+            soonest_days: Some(36.0),
+            latest_days: None,
+        };
+        let forecast = Forecast {
+            used_bytes: 60 << 30,
+            capacity_bytes: 100 << 30,
+            bytes_per_day: f64::from(1 << 30),
+            bytes_per_day_low: 0.0,
+            bytes_per_day_high: 0.0,
+            span_s: 86_400,
+            levels: vec![full],
+        };
+        let lines = |forecast| -> Vec<String> { text(&status, forecast).lines().map(str::to_owned).collect() };
+        let (known, unknown) = (lines(Some(&forecast)), lines(None));
+        let at = unknown
+            .iter()
+            .position(|line| line.starts_with("space "))
+            .expect("the space");
+        assert!(unknown[at].ends_with("(60 %)"), "{unknown:?}");
+        assert!(known[at + 1].starts_with("        full in about 40 days"), "{known:?}");
+        let without: Vec<String> = [&known[..=at], &known[at + 2..]].concat();
+        assert_eq!(without, unknown, "and nothing else is another");
     }
 
     #[test]

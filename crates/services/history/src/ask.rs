@@ -54,9 +54,22 @@ impl Said {
 /// # Errors
 /// In words: no connection, another node's, no answer in time, or one that is too long.
 pub async fn get(address: &str, name: &str, path: &str, identity: Option<&Arc<Live>>) -> Result<Said, String> {
-    match tokio::time::timeout(PATIENCE, exchange(address, name, path, identity)).await {
+    within(PATIENCE, address, name, path, identity).await
+}
+
+async fn within(
+    patience: Duration,
+    address: &str,
+    name: &str,
+    path: &str,
+    identity: Option<&Arc<Live>>,
+) -> Result<Said, String> {
+    match tokio::time::timeout(patience, exchange(address, name, path, identity)).await {
         Ok(said) => said,
-        Err(_) => Err(format!("{address} did not answer within {} s", PATIENCE.as_secs())),
+        Err(_) => Err(format!(
+            "{address} did not answer within {:.0} s",
+            patience.as_secs_f64()
+        )),
     }
 }
 
@@ -65,12 +78,26 @@ pub async fn get(address: &str, name: &str, path: &str, identity: Option<&Arc<Li
 /// # Errors
 /// The same.
 pub fn get_blocking(address: &str, name: &str, path: &str, identity: Option<&Arc<Live>>) -> Result<Said, String> {
+    get_blocking_within(address, name, path, identity, PATIENCE)
+}
+
+/// The same, for who does not wait for so long.
+///
+/// # Errors
+/// The same.
+pub fn get_blocking_within(
+    address: &str,
+    name: &str,
+    path: &str,
+    identity: Option<&Arc<Live>>,
+    patience: Duration,
+) -> Result<Said, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build();
     let runtime = runtime.map_err(|why| why.to_string())?;
-    runtime.block_on(get(address, name, path, identity))
+    runtime.block_on(within(patience, address, name, path, identity))
 }
 
 async fn exchange(address: &str, name: &str, path: &str, identity: Option<&Arc<Live>>) -> Result<Said, String> {

@@ -9,6 +9,9 @@ import { Facts } from "./Facts";
 import { Rebuilds } from "./Rebuilds";
 import { Work } from "./Work";
 
+/** All nodes are asked for what they remember of a month. */
+const FORECAST_EVERY_MS = 600_000;
+
 /** Is all well, how much room is there, what is being repaired. */
 export default function Overview() {
   const { t } = useSpeech();
@@ -17,6 +20,12 @@ export default function Overview() {
   const stores = useList("/api/v1/stores");
   const pools = useList("/api/v1/pools");
   const jobs = useJobs();
+  // Where nobody knows, nothing is said: that is no error of this screen.
+  const forecast = useThing(
+    "/api/v1/history/forecast",
+    {},
+    { query: { object: "cluster" }, everyMs: FORECAST_EVERY_MS },
+  );
   const error = health.error ?? nodes.error ?? stores.error ?? pools.error ?? jobs.error;
   return (
     <>
@@ -27,7 +36,7 @@ export default function Overview() {
       {error === null ? null : <Problem error={error} />}
       <Facts health={health.data?.data} />
       <div className="cards">
-        <Capacity stores={stores.items} />
+        <Capacity stores={stores.items} forecast={forecast.data?.data.forecast} />
         <Work jobs={jobs.items} />
         <Counts nodes={nodes.items} stores={stores.items} pools={pools.items} />
       </div>

@@ -1,7 +1,9 @@
 //! `amita status --watch`: the same again and again. On a terminal it stands still and changes; on a pipe each change is printed.
 
+use super::forecast::Known;
 use super::{Shown, text};
 use crate::admin::Admin;
+use crate::cli::Endpoints;
 use crate::logging::timestamp;
 use amita_control::admin::Status;
 use amita_terminal::error::{Failure, Kind, Result};
@@ -21,16 +23,18 @@ const CLEAR_BELOW: &str = "\x1b[J";
 /// Shows it until the command is ended.
 ///
 /// # Errors
-/// Nobody reads it. That the metadata is away for a while is shown, and is no reason to end.
-pub(super) fn run(as_json: bool, admin: &Admin) -> Result<()> {
+/// The metadata may not be spoken to; nobody reads it. That the metadata is away for a while is shown, and is no reason to end.
+pub(super) fn run(as_json: bool, metadata: &Endpoints) -> Result<()> {
+    let admin = Admin::connect(metadata)?;
     interrupt::catch();
+    let mut known = Known::default();
     let on_terminal = std::io::stdout().is_terminal();
     let mut last = String::new();
     while !interrupt::caught() {
         let looked = admin.status();
         let shown = match &looked {
             Ok(status) if as_json => json(status)?,
-            Ok(status) => text(status),
+            Ok(status) => text(status, known.now(status, metadata)),
             Err(failure) if as_json => failure.json(),
             Err(failure) => format!("Not known: {failure}\n"),
         };
