@@ -81,6 +81,7 @@ use control_plane::ControlPlane;
 use forward::Forwarding;
 use named::Named;
 use nvme::NvmeSide;
+use observe::Observing;
 use parents::ParentReads;
 use peers::Peers;
 use std::io;
@@ -120,6 +121,8 @@ pub struct Core {
     /// On core 0: clones that are being flattened.
     flattens: Flattens,
     reporter: Reporter,
+    /// Who asks what was counted.
+    observing: Observing,
 }
 
 impl Core {
@@ -146,6 +149,7 @@ impl Core {
             sets: Sets::new(crate::directory::set_calls()),
             flattens: Flattens::new(crate::directory::flatten_calls()),
             reporter: Reporter::new(config.node, config.core),
+            observing: Observing::default(),
             cx: Context {
                 clock: Clock::new(),
                 view: View::default(),
@@ -262,6 +266,7 @@ impl Core {
         hosts::check_pulse(&mut self.cx, &mut self.fronts, &mut self.forwarding, driver);
         self.take_in(driver, completions);
         records::take_in(self, driver);
+        observe::go_on(self, driver);
         hosts::drop_everywhere(&mut self.cx, &mut self.fronts, &mut self.forwarding, driver);
         self.take_in_mail(driver, now);
         hosts::drop_everywhere(&mut self.cx, &mut self.fronts, &mut self.forwarding, driver);
@@ -350,7 +355,7 @@ impl Core {
         self.cx.trace_acknowledged(driver);
         self.cx.say_left();
         self.cx.say_adopted();
-        let waiting = self.cx.mail.retry() || !self.fronts.requests.queue.is_empty();
+        let waiting = self.cx.mail.retry() || !self.fronts.requests.queue.is_empty() || !self.observing.is_empty();
         self.arm(driver);
         if waiting { Wait::No } else { Wait::UntilEvent }
     }

@@ -678,9 +678,21 @@ impl Shards {
         health.report(now, accused)
     }
 
-    /// What hosts have done with each volume on this core.
-    pub fn usage(&self) -> impl Iterator<Item = (VolumeId, &Sequencer, &Usage)> {
-        self.table.shards.values().map(|s| (s.volume, &s.sequencer, &s.usage))
+    /// The volumes that are open on this core.
+    pub fn volumes(&self) -> impl Iterator<Item = VolumeId> {
+        self.table.shards.values().map(|s| s.volume)
+    }
+
+    /// What hosts have done with a volume on this core; none: it is not open here.
+    #[must_use]
+    pub fn usage(&self, volume: VolumeId) -> Option<(&Sequencer, &Usage)> {
+        self.table.of(volume).map(|s| (&s.sequencer, &s.usage))
+    }
+
+    /// The same, to be counted in by a test.
+    #[cfg(test)]
+    pub(crate) fn usage_mut(&mut self, volume: VolumeId) -> Option<&mut Usage> {
+        self.table.of_mut(volume).map(|s| &mut s.usage)
     }
 
     /// The sequencers, for status and for the checkers of the simulator.

@@ -1,37 +1,108 @@
 //! A core says what it has counted.
+//!
+//! The figures of a volume are 10 KB, and a core may have thousands of them: they are copied over several passes, so that no I/O waits
+//! for all of them. Those who ask are threads of this node, each of which waits for its answer: there are few questions at a time.
 
 use super::Core;
 use crate::observe::{CoreReport, Observe, StoreReport, VolumeReport};
+use crate::shards::Shards;
 use amita_reactor::driver::{Driver, Time};
 use amita_store::State;
+use amita_types::VolumeId;
+use std::collections::VecDeque;
 use std::fmt::Write;
 
-/// Answers a question. Whoever asked may have gone meanwhile.
-pub(super) fn observe(core: &mut Core, driver: &dyn Driver, question: &Observe) {
+/// Volumes whose figures one pass copies at most, whoever asks: about 2.5 MB.
+pub(super) const VOLUMES_PER_PASS: usize = 256;
+
+/// The questions that are being answered, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Observing(VecDeque<Answering>);
+
+impl Observing {
+    /// A question has come. Answered are the figures of the volumes that are open now, each as it is when its turn comes.
+    pub(super) fn ask(&mut self, shards: &Shards, question: Observe) {
+        let left: Vec<VolumeId> = shards.volumes().collect();
+        self.0.push_back(Answering {
+            volumes: Vec::with_capacity(left.len()),
+            left,
+            question,
+        });
+    }
+
+    /// Has every question had its answer?
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Volumes that are still to be copied, for all questions.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> usize {
+        self.0.iter().map(|answering| answering.left.len()).sum()
+    }
+}
+
+struct Answering {
+    question: Observe,
+    /// The volumes that are still to be copied. Their numbers say where to go on: what is opened or closed meanwhile makes none of the
+    /// others come twice, or not at all.
+    left: Vec<VolumeId>,
+    volumes: Vec<VolumeReport>,
+}
+
+impl Answering {
+    /// Copies the figures of so many volumes at most. How many were looked at; one that is closed by now has none.
+    fn copy(&mut self, shards: &Shards, most: usize) -> usize {
+        let from = self.left.len().saturating_sub(most);
+        let piece = self.left.drain(from..);
+        let looked_at = piece.len();
+        self.volumes.extend(piece.filter_map(|id| of_volume(shards, id)));
+        looked_at
+    }
+}
+
+/// Goes on with the questions, as far as a pass may.
+pub(super) fn go_on(core: &mut Core, driver: &dyn Driver) {
+    let mut room = VOLUMES_PER_PASS;
+    while let Some(mut answering) = core.observing.0.pop_front() {
+        room -= answering.copy(&core.cx.shards, room);
+        if !answering.left.is_empty() {
+            return core.observing.0.push_front(answering);
+        }
+        answer(core, driver, answering);
+    }
+}
+
+/// Whoever asked may have gone meanwhile.
+fn answer(core: &mut Core, driver: &dyn Driver, answering: Answering) {
+    let Answering { question, volumes, .. } = answering;
     let mut counted = Vec::new();
     for (store, question) in question.space.iter().flat_map(|asked| asked.iter()) {
         let count = core.cx.stores.count(driver.now(), *store, question);
         counted.extend(count.map(|count| (*store, count)));
     }
     let mut report = report(core, driver, question.traces);
-    report.counted = counted;
+    (report.volumes, report.counted) = (volumes, counted);
     let _ = question.reply.send(Box::new(report));
 }
 
+fn of_volume(shards: &Shards, id: VolumeId) -> Option<VolumeReport> {
+    let (sequencer, usage) = shards.usage(id)?;
+    let status = sequencer.status();
+    Some(VolumeReport {
+        id,
+        name: sequencer.volume_name().to_owned(),
+        usage: usage.clone(),
+        in_flight: status.ios,
+        syncing: status.syncs.iter().filter(|sync| sync.ended.is_none()).count(),
+        stuck_groups: status.stuck_groups.len(),
+        counters: status.counters,
+    })
+}
+
+/// All but the volumes and what stores were asked to count.
 fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
     let traces = &core.cx.shards.traces;
-    let volumes = core.cx.shards.usage().map(|(id, sequencer, usage)| {
-        let status = sequencer.status();
-        VolumeReport {
-            id,
-            name: sequencer.volume_name().to_owned(),
-            usage: usage.clone(),
-            in_flight: status.ios,
-            syncing: status.syncs.iter().filter(|sync| sync.ended.is_none()).count(),
-            stuck_groups: status.stuck_groups.len(),
-            counters: status.counters,
-        }
-    });
     let stores = core.cx.stores.paths().map(|(path, store)| StoreReport {
         id: store.status().id,
         path: path.display().to_string(),
@@ -44,7 +115,7 @@ fn report(core: &Core, driver: &dyn Driver, with_traces: bool) -> CoreReport {
         now: driver.now(),
         passes: core.cx.clock.passes(),
         driver: driver.counts(),
-        volumes: volumes.collect(),
+        volumes: Vec::new(),
         stores: stores.collect(),
         counted: Vec::new(),
         fabric: core.cx.peers.fabric.counters(),

@@ -32,7 +32,7 @@ pub(super) fn take_in(core: &mut Core, driver: &mut dyn Driver) {
 fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
     let now = core.cx.clock.began();
     match message {
-        ToCore::Observe(question) => observe::observe(core, driver, &question),
+        ToCore::Observe(question) => core.observing.ask(&core.cx.shards, question),
         ToCore::DropHosts(dropped) => {
             if !core.cx.config.faults.has(Fault::KeepWhenLapsed) {
                 hosts::drop_all(&mut core.cx, &mut core.fronts, &mut core.forwarding.forwarder, driver);

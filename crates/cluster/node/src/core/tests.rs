@@ -1,5 +1,6 @@
 mod hostile;
 mod nvme;
+mod observe;
 mod peers;
 
 use super::*;
