@@ -9,6 +9,8 @@ use amita_control::agent::PolicyReport;
 use amita_reactor::{DriverCounts, Time};
 use amita_store::{Count, Times};
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -117,10 +119,15 @@ impl NodeReport {
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeReport> {
         let mut all: Vec<VolumeReport> = Vec::new();
+        let mut places: HashMap<VolumeId, usize> = HashMap::new();
         for volume in self.cores.iter().flat_map(|core| &core.volumes) {
-            match all.iter_mut().find(|known| known.id == volume.id) {
-                None => all.push(volume.clone()),
-                Some(known) => {
+            match places.entry(volume.id) {
+                Entry::Vacant(place) => {
+                    place.insert(all.len());
+                    all.push(volume.clone());
+                }
+                Entry::Occupied(place) => {
+                    let known = &mut all[*place.get()];
                     known.usage.add(&volume.usage);
                     known.in_flight += volume.in_flight;
                     known.syncing = known.syncing.max(volume.syncing);
