@@ -86,10 +86,28 @@ impl Precondition {
     }
 }
 
-/// Notes at which revisions keys were read first.
+/// Notes what keys were when they were read first: a look may read one several times, and what it shows may be of the first.
 struct Noting<'a> {
     meta: &'a dyn Transact,
-    read: RefCell<BTreeMap<String, u64>>,
+    read: RefCell<Read>,
+}
+
+#[derive(Default)]
+struct Read {
+    /// Revisions by keys. Zero: there was none.
+    keys: BTreeMap<String, u64>,
+    prefixes: Vec<String>,
+}
+
+impl Read {
+    fn note(&mut self, key: &str, revision: u64) {
+        if self.keys.contains_key(key) {
+            return;
+        }
+        let was_missing = self.prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()));
+        let first = if was_missing { 0 } else { revision };
+        self.keys.insert(key.to_owned(), first);
+    }
 }
 
 impl Noting<'_> {
@@ -103,7 +121,7 @@ impl Noting<'_> {
     /// One that was not read is taken for none: where it is there, the first comparison finds it, and what is shown is made anew.
     fn revisions(&self, keys: impl IntoIterator<Item = String>) -> BTreeMap<String, u64> {
         let read = self.read.borrow();
-        let revision = |key: &String| read.get(key).copied().unwrap_or_default();
+        let revision = |key: &String| read.keys.get(key).copied().unwrap_or_default();
         keys.into_iter().map(|key| (key.clone(), revision(&key))).collect()
     }
 }
@@ -112,9 +130,15 @@ impl Transact for Noting<'_> {
     fn txn(&self, call: &Call) -> std::result::Result<Reply, Error> {
         let reply = self.meta.txn(call)?;
         let mut read = self.read.borrow_mut();
-        for index in 0..reply.results.len() {
+        let branch = if reply.succeeded { &call.then } else { &call.otherwise };
+        for (index, op) in branch.iter().enumerate() {
             for found in reply.values(index) {
-                read.entry(found.key.clone()).or_insert(found.mod_revision);
+                read.note(&found.key, found.mod_revision);
+            }
+            match op {
+                Op::Get { key } if reply.value(index).is_none() => read.note(key, 0),
+                Op::Prefix { key } => read.prefixes.push(key.clone()),
+                _ => {}
             }
         }
         Ok(reply)

@@ -132,6 +132,32 @@ fn what_a_change_has_written_itself_does_not_stop_it() {
     assert_eq!(late, Err(AdminError::Changed));
 }
 
+/// What is shown may be of the first time that something was read, and it may be there by the second.
+#[test]
+fn what_comes_while_it_is_looked_at_is_seen() {
+    let meta = with_volume();
+    let id = volume(&meta, "v").unwrap().id;
+    let key = map::about_key(id);
+    let is_known = |meta: &dyn Transact| -> Result<bool> { Ok(get::<About>(meta, &map::about_key(id))?.is_some()) };
+    for by_prefix in [false, true] {
+        remove(&meta, &key).unwrap();
+        let look = |held: &dyn Transact| -> Result<bool> {
+            let first = match by_prefix {
+                false => is_known(held)?,
+                true => !list::<About>(held, &map::about_prefix())?.is_empty(),
+            };
+            label(&meta, "other")?;
+            assert!(is_known(held)?);
+            Ok(first)
+        };
+        let (shown, held) = Precondition::of(&meta, look, |_| vec![key.clone()]).unwrap();
+        assert!(!shown);
+        let still = |meta: &dyn Transact| -> Result<bool> { Ok(is_known(meta)? == shown) };
+        let late = held.run(&meta, &still, |meta| label(meta, "late"));
+        assert_eq!(late, Err(AdminError::Changed), "{by_prefix}");
+    }
+}
+
 #[test]
 fn one_that_is_gone_and_made_anew_is_another() {
     let meta = with_volume();
