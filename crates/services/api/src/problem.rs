@@ -118,7 +118,7 @@ pub struct Problem {
     pub code: String,
     /// What the thing is by now, where it was changed: a header of the answer.
     #[serde(skip)]
-    tag: Option<String>,
+    tag: Option<Box<str>>,
 }
 
 impl Problem {
@@ -137,7 +137,10 @@ impl Problem {
 
     /// With the entity tag of what is there now.
     pub(crate) fn tagged(self, tag: String) -> Problem {
-        Problem { tag: Some(tag), ..self }
+        Problem {
+            tag: Some(tag.into()),
+            ..self
+        }
     }
 
     #[cfg(test)]
