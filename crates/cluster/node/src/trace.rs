@@ -93,6 +93,8 @@ pub struct Traces {
     /// Traced I/Os whose ends go to their hosts in this pass, with the core of their sequencer.
     acknowledging: Vec<(u16, TraceId)>,
     slow_after: Duration,
+    /// Those that were kept, in all: each has its number.
+    kept: u64,
     seen: u64,
     recent: Histogram,
     stages: StageTimes,
@@ -114,6 +116,7 @@ impl Traces {
             slow: VecDeque::with_capacity(config.kept),
             acknowledging: Vec::with_capacity(MAX_ACTIVE),
             slow_after: config.slow.unwrap_or(LEAST_SLOW),
+            kept: 0,
             seen: 0,
             recent: Histogram::default(),
             stages: StageTimes::default(),
@@ -234,6 +237,11 @@ impl Traces {
         }
     }
 
+    fn number(&mut self) -> u64 {
+        self.kept += 1;
+        self.kept
+    }
+
     #[cold]
     fn keep_slow(&mut self, now: Time, io: &Ended<'_>) {
         self.counters.slow += 1;
@@ -245,6 +253,8 @@ impl Traces {
         };
         trace.end(now, io);
         trace.acknowledged = now;
+        trace.is_slow = true;
+        trace.number = self.number();
         keep(&mut self.slow, self.config.kept, trace);
     }
 
@@ -273,8 +283,10 @@ impl Traces {
         let Some(at) = self.find(id) else { return };
         let mut trace = self.active.swap_remove(at);
         trace.acknowledged = now;
+        trace.number = self.number();
+        trace.is_slow = trace.total() >= self.slow_after;
         self.stages.count(&trace);
-        if trace.total() >= self.slow_after {
+        if trace.is_slow {
             self.counters.slow += 1;
             keep(&mut self.slow, self.config.kept, trace.clone());
         }
@@ -295,6 +307,22 @@ impl Traces {
     /// The last slow I/Os, oldest first.
     pub fn slow(&self) -> impl Iterator<Item = &Trace> {
         self.slow.iter()
+    }
+
+    /// Those of the last ones whose number is above this, each once, in no order. What was pushed out meanwhile is not among them: the
+    /// difference to [`Traces::kept`] tells how many that are.
+    pub fn kept_after(&self, number: u64) -> impl Iterator<Item = &Trace> {
+        let first = self.ended.front().map_or(u64::MAX, |trace| trace.number);
+        // A traced one that was slow stands in both, until the first one has pushed it out.
+        let only_slow = move |trace: &&Trace| !trace.id.is_some() || trace.number < first;
+        let all = self.ended.iter().chain(self.slow.iter().filter(only_slow));
+        all.filter(move |trace| trace.number > number)
+    }
+
+    /// How many were kept in all: the number of the last one.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        self.kept
     }
 
     /// How long the stages of traced I/Os take.

@@ -16,6 +16,10 @@ use std::time::Duration;
 pub struct Trace {
     /// [`TraceId::NONE`]: it was not traced, and is here because it was slow.
     pub id: TraceId,
+    /// Its place among those that its core has kept, from 1 on; 0 while it is under way.
+    pub number: u64,
+    /// It took longer than the limit of its time.
+    pub is_slow: bool,
     pub volume: VolumeId,
     pub op: Op,
     /// Why it failed, if it did.
@@ -72,6 +76,8 @@ impl Trace {
     pub(super) fn new(volume: VolumeId, op: Op) -> Trace {
         Trace {
             id: TraceId::NONE,
+            number: 0,
+            is_slow: false,
             volume,
             op,
             error: None,

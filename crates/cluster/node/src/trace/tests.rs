@@ -214,3 +214,48 @@ fn another_core_is_told_of_the_end() {
     assert_eq!(trace.total(), us(10));
     assert_eq!(trace.stages().nth(1), Some((Stage::Hop, us(3))));
 }
+
+/// Whoever asks again and again is told of each once, slow or not, and can tell how many were pushed out.
+#[test]
+fn what_is_kept_is_told_once() {
+    let mut traces = Traces::new(
+        TraceConfig {
+            slow: Some(us(60)),
+            ..one_in(1)
+        },
+        0,
+    );
+    let numbers = |traces: &Traces, after| {
+        let mut all: Vec<u64> = traces.kept_after(after).map(|trace| trace.number).collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!((numbers(&traces, 0), traces.kept()), (vec![], 0));
+    // Traced, and slow: in both rings.
+    whole(&mut traces, 1000);
+    assert_eq!((traces.recent().count(), traces.slow().count()), (1, 1));
+    assert_eq!((numbers(&traces, 0), traces.kept()), (vec![1], 1));
+    // Slow, and not traced.
+    let late = origin(TraceId::NONE, at(10), at(10));
+    end(&mut traces, at(4000), &late, at(15), &Course::default());
+    assert_eq!((numbers(&traces, 1), traces.kept()), (vec![2], 2));
+    assert!(traces.kept_after(1).all(|trace| trace.is_slow && !trace.id.is_some()));
+    assert_eq!(numbers(&traces, 2), Vec::<u64>::new());
+    // Traced ones that are not slow push the first out of one ring only.
+    traces.set(TraceConfig {
+        slow: Some(us(1_000_000)),
+        ..one_in(1)
+    });
+    for n in 0..4 {
+        whole(&mut traces, 10_000 * (n + 1));
+    }
+    assert_eq!((numbers(&traces, 0), traces.kept()), (vec![1, 2, 3, 4, 5, 6], 6));
+    assert_eq!(traces.kept_after(0).filter(|trace| trace.is_slow).count(), 2);
+    whole(&mut traces, 100_000);
+    assert_eq!(
+        (numbers(&traces, 0), traces.kept()),
+        (vec![1, 2, 4, 5, 6, 7], 7),
+        "one was pushed out, and the difference tells it"
+    );
+    assert_eq!(numbers(&traces, 4), [5, 6, 7]);
+}
