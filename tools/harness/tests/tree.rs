@@ -51,6 +51,11 @@ const ALSO: &[(&str, &str, &str)] = &[
         "amita-frontend",
         "the record of a volume's reservations is the front ends', and the API shows it",
     ),
+    (
+        "amita-otlp",
+        "amita-reactor",
+        "the moments of a trace are the process's clock's",
+    ),
 ];
 
 /// Inside a room, from bottom to top: none depends on one that comes later.

@@ -83,6 +83,8 @@ pub enum ToCore {
     Describe,
     /// Say what was counted, straight to whoever asks.
     Observe(crate::observe::Observe),
+    /// Say which traces were kept since, likewise.
+    Kept(crate::observe::KeptQuestion),
 }
 
 #[derive(Debug)]

@@ -9,10 +9,12 @@
 //! * `text`: the format that Prometheus reads.
 //! * `pages`: the same and the traces as JSON, for `amita top` and `amita trace`.
 //! * `process`: what the system says of the process.
+//! * `kept`: the traces, each once, for who takes them elsewhere, and what he says of it.
 //! * `space`: what volumes and snapshots hold, which is counted when it is asked for.
 //! * `http`: the server.
 
 mod http;
+mod kept;
 mod metrics;
 mod pages;
 mod process;
@@ -21,6 +23,7 @@ mod space;
 mod text;
 
 pub use http::{CollectReport, Server, Wanted};
+pub use kept::{CollectKept, Exchange, ExportCounters, ExportReport, Fate, KeptQuestion, KeptTraces, TraceSource};
 pub use metrics::{Metric, MetricKind, metrics};
 pub use pages::{
     CorePage, Latency, LegPage, NodePage, OpPage, StagePage, StorePage, TracePage, TracesPage, VolumePage,

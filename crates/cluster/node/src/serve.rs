@@ -22,7 +22,7 @@ pub use local_socket::{OWNER_ALONE, OWNER_AND_GROUP};
 pub use settings::{LEASE_S, MAX_CORES, MAX_LINKS_PER_PEER, ServeConfig};
 
 use crate::control::ToCore;
-use crate::observe::CollectReport;
+use crate::observe::{CollectReport, TraceSource};
 use crate::worker::Worker;
 use amita_reactor::core::{Core as CoreThread, Stop};
 use amita_types::NodeId;
@@ -151,6 +151,12 @@ impl Running {
     #[must_use]
     pub fn collector(&self) -> CollectReport {
         Arc::clone(self.plane.collect())
+    }
+
+    /// Takes the traces that the cores keep, likewise.
+    #[must_use]
+    pub fn trace_source(&self) -> TraceSource {
+        self.plane.traces().clone()
     }
 
     /// Has every core write to the log what it has under way.

@@ -216,7 +216,7 @@ impl IntoResponse for Problem {
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        if let Some(tag) = self.tag.and_then(|tag| HeaderValue::try_from(tag).ok()) {
+        if let Some(tag) = self.tag.and_then(|tag| HeaderValue::try_from(&*tag).ok()) {
             response.headers_mut().insert(header::ETAG, tag);
         }
         response

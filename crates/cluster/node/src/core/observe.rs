@@ -4,12 +4,12 @@
 //! for all of them. Those who ask are threads of this node, each of which waits for its answer: there are few questions at a time.
 
 use super::Core;
-use crate::observe::{CoreReport, Observe, StoreReport, VolumeReport};
+use crate::observe::{CoreReport, KeptQuestion, KeptTraces, Observe, StoreReport, VolumeReport};
 use crate::shards::Shards;
 use amita_reactor::driver::{Driver, Time};
 use amita_store::State;
 use amita_types::VolumeId;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
 
 /// Volumes whose figures one pass copies at most, whoever asks: about 2.5 MB.
@@ -98,6 +98,38 @@ fn of_volume(shards: &Shards, id: VolumeId) -> Option<VolumeReport> {
         stuck_groups: status.stuck_groups.len(),
         counters: status.counters,
     })
+}
+
+/// Tells which traces were kept since, with the names that go with them.
+pub(super) fn tell_kept(core: &Core, driver: &dyn Driver, question: &KeptQuestion) {
+    let (kept, view) = (&core.cx.shards.traces, &core.cx.view);
+    let traces: Vec<_> = kept.kept_after(question.after).cloned().collect();
+    let wanted: BTreeSet<_> = traces.iter().map(|trace| trace.volume).collect();
+    let open = core.cx.shards.each().filter(|(volume, _)| wanted.contains(volume));
+    let volumes = if wanted.is_empty() {
+        Vec::new()
+    } else {
+        open.map(|(id, volume)| (id, volume.volume_name().to_owned())).collect()
+    };
+    let stores = traces.iter().flat_map(|trace| {
+        let legs = trace.legs.iter().map(|leg| leg.store);
+        legs.chain(trace.last).chain(trace.missed)
+    });
+    let stores: BTreeSet<_> = stores.collect();
+    let nodes = stores.into_iter().filter_map(|store| {
+        let node = view.node_of(store).and_then(|node| view.node_record(node))?;
+        Some((store, node.name.clone()))
+    });
+    let answer = KeptTraces {
+        core: core.cx.config.core,
+        now: driver.now(),
+        last: kept.kept(),
+        nodes: nodes.collect(),
+        traces,
+        volumes,
+    };
+    // Whoever asked may have gone meanwhile.
+    let _ = question.reply.send(Box::new(answer));
 }
 
 /// All but the volumes and what stores were asked to count.

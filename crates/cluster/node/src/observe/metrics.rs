@@ -1,6 +1,6 @@
 //! Every metric, defined once: these tables feed what Prometheus reads, the page in the documentation, and the tests that look
-//! for each of them. What the process is stands in `process`, what the node that leads tells of the cluster in `cluster`, all
-//! else here.
+//! for each of them. What the process is stands in `process`, what the node that leads tells of the cluster in `cluster`,
+//! what has become of exported traces in `export`, all else here.
 //!
 //! Names follow Prometheus's conventions: base units (seconds, bytes), counters end in `_total`. The number of I/Os is the
 //! `_count` of their histogram; there is no second counter of the same thing.
@@ -12,6 +12,7 @@ use amita_control::admin::Figures;
 use amita_control::agent::PolicyReport;
 
 mod cluster;
+mod export;
 mod process;
 
 #[derive(Debug)]
@@ -104,7 +105,10 @@ use MetricKind::{Counter, Gauge, Histogram};
 
 /// All of them, in the order in which they are told.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
-    NODE.iter().chain(process::METRICS).chain(cluster::METRICS)
+    NODE.iter()
+        .chain(export::METRICS)
+        .chain(process::METRICS)
+        .chain(cluster::METRICS)
 }
 
 /// What a node and its cores count.

@@ -1,5 +1,6 @@
 //! What a core says of itself, and the cores of a node together.
 
+use super::kept::ExportReport;
 use super::process::{CertificateReport, ProcessReport};
 use super::space::StoreQuestions;
 use crate::trace::{StageTimes, Trace, TraceCounters};
@@ -112,6 +113,8 @@ pub struct NodeReport {
     pub metadata_older: bool,
     /// The cluster's figures, where they were asked for, this node leads, and the metadata has told them.
     pub figures: Option<Arc<Figures>>,
+    /// What has become of the traces that go to a collector.
+    pub export: ExportReport,
 }
 
 impl NodeReport {

@@ -9,7 +9,7 @@ use super::keeper::{self, Keeper};
 use super::recheck::Recheck;
 use super::{Level, Log, ServeConfig, ServeError, local_socket, look, watch};
 use crate::control::{FromCore, Record, ToCore};
-use crate::observe::{CollectReport, Server};
+use crate::observe::{CollectReport, ExportCounters, Server, TraceSource};
 use crate::peer_links;
 use crate::token;
 use amita_control::admin::{self, AdminError};
@@ -242,6 +242,8 @@ pub(crate) struct Plane {
     metrics: Option<Server>,
     /// Asks the cores.
     collect: CollectReport,
+    /// Takes the cores' traces.
+    traces: TraceSource,
     /// What a client takes with it when it goes.
     leaves: Option<(Client, Node)>,
     /// Were all records of the metadata sent to core 0?
@@ -285,7 +287,9 @@ impl Plane {
         let agent = Agent::start(client, &agent_config, Arc::new(move |notice| sink.tell(notice)))
             .map_err(ServeError::NameTaken)?;
         let older = Arc::<AtomicBool>::default();
-        let collect = watch::collector(config, joined, &cores.senders, &agent, &older);
+        let export = Arc::new(ExportCounters::default());
+        let collect = watch::collector(config, joined, &cores.senders, &agent, &older, &export);
+        let traces = watch::traces(config, joined, &cores.senders, &export);
         let metrics = watch::start(config, &collect)?;
         let record = register(config, joined, &cores, metrics.as_ref().map(Server::address))?;
         let keeper = match to_keeper {
@@ -337,6 +341,7 @@ impl Plane {
             to_control,
             metrics,
             collect,
+            traces,
             recheck,
             leaves: config.client.then(|| (client.clone(), record)),
             settled,
@@ -357,6 +362,11 @@ impl Plane {
     /// Asks the cores what they have counted.
     pub(crate) fn collect(&self) -> &CollectReport {
         &self.collect
+    }
+
+    /// Takes the traces that the cores keep.
+    pub(crate) fn traces(&self) -> &TraceSource {
+        &self.traces
     }
 
     /// Have all records of the metadata been sent to core 0, as they were at the start?

@@ -4,13 +4,16 @@ use super::core_thread::ToCores;
 use super::plane::Joined;
 use super::{ServeConfig, ServeError};
 use crate::control::ToCore;
-use crate::observe::{CollectReport, CoreReport, NodeReport, Observe, ProcessReport, Server, Wanted};
+use crate::observe::{
+    CollectReport, CoreReport, ExportCounters, KeptQuestion, KeptTraces, NodeReport, Observe, ProcessReport, Server,
+    TraceSource, Wanted,
+};
 use amita_control::agent::{Agent, Insight, Policies};
 use amita_identity::Live;
 use amita_types::{ClusterId, NodeId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 /// For how long the cores are waited for: they answer within a pass.
@@ -23,6 +26,7 @@ pub(super) fn collector(
     cores: &ToCores,
     agent: &Agent,
     older: &Arc<AtomicBool>,
+    export: &Arc<ExportCounters>,
 ) -> CollectReport {
     let asking = Asking {
         cluster: joined.cluster,
@@ -34,8 +38,48 @@ pub(super) fn collector(
         older: Arc::clone(older),
         identity: config.identity.clone(),
         started: SystemTime::now(),
+        export: Arc::clone(export),
     };
     Arc::new(move |wanted| asking.ask(wanted))
+}
+
+/// Whoever has it can take the traces of the cores, until they end.
+pub(super) fn traces(
+    config: &ServeConfig,
+    joined: &Joined,
+    cores: &ToCores,
+    export: &Arc<ExportCounters>,
+) -> TraceSource {
+    let cores = cores.clone();
+    TraceSource {
+        cluster: joined.cluster,
+        node: joined.node,
+        name: config.name.clone(),
+        collect: Arc::new(move |after: &[u64]| {
+            let (reply, replies) = channel();
+            for core in 0..cores.len() {
+                let question = KeptQuestion {
+                    after: after.get(core).copied().unwrap_or(0),
+                    reply: reply.clone(),
+                };
+                cores.send(core, ToCore::Kept(question));
+            }
+            drop(reply);
+            let mut answers: Vec<(SystemTime, KeptTraces)> = Vec::new();
+            await_all(&replies, |answer| answers.push((SystemTime::now(), answer)));
+            answers.sort_by_key(|(_, answer)| answer.core);
+            answers
+        }),
+        counters: Arc::clone(export),
+    }
+}
+
+/// What the cores answer, of those that do so in time.
+fn await_all<T>(replies: &Receiver<Box<T>>, mut each: impl FnMut(T)) {
+    let until = Instant::now() + PATIENCE;
+    while let Ok(answer) = replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        each(*answer);
+    }
 }
 
 /// Serves what the cores say, where the settings want it.
@@ -57,6 +101,7 @@ struct Asking {
     older: Arc<AtomicBool>,
     identity: Option<Arc<Live>>,
     started: SystemTime,
+    export: Arc<ExportCounters>,
 }
 
 impl Asking {
@@ -71,11 +116,8 @@ impl Asking {
             self.cores.send(core, ToCore::Observe(question));
         }
         drop(reply);
-        let until = Instant::now() + PATIENCE;
         let mut cores: Vec<CoreReport> = Vec::new();
-        while let Ok(report) = replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            cores.push(*report);
-        }
+        await_all(&replies, |report| cores.push(report));
         cores.sort_by_key(|report| report.core);
         NodeReport {
             node: self.node,
@@ -90,6 +132,7 @@ impl Asking {
             metadata_silent: self.insight.silent(),
             metadata_older: self.older.load(Ordering::Relaxed),
             figures: if wanted.figures { self.insight.figures() } else { None },
+            export: self.export.report(),
         }
     }
 }

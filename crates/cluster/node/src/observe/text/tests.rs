@@ -1,7 +1,7 @@
 //! The page of a node with everything on it; the page of the documentation.
 
 use super::*;
-use crate::observe::{CertificateReport, CoreReport, ProcessReport, VolumeReport};
+use crate::observe::{CertificateReport, CoreReport, Exchange, ExportCounters, Fate, ProcessReport, VolumeReport};
 use crate::trace::{StageTimes, TraceCounters};
 use crate::usage::Usage;
 use amita_control::admin::{Figures, GroupCounts, PoolFigures, StoreFigures};
@@ -125,7 +125,18 @@ fn report(name: &str) -> NodeReport {
         metadata_silent: Duration::from_millis(1500),
         metadata_older: true,
         figures: Some(Arc::new(figures(name))),
+        export: export(),
     }
+}
+
+fn export() -> crate::observe::ExportReport {
+    let counters = ExportCounters::default();
+    counters.count(Fate::Accepted, 5);
+    counters.count(Fate::Full, 2);
+    counters.count_request(Exchange::Deferred);
+    counters.count_rejected(3);
+    counters.set_waiting(7);
+    counters.report()
 }
 
 #[test]
@@ -168,6 +179,13 @@ fn what_cores_count_of_one_volume_is_added_up() {
         "amita_core_passes_total{core=\"1\"} 10",
         "amita_core_blocked_seconds_total{core=\"0\"} 1.5",
         "amita_cores_silent 0",
+        "amita_otlp_traces_total{outcome=\"accepted\"} 5",
+        "amita_otlp_traces_total{outcome=\"full\"} 2",
+        "amita_otlp_traces_total{outcome=\"late\"} 0",
+        "amita_otlp_requests_total{outcome=\"deferred\"} 1",
+        "amita_otlp_requests_total{outcome=\"failed\"} 0",
+        "amita_otlp_rejected_spans_total 3",
+        "amita_otlp_waiting_traces 7",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is missing:\n{page}");
     }
