@@ -3,6 +3,7 @@
 mod history;
 mod inventory;
 mod memory;
+mod otlp;
 
 use super::core_dumps::CoreDumps;
 use crate::admin::{Described, metadata_failure};
@@ -166,6 +167,8 @@ pub struct Arguments {
     pub tls_required: bool,
     #[command(flatten)]
     pub history: history::Arguments,
+    #[command(flatten)]
+    pub otlp: otlp::Arguments,
     #[command(flatten)]
     pub core_dumps: CoreDumps,
 }
@@ -358,6 +361,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     interrupt::catch();
     let mut config = arguments.config(metadata, identity)?;
     arguments.history.layout()?;
+    let collector = arguments.otlp.settings(config.insecure_network)?;
     let shown = arguments.shown(&config)?;
     // The node's record says where the API is: so its place is taken first.
     let listener = match arguments.api_address(&config)? {
@@ -389,6 +393,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let notifier = start_notifier(&config)?;
     let collect = running.collector();
     let keeping = Keeping::start(&arguments.history, &config, &collect);
+    let exporter = otlp::start(collector, running.trace_source());
     let telling = inventory::keep(arguments, metadata, &config, &running, &collect);
     let observed = history::observed(&config, keeping.as_ref(), &collect);
     let api = match listener {
@@ -435,6 +440,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     drop(api);
     drop(telling);
     drop(keeping);
+    drop(exporter);
     drop(notifier);
     running.stop().map_err(failure)
 }

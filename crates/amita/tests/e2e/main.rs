@@ -27,6 +27,7 @@ mod notify;
 mod nvme;
 mod observe;
 mod operator;
+mod otlp;
 mod page;
 mod planned;
 mod policies;
