@@ -38,16 +38,18 @@ fn take_over(meta: &dyn Transact) {
     meta.txn(&Call::put(map::volume_key("v"), json(&next))).unwrap();
 }
 
+type Other<'a> = dyn Fn(&dyn Transact) + 'a;
+
 /// Does something just before the write of that number.
 struct Between<'a> {
     meta: &'a Mutex<State>,
     before: usize,
     writes: Cell<usize>,
-    other: RefCell<Option<&'a dyn Fn(&dyn Transact)>>,
+    other: RefCell<Option<&'a Other<'a>>>,
 }
 
 impl<'a> Between<'a> {
-    fn of(meta: &'a Mutex<State>, before: usize, other: &'a dyn Fn(&dyn Transact)) -> Between<'a> {
+    fn of(meta: &'a Mutex<State>, before: usize, other: &'a Other<'a>) -> Between<'a> {
         Between {
             meta,
             before,

@@ -57,6 +57,8 @@ fn what_is_read_goes_on_from_what_was_heard() {
                 value: Vec::new(),
                 create_revision: revision,
                 mod_revision: revision,
+                version: 1,
+                lease: None,
             })
         };
         let read = |revision, record: Option<KeyValue>| {
