@@ -12,7 +12,7 @@ impl Log for Stderr {
     }
 
     fn log(&self, record: &Record<'_>) {
-        if !self.enabled(record.metadata()) {
+        if !self.enabled(record.metadata()) || !is_for_operators(record, log::max_level()) {
             return;
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -23,6 +23,13 @@ impl Log for Stderr {
     }
 
     fn flush(&self) {}
+}
+
+/// Is it meant for who runs a node? What libraries warn of is meant for who writes programs, and strangers cause as much of it as they
+/// like, a line for each connection: what of that matters our own code says. Who asks for more than usual gets it.
+fn is_for_operators(record: &Record<'_>, level: LevelFilter) -> bool {
+    let is_ours = record.module_path().is_some_and(|path| path.starts_with("amita"));
+    is_ours || record.level() == Level::Error || level > LevelFilter::Info
 }
 
 /// A record as it is written, at that time since 1970.

@@ -1,5 +1,5 @@
-use super::{line, timestamp};
-use log::{Level, Record};
+use super::{is_for_operators, line, timestamp};
+use log::{Level, LevelFilter, Record};
 
 #[test]
 fn moments_are_written_as_dates() {
@@ -31,5 +31,22 @@ fn a_record_is_one_line_without_what_a_terminal_obeys() {
         ),
     ] {
         assert_eq!(written(said), format!("{begin}{shown}\n"));
+    }
+}
+
+#[test]
+fn what_libraries_warn_of_is_for_who_asks_for_more() {
+    let is_written = |module: &str, level: Level, most: LevelFilter| {
+        let record = Record::builder().level(level).module_path(Some(module)).build();
+        is_for_operators(&record, most)
+    };
+    for level in [Level::Error, Level::Warn, Level::Info] {
+        assert!(is_written("amita_node::serve", level, LevelFilter::Info));
+        assert!(is_written("amita::commands", level, LevelFilter::Info));
+        assert_eq!(
+            is_written("rustls::msgs::handshake", level, LevelFilter::Info),
+            level == Level::Error
+        );
+        assert!(is_written("rustls::msgs::handshake", level, LevelFilter::Debug));
     }
 }
