@@ -299,6 +299,7 @@ mod tests {
                 "ambiguous",
                 "bad-setting",
                 "cannot-place",
+                "changed",
                 "channel-fails",
                 "denied",
                 "exists",

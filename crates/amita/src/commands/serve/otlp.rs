@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The collector of OpenTelemetry that the node sends the traces to which it keeps (`amita trace`), by OTLP over HTTP:
-    /// http[s]://HOST[:PORT][/PATH], to which /v1/traces is added (docs/operating/opentelemetry.md). Plain http is for this machine,
+    /// `http[s]://HOST[:PORT][/PATH]`, to which /v1/traces is added (docs/operating/opentelemetry.md). Plain http is for this machine,
     /// or with --insecure-network [default: none]
     #[arg(long, env = "AMITA_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp_endpoint: Option<String>,
