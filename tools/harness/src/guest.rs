@@ -31,6 +31,8 @@ pub fn shared(number: u8) -> IpAddr {
 
 /// How long a boot may take. It takes five seconds on an idle machine; the image may have to be built first.
 const BOOT_PATIENCE: Duration = Duration::from_secs(300);
+/// How often an emulator that aborts is started.
+const BOOTS: usize = 4;
 /// How often a waiting thread looks whether this process was told to end, or the emulator is gone.
 const LOOK: Duration = Duration::from_millis(100);
 /// The most bytes of one frame of the agent's.
@@ -178,12 +180,28 @@ pub fn emulator() -> Result<std::process::Command> {
     Ok(command)
 }
 
+/// Does this say that the emulator found a fault of its own?
+fn is_abort(said: &str) -> bool {
+    said.contains("qemu-system-x86_64: ") && said.contains("Assertion `")
+}
+
 impl Guest {
-    /// Boots a guest, and waits until it takes commands.
+    /// Boots a guest, and waits until it takes commands. An emulator that aborts meanwhile is started again: QEMU 7.2 does so at times with
+    /// several processors, while the guest's kernel lays out its devices (`iotlb_to_section`).
     ///
     /// # Errors
     /// When it does not come up: with what its console and the emulator said.
     pub fn boot(config: &Config) -> Result<Guest> {
+        for _ in 1..BOOTS {
+            match Guest::boot_once(config) {
+                Err(why) if is_abort(&why.to_string()) => println!("the emulator is started again: {why}"),
+                other => return other,
+            }
+        }
+        Guest::boot_once(config)
+    }
+
+    fn boot_once(config: &Config) -> Result<Guest> {
         let path = config.folder.join(format!("{}.agent", config.name));
         let console = config.folder.join(format!("{}.console", config.name));
         let mut command = dying_with_us(&scripts().join("run"));
