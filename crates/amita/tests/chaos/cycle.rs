@@ -5,6 +5,8 @@ use crate::clients::{Crowd, Recorder};
 use crate::plan::{Fault, Plan, Protocol};
 use crate::world::{NODES, PATIENCE, World};
 use amita_harness::fio::{self, Job};
+use amita_harness::tool;
+use amita_terminal::interrupt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +33,18 @@ fn fio_job(world: &World, volume: &str, node: usize, seed: u64) -> Job {
         more,
         also: Vec::new(),
     }
+}
+
+/// A gateway hears of an export in a moment, which beside another load is longer than it lets a client wait.
+fn await_export(world: &World, node: usize, volume: &str) {
+    let arguments = ["--size", &world.cluster.uri(node, volume)];
+    let is_there = interrupt::poll(PATIENCE, STEP, || {
+        let asked = tool::run(world.folder(), "nbdinfo", arguments, PATIENCE)?;
+        Ok(asked.status.success().then_some(()))
+    });
+    is_there
+        .expect("not interrupted")
+        .unwrap_or_else(|| panic!("gateway {node} never hears of {volume}"));
 }
 
 /// Carries the plan out, while clients work.
@@ -91,6 +105,7 @@ pub fn run(world: &mut World, number: u32, plan: &Plan) -> Seen {
     let first = plan.seed as usize % NODES;
     let folder = world.folder().to_owned();
     let job = fio_job(world, &volume, first, plan.seed);
+    await_export(world, first, &volume);
     job.run(&folder, PATIENCE).expect("fio writes");
 
     let recorder = Arc::new(Recorder::new(number));
