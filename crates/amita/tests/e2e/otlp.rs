@@ -8,7 +8,7 @@ use amita_otlp::proto::{ExportTraceServiceRequest, KeyValue, Span, SpanKind, Val
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -130,9 +130,7 @@ fn traces_reach_a_collector_that_was_away_each_once_and_whole() {
     std::fs::write(&headers, format!("X-Token: {TOKEN}\n")).expect("written");
     std::fs::set_permissions(&headers, std::fs::Permissions::from_mode(0o600)).expect("private");
     // It has a place, and takes no connections yet.
-    let address = TcpListener::bind("127.0.0.1:0")
-        .and_then(|place| place.local_addr())
-        .expect("a port");
+    let address = SocketAddr::from(([127, 0, 0, 1], amita_harness::ports::free()));
     let url = format!("http://{address}");
     let world = World::serving(&[
         "--trace-one-in",

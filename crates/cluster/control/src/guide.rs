@@ -94,8 +94,9 @@ fn quoted(text: &str) -> String {
         let mut word = "$'".to_owned();
         for c in text.chars() {
             match c {
-                '\\' | '\'' => word.extend(['\\', c]),
-                c if is_obeyed(c) => {
+                '\\' => word.push_str(r"\\"),
+                // A quote, too, as its number: a shell that does not know $'...' would end the word at one.
+                c if c == '\'' || is_obeyed(c) => {
                     let _ = write!(word, "\\U{:08x}", u32::from(c));
                 }
                 c => word.push(c),

@@ -85,7 +85,9 @@ impl Delivery {
         let longest = (self.pacing.first_pause * (1 << doublings)).min(self.pacing.longest_pause);
         // Between a half and all of it.
         let own = longest / 2 + longest / 2 * u32::from(random) / 255;
-        let pause = wanted.map_or(own, |wanted| wanted.min(self.pacing.longest_wanted));
+        // Never at once: a date may be past only because two clocks do not agree.
+        let least = self.pacing.first_pause / 2;
+        let pause = wanted.map_or(own, |wanted| wanted.clamp(least, self.pacing.longest_wanted.max(least)));
         self.failures = self.failures.saturating_add(1);
         self.not_before = now + pause;
     }

@@ -337,7 +337,7 @@ impl Sending {
             return;
         }
         self.said = Some(Instant::now());
-        let (endpoint, text) = (&self.settings.endpoint, self.headers.scrub(text));
+        let (endpoint, text) = (&self.settings.endpoint, crate::clipped(&self.headers.scrub(text)));
         log::warn!("the collector {endpoint} {text}; what is lost is counted by amita_otlp_traces_total");
     }
 

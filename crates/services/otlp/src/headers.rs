@@ -153,7 +153,9 @@ impl Headers {
     pub fn scrub(&self, text: &str) -> String {
         let mut clean = text.to_owned();
         for (_, value) in &self.all {
-            let Ok(value) = value.to_str() else { continue };
+            let Ok(value) = std::str::from_utf8(value.as_bytes()) else {
+                continue;
+            };
             let words = value.split_whitespace();
             for secret in std::iter::once(value)
                 .chain(words)

@@ -34,11 +34,16 @@ pub use endpoint::Endpoint;
 pub use exporter::Exporter;
 pub use settings::{BadSetting, Pacing, Settings};
 
-/// What strangers say, as it may be shown: one line, and not a long one.
+/// What strangers say, in one line. It is cut when nothing secret is in it any more ([`clipped`]): the beginning of a token would not be
+/// known for one.
 pub(crate) fn readable(text: &str) -> String {
-    let most = 300;
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let line = line.trim();
+    line.trim().to_owned()
+}
+
+/// A line, if it is not a long one, or its beginning.
+pub(crate) fn clipped(line: &str) -> String {
+    let most = 300;
     match line.char_indices().nth(most) {
         None => line.to_owned(),
         Some((at, _)) => format!("{}...", &line[..at]),

@@ -16,6 +16,7 @@ use hyper::client::conn::http1::SendRequest;
 use hyper::rt::{Read, Write};
 use hyper_util::rt::TokioIo;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinHandle;
@@ -40,6 +41,8 @@ pub(crate) struct Transport {
 struct Open {
     sender: SendRequest<Full<Bytes>>,
     connection: JoinHandle<()>,
+    /// Whom it leads to without TLS.
+    plain_to: Option<IpAddr>,
 }
 
 impl Drop for Open {
@@ -62,8 +65,11 @@ impl Transport {
             true => Bytes::from(gzip(message)?),
             false => Bytes::copy_from_slice(message),
         };
+        let settings = Arc::clone(&self.settings);
+        // There may be headers by now that there were not when it was opened.
+        let may = |open: &Open| open.plain_to.is_none_or(|to| settings.check_plain(to, headers).is_ok());
         // A connection that has rested may be closed by the other side just now: a fresh one tells.
-        if let Some(mut open) = self.open.take().filter(|open| !open.sender.is_closed())
+        if let Some(mut open) = self.open.take().filter(|open| !open.sender.is_closed() && may(open))
             && let Ok(response) = send(&mut open, self.request(headers, body.clone())?).await
         {
             return self.finish(open, response).await;
@@ -123,17 +129,17 @@ impl Transport {
             let _ = stream.set_nodelay(true);
             if endpoint.is_tls {
                 let stream = tls::wrap(settings.authorities.as_deref(), &endpoint.host, stream).await?;
-                return shake_hands(stream).await;
+                return shake_hands(stream, None).await;
             }
             // Judged by where it leads now, and not by what the name was when the node started.
             settings.check_plain(address.ip(), headers)?;
-            return shake_hands(stream).await;
+            return shake_hands(stream, Some(address.ip())).await;
         }
         Err(last)
     }
 }
 
-async fn shake_hands<S>(stream: S) -> Result<Open, String>
+async fn shake_hands<S>(stream: S, plain_to: Option<IpAddr>) -> Result<Open, String>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     TokioIo<S>: Read + Write,
@@ -148,7 +154,11 @@ where
         // How it ended is seen by who sends.
         let _ = connection.await;
     });
-    Ok(Open { sender, connection })
+    Ok(Open {
+        sender,
+        connection,
+        plain_to,
+    })
 }
 
 async fn send(open: &mut Open, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {

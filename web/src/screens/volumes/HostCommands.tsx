@@ -18,16 +18,14 @@ export function NvmeCommands({ attachment }: { attachment: Schemas["Attachment"]
       <p>{t("attach.about", { disk: commands.disk })}</p>
       <Copyable label={t("attach.prepare")} text={commands.prepare.join("\n")} />
       <Copyable label={t("attach.connect")} text={commands.connect.join("\n")} />
-      {commands.connect_all == null ? (
+      {commands.connect_all == null ? null : <Copyable label={t("attach.connect_all")} text={commands.connect_all} />}
+      {commands.prepare.some((one) => one.includes(commands.permanent_file)) ? (
         <p>{t("attach.permanent.config", { file: commands.permanent_file })}</p>
       ) : (
-        <>
-          <Copyable label={t("attach.connect_all")} text={commands.connect_all} />
-          <Copyable
-            label={t("attach.permanent", { file: commands.permanent_file })}
-            text={commands.permanent.join("\n")}
-          />
-        </>
+        <Copyable
+          label={t("attach.permanent", { file: commands.permanent_file })}
+          text={commands.permanent.join("\n")}
+        />
       )}
       {gateways.length === 1 ? <p>{t("attach.one_path", { node: gateways[0]!.node })}</p> : null}
       {away.length === 0 ? null : <p>{t("attach.away", { nodes: visible(away.join(", ")) })}</p>}

@@ -82,7 +82,7 @@ fn what_nobody_sees_in_a_name_is_written_out() {
     let guide = Guide::new(name, HOST, &gateways(), proofs);
     let command = &guide.connect[0];
     assert!(
-        command.contains(r"--nqn=$'nqn.2014-08.com.example:a\U0000202e\'\\\U000e0041b' "),
+        command.contains(r"--nqn=$'nqn.2014-08.com.example:a\U0000202e\U00000027\\\U000e0041b' "),
         "{command}"
     );
     let lines = guide.permanent.join("\n");

@@ -49,7 +49,9 @@ fn the_collector_is_believed_when_it_says_how_long() {
     assert_eq!(delivery.next(s(119)), Next::Wait(s(1)));
     assert_eq!(delivery.next(s(120)), Next::Send);
     delivery.deferred(s(120), Some(Duration::ZERO), 7);
-    assert_eq!(delivery.next(s(120)), Next::Send, "at once, if that is wanted");
+    let soon = Duration::from_millis(500);
+    assert_eq!(delivery.next(s(120)), Next::Wait(soon), "never at once");
+    assert_eq!(delivery.next(s(120) + soon), Next::Send);
     // Longer than the batch is kept: it is given up, and the next one waits on.
     delivery.deferred(s(120), Some(s(1000)), 7);
     assert_eq!(delivery.next(s(121)), Next::Wait(s(179)), "until it is late");

@@ -590,13 +590,15 @@ fn a_token_can_be_exchanged_and_is_never_shown() {
     log::set_max_level(log::LevelFilter::Trace);
     let folder = tempfile::tempdir().unwrap();
     let (collector, node) = (Collector::start(), Node::default());
+    // Longer than what is shown of a message.
+    let long = format!("{TOKEN}-{}", "x".repeat(400));
     let why = RpcStatus {
         code: 16,
-        message: format!("nobody is known by Bearer {TOKEN}-1"),
+        message: format!("nobody is known by Bearer {long}"),
     };
     collector.will([Reply::message(401, &why.encode_to_vec())]);
     let mut settings = settings(&collector.url());
-    settings.headers = Some(headers(folder.path(), &format!("Authorization: Bearer {TOKEN}-1\n")));
+    settings.headers = Some(headers(folder.path(), &format!("Authorization: Bearer {long}\n")));
     assert!(!format!("{settings:?}").contains(TOKEN));
     let exporter = Exporter::start(settings, node.source()).unwrap();
     node.keep(1);
@@ -611,7 +613,7 @@ fn a_token_can_be_exchanged_and_is_never_shown() {
     drop(exporter);
     let taken = collector.taken(2);
     let told: Vec<&str> = taken.iter().map(|one| one.headers["authorization"].as_str()).collect();
-    assert_eq!(told, [format!("Bearer {TOKEN}-1"), format!("Bearer {TOKEN}-2")]);
+    assert_eq!(told, [format!("Bearer {long}"), format!("Bearer {TOKEN}-2")]);
     let logged = LOGGED.lock().unwrap().join("\n");
     assert!(
         logged.contains("WARN") && logged.contains("it answers 401 Unauthorized (nobody is known by ***)"),
