@@ -136,7 +136,7 @@ fn a_right_that_was_taken_away_does_not_come_back_with_older_metadata() {
         scene.is_refused_everywhere();
         scene.has_said(again, "waiting for another one")
     });
-    for _ in 0..10 {
+    for _ in 0..3 {
         scene.is_refused_everywhere();
         std::thread::sleep(Duration::from_millis(100));
     }

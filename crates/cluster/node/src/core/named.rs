@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a record may be on its way.
-const ON_ITS_WAY: Duration = Duration::from_millis(500);
+/// How long a record may be on its way: a right is made durable before it is told, which a busy disk takes a second for.
+const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// How long a node that starts may take to know all records.
 const STARTING: Duration = Duration::from_secs(8);
 

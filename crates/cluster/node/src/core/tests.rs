@@ -468,7 +468,7 @@ mod named {
         rig.ask(&db1());
         rig.passes_for(Duration::from_millis(100));
         assert!(rig.answer().is_none(), "the right may be on its way");
-        rig.passes_for(Duration::from_secs(1));
+        rig.passes_for(Duration::from_secs(3));
         assert_eq!(rig.answer(), Some(Err(OpenError::NotFound)));
     }
 
