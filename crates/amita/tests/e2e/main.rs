@@ -31,6 +31,7 @@ mod otlp;
 mod page;
 mod planned;
 mod policies;
+mod posted;
 mod quickstart;
 mod recover;
 mod reverts;

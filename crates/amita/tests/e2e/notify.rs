@@ -1,12 +1,13 @@
 //! Alerts are told by a webhook: in the words of the status, at least once, by one node at a time.
 
+use crate::posted::Posted;
 use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, WRITES_WAIT, World, eventually};
 use amita_keys::SealKey;
 use amita_notify::admin;
 use amita_notify::send::sign;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -75,33 +76,13 @@ impl Receiver {
 }
 
 fn take(mut stream: std::net::TcpStream) -> Option<Taken> {
-    let mut seen = Vec::new();
-    let mut piece = [0; 8192];
-    loop {
-        let read = stream.read(&mut piece).ok().filter(|read| *read > 0)?;
-        seen.extend_from_slice(&piece[..read]);
-        let Some(at) = seen.windows(4).position(|four| four == b"\r\n\r\n") else {
-            continue;
-        };
-        let head = String::from_utf8_lossy(&seen[..at]).into_owned();
-        let header = |name: &str| {
-            let mut lines = head.lines().filter_map(|line| line.split_once(": "));
-            lines
-                .find(|(known, _)| known.eq_ignore_ascii_case(name))
-                .map(|(_, value)| value.to_owned())
-        };
-        let length: usize = header("content-length")?.parse().ok()?;
-        if seen.len() < at + 4 + length {
-            continue;
-        }
-        let body = seen[at + 4..].to_vec();
-        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").ok()?;
-        return Some(Taken {
-            signature: header("amita-signature"),
-            json: serde_json::from_slice(&body).ok()?,
-            body,
-        });
-    }
+    let posted = Posted::read(&stream)?;
+    stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").ok()?;
+    Some(Taken {
+        signature: posted.header("amita-signature"),
+        json: serde_json::from_slice(&posted.body).ok()?,
+        body: posted.body,
+    })
 }
 
 /// Which node tells: its place in the cluster.

@@ -1,13 +1,14 @@
 //! Traces of I/Os go to a collector of OpenTelemetry: each of them once, whole, also when it was away; and it keeps nobody waiting.
 
 use crate::observe::metrics_of;
+use crate::posted::Posted;
 use crate::world::{VOLUME, World, eventually};
 use amita::nodes;
 use amita_node::observe::{Exchange, Fate};
 use amita_otlp::proto::{ExportTraceServiceRequest, KeyValue, Span, SpanKind, Value};
 use prost::Message as _;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
@@ -38,32 +39,13 @@ fn collect(listener: TcpListener) -> Taken {
 
 /// A request, which is answered at once.
 fn take(mut stream: &TcpStream) -> Option<ExportTraceServiceRequest> {
-    let mut seen = Vec::new();
-    let mut piece = [0; 8192];
-    loop {
-        let read = stream.read(&mut piece).ok().filter(|read| *read > 0)?;
-        seen.extend_from_slice(&piece[..read]);
-        let Some(at) = seen.windows(4).position(|four| four == b"\r\n\r\n") else {
-            continue;
-        };
-        let head = String::from_utf8_lossy(&seen[..at]).into_owned();
-        let header = |name: &str| {
-            let mut lines = head.lines().filter_map(|line| line.split_once(": "));
-            lines
-                .find(|(known, _)| known.eq_ignore_ascii_case(name))
-                .map(|(_, value)| value.to_owned())
-        };
-        let length: usize = header("content-length")?.parse().ok()?;
-        if seen.len() < at + 4 + length {
-            continue;
-        }
-        assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
-        assert_eq!(header("content-type").as_deref(), Some("application/x-protobuf"));
-        assert_eq!(header("x-token").as_deref(), Some(TOKEN));
-        let request = ExportTraceServiceRequest::decode(&seen[at + 4..at + 4 + length]).expect("protobuf");
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").ok()?;
-        return Some(request);
-    }
+    let posted = Posted::read(stream)?;
+    assert!(posted.head.starts_with("POST /v1/traces HTTP/1.1"), "{}", posted.head);
+    assert_eq!(posted.header("content-type").as_deref(), Some("application/x-protobuf"));
+    assert_eq!(posted.header("x-token").as_deref(), Some(TOKEN));
+    let request = ExportTraceServiceRequest::decode(&posted.body[..]).expect("protobuf");
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").ok()?;
+    Some(request)
 }
 
 fn value(all: &[KeyValue], key: &str) -> Option<Value> {
