@@ -219,7 +219,7 @@ describe("pools", () => {
     expect(await dialog(page).locator("pre").first().innerText()).toBe("amita pool set fast --copies 2");
     expect(await accessibility(page)).toEqual([]);
     await confirm(page, "Set rule");
-    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
     await dialog(page).getByRole("button", { name: "Delete", exact: true }).click();
     await dialog(page).getByText("That is another name.").waitFor();
     await dialog(page)

@@ -7,7 +7,7 @@ interface Props {
 /** Figures to be read and not looked at; it scrolls by the keyboard too. */
 export function NumberTable({ label, heads, rows }: Props) {
   return (
-    <div className="number-table" role="region" aria-label={label} tabIndex={0}>
+    <div className="number-table" role="group" aria-label={label} tabIndex={0}>
       <table>
         <thead>
           <tr>
