@@ -35,11 +35,11 @@ beforeAll(async () => {
   page.setDefaultTimeout(PATIENCE);
   page.on("pageerror", (error) => wrongs.push(`error: ${error.message}`));
   page.on("console", (message) => {
-    // What the API answers rightly the browser repeats: before there is a token 401, of a volume that nobody has by NVMe 404.
+    // What the API answers rightly the browser repeats: before there is a token 401, of what is not there (yet, or any more) 404.
     const { url } = message.location();
     const isStatus =
       message.text().startsWith("Failed to load resource") &&
-      (message.text().includes("401") || (message.text().includes("404") && url.endsWith("/attachment")));
+      (message.text().includes("401") || (message.text().includes("404") && url.startsWith(`${cluster.api}/api/v1/`)));
     if (message.type() === "error" && !isStatus) wrongs.push(`console: ${message.text()} (${url})`);
   });
   page.on("request", (request) => {
@@ -196,6 +196,53 @@ describe("a day with a cluster", () => {
     await expect
       .poll(async () => (await cluster.tool("nbdinfo", "--size", uri(VOLUME))).trim())
       .toBe(String(128 * MIB));
+  });
+
+  it("its disk is replaced by a new one", async () => {
+    const victim = cluster.nodes[2]!.name;
+    const store = await cluster.format("new-disk.store");
+    cluster.startWith(victim, store);
+    await visit(`nodes?tab=stores&q=${victim}`);
+    const row = (path: string) => page.locator(".ant-table-row").filter({ hasText: path });
+    const old = row(`${victim}.store`);
+    await row("new-disk.store").getByText("serves").waitFor();
+    await picture(page, "replace-disk");
+    await journey("replace a disk, until all copies are there and the old one is forgotten", async () => {
+      await old.getByRole("button", { name: "Replace", exact: true }).click();
+      const choice = dialog().getByLabel("The store that takes its place");
+      const option = choice.locator("option", { hasText: "new-disk.store" });
+      await choice.selectOption((await option.getAttribute("value"))!);
+      await confirm("Replace");
+      await row("new-disk.store").getByText("32/32", { exact: true }).waitFor();
+      await old.getByText("0/0", { exact: true }).waitFor();
+      const number = (await old.locator("[title]").first().getAttribute("title"))!;
+      await old.getByRole("button", { name: "Forget", exact: true }).click();
+      await dialog()
+        .getByLabel(/Type the name/)
+        .fill(number.slice(0, 8));
+      await confirm("Forget");
+      await old.waitFor({ state: "detached" });
+      await page.locator(".health").getByText("ok", { exact: true }).waitFor();
+    });
+  });
+
+  it("the cluster is made larger by a node", async () => {
+    await visit("nodes?tab=stores");
+    await journey("add a node, until it has its share", async () => {
+      await cluster.add("n4", await cluster.format("n4.store"));
+      const row = page.locator(".ant-table-row").filter({ hasText: "n4.store" });
+      await row.getByText("serves").waitFor();
+      await row.getByText(/^([1-9]\d*)\/\1$/).waitFor();
+      await visit("overview");
+      await page.getByText("4 / 4").first().waitFor();
+      await page.getByText("Nothing: all stores hold what they should.").waitFor();
+      await page.locator(".health").getByText("ok", { exact: true }).waitFor();
+    });
+    await picture(page, "expanded");
+    // What the clients have is what it was.
+    await cluster.tool("nbdcopy", uri(VOLUME), file("after"));
+    const [after, mistake] = [readFileSync(file("after")), readFileSync(file("mistake"))];
+    expect(after.subarray(0, mistake.length).equals(mistake)).toBe(true);
   });
 
   it("what was done is in the audit log under the token's name", async () => {

@@ -7,12 +7,13 @@ import { Capacity } from "./Capacity";
 import { Counts } from "./Counts";
 import { Facts } from "./Facts";
 import { Rebuilds } from "./Rebuilds";
+import { Traffic } from "./Traffic";
 import { Work } from "./Work";
 
 /** All nodes are asked for what they remember of a month. */
 const FORECAST_EVERY_MS = 600_000;
 
-/** Is all well, how much room is there, what is being repaired. */
+/** Is all well, how much room is there, what do clients do, what is being repaired. */
 export default function Overview() {
   const { t } = useSpeech();
   const health = useThing("/api/v1/health");
@@ -40,6 +41,7 @@ export default function Overview() {
         <Work jobs={jobs.items} />
         <Counts nodes={nodes.items} stores={stores.items} pools={pools.items} />
       </div>
+      <Traffic />
       <Rebuilds stores={stores.items} />
     </>
   );

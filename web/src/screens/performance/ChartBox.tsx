@@ -11,12 +11,19 @@ import { useFigures } from "./read";
 
 const Plot = lazy(() => import("./Plot"));
 
+interface Props {
+  readonly chart: Chart;
+  readonly object: string;
+  readonly seconds: number;
+  readonly everyMs?: number;
+}
+
 /** A chart of an object, as lines or as a table. */
-export function ChartBox({ chart, object, seconds }: { chart: Chart; object: string; seconds: number }) {
+export function ChartBox({ chart, object, seconds, everyMs }: Props) {
   const { t, locale } = useSpeech();
   const [asTable, setAsTable] = useState(false);
   const metrics = useMemo(() => [...new Set(chart.series.map(({ metric }) => metric))], [chart]);
-  const { answers, isLoading, error } = useFigures(object, metrics, seconds);
+  const { answers, isLoading, error } = useFigures(object, metrics, seconds, everyMs);
   const columns = useMemo(() => align(chart, answers), [chart, answers]);
   const times = (columns[0] ?? []) as number[];
   const names = chart.series.map(({ word }) => t(word));

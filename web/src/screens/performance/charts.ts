@@ -27,7 +27,7 @@ export interface Chart {
 
 const series = (word: Word, metric: string, pick: Pick = "mean"): Series => ({ word, metric, pick });
 
-const IOPS: Chart = {
+export const IOPS: Chart = {
   id: "iops",
   title: "performance.iops",
   unit: "rate",
@@ -42,13 +42,13 @@ const CORE_IOPS: Chart = {
   ...IOPS,
   series: [series("performance.mean", "iops"), series("performance.peak", "iops", "max")],
 };
-const BYTES: Chart = {
+export const BYTES: Chart = {
   id: "bytes",
   title: "performance.bytes",
   unit: "bytes_per_s",
   series: [series("performance.reads", "read-bytes"), series("performance.writes", "write-bytes")],
 };
-const LATENCY: Chart = {
+export const LATENCY: Chart = {
   id: "latency",
   title: "performance.latency",
   unit: "time",

@@ -11,7 +11,7 @@ function refresh(seconds: number): number {
 
 type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
-function ask<P extends Paths<"get">>(path: P, query: Query, seconds: number) {
+function ask<P extends Paths<"get">>(path: P, query: Query, seconds: number, everyMs = refresh(seconds)) {
   return {
     queryKey: [path, query, seconds],
     queryFn: async ({ signal }: { signal: AbortSignal }): Promise<Result<"get", P>> => {
@@ -19,15 +19,15 @@ function ask<P extends Paths<"get">>(path: P, query: Query, seconds: number) {
       const asked = call("get", path, { params: { path: {}, query: { ...query, from: to - seconds, to } } } as never);
       return (await send(asked, signal)).data as Result<"get", P>;
     },
-    refetchInterval: refresh(seconds),
+    refetchInterval: everyMs,
     placeholderData: keepPreviousData,
   };
 }
 
-/** The figures of an object by their names. */
-export function useFigures(object: string, metrics: readonly string[], seconds: number) {
+/** The figures of an object by their names; read again each `everyMs` milliseconds, or as often as there is something new. */
+export function useFigures(object: string, metrics: readonly string[], seconds: number, everyMs?: number) {
   return useQueries({
-    queries: metrics.map((metric) => ask("/api/v1/history", { object, metric }, seconds)),
+    queries: metrics.map((metric) => ask("/api/v1/history", { object, metric }, seconds, everyMs)),
     combine: (results) => ({
       answers: new Map(results.flatMap(({ data }, at) => (data === undefined ? [] : [[metrics[at]!, data as Answer]]))),
       isLoading: results.some(({ isLoading }) => isLoading),
