@@ -270,8 +270,9 @@ impl Links {
         let is_new = match &self.told {
             None => measured > 0,
             Some(told) => {
-                let moved = told.measured.abs_diff(measured) * 4 > told.measured.max(1);
-                moved
+                // Idle links stand now above and now below what says something: who measures fewer than before says nothing.
+                let grown = measured > told.measured + told.measured / 4;
+                grown
                     || !bad.is_empty() && told.round + RENEW_ROUNDS <= self.round
                     || sorted(&told.bad) != sorted(&kinds)
             }
