@@ -184,14 +184,8 @@ struct Row<'a> {
     bad: usize,
     /// Those of them that it names.
     named: BTreeMap<NodeId, BadLink>,
-    complete: bool,
-}
-
-impl Row<'_> {
-    /// Is a link that it does not name well, as it finds?
-    fn can_deny(&self) -> bool {
-        self.complete && self.measured > 0
-    }
+    /// Is a link that it does not name well, as it finds? It has measured most of them, and names all that are bad.
+    can_deny: bool,
 }
 
 /// Who is asked, and how many of them can say that a link is well.
@@ -252,12 +246,14 @@ impl<'a> Matrix<'a> {
             let foreign = report.worst.len() - named.len();
             let others = known.len() - 1;
             let bad = (report.bad as usize).saturating_sub(foreign).clamp(named.len(), others);
+            let measured = (report.measured as usize).clamp(bad, others);
             let row = Row {
                 rack: witness.rack,
-                measured: (report.measured as usize).clamp(bad, others),
+                // Of idle links that say nothing half of all count as well: a few bad ones among few that are used are no node's.
+                measured: measured.max(others.div_ceil(2)),
                 bad,
                 named,
-                complete: report.is_complete(),
+                can_deny: report.is_complete() && measured * 2 > others,
             };
             rows.insert(node, row);
         }
@@ -279,8 +275,7 @@ impl<'a> Matrix<'a> {
 
     /// Who is asked about a node: all that count but those that are left out.
     fn judges<'b>(&self, left_out: &'b BTreeSet<NodeId>) -> Judges<'b> {
-        let says =
-            |(node, row): &(&NodeId, &Row<'_>)| self.counts(**node) && !left_out.contains(node) && row.can_deny();
+        let says = |(node, row): &(&NodeId, &Row<'_>)| self.counts(**node) && !left_out.contains(node) && row.can_deny;
         let can_deny = self.rows.iter().filter(says).count();
         Judges { left_out, can_deny }
     }
@@ -306,7 +301,7 @@ impl<'a> Matrix<'a> {
     /// Links by which its judges send to a node, as far as they can say.
     fn inward(&self, node: NodeId, judges: &Judges<'_>) -> Share {
         let says = |other: &&NodeId| self.counts(**other) && !judges.left_out.contains(other);
-        let can_deny = |other: &&NodeId| self.rows.get(other).is_some_and(Row::can_deny);
+        let can_deny = |other: &&NodeId| self.rows.get(other).is_some_and(|row| row.can_deny);
         let accusers = || self.accusers.get(&node).into_iter().flatten().filter(says);
         let bad = accusers().count();
         // Neither itself nor who names it finds its link to it well.

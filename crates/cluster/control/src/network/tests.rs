@@ -187,6 +187,10 @@ fn reports_that_cannot_be_so_hurt_nobody_else() {
     let found = found(&[], &reports);
     assert_eq!(found[0].blame, node(1));
     assert_eq!((found.len(), found[0].outward), (1, (5, 5)));
+    // Two bad links of three that are used are no node's, where there are twelve.
+    let mut reports = told(12, |from, to| from == 1 && to <= 3);
+    reports[0].measured = 3;
+    assert_eq!(super::tests::found(&[], &reports).len(), 2);
     // Who has measured nothing yet is no witness for anybody.
     let mut reports = told(5, |_, to| to == 2);
     (reports[2], reports[3]) = (LinkReport::default(), LinkReport::default());
