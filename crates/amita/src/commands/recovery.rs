@@ -1,4 +1,4 @@
-//! `amita recovery`: how hard stores are brought up to date, and what becomes of slow ones.
+//! `amita recovery`: how hard stores are brought up to date, and what becomes of slow ones and of sick networks.
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
@@ -7,7 +7,7 @@ use amita_control::admin;
 use amita_terminal::error::Result;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
-use amita_types::recovery::{Limits, Recovery, SlowPolicy};
+use amita_types::recovery::{Limits, Recovery, SickPolicy, SlowPolicy};
 
 /// What to do with the settings of recovery.
 #[derive(Debug, clap::Subcommand)]
@@ -58,6 +58,18 @@ pub struct Set {
     /// The most evictions of slow stores in an hour, of the whole cluster
     #[arg(long, value_name = "N")]
     pub slow_per_hour: Option<u32>,
+    /// What becomes of a node whose network loses much of what it sends or is sent
+    #[arg(long, value_enum)]
+    pub sick_networks: Option<Sick>,
+    /// Its network must have been sick for so long; it is isolated after twice as long
+    #[arg(long, value_name = "SECONDS")]
+    pub sick_after: Option<u32>,
+    /// One that was isolated is tried again after so long; then after twice as long, and so on
+    #[arg(long, value_name = "SECONDS")]
+    pub sick_rest: Option<u32>,
+    /// The most nodes that are isolated in an hour, of the whole cluster
+    #[arg(long, value_name = "N")]
+    pub sick_per_hour: Option<u32>,
     /// Say what the settings are now as JSON
     #[arg(long)]
     pub json: bool,
@@ -96,6 +108,19 @@ pub enum Policy {
     Evict,
 }
 
+/// What becomes of nodes whose network is sick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sick {
+    /// Nothing is decided
+    Off,
+    /// A person is told what is sick, and what would be done about it
+    Propose,
+    /// And their stores get no more groups
+    Avoid,
+    /// And their stores are evicted where there are copies enough, one node at a time, and tried again later
+    Isolate,
+}
+
 impl Set {
     fn apply(&self, settings: &mut Recovery) {
         let set = |place: &mut u32, value: Option<u32>| *place = value.unwrap_or(*place);
@@ -126,6 +151,18 @@ impl Set {
         set(&mut slow.after_s, self.slow_after);
         set(&mut slow.rest_s, self.slow_rest);
         set(&mut slow.per_hour, self.slow_per_hour);
+        let sick = &mut settings.sick_networks;
+        if let Some(policy) = self.sick_networks {
+            sick.policy = match policy {
+                Sick::Off => SickPolicy::Off,
+                Sick::Propose => SickPolicy::Propose,
+                Sick::Avoid => SickPolicy::Avoid,
+                Sick::Isolate => SickPolicy::Isolate,
+            };
+        }
+        set(&mut sick.after_s, self.sick_after);
+        set(&mut sick.rest_s, self.sick_rest);
+        set(&mut sick.per_hour, self.sick_per_hour);
     }
 }
 
@@ -189,6 +226,26 @@ fn text(settings: &Recovery) -> String {
         SlowPolicy::Evict => format!(
             "Slow stores are read from last; they are evicted after {} s, at most {} an hour, and tried again after {} s.\n",
             slow.after_s, slow.per_hour, slow.rest_s
+        ),
+    });
+    let sick = &settings.sick_networks;
+    out.push_str(&match sick.policy {
+        SickPolicy::Off => "Sick networks are measured, and nothing is decided.\n".to_owned(),
+        SickPolicy::Propose => format!(
+            "Sick networks are reported after {} s, with what would be done about them.\n",
+            sick.after_s
+        ),
+        SickPolicy::Avoid => format!(
+            "Nodes whose network is sick get no more groups after {} s.\n",
+            sick.after_s
+        ),
+        SickPolicy::Isolate => format!(
+            "Nodes whose network is sick get no more groups after {} s; they are isolated after {} s, at most {} an hour, and tried \
+             again after {} s.\n",
+            sick.after_s,
+            sick.after_s.saturating_mul(2),
+            sick.per_hour,
+            sick.rest_s
         ),
     });
     out

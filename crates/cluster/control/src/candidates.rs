@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 pub enum Standing {
     /// Its node lives and serves it.
     Serving,
+    /// Its node lives and serves it, and its network is sick: it keeps its groups, and gets no more.
+    Avoided,
     /// It is gone and is waited for: it keeps its groups, and gets no more.
     Away,
     /// It has been gone for so long that others take its place.

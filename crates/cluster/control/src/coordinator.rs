@@ -17,6 +17,7 @@
 //! * [`learn`]: how records change it.
 //! * [`evict`]: who must leave because it is gone.
 //! * [`health`]: who must leave because it is slow.
+//! * [`networks`]: who gets no more, and who must leave, because its network is sick.
 //! * [`space`]: which stores are nearly full, and which no longer.
 //! * [`reconcile`]: who may join, who is up to date, who is no longer wanted.
 //! * [`claims`]: whether all owners say that a syncing store is whole.
@@ -37,6 +38,7 @@ mod fleet;
 mod groups;
 mod health;
 mod learn;
+mod networks;
 mod plan;
 mod reconcile;
 mod rests;
@@ -44,17 +46,18 @@ mod space;
 mod warning;
 
 pub use reconcile::{Concurrency, Recovery};
-pub use warning::Warning;
+pub use warning::{Sentence, Warning};
 
 use amita_metadata::{Call, Error, KeyValue, Reply};
-use amita_types::NodeId;
 use amita_types::map;
-use amita_types::recovery::SlowStores;
+use amita_types::recovery::{SickNetworks, SlowStores};
+use amita_types::{NodeId, StoreId};
 use batch::Calls;
 use claims::Claims;
 use fleet::{Fleet, Life};
 use groups::{Groups, Pools};
 use health::Health;
+use networks::Networks;
 use plan::Plan;
 use rests::Rests;
 use serde::de::DeserializeOwned;
@@ -91,6 +94,8 @@ pub struct Config {
     pub out_after: Duration,
     /// What becomes of slow stores, where the metadata has no settings.
     pub slow_stores: SlowStores,
+    /// What becomes of nodes whose network is sick, likewise.
+    pub sick_networks: SickNetworks,
 }
 
 impl Default for Config {
@@ -105,6 +110,7 @@ impl Default for Config {
             plan_pause: Duration::from_secs(5),
             out_after: Duration::from_secs(600),
             slow_stores: SlowStores::default(),
+            sick_networks: SickNetworks::default(),
         }
     }
 }
@@ -278,6 +284,7 @@ pub struct Coordinator {
     plan: Plan,
     calls: Calls,
     health: Health,
+    networks: Networks,
     spaces: Spaces,
     out: Out,
     due: Due,
@@ -289,6 +296,7 @@ impl Coordinator {
     pub fn new(config: Config) -> Coordinator {
         Coordinator {
             health: Health::new(config.slow_stores),
+            networks: Networks::new(config.sick_networks),
             config,
             ..Coordinator::default()
         }
@@ -325,6 +333,7 @@ impl Coordinator {
                 self.elected = None;
                 self.plan.desired.clear();
                 self.out.by_owners = None;
+                self.networks.depose();
                 self.out.standing.clear();
                 self.out.unreadable.clear();
             }
@@ -357,6 +366,7 @@ impl Coordinator {
             .chain(self.fleet.unserved.values().copied())
             .chain(self.due.wake)
             .chain(self.health.due(self.now))
+            .chain(self.networks.due(self.now))
             .filter(|until| *until > self.now);
         later.chain(unsure).min()
     }
@@ -370,6 +380,11 @@ impl Coordinator {
             .map(|(node, _)| *node)
     }
 
+    /// Is the store to leave, or to stay away: is it slow, or is its node isolated?
+    fn must_leave(&self, store: StoreId) -> bool {
+        self.health.is_condemned(self.now, store) || self.networks.is_isolated(&self.fleet, self.now, store)
+    }
+
     /// Decides what to do next, from all that is known. Whom to evict only if `evictions`: that looks at all groups.
     fn decide(&mut self, evictions: bool) {
         if !self.heard.settled || self.elected.is_none() {
@@ -379,6 +394,7 @@ impl Coordinator {
         batch::read_back(self);
         if evictions {
             health::judge(self);
+            networks::run(self);
             evict::run(self);
         }
         reconcile::run(self);

@@ -146,6 +146,15 @@ kinds! {
     /// A store answers much slower than its peers.
     SlowStore "slow-store" Warning
         "Look after its disk and its links.",
+    /// Links between nodes are bad, and it was found whose fault that is.
+    NetworkSick "network-sick" Warning
+        "Look after cables, interfaces and ports of switches there; `amita recovery set --sick-networks` says what becomes of such nodes.",
+    /// A node whose network is sick was isolated: its stores are taken out of their groups.
+    NodeIsolated "node-isolated" Warning
+        "Mend its cable, interface or port: it comes back by itself when its links are well.",
+    /// A network that was sick is well again.
+    NetworkWell "network-well" Info
+        "Nothing.",
     /// A store has got over the threshold for near full.
     StoreNearFull "store-near-full" Warning
         "Add stores, or delete or trim what is not needed.",

@@ -11,6 +11,7 @@ pub use sentence::{Space, sentence};
 use crate::admin::{GroupCounts, NodeStatus, Outlook, PoolStatus, SlowStatus, StoreStatus, VolumeStatus};
 use crate::events::Severity;
 use crate::kinds::kinds;
+use crate::network::{Blame, Finding};
 use crate::policy::runner::unreadable_runs;
 use crate::policy::standing::{PolicyStatus, TOO_LATE};
 use amita_types::condition::{Failing, FailingChannel, Fullness, Thresholds, Trouble};
@@ -67,6 +68,9 @@ kinds! {
     /// Nodes find a store slow.
     StoreSlow "store-slow" Warning
         "Look after its disk and its links; `amita recovery set --slow-stores` says what becomes of such stores.",
+    /// Links between nodes are bad: the fact says whose fault that is, as the reports of all nodes tell.
+    NetworkSick "network-sick" Warning
+        "Look after cables, interfaces and ports of switches there; `amita recovery set --sick-networks` says what becomes of such nodes.",
     /// A pool's rule cannot be met with the stores that there are.
     RuleUnmet "rule-unmet" Warning
         "Add stores where the rule wants them, end drains, or change the rule (`amita pool set`).",
@@ -170,6 +174,8 @@ pub struct Picture<'a> {
     pub subsystems: &'a [Subsystem],
     /// Stores that nodes find slow.
     pub slow_stores: &'a [SlowStatus],
+    /// What of the network is sick.
+    pub networks: &'a [Finding],
     /// What was found against the metadata, in sentences.
     pub suspects: &'a [String],
     /// What hosts of living nodes meet with.
@@ -208,6 +214,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
     }
     picture.of_nodes(&mut facts);
     picture.of_protection(&mut facts);
+    picture.of_networks(&mut facts);
     picture.of_stores(&mut facts);
     picture.of_subsystems(&mut facts);
     picture.of_policies(&mut facts);
@@ -457,6 +464,29 @@ impl Picture<'_> {
         }
     }
 
+    fn of_networks(&self, facts: &mut Vec<Fact>) {
+        let name = |node: NodeId| {
+            let known = self.nodes.iter().find(|found| found.node.id == node);
+            known.map_or_else(|| node.to_string(), |found| found.node.name.clone())
+        };
+        for finding in self.networks {
+            let objects = match &finding.blame {
+                Blame::Network => Vec::new(),
+                Blame::Rack(_, rack) => vec![rack.clone()],
+                Blame::Node(node) => vec![name(*node)],
+                Blame::Link(one, other) => vec![name(*one), name(*other)],
+            };
+            let mut what = finding.blame.named(&name);
+            what[..1].make_ascii_uppercase();
+            facts.push(Fact::new(
+                Kind::NetworkSick,
+                objects,
+                format!("{what} is sick: {}.", finding.evidence_named(&name)),
+                "Look after cables, interfaces and ports of switches there.",
+            ));
+        }
+    }
+
     fn of_stores(&self, facts: &mut Vec<Fact>) {
         let lives = |node: NodeId| self.nodes.iter().any(|found| found.alive && found.node.id == node);
         for found in self
@@ -475,6 +505,12 @@ impl Picture<'_> {
             ));
         }
         for found in self.slow_stores {
+            let home = self.stores.iter().find(|known| known.store.id == found.store);
+            let is_cause = |finding: &Finding| home.is_some_and(|home| finding.blame == Blame::Node(home.store.node));
+            let advice = match self.networks.iter().any(is_cause) {
+                true => "The network of its node is sick: look after that first.",
+                false => "Look after its disk and its links.",
+            };
             facts.push(Fact::new(
                 Kind::StoreSlow,
                 [found.store],
@@ -486,7 +522,7 @@ impl Picture<'_> {
                     found.for_s,
                     found.why
                 ),
-                "Look after its disk and its links.",
+                advice,
             ));
         }
         let drained = self

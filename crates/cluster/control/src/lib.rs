@@ -12,6 +12,7 @@
 //!   run the coordinator while this node is elected.
 //! * [`ledger`]: what stores may hold, so that they drop what nothing needs any more.
 //! * [`nearest`]: names that are near one that does not exist.
+//! * [`network`]: whose fault it is that links between nodes are bad.
 //! * [`past`]: does the metadata that is read go on from what was seen of it?
 //! * [`policy`]: snapshots that are taken and deleted by themselves.
 //! * [`records`]: a copy of the metadata, as every store keeps one.
@@ -32,6 +33,7 @@ pub mod health;
 mod kinds;
 pub mod ledger;
 pub mod nearest;
+pub mod network;
 pub mod past;
 pub mod policy;
 pub mod records;

@@ -9,6 +9,7 @@
 //! Each line has a key, the bytes of its value, and the value. A person with nothing but `strings` can read it.
 
 use crate::coordinator::election_key;
+use amita_types::link::links_prefix;
 use amita_types::map::{self, PREFIX};
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -64,7 +65,8 @@ pub fn is_kept(key: &str) -> bool {
     let Some(path) = key.strip_prefix(PREFIX) else {
         return false;
     };
-    key != election_key() && !LEFT_OUT.iter().any(|prefix| path.starts_with(prefix))
+    let is_of_links = key.starts_with(&links_prefix());
+    key != election_key() && !is_of_links && !LEFT_OUT.iter().any(|prefix| path.starts_with(prefix))
 }
 
 impl Records {

@@ -85,6 +85,8 @@ pub enum ToCore {
     Observe(crate::observe::Observe),
     /// Say which traces were kept since, likewise.
     Kept(crate::observe::KeptQuestion),
+    /// Say what the kernel has counted of connections to other nodes, likewise.
+    Links(crate::links::LinkQuestion),
 }
 
 #[derive(Debug)]

@@ -8,6 +8,7 @@ mod claim;
 pub(crate) mod core_thread;
 mod error;
 mod keeper;
+mod links;
 mod local_socket;
 mod look;
 pub(crate) mod plane;

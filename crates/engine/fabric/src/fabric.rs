@@ -3,6 +3,7 @@
 mod callers;
 mod gate;
 mod links;
+mod paths;
 mod peers;
 mod proof;
 mod receive;
@@ -18,6 +19,7 @@ use amita_reactor::{Completion, Driver, Outcome, SocketId, Time, Token};
 use amita_types::NodeId;
 use callers::Callers;
 use gate::Gate;
+pub use paths::LinkPath;
 use peers::Peer;
 use std::collections::{BTreeMap, VecDeque};
 

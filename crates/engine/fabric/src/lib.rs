@@ -50,7 +50,7 @@ pub const CONNECTION_BYTES: usize = size_of::<connection::Connection>();
 
 pub use config::{CLUSTER_VERSION_MAX, Config, Limits, Timeouts, VersionRange};
 pub use event::{DownReason, Event, Link, SendError, Violation};
-pub use fabric::{Counters, FABRIC_TOKENS, Fabric};
+pub use fabric::{Counters, FABRIC_TOKENS, Fabric, LinkPath};
 #[cfg(any(test, feature = "planted"))]
 pub use faults::Tongue;
 pub use faults::{Fault, Faults};

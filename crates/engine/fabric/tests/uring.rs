@@ -98,6 +98,37 @@ fn exchange((mut one, mut two): (Running, Running)) {
 }
 
 #[test]
+fn what_the_kernel_counts_of_each_link_is_told_a_piece_at_a_time() {
+    let (mut one, mut two) = pair();
+    for id in 0..50 {
+        one.node.send(2, write(id, 64 << 10));
+    }
+    run_till(&mut [&mut one, &mut two], |nodes| nodes[0].node.answers.len() == 50);
+    let ask = |running: &mut Running| {
+        let (mut found, mut from, mut pieces) = (Vec::new(), Some(0), 0);
+        while let Some(place) = from {
+            from = running.node.fabric.paths(&mut running.driver, place, 1, &mut found);
+            pieces += 1;
+        }
+        (found, pieces)
+    };
+    // The one has called, the other was called; each is told of what it sends itself.
+    let ((ours, _), (theirs, _)) = (ask(&mut one), ask(&mut two));
+    assert_eq!((ours[0].peer, theirs[0].peer), (NodeId(2), NodeId(1)));
+    assert!(
+        ours[0].counts.sent >= 10 && theirs[0].counts.sent > 0,
+        "{ours:?} {theirs:?}"
+    );
+    assert!(
+        ours[0].counts.sent < u32::MAX / 2 && ours[0].counts.resent <= ours[0].counts.sent,
+        "{ours:?}"
+    );
+    drop(two);
+    run_till(&mut [&mut one], |nodes| nodes[0].node.fabric.links() == 0);
+    assert!(ask(&mut one).0.is_empty());
+}
+
+#[test]
 fn a_peer_that_ends_is_certainly_dead_and_greeted_when_it_is_back() {
     let (mut one, two) = pair();
     let address = two.address;

@@ -193,6 +193,22 @@ pub struct DriverCounts {
     pub accepts: AcceptCounts,
 }
 
+/// What the kernel has counted of the way of a connection, since it was made. Losses are those of the direction in which this end
+/// sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathCounts {
+    /// Segments with data that were sent, those that were sent again included.
+    pub sent: u32,
+    /// Segments that were sent again.
+    pub resent: u32,
+    /// Of those: the peer has said that it had them twice (D-SACK), so that nothing was lost.
+    pub doubled: u32,
+    /// The smoothed round trip, in microseconds.
+    pub round_trip_us: u32,
+    /// The shortest round trip of the last minutes, in microseconds; 0: none was seen yet.
+    pub least_us: u32,
+}
+
 /// What the listeners of a driver did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptCounts {
@@ -301,6 +317,13 @@ pub trait Driver {
     /// For how long nothing has come from the other end's machine, while it is to acknowledge what was sent. `None`: it owes nothing,
     /// also because it has said that it has no room; or this driver breaks such connections by itself.
     fn unheard(&mut self, socket: SocketId) -> Option<Duration> {
+        let _ = socket;
+        None
+    }
+
+    /// What the kernel has counted of the way of this connection: a system call. `None`: it is no such connection, or this driver counts
+    /// nothing.
+    fn path(&mut self, socket: SocketId) -> Option<PathCounts> {
         let _ = socket;
         None
     }

@@ -26,8 +26,8 @@ pub mod waker;
 pub use admission::{AcceptLimits, Rate};
 pub use buf::{BufMut, Pool, PoolConfig, Segments, Slice};
 pub use driver::{
-    AcceptCounts, Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId,
-    Token, Wait,
+    AcceptCounts, Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, PathCounts, SocketId, Time,
+    TimerId, Token, Wait,
 };
 pub use stream::{Inbox, Outbox};
 pub use uring::Doorbell;

@@ -37,8 +37,8 @@ pub use guard::Guard;
 use crate::admission::AcceptLimits;
 use crate::buf::{BufMut, Pool, Segments};
 use crate::driver::{
-    Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait,
-    Waker,
+    Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, PathCounts, SocketId, Time, TimerId,
+    Token, Wait, Waker,
 };
 use crate::timer::Timers;
 use crate::waker::Kick;
@@ -490,6 +490,10 @@ impl Driver for UringDriver {
 
     fn unheard(&mut self, socket: SocketId) -> Option<Duration> {
         self.unheard_of(socket)
+    }
+
+    fn path(&mut self, socket: SocketId) -> Option<PathCounts> {
+        self.path_of(socket)
     }
 
     fn abort(&mut self, socket: SocketId) {

@@ -12,6 +12,7 @@ pub mod holdings;
 pub mod id;
 pub mod io;
 pub mod layout;
+pub mod link;
 pub mod map;
 pub mod message;
 pub mod name;

@@ -28,6 +28,8 @@ pub struct Recovery {
     pub scrub: Limits,
     /// What becomes of stores that are slow.
     pub slow_stores: SlowStores,
+    /// What becomes of nodes whose network is sick.
+    pub sick_networks: SickNetworks,
 }
 
 impl Default for Recovery {
@@ -45,6 +47,7 @@ impl Default for Recovery {
             rebalance: windows(8),
             scrub: windows(4),
             slow_stores: SlowStores::default(),
+            sick_networks: SickNetworks::default(),
         }
     }
 }
@@ -96,6 +99,46 @@ pub enum SlowPolicy {
     Propose,
     /// It is taken out of its groups where these have copies enough, one store at a time, and tried again later.
     Evict,
+}
+
+/// What becomes of nodes that lose much of what they send or are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SickNetworks {
+    /// What is done.
+    pub policy: SickPolicy,
+    /// A network must have been sick for so many seconds before anybody is told, and before its node is avoided; it is isolated after
+    /// twice as many.
+    pub after_s: u32,
+    /// A node that was isolated is tried again after so many seconds; each further time after twice as many.
+    pub rest_s: u32,
+    /// The most nodes that are isolated in an hour, of the whole cluster.
+    pub per_hour: u32,
+}
+
+impl Default for SickNetworks {
+    fn default() -> SickNetworks {
+        SickNetworks {
+            policy: SickPolicy::Propose,
+            after_s: 60,
+            rest_s: 600,
+            per_hour: 2,
+        }
+    }
+}
+
+/// What is done about a node whose network is sick. Each includes what stands before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SickPolicy {
+    /// Nothing: nodes say what they find, and nothing is decided.
+    Off,
+    /// The operator is told what is sick, and what would be done about it.
+    Propose,
+    /// Its stores get no more groups.
+    Avoid,
+    /// Its stores are taken out of their groups where these have copies enough, one node at a time, and tried again later.
+    Isolate,
 }
 
 /// `/amita/progress/NODE_ID/CORE`: what a core of a node is bringing up to date. It is gone when that is nothing.
@@ -206,6 +249,13 @@ mod tests {
             ..Recovery::default()
         };
         assert_eq!(found, expected);
+        assert_eq!(found.sick_networks.policy, SickPolicy::Propose, "a record of before");
+        let found: Recovery = serde_json::from_str(r#"{"sick_networks":{"policy":"isolate"}}"#).unwrap();
+        let expected = SickNetworks {
+            policy: SickPolicy::Isolate,
+            ..SickNetworks::default()
+        };
+        assert_eq!(found.sick_networks, expected);
         assert_eq!(serde_json::from_str::<Recovery>("{}").unwrap(), Recovery::default());
     }
 }

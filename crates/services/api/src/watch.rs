@@ -47,6 +47,7 @@ const KINDS: &[(&str, &str)] = &[
     ("condition/", "stores"),
     ("progress/", "recovery"),
     ("health/", "health"),
+    ("links/", "health"),
     ("pools/", "pools"),
     ("quotas/", "pools"),
     ("recycling/", "pools"),

@@ -51,6 +51,7 @@ const RUNBOOKS: &[(&str, &str)] = &[
     ("node-unprotected", "AmitaFabricUnproven"),
     ("store-away", "AmitaStoreAway"),
     ("store-slow", "AmitaStoreSlow"),
+    ("network-sick", "AmitaNetworkSick"),
     ("rule-unmet", "AmitaRuleUnmet"),
     ("record-unreadable", "AmitaRecordUnreadable"),
     ("policy-fails", "AmitaPolicyFailing"),
@@ -133,6 +134,8 @@ fn about(fact: &Fact, status: &Status) -> About {
             second.into_iter().for_each(|pool| label("pool", pool));
         }
         "shrink-unfinished" => label("volume", first),
+        // Both ends of a link together are what is sick.
+        "network-sick" if !fact.objects.is_empty() => object = fact.objects.join(" - "),
         "node-down" | "node-maintained" => label("node", first),
         "store-away" | "store-slow" | "store-draining" => {
             label("store", first);

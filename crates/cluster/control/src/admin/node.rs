@@ -8,6 +8,7 @@ use crate::agent::STOPPED;
 use crate::records::inventory_prefix;
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::condition::condition_prefix;
+use amita_types::link::links_prefix;
 use amita_types::map::{self, Group, Live, Node, Store};
 use amita_types::recovery::{health_prefix, progress_prefix};
 use amita_types::{NodeId, StoreId};
@@ -110,6 +111,7 @@ pub fn remove_node(meta: &dyn Transact, name: &str) -> Result<Node> {
             condition_prefix(),
             health_prefix(),
             progress_prefix(),
+            links_prefix(),
             inventory_prefix(),
         ];
         let mut gone = vec![map::suspect_key(node.id)];

@@ -58,6 +58,12 @@ fn check(settings: &Recovery) -> Result<()> {
     if settings.slow_stores.rest_s < 10 {
         return bad("slow-rest", "at least 10 seconds");
     }
+    if settings.sick_networks.after_s < 10 {
+        return bad("sick-after", "at least 10 seconds: nodes measure their links so often");
+    }
+    if settings.sick_networks.rest_s < 10 {
+        return bad("sick-rest", "at least 10 seconds");
+    }
     Ok(())
 }
 
@@ -216,6 +222,8 @@ mod tests {
         let found = recovery(&meta).unwrap();
         assert_eq!((found.scrub.iops, found.slow_stores.policy), (100, SlowPolicy::Off));
         assert!(set_recovery(&meta, |settings| settings.p99_percent = 100).is_err());
+        assert!(set_recovery(&meta, |settings| settings.sick_networks.after_s = 9).is_err());
+        assert!(set_recovery(&meta, |settings| settings.sick_networks.rest_s = 9).is_err());
         assert_eq!(recovery(&meta).unwrap(), found);
     }
 

@@ -10,11 +10,13 @@ use super::topology::{Outlook, Topology};
 use super::{Result, cluster};
 use crate::agent::STOPPED;
 use crate::health::{self, Fact, Picture};
+use crate::network::{self, Finding, Witness};
 use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, MAX_OPS, Op, Transact};
 use amita_types::condition::{
     Condition, FailingChannel, StoreSpace, Trouble, condition_prefix, failing_channels_prefix, thresholds_key,
 };
+use amita_types::link::{LinkReport, links_prefix};
 use amita_types::map::{
     self, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Shrink, Store,
     Subsystem, Suspect, Target, Volume,
@@ -199,6 +201,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         hosts: reader.list::<Host>(&map::hosts_prefix(), any)?.len(),
     };
     let slow_stores = slow(meta, &living)?;
+    let networks = networks(meta, &nodes, &living)?;
     let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives)?;
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
@@ -210,6 +213,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         volumes: &volumes,
         subsystems: &subsystems,
         slow_stores: &slow_stores,
+        networks: &networks,
         suspects: &suspects(meta)?,
         troubles: &troubles,
         thresholds,
@@ -249,6 +253,23 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
         policies.push(PolicyStatus::of(policy, runs, name, now.as_secs()));
     }
     Ok(policies)
+}
+
+/// What of the network is sick, as living nodes find.
+fn networks(meta: &dyn Transact, nodes: &[NodeStatus], living: &BTreeSet<NodeId>) -> Result<Vec<Finding>> {
+    let reports: BTreeMap<NodeId, LinkReport> = of_nodes(meta, &links_prefix(), living)?.into_iter().collect();
+    let witnesses = nodes
+        .iter()
+        .filter(|found| found.alive && !found.node.client)
+        .map(|found| {
+            let Node { id, site, rack, .. } = &found.node;
+            Witness {
+                node: *id,
+                rack: (!rack.is_empty()).then_some((site.as_str(), rack.as_str())),
+                report: reports.get(id),
+            }
+        });
+    Ok(network::judge(&witnesses.collect::<Vec<_>>()))
 }
 
 /// What living nodes say of the stores that they serve, and of what hosts meet with at them.

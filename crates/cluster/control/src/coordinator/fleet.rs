@@ -89,6 +89,12 @@ impl Fleet {
         others.filter(|other| self.is_serving(**other)).count() >= pool.min_copies.max(1)
     }
 
+    /// The same without all stores of a node.
+    pub(super) fn may_spare_node(&self, group: &Group, pool: &KnownPool, node: NodeId) -> bool {
+        let others = group.in_sync.iter().filter(|other| self.home(**other) != Some(node));
+        others.filter(|other| self.is_serving(**other)).count() >= pool.min_copies.max(1)
+    }
+
     /// When others take the place of a store that is gone.
     pub(super) fn out_at(&self, config: &Config, store: StoreId) -> Option<Moment> {
         let node = self.home(store)?;

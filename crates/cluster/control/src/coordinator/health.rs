@@ -13,10 +13,10 @@
 use super::fleet::{Fleet, Home, Life};
 use super::groups::KnownPool;
 use super::warning::Warning;
-use super::{Action, Config, Coordinator, Due, Moment, Out};
+use super::{Action, Coordinator, Due, Moment, Out};
 use amita_metadata::KeyValue;
 use amita_types::map::{Group, PREFIX};
-use amita_types::recovery::{HealthReport, Recovery, SlowPolicy, SlowStores, StoreHealth, recovery_key};
+use amita_types::recovery::{HealthReport, SlowPolicy, SlowStores, StoreHealth};
 use amita_types::{NodeId, StoreId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -37,13 +37,19 @@ struct Report {
     stores: Vec<StoreHealth>,
 }
 
-/// A store that was found slow.
+/// A store that was found slow, or a node whose network is sick.
 #[derive(Clone, Copy, Debug)]
-struct Condemned {
+pub(super) struct Condemned {
     /// It rests until then.
-    until: Moment,
+    pub until: Moment,
     /// How often it was condemned.
-    count: u32,
+    pub count: u32,
+}
+
+/// For how long one rests that was condemned so often before.
+pub(super) fn rest_of(rest_s: u32, count: u32) -> Duration {
+    let rest = Duration::from_secs(rest_s.into());
+    rest.saturating_mul(1 << count.min(16)).min(LONGEST_REST)
 }
 
 /// What is known of slow stores.
@@ -110,15 +116,18 @@ impl Health {
             .is_some_and(|condemned| condemned.until > now)
     }
 
+    pub(super) fn set(&mut self, settings: SlowStores) {
+        self.settings = settings;
+    }
+
+    /// A store that rests.
+    pub(super) fn condemned(&self, now: Moment) -> Option<StoreId> {
+        let resting = self.condemned.iter().find(|(_, condemned)| condemned.until > now);
+        resting.map(|(store, _)| *store)
+    }
+
     /// Takes a record in if it is one of these.
     pub(super) fn hear(&mut self, out: &mut Out, due: &mut Due, now: Moment, record: &KeyValue) -> bool {
-        if record.key == recovery_key() {
-            if let Some(settings) = out.parse::<Recovery>(record) {
-                self.settings = settings.slow_stores;
-                due.dirty = true;
-            }
-            return true;
-        }
         let Some((name, node)) = reporter(&record.key) else {
             return false;
         };
@@ -135,11 +144,7 @@ impl Health {
     }
 
     /// A record is gone: was it one of these?
-    pub(super) fn gone(&mut self, config: &Config, key: &str) -> bool {
-        if key == recovery_key() {
-            self.settings = config.slow_stores;
-            return true;
-        }
+    pub(super) fn gone(&mut self, key: &str) -> bool {
         let Some((name, _)) = reporter(key) else { return false };
         self.reports.remove(name);
         true
@@ -148,9 +153,7 @@ impl Health {
     /// It is to leave, and rests for longer each time.
     fn condemn(&mut self, now: Moment, store: StoreId) {
         let count = self.condemned.get(&store).map_or(0, |before| before.count);
-        let rest = Duration::from_secs(u64::from(self.settings.rest_s));
-        let rest = rest.saturating_mul(1 << count.min(16)).min(LONGEST_REST);
-        let until = now.plus(rest);
+        let until = now.plus(rest_of(self.settings.rest_s, count));
         let count = count + 1;
         self.condemned.insert(store, Condemned { until, count });
         self.recent.push_back(now);
@@ -177,7 +180,7 @@ pub(super) fn judge(coordinator: &mut Coordinator) {
     let mut told = BTreeSet::new();
     for (store, votes) in coordinator.health.votes(&coordinator.fleet, coordinator.now) {
         let found = votes.slow.len() > votes.well.len() && votes.for_s >= settings.after_s;
-        if !found || settings.policy == SlowPolicy::Off || coordinator.health.is_condemned(coordinator.now, store) {
+        if !found || settings.policy == SlowPolicy::Off || coordinator.must_leave(store) {
             continue;
         }
         let hindrance = match settings.policy {
@@ -201,23 +204,21 @@ pub(super) fn judge(coordinator: &mut Coordinator) {
         if let Some(votes) = votes.get(&store)
             && !coordinator.out.standing.iter().any(said)
         {
-            coordinator.out.warn(votes.warning(store, hindrance));
+            let warning = warning(coordinator, votes, store, hindrance);
+            coordinator.out.warn(warning);
         }
     }
 }
 
 /// Why a slow store cannot be taken out now.
 fn why_not(coordinator: &Coordinator, store: StoreId) -> Option<String> {
-    let now = coordinator.now;
-    let other = coordinator
-        .health
-        .condemned
-        .iter()
-        .find(|(_, condemned)| condemned.until > now);
-    if let Some((other, _)) = other {
+    if let Some(other) = coordinator.health.condemned(coordinator.now) {
         return Some(format!(
             "store {other} was evicted for the same, and one at a time is the limit"
         ));
+    }
+    if let Some(node) = coordinator.networks.isolated(coordinator.now) {
+        return Some(format!("node {node} is isolated, and one at a time is the limit"));
     }
     if coordinator.health.recent.len() >= coordinator.health.settings.per_hour as usize {
         return Some(format!(
@@ -244,7 +245,8 @@ fn condemn(coordinator: &mut Coordinator, store: StoreId, votes: &Votes) {
         return;
     }
     coordinator.health.condemn(coordinator.now, store);
-    coordinator.out.actions.push(Action::Warn(votes.warning(store, None)));
+    let warning = warning(coordinator, votes, store, None);
+    coordinator.out.actions.push(Action::Warn(warning));
     coordinator.due.dirty = true;
 }
 
@@ -259,7 +261,7 @@ pub(super) fn condemned_members(
         let node = coordinator
             .fleet
             .home(store)
-            .filter(|_| coordinator.health.is_condemned(coordinator.now, store))?;
+            .filter(|_| coordinator.must_leave(store))?;
         matches!(coordinator.fleet.lives.get(&node), Some(Life::Alive { .. })).then_some((store, Home::Unserved(node)))
     };
     let syncing = group.syncing.iter().filter_map(|member| home(member.store)).collect();
@@ -267,21 +269,29 @@ pub(super) fn condemned_members(
     [
         syncing,
         in_sync
-            .filter(|(store, _)| coordinator.fleet.may_spare(group, pool, *store))
+            .filter(|(store, home)| match home {
+                Home::Unserved(node) if coordinator.networks.rests(coordinator.now, *node) => {
+                    coordinator.fleet.may_spare_node(group, pool, *node)
+                }
+                _ => coordinator.fleet.may_spare(group, pool, *store),
+            })
             .take(1)
             .collect(),
     ]
 }
 
-impl Votes {
-    fn warning(&self, store: StoreId, hindrance: Option<String>) -> Warning {
-        Warning::SlowStore {
-            store,
-            slow: self.slow.len(),
-            nodes: self.slow.len() + self.well.len(),
-            why: self.why.clone(),
-            hindrance,
-        }
+/// What is told of a slow store. Where the network of its node is sick, that comes first: a disk behind a bad cable looks slow.
+fn warning(coordinator: &Coordinator, votes: &Votes, store: StoreId, hindrance: Option<String>) -> Warning {
+    let mut why = votes.why.clone();
+    if let Some(evidence) = coordinator.networks.stands_against(&coordinator.fleet, store) {
+        why = format!("{why}; the network of its node is sick, which is to be mended before any disk: {evidence}");
+    }
+    Warning::SlowStore {
+        store,
+        slow: votes.slow.len(),
+        nodes: votes.slow.len() + votes.well.len(),
+        why,
+        hindrance,
     }
 }
 

@@ -4,9 +4,10 @@ use super::batch::Change;
 use super::fleet::Life;
 use super::groups::{KnownPool, Pools};
 use super::warning::Warning;
-use super::{Action, Coordinator, plan};
+use super::{Action, Config, Coordinator, plan};
 use amita_metadata::KeyValue;
 use amita_types::map::{self, Group, Live, Node, Pool, PoolKind, Store, StoreDuty, Volume, Whole};
+use amita_types::recovery::{Recovery, SickNetworks, SlowStores, recovery_key};
 use amita_types::{GroupId, NodeId, PoolId, StoreId, VolumeId};
 use std::time::Duration;
 
@@ -15,9 +16,18 @@ const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// A record is there, or has changed.
 pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
+    if record.key == recovery_key() {
+        if let Some(settings) = coordinator.out.parse::<Recovery>(record) {
+            set(coordinator, settings.slow_stores, settings.sick_networks);
+        }
+        return look_at_pools(coordinator);
+    }
     if coordinator
         .health
         .hear(&mut coordinator.out, &mut coordinator.due, coordinator.now, record)
+        || coordinator
+            .networks
+            .hear(&mut coordinator.out, &mut coordinator.due, coordinator.now, record)
         || coordinator
             .spaces
             .hear(&mut coordinator.out, coordinator.heard.settled, record)
@@ -42,6 +52,14 @@ pub(super) fn record(coordinator: &mut Coordinator, record: &KeyValue) {
             coordinator.claims.raised.insert(pool, record.mod_revision);
         }
     }
+}
+
+/// The operator has set what becomes of what is slow and sick.
+fn set(coordinator: &mut Coordinator, slow: SlowStores, sick: SickNetworks) {
+    coordinator.health.set(slow);
+    coordinator.networks.set(coordinator.now, sick);
+    coordinator.due.dirty = true;
+    plan::soon(coordinator);
 }
 
 /// How full the pools are, if stores have said something new.
@@ -255,7 +273,17 @@ pub(super) fn forget(coordinator: &mut Coordinator, id: GroupId) {
 
 pub(super) fn gone(coordinator: &mut Coordinator, key: &str, revision: u64) {
     coordinator.out.not_left_alone(key);
-    if coordinator.health.gone(&coordinator.config, key)
+    if key == recovery_key() {
+        let Config {
+            slow_stores,
+            sick_networks,
+            ..
+        } = coordinator.config;
+        set(coordinator, slow_stores, sick_networks);
+        return look_at_pools(coordinator);
+    }
+    if coordinator.health.gone(key)
+        || coordinator.networks.gone(key)
         || coordinator
             .spaces
             .gone(&mut coordinator.out, coordinator.heard.settled, key)

@@ -152,7 +152,10 @@ fn place_pool(coordinator: &mut Coordinator, id: PoolId, unmet: &mut BTreeSet<Wa
 
 fn standing_of(coordinator: &Coordinator, store: StoreId) -> Standing {
     if coordinator.fleet.is_serving(store) {
-        Standing::Serving
+        match coordinator.networks.is_avoided(&coordinator.fleet, store) {
+            true => Standing::Avoided,
+            false => Standing::Serving,
+        }
     } else if coordinator
         .fleet
         .out_at(&coordinator.config, store)

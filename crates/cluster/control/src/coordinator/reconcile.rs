@@ -199,7 +199,7 @@ fn join(coordinator: &mut Coordinator, wanting: &[(Need, GroupId)]) -> Vec<Move>
             if alone
                 || group.in_sync.len() + group.syncing.len() >= MAX_MEMBERS
                 || !coordinator.fleet.is_serving(store)
-                || coordinator.health.is_condemned(coordinator.now, store)
+                || coordinator.must_leave(store)
             {
                 continue;
             }

@@ -2,6 +2,7 @@ mod evict;
 mod game;
 mod health;
 mod hostile;
+mod networks;
 mod plan;
 mod reconcile;
 mod space;

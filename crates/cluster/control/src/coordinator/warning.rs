@@ -1,6 +1,7 @@
 //! What an operator should know.
 
 use crate::events::{Draft, Kind};
+use crate::network::Blame;
 use amita_types::condition::Fullness;
 use amita_types::{NodeId, StoreId};
 use std::fmt;
@@ -61,6 +62,16 @@ pub enum Warning {
         /// Why it stays; it is evicted where there is nothing against it.
         hindrance: Option<String>,
     },
+    /// Links between nodes are bad, and this is why.
+    SickNetwork {
+        blame: Blame,
+        /// What was measured.
+        evidence: String,
+        /// What becomes of it.
+        sentence: Sentence,
+    },
+    /// It has been well for a while.
+    NetworkWell { blame: Blame },
     /// Too few living members: nothing can be evicted lawfully, writes wait (R10).
     TooFewAlive {
         /// The pool's name.
@@ -149,6 +160,70 @@ pub enum Warning {
     },
 }
 
+/// What becomes of a sick network.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Sentence {
+    /// It is no node's, and nobody is to leave for it.
+    Told,
+    /// No group is at the node.
+    Empty,
+    /// The node could be isolated, or could not; the policy says that nothing is done.
+    Proposed { hindrance: Option<String> },
+    /// It gets no more groups.
+    Avoided,
+    /// Its stores are taken out of their groups, and it rests.
+    Isolated,
+    /// It should be isolated, and cannot be.
+    Stays { hindrance: String },
+}
+
+impl Sentence {
+    /// Is it the same, whatever the numbers in its reason are?
+    pub(super) fn is_like(&self, other: &Sentence) -> bool {
+        match (self, other) {
+            (Sentence::Proposed { hindrance }, Sentence::Proposed { hindrance: known }) => {
+                hindrance.is_some() == known.is_some()
+            }
+            (Sentence::Stays { .. }, Sentence::Stays { .. }) => true,
+            _ => self == other,
+        }
+    }
+}
+
+impl fmt::Display for Sentence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sentence::Told => f.write_str("no node is to leave for it"),
+            Sentence::Empty => f.write_str("the node holds no copies, so that nothing is to be moved"),
+            Sentence::Proposed { hindrance: None } => f.write_str(
+                "nothing is done, as the policy says: its stores would get no more groups, and would be evicted until it is well",
+            ),
+            Sentence::Proposed {
+                hindrance: Some(hindrance),
+            } => write!(
+                f,
+                "nothing is done, as the policy says: its stores would get no more groups, and could not be evicted: {hindrance}"
+            ),
+            Sentence::Avoided => f.write_str("its stores get no more groups"),
+            Sentence::Isolated => f.write_str("its stores are evicted, and tried again later"),
+            Sentence::Stays { hindrance } => {
+                write!(f, "its stores get no more groups, and cannot be evicted: {hindrance}")
+            }
+        }
+    }
+}
+
+/// The nodes, or the rack.
+fn objects(blame: &Blame) -> Vec<String> {
+    match blame {
+        Blame::Network => Vec::new(),
+        Blame::Rack(_, rack) => vec![rack.clone()],
+        Blame::Node(node) => vec![node.to_string()],
+        Blame::Link(one, other) => vec![one.to_string(), other.to_string()],
+    }
+}
+
 impl Warning {
     pub(super) fn syncing(stores: Vec<StoreId>, groups: usize) -> Warning {
         Warning::Syncing { stores, groups }
@@ -205,6 +280,14 @@ impl Warning {
             Warning::VolumeTaken { volume, .. } => Draft::new(Kind::VolumeTakenOver, [volume], text),
             Warning::DrainBegun { store } => Draft::new(Kind::DrainBegun, [store], text),
             Warning::SlowStore { store, .. } => Draft::new(Kind::SlowStore, [store], text),
+            Warning::SickNetwork { blame, sentence, .. } => {
+                let kind = match sentence {
+                    Sentence::Isolated => Kind::NodeIsolated,
+                    _ => Kind::NetworkSick,
+                };
+                Draft::new(kind, objects(blame), text)
+            }
+            Warning::NetworkWell { blame } => Draft::new(Kind::NetworkWell, objects(blame), text),
             Warning::Drained { store } => Draft::new(Kind::DrainDone, [store], text),
             Warning::StoreFills { store, fullness, .. } => {
                 let kind = match fullness {
@@ -234,6 +317,7 @@ impl Warning {
                 | Warning::Promoted { .. }
                 | Warning::Left { .. }
                 | Warning::Placed { .. }
+                | Warning::NetworkWell { .. }
                 | Warning::VolumeTaken { .. }
                 | Warning::DrainBegun { .. }
                 | Warning::Drained { .. }
@@ -290,7 +374,7 @@ impl fmt::Display for Warning {
             }
             Warning::StoresEvicted { stores, groups } => write!(
                 f,
-                "evicted {} from {groups} groups: not served by the node, or slow; writes go on with the others",
+                "evicted {} from {groups} groups: not served by the node, slow, or isolated; writes go on with the others",
                 Stores(stores)
             ),
             Warning::Syncing { stores, groups } => {
@@ -323,6 +407,15 @@ impl fmt::Display for Warning {
                     Some(hindrance) => write!(f, "{hindrance}; look after its disk and its links"),
                 }
             }
+            Warning::SickNetwork {
+                blame,
+                evidence,
+                sentence,
+            } => write!(
+                f,
+                "sick network: {blame}: {evidence}; {sentence}; look after cables, interfaces and ports of switches"
+            ),
+            Warning::NetworkWell { blame } => write!(f, "{blame} is well again"),
             Warning::TooFewAlive {
                 pool,
                 groups,

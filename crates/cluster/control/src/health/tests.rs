@@ -116,6 +116,55 @@ fn all_is_well() {
     assert_eq!((names(&facts), word(&facts)), (vec![], "ok"));
 }
 
+#[test]
+fn a_sick_network_is_told_by_names_and_before_the_disks_behind_it() {
+    let worst = amita_types::link::BadLink {
+        peer: NodeId(2),
+        what: amita_types::link::LinkTrouble::Loss,
+        sent: 1000,
+        lost: 25,
+        round_trip_us: 200,
+        least_us: 100,
+    };
+    let finding = |blame| Finding {
+        blame,
+        outward: (0, 2),
+        inward: (2, 2),
+        worst: Some((NodeId(1), worst)),
+    };
+    let slow = SlowStatus {
+        store: StoreId(2),
+        slow: vec![NodeId(1)],
+        well: Vec::new(),
+        for_s: 60,
+        why: "it crawls".to_owned(),
+    };
+    let picture = Picture {
+        nodes: &[node(1, true), node(2, true)],
+        stores: &[store(1, 10), store(2, 10)],
+        slow_stores: &[slow],
+        networks: &[
+            finding(Blame::Node(NodeId(2))),
+            finding(Blame::Link(NodeId(1), NodeId(9))),
+        ],
+        ..Picture::default()
+    };
+    let facts = judge(&picture);
+    let sick: Vec<&Fact> = facts.iter().filter(|fact| fact.name == "network-sick").collect();
+    assert_eq!(
+        sick[0].text,
+        "The network of node n2 is sick: 2 of 2 links that others send to it by are bad; from node n1 to node n2 25 of 1000 \
+         segments were lost (2.50 %)."
+    );
+    assert_eq!(
+        (&sick[0].objects, &sick[1].objects),
+        (&vec!["n2".to_owned()], &vec!["n1".to_owned(), "9".to_owned()])
+    );
+    let slow = facts.iter().find(|fact| fact.name == "store-slow").unwrap();
+    assert_eq!(slow.advice, "The network of its node is sick: look after that first.");
+    assert_eq!(word(&facts), "degraded");
+}
+
 /// What an operator met: nothing of this was said, and the health was ok.
 #[test]
 fn what_keeps_hosts_from_their_data_is_never_ok() {

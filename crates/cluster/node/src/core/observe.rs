@@ -4,11 +4,13 @@
 //! for all of them. Those who ask are threads of this node, each of which waits for its answer: there are few questions at a time.
 
 use super::Core;
+use super::context::Context;
+use crate::links::{LinkAnswer, LinkQuestion, PLACES_PER_QUESTION};
 use crate::observe::{CoreReport, KeptQuestion, KeptTraces, Observe, StoreReport, VolumeReport};
 use crate::shards::Shards;
 use amita_reactor::driver::{Driver, Time};
 use amita_store::State;
-use amita_types::VolumeId;
+use amita_types::{NodeId, VolumeId};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
 
@@ -98,6 +100,39 @@ fn of_volume(shards: &Shards, id: VolumeId) -> Option<VolumeReport> {
         stuck_groups: status.stuck_groups.len(),
         counters: status.counters,
     })
+}
+
+/// Cut peers that one answer names: with more, something else is wrong.
+const MOST_CUT: usize = 64;
+
+/// Tells what the kernel has counted of some connections to other nodes. Clients come and go, and judge nobody.
+pub(super) fn tell_links(core: &Core, driver: &mut dyn Driver, question: &LinkQuestion) {
+    let Context {
+        peers, view, config, ..
+    } = &core.cx;
+    let mut paths = Vec::new();
+    let next = peers
+        .fabric
+        .paths(driver, question.from, PLACES_PER_QUESTION, &mut paths);
+    let name = |node: NodeId| view.node_record(node).filter(|record| !record.client);
+    paths.retain(|path| name(path.peer).is_some());
+    let is_cut = |node: &NodeId| view.lives(*node) && name(*node).is_some();
+    let cut: Vec<NodeId> = match question.from {
+        0 => peers.lost().filter(is_cut).take(MOST_CUT).collect(),
+        _ => Vec::new(),
+    };
+    let nodes: BTreeSet<NodeId> = paths.iter().map(|path| path.peer).chain(cut.iter().copied()).collect();
+    let names = nodes
+        .into_iter()
+        .filter_map(|node| Some((node, name(node)?.name.clone())));
+    let answer = LinkAnswer {
+        core: config.core,
+        names: names.collect(),
+        paths,
+        next,
+        cut,
+    };
+    let _ = question.reply.send(Box::new(answer));
 }
 
 /// Tells which traces were kept since, with the names that go with them.

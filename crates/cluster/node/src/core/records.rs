@@ -34,6 +34,7 @@ fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
     match message {
         ToCore::Observe(question) => core.observing.ask(&core.cx.shards, question),
         ToCore::Kept(question) => observe::tell_kept(core, driver, &question),
+        ToCore::Links(question) => observe::tell_links(core, driver, &question),
         ToCore::DropHosts(dropped) => {
             if !core.cx.config.faults.has(Fault::KeepWhenLapsed) {
                 hosts::drop_all(&mut core.cx, &mut core.fronts, &mut core.forwarding.forwarder, driver);

@@ -3,6 +3,7 @@
 use super::kept::ExportReport;
 use super::process::{CertificateReport, ProcessReport};
 use super::space::StoreQuestions;
+use crate::links::PeerLink;
 use crate::trace::{StageTimes, Trace, TraceCounters};
 use crate::usage::Usage;
 use amita_control::admin::Figures;
@@ -115,6 +116,8 @@ pub struct NodeReport {
     pub figures: Option<Arc<Figures>>,
     /// What has become of the traces that go to a collector.
     pub export: ExportReport,
+    /// Its links to other nodes, as far as they are shown.
+    pub links: Vec<PeerLink>,
 }
 
 impl NodeReport {

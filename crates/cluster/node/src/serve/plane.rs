@@ -6,6 +6,7 @@
 use super::claim::Claims;
 use super::core_thread::ToCores;
 use super::keeper::{self, Keeper};
+use super::links::{Measuring, Shown};
 use super::recheck::Recheck;
 use super::{Level, Log, ServeConfig, ServeError, local_socket, look, watch};
 use crate::control::{FromCore, Record, ToCore};
@@ -239,6 +240,8 @@ pub(crate) struct Plane {
     to_control: Sender<Control>,
     /// Where the cores' figures can be read.
     recheck: Option<Recheck>,
+    /// Measures the links to other nodes.
+    measuring: Option<Measuring>,
     metrics: Option<Server>,
     /// Asks the cores.
     collect: CollectReport,
@@ -288,7 +291,8 @@ impl Plane {
             .map_err(ServeError::NameTaken)?;
         let older = Arc::<AtomicBool>::default();
         let export = Arc::new(ExportCounters::default());
-        let collect = watch::collector(config, joined, &cores.senders, &agent, &older, &export);
+        let shown = Shown::default();
+        let collect = watch::collector(config, joined, &cores.senders, &agent, &older, &export, &shown);
         let traces = watch::traces(config, joined, &cores.senders, &export);
         let metrics = watch::start(config, &collect)?;
         let record = register(config, joined, &cores, metrics.as_ref().map(Server::address))?;
@@ -317,6 +321,14 @@ impl Plane {
             None => None,
             Some(live) => Some(Recheck::start(live.clone(), cores.senders.clone()).map_err(ServeError::Thread)?),
         };
+        // A client has nothing to say of the network between nodes.
+        let measuring = match config.client {
+            true => None,
+            false => {
+                let started = Measuring::start(*node, client.clone(), cores.senders.clone(), shown);
+                Some(started.map_err(ServeError::Thread)?)
+            }
+        };
         let (mounted, mounts) = channel();
         let thread = ControlThread {
             agent,
@@ -343,6 +355,7 @@ impl Plane {
             collect,
             traces,
             recheck,
+            measuring,
             leaves: config.client.then(|| (client.clone(), record)),
             settled,
             mounts: Mounts {
@@ -380,6 +393,7 @@ impl Plane {
         // Nobody asks the cores any more.
         self.metrics = None;
         self.recheck = None;
+        self.measuring = None;
         let (thread, to_keeper) = self.keeper.take()?;
         let (done, ended) = channel();
         let _ = to_keeper.send(keeper::Input::Stop(done));

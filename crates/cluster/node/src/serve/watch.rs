@@ -1,6 +1,7 @@
 //! Whoever watches the node asks its cores by this.
 
 use super::core_thread::ToCores;
+use super::links::Shown;
 use super::plane::Joined;
 use super::{ServeConfig, ServeError};
 use crate::control::ToCore;
@@ -11,9 +12,9 @@ use crate::observe::{
 use amita_control::agent::{Agent, Insight, Policies};
 use amita_identity::Live;
 use amita_types::{ClusterId, NodeId};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// For how long the cores are waited for: they answer within a pass.
@@ -27,6 +28,7 @@ pub(super) fn collector(
     agent: &Agent,
     older: &Arc<AtomicBool>,
     export: &Arc<ExportCounters>,
+    links: &Shown,
 ) -> CollectReport {
     let asking = Asking {
         cluster: joined.cluster,
@@ -39,6 +41,7 @@ pub(super) fn collector(
         identity: config.identity.clone(),
         started: SystemTime::now(),
         export: Arc::clone(export),
+        links: Arc::clone(links),
     };
     Arc::new(move |wanted| asking.ask(wanted))
 }
@@ -102,6 +105,7 @@ struct Asking {
     identity: Option<Arc<Live>>,
     started: SystemTime,
     export: Arc<ExportCounters>,
+    links: Shown,
 }
 
 impl Asking {
@@ -133,6 +137,7 @@ impl Asking {
             metadata_older: self.older.load(Ordering::Relaxed),
             figures: if wanted.figures { self.insight.figures() } else { None },
             export: self.export.report(),
+            links: self.links.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::ring::{Payload, Reaped, Ring, Target, Verb};
 use super::{Meta, UringDriver, is_passing, sys};
 use crate::buf::{BufMut, Segments};
-use crate::driver::{Outcome, SocketId, Token};
+use crate::driver::{Outcome, PathCounts, SocketId, Token};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -346,6 +346,11 @@ impl UringDriver {
     pub(super) fn unheard_of(&mut self, id: SocketId) -> Option<Duration> {
         let socket = self.sockets.open(id)?;
         sys::unheard(&socket.descriptor)
+    }
+
+    pub(super) fn path_of(&mut self, id: SocketId) -> Option<PathCounts> {
+        let socket = self.sockets.open(id)?;
+        sys::path(&socket.descriptor)
     }
 
     pub(super) fn abort_socket(&mut self, id: SocketId) {

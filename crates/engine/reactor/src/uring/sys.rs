@@ -1,7 +1,7 @@
 //! System calls that do not go through the ring: a leaf of small, safe wrappers.
 
 use crate::buf::{BufMut, Segments};
-use crate::driver::LocalPeer;
+use crate::driver::{LocalPeer, PathCounts};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -168,6 +168,38 @@ impl Peer {
 /// or, with a full window, by probes. A peer that has taken its window back acknowledges nothing new, and is asked more and more
 /// seldom: its silence counts only when it is longer than any pause between two questions.
 pub(super) fn unheard(socket: &impl AsRawFd) -> Option<Duration> {
+    let (info, size) = tcp_info(socket)?;
+    // Linux tells it since 5.4.
+    let tells_window = size >= mem::offset_of!(libc::tcp_info, tcpi_rcv_wnd);
+    let has_window = !tells_window || info.tcpi_snd_wnd > 0;
+    // What comes without acknowledging anything new is a sign of life too.
+    let heard = Duration::from_millis(info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv).into());
+    let peer = Peer {
+        unacked: info.tcpi_unacked,
+        has_window,
+        probes: info.tcpi_probes,
+        heard,
+    };
+    peer.silence()
+}
+
+/// What the kernel has counted of the way of a TCP connection.
+pub(super) fn path(socket: &impl AsRawFd) -> Option<PathCounts> {
+    let (info, size) = tcp_info(socket)?;
+    // Linux tells how much was sent since 4.6; what a kernel does not tell is zero.
+    let tells_sent = size >= mem::offset_of!(libc::tcp_info, tcpi_delivery_rate);
+    tells_sent.then_some(PathCounts {
+        sent: info.tcpi_data_segs_out,
+        resent: info.tcpi_total_retrans,
+        doubled: info.tcpi_dsack_dups,
+        round_trip_us: info.tcpi_rtt,
+        // Before the first one it stands at its largest value.
+        least_us: Some(info.tcpi_min_rtt).filter(|least| *least != u32::MAX).unwrap_or(0),
+    })
+}
+
+/// What the kernel tells of a TCP connection, and how many bytes of it; `None`: it is none, or it is closed.
+fn tcp_info(socket: &impl AsRawFd) -> Option<(libc::tcp_info, usize)> {
     // SAFETY: a plain structure for which zero is a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut size = mem::size_of_val(&info) as libc::socklen_t;
@@ -182,18 +214,7 @@ pub(super) fn unheard(socket: &impl AsRawFd) -> Option<Duration> {
         )
     };
     check(result).ok()?;
-    // Linux tells it since 5.4.
-    let tells_window = size as usize >= mem::offset_of!(libc::tcp_info, tcpi_rcv_wnd);
-    let has_window = !tells_window || info.tcpi_snd_wnd > 0;
-    // What comes without acknowledging anything new is a sign of life too.
-    let heard = Duration::from_millis(info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv).into());
-    let peer = Peer {
-        unacked: info.tcpi_unacked,
-        has_window,
-        probes: info.tcpi_probes,
-        heard,
-    };
-    peer.silence()
+    Some((info, size as usize))
 }
 
 pub(super) fn bind_and_listen(socket: &OwnedFd, address: SocketAddr, backlog: i32) -> io::Result<SocketAddr> {

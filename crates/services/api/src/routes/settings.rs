@@ -87,6 +87,42 @@ impl From<records::SlowPolicy> for SlowPolicy {
     }
 }
 
+/// What becomes of a node whose network loses much of what it sends or is sent. Each includes what stands before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SickPolicy {
+    /// Nothing is decided.
+    Off,
+    /// A person is told what is sick, and what would be done about it.
+    Propose,
+    /// Its stores get no more groups.
+    Avoid,
+    /// Its stores are evicted where there are copies enough, one node at a time, and tried again later.
+    Isolate,
+}
+
+impl From<SickPolicy> for records::SickPolicy {
+    fn from(policy: SickPolicy) -> records::SickPolicy {
+        match policy {
+            SickPolicy::Off => records::SickPolicy::Off,
+            SickPolicy::Propose => records::SickPolicy::Propose,
+            SickPolicy::Avoid => records::SickPolicy::Avoid,
+            SickPolicy::Isolate => records::SickPolicy::Isolate,
+        }
+    }
+}
+
+impl From<records::SickPolicy> for SickPolicy {
+    fn from(policy: records::SickPolicy) -> SickPolicy {
+        match policy {
+            records::SickPolicy::Off => SickPolicy::Off,
+            records::SickPolicy::Propose => SickPolicy::Propose,
+            records::SickPolicy::Avoid => SickPolicy::Avoid,
+            records::SickPolicy::Isolate => SickPolicy::Isolate,
+        }
+    }
+}
+
 /// What recovery of one level may take, on each node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Limits {
@@ -121,6 +157,19 @@ pub struct SlowStores {
     pub per_hour: u32,
 }
 
+/// What becomes of nodes whose network is sick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SickNetworks {
+    /// What is done.
+    pub policy: SickPolicy,
+    /// It must have been sick for so many seconds; its node is isolated after twice as many.
+    pub after_seconds: u32,
+    /// One that was isolated is tried again after so many seconds; then after twice as many, and so on.
+    pub rest_seconds: u32,
+    /// The most nodes that are isolated in an hour, of the whole cluster.
+    pub per_hour: u32,
+}
+
 /// How hard recovery works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Recovery {
@@ -140,11 +189,13 @@ pub struct Recovery {
     pub scrub: Limits,
     /// What becomes of slow stores.
     pub slow_stores: SlowStores,
+    /// What becomes of nodes whose network is sick.
+    pub sick_networks: SickNetworks,
 }
 
 impl From<records::Recovery> for Recovery {
     fn from(found: records::Recovery) -> Recovery {
-        let slow = found.slow_stores;
+        let (slow, sick) = (found.slow_stores, found.sick_networks);
         Recovery {
             automatic: found.automatic,
             p99_percent: found.p99_percent,
@@ -158,6 +209,12 @@ impl From<records::Recovery> for Recovery {
                 after_seconds: slow.after_s,
                 rest_seconds: slow.rest_s,
                 per_hour: slow.per_hour,
+            },
+            sick_networks: SickNetworks {
+                policy: sick.policy.into(),
+                after_seconds: sick.after_s,
+                rest_seconds: sick.rest_s,
+                per_hour: sick.per_hour,
             },
         }
     }
@@ -206,6 +263,29 @@ impl SlowStoresChange {
     }
 }
 
+/// What is to become of nodes whose network is sick otherwise; what is not there stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SickNetworksChange {
+    /// What is done.
+    pub policy: Option<SickPolicy>,
+    /// It must have been sick for so many seconds; its node is isolated after twice as many.
+    pub after_seconds: Option<u32>,
+    /// One that was isolated is tried again after so many seconds; then after twice as many, and so on.
+    pub rest_seconds: Option<u32>,
+    /// The most nodes that are isolated in an hour, of the whole cluster.
+    pub per_hour: Option<u32>,
+}
+
+impl SickNetworksChange {
+    fn apply(self, sick: &mut records::SickNetworks) {
+        sick.policy = self.policy.map_or(sick.policy, records::SickPolicy::from);
+        sick.after_s = self.after_seconds.unwrap_or(sick.after_s);
+        sick.rest_s = self.rest_seconds.unwrap_or(sick.rest_s);
+        sick.per_hour = self.per_hour.unwrap_or(sick.per_hour);
+    }
+}
+
 /// What of recovery is to be another; what is not there stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -231,6 +311,9 @@ pub struct RecoveryChange {
     /// What becomes of slow stores.
     #[serde(default)]
     pub slow_stores: SlowStoresChange,
+    /// What becomes of nodes whose network is sick.
+    #[serde(default)]
+    pub sick_networks: SickNetworksChange,
 }
 
 impl RecoveryChange {
@@ -243,6 +326,7 @@ impl RecoveryChange {
         self.rebalance.apply(&mut settings.rebalance);
         self.scrub.apply(&mut settings.scrub);
         self.slow_stores.apply(&mut settings.slow_stores);
+        self.sick_networks.apply(&mut settings.sick_networks);
     }
 }
 

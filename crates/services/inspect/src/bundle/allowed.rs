@@ -120,6 +120,12 @@ pub const RECORDS: &[Records] = &[
         fields: &["stores"],
     },
     Records {
+        name: "links",
+        prefix: "links/",
+        why: "how nodes find their links to others",
+        fields: &["measured", "bad", "worst"],
+    },
+    Records {
         name: "suspects",
         prefix: "suspect/",
         why: "what was found against the metadata",

@@ -153,6 +153,11 @@ fn of_cluster(facts: &Facts, sheet: &mut Sheet) {
         format!("{:?} after {} s, {} an hour", slow.policy, slow.after_s, slow.per_hour).to_lowercase()
     };
     unusual(sheet, "slow stores (`amita recovery set`)", slow(own), slow(&usual));
+    let sick = |own: &Recovery| {
+        let sick = &own.sick_networks;
+        format!("{:?} after {} s, {} an hour", sick.policy, sick.after_s, sick.per_hour).to_lowercase()
+    };
+    unusual(sheet, "sick networks (`amita recovery set`)", sick(own), sick(&usual));
     let pace = |own: &Recovery| {
         format!(
             "automatic {}, p99 {} %, IOPS {} %",

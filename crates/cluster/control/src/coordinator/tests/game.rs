@@ -2,6 +2,7 @@
 
 use super::*;
 use amita_metadata::Refusal;
+use amita_types::recovery::SickPolicy;
 use proptest::prelude::*;
 
 /// What a random history is made of.
@@ -33,6 +34,8 @@ enum Step {
     DeleteVolume(u64),
     /// A sequencer drops a syncing member.
     Drop(u32, u32),
+    /// A node finds its links to these nodes bad, by bits.
+    Links(u32, u32),
     /// Placement wants other members.
     Desire(u32, u32, u32),
 }
@@ -57,6 +60,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (1..=2_u64).prop_map(Step::MakeVolume),
         1 => (1..=2_u64).prop_map(Step::DeleteVolume),
         1 => (0..6_u32, 1..=4_u32).prop_map(|(group, store)| Step::Drop(group, store)),
+        4 => (1..=5_u32, prop_oneof![Just(0_u32), Just(0b11_1110), 0..64_u32]).prop_map(|(node, bits)| Step::Links(node, bits)),
         2 => (0..6_u32, 1..=4_u32, 1..=5_u32).prop_map(|(group, old, new)| Step::Desire(group, old, new)),
     ];
     prop::collection::vec(step, 1..120)
@@ -98,6 +102,12 @@ fn take(scene: &mut Scene, step: Step) {
                 call: number,
                 result: Err(Refusal::TooLarge { bytes: 1 }.into()),
             });
+        }
+        Step::Links(number, bits) => {
+            let bad: Vec<u32> = (1..=5)
+                .filter(|peer| *peer != number && bits & 1 << peer != 0)
+                .collect();
+            super::networks::put(scene, number, &bad, 4);
         }
         Step::Rival(index, number) => {
             let mut group = scene.groups().remove(index as usize);
@@ -172,12 +182,15 @@ proptest! {
         scene.spare(5);
         scene.make_volume(1);
         scene.machine.config.planning = planning;
+        let sick = SickNetworks { policy: SickPolicy::Isolate, after_s: 10, rest_s: 30, per_hour: 4 };
+        scene.machine.networks.set(scene.now, sick);
         if narrow {
             let one = Concurrency { per_store: 1, per_pool: 2 };
             scene.machine.config.recovery = Recovery { critical: one, degraded: one, rebalance: one };
         }
         for step in steps {
             take(&mut scene, step);
+            prop_assert!(scene.machine.networks.resting(scene.now) <= 1, "one node at a time");
         }
         scene.read_all();
         scene.elect();
@@ -203,6 +216,7 @@ proptest! {
         scene.served.clear();
         for number in 1..=5 {
             scene.rise(node(number));
+            super::networks::put(&mut scene, number, &[], 4);
         }
         for _ in 0..40 {
             scene.run();

@@ -7,7 +7,7 @@ use amita_types::placement::{Candidate, Level, plan_pool};
 const COPIES: u8 = 3;
 
 /// Nodes with a store each; a pool of three copies whose groups are placed on the first `used` of them.
-fn planned(nodes: u32, used: u32, groups: u32) -> Scene {
+pub(super) fn planned(nodes: u32, used: u32, groups: u32) -> Scene {
     let mut scene = Scene::new(nodes, groups, 2);
     scene.machine.config.planning = true;
     let mut pool: Pool = scene.state.get(&map::pool_key("p")).unwrap().json().unwrap();

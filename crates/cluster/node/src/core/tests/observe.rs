@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::core::observe::VOLUMES_PER_PASS;
+use crate::links::LinkQuestion;
 use crate::observe::{CoreReport, Observe};
 use crate::usage::IoKind;
 use std::collections::BTreeMap;
@@ -143,4 +144,15 @@ fn what_is_closed_and_opened_meanwhile_makes_no_other_volume_missing_or_come_twi
         assert_eq!(found[&id(number)], exact(number), "v{number}");
     }
     assert!(!found.contains_key(&id(VOLUMES)), "it was opened after the question");
+}
+
+#[test]
+fn a_core_without_connections_says_so() {
+    let mut rig = Rig::new();
+    let (reply, answers) = channel();
+    rig.core.control(ToCore::Links(LinkQuestion { from: 0, reply }));
+    pass(&mut rig);
+    let answer = answers.try_recv().expect("it answers within a pass");
+    assert!(answer.paths.is_empty() && answer.cut.is_empty() && answer.names.is_empty());
+    assert_eq!(answer.next, None);
 }

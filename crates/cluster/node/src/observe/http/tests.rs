@@ -50,6 +50,7 @@ fn pages_are_served_and_nothing_else() {
         metadata_older: false,
         figures: None,
         export: crate::observe::ExportReport::default(),
+        links: Vec::new(),
     };
     let ask: CollectReport = Arc::new(move |_| empty.clone());
     let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), ask).unwrap();

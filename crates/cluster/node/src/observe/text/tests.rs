@@ -126,6 +126,14 @@ fn report(name: &str) -> NodeReport {
         metadata_older: true,
         figures: Some(Arc::new(figures(name))),
         export: export(),
+        links: vec![crate::links::PeerLink {
+            name: "n2".to_owned(),
+            sent: 900,
+            lost: 20,
+            round_trip_us: 250,
+            least_us: 100,
+            bad: Some(amita_types::link::LinkTrouble::Loss),
+        }],
     }
 }
 

@@ -368,6 +368,26 @@ fn accepted(bench: &mut Bench) -> (SocketId, TcpStream) {
 }
 
 #[test]
+fn what_was_sent_on_a_connection_is_counted() {
+    let mut bench = Bench::new(UringConfig::default());
+    let (socket, mut peer) = accepted(&mut bench);
+    assert_eq!(bench.driver.path(socket).unwrap().sent, 0);
+    let data = Slice::copy_from(&pattern(4096));
+    bench.driver.send(socket, vec![data], Token(2));
+    let mut came = vec![0; 4096];
+    bench.wait(2);
+    std::io::Read::read_exact(&mut peer, &mut came).unwrap();
+    let counts = bench.driver.path(socket).unwrap();
+    assert!(counts.sent >= 1 && counts.resent <= counts.sent, "{counts:?}");
+    assert!(
+        counts.least_us < u32::MAX && counts.doubled <= counts.resent,
+        "{counts:?}"
+    );
+    bench.driver.close(socket);
+    assert_eq!(bench.driver.path(socket), None);
+}
+
+#[test]
 fn a_peer_that_vanishes_while_nothing_is_under_way_is_noticed() {
     let mut bench = Bench::new(UringConfig::default());
     let (socket, peer) = accepted(&mut bench);

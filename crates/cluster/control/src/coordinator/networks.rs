@@ -1,0 +1,389 @@
+//! Nodes whose network is sick: who is told of, gets no more groups, and leaves for a while.
+//!
+//! Nodes report what they find of their links (`/amita/links/NODE/all`, see [`amita_types::link`]), and [`crate::network`] says what of it is
+//! whose fault. That is done in rounds; what is found for long enough without a long gap *stands*, and ends when it was not found for as long.
+//! What stands is told, with its evidence. Only a node is ever more than told of: a link, a rack or the network has no stores of its own.
+//!
+//! * A node that stands is *avoided*, where the policy says so: its stores keep what they have and get no more groups.
+//! * One that stands for twice as long is *isolated*, where the policy says so: each of its stores is taken out of its groups as a slow one
+//!   is ([`super::health`]). That never costs what is needed: each of their groups must have all of its copies, and enough of those at
+//!   other nodes must be served; only one node of the cluster is isolated at a time, not beside a slow store that rests, and only so many in an hour.
+//!
+//! An isolated node rests until it is well, or its time is over; then its stores are brought up to date like any that is back. If it is
+//! sick still when its time is over, it is isolated again, for twice as long. As with slow stores all of this is known to the
+//! coordinator alone.
+
+use super::fleet::{Fleet, Life};
+use super::health::{Condemned, rest_of};
+use super::warning::{Sentence, Warning};
+use super::{Action, Coordinator, Due, Moment, Out, plan};
+use crate::network::{Blame, Finding, Witness, judge};
+use amita_metadata::KeyValue;
+use amita_types::link::{LinkReport, links_prefix};
+use amita_types::map::Group;
+use amita_types::recovery::{SickNetworks, SickPolicy};
+use amita_types::{NodeId, StoreId};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// A report that names bad links and was not renewed for so long does not count: it is renewed every half minute.
+const FRESH: Duration = Duration::from_secs(75);
+/// Between two looks at the matrix, while there is something bad in it.
+const ROUND: Duration = Duration::from_secs(5);
+/// What was not found for so long was not sick without a pause.
+const GAP: Duration = Duration::from_secs(20);
+/// What stood and was not found for so long is well.
+const WELL_AFTER: Duration = Duration::from_secs(120);
+const HOUR: Duration = Duration::from_secs(3600);
+/// A node that was well for so long after its rest has a clean slate.
+const CLEAN_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// What a node has said last.
+#[derive(Debug)]
+struct Heard {
+    at: Moment,
+    report: LinkReport,
+}
+
+/// Something that is found sick.
+#[derive(Debug)]
+struct Case {
+    since: Moment,
+    /// When it was found last.
+    found: Moment,
+    finding: Finding,
+    /// What was told of it; `None`: it has not been so for long enough.
+    told: Option<Sentence>,
+}
+
+/// What is known of sick networks.
+#[derive(Debug, Default)]
+pub(super) struct Networks {
+    settings: SickNetworks,
+    reports: BTreeMap<NodeId, Heard>,
+    cases: BTreeMap<Blame, Case>,
+    isolated: BTreeMap<NodeId, Condemned>,
+    /// When nodes were isolated, in the last hour.
+    recent: VecDeque<Moment>,
+    /// When the matrix is looked at next, while there is something to see.
+    next: Option<Moment>,
+}
+
+/// The node of such a key.
+fn reporter(key: &str) -> Option<NodeId> {
+    let name = key.strip_prefix(&links_prefix())?;
+    name.strip_suffix("/all")?.parse().ok()
+}
+
+impl Networks {
+    pub(super) fn new(settings: SickNetworks) -> Networks {
+        Networks {
+            settings,
+            ..Networks::default()
+        }
+    }
+
+    /// New settings. Where there is something to see, it is looked at by them.
+    pub(super) fn set(&mut self, now: Moment, settings: SickNetworks) {
+        self.settings = settings;
+        if self.reports.values().any(|heard| heard.report.bad > 0) {
+            self.look_at(now);
+        }
+    }
+
+    /// Takes a record in if it is one of these.
+    pub(super) fn hear(&mut self, out: &mut Out, due: &mut Due, now: Moment, record: &KeyValue) -> bool {
+        let Some(node) = reporter(&record.key) else {
+            return false;
+        };
+        if let Some(report) = out.parse::<LinkReport>(record) {
+            if report.bad > 0 {
+                self.look_at(now);
+                due.dirty |= self.is_due(now);
+            }
+            self.reports.insert(node, Heard { at: now, report });
+        }
+        true
+    }
+
+    /// A record is gone: was it one of these?
+    pub(super) fn gone(&mut self, key: &str) -> bool {
+        let Some(node) = reporter(key) else { return false };
+        self.reports.remove(&node);
+        true
+    }
+
+    /// When something is due next.
+    pub(super) fn due(&self, now: Moment) -> Option<Moment> {
+        let ends = self.isolated.values().map(|isolated| isolated.until);
+        ends.chain(self.next).filter(|at| *at > now).min()
+    }
+
+    /// Another one leads: what stands is for that one to find.
+    pub(super) fn depose(&mut self) {
+        self.cases.clear();
+    }
+
+    /// How many nodes rest.
+    #[cfg(test)]
+    pub(super) fn resting(&self, now: Moment) -> usize {
+        self.isolated.keys().filter(|node| self.rests(now, **node)).count()
+    }
+
+    fn look_at(&mut self, at: Moment) {
+        self.next.get_or_insert(at);
+    }
+
+    fn is_due(&self, now: Moment) -> bool {
+        self.next.is_some_and(|at| at <= now)
+    }
+
+    /// Is the store's node to leave, or to stay away?
+    pub(super) fn is_isolated(&self, fleet: &Fleet, now: Moment, store: StoreId) -> bool {
+        fleet.home(store).is_some_and(|node| self.rests(now, node))
+    }
+
+    pub(super) fn rests(&self, now: Moment, node: NodeId) -> bool {
+        self.isolated.get(&node).is_some_and(|isolated| isolated.until > now)
+    }
+
+    /// A node that is isolated now.
+    pub(super) fn isolated(&self, now: Moment) -> Option<NodeId> {
+        let resting = self.isolated.iter().find(|(_, isolated)| isolated.until > now);
+        resting.map(|(node, _)| *node)
+    }
+
+    /// Is the store's node to get no more groups?
+    pub(super) fn is_avoided(&self, fleet: &Fleet, store: StoreId) -> bool {
+        let stands = |node| {
+            self.cases
+                .get(&Blame::Node(node))
+                .is_some_and(|case| case.told.is_some())
+        };
+        self.settings.policy >= SickPolicy::Avoid && fleet.home(store).is_some_and(stands)
+    }
+
+    /// What stands against the network of a store's node, for people.
+    pub(super) fn stands_against(&self, fleet: &Fleet, store: StoreId) -> Option<String> {
+        let case = self.cases.get(&Blame::Node(fleet.home(store)?))?;
+        case.told.as_ref().map(|_| case.finding.evidence())
+    }
+
+    /// What the nodes that live find.
+    fn findings(&self, fleet: &Fleet, now: Moment) -> Vec<Finding> {
+        let witnesses = fleet.lives.iter().filter_map(|(&node, life)| {
+            let host = fleet.hosts.get(node);
+            let lives = matches!(life, Life::Alive { stopped: false, .. });
+            if !lives || host.is_some_and(|host| host.client) {
+                return None;
+            }
+            let heard = self.reports.get(&node);
+            let heard = heard.filter(|heard| heard.report.bad == 0 || heard.at.plus(FRESH) > now);
+            let rack = host.filter(|host| !host.rack.is_empty());
+            Some(Witness {
+                node,
+                rack: rack.map(|host| (host.site.as_str(), host.rack.as_str())),
+                report: heard.map(|heard| &heard.report),
+            })
+        });
+        judge(&witnesses.collect::<Vec<_>>())
+    }
+
+    /// Takes in what is found now; says what has ended that stood.
+    fn take(&mut self, now: Moment, findings: Vec<Finding>) -> Vec<Blame> {
+        for finding in findings {
+            match self.cases.entry(finding.blame.clone()) {
+                Entry::Vacant(place) => {
+                    place.insert(Case {
+                        since: now,
+                        found: now,
+                        finding,
+                        told: None,
+                    });
+                }
+                Entry::Occupied(mut place) => {
+                    let case = place.get_mut();
+                    (case.found, case.finding) = (now, finding);
+                }
+            }
+        }
+        let mut ended = Vec::new();
+        self.cases.retain(|blame, case| {
+            let patience = if case.told.is_some() { WELL_AFTER } else { GAP };
+            let stays = case.found.plus(patience) > now;
+            if !stays && case.told.is_some() {
+                ended.push(blame.clone());
+            }
+            stays
+        });
+        // Reports that are well change nothing by themselves; who has said that his links are bad goes on saying so.
+        let bad = self
+            .reports
+            .values()
+            .any(|heard| heard.report.bad > 0 && heard.at.plus(FRESH) > now);
+        self.next = (bad || !self.cases.is_empty()).then_some(now.plus(ROUND));
+        ended
+    }
+
+    /// It rests, for longer each time. Only what takes copies away counts for the limit of an hour.
+    fn isolate(&mut self, now: Moment, node: NodeId, takes: bool) {
+        let count = self.isolated.get(&node).map_or(0, |before| before.count);
+        let until = now.plus(rest_of(self.settings.rest_s, count));
+        self.isolated.insert(
+            node,
+            Condemned {
+                until,
+                count: count + 1,
+            },
+        );
+        if takes {
+            self.recent.push_back(now);
+        }
+    }
+}
+
+/// Looks at the matrix if that is due, and does what is to be done.
+pub(super) fn run(coordinator: &mut Coordinator) {
+    let now = coordinator.now;
+    let networks = &mut coordinator.networks;
+    while networks.recent.front().is_some_and(|at| at.plus(HOUR) <= now) {
+        networks.recent.pop_front();
+    }
+    networks
+        .isolated
+        .retain(|_, isolated| isolated.until.plus(CLEAN_AFTER) > now);
+    if networks.settings.policy == SickPolicy::Off {
+        let stood = !networks.cases.is_empty();
+        networks.cases.clear();
+        networks.isolated.clear();
+        networks.next = None;
+        if stood {
+            plan::soon(coordinator);
+        }
+        return;
+    }
+    if !networks.is_due(now) {
+        return;
+    }
+    let findings = networks.findings(&coordinator.fleet, now);
+    let ended = networks.take(now, findings);
+    if !ended.is_empty() {
+        plan::soon(coordinator);
+    }
+    for blame in ended {
+        if let Blame::Node(node) = &blame
+            && let Some(isolated) = coordinator.networks.isolated.get_mut(node)
+        {
+            isolated.until = isolated.until.min(now);
+        }
+        let warning = Warning::NetworkWell { blame };
+        coordinator.out.actions.push(Action::Warn(warning));
+    }
+    let found: Vec<Blame> = coordinator.networks.cases.keys().cloned().collect();
+    for blame in found {
+        decide(coordinator, blame);
+    }
+}
+
+/// What becomes of something that is found sick. What is decided is said once, and again when it has changed.
+fn decide(coordinator: &mut Coordinator, blame: Blame) {
+    let (now, settings) = (coordinator.now, coordinator.networks.settings);
+    let Some(case) = coordinator.networks.cases.get(&blame) else {
+        return;
+    };
+    let after = Duration::from_secs(settings.after_s.into());
+    // What was not found in this round waits: it may be well again.
+    if case.found < now || case.since.plus(after) > now {
+        return;
+    }
+    let is_long = case.since.plus(after * 2) <= now;
+    let is_new = case.told.is_none();
+    let sentence = match &blame {
+        Blame::Node(node) => of_node(coordinator, *node, is_long),
+        _ => Sentence::Told,
+    };
+    let Some(case) = coordinator.networks.cases.get_mut(&blame) else {
+        return;
+    };
+    let unchanged = case.told.as_ref().is_some_and(|told| told.is_like(&sentence));
+    case.told = Some(sentence.clone());
+    let evidence = case.finding.evidence();
+    if let (Blame::Node(node), Sentence::Isolated) = (&blame, &sentence)
+        && !coordinator.networks.rests(now, *node)
+    {
+        let takes = holds(coordinator, *node, |group| &group.in_sync);
+        coordinator.networks.isolate(now, *node, takes);
+        coordinator.due.dirty = true;
+    } else if unchanged {
+        return;
+    }
+    if is_new {
+        plan::soon(coordinator);
+    }
+    let warning = Warning::SickNetwork {
+        blame,
+        evidence,
+        sentence,
+    };
+    coordinator.out.actions.push(Action::Warn(warning));
+}
+
+fn of_node(coordinator: &Coordinator, node: NodeId, is_long: bool) -> Sentence {
+    let networks = &coordinator.networks;
+    match networks.settings.policy {
+        SickPolicy::Off => Sentence::Told,
+        // A gateway without stores has no groups to lose.
+        _ if !holds(coordinator, node, |group| &group.members) => Sentence::Empty,
+        SickPolicy::Avoid => Sentence::Avoided,
+        SickPolicy::Propose => Sentence::Proposed {
+            hindrance: why_not(coordinator, node),
+        },
+        SickPolicy::Isolate if !is_long => Sentence::Avoided,
+        SickPolicy::Isolate if networks.rests(coordinator.now, node) => Sentence::Isolated,
+        SickPolicy::Isolate => match why_not(coordinator, node) {
+            None => Sentence::Isolated,
+            Some(hindrance) => Sentence::Stays { hindrance },
+        },
+    }
+}
+
+/// Does some group name a store of the node there?
+fn holds(coordinator: &Coordinator, node: NodeId, place: impl Fn(&Group) -> &Vec<StoreId>) -> bool {
+    let is_own = |store: &StoreId| coordinator.fleet.home(*store) == Some(node);
+    let mut groups = coordinator.groups.all.values();
+    groups.any(|known| place(&known.group).iter().any(is_own))
+}
+
+/// Why a node cannot be isolated now.
+fn why_not(coordinator: &Coordinator, node: NodeId) -> Option<String> {
+    let Coordinator {
+        networks, fleet, now, ..
+    } = coordinator;
+    if let Some(other) = networks.isolated(*now) {
+        return Some(format!("node {other} is isolated, and one at a time is the limit"));
+    }
+    if let Some(store) = coordinator.health.condemned(*now) {
+        return Some(format!(
+            "store {store} was evicted as slow, and one at a time is the limit"
+        ));
+    }
+    if networks.recent.len() >= networks.settings.per_hour as usize {
+        return Some(format!(
+            "{} nodes were isolated within an hour, and that is the limit",
+            networks.recent.len()
+        ));
+    }
+    let lacking = coordinator.groups.all.iter().filter(|(id, known)| {
+        let group = &known.group;
+        let held = group.in_sync.iter().any(|store| fleet.home(*store) == Some(node));
+        held && coordinator
+            .pools
+            .get(id.pool)
+            .is_none_or(|pool| group.in_sync.len() < pool.copies || !fleet.may_spare_node(group, pool, node))
+    });
+    match lacking.count() {
+        0 => None,
+        groups => Some(format!("{groups} of its groups have no copy to spare")),
+    }
+}

@@ -1,0 +1,124 @@
+//! The records about the network between nodes: what each of them finds of its links to the others.
+//!
+//! A node writes one record: when it has measured for the first time, when what it finds has changed, and every half minute while
+//! it finds a link bad. A node that lives and whose record names no bad link finds all of its links well: that is what makes a
+//! witness of it at no cost. Nothing that must be right rests on these records: they are hints and news.
+
+use crate::id::NodeId;
+use crate::map::PREFIX;
+use serde::{Deserialize, Serialize};
+
+/// The most links that a report names.
+pub const MAX_NAMED: usize = 32;
+/// The same where more than half of the links are bad: who hardly reaches anybody needs to name nobody.
+pub const MAX_NAMED_OF_MOST: usize = 8;
+
+/// `/amita/links/NODE_ID/all`: what a node finds of its links to others, in the direction in which it sends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinkReport {
+    /// Counts the writes of the record, so that a renewal is a change.
+    pub beat: u64,
+    /// Nodes to which enough was sent to say something.
+    pub measured: u32,
+    /// Of those: the link is bad.
+    pub bad: u32,
+    /// The worst of the bad ones, the worst first: [`MAX_NAMED`] at most.
+    pub worst: Vec<BadLink>,
+}
+
+impl LinkReport {
+    /// Does it name all links that are bad?
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.bad as usize <= self.worst.len()
+    }
+}
+
+/// A link that is bad in one direction, as its sender has measured it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadLink {
+    /// The node at the other end.
+    pub peer: NodeId,
+    /// What is wrong with it.
+    pub what: LinkTrouble,
+    /// Segments with data that were sent, of all connections to that node, in the time that was looked at.
+    #[serde(default)]
+    pub sent: u64,
+    /// Of those: sent again, and not because the peer had them twice.
+    #[serde(default)]
+    pub lost: u64,
+    /// The round trip now, in microseconds.
+    #[serde(default)]
+    pub round_trip_us: u32,
+    /// The shortest that these connections have seen, in microseconds.
+    #[serde(default)]
+    pub least_us: u32,
+}
+
+impl BadLink {
+    /// Of a million segments so many were lost; all where the peer is not reached.
+    #[must_use]
+    pub fn loss_ppm(&self) -> u64 {
+        match self.what {
+            LinkTrouble::Cut => 1_000_000,
+            LinkTrouble::Loss | LinkTrouble::Late => loss_ppm(self.sent, self.lost),
+        }
+    }
+}
+
+/// Of a million segments so many were lost; none where nothing was sent.
+#[must_use]
+pub fn loss_ppm(sent: u64, lost: u64) -> u64 {
+    let ppm = (u128::from(lost) * 1_000_000).checked_div(u128::from(sent));
+    ppm.map_or(0, |ppm| u64::try_from(ppm).unwrap_or(u64::MAX).min(1_000_000))
+}
+
+/// What is wrong with a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkTrouble {
+    /// Packets take many times as long as they did.
+    Late,
+    /// Packets are lost.
+    Loss,
+    /// Nothing gets through, though the peer lives.
+    Cut,
+}
+
+/// The prefix of what nodes find of their links.
+#[must_use]
+pub fn links_prefix() -> String {
+    format!("{PREFIX}links/")
+}
+
+/// The key of what a node finds of its links.
+#[must_use]
+pub fn links_key(node: NodeId) -> String {
+    format!("{PREFIX}links/{node}/all")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_may_lack_what_a_later_version_adds() {
+        let found: LinkReport =
+            serde_json::from_str(r#"{"measured":3,"bad":2,"worst":[{"peer":7,"what":"cut","later":1}],"later":{}}"#)
+                .unwrap();
+        assert_eq!((found.measured, found.bad, found.beat), (3, 2, 0));
+        assert_eq!((found.worst[0].peer, found.worst[0].loss_ppm()), (NodeId(7), 1_000_000));
+        assert!(!found.is_complete());
+        assert!(LinkReport::default().is_complete());
+    }
+
+    #[test]
+    fn loss_is_a_share_of_what_was_sent() {
+        assert_eq!(
+            (loss_ppm(0, 5), loss_ppm(200, 5), loss_ppm(3, 9)),
+            (0, 25_000, 1_000_000)
+        );
+        assert_eq!(loss_ppm(u64::MAX, u64::MAX), 1_000_000);
+    }
+}
