@@ -7,7 +7,7 @@ use amita_control::admin;
 use amita_terminal::error::Result;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
-use amita_types::recovery::{Limits, Recovery, SlowPolicy};
+use amita_types::recovery::{Limits, Recovery, SickDisks, SlowPolicy};
 
 /// What to do with the settings of recovery.
 #[derive(Debug, clap::Subcommand)]
@@ -58,6 +58,9 @@ pub struct Set {
     /// The most evictions of slow stores in an hour, of the whole cluster
     #[arg(long, value_name = "N")]
     pub slow_per_hour: Option<u32>,
+    /// What becomes of a store whose disk predicts its failure
+    #[arg(long, value_enum)]
+    pub sick_disks: Option<Sick>,
     /// Say what the settings are now as JSON
     #[arg(long)]
     pub json: bool,
@@ -96,6 +99,17 @@ pub enum Policy {
     Evict,
 }
 
+/// What becomes of disks that predict their failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sick {
+    /// Nothing, and nobody is told
+    Off,
+    /// A person is told, with what would be done
+    Propose,
+    /// And their stores are drained, one at a time, where others have the space
+    Drain,
+}
+
 impl Set {
     fn apply(&self, settings: &mut Recovery) {
         let set = |place: &mut u32, value: Option<u32>| *place = value.unwrap_or(*place);
@@ -126,6 +140,13 @@ impl Set {
         set(&mut slow.after_s, self.slow_after);
         set(&mut slow.rest_s, self.slow_rest);
         set(&mut slow.per_hour, self.slow_per_hour);
+        if let Some(sick) = self.sick_disks {
+            settings.sick_disks = match sick {
+                Sick::Off => SickDisks::Off,
+                Sick::Propose => SickDisks::Propose,
+                Sick::Drain => SickDisks::Drain,
+            };
+        }
     }
 }
 
@@ -190,6 +211,13 @@ fn text(settings: &Recovery) -> String {
             "Slow stores are read from last; they are evicted after {} s, at most {} an hour, and tried again after {} s.\n",
             slow.after_s, slow.per_hour, slow.rest_s
         ),
+    });
+    out.push_str(match settings.sick_disks {
+        SickDisks::Off => "Disks that predict their failure are found by `amita inspect` alone.\n",
+        SickDisks::Propose => "Disks that predict their failure are reported, with what would be done.\n",
+        SickDisks::Drain => {
+            "Disks that predict their failure are reported, and drained one at a time where others have the space.\n"
+        }
     });
     out
 }

@@ -43,7 +43,7 @@ pub fn alerts_prefix() -> String {
 /// was wished of owners: nobody owns a volume, or serves a store, when the records come back.
 #[must_use]
 pub fn is_kept(key: &str) -> bool {
-    const LEFT_OUT: [&str; 16] = [
+    const LEFT_OUT: [&str; 17] = [
         "audit/",
         "live/",
         "events/",
@@ -60,6 +60,7 @@ pub fn is_kept(key: &str) -> bool {
         "policy-runs/",
         "inventory/",
         "alerts/",
+        "sick-disks/",
     ];
     let Some(path) = key.strip_prefix(PREFIX) else {
         return false;

@@ -28,6 +28,8 @@ pub struct Recovery {
     pub scrub: Limits,
     /// What becomes of stores that are slow.
     pub slow_stores: SlowStores,
+    /// What becomes of stores whose disks predict their failure.
+    pub sick_disks: SickDisks,
 }
 
 impl Default for Recovery {
@@ -45,6 +47,7 @@ impl Default for Recovery {
             rebalance: windows(8),
             scrub: windows(4),
             slow_stores: SlowStores::default(),
+            sick_disks: SickDisks::default(),
         }
     }
 }
@@ -96,6 +99,19 @@ pub enum SlowPolicy {
     Propose,
     /// It is taken out of its groups where these have copies enough, one store at a time, and tried again later.
     Evict,
+}
+
+/// What is done about a store whose disk predicts its failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SickDisks {
+    /// Nothing, and nobody is told: `amita inspect` alone finds it.
+    Off,
+    /// The operator is told, and what would be done.
+    #[default]
+    Propose,
+    /// It is drained, one store at a time, where others can take its copies.
+    Drain,
 }
 
 /// `/amita/progress/NODE_ID/CORE`: what a core of a node is bringing up to date. It is gone when that is nothing.
@@ -190,7 +206,7 @@ mod tests {
     #[test]
     fn a_record_may_say_only_what_differs() {
         let found: Recovery = serde_json::from_str(
-            r#"{"automatic":false,"degraded":{"bytes_per_s":1000},"slow_stores":{"policy":"propose"}}"#,
+            r#"{"automatic":false,"degraded":{"bytes_per_s":1000},"slow_stores":{"policy":"propose"},"sick_disks":"drain"}"#,
         )
         .unwrap();
         let expected = Recovery {
@@ -203,6 +219,7 @@ mod tests {
                 policy: SlowPolicy::Propose,
                 ..SlowStores::default()
             },
+            sick_disks: SickDisks::Drain,
             ..Recovery::default()
         };
         assert_eq!(found, expected);

@@ -51,6 +51,8 @@ const RUNBOOKS: &[(&str, &str)] = &[
     ("node-unprotected", "AmitaFabricUnproven"),
     ("store-away", "AmitaStoreAway"),
     ("store-slow", "AmitaStoreSlow"),
+    ("disk-failing", "AmitaDiskFailing"),
+    ("disk-aging", "AmitaDiskAging"),
     ("rule-unmet", "AmitaRuleUnmet"),
     ("record-unreadable", "AmitaRecordUnreadable"),
     ("policy-fails", "AmitaPolicyFailing"),
@@ -134,7 +136,7 @@ fn about(fact: &Fact, status: &Status) -> About {
         }
         "shrink-unfinished" => label("volume", first),
         "node-down" | "node-maintained" => label("node", first),
-        "store-away" | "store-slow" | "store-draining" => {
+        "store-away" | "store-slow" | "store-draining" | "disk-failing" | "disk-aging" => {
             label("store", first);
             second
                 .or(store_node(first))

@@ -87,6 +87,38 @@ impl From<records::SlowPolicy> for SlowPolicy {
     }
 }
 
+/// What becomes of a store whose disk predicts its failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SickDisks {
+    /// Nothing, and nobody is told: an inspection alone finds it.
+    Off,
+    /// A person is told, with what would be done.
+    Propose,
+    /// And it is drained, one at a time, where others have the space.
+    Drain,
+}
+
+impl From<SickDisks> for records::SickDisks {
+    fn from(policy: SickDisks) -> records::SickDisks {
+        match policy {
+            SickDisks::Off => records::SickDisks::Off,
+            SickDisks::Propose => records::SickDisks::Propose,
+            SickDisks::Drain => records::SickDisks::Drain,
+        }
+    }
+}
+
+impl From<records::SickDisks> for SickDisks {
+    fn from(policy: records::SickDisks) -> SickDisks {
+        match policy {
+            records::SickDisks::Off => SickDisks::Off,
+            records::SickDisks::Propose => SickDisks::Propose,
+            records::SickDisks::Drain => SickDisks::Drain,
+        }
+    }
+}
+
 /// What recovery of one level may take, on each node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Limits {
@@ -140,6 +172,8 @@ pub struct Recovery {
     pub scrub: Limits,
     /// What becomes of slow stores.
     pub slow_stores: SlowStores,
+    /// What becomes of stores whose disks predict their failure.
+    pub sick_disks: SickDisks,
 }
 
 impl From<records::Recovery> for Recovery {
@@ -159,6 +193,7 @@ impl From<records::Recovery> for Recovery {
                 rest_seconds: slow.rest_s,
                 per_hour: slow.per_hour,
             },
+            sick_disks: found.sick_disks.into(),
         }
     }
 }
@@ -231,6 +266,8 @@ pub struct RecoveryChange {
     /// What becomes of slow stores.
     #[serde(default)]
     pub slow_stores: SlowStoresChange,
+    /// What becomes of stores whose disks predict their failure.
+    pub sick_disks: Option<SickDisks>,
 }
 
 impl RecoveryChange {
@@ -243,6 +280,7 @@ impl RecoveryChange {
         self.rebalance.apply(&mut settings.rebalance);
         self.scrub.apply(&mut settings.scrub);
         self.slow_stores.apply(&mut settings.slow_stores);
+        settings.sick_disks = self.sick_disks.map_or(settings.sick_disks, records::SickDisks::from);
     }
 }
 

@@ -153,6 +153,8 @@ fn of_cluster(facts: &Facts, sheet: &mut Sheet) {
         format!("{:?} after {} s, {} an hour", slow.policy, slow.after_s, slow.per_hour).to_lowercase()
     };
     unusual(sheet, "slow stores (`amita recovery set`)", slow(own), slow(&usual));
+    let sick = |own: &Recovery| format!("{:?}", own.sick_disks).to_lowercase();
+    unusual(sheet, "sick disks (`amita recovery set`)", sick(own), sick(&usual));
     let pace = |own: &Recovery| {
         format!(
             "automatic {}, p99 {} %, IOPS {} %",
