@@ -9,7 +9,7 @@ use crate::sick::{Deed, Step, hindrance, steps};
 use amita_control::access::{Action, Caller, Session};
 use amita_control::admin::{self, AdminError};
 use amita_control::coordinator::election_key;
-use amita_control::events::{Draft, Writer};
+use amita_control::events::{Draft, Kind, Writer};
 use amita_metadata::{Call, Compare, Error, KeyValue, Op, Reply, Transact};
 use amita_types::condition::{SickDisk, sick_disk_key, sick_disks_prefix};
 use amita_types::{NodeId, StoreId, map};
@@ -156,9 +156,9 @@ impl Doctor {
     }
 
     fn event(&mut self, draft: Draft) -> Op {
-        match draft.kind.severity() {
-            amita_control::events::Severity::Info => log::info!("{}", draft.text),
-            _ => log::warn!("{}", draft.text),
+        match draft.kind {
+            Kind::DiskFailing | Kind::DiskDecided => log::warn!("{}", draft.text),
+            _ => log::info!("{}", draft.text),
         }
         let (key, value) = self.events.record(draft);
         put(key, value)

@@ -32,6 +32,9 @@ const FIGURES_S: u64 = 3600;
 /// The longest evidence, in characters.
 const MAX_EVIDENCE: usize = 600;
 
+/// What is found of a disk's latency by one look.
+const SLOWER: [Code; 2] = [Code::DiskSlowerThanSiblings, Code::DiskSlowerThanBefore];
+
 /// What was found of the disk beneath a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
@@ -125,6 +128,10 @@ fn could_look(disk: &Disk, device: Option<&Device>) -> BTreeSet<&'static str> {
 
 fn seen<'a>(found: impl Iterator<Item = &'a Finding>) -> Option<Seen> {
     let mut all: Vec<(DiskLevel, &Finding)> = found.filter_map(|found| Some((level(found)?, found))).collect();
+    // One busy hour makes a disk slower than others, or than before. It is the disk where it is slower than both.
+    let is_slow = |code: Code| all.iter().any(|(_, found)| found.code == code.name());
+    let is_slower = SLOWER.map(is_slow) == [true; 2];
+    all.retain(|(_, found)| is_slower || SLOWER.iter().all(|code| code.name() != found.code));
     // The worst comes first, of several that are as bad always the same.
     all.sort_by_key(|(level, found)| (std::cmp::Reverse(*level), found.code, found.reason.clone()));
     let sentences: Vec<&str> = all.iter().map(|(_, found)| found.reason.as_str()).collect();

@@ -85,6 +85,26 @@ fn levels_follow_from_what_is_found() {
     }
 }
 
+/// One busy hour is no sickness: it takes others, and the disk's own past, to say that it is the disk.
+#[test]
+fn a_disk_is_slow_where_it_is_slower_than_others_and_than_before() {
+    let slow = |past: u64| {
+        let mut facts = facts();
+        let own = disk(&mut facts);
+        if let crate::inventory::Known::Is(latency) = &mut own.latency {
+            latency.read_p99_us = 9000;
+        }
+        own.samples
+            .iter_mut()
+            .for_each(|sample| sample.read_p99_us = Some(past));
+        found(&facts)
+    };
+    assert_eq!(slow(8000), None, "it always was so");
+    let seen = slow(280).expect("it is slow");
+    let codes = BTreeSet::from(["disk-slower-than-before", "disk-slower-than-siblings"]);
+    assert_eq!((seen.level, seen.codes), (DiskLevel::Warn, codes));
+}
+
 /// A finding of a disk is about its store, whichever fault it is, and about no other.
 #[test]
 fn what_is_found_of_a_disk_is_about_its_own_store() {
