@@ -274,6 +274,7 @@ export function makeAccess(): Access {
       rebalance: limits(2),
       scrub: limits(1),
       slow_stores: { policy: "propose", after_seconds: 60, rest_seconds: 600, per_hour: 1 },
+      sick_disks: "propose",
     },
     cluster: {
       id: "5d1c8f0e",
