@@ -224,9 +224,10 @@ fn of_store(store: StoreId, at: u64, looked: Option<&Looked>, before: Option<&Si
     let Some(before) = before else {
         return looked.seen.as_ref().map(fresh);
     };
-    match &looked.seen {
-        Some(seen) if seen.level >= before.level.min(DiskLevel::Avoid) => return Some(fresh(seen)),
-        _ => {}
+    if let Some(seen) = &looked.seen
+        && seen.level >= before.level.min(DiskLevel::Avoid)
+    {
+        return Some(fresh(seen));
     }
     let check_of = |code: &String| Code::named(code).map(|code| code.check().name());
     let could_look = |code: &String| check_of(code).is_none_or(|check| looked.checks.contains(check));
@@ -290,13 +291,17 @@ fn event(facts: &Facts, before: Option<&SickDisk>, now: &SickDisk) -> Option<Dra
     let node = own.map(|own| own.node_name.clone()).unwrap_or_default();
     let was = before.map(|before| before.level);
     let whose = format!("the disk of store {} on node {node} ({})", now.store, now.disk);
+    let command = match now.level {
+        DiskLevel::Avoid => format!(" `amita disk drain {}` moves its copies to others.", now.store),
+        _ => String::new(),
+    };
     let (kind, text) = match (was, now.level) {
         (None, DiskLevel::Warn) => (Kind::DiskAging, format!("{whose} is not well: {}", now.evidence)),
         (None | Some(DiskLevel::Warn), DiskLevel::Avoid | DiskLevel::Isolate) => (
             Kind::DiskFailing,
             format!(
-                "{whose} predicts its failure: {}. {} `amita disk drain {}` moves its copies to others",
-                now.evidence, now.decision, now.store
+                "{whose} predicts its failure: {}. {}{command}",
+                now.evidence, now.decision
             ),
         ),
         (Some(_), DiskLevel::Avoid | DiskLevel::Isolate)

@@ -58,7 +58,7 @@ pub fn inquiry(bytes: &[u8]) -> Result<Inquiry, String> {
     }
     Ok(Inquiry {
         is_disk: matches!(bytes[0], 0x00 | 0x14),
-        is_ata: &bytes[8..16] == b"ATA     ",
+        is_ata: bytes[8..16] == *b"ATA     ",
     })
 }
 

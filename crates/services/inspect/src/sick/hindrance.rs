@@ -45,8 +45,8 @@ pub fn hindrance(facts: &Facts, store: StoreId, failing: usize, outlook: &Result
     if outlook.unmet > unmet {
         return Some("the rule of a pool could not be met without it: add a store first".to_owned());
     }
-    let pools = status.pools.iter().filter(|pool| pool.stores.contains(&store));
-    pools.filter_map(|pool| too_full(facts, own, pool)).next()
+    let mut pools = status.pools.iter().filter(|pool| pool.stores.contains(&store));
+    pools.find_map(|pool| too_full(facts, own, pool))
 }
 
 /// Would the stores that are left for a pool be near full?

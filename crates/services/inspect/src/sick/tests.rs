@@ -17,12 +17,9 @@ fn free(_: StoreId, _: usize, _: bool) -> Deed {
     Deed::Free
 }
 
-fn puts(steps: &[Step]) -> Vec<(&SickDisk, Option<&str>)> {
-    let put = |step| match step {
-        &Step::Put(ref disk, ref draft) => {
-            let kind = draft.as_ref().map(|draft| draft.kind.name());
-            Some((&**disk, kind))
-        }
+fn puts<'a>(steps: &'a [Step]) -> Vec<(&'a SickDisk, Option<&'a str>)> {
+    let put = |step: &'a Step| match step {
+        Step::Put(disk, draft) => Some((&**disk, draft.as_ref().map(|draft| draft.kind.name()))),
         Step::Delete(..) => None,
     };
     steps.iter().filter_map(put).collect()
