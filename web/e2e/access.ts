@@ -275,6 +275,7 @@ export function makeAccess(): Access {
       scrub: limits(1),
       slow_stores: { policy: "propose", after_seconds: 60, rest_seconds: 600, per_hour: 1 },
       sick_networks: { policy: "propose", after_seconds: 60, rest_seconds: 600, per_hour: 2 },
+      sick_disks: "propose",
     },
     cluster: {
       id: "5d1c8f0e",

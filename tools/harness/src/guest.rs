@@ -53,6 +53,10 @@ pub struct Config {
     pub memory_mib: u32,
     /// Ports of this machine's 127.0.0.1 that lead to ports of the guest.
     pub forwards: Vec<(u16, u16)>,
+    /// Files of this machine that are SATA disks of the guest: `/dev/sda` and on, once `ahci` and `sd_mod` are loaded there.
+    pub sata: Vec<PathBuf>,
+    /// Folders of this machine that are at the same path in the guest.
+    pub shares: Vec<PathBuf>,
     /// For its socket and its logs.
     pub folder: PathBuf,
 }
@@ -66,6 +70,8 @@ impl Config {
             cpus: 2,
             memory_mib: 1024,
             forwards: Vec::new(),
+            sata: Vec::new(),
+            shares: Vec::new(),
             folder: folder.to_owned(),
         }
     }
@@ -214,6 +220,11 @@ impl Guest {
         ]);
         for (here, there) in &config.forwards {
             command.arg("--forward").arg(format!("{here}:{there}"));
+        }
+        for (name, paths) in [("--sata", &config.sata), ("--share", &config.shares)] {
+            for path in paths {
+                command.arg(name).arg(path);
+            }
         }
         command.arg("--console").arg(&console).arg("--agent").arg(&path);
         let log = config.folder.join(format!("{}.log", config.name));

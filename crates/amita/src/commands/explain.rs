@@ -302,6 +302,8 @@ mod tests {
                 "changed",
                 "channel-fails",
                 "denied",
+                "disk-aging",
+                "disk-failing",
                 "exists",
                 "metadata-away",
                 "metadata-older",

@@ -7,7 +7,7 @@ use amita_control::admin;
 use amita_terminal::error::Result;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
-use amita_types::recovery::{Limits, Recovery, SickPolicy, SlowPolicy};
+use amita_types::recovery::{Limits, Recovery, SickDisks, SickPolicy, SlowPolicy};
 
 /// What to do with the settings of recovery.
 #[derive(Debug, clap::Subcommand)]
@@ -70,6 +70,9 @@ pub struct Set {
     /// The most nodes that are isolated in an hour, of the whole cluster
     #[arg(long, value_name = "N")]
     pub sick_per_hour: Option<u32>,
+    /// What becomes of a store whose disk predicts its failure
+    #[arg(long, value_enum)]
+    pub sick_disks: Option<SickDisk>,
     /// Say what the settings are now as JSON
     #[arg(long)]
     pub json: bool,
@@ -121,6 +124,17 @@ pub enum Sick {
     Isolate,
 }
 
+/// What becomes of disks that predict their failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SickDisk {
+    /// Nothing, and nobody is told
+    Off,
+    /// A person is told, with what would be done
+    Propose,
+    /// And their stores are drained, one at a time, where others have the space
+    Drain,
+}
+
 impl Set {
     fn apply(&self, settings: &mut Recovery) {
         let set = |place: &mut u32, value: Option<u32>| *place = value.unwrap_or(*place);
@@ -163,6 +177,13 @@ impl Set {
         set(&mut sick.after_s, self.sick_after);
         set(&mut sick.rest_s, self.sick_rest);
         set(&mut sick.per_hour, self.sick_per_hour);
+        if let Some(sick) = self.sick_disks {
+            settings.sick_disks = match sick {
+                SickDisk::Off => SickDisks::Off,
+                SickDisk::Propose => SickDisks::Propose,
+                SickDisk::Drain => SickDisks::Drain,
+            };
+        }
     }
 }
 
@@ -247,6 +268,13 @@ fn text(settings: &Recovery) -> String {
             sick.per_hour,
             sick.rest_s
         ),
+    });
+    out.push_str(match settings.sick_disks {
+        SickDisks::Off => "Disks that predict their failure are found by `amita inspect` alone.\n",
+        SickDisks::Propose => "Disks that predict their failure are reported, with what would be done.\n",
+        SickDisks::Drain => {
+            "Disks that predict their failure are reported, and drained one at a time where others have the space.\n"
+        }
     });
     out
 }

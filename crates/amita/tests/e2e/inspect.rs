@@ -1,7 +1,10 @@
 //! An inspection of a cluster of real processes, and what is packed for whoever helps.
 
 use crate::world::{A_NODE_IS_GONE, WRITES_WAIT, World, eventually};
-use serde_json::Value;
+use amita_inspect::inventory::facts_key;
+use amita_metadata::{Call, Client};
+use amita_types::NodeId;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 const HOST: &str = "nqn.2026-01.io.test:inspected";
@@ -277,4 +280,99 @@ fn a_bundle_has_what_helps_and_no_secret_also_when_parts_are_down() {
     assert!(list(&manifest(&folder), "files").len() >= 3, "{all}");
     let unexpected = world.unexpected_lines(&[A_NODE_IS_GONE, WRITES_WAIT, &["metadata"][..]].concat());
     assert!(unexpected.is_empty(), "{unexpected:?}");
+}
+
+/// The node's record says that the disk beneath its store is worn: no machine has such a disk for a test. It is there until the node tells
+/// something else.
+fn wear_out(client: &Client, node: u32) {
+    let key = facts_key(NodeId(node));
+    let found = client.txn(&Call::get(key.as_str())).expect("the metadata");
+    let mut record: Value = found.value(0).expect("a record").json().expect("JSON");
+    record["disks"][0]["device"] = json!({"is": {
+        "name": "nvme9n1", "model": "Example D7", "serial": "S1",
+        "rotational": {"is": false}, "flushed": {"is": false}, "read_only": {"is": false},
+        "health": {"is": {
+            "warnings": 0, "temperature_c": 30, "warns_at_c": 70, "spare_percent": 100, "spare_least_percent": 10,
+            "used_percent": 103, "on_hours": 50_000, "media_errors": 0, "volatile_cache": false,
+        }},
+    }});
+    client
+        .txn(&Call::put(key, serde_json::to_vec(&record).expect("JSON")))
+        .expect("the metadata");
+}
+
+fn events(world: &World, kind: &str) -> Vec<Value> {
+    let text = world.amita_done(&["events", "--json", "--kind", kind]);
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+/// What the cluster says of a disk that predicts its failure.
+fn failing(world: &World) -> Option<Value> {
+    let status = world.json(&["status"]);
+    let fact = list(&status, "facts")
+        .iter()
+        .find(|fact| fact["name"] == "disk-failing");
+    fact.cloned()
+}
+
+/// The store of that node, as `amita disk list` has it.
+fn store_of(world: &World, node: u64) -> Value {
+    let stores = world.json(&["disk", "list"]);
+    let own = stores
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|store| store["node"] == node);
+    own.unwrap_or_else(|| panic!("{stores}")).clone()
+}
+
+#[test]
+fn a_disk_that_predicts_its_failure_is_proposed_to_be_drained_and_drained_where_that_is_wanted() {
+    let world = World::of(4);
+    inspected(&world);
+    let node = world.json(&["node", "list"])[0]["id"].as_u64().expect("a number");
+    let number = u32::try_from(node).expect("a node");
+    let store = store_of(&world, node)["id"].as_str().expect("an id").to_owned();
+    let client = world.cluster.metadata_client().expect("the metadata");
+    wear_out(&client, number);
+
+    let mut fact = None;
+    eventually("the disk is said to fail", || {
+        fact = failing(&world);
+        fact.is_some()
+    });
+    let fact = fact.expect("a fact");
+    let (text, advice) = (fact["text"].to_string(), fact["advice"].to_string());
+    assert!(text.contains("103 % of its life") && text.contains("nvme9n1"), "{fact}");
+    assert!(
+        text.contains("it would be drained now"),
+        "a dry run says what would be done: {fact}"
+    );
+    assert!(advice.contains(&format!("amita disk drain {store}")), "{fact}");
+    let told = events(&world, "disk-failing");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["objects"][0], store.as_str(), "{told:?}");
+    let report = world.json(&["inspect"]);
+    let codes: Vec<&Value> = list(&report, "findings").iter().map(|found| &found["code"]).collect();
+    assert!(
+        codes.contains(&&json!("disk-worn")) && codes.contains(&&json!("disk-failing")),
+        "{codes:?}"
+    );
+    assert_ne!(store_of(&world, node)["duty"], "draining", "nothing was done");
+
+    let set = world.json(&["recovery", "set", "--sick-disks", "drain"]);
+    assert_eq!(set["sick_disks"], "drain", "{set}");
+    // Whatever a node tells, the coordinator looks.
+    wear_out(&client, number);
+    eventually("the store is drained", || store_of(&world, node)["duty"] == "draining");
+    eventually("and that is said", || {
+        failing(&world).is_some_and(|fact| fact["text"].to_string().contains("The cluster drains it"))
+    });
+    let audit = world.amita_done(&["audit", "list", "--json"]);
+    assert!(audit.contains("disk.drain") && audit.contains("coordinator"), "{audit}");
+    eventually("it holds nothing any more", || store_of(&world, node)["named"] == 0);
+    assert_eq!(events(&world, "disk-failing").len(), 1, "an incident is told once");
+    world.end(&["predicts its failure"]);
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The binary that serves beside the guest.
-fn binary() -> &'static str {
+pub fn binary() -> &'static str {
     shipped::binary(env!("CARGO_BIN_EXE_amita"))
 }
 

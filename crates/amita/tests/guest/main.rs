@@ -10,6 +10,7 @@ mod given;
 mod host;
 mod kernel_target;
 mod nvmet;
+mod sata;
 mod scenarios;
 mod steps;
 mod target;

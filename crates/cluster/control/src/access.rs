@@ -19,6 +19,7 @@ use amita_audit::{Changes, Draft, Outcome, Proof, Whence, Who};
 use amita_identity::Name;
 pub use amita_identity::OperatorRole as Role;
 use amita_metadata::{Call, Error, KeyValue, Op, Reply, Transact};
+use amita_types::NodeId;
 use amita_types::map;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -327,6 +328,21 @@ impl Caller {
             None => format!("somebody at {}", whence.host),
         };
         Caller::admin(name, Proof::None, whence)
+    }
+
+    /// The cluster itself, by the node that is coordinator: it does what the operator's settings want of it.
+    #[must_use]
+    pub fn coordinator(node: NodeId) -> Caller {
+        let who = Who {
+            name: format!("node {node}"),
+            role: "coordinator".to_owned(),
+            proof: Proof::None,
+        };
+        Caller {
+            who,
+            whence: Whence::default(),
+            role: Some(Role::Operator),
+        }
     }
 
     fn admin(name: String, proof: Proof, whence: Whence) -> Caller {

@@ -155,6 +155,18 @@ kinds! {
     /// A network that was sick is well again.
     NetworkWell "network-well" Info
         "Nothing.",
+    /// A disk shows signs of wear, of errors, or takes longer and longer.
+    DiskAging "disk-aging" Warning
+        "Order another one; `amita inspect` has its figures.",
+    /// A disk predicts its failure: by its own word, by its wear, or because its errors grow from day to day.
+    DiskFailing "disk-failing" Warning
+        "Drain its store (`amita disk drain`), or replace it (`amita disk replace`), while it can still be read.",
+    /// What the cluster does, or would do, about a disk that predicts its failure has changed.
+    DiskDecided "disk-decided" Warning
+        "The sentence says what is done and what hinders; `amita recovery set --sick-disks` says whether disks are drained by themselves.",
+    /// Of a disk that was not well nothing has been found for a day.
+    DiskWell "disk-well" Info
+        "Nothing. A drain that the cluster has begun goes on; `amita disk drain --undo` ends it.",
     /// A store has got over the threshold for near full.
     StoreNearFull "store-near-full" Warning
         "Add stores, or delete or trim what is not needed.",

@@ -4,6 +4,7 @@
 //! A kind of fact is defined once, in [`Kind`]: its name, which scripts may rely on, and how much it matters. A fact is what is
 //! so at this moment, each with the sentence what to do about it; what *happened* are [events](crate::events).
 
+mod disks;
 mod sentence;
 
 pub use sentence::{Space, sentence};
@@ -14,7 +15,7 @@ use crate::kinds::kinds;
 use crate::network::{Blame, Finding};
 use crate::policy::runner::unreadable_runs;
 use crate::policy::standing::{PolicyStatus, TOO_LATE};
-use amita_types::condition::{Failing, FailingChannel, Fullness, Thresholds, Trouble};
+use amita_types::condition::{Failing, FailingChannel, Fullness, SickDisk, Thresholds, Trouble};
 use amita_types::map::{Pool, StoreDuty, Subsystem};
 use amita_types::{NodeId, StoreId};
 use serde::Serialize;
@@ -71,6 +72,9 @@ kinds! {
     /// Links between nodes are bad: the fact says whose fault that is, as the reports of all nodes tell.
     NetworkSick "network-sick" Warning
         "Look after cables, interfaces and ports of switches there; `amita recovery set --sick-networks` says what becomes of such nodes.",
+    /// A disk predicts its failure: by its own word, by its wear, or because its errors grow from day to day.
+    DiskFailing "disk-failing" Warning
+        "Drain its store (`amita disk drain`), or replace it (`amita disk replace`), while it can still be read.",
     /// A pool's rule cannot be met with the stores that there are.
     RuleUnmet "rule-unmet" Warning
         "Add stores where the rule wants them, end drains, or change the rule (`amita pool set`).",
@@ -92,6 +96,9 @@ kinds! {
     /// No node that lives serves a subsystem that has namespaces.
     SubsystemUnserved "subsystem-unserved" Warning
         "Start one of its gateways with `--nvme ADDRESS:PORT`, or name another (`amita subsystem set --gateway`).",
+    /// A disk shows signs of wear, of errors, or takes longer and longer.
+    DiskAging "disk-aging" Info
+        "Order another one; `amita inspect` has its figures.",
     /// A node is in maintenance.
     NodeMaintained "node-maintained" Info
         "End it when the work is done: `amita node maintenance off`.",
@@ -176,6 +183,8 @@ pub struct Picture<'a> {
     pub slow_stores: &'a [SlowStatus],
     /// What of the network is sick.
     pub networks: &'a [Finding],
+    /// Stores whose disks are not well.
+    pub sick_disks: &'a [SickDisk],
     /// What was found against the metadata, in sentences.
     pub suspects: &'a [String],
     /// What hosts of living nodes meet with.
@@ -216,6 +225,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
     picture.of_protection(&mut facts);
     picture.of_networks(&mut facts);
     picture.of_stores(&mut facts);
+    picture.of_disks(&mut facts);
     picture.of_subsystems(&mut facts);
     picture.of_policies(&mut facts);
     picture.of_channels(&mut facts);

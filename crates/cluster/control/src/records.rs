@@ -44,7 +44,7 @@ pub fn alerts_prefix() -> String {
 /// was wished of owners: nobody owns a volume, or serves a store, when the records come back.
 #[must_use]
 pub fn is_kept(key: &str) -> bool {
-    const LEFT_OUT: [&str; 16] = [
+    const LEFT_OUT: &[&str] = &[
         "audit/",
         "live/",
         "events/",
@@ -61,6 +61,7 @@ pub fn is_kept(key: &str) -> bool {
         "policy-runs/",
         "inventory/",
         "alerts/",
+        "sick-disks/",
     ];
     let Some(path) = key.strip_prefix(PREFIX) else {
         return false;

@@ -80,6 +80,46 @@ pub struct FailingChannel {
     pub why: String,
 }
 
+/// How much is to be done about a disk. Each level includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskLevel {
+    /// It is to be watched, and another one to be ordered.
+    Warn,
+    /// It predicts its failure: its copies are to be moved away.
+    Avoid,
+    /// And they are being moved, or have been.
+    Isolate,
+}
+
+/// `/amita/sick-disks/STORE_ID`: a store whose disk is not well. The node that is coordinator writes it, and it is there while that is so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SickDisk {
+    /// The store.
+    pub store: StoreId,
+    /// The disk beneath it, as its machine calls it, and what it calls itself.
+    pub disk: String,
+    /// What is to be done.
+    pub level: DiskLevel,
+    /// What was found of it: codes of findings of `amita inspect`, sorted.
+    pub codes: Vec<String>,
+    /// What was seen, in sentences with their figures.
+    pub evidence: String,
+    /// Since when, in seconds since 1970.
+    pub since: u64,
+    /// When this was written, in seconds since 1970.
+    pub told_at: u64,
+    /// From [`DiskLevel::Avoid`] on: what the cluster has decided, and why, in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub decision: String,
+    /// When the cluster has begun to drain it: it does so once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained_at: Option<u64>,
+    /// Since when less was found than stands here; it counts when it stays so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub better_since: Option<u64>,
+}
+
 /// `/amita/thresholds`: from where on a store is near full, and full. Without the record the defaults hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -176,6 +216,18 @@ pub fn failing_channels_prefix() -> String {
 #[must_use]
 pub fn failing_channel_key(channel: &str) -> String {
     format!("{}{channel}", failing_channels_prefix())
+}
+
+/// The prefix of disks that are not well.
+#[must_use]
+pub fn sick_disks_prefix() -> String {
+    format!("{PREFIX}sick-disks/")
+}
+
+/// The key of what is said of the disk beneath a store.
+#[must_use]
+pub fn sick_disk_key(store: StoreId) -> String {
+    format!("{}{store}", sick_disks_prefix())
 }
 
 /// The prefix of what nodes have to say.

@@ -30,6 +30,8 @@ pub struct Recovery {
     pub slow_stores: SlowStores,
     /// What becomes of nodes whose network is sick.
     pub sick_networks: SickNetworks,
+    /// What becomes of stores whose disks predict their failure.
+    pub sick_disks: SickDisks,
 }
 
 impl Default for Recovery {
@@ -48,6 +50,7 @@ impl Default for Recovery {
             scrub: windows(4),
             slow_stores: SlowStores::default(),
             sick_networks: SickNetworks::default(),
+            sick_disks: SickDisks::default(),
         }
     }
 }
@@ -139,6 +142,19 @@ pub enum SickPolicy {
     Avoid,
     /// Its stores are taken out of their groups where these have copies enough, one node at a time, and tried again later.
     Isolate,
+}
+
+/// What is done about a store whose disk predicts its failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SickDisks {
+    /// Nothing, and nobody is told: `amita inspect` alone finds it.
+    Off,
+    /// The operator is told, and what would be done.
+    #[default]
+    Propose,
+    /// It is drained, one store at a time, where others can take its copies.
+    Drain,
 }
 
 /// `/amita/progress/NODE_ID/CORE`: what a core of a node is bringing up to date. It is gone when that is nothing.
@@ -233,7 +249,7 @@ mod tests {
     #[test]
     fn a_record_may_say_only_what_differs() {
         let found: Recovery = serde_json::from_str(
-            r#"{"automatic":false,"degraded":{"bytes_per_s":1000},"slow_stores":{"policy":"propose"}}"#,
+            r#"{"automatic":false,"degraded":{"bytes_per_s":1000},"slow_stores":{"policy":"propose"},"sick_disks":"drain"}"#,
         )
         .unwrap();
         let expected = Recovery {
@@ -246,6 +262,7 @@ mod tests {
                 policy: SlowPolicy::Propose,
                 ..SlowStores::default()
             },
+            sick_disks: SickDisks::Drain,
             ..Recovery::default()
         };
         assert_eq!(found, expected);

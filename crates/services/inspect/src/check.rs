@@ -6,6 +6,7 @@ mod latency;
 mod machine;
 mod network;
 mod redundancy;
+mod smart;
 mod space;
 mod upkeep;
 
@@ -29,6 +30,14 @@ pub fn inspect(facts: &Facts) -> Report {
     latency::check(facts, &mut sheet);
     space::check(facts, &mut sheet);
     upkeep::check(facts, &mut sheet);
+    sheet.finish(facts.status.cluster.to_string(), facts.at)
+}
+
+/// What is found of disks alone: their health, and how long they take.
+pub(crate) fn of_disks(facts: &Facts) -> Report {
+    let mut sheet = Sheet::default();
+    disks::check(facts, &mut sheet);
+    latency::check(facts, &mut sheet);
     sheet.finish(facts.status.cluster.to_string(), facts.at)
 }
 
@@ -109,4 +118,4 @@ fn middle(mut values: Vec<u64>) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

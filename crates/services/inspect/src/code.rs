@@ -222,6 +222,18 @@ codes! {
     /// A disk could not do some reads or writes right.
     DiskMediaErrors "disk-media-errors" Warning Wear
         "Scrub its volumes (`amita volume scrub`); replace it when there are more each week.",
+    /// A disk predicts its failure: its SMART says so, or what it counts has come to where its vendor says that it fails.
+    DiskPredictsFailure "disk-predicts-failure" Critical Wear
+        "Move its copies away (`amita disk drain`, or `amita disk replace` where a new disk is in) while it can still be read.",
+    /// A disk has sectors that it could not read, or has replaced some.
+    DiskBadSectors "disk-bad-sectors" Warning Wear
+        "Scrub its volumes (`amita volume scrub`), which mends what cannot be read; replace it when there are more.",
+    /// A disk counts more errors than it did some days ago: when that goes on for days, it mostly fails.
+    DiskErrorsGrow "disk-errors-grow" Critical Wear
+        "Order another one; where they have grown on several days, move its copies away now (`amita disk drain`).",
+    /// The link of a SATA disk damages what it carries: it is sent again, and takes longer.
+    DiskLinkErrors "disk-link-errors" Notice Wear
+        "Exchange its cable or put it into another bay, and see whether the count still grows (`smartctl -A`, attribute 199).",
     /// A disk is too hot, or nearly so: it slows down to protect itself.
     DiskHot "disk-hot" Warning Wear
         "See the machine's fans and the air in front of it.",
@@ -231,6 +243,9 @@ codes! {
     /// A disk takes much longer than it did.
     DiskSlowerThanBefore "disk-slower-than-before" Warning Latency
         "See how worn and how hot it is, and whether it is nearly full; drain it for a trial (`amita disk drain`).",
+    /// A disk takes longer from day to day, and twice as long as it did.
+    DiskSlows "disk-slows" Warning Latency
+        "See how worn and how hot it is, and whether it is nearly full; order another one where nothing explains it.",
     /// At its present pace a pool will be full soon.
     PoolFillsSoon "pool-fills-soon" Warning Capacity
         "Order disks now, or delete and trim what is not needed (`amita pool show`).",

@@ -2,15 +2,19 @@
 //!
 //! All of it is read beneath a root folder, so that tests give it machines that were written down.
 
+pub mod ata;
 mod disk;
 mod health;
 mod host;
 mod nic;
+pub mod scsi;
+mod smart;
 
 pub use disk::{Below, ENOUGH_REQUESTS, Figures, disks};
 pub use health::{controller, log};
 pub use host::{host, uring};
 pub use nic::{Serving, nics};
+pub use smart::{ScsiAsk, smart_of};
 
 use crate::inventory::Known;
 use crate::sys;
@@ -100,13 +104,15 @@ pub fn synchronised() -> Known<bool> {
     sys::is_clock_synchronised().into()
 }
 
-/// Asks the disks of this machine for their health.
+/// Asks an NVMe disk of this machine for its health.
 ///
 /// # Errors
 /// It is no NVMe disk, or does not say.
 pub fn health_of(device: &str) -> Result<crate::inventory::Health, String> {
     if !device.starts_with("nvme") {
-        return Err("it is no NVMe disk, and the SMART data of others is not read here: see `smartctl -a`".to_owned());
+        return Err(
+            "it is no NVMe, SATA or SAS disk to the kernel (nvme*, sd*): nobody can ask it for its health".to_owned(),
+        );
     }
     let path = Path::new("/dev").join(device);
     let opened = File::open(&path).map_err(|why| format!("{}: {why}", path.display()))?;

@@ -212,8 +212,11 @@ pub struct Device {
     pub flushed: Known<bool>,
     /// May it not be written?
     pub read_only: Known<bool>,
-    /// What it says of its health.
+    /// What it says of its health, where it is an NVMe disk.
     pub health: Known<Health>,
+    /// What a SATA or SAS disk says of its health; none: it is an NVMe disk, or it says nothing, and `health` has the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smart: Option<Smart>,
 }
 
 /// The health of an NVMe disk, by its log page 02h and its Identify data (NVM Express Base Specification, "SMART / Health
@@ -238,6 +241,46 @@ pub struct Health {
     pub media_errors: u64,
     /// Has it a cache that a power cut empties (VWC)? None: it was not asked.
     pub volatile_cache: Option<bool>,
+}
+
+/// The command set by which a disk was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandSet {
+    /// SMART of ATA (ACS-4), through the ATA PASS-THROUGH command of SCSI (SAT-5).
+    Ata,
+    /// Log pages of SCSI (SPC-5, SBC-4).
+    Scsi,
+}
+
+/// The health of a SATA or SAS disk. What a disk does not tell is none, and not zero.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Smart {
+    /// How it was asked.
+    pub by: CommandSet,
+    /// Does it predict its failure? None: it does not tell.
+    pub failing: Option<bool>,
+    /// By what it predicts its failure, in words; empty: it does not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub because: String,
+    /// Degrees Celsius.
+    pub temperature_c: Option<i32>,
+    /// From this temperature on it is too hot.
+    pub warns_at_c: Option<i32>,
+    /// Hours that it was on.
+    pub on_hours: Option<u64>,
+    /// Percent of its life that is used.
+    pub used_percent: Option<u8>,
+    /// Sectors that it has replaced by spare ones: attribute 5, or the grown defects.
+    pub reallocated: Option<u64>,
+    /// Sectors that it could not read, and replaces when they are written: attribute 197.
+    pub pending: Option<u64>,
+    /// Reads and writes that it could not do right: the greater of the attributes 187 and 198, or the totals of the error counters.
+    pub uncorrectable: Option<u64>,
+    /// Commands that took too long: attribute 188.
+    pub timeouts: Option<u64>,
+    /// Damaged frames of its link (attribute 199), or errors that are not of the medium.
+    pub link_errors: Option<u64>,
 }
 
 /// How long requests of a store took.
@@ -266,6 +309,15 @@ pub struct Sample {
     pub read_p99_us: Option<u64>,
     /// Of writes; none: there were too few.
     pub write_p99_us: Option<u64>,
+    /// See [`Smart::reallocated`]; none: the disk does not tell, or a program wrote it that did not ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reallocated: Option<u64>,
+    /// See [`Smart::pending`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<u64>,
+    /// See [`Smart::uncorrectable`]; of an NVMe disk, its media errors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncorrectable: Option<u64>,
 }
 
 /// A certificate's life, in seconds since 1970.
@@ -400,10 +452,13 @@ impl Inventory {
         for disk in &mut same.disks {
             disk.samples.clear();
             disk.latency = Known::NotKnown(String::new());
-            if let Known::Is(device) = &mut disk.device
-                && let Known::Is(health) = &mut device.health
-            {
-                (health.temperature_c, health.on_hours) = (0, 0);
+            if let Known::Is(device) = &mut disk.device {
+                if let Known::Is(health) = &mut device.health {
+                    (health.temperature_c, health.on_hours) = (0, 0);
+                }
+                if let Some(smart) = &mut device.smart {
+                    (smart.temperature_c, smart.on_hours) = (None, None);
+                }
             }
         }
         same

@@ -7,6 +7,7 @@
 
 use crate::clocks::{Sights, neighbours};
 use crate::collect::{Below, Figures, Root, Serving, addresses, disks, host, nics, synchronised};
+use crate::doctor::Doctor;
 use crate::inventory::{Certificate, Clock, Inventory, Known, Setting, VERSION, clock_key, facts_key, of_key, short};
 use amita_control::records::inventory_prefix;
 use amita_metadata::client::{Waited, Watch, WatchStop};
@@ -52,6 +53,8 @@ pub struct Sources {
     pub certificate: Box<dyn Fn() -> Option<Certificate> + Send>,
     /// What it has counted of its stores since it was asked before.
     pub figures: Box<dyn FnMut() -> Result<Vec<Figures>, String> + Send>,
+    /// Is it the coordinator, as far as it knows? Then it looks at the disks of all nodes.
+    pub leads: Box<dyn Fn() -> bool + Send>,
 }
 
 /// A stamp of a clock.
@@ -113,11 +116,14 @@ struct Teller {
     /// A neighbour that was not seen before waits for a stamp of ours, and others for what was seen of it.
     answer: bool,
     tell_at: Option<Instant>,
+    doctor: Doctor,
 }
 
 impl Teller {
     fn new(sources: Sources, root: Root) -> Teller {
         Teller {
+            // The time of the start tells one process of a node from the next.
+            doctor: Doctor::new(sources.node, now_ms()),
             sources,
             root,
             sights: Sights::default(),
@@ -134,6 +140,7 @@ impl Teller {
     fn run(&mut self, client: &Client, mut watch: Watch, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
             self.tell(client);
+            self.see_to_disks(client);
             match watch.wait(LOOK) {
                 Waited::Item(Ok(batch)) => {
                     let mine = now_ms();
@@ -157,8 +164,10 @@ impl Teller {
     /// What came by the watch.
     fn hear(&mut self, event: &Event, mine: u64) {
         let Event::Put(record) = event else { return };
-        let Some((node, "clock")) = of_key(&record.key) else {
-            return;
+        let node = match of_key(&record.key) {
+            Some((node, "clock")) => node,
+            Some((_, "facts")) => return self.doctor.heard(),
+            _ => return,
         };
         if !self.neighbours.contains(&node) {
             // It may have come since the nodes were read.
@@ -195,6 +204,16 @@ impl Teller {
         }
     }
 
+    /// Looks at the disks of all nodes, where that is due and this node's to do. What fails is done at the next time.
+    fn see_to_disks(&mut self, meta: &dyn Transact) {
+        if !self.doctor.is_due(Instant::now()) || !(self.sources.leads)() {
+            return;
+        }
+        if let Err(why) = self.doctor.look(meta, now_ms() / 1000) {
+            log::debug!("the disks of the cluster were not looked at: {why}");
+        }
+    }
+
     fn find_neighbours(&mut self, meta: &dyn Transact) {
         let Ok(reply) = meta.txn(&Call::prefix(map::node_key(""))) else {
             return;
@@ -207,6 +226,7 @@ impl Teller {
         self.neighbours = neighbours(self.sources.node, &all);
         self.sights.keep(&self.neighbours);
         self.stamp_every = STAMP_EVERY.max(Duration::from_secs(all.len() as u64));
+        self.doctor.among(all.len());
     }
 
     fn write_facts(&mut self, meta: &dyn Transact) {

@@ -52,6 +52,8 @@ const RUNBOOKS: &[(&str, &str)] = &[
     ("store-away", "AmitaStoreAway"),
     ("store-slow", "AmitaStoreSlow"),
     ("network-sick", "AmitaNetworkSick"),
+    ("disk-failing", "AmitaDiskFailing"),
+    ("disk-aging", "AmitaDiskAging"),
     ("rule-unmet", "AmitaRuleUnmet"),
     ("record-unreadable", "AmitaRecordUnreadable"),
     ("policy-fails", "AmitaPolicyFailing"),
@@ -137,7 +139,7 @@ fn about(fact: &Fact, status: &Status) -> About {
         // Both ends of a link together are what is sick.
         "network-sick" if !fact.objects.is_empty() => object = fact.objects.join(" - "),
         "node-down" | "node-maintained" => label("node", first),
-        "store-away" | "store-slow" | "store-draining" => {
+        "store-away" | "store-slow" | "store-draining" | "disk-failing" | "disk-aging" => {
             label("store", first);
             second
                 .or(store_node(first))

@@ -37,6 +37,7 @@ pub(super) fn keep(
         settings: settings(arguments),
         certificate: Box::new(move || identity.as_ref().map(|live| certificate(&(&*live.current()).into()))),
         figures: figures(collect),
+        leads: leads(collect),
     };
     Keeper::start(client, sources)
         .inspect_err(|why| log::warn!("nobody is told what this machine is like: {why}"))
@@ -89,6 +90,11 @@ fn settings(arguments: &Arguments) -> Vec<Setting> {
         setting("yields", arguments.yields.to_string(), "1000"),
         setting("links", links.to_owned(), "auth"),
     ]
+}
+
+fn leads(collect: &CollectReport) -> Box<dyn Fn() -> bool + Send> {
+    let collect = CollectReport::clone(collect);
+    Box::new(move || collect(Wanted::default()).leads)
 }
 
 /// What stores have done since it was asked before.

@@ -14,7 +14,8 @@ use crate::network::{self, Finding, Witness};
 use crate::policy::standing::PolicyStatus;
 use amita_metadata::{Call, KeyValue, MAX_OPS, Op, Transact};
 use amita_types::condition::{
-    Condition, FailingChannel, StoreSpace, Trouble, condition_prefix, failing_channels_prefix, thresholds_key,
+    Condition, FailingChannel, SickDisk, StoreSpace, Trouble, condition_prefix, failing_channels_prefix,
+    sick_disks_prefix, thresholds_key,
 };
 use amita_types::link::{LinkReport, links_prefix};
 use amita_types::map::{
@@ -206,6 +207,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
     let failing_channels: Vec<FailingChannel> = reader.list(&failing_channels_prefix(), any)?;
+    let sick_disks: Vec<SickDisk> = reader.list(&sick_disks_prefix(), any)?;
     let facts = health::judge(&Picture {
         nodes: &nodes,
         stores: &stores,
@@ -214,6 +216,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         subsystems: &subsystems,
         slow_stores: &slow_stores,
         networks: &networks,
+        sick_disks: &sick_disks,
         suspects: &suspects(meta)?,
         troubles: &troubles,
         thresholds,

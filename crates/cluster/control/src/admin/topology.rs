@@ -165,6 +165,23 @@ pub fn drain_store(meta: &dyn Transact, store: StoreId, undo: bool) -> Result<(S
     change_store(meta, store, |own| own.duty = duty)
 }
 
+/// What [`drain_store`] would lead to; it changes nothing.
+///
+/// # Errors
+/// As [`drain_store`].
+pub fn drain_outlook(meta: &dyn Transact, store: StoreId) -> Result<Outlook> {
+    let mut topology = Topology::read(meta)?;
+    let Some(own) = topology.stores.iter_mut().find(|own| own.id == store) else {
+        return Err(AdminError::NoSuch {
+            what: "store",
+            name: store.to_string(),
+            there: topology.stores.iter().map(|store| store.id.to_string()).collect(),
+        });
+    };
+    own.duty = StoreDuty::Draining;
+    topology.outlook(meta)
+}
+
 /// Sets a store's weight: how many groups it gets, relative to the others. Without any the store's size counts.
 ///
 /// # Errors

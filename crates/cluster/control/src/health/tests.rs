@@ -1,5 +1,5 @@
 use super::*;
-use amita_types::condition::StoreSpace;
+use amita_types::condition::{DiskLevel, StoreSpace};
 use amita_types::map::{Node, PoolKind, Volume};
 use amita_types::placement::Level;
 use amita_types::{Generation, PoolId, VolumeId};
@@ -295,6 +295,53 @@ fn a_channel_that_fails_is_a_warning_with_what_its_receiver_said() {
     let said = facts[0].to_string();
     assert!(said.contains("7 attempts") && said.contains("503\\n. See"), "{said}");
     assert!(said.contains("`amita notify test on-call`"), "{said}");
+}
+
+fn sick(number: u128, level: DiskLevel) -> SickDisk {
+    SickDisk {
+        store: StoreId(number),
+        disk: "sda (Example\n D7)".to_owned(),
+        level,
+        codes: vec!["disk-worn".to_owned()],
+        evidence: "103 % of its life are used".to_owned(),
+        since: 1,
+        told_at: 1,
+        decision: "It would be drained.".to_owned(),
+        drained_at: None,
+        better_since: None,
+    }
+}
+
+#[test]
+fn a_disk_that_predicts_its_failure_is_a_warning_with_the_command_that_helps() {
+    let all = [
+        sick(1, DiskLevel::Warn),
+        sick(2, DiskLevel::Avoid),
+        sick(3, DiskLevel::Isolate),
+        // Its record is gone.
+        sick(9, DiskLevel::Avoid),
+    ];
+    let facts = judge(&Picture {
+        nodes: &[node(1, true)],
+        stores: &[store(1, 10), store(2, 10), store(3, 10)],
+        sick_disks: &all,
+        ..Picture::default()
+    });
+    assert_eq!(names(&facts), ["disk-failing", "disk-failing", "disk-aging"]);
+    let (avoid, isolate) = (facts[0].to_string(), facts[1].to_string());
+    let id = StoreId(2);
+    assert!(avoid.contains(&format!("`amita disk drain {id}`")), "{avoid}");
+    assert!(
+        avoid.contains("103 % of its life are used. It would be drained."),
+        "{avoid}"
+    );
+    assert!(avoid.contains("(sda (Example\\n D7))"), "{avoid}");
+    assert!(
+        !isolate.contains("disk drain") && isolate.contains("disk forget"),
+        "{isolate}"
+    );
+    assert_eq!(word(&facts), "degraded");
+    assert_eq!(word(&facts[2..]), "ok", "one that ages is no reason to worry");
 }
 
 #[test]

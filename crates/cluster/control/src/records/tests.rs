@@ -49,6 +49,7 @@ fn what_is_kept_and_what_is_not() {
         "/amita/mounts/00000000-0000-0000-0000-000000000001",
         "/amita/condition/1/0",
         "/amita/inventory/1/facts",
+        "/amita/sick-disks/00000000-0000-0000-0000-000000000001",
         "/other/cluster",
     ] {
         assert!(!is_kept(key), "{key}");

@@ -112,6 +112,28 @@ impl From<SickPolicy> for records::SickPolicy {
     }
 }
 
+/// What becomes of a store whose disk predicts its failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SickDisks {
+    /// Nothing, and nobody is told: an inspection alone finds it.
+    Off,
+    /// A person is told, with what would be done.
+    Propose,
+    /// And it is drained, one at a time, where others have the space.
+    Drain,
+}
+
+impl From<SickDisks> for records::SickDisks {
+    fn from(policy: SickDisks) -> records::SickDisks {
+        match policy {
+            SickDisks::Off => records::SickDisks::Off,
+            SickDisks::Propose => records::SickDisks::Propose,
+            SickDisks::Drain => records::SickDisks::Drain,
+        }
+    }
+}
+
 impl From<records::SickPolicy> for SickPolicy {
     fn from(policy: records::SickPolicy) -> SickPolicy {
         match policy {
@@ -119,6 +141,16 @@ impl From<records::SickPolicy> for SickPolicy {
             records::SickPolicy::Propose => SickPolicy::Propose,
             records::SickPolicy::Avoid => SickPolicy::Avoid,
             records::SickPolicy::Isolate => SickPolicy::Isolate,
+        }
+    }
+}
+
+impl From<records::SickDisks> for SickDisks {
+    fn from(policy: records::SickDisks) -> SickDisks {
+        match policy {
+            records::SickDisks::Off => SickDisks::Off,
+            records::SickDisks::Propose => SickDisks::Propose,
+            records::SickDisks::Drain => SickDisks::Drain,
         }
     }
 }
@@ -191,6 +223,8 @@ pub struct Recovery {
     pub slow_stores: SlowStores,
     /// What becomes of nodes whose network is sick.
     pub sick_networks: SickNetworks,
+    /// What becomes of stores whose disks predict their failure.
+    pub sick_disks: SickDisks,
 }
 
 impl From<records::Recovery> for Recovery {
@@ -216,6 +250,7 @@ impl From<records::Recovery> for Recovery {
                 rest_seconds: sick.rest_s,
                 per_hour: sick.per_hour,
             },
+            sick_disks: found.sick_disks.into(),
         }
     }
 }
@@ -314,6 +349,8 @@ pub struct RecoveryChange {
     /// What becomes of nodes whose network is sick.
     #[serde(default)]
     pub sick_networks: SickNetworksChange,
+    /// What becomes of stores whose disks predict their failure.
+    pub sick_disks: Option<SickDisks>,
 }
 
 impl RecoveryChange {
@@ -327,6 +364,7 @@ impl RecoveryChange {
         self.scrub.apply(&mut settings.scrub);
         self.slow_stores.apply(&mut settings.slow_stores);
         self.sick_networks.apply(&mut settings.sick_networks);
+        settings.sick_disks = self.sick_disks.map_or(settings.sick_disks, records::SickDisks::from);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The disks beneath stores: whether they can be written and flushed, and what they say of their health.
 
-use super::told;
+use super::{smart, told};
 use crate::code::{Check, Code};
+use crate::forecast::{self, Count};
 use crate::gather::Facts;
 use crate::inventory::{Device, Health, Sample};
 use crate::sheet::{Place, Severity, Sheet};
@@ -11,10 +12,10 @@ use std::collections::BTreeSet;
 const WORN_PERCENT: (u8, u8) = (80, 100);
 /// A disk that is worn sooner than in so many days is told of: time to order one, and to plan the day.
 const WEARS_OUT_DAYS: u64 = 183;
-/// Wear comes in whole percent: before there are so many of them, or so many hours, a pace says nothing.
-const LEAST_WEAR: (u8, u64) = (2, 30 * 24);
 /// A disk that does not say when it is too hot is so from here on.
-const HOT_C: i32 = 70;
+pub(super) const HOT_C: i32 = 70;
+/// Bits of the critical warning that say that the disk fails. The others are of its place in the machine: heat, and power.
+const FAILS: u8 = 0b10_1101;
 const DAY_S: u64 = 24 * 3600;
 
 /// What the bits of the critical warning mean (NVM Express Base Specification, log page 02h, byte 0).
@@ -42,9 +43,22 @@ pub(super) fn check(facts: &Facts, sheet: &mut Sheet) {
             if seen.insert(device.name.as_str()) {
                 let place = Place::part("disk", node, &device.name);
                 writing(facts, node, &disk.path, device, &place, sheet);
-                if let Some(health) = sheet.look_at(Check::Wear, place.clone(), &device.health) {
-                    judge(health, &place, sheet);
-                    wear(facts.at, health, &disk.samples, &place, sheet);
+                if let Some(own) = &device.smart {
+                    sheet.look(Check::Wear);
+                    smart::judge(facts.at, own, device, &disk.samples, &place, sheet);
+                } else if let Some(health) = sheet.look_at(Check::Wear, place.clone(), &device.health) {
+                    let errors =
+                        forecast::counts(&disk.samples, facts.at, health.media_errors, |past| past.uncorrectable);
+                    let do_grow = grows("media errors", &errors, &place, sheet);
+                    judge(health, do_grow, &place, sheet);
+                    wear(
+                        facts.at,
+                        health.used_percent,
+                        health.on_hours,
+                        &disk.samples,
+                        &place,
+                        sheet,
+                    );
                 }
             }
         }
@@ -101,7 +115,7 @@ fn writing(facts: &Facts, node: &str, path: &str, device: &Device, place: &Place
     }
 }
 
-fn judge(health: &Health, place: &Place, sheet: &mut Sheet) {
+fn judge(health: &Health, errors_grow: bool, place: &Place, sheet: &mut Sheet) {
     if health.warnings != 0 {
         let bits = (0..8).filter(|bit| health.warnings & (1 << bit) != 0);
         let says: Vec<&str> = bits
@@ -112,7 +126,11 @@ fn judge(health: &Health, place: &Place, sheet: &mut Sheet) {
             says.join("; "),
             health.warnings
         );
-        sheet.find(Code::DiskWarns, place.clone(), reason);
+        let severity = match health.warnings & FAILS {
+            0 => Severity::Warning,
+            _ => Severity::Critical,
+        };
+        sheet.find_as(Code::DiskWarns, severity, place.clone(), reason);
     }
     if health.spare_percent <= health.spare_least_percent {
         let reason = format!(
@@ -121,7 +139,7 @@ fn judge(health: &Health, place: &Place, sheet: &mut Sheet) {
         );
         sheet.find(Code::DiskSpareLow, place.clone(), reason);
     }
-    if health.media_errors > 0 {
+    if health.media_errors > 0 && !errors_grow {
         let reason = format!(
             "{} reads or writes could not be done right in {} hours",
             health.media_errors, health.on_hours
@@ -135,8 +153,8 @@ fn judge(health: &Health, place: &Place, sheet: &mut Sheet) {
     }
 }
 
-fn wear(now: u64, health: &Health, samples: &[Sample], place: &Place, sheet: &mut Sheet) {
-    let used = health.used_percent;
+/// How worn a disk is, and when it will be worn.
+pub(super) fn wear(now: u64, used: u8, on_hours: u64, samples: &[Sample], place: &Place, sheet: &mut Sheet) {
     if used >= WORN_PERCENT.0 {
         let severity = if used >= WORN_PERCENT.1 {
             Severity::Critical
@@ -144,25 +162,30 @@ fn wear(now: u64, health: &Health, samples: &[Sample], place: &Place, sheet: &mu
             Severity::Warning
         };
         let reason = format!(
-            "{used} % of its life are used, in {} hours{}",
-            health.on_hours,
+            "{used} % of its life are used, in {on_hours} hours{}",
             recently(samples)
         );
         sheet.find_as(Code::DiskWorn, severity, place.clone(), reason);
     }
-    match days_left(health) {
-        None if used < WORN_PERCENT.0 => {
-            let why = format!(
-                "a forecast of its wear: {used} % in {} hours say no pace yet",
-                health.on_hours
-            );
-            sheet.blind(Check::Wear, place.clone(), why);
+    match forecast::wear(used, on_hours, samples) {
+        Err(why) if used < WORN_PERCENT.0 => {
+            sheet.blind(Check::Wear, place.clone(), format!("a forecast of its wear: {why}"));
         }
-        Some(days) if days < WEARS_OUT_DAYS && used < WORN_PERCENT.1 => {
+        Ok(end) if end.days < WEARS_OUT_DAYS && used < WORN_PERCENT.1 => {
+            let latest = match end.latest_days {
+                Some(days) => format!("{days}"),
+                None => "any number of".to_owned(),
+            };
             let reason = format!(
-                "{used} % of its life in {} hours: at that pace it is worn in {days} days, on {}{}",
-                health.on_hours,
-                crate::report::day(now + days * DAY_S),
+                "{used} % of its life in {on_hours} hours: at {} it is worn in {} days ({} to {latest}), on {}{}",
+                if end.is_lately {
+                    "the pace of the last days"
+                } else {
+                    "that pace"
+                },
+                end.days,
+                end.soonest_days,
+                crate::report::day(now + end.days * DAY_S),
                 recently(samples)
             );
             sheet.find(Code::DiskWearsOut, place.clone(), reason);
@@ -171,14 +194,27 @@ fn wear(now: u64, health: &Health, samples: &[Sample], place: &Place, sheet: &mu
     }
 }
 
-/// At the pace of the whole life so far: it comes in whole percent, and a week is too short to see one.
-fn days_left(health: &Health) -> Option<u64> {
-    let used = u64::from(health.used_percent);
-    if health.used_percent < LEAST_WEAR.0 || health.on_hours < LEAST_WEAR.1 {
-        return None;
+/// Whether a count of errors grows. `true`: it does, and that has been said.
+pub(super) fn grows(what: &str, counts: &[Count], place: &Place, sheet: &mut Sheet) -> bool {
+    match forecast::growth(counts) {
+        Err(why) => {
+            sheet.blind(Check::Wear, place.clone(), format!("whether its {what} grow: {why}"));
+            false
+        }
+        Ok(None) => false,
+        Ok(Some(found)) => {
+            let severity = match found.times {
+                1 => Severity::Warning,
+                _ => Severity::Critical,
+            };
+            let reason = format!(
+                "{} {what} more in {} days, {} of {} times that it was looked",
+                found.grown, found.days, found.times, found.looks
+            );
+            sheet.find_as(Code::DiskErrorsGrow, severity, place.clone(), reason);
+            true
+        }
     }
-    let hours = 100_u64.saturating_sub(used).saturating_mul(health.on_hours) / used;
-    Some((hours / 24).min(100 * 365))
 }
 
 fn recently(samples: &[Sample]) -> String {

@@ -3,6 +3,7 @@
 use super::{middle, told};
 use crate::code::{Check, Code};
 use crate::collect::ENOUGH_REQUESTS;
+use crate::forecast::{self, Count};
 use crate::gather::Facts;
 use crate::inventory::{Disk, Latency, Sample};
 use crate::sheet::{Place, Sheet};
@@ -69,7 +70,9 @@ pub(super) fn check(facts: &Facts, sheet: &mut Sheet) {
                     continue;
                 }
                 siblings(way, place, p99, disks, sheet);
-                past(way, place, p99, &disk.samples, sheet);
+                if !past(way, place, p99, &disk.samples, sheet) {
+                    slows(way, place, (facts.at, p99), &disk.samples, sheet);
+                }
             }
         }
     }
@@ -104,27 +107,52 @@ fn siblings(way: &Way, place: &Place, p99: u64, disks: &[(Place, &Disk)], sheet:
     }
 }
 
-fn past(way: &Way, place: &Place, p99: u64, samples: &[Sample], sheet: &mut Sheet) {
+/// `true`: it was found.
+fn past(way: &Way, place: &Place, p99: u64, samples: &[Sample], sheet: &mut Sheet) -> bool {
     let past: Vec<u64> = samples.iter().filter_map(|sample| (way.past)(sample)).collect();
     let days = past.len();
     match middle(past) {
         Some(usual) if days >= DAYS => {
-            if is_slow(p99, usual) {
+            let is_found = is_slow(p99, usual);
+            if is_found {
                 let reason = format!(
                     "99 of 100 {} end within {p99} us, and within {usual} us on the day in the middle of {days} days before",
                     way.name
                 );
                 sheet.find(Code::DiskSlowerThanBefore, place.clone(), reason);
             }
+            is_found
         }
-        _ => sheet.blind(
-            Check::Latency,
-            place.clone(),
-            format!(
+        _ => {
+            let why = format!(
                 "its past has {days} days with {} enough: {DAYS} would be a measure",
                 way.name
-            ),
-        ),
+            );
+            sheet.blind(Check::Latency, place.clone(), why);
+            false
+        }
+    }
+}
+
+/// Does it take longer from day to day? Where its past is too short even for a comparison, that has been said.
+fn slows(way: &Way, place: &Place, now: Count, samples: &[Sample], sheet: &mut Sheet) {
+    let past = samples
+        .iter()
+        .filter_map(|sample| Some((sample.at, (way.past)(sample)?)));
+    let all: Vec<Count> = past.chain([now]).collect();
+    match forecast::drift(&all) {
+        Ok(Some(found)) if now.1 >= LEAST_US => {
+            let reason = format!(
+                "99 of 100 {} end within {} us, and did within {} us {} days ago: it was longer each day",
+                way.name, now.1, found.from, found.days
+            );
+            sheet.find(Code::DiskSlows, place.clone(), reason);
+        }
+        Err(why) if all.len() > DAYS => {
+            let why = format!("whether its {} take longer from day to day: {why}", way.name);
+            sheet.blind(Check::Latency, place.clone(), why);
+        }
+        _ => {}
     }
 }
 

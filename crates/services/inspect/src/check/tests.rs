@@ -1,6 +1,6 @@
 //! Each finding with its fault in the facts, and none without: the facts are those of a real record of a cluster, four nodes and a pool.
 
-mod planted;
+pub(crate) mod planted;
 
 use super::*;
 use crate::code::Code;
@@ -13,20 +13,20 @@ use amita_types::condition::{Condition, StoreSpace, condition_key};
 use amita_types::map::{self, Live};
 use amita_types::placement::Level;
 use amita_types::{ClusterId, NodeId, StoreId};
-use planted::{all, each, subsystem, told, worn};
+use planted::{all, each, sata, subsystem, told, worn};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-const AT: u64 = 1_800_000_000;
-const GIB: u64 = 1 << 30;
+pub(crate) const AT: u64 = 1_800_000_000;
+pub(crate) const GIB: u64 = 1 << 30;
 
-fn put<T: serde::Serialize>(meta: &dyn Transact, key: String, record: &T) {
+pub(crate) fn put<T: serde::Serialize>(meta: &dyn Transact, key: String, record: &T) {
     let value = serde_json::to_vec(record).expect("JSON");
     meta.txn(&Call::put(key, value)).expect("memory");
 }
 
 /// Four nodes on machines of their own, a store each, a pool with three copies, and nothing wrong.
-fn metadata() -> Mutex<State> {
+pub(crate) fn metadata() -> Mutex<State> {
     let meta = Mutex::new(State::new());
     admin::init_cluster(&meta, ClusterId(9)).expect("a cluster");
     for number in 1..=4 {
@@ -66,7 +66,7 @@ fn metadata() -> Mutex<State> {
     meta
 }
 
-fn facts() -> Facts {
+pub(crate) fn facts() -> Facts {
     gather(&metadata(), AT + 60).expect("facts")
 }
 
@@ -278,6 +278,53 @@ fn an_empty_cluster_is_not_well_by_silence() {
     );
 }
 
+/// What a SATA disk does not tell is not well, but listed.
+#[test]
+fn what_a_sata_disk_does_not_tell_is_not_looked_at() {
+    let mut facts = facts();
+    *sata(&mut facts) = crate::inventory::Smart {
+        failing: None,
+        temperature_c: None,
+        used_percent: None,
+        reallocated: None,
+        pending: None,
+        uncorrectable: None,
+        ..crate::inventory::tests::smart()
+    };
+    let report = inspect(&facts);
+    assert_eq!(report.findings, [], "{}", report.text());
+    for what in ["predicts its failure", "temperature", "how worn", "sectors are bad"] {
+        let is_said = |blind: &crate::sheet::NotLooked| blind.check == "wear" && blind.why.contains(what);
+        assert!(report.not_looked_at.iter().any(is_said), "{what}: {}", report.text());
+    }
+    // One that tells everything, and has a past, is looked at whole.
+    *sata(&mut facts) = crate::inventory::tests::smart();
+    assert_eq!(inspect(&facts).not_looked_at, []);
+    // Of an error it takes a past to say whether there come more.
+    sata(&mut facts).reallocated = Some(3);
+    let report = inspect(&facts);
+    let blind = report.not_looked_at.iter().find(|blind| blind.check == "wear");
+    assert!(
+        blind.is_some_and(|blind| blind.why.contains("not enough history")),
+        "{}",
+        report.text()
+    );
+}
+
+/// Heat, and memory without a battery, are no failure of the disk.
+#[test]
+fn a_warning_of_the_place_is_softer_than_one_of_the_disk() {
+    let severity = |bits: u8| {
+        let mut facts = facts();
+        planted::health(&mut facts).warnings = bits;
+        inspect(&facts).worst
+    };
+    assert_eq!(severity(0b01_0010), Some(Severity::Warning));
+    for bit in [0, 2, 3, 5] {
+        assert_eq!(severity(1 << bit), Some(Severity::Critical), "{bit}");
+    }
+}
+
 #[test]
 fn a_forecast_takes_a_past() {
     let mut facts = facts();
@@ -295,6 +342,9 @@ fn a_forecast_takes_a_past() {
         worn_percent: None,
         read_p99_us: None,
         write_p99_us: None,
+        reallocated: None,
+        pending: None,
+        uncorrectable: None,
     };
     each(&mut facts, |own| own.disks[0].samples = vec![fresh]);
     worn(&mut facts, 1, 500);

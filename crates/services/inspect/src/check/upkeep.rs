@@ -158,6 +158,8 @@ fn of_cluster(facts: &Facts, sheet: &mut Sheet) {
         format!("{:?} after {} s, {} an hour", sick.policy, sick.after_s, sick.per_hour).to_lowercase()
     };
     unusual(sheet, "sick networks (`amita recovery set`)", sick(own), sick(&usual));
+    let disks = |own: &Recovery| format!("{:?}", own.sick_disks).to_lowercase();
+    unusual(sheet, "sick disks (`amita recovery set`)", disks(own), disks(&usual));
     let pace = |own: &Recovery| {
         format!(
             "automatic {}, p99 {} %, IOPS {} %",

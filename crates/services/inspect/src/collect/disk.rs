@@ -1,7 +1,7 @@
 //! The disks beneath stores.
 
 use super::Root;
-use crate::inventory::{Device, Disk, Health, Known, Latency, MAX_SAMPLES, Sample, short};
+use crate::inventory::{Device, Disk, Health, Known, Latency, MAX_SAMPLES, Sample, Smart, short};
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
 
@@ -28,8 +28,10 @@ type Number = dyn Fn(&Path) -> Result<(u32, u32), String>;
 pub struct Below<'a> {
     /// Major and minor number of the device that a path is, or that its file lies on.
     pub number: &'a Number,
-    /// What a device says of its health.
+    /// What a device says of its health, if it is an NVMe disk.
     pub health: &'a dyn Fn(&str) -> Result<Health, String>,
+    /// What a device says of its health, if the kernel takes it for a SCSI disk, as which it shows SATA disks as well.
+    pub smart: &'a dyn Fn(&str) -> Result<Smart, String>,
 }
 
 impl Below<'_> {
@@ -37,6 +39,7 @@ impl Below<'_> {
     pub const HERE: Below<'static> = Below {
         number: &number,
         health: &super::health_of,
+        smart: &super::smart_of,
     };
 }
 
@@ -101,15 +104,26 @@ impl Sample {
         device: &Result<Device, String>,
         latency: &Result<Latency, String>,
     ) -> Sample {
-        let health = device.as_ref().ok().and_then(|device| device.health.get().ok());
+        let device = device.as_ref().ok();
+        let health = device.and_then(|device| device.health.get().ok());
+        let smart = device.and_then(|device| device.smart.as_ref());
         let enough = |count: u64, value: u64| (count >= ENOUGH_REQUESTS).then_some(value);
         let latency = latency.as_ref().ok();
         Sample {
             at,
             used_bytes,
-            worn_percent: health.map(|health| health.used_percent),
+            worn_percent: match health {
+                Some(health) => Some(health.used_percent),
+                None => smart.and_then(|smart| smart.used_percent),
+            },
             read_p99_us: latency.and_then(|took| enough(took.reads, took.read_p99_us)),
             write_p99_us: latency.and_then(|took| enough(took.writes, took.write_p99_us)),
+            reallocated: smart.and_then(|smart| smart.reallocated),
+            pending: smart.and_then(|smart| smart.pending),
+            uncorrectable: match health {
+                Some(health) => Some(health.media_errors),
+                None => smart.and_then(|smart| smart.uncorrectable),
+            },
         }
     }
 }
@@ -140,16 +154,31 @@ fn device(root: &Root, path: &Path, below: &Below<'_>) -> Result<Device, String>
     let own = |what: &str| format!("sys/block/{name}/{what}");
     let text = |what: &str| root.read(&own(what)).map(|text| short(&text)).unwrap_or_default();
     let flag = |what: &str| root.number::<u8>(&own(what)).map(|value| value != 0);
+    let (health, smart) = match name.starts_with("sd") {
+        true => match (below.smart)(&name) {
+            Ok(smart) => (
+                Err("it is no NVMe disk, and is asked for its SMART data".to_owned()),
+                Some(smart),
+            ),
+            Err(why) => (Err(why), None),
+        },
+        false => ((below.health)(&name), None),
+    };
     Ok(Device {
         model: text("device/model"),
-        serial: text("device/serial"),
+        serial: match text("device/serial") {
+            // SCSI disks have none there, and a name of their own that no other has.
+            serial if serial.is_empty() => text("device/wwid"),
+            serial => serial,
+        },
         rotational: flag("queue/rotational").into(),
         flushed: root
             .read(&own("queue/write_cache"))
             .map(|text| text == "write back")
             .into(),
         read_only: flag("ro").into(),
-        health: (below.health)(&name).into(),
+        health: health.into(),
+        smart,
         name,
     })
 }

@@ -1,7 +1,7 @@
 //! Collectors on machines that were written down, and on this one.
 
 use super::*;
-use crate::inventory::{Disk, Health, Latency};
+use crate::inventory::{Disk, Health, Latency, Smart};
 use std::fs;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
@@ -241,6 +241,14 @@ fn read_disks(root: &Root, figures: &Result<Vec<Figures>, String>, before: &[Dis
                 health_of(name)
             }
         },
+        smart: &|name| {
+            assert_eq!(name, "sda");
+            let own = crate::inventory::tests::smart();
+            Ok(Smart {
+                pending: Some(2),
+                ..own
+            })
+        },
     };
     disks(root, &paths, &below, figures, before, now)
 }
@@ -279,8 +287,19 @@ fn the_disks_beneath_stores_are_found() {
     );
     let second = all[1].device.get().expect("a device");
     assert_eq!((second.name.as_str(), &second.flushed), ("sda", &Known::Is(true)));
-    assert!(second.health.get().expect_err("no NVMe disk").contains("smartctl"));
+    assert!(second.health.get().expect_err("no NVMe disk").contains("SMART"));
+    assert_eq!(second.smart.as_ref().and_then(|smart| smart.pending), Some(2));
+    assert_eq!(first.smart, None);
+    let sample = all[1].samples[0];
+    assert_eq!(
+        (sample.worn_percent, sample.pending, sample.reallocated),
+        (Some(4), Some(2), Some(0))
+    );
+    assert_eq!(all[0].samples[0].uncorrectable, Some(3), "its media errors");
+    // What is neither NVMe nor SCSI to the kernel is asked by nobody.
+    assert!(health_of("vda").expect_err("virtio").contains("nobody can ask it"));
     assert!(all[1].latency.get().is_err());
+    assert_eq!(second.serial, "S1");
     assert!(all[2].device.get().expect_err("memory").contains("no block device"));
     assert!(all[3].device.get().expect_err("gone").contains("no such file"));
 }

@@ -22,6 +22,7 @@ pub(crate) fn healthy(node: u32, at: u64) -> Inventory {
             media_errors: 0,
             volatile_cache: Some(false),
         }),
+        smart: None,
     };
     let samples = (0..4).map(|day| Sample {
         at: at - (4 - day) * 24 * 3600,
@@ -29,6 +30,9 @@ pub(crate) fn healthy(node: u32, at: u64) -> Inventory {
         worn_percent: Some(4),
         read_p99_us: Some(280),
         write_p99_us: Some(90),
+        reallocated: None,
+        pending: None,
+        uncorrectable: None,
     });
     Inventory {
         version: VERSION,
@@ -102,6 +106,38 @@ pub(crate) fn healthy(node: u32, at: u64) -> Inventory {
     }
 }
 
+/// A SATA disk with which nothing is wrong.
+pub(crate) fn smart() -> Smart {
+    Smart {
+        by: CommandSet::Ata,
+        failing: Some(false),
+        because: String::new(),
+        temperature_c: Some(36),
+        warns_at_c: None,
+        on_hours: Some(20_000),
+        used_percent: Some(4),
+        reallocated: Some(0),
+        pending: Some(0),
+        uncorrectable: Some(0),
+        timeouts: Some(0),
+        link_errors: Some(2),
+    }
+}
+
+/// Programs of before knew neither SMART nor counts in samples.
+#[test]
+fn a_record_of_before_is_read() {
+    let mut old = serde_json::to_value(healthy(1, 1_800_000_000)).expect("JSON");
+    let device = &old["disks"][0]["device"]["is"];
+    assert!(device["name"].is_string() && device.get("smart").is_none(), "{device}");
+    assert!(old["disks"][0]["samples"][0].get("pending").is_none());
+    let read = Inventory::decode(old.to_string().as_bytes()).expect("a record");
+    assert_eq!(read, healthy(1, 1_800_000_000));
+    old["disks"][0]["device"]["is"]["smart"] = serde_json::to_value(smart()).expect("JSON");
+    let read = Inventory::decode(old.to_string().as_bytes()).expect("a record");
+    assert_eq!(read.disks[0].device.get().expect("a device").smart, Some(smart()));
+}
+
 #[test]
 fn a_record_comes_back_as_it_was() {
     let whole = healthy(1, 1_800_000_000);
@@ -169,4 +205,18 @@ fn what_changes_by_itself_is_not_worth_a_record_and_what_matters_is() {
     };
     health.media_errors = 1;
     assert_ne!(before.lasting(), after.lasting());
+    let sata = |degrees, pending| {
+        let mut own = before.clone();
+        let Known::Is(device) = &mut own.disks[0].device else {
+            panic!("a device")
+        };
+        device.smart = Some(Smart {
+            temperature_c: Some(degrees),
+            pending: Some(pending),
+            ..smart()
+        });
+        own.lasting()
+    };
+    assert_eq!(sata(30, 0), sata(40, 0));
+    assert_ne!(sata(30, 0), sata(30, 1));
 }

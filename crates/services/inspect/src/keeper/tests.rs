@@ -14,6 +14,7 @@ fn sources(node: u32) -> Sources {
         settings: Vec::new(),
         certificate: Box::new(|| None),
         figures: Box::new(|| Err("nobody counts here".to_owned())),
+        leads: Box::new(|| false),
     }
 }
 

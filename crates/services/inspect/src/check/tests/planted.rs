@@ -3,7 +3,7 @@
 use super::{AT, GIB};
 use crate::code::Code;
 use crate::gather::Facts;
-use crate::inventory::{Disk, Health, Inventory, Known, Nic, Setting};
+use crate::inventory::{Disk, Health, Inventory, Known, Nic, Setting, Smart};
 use crate::sheet::Severity;
 use amita_types::map::{Namespace, PoolKind, Subsystem};
 use amita_types::placement::Level;
@@ -27,7 +27,7 @@ fn nic(facts: &mut Facts) -> &mut Nic {
     }
 }
 
-fn disk(facts: &mut Facts) -> &mut Disk {
+pub fn disk(facts: &mut Facts) -> &mut Disk {
     &mut told(facts, 1).disks[0]
 }
 
@@ -38,10 +38,24 @@ fn device(facts: &mut Facts) -> &mut crate::inventory::Device {
     }
 }
 
-fn health(facts: &mut Facts) -> &mut Health {
+pub fn health(facts: &mut Facts) -> &mut Health {
     match &mut device(facts).health {
         Known::Is(health) => health,
         other @ Known::NotKnown(_) => panic!("{other:?}"),
+    }
+}
+
+/// The first node's disk is a SATA disk.
+pub fn sata(facts: &mut Facts) -> &mut Smart {
+    let device = device(facts);
+    device.health = Known::NotKnown("it is no NVMe disk, and is asked for its SMART data".to_owned());
+    device.smart.get_or_insert_with(crate::inventory::tests::smart)
+}
+
+/// What it counts of errors was, day by day.
+pub fn past_errors(facts: &mut Facts, counts: [u64; 4]) {
+    for (sample, count) in disk(facts).samples.iter_mut().zip(counts) {
+        sample.uncorrectable = Some(count);
     }
 }
 
@@ -197,6 +211,48 @@ const DISKS: &[Planted] = &[
     }),
     (Code::DiskHot, Warning, "disk n1/nvme1n1", |facts| {
         health(facts).temperature_c = 71
+    }),
+    (Code::DiskHot, Warning, "disk n1/nvme1n1", |facts| {
+        sata(facts).temperature_c = Some(71)
+    }),
+    (Code::DiskPredictsFailure, Critical, "disk n1/nvme1n1", |facts| {
+        sata(facts).failing = Some(true);
+        sata(facts).because = "attribute 5 is at 9, and fails from 10 down".to_owned();
+    }),
+    (Code::DiskBadSectors, Warning, "disk n1/nvme1n1", |facts| {
+        sata(facts).pending = Some(2)
+    }),
+    (Code::DiskBadSectors, Notice, "disk n1/nvme1n1", |facts| {
+        sata(facts).reallocated = Some(2)
+    }),
+    (Code::DiskWorn, Critical, "disk n1/nvme1n1", |facts| {
+        sata(facts).used_percent = Some(100)
+    }),
+    (Code::DiskLinkErrors, Notice, "disk n1/nvme1n1", |facts| {
+        sata(facts).link_errors = Some(5000)
+    }),
+    (Code::DiskErrorsGrow, Warning, "disk n1/nvme1n1", |facts| {
+        past_errors(facts, [2, 2, 2, 2]);
+        health(facts).media_errors = 3;
+    }),
+    (Code::DiskErrorsGrow, Critical, "disk n1/nvme1n1", |facts| {
+        past_errors(facts, [0, 1, 1, 1]);
+        health(facts).media_errors = 2;
+    }),
+    (Code::DiskErrorsGrow, Critical, "disk n1/nvme1n1", |facts| {
+        past_errors(facts, [0, 1, 1, 1]);
+        sata(facts).uncorrectable = Some(2);
+    }),
+    (Code::DiskSlows, Warning, "disk n1//dev/x", |facts| {
+        each(facts, |own| {
+            reads(&mut own.disks[0], 3000);
+            past_reads(&mut own.disks[0], 3000);
+        });
+        let own = disk(facts);
+        reads(own, 3300);
+        for (sample, us) in own.samples.iter_mut().zip([1500, 1800, 2200, 2700]) {
+            sample.read_p99_us = Some(us);
+        }
     }),
     (Code::DiskSlowerThanSiblings, Warning, "disk n1//dev/x", |facts| {
         reads(disk(facts), 9000);

@@ -1,0 +1,72 @@
+//! What hinders that a store is drained by itself. A drain moves copies before it lets go of any, so it never takes a group below what its
+//! pool wants; what it can do is to fill the other stores, and to move much of a cluster because of a word that many disks say at once.
+
+use crate::gather::Facts;
+use amita_control::admin::{Outlook, PoolStatus, StoreStatus};
+use amita_types::StoreId;
+use amita_types::map::StoreDuty;
+
+/// Where more than one in so many stores is on a disk that predicts its failure, a person is to see why.
+const ONE_IN: usize = 4;
+
+/// Why a store is not drained by itself now; none: nothing hinders. `failing`: how many stores are on disks that predict their failure;
+/// `outlook`: what a drain would lead to. The sentence has no figures in it that change by themselves.
+#[must_use]
+pub fn hindrance(facts: &Facts, store: StoreId, failing: usize, outlook: &Result<Outlook, String>) -> Option<String> {
+    let status = &facts.status;
+    let Some(own) = status.stores.iter().find(|own| own.store.id == store) else {
+        return Some("there is no such store any more".to_owned());
+    };
+    if !own.alive {
+        return Some("its node does not serve it: what has to be done about that comes first".to_owned());
+    }
+    if failing > (status.stores.len() / ONE_IN).max(1) {
+        return Some(format!(
+            "more than one in {ONE_IN} stores is on such a disk: a person is to see why"
+        ));
+    }
+    let is_drained = |other: &&StoreStatus| other.store.duty == StoreDuty::Draining && other.named > 0;
+    if let Some(other) = status.stores.iter().find(is_drained) {
+        return Some(format!(
+            "store {} is being drained, and one is at a time",
+            other.store.id
+        ));
+    }
+    let outlook = match outlook {
+        Ok(outlook) => outlook,
+        Err(why) => {
+            return Some(format!(
+                "nobody can say what would follow: {}",
+                why.trim_end_matches('.')
+            ));
+        }
+    };
+    let unmet: usize = status.pools.iter().map(|pool| pool.outlook.unmet).sum();
+    if outlook.unmet > unmet {
+        return Some("the rule of a pool could not be met without it: add a store first".to_owned());
+    }
+    let mut pools = status.pools.iter().filter(|pool| pool.stores.contains(&store));
+    pools.find_map(|pool| too_full(facts, own, pool))
+}
+
+/// Would the stores that are left for a pool be near full?
+fn too_full(facts: &Facts, own: &StoreStatus, pool: &PoolStatus) -> Option<String> {
+    let name = &pool.pool.name;
+    let takes = |other: &&StoreStatus| {
+        let of_class = pool.pool.class.as_ref().is_none_or(|class| other.store.class == *class);
+        let is_other = other.store.id != own.store.id;
+        is_other && of_class && other.alive && other.store.weight > 0 && other.store.duty != StoreDuty::Draining
+    };
+    let unknown = || Some(format!("how full the stores of pool {name} are is not known"));
+    let Some(moved) = own.space else { return unknown() };
+    let (mut used, mut capacity) = (u128::from(moved.used_bytes()), 0_u128);
+    for other in facts.status.stores.iter().filter(takes) {
+        let Some(space) = other.space else { return unknown() };
+        used += u128::from(space.used_bytes());
+        capacity += u128::from(space.capacity_bytes);
+    }
+    let percent = (used * 100).checked_div(capacity).unwrap_or(u128::MAX);
+    let most = facts.thresholds.near_full_percent;
+    (percent >= u128::from(most))
+        .then(|| format!("without it the stores of pool {name} would be more than {most} % full: add a store first"))
+}
