@@ -280,7 +280,7 @@ impl Core {
                         },
                     );
                 }
-                ShardEffect::Scrubbed(volume, generation, report) => {
+                ShardEffect::Scrubbed(volume, generation, (number, group, is_last), report) => {
                     let core = self.cx.config.core;
                     self.cx.mail.send(
                         0,
@@ -288,6 +288,9 @@ impl Core {
                             volume,
                             generation,
                             core,
+                            number,
+                            group,
+                            is_last,
                             report,
                         },
                     );
