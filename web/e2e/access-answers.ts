@@ -218,6 +218,16 @@ export function accessChange(
     case "POST /api/v1/jobs/{id}/cancel":
       world.jobs = world.jobs.filter((one) => one.id !== values.id);
       return answerOf(found.operation);
+    case "POST /api/v1/jobs/{id}/pause":
+    case "POST /api/v1/jobs/{id}/resume": {
+      const there = world.jobs.find((one) => one.id === values.id);
+      if (there === undefined) return NOT_FOUND;
+      const isPaused = found.path.endsWith("/pause");
+      there.state = isPaused ? "paused" : "running";
+      there.paused = isPaused ? { by: world.self.name, at: 1 } : null;
+      there.actions = ["cancel", isPaused ? "resume" : "pause"];
+      return { status: 200, body: there };
+    }
     case "POST /api/v1/alerts/{id}/acknowledge": {
       const there = world.alerts.find((one) => one.id === values.id);
       if (there === undefined) return NOT_FOUND;

@@ -248,6 +248,25 @@ describe("works", () => {
     await visited.close();
   });
 
+  it("stand still and go on", async () => {
+    const visited = await visit(browser, mock, "jobs?q=volume-0003");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Pause" }).click();
+    expect(await command(page)).toBe("amita job pause flatten-4");
+    expect(await accessibility(page)).toEqual([]);
+    await dialog(page).getByRole("button", { name: "Pause", exact: true }).last().click();
+    await dialog(page).waitFor({ state: "detached" });
+    await page.getByText("stands still").waitFor();
+    await page.getByRole("button", { name: "Resume" }).click();
+    expect(await command(page)).toBe("amita job resume flatten-4");
+    await dialog(page).getByRole("button", { name: "Resume", exact: true }).last().click();
+    await dialog(page).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Pause" }).waitFor();
+    expect(changes()).toEqual(["POST /api/v1/jobs/flatten-4/pause", "POST /api/v1/jobs/flatten-4/resume"]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
   it("are on the overview, with when redundancy is back", async () => {
     const visited = await visit(browser, mock, "overview");
     await visited.page.getByText("Stores are up to date in 1 h 1 min, if it goes on as so far.").waitFor();

@@ -158,7 +158,7 @@ function record(index: number): Schemas["AuditRecord"] {
 
 function job(index: number): Schemas["Job"] {
   const nothing = { unit: null, done: null, total: null, left: null, moved_bytes: null, left_bytes: null };
-  const unknown = { bytes_per_second: null, left_s: null, started_at: null, ails: null, actions: [] };
+  const unknown = { bytes_per_second: null, left_s: null, started_at: null, paused: null, ails: null, actions: [] };
   const common = { ...nothing, ...unknown, state: "running" } as const;
   const store = `${(index + 30).toString(16).padStart(8, "0")}-0000-4000-8000-${(index + 30).toString(16).padStart(12, "0")}`;
   if (index === 0) {
@@ -176,7 +176,7 @@ function job(index: number): Schemas["Job"] {
       kind: "flatten",
       object: "volume-0003",
       left_s: 5_400,
-      actions: ["cancel"],
+      actions: ["cancel", "pause"],
     };
   }
   if (index === 1) {

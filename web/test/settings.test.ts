@@ -124,7 +124,7 @@ describe("what is under way", () => {
       moved_bytes: null,
       left_bytes: null,
     },
-    ...{ bytes_per_second: null, left_s: null, started_at: null, ails: null, actions: [] },
+    ...{ bytes_per_second: null, left_s: null, started_at: null, paused: null, ails: null, actions: [] },
   } as const;
   const rows = jobRows({
     jobs: [
@@ -136,10 +136,14 @@ describe("what is under way", () => {
         unit: "chunks",
         done: 1,
         total: 4,
-        actions: ["cancel"],
+        actions: ["cancel", "pause"],
       },
       { ...known, id: "recovery-s1", kind: "recovery", object: "s1", bytes_per_second: 1024, left_s: 60 },
-      { ...known, id: "drain-s9", kind: "drain", object: "s9", unit: "groups", left: 2 },
+      {
+        ...known,
+        ...{ id: "drain-s9", kind: "drain", object: "s9", unit: "groups", left: 2 },
+        ...{ state: "paused", paused: { by: "operator ann", at: 5 }, actions: ["cancel", "resume"] },
+      },
     ],
     stores: [{ id: "s1", node: "n1", path: "/dev/a" }],
     pools: [
@@ -165,11 +169,20 @@ describe("what is under way", () => {
     expect(rows.map(({ place, cancels }) => [place[0], cancels?.id])).toEqual([
       ["volumes", "flatten-3"],
       ["nodes", undefined],
-      ["nodes", undefined],
+      ["nodes", "drain-s9"],
       ["pools", undefined],
       ["schedules", undefined],
     ]);
     expect([rows[1]?.leftSeconds, rows[1]?.bytesPerSecond, rows[0]?.leftSeconds]).toEqual([60, 1024, undefined]);
+  });
+  it("is paused and resumed only where the API says so", () => {
+    expect(rows.map(({ waits, paused }) => [waits?.verb, waits?.job.id, paused?.by])).toEqual([
+      ["pause", "flatten-3", undefined],
+      [undefined, undefined, undefined],
+      ["resume", "drain-s9", "operator ann"],
+      [undefined, undefined, undefined],
+      [undefined, undefined, undefined],
+    ]);
   });
   it("is counted by kind", () =>
     expect(countKinds([rows[1]!, rows[0]!, rows[1]!])).toEqual([

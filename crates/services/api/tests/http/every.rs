@@ -374,6 +374,14 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ("listJobs", get("/jobs?kind=flatten")),
         ("showJob", get(&format!("/jobs/flatten-{flattened}"))),
         (
+            "pauseJob",
+            case(&format!("/jobs/flatten-{flattened}/pause"), Value::Null, 200),
+        ),
+        (
+            "resumeJob",
+            case(&format!("/jobs/flatten-{flattened}/resume"), Value::Null, 200),
+        ),
+        (
             "cancelJob",
             case(&format!("/jobs/flatten-{flattened}/cancel"), Value::Null, 204),
         ),
