@@ -109,4 +109,4 @@ fn middle(mut values: Vec<u64>) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,6 +3,7 @@
 //! * [`inventory`]: the facts that a node tells of its machine; [`collect`] reads them there, [`keeper`] writes them into the metadata.
 //! * [`clocks`]: how far the clocks of nodes are apart, by stamps that they write and see.
 //! * [`gather`]: all facts of a cluster; [`check`]: findings over them, pure; [`code`]: what can be found, and what to do about it.
+//! * [`certificates`]: what is in use of them, and how long it is good for.
 //! * [`report`]: findings as text and JSON, [`html`]: as one file for a browser.
 //! * [`bundle`]: what goes to whoever helps, without secrets.
 #![deny(unsafe_code)]
@@ -10,6 +11,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod bundle;
+pub mod certificates;
 pub mod check;
 pub mod clocks;
 pub mod code;

@@ -371,6 +371,7 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ),
         ("listTraces", get("/traces?slow=true&limit=5")),
         ("showTracesPart", get("/traces/part")),
+        ("showCertificates", get("/certificates")),
         ("listJobs", get("/jobs?kind=flatten")),
         ("showJob", get(&format!("/jobs/flatten-{flattened}"))),
         (

@@ -66,7 +66,7 @@ fn metadata() -> Mutex<State> {
     meta
 }
 
-fn facts() -> Facts {
+pub(crate) fn facts() -> Facts {
     gather(&metadata(), AT + 60).expect("facts")
 }
 
