@@ -88,6 +88,8 @@ export function accessOne(world: World, { path, values }: Match, query: URLSearc
       return world.channels.find((one) => one.name === name) ?? null;
     case "/api/v1/cluster":
       return world.cluster;
+    case "/api/v1/certificates":
+      return world.certificates;
     case "/api/v1/settings/thresholds":
       return world.thresholds;
     case "/api/v1/settings/recovery":

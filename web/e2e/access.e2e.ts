@@ -229,6 +229,28 @@ describe("schedules", () => {
   });
 });
 
+describe("certificates", () => {
+  it("come with the one first that ends first, in words, and with what renews them", async () => {
+    const visited = await visit(browser, mock, "certificates");
+    const { page } = visited;
+    const rows = page.locator(".ant-table-row");
+    await rows.nth(5).waitFor();
+    const texts = await rows.allInnerTexts();
+    const words = ["has ended", "ends soon", "to be renewed", "good", "to be renewed", "good"];
+    expect(texts.map((text, index) => text.includes(words[index]!))).toEqual(words.map(() => true));
+    expect(texts[0]).toContain("amita node token node-0005");
+    expect(texts[1]).toContain("amita cert renew --identity /etc/amita/identity --ca-server HOST:7600");
+    await page.getByText("docs/operating/day2/expired-certificate.md").waitFor();
+    await page.getByText("Node node-0007: the node has no identity").waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("node-0003");
+    await page.getByText("1 of 6").waitFor();
+    expect(changes()).toEqual([]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
 describe("works", () => {
   it("are shown together with the time that they take yet, and one is taken back", async () => {
     const visited = await visit(browser, mock, "jobs");

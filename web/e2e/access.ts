@@ -21,6 +21,7 @@ export interface Access {
   recovery: Schemas["Recovery"];
   cluster: Schemas["Cluster"];
   jobs: Schemas["Job"][];
+  certificates: Schemas["Certificates"];
   alerts: Schemas["Alert"][];
   silences: Schemas["Silence"][];
   channels: Schemas["Channel"][];
@@ -197,6 +198,45 @@ function job(index: number): Schemas["Job"] {
   };
 }
 
+/** The last is one that has ended; the first two are an authority's and a browser's. */
+function certificate(index: number): Schemas["Certificate"] {
+  const [use, state, days] = (
+    [
+      ["authority", "well", 900],
+      ["browser", "due", 20],
+      ["identity", "well", 6],
+      ["identity", "due", 2],
+      ["identity", "late", 0],
+      ["identity", "ended", 0],
+    ] as const
+  )[index]!;
+  const node = `node-${four(index)}`;
+  const isHostile = index === 1;
+  return {
+    use,
+    state,
+    nodes: [node],
+    node_count: use === "authority" ? 40 : 1,
+    name: isHostile ? HOSTILE[0]! : use === "authority" ? "amita authority" : `amita://9/node/${node}`,
+    role: use === "identity" ? "node" : null,
+    issuer: isHostile ? HOSTILE[1]! : "amita authority",
+    serial: `0${index}a9`,
+    fingerprint: `${index}f`.repeat(32),
+    begins_at: THEN - 7 * DAY,
+    ends_at: state === "ended" ? THEN - 60 : THEN + days * DAY + 60,
+    left_days: days,
+    told_at: THEN,
+    renew:
+      use === "browser"
+        ? null
+        : use === "authority"
+          ? "amita ca rotate --ca /var/lib/amita/ca"
+          : state === "ended"
+            ? `amita node token ${node} --ca /var/lib/amita/ca`
+            : "amita cert renew --identity /etc/amita/identity --ca-server HOST:7600",
+  };
+}
+
 function alert(index: number): Schemas["Alert"] {
   const isOver = index % 5 === 4;
   return {
@@ -261,6 +301,11 @@ export function makeAccess(): Access {
     tokens: range(MANY, token),
     audit: range(2 * MANY + 500, record),
     jobs: range(6, job),
+    certificates: {
+      at: THEN,
+      certificates: range(6, certificate),
+      not_known: [{ node: "node-0007", why: "the node has no identity" }],
+    },
     alerts: range(MANY, alert),
     silences: range(MANY, silence),
     channels: range(8, channel),

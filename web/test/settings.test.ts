@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { byUrgency, isEmpty, matchOf, matchText, silence } from "../src/lib/alerts";
 import { foldAudit } from "../src/lib/audit";
 import type { AuditRecord } from "../src/lib/audit";
+import { certificateRows } from "../src/lib/certificates";
 import { countKinds, jobRows } from "../src/lib/jobs";
 import { creation, NEW_POLICY, policyChange, readLabel, valuesOf } from "../src/lib/policies";
 import type { Policy } from "../src/lib/policies";
@@ -189,6 +190,40 @@ describe("what is under way", () => {
       ["recovery", 2],
       ["flatten", 1],
     ]));
+});
+
+describe("certificates", () => {
+  const known = {
+    ...{
+      use: "identity" as const,
+      state: "well" as const,
+      nodes: ["n1"],
+      node_count: 1,
+      name: null,
+      role: null,
+      issuer: null,
+    },
+    ...{ serial: null, fingerprint: null, begins_at: 1, ends_at: 9, left_days: 2, told_at: 3, renew: null },
+  } as const;
+  const rows = certificateRows([
+    { ...known, nodes: [...known.nodes] },
+    { ...known, nodes: ["n2"], ends_at: 5, state: "ended", name: "amita://c/node/n2", role: "node", renew: "do" },
+    { ...known, nodes: ["n1", "n2"], use: "authority", node_count: 40, ends_at: 99, fingerprint: "ab" },
+  ]);
+  it("come with the one first that ends first", () =>
+    expect(rows.map(({ name, state, endsAt }) => [name, state, endsAt])).toEqual([
+      ["amita://c/node/n2", "ended", 5],
+      ["n1", "well", 9],
+      ["n1", "well", 99],
+    ]));
+  it("have a row each, and say what is not known", () => {
+    expect(new Set(rows.map(({ id }) => id)).size).toBe(3);
+    expect(rows.map(({ role, renew, more }) => [role, renew, more])).toEqual([
+      ["node", "do", 0],
+      [undefined, undefined, 0],
+      [undefined, undefined, 38],
+    ]);
+  });
 });
 
 describe("silences", () => {
