@@ -4,6 +4,7 @@ use super::context::Context;
 use super::forward::Forwarding;
 use super::{Core, flattens, hosts, named, parents, snapshots};
 use crate::authority;
+use crate::control::FromCore;
 use crate::faults::Fault;
 use crate::flattens::FLATTENS;
 use crate::forwarder::Work;
@@ -526,7 +527,7 @@ impl Context {
                 payload,
             } => self.send_to_store(now, store, request, payload),
             Effect::Meta { call, request } => self.control.call(call, request),
-            Effect::Warn(warning) => self.control.warn(warning.to_string()),
+            Effect::Warn(warning) => self.control.tell(FromCore::from(warning)),
             Effect::Done { .. }
             | Effect::Whole { .. }
             | Effect::Scrubbed { .. }

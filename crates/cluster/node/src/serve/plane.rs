@@ -710,7 +710,9 @@ impl ControlThread {
                             .tell(Draft::new(Kind::NodeWarning, [self.node], text));
                     }
                 }
-                Control::FromCore(FromCore::Description(text)) => (self.log)(Level::Info, &text),
+                Control::FromCore(FromCore::Description(text) | FromCore::Detail(text)) => {
+                    (self.log)(Level::Info, &text)
+                }
             }
         }
     }
