@@ -151,7 +151,7 @@ impl Outline {
             subject,
             issuer: common_name(parsed.issuer()),
             serial: Serial::from_bytes(parsed.raw_serial()),
-            fingerprint: hex(&sha256(&[certificate])),
+            fingerprint: hex(&sha256(&[certificate.as_ref()])),
             not_before,
             not_after,
         })
