@@ -88,6 +88,8 @@ export function accessOne(world: World, { path, values }: Match, query: URLSearc
       return world.channels.find((one) => one.name === name) ?? null;
     case "/api/v1/cluster":
       return world.cluster;
+    case "/api/v1/certificates":
+      return world.certificates;
     case "/api/v1/settings/thresholds":
       return world.thresholds;
     case "/api/v1/settings/recovery":
@@ -218,6 +220,16 @@ export function accessChange(
     case "POST /api/v1/jobs/{id}/cancel":
       world.jobs = world.jobs.filter((one) => one.id !== values.id);
       return answerOf(found.operation);
+    case "POST /api/v1/jobs/{id}/pause":
+    case "POST /api/v1/jobs/{id}/resume": {
+      const there = world.jobs.find((one) => one.id === values.id);
+      if (there === undefined) return NOT_FOUND;
+      const isPaused = found.path.endsWith("/pause");
+      there.state = isPaused ? "paused" : "running";
+      there.paused = isPaused ? { by: world.self.name, at: 1 } : null;
+      there.actions = ["cancel", isPaused ? "resume" : "pause"];
+      return { status: 200, body: there };
+    }
     case "POST /api/v1/alerts/{id}/acknowledge": {
       const there = world.alerts.find((one) => one.id === values.id);
       if (there === undefined) return NOT_FOUND;

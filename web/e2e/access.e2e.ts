@@ -229,6 +229,28 @@ describe("schedules", () => {
   });
 });
 
+describe("certificates", () => {
+  it("come with the one first that ends first, in words, and with what renews them", async () => {
+    const visited = await visit(browser, mock, "certificates");
+    const { page } = visited;
+    const rows = page.locator(".ant-table-row");
+    await rows.nth(5).waitFor();
+    const texts = await rows.allInnerTexts();
+    const words = ["has ended", "ends soon", "to be renewed", "good", "to be renewed", "good"];
+    expect(texts.map((text, index) => text.includes(words[index]!))).toEqual(words.map(() => true));
+    expect(texts[0]).toContain("amita node token node-0005");
+    expect(texts[1]).toContain("amita cert renew --identity /etc/amita/identity --ca-server HOST:7600");
+    await page.getByText("docs/operating/day2/expired-certificate.md").waitFor();
+    await page.getByText("Node node-0007: the node has no identity").waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("node-0003");
+    await page.getByText("1 of 6").waitFor();
+    expect(changes()).toEqual([]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
 describe("works", () => {
   it("are shown together with the time that they take yet, and one is taken back", async () => {
     const visited = await visit(browser, mock, "jobs");
@@ -244,6 +266,25 @@ describe("works", () => {
     await dialog(page).waitFor({ state: "detached" });
     expect(changes()).toEqual(["POST /api/v1/jobs/flatten-4/cancel"]);
     await page.getByText("0 of 8").waitFor();
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("stand still and go on", async () => {
+    const visited = await visit(browser, mock, "jobs?q=volume-0003");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Pause" }).click();
+    expect(await command(page)).toBe("amita job pause flatten-4");
+    expect(await accessibility(page)).toEqual([]);
+    await dialog(page).getByRole("button", { name: "Pause", exact: true }).last().click();
+    await dialog(page).waitFor({ state: "detached" });
+    await page.getByText("stands still").waitFor();
+    await page.getByRole("button", { name: "Resume" }).click();
+    expect(await command(page)).toBe("amita job resume flatten-4");
+    await dialog(page).getByRole("button", { name: "Resume", exact: true }).last().click();
+    await dialog(page).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Pause" }).waitFor();
+    expect(changes()).toEqual(["POST /api/v1/jobs/flatten-4/pause", "POST /api/v1/jobs/flatten-4/resume"]);
     expectWell(visited, mock);
     await visited.close();
   });

@@ -21,6 +21,7 @@ export interface Access {
   recovery: Schemas["Recovery"];
   cluster: Schemas["Cluster"];
   jobs: Schemas["Job"][];
+  certificates: Schemas["Certificates"];
   alerts: Schemas["Alert"][];
   silences: Schemas["Silence"][];
   channels: Schemas["Channel"][];
@@ -158,7 +159,7 @@ function record(index: number): Schemas["AuditRecord"] {
 
 function job(index: number): Schemas["Job"] {
   const nothing = { unit: null, done: null, total: null, left: null, moved_bytes: null, left_bytes: null };
-  const unknown = { bytes_per_second: null, left_s: null, started_at: null, ails: null, actions: [] };
+  const unknown = { bytes_per_second: null, left_s: null, started_at: null, paused: null, ails: null, actions: [] };
   const common = { ...nothing, ...unknown, state: "running" } as const;
   const store = `${(index + 30).toString(16).padStart(8, "0")}-0000-4000-8000-${(index + 30).toString(16).padStart(12, "0")}`;
   if (index === 0) {
@@ -176,7 +177,7 @@ function job(index: number): Schemas["Job"] {
       kind: "flatten",
       object: "volume-0003",
       left_s: 5_400,
-      actions: ["cancel"],
+      actions: ["cancel", "pause"],
     };
   }
   if (index === 1) {
@@ -194,6 +195,45 @@ function job(index: number): Schemas["Job"] {
     unit: "groups",
     left: 3,
     actions: ["cancel"],
+  };
+}
+
+/** The last is one that has ended; the first two are an authority's and a browser's. */
+function certificate(index: number): Schemas["Certificate"] {
+  const [use, state, days] = (
+    [
+      ["authority", "well", 900],
+      ["browser", "due", 20],
+      ["identity", "well", 6],
+      ["identity", "due", 2],
+      ["identity", "late", 0],
+      ["identity", "ended", 0],
+    ] as const
+  )[index]!;
+  const node = `node-${four(index)}`;
+  const isHostile = index === 1;
+  return {
+    use,
+    state,
+    nodes: [node],
+    node_count: use === "authority" ? 40 : 1,
+    name: isHostile ? HOSTILE[0]! : use === "authority" ? "amita authority" : `amita://9/node/${node}`,
+    role: use === "identity" ? "node" : null,
+    issuer: isHostile ? HOSTILE[1]! : "amita authority",
+    serial: `0${index}a9`,
+    fingerprint: `${index}f`.repeat(32),
+    begins_at: THEN - 7 * DAY,
+    ends_at: state === "ended" ? THEN - 60 : THEN + days * DAY + 60,
+    left_days: days,
+    told_at: THEN,
+    renew:
+      use === "browser"
+        ? null
+        : use === "authority"
+          ? "amita ca rotate --ca /var/lib/amita/ca"
+          : state === "ended"
+            ? `amita node token ${node} --ca /var/lib/amita/ca`
+            : "amita cert renew --identity /etc/amita/identity --ca-server HOST:7600",
   };
 }
 
@@ -261,6 +301,11 @@ export function makeAccess(): Access {
     tokens: range(MANY, token),
     audit: range(2 * MANY + 500, record),
     jobs: range(6, job),
+    certificates: {
+      at: THEN,
+      certificates: range(6, certificate),
+      not_known: [{ node: "node-0007", why: "the node has no identity" }],
+    },
     alerts: range(MANY, alert),
     silences: range(MANY, silence),
     channels: range(8, channel),

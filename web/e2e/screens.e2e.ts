@@ -37,6 +37,7 @@ const SCREENS: Readonly<Record<string, string>> = {
   events: "events",
   settings: "settings",
   tokens: "tokens",
+  certificates: "certificates",
   audit: "audit?since=all",
 };
 
@@ -95,6 +96,7 @@ describe("names of strangers are text", () => {
     ["channels", "alerts?tab=channels&q=onerror"],
     ["settings", "settings"],
     ["tokens", "tokens?q=onerror"],
+    ["certificates", "certificates?q=onerror"],
     ["audit", "audit?since=all&q=onerror"],
     ["attach", `volumes/${HOSTILE_PART}?tab=attach`],
     ["work", `volumes/${HOSTILE_PART}?tab=work`],

@@ -192,7 +192,7 @@ export function makeWorld(): World {
         ...["create", "set", "delete"].map((act) => `subsystem.${act}`),
         ...["add", "key", "allow", "deny", "remove"].map((act) => `host.${act}`),
         ...["namespace.add", "namespace.remove", "reservation.clear", "recovery.set", "pool.thresholds"],
-        ...["cluster.view", "alert.ack", "silence.add", "silence.remove"],
+        ...["cluster.view", "alert.ack", "silence.add", "silence.remove", "job.pause", "job.resume"],
         ...["channel.add", "channel.remove", "channel.test"],
         ...["token.create", "token.revoke", "cluster.finalize", "audit.read"],
         ...[

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { byUrgency, isEmpty, matchOf, matchText, silence } from "../src/lib/alerts";
 import { foldAudit } from "../src/lib/audit";
 import type { AuditRecord } from "../src/lib/audit";
+import { certificateRows } from "../src/lib/certificates";
 import { countKinds, jobRows } from "../src/lib/jobs";
 import { creation, NEW_POLICY, policyChange, readLabel, valuesOf } from "../src/lib/policies";
 import type { Policy } from "../src/lib/policies";
@@ -124,7 +125,7 @@ describe("what is under way", () => {
       moved_bytes: null,
       left_bytes: null,
     },
-    ...{ bytes_per_second: null, left_s: null, started_at: null, ails: null, actions: [] },
+    ...{ bytes_per_second: null, left_s: null, started_at: null, paused: null, ails: null, actions: [] },
   } as const;
   const rows = jobRows({
     jobs: [
@@ -136,10 +137,14 @@ describe("what is under way", () => {
         unit: "chunks",
         done: 1,
         total: 4,
-        actions: ["cancel"],
+        actions: ["cancel", "pause"],
       },
       { ...known, id: "recovery-s1", kind: "recovery", object: "s1", bytes_per_second: 1024, left_s: 60 },
-      { ...known, id: "drain-s9", kind: "drain", object: "s9", unit: "groups", left: 2 },
+      {
+        ...known,
+        ...{ id: "drain-s9", kind: "drain", object: "s9", unit: "groups", left: 2 },
+        ...{ state: "paused", paused: { by: "operator ann", at: 5 }, actions: ["cancel", "resume"] },
+      },
     ],
     stores: [{ id: "s1", node: "n1", path: "/dev/a" }],
     pools: [
@@ -165,17 +170,60 @@ describe("what is under way", () => {
     expect(rows.map(({ place, cancels }) => [place[0], cancels?.id])).toEqual([
       ["volumes", "flatten-3"],
       ["nodes", undefined],
-      ["nodes", undefined],
+      ["nodes", "drain-s9"],
       ["pools", undefined],
       ["schedules", undefined],
     ]);
     expect([rows[1]?.leftSeconds, rows[1]?.bytesPerSecond, rows[0]?.leftSeconds]).toEqual([60, 1024, undefined]);
+  });
+  it("is paused and resumed only where the API says so", () => {
+    expect(rows.map(({ waits, paused }) => [waits?.verb, waits?.job.id, paused?.by])).toEqual([
+      ["pause", "flatten-3", undefined],
+      [undefined, undefined, undefined],
+      ["resume", "drain-s9", "operator ann"],
+      [undefined, undefined, undefined],
+      [undefined, undefined, undefined],
+    ]);
   });
   it("is counted by kind", () =>
     expect(countKinds([rows[1]!, rows[0]!, rows[1]!])).toEqual([
       ["recovery", 2],
       ["flatten", 1],
     ]));
+});
+
+describe("certificates", () => {
+  const known = {
+    ...{
+      use: "identity" as const,
+      state: "well" as const,
+      nodes: ["n1"],
+      node_count: 1,
+      name: null,
+      role: null,
+      issuer: null,
+    },
+    ...{ serial: null, fingerprint: null, begins_at: 1, ends_at: 9, left_days: 2, told_at: 3, renew: null },
+  } as const;
+  const rows = certificateRows([
+    { ...known, nodes: [...known.nodes] },
+    { ...known, nodes: ["n2"], ends_at: 5, state: "ended", name: "amita://c/node/n2", role: "node", renew: "do" },
+    { ...known, nodes: ["n1", "n2"], use: "authority", node_count: 40, ends_at: 99, fingerprint: "ab" },
+  ]);
+  it("come with the one first that ends first", () =>
+    expect(rows.map(({ name, state, endsAt }) => [name, state, endsAt])).toEqual([
+      ["amita://c/node/n2", "ended", 5],
+      ["n1", "well", 9],
+      ["n1", "well", 99],
+    ]));
+  it("have a row each, and say what is not known", () => {
+    expect(new Set(rows.map(({ id }) => id)).size).toBe(3);
+    expect(rows.map(({ role, renew, more }) => [role, renew, more])).toEqual([
+      ["node", "do", 0],
+      [undefined, undefined, 0],
+      [undefined, undefined, 38],
+    ]);
+  });
 });
 
 describe("silences", () => {

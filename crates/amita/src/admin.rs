@@ -118,6 +118,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::Full { .. }
                 | AdminError::OverQuota { .. }
                 | AdminError::PoolInUse { .. }
+                | AdminError::JobCannot { .. }
                 | AdminError::Changed
                 | AdminError::StillNeeded { .. } => Kind::Conflict,
                 _ => Kind::Failed,

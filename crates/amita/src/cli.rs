@@ -4,9 +4,9 @@ use crate::admin::metadata_failure;
 use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
-    alert, audit, ca, cert, client, cluster, completions, disk, events, explain, history, host, inspect, man, meta,
-    namespace, nbd, node, notify, operator, pool, recover, recovery, serve, snapshot_policy, status, store, subsystem,
-    support_bundle, token, top, trace, volume,
+    alert, audit, ca, cert, client, cluster, completions, disk, events, explain, history, host, inspect, job, man,
+    meta, namespace, nbd, node, notify, operator, pool, recover, recovery, serve, snapshot_policy, status, store,
+    subsystem, support_bundle, token, top, trace, volume,
 };
 use crate::demo;
 use amita_control::access::Caller;
@@ -112,6 +112,9 @@ pub enum Command {
     /// Recovery: how hard it may work, and what becomes of slow stores
     #[command(subcommand)]
     Recovery(recovery::Command),
+    /// Jobs: what takes long, of all kinds; pause it, have it go on, take it back
+    #[command(subcommand)]
+    Job(job::Command),
     /// Rebuild the metadata from what the stores know
     ///
     /// For metadata that is lost, or that was restored from an older copy. Every store keeps a copy of all records, and
@@ -271,6 +274,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Namespace(command) => namespace::run(&command, &metadata),
         Command::Host(command) => host::run(&command, &metadata),
         Command::Recovery(command) => recovery::run(&command, &metadata),
+        Command::Job(command) => job::run(&command, &metadata),
         Command::Recover(arguments) => recover::run(&arguments, &metadata),
         Command::Status(arguments) => status::run(&arguments, &metadata),
         Command::Top(arguments) => top::run(&arguments, &metadata),

@@ -14,6 +14,7 @@ pub mod explain;
 pub mod history;
 pub mod host;
 pub mod inspect;
+pub mod job;
 pub mod join;
 pub mod man;
 pub mod meta;

@@ -566,7 +566,7 @@ impl Cluster {
                 FromCore::VolumeFails { text, .. } | FromCore::VolumeWorks { text, .. } => {
                     self.tell(|| format!("node {}: {text}", member + 1));
                 }
-                FromCore::Warning(what) => {
+                FromCore::Warning(what) | FromCore::Detail(what) => {
                     self.coverage.hit("node.warnings");
                     if what.starts_with("slow store: ") {
                         self.coverage.hit("node.slow_store");

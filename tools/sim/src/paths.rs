@@ -178,6 +178,8 @@ pub const CLUSTER: &[&str] = &[
     "clone.read_of_clone",
     "clone.read_in_the_end",
     "clone.flattened",
+    "clone.flatten_paused",
+    "clone.flatten_resumed",
     "clone.shrunk",
     "clone.grown_again",
     "clone.read_cleared",

@@ -32,5 +32,11 @@ export const SCREENS: readonly Screen[] = [
   { id: "events", title: "screen.events", key: "e", View: lazy(() => import("../screens/events/Events")) },
   { id: "settings", title: "screen.settings", key: "c", View: lazy(() => import("../screens/settings/Settings")) },
   { id: "tokens", title: "screen.tokens", key: "k", View: lazy(() => import("../screens/tokens/Tokens")) },
+  {
+    id: "certificates",
+    title: "screen.certificates",
+    key: "i",
+    View: lazy(() => import("../screens/certificates/Certificates")),
+  },
   { id: "audit", title: "screen.audit", key: "a", View: lazy(() => import("../screens/audit/Audit")) },
 ];

@@ -25,8 +25,12 @@ export interface JobRow {
   /** Seconds since 1970. */
   readonly startedAt: number | undefined;
   readonly ails: string | undefined;
+  /** Who has it stand still, and when in seconds since 1970. */
+  readonly paused: Schemas["JobPause"] | undefined;
   /** The job of the API, where it can be taken back. */
   readonly cancels: ApiJob | undefined;
+  /** The same, where it can stand still, or go on. */
+  readonly waits: { readonly job: ApiJob; readonly verb: "pause" | "resume" } | undefined;
 }
 
 interface Store {
@@ -56,8 +60,16 @@ const NOTHING_KNOWN = {
   leftSeconds: undefined,
   startedAt: undefined,
   ails: undefined,
+  paused: undefined,
   cancels: undefined,
+  waits: undefined,
 } as const;
+
+/** What of standing still and going on can be done with it. */
+function waitsOf(job: ApiJob): JobRow["waits"] {
+  const verb = (["pause", "resume"] as const).find((one) => job.actions.includes(one));
+  return verb === undefined ? undefined : { job, verb };
+}
 
 function rowOf(job: ApiJob, stores: ReadonlyMap<string, Store>): JobRow {
   const store = OF_STORES.includes(job.kind) ? stores.get(job.object) : undefined;
@@ -77,7 +89,9 @@ function rowOf(job: ApiJob, stores: ReadonlyMap<string, Store>): JobRow {
     leftSeconds: job.left_s ?? undefined,
     startedAt: job.started_at ?? undefined,
     ails: job.ails ?? undefined,
+    paused: job.paused ?? undefined,
     cancels: job.actions.includes("cancel") ? job : undefined,
+    waits: waitsOf(job),
   };
 }
 

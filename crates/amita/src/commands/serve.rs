@@ -363,6 +363,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     arguments.history.layout()?;
     let collector = arguments.otlp.settings(config.insecure_network)?;
     let shown = arguments.shown(&config)?;
+    let browser = shown.clone();
     // The node's record says where the API is: so its place is taken first.
     let listener = match arguments.api_address(&config)? {
         Some(address) => {
@@ -394,7 +395,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let collect = running.collector();
     let keeping = Keeping::start(&arguments.history, &config, &collect);
     let exporter = otlp::start(collector, running.trace_source());
-    let telling = inventory::keep(arguments, metadata, &config, &running, &collect);
+    let telling = inventory::keep(arguments, metadata, &config, &running, &collect, browser);
     let observed = history::observed(&config, keeping.as_ref(), &collect);
     let api = match listener {
         Some((listener, _)) => Some(serve_api(listener, &config, observed)?),

@@ -242,7 +242,11 @@ fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
             return format!("Nobody has looked at the copies of volume {name} yet.\n");
         }
         let report = &state.report;
-        let mut text = format!(
+        let mut text = match state.cancelled {
+            true => "It was taken back before its end (`amita job cancel`). Until then:\n".to_owned(),
+            false => String::new(),
+        };
+        text += &format!(
             "{} copies of chunks of volume {name} were looked at: {} damaged blocks, {} repaired, {} blocks that differ.\n",
             report.copies, report.damaged, report.repaired, report.differing
         );

@@ -19,6 +19,7 @@ mod history;
 mod identity;
 mod images;
 mod inspect;
+mod jobs;
 mod load;
 mod local_socket;
 mod machine;

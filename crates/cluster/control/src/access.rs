@@ -180,6 +180,10 @@ actions! {
     NodePlace "node.place" WORK,
     /// Say how hard recovery works.
     RecoverySet "recovery.set" WORK,
+    /// Pause a job.
+    JobPause "job.pause" WORK,
+    /// Have a paused job go on.
+    JobResume "job.resume" WORK,
     /// Say that somebody looks after an alert: it is not told again until it gets worse.
     AlertAck "alert.ack" WORK,
     /// Have alerts not be told for a time.

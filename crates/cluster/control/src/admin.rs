@@ -16,6 +16,7 @@ mod finalize;
 mod flatten;
 mod former;
 mod host;
+mod job;
 mod moves;
 mod namespace;
 mod node;
@@ -56,6 +57,10 @@ pub use host::{
     HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, field, host, hosts, remove_host, reseal_host,
     set_host_keys,
 };
+pub use job::{
+    Job, JobAction, JobKind, JobState, JobUnit, cancel_job, job, jobs, pause_drain, pause_flatten, pause_job,
+    pause_scrub, resume_job,
+};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,
@@ -74,7 +79,7 @@ pub use recovery::{RecoveryStatus, SlowStatus, recovery, set_recovery};
 pub use reservation::{clear_reservation, reservation};
 pub use resize::resize_volume;
 pub use revert::{FLATTENED_FROM, Revert, may_revert, revert_volume};
-pub use scrub::{scrub_state, scrub_volume, scrub_what_is_due};
+pub use scrub::{cancel_scrub, scrub_state, scrub_volume, scrub_what_is_due};
 pub(crate) use set::place_set;
 pub use set::{SetSweep, SetTaking, TakenSet, ask_set, drop_set, set_state, taken_sets};
 pub use shrink::{begin_shrink, end_shrink, give_up_shrink, may_shrink};
@@ -257,6 +262,7 @@ fn settled_store(store: &Store, old: Option<&Store>) -> Store {
     if let Some(old) = old {
         store.weight = old.weight;
         store.duty = old.duty;
+        store.paused.clone_from(&old.paused);
         if !old.class.is_empty() {
             store.class.clone_from(&old.class);
         }
@@ -373,6 +379,7 @@ pub fn store_record(id: StoreId, node: NodeId, path: &str, size_bytes: u64) -> S
     Store {
         class: String::new(),
         duty: amita_types::map::StoreDuty::Normal,
+        paused: None,
         id,
         node,
         path: path.to_owned(),

@@ -98,6 +98,12 @@ kinds! {
     /// A store that was drained holds nothing any more.
     DrainDone "drain-done" Info
         "Take the store out: `amita disk forget`.",
+    /// An operator has paused a job.
+    JobPaused "job-paused" Info
+        "Nothing; `amita job resume` has it go on.",
+    /// An operator has a paused job go on.
+    JobResumed "job-resumed" Info
+        "Nothing: wait for the end (`amita job list`).",
     /// A record of the metadata cannot be read, and is left alone.
     RecordUnreadable "record-unreadable" Error
         "See who wrote it (`amita audit list`); put it right, or delete it.",
@@ -212,7 +218,7 @@ impl Kind {
 pub struct Event {
     /// When: milliseconds since 1970, by the clock of the node that tells.
     pub unix_ms: u64,
-    /// The node that tells.
+    /// The node that tells; 0: none, but an operator's command.
     pub node: NodeId,
     /// The kind's name; one of a newer version may not be known here.
     pub kind: String,
@@ -277,18 +283,8 @@ impl Writer {
 
     /// The key and the value of an event, for who writes it together with something else.
     pub fn record(&mut self, draft: Draft) -> (String, Vec<u8>) {
-        let unix_ms = now_ms();
         self.count += 1;
-        let event = Event {
-            unix_ms,
-            node: self.node,
-            kind: draft.kind.name().to_owned(),
-            severity: draft.kind.severity(),
-            objects: draft.objects,
-            text: draft.text,
-        };
-        let key = format!("{}{unix_ms:013}-{}-{:012}", prefix(), self.node, self.count);
-        (key, serde_json::to_vec(&event).expect("plain data"))
+        record(now_ms(), self.node, self.count, draft)
     }
 
     /// The next events to write, oldest first.
@@ -310,6 +306,30 @@ impl Writer {
         let keys: Vec<&str> = call.then.iter().map(Op::key).collect();
         self.waiting.retain(|(key, _)| !keys.contains(&key.as_str()));
     }
+}
+
+/// The key and the value of an event that no node tells, but an operator's command; `now` is since 1970.
+#[must_use]
+pub fn of_operators(draft: Draft, now: Duration) -> (String, Vec<u8>) {
+    let unix_ms = now.as_millis().try_into().unwrap_or(u64::MAX);
+    // Nobody counts: those of one moment are told apart by what they say.
+    let text = draft.text.bytes();
+    let said = text.fold(0_u64, |said, byte| said.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let count = u64::from(now.subsec_nanos() % 1_000_000) * 1_000_000 + said % 1_000_000;
+    record(unix_ms, NodeId(0), count, draft)
+}
+
+fn record(unix_ms: u64, node: NodeId, count: u64, draft: Draft) -> (String, Vec<u8>) {
+    let event = Event {
+        unix_ms,
+        node,
+        kind: draft.kind.name().to_owned(),
+        severity: draft.kind.severity(),
+        objects: draft.objects,
+        text: draft.text,
+    };
+    let key = format!("{}{unix_ms:013}-{node}-{count:012}", prefix());
+    (key, serde_json::to_vec(&event).expect("plain data"))
 }
 
 fn now_ms() -> u64 {

@@ -541,9 +541,13 @@ impl Picture<'_> {
             .filter(|found| found.store.duty == StoreDuty::Draining);
         for found in drained {
             let id = found.store.id;
-            let text = match found.named {
-                0 => format!("Store {id} is drained: it can be taken out (`amita disk forget {id}`)."),
-                left => format!("Store {id} is being drained: {left} groups to go."),
+            let text = match (found.named, &found.store.paused) {
+                (0, _) => format!("Store {id} is drained: it can be taken out (`amita disk forget {id}`)."),
+                (left, None) => format!("Store {id} is being drained: {left} groups to go."),
+                (left, Some(paused)) => format!(
+                    "The drain of store {id} stands still, because {} has paused it: {left} groups to go (`amita job resume drain-{id}`).",
+                    paused.by
+                ),
             };
             facts.push(Fact::new(Kind::StoreDraining, [id], text, ""));
         }

@@ -3,7 +3,7 @@
 use crate::capability;
 use crate::clock::UnixSeconds;
 use crate::name::Name;
-use crate::token::AuthorityHash;
+use crate::token::{AuthorityHash, sha256};
 use crate::trust::Refusal;
 use amita_types::capability::Capability;
 use rustls::pki_types::CertificateDer;
@@ -117,6 +117,44 @@ impl Facts {
     #[must_use]
     pub fn renew_from(&self) -> UnixSeconds {
         UnixSeconds(self.not_before.0 / 2 + self.not_after.0 / 2)
+    }
+}
+
+/// What a certificate says of itself, also one that names nobody of a cluster: an authority, or one for browsers. Nothing of it is a secret,
+/// and whether it is believed is not said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// Whom it names: in the cluster, or as X.509 does.
+    pub subject: String,
+    /// The name of the authority that made it.
+    pub issuer: String,
+    /// Its serial number.
+    pub serial: Serial,
+    /// SHA-256 of the certificate, in hexadecimal digits.
+    pub fingerprint: String,
+    /// It is valid from then on.
+    pub not_before: UnixSeconds,
+    /// It is valid until then.
+    pub not_after: UnixSeconds,
+}
+
+impl Outline {
+    /// Reads a certificate.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn of(certificate: &CertificateDer<'_>) -> Result<Outline, Refusal> {
+        let parsed = parse(certificate)?;
+        let (not_before, not_after) = validity_of(&parsed);
+        let subject = peer_name(certificate).map_or_else(|_| common_name(parsed.subject()), |name| name.to_string());
+        Ok(Outline {
+            subject,
+            issuer: common_name(parsed.issuer()),
+            serial: Serial::from_bytes(parsed.raw_serial()),
+            fingerprint: hex(&sha256(&[certificate.as_ref()])),
+            not_before,
+            not_after,
+        })
     }
 }
 

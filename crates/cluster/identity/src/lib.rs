@@ -51,7 +51,7 @@ pub use authority::{
     Actor, Answer, Authority, AuthorityLog, CLIENT_LIFE, ClientChange, ClientTerms, GrantedClient, Issued, LEAF_LIFE,
     Revocation, Revoked, Rotation,
 };
-pub use certificate::{Facts, Serial, not_after, peer_name};
+pub use certificate::{Facts, Outline, Serial, not_after, peer_name};
 pub use clock::{Clock, UnixSeconds};
 pub use error::IdentityError;
 pub use exchange::{AuthorityClient, AuthorityServer, Upkeep};

@@ -6,7 +6,7 @@
 
 use amita_frontend::{Computed, FrontId};
 use amita_metadata as meta;
-use amita_sequencer::CallId;
+use amita_sequencer::{CallId, Warning};
 use amita_store::memo::{Content, Head};
 use amita_store::offline::{GroupLook, VolumeLook};
 use amita_types::StoreId;
@@ -164,6 +164,22 @@ pub enum FromCore {
     },
     /// Something that the operator should see.
     Warning(String),
+    /// Something for the log alone: it is part of what is told elsewhere as one event.
+    Detail(String),
     /// The answer to [`ToCore::Describe`].
     Description(String),
 }
+
+impl From<Warning> for FromCore {
+    /// A store that goes leaves each of its groups, and each owner of a volume sees that: the coordinator tells of all of them at once, by one
+    /// line and one event.
+    fn from(warning: Warning) -> FromCore {
+        match warning {
+            Warning::Evicted { .. } => FromCore::Detail(warning.to_string()),
+            other => FromCore::Warning(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use crate::claims::Claims;
 use crate::faults::{Fault, Faults};
 use crate::mail::{Origin, VolumeRoute};
 use crate::orphans::{Held, OrphanedVolumes};
-use crate::scrubs::Scrubs;
+use crate::scrubs::{Order, Scrubs};
 use crate::shards::DIRECTORY;
 use crate::token;
 use crate::view::View;
@@ -22,7 +22,7 @@ use amita_metadata as meta;
 use amita_reactor::driver::Time;
 use amita_sequencer::{CallId, Consent, OpenError, Opened, Opener, OpenerConfig, OpenerEffect, OwnerReply};
 use amita_types::map::{ScrubReport, WholeMember, is_hidden};
-use amita_types::{Generation, NodeId, SnapshotId, VolumeId};
+use amita_types::{Generation, GroupIndex, NodeId, SnapshotId, VolumeId};
 use openers::{MAX_OPENERS, Openers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -75,8 +75,12 @@ pub enum Effect {
     },
     /// Every core makes its sequencer.
     MakeShards { opened: Box<Opened> },
-    /// Every core looks at all copies of its chunks.
-    Scrub { volume: VolumeId, generation: Generation },
+    /// Every core looks at all copies of its chunks, or does so no longer.
+    Scrub {
+        volume: VolumeId,
+        generation: Generation,
+        order: Order,
+    },
     /// Every core drops it.
     DropShards {
         volume: VolumeId,
@@ -364,9 +368,16 @@ impl Directory {
         self.upkeep.claims.said(volume, generation, core, (group, store, since));
     }
 
-    /// A core's sequencer has looked at all copies of its chunks.
-    pub fn scrubbed(&mut self, volume: VolumeId, generation: Generation, core: usize, report: ScrubReport) {
-        self.upkeep.scrubs.ended(volume, generation, core, report);
+    /// A core's sequencer has looked at all copies of its chunks in a group, which may be the last.
+    pub fn scrubbed(
+        &mut self,
+        now: Time,
+        of: (VolumeId, Generation),
+        core: usize,
+        place: (u64, GroupIndex, bool),
+        report: ScrubReport,
+    ) {
+        self.upkeep.scrubs.looked(now, of, core, place, report);
     }
 
     /// A user less.
@@ -577,11 +588,16 @@ impl Directory {
         self.carry_out_closings(now, view);
         let looks = std::mem::take(&mut self.upkeep.look);
         for state in self.volumes.values().take_while(|_| looks) {
-            if let State::Open { info, generation, .. } = state
-                && self.upkeep.scrubs.begin(view, info.id, *generation)
-            {
-                let (volume, generation) = (info.id, *generation);
-                self.effects.push_back(Effect::Scrub { volume, generation });
+            let State::Open { info, generation, .. } = state else {
+                continue;
+            };
+            let (volume, generation) = (info.id, *generation);
+            while let Some(order) = self.upkeep.scrubs.order(view, volume, generation) {
+                self.effects.push_back(Effect::Scrub {
+                    volume,
+                    generation,
+                    order,
+                });
             }
         }
         for (call, request) in self.upkeep.scrubs.calls(now, view) {

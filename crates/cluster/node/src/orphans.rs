@@ -105,10 +105,9 @@ fn deleted_parents(view: &View) -> BTreeSet<VolumeId> {
         .collect()
 }
 
-/// Was a look at all its copies asked for, that has not ended?
+/// Was a look at all its copies asked for, that has not ended and does not stand still?
 fn is_to_be_scrubbed(view: &View, volume: VolumeId) -> bool {
-    view.scrub(volume)
-        .is_some_and(|(scrub, _)| scrub.requested > scrub.finished)
+    view.scrub(volume).is_some_and(|(scrub, _)| scrub.is_due())
 }
 
 /// The node that sees to a volume that nobody uses.

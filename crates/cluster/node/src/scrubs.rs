@@ -1,39 +1,92 @@
 //! Looks at all copies of this node's volumes: on core 0 only.
 //!
 //! Somebody has asked for one in the metadata ([`amita_types::map::Scrub`]): an operator, or the schedule. Every core's
-//! sequencer looks at its own chunks; when all have ended, what was found is written beside the request. A look that is cut
-//! short by a takeover begins again at the new owner, because the request still stands.
+//! sequencer looks at its own chunks, group by group; how many groups all cores have behind them is noted in the record now and then, with
+//! what was found there, and when all have ended the result is written beside the request. A new owner goes on behind the groups that
+//! were noted. One that an operator has paused stands still at all cores, and is begun by nobody; one that was taken back is given up.
 
 use crate::view::View;
 use amita_metadata::{Call, Compare, Error, Op, Reply};
 use amita_reactor::driver::Time;
 use amita_sequencer::CallId;
-use amita_types::map::{self, ScrubReport, Unread};
-use amita_types::{Generation, StoreId, VolumeId};
+use amita_types::map::{self, ScrubProgress, ScrubReport, Unread};
+use amita_types::{Generation, GroupIndex, StoreId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// After a call that failed.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often the place is noted.
+const NOTE: Duration = Duration::from_secs(5);
+
+/// What the sequencers of all cores are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The look of this number goes on; one that was not begun begins with this group.
+    Go {
+        /// Its number.
+        number: u64,
+        /// Those before it were looked at.
+        from: GroupIndex,
+    },
+    /// Nothing more is begun.
+    Hold,
+    /// It is given up.
+    End,
+}
 
 /// One that is under way.
 struct Scrub {
     generation: Generation,
     /// The number that was asked for.
     number: u64,
+    /// Groups that were looked at before it began here.
+    from: GroupIndex,
+    /// Groups that all cores have behind them.
+    done: u32,
+    /// What was found in those.
+    report: ScrubReport,
+    /// Groups that only some cores have behind them: how many, and what those have found.
+    partly: BTreeMap<GroupIndex, (usize, ScrubReport)>,
     /// Cores that have ended.
     ended: BTreeSet<usize>,
-    report: ScrubReport,
-    /// Stores that were not in sync when it began, and in how many groups.
+    /// Stores that were not in sync when it began, or later, and in how many groups.
     absent: BTreeMap<StoreId, u32>,
+    is_held: bool,
     call: Option<CallId>,
+    /// That call says that it has ended.
+    is_told: bool,
     retry: Option<Time>,
+    /// The place that the record names, and when it is noted anew.
+    noted: u32,
+    note_at: Option<Time>,
+}
+
+impl Scrub {
+    fn unread(&self) -> Vec<Unread> {
+        let unread = self.absent.iter();
+        unread.map(|(&store, &groups)| Unread { store, groups }).collect()
+    }
+
+    /// Only what was in sync all the time was looked at for sure.
+    fn add_absent(&mut self, absent: BTreeMap<StoreId, u32>) {
+        for (store, groups) in absent {
+            let known = self.absent.entry(store).or_default();
+            *known = groups.max(*known);
+        }
+    }
 }
 
 /// The stores whose copies of the volume are not looked at, since they are not in sync.
 fn absent(view: &View, volume: VolumeId) -> BTreeMap<StoreId, u32> {
     let volume = view.volume_of(volume);
     volume.map(|volume| view.absent(&volume.pool)).unwrap_or_default()
+}
+
+/// Groups of the volume's pool.
+fn groups(view: &View, volume: VolumeId) -> u32 {
+    let volume = view.volume_of(volume);
+    volume.map_or(0, |volume| view.group_count(&volume.pool))
 }
 
 pub struct Scrubs {
@@ -55,35 +108,83 @@ impl Scrubs {
         }
     }
 
-    /// Is one to begin of this volume, which is open here? Then it has begun.
-    pub fn begin(&mut self, view: &View, volume: VolumeId, generation: Generation) -> bool {
-        let Some((wanted, _)) = view.scrub(volume).filter(|(scrub, _)| scrub.requested > scrub.finished) else {
-            return false;
-        };
-        let known = self.volumes.get(&volume);
-        if known.is_some_and(|known| known.generation == generation && known.number >= wanted.requested) {
-            return false;
+    /// What the cores are to do about this volume, which is open here, and have not been told yet.
+    pub fn order(&mut self, view: &View, volume: VolumeId, generation: Generation) -> Option<Order> {
+        let record = view.scrub(volume).map(|(scrub, _)| scrub);
+        let wanted = record.filter(|scrub| scrub.is_under_way());
+        let known = self.volumes.get_mut(&volume);
+        if let Some(known) = known.filter(|known| known.generation == generation) {
+            let Some(wanted) = wanted.filter(|wanted| wanted.requested <= known.number) else {
+                let is_at_work = known.ended.len() < self.cores;
+                self.volumes.remove(&volume);
+                // It was taken back; if another was asked for since, that is told next.
+                return is_at_work.then_some(Order::End);
+            };
+            let is_held = wanted.paused.is_some();
+            if known.is_held == is_held {
+                return None;
+            }
+            known.is_held = is_held;
+            let (number, from) = (known.number, known.from);
+            return Some(match is_held {
+                true => Order::Hold,
+                false => Order::Go { number, from },
+            });
         }
-        let scrub = Scrub {
+        let wanted = wanted.filter(|wanted| wanted.is_due())?;
+        let progress = wanted.progress.clone().unwrap_or_default();
+        let from = GroupIndex(progress.done);
+        let mut scrub = Scrub {
             generation,
             number: wanted.requested,
+            from,
+            done: progress.done,
+            report: progress.report,
+            partly: BTreeMap::new(),
             ended: BTreeSet::new(),
-            report: ScrubReport::default(),
-            absent: absent(view, volume),
+            absent: progress.unread.iter().map(|own| (own.store, own.groups)).collect(),
+            is_held: false,
             call: None,
+            is_told: false,
             retry: None,
+            noted: progress.done,
+            note_at: None,
         };
+        scrub.add_absent(absent(view, volume));
+        let number = scrub.number;
         self.volumes.insert(volume, scrub);
-        true
+        Some(Order::Go { number, from })
     }
 
-    /// A core's sequencer has looked at all its chunks.
-    pub fn ended(&mut self, volume: VolumeId, generation: Generation, core: usize, report: ScrubReport) {
-        let scrub = self.volumes.get_mut(&volume).filter(|s| s.generation == generation);
-        if let Some(scrub) = scrub
-            && scrub.ended.insert(core)
+    /// A core's sequencer has looked at all its chunks of a group, and at all of them if that is the last.
+    pub fn looked(
+        &mut self,
+        now: Time,
+        (volume, generation): (VolumeId, Generation),
+        core: usize,
+        (number, group, is_last): (u64, GroupIndex, bool),
+        report: ScrubReport,
+    ) {
+        let known = self.volumes.get_mut(&volume);
+        let known = known.filter(|known| (known.generation, known.number) == (generation, number));
+        let Some(scrub) = known else { return };
+        if group.0 >= scrub.done {
+            let (cores, found) = scrub.partly.entry(group).or_default();
+            *cores += 1;
+            *found += report;
+        }
+        while let Some(entry) = scrub.partly.first_entry()
+            && entry.get().0 >= self.cores
         {
-            scrub.report += report;
+            let (group, (_, found)) = entry.remove_entry();
+            scrub.done = group.0 + 1;
+            scrub.report += found;
+        }
+        if is_last {
+            scrub.ended.insert(core);
+        }
+        if scrub.done > scrub.noted {
+            scrub.note_at.get_or_insert(now.plus(NOTE));
         }
     }
 
@@ -95,24 +196,40 @@ impl Scrubs {
         }
         for (&id, scrub) in &mut self.volumes {
             let waits = scrub.retry.is_some_and(|at| at > now);
-            if scrub.ended.len() < self.cores || scrub.call.is_some() || waits {
+            let has_ended = scrub.ended.len() >= self.cores;
+            let is_to_be_noted = scrub.note_at.is_some_and(|at| at <= now);
+            if !(has_ended || is_to_be_noted) || scrub.call.is_some() || waits {
                 continue;
             }
             let Some((known, revision)) = view.scrub(id).filter(|(known, _)| known.finished < scrub.number) else {
+                scrub.note_at = None;
+                scrub.retry = Some(now.plus(RETRY));
                 continue;
             };
-            // Only what was in sync all the time was looked at for sure.
-            for (store, groups) in absent(view, id) {
-                let known = scrub.absent.entry(store).or_default();
-                *known = groups.max(*known);
-            }
-            let unread = scrub.absent.iter().map(|(&store, &groups)| Unread { store, groups });
-            let record = map::Scrub {
-                finished: scrub.number,
-                report: scrub.report,
-                unread: unread.collect(),
-                ..known.clone()
+            scrub.add_absent(absent(view, id));
+            let record = match has_ended {
+                true => map::Scrub {
+                    finished: scrub.number,
+                    report: scrub.report,
+                    unread: scrub.unread(),
+                    cancelled: false,
+                    progress: None,
+                    paused: None,
+                    ..known.clone()
+                },
+                false => map::Scrub {
+                    progress: Some(ScrubProgress {
+                        done: scrub.done,
+                        groups: groups(view, id),
+                        report: scrub.report,
+                        unread: scrub.unread(),
+                    }),
+                    ..known.clone()
+                },
             };
+            scrub.noted = scrub.done;
+            scrub.note_at = None;
+            scrub.is_told = has_ended;
             let key = map::scrub_key(id);
             self.count = (self.count + 1) & 0xf_ffff;
             let number = CallId(self.base | self.count);
@@ -135,14 +252,14 @@ impl Scrubs {
         calls
     }
 
-    /// A call has ended; `false`: it is none of ours.
+    /// A call has ended; `false`: it is none of ours. A place that was not noted is noted with the next one.
     pub fn answered(&mut self, call: CallId, result: &Result<Reply, Error>) -> bool {
         let found = self.volumes.iter_mut().find(|(_, s)| s.call == Some(call));
         let Some((&id, scrub)) = found else {
             return call.0 & !0xf_ffff == self.base;
         };
         scrub.call = None;
-        if result.as_ref().is_ok_and(|reply| reply.succeeded) {
+        if scrub.is_told && result.as_ref().is_ok_and(|reply| reply.succeeded) {
             self.volumes.remove(&id);
         }
         true
@@ -150,10 +267,17 @@ impl Scrubs {
 
     /// When [`Scrubs::calls`] is next wanted.
     pub fn deadline(&self) -> Option<Time> {
-        let ended = self
-            .volumes
-            .values()
-            .filter(|s| s.ended.len() == self.cores && s.call.is_none());
-        ended.map(|s| s.retry.unwrap_or(Time(0))).min()
+        let idle = self.volumes.values().filter(|s| s.call.is_none());
+        let wanted = idle.filter_map(|s| {
+            let at = match s.ended.len() >= self.cores {
+                true => Time(0),
+                false => s.note_at?,
+            };
+            Some(s.retry.map_or(at, |retry| retry.max(at)))
+        });
+        wanted.min()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use crate::faults::{Fault, Faults};
 use crate::flattens::FLATTENS;
 use crate::mail::Origin;
 use crate::reservations::Adopted;
+use crate::scrubs;
 use crate::slab::{Slab, Slot};
 use crate::snapshots::{Order, Word};
 use crate::token;
@@ -23,7 +24,7 @@ use amita_types::io::{IoError, Op, Payload};
 use amita_types::map::{self, Parent, ScrubReport, WholeMember};
 use amita_types::message::Answer;
 use amita_types::recovery::{Recovery, StoreHealth};
-use amita_types::{ChunkIndex, Generation, NodeId, SnapshotId, StoreId, VolumeId};
+use amita_types::{ChunkIndex, Generation, GroupIndex, NodeId, SnapshotId, StoreId, VolumeId};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -62,8 +63,8 @@ pub enum ShardEffect {
     Whole(VolumeId, Generation, WholeMember),
     /// A chunk of what the volume was cloned from is to be opened there.
     OpenParent(Asked),
-    /// A look at all copies of the sequencer's chunks has ended.
-    Scrubbed(VolumeId, Generation, ScrubReport),
+    /// All copies of the sequencer's chunks in a group were looked at: the look's number, the group, and whether it is the last.
+    Scrubbed(VolumeId, Generation, (u64, GroupIndex, bool), ScrubReport),
     /// A sequencer has done its part of a snapshot.
     Snapshot(VolumeId, Generation, Word),
     /// The volume is lost to this node.
@@ -481,12 +482,16 @@ impl Shards {
         }
     }
 
-    /// Begins to look at all copies of a volume's chunks.
-    pub fn scrub(&mut self, now: Time, volume: VolumeId, generation: Generation) {
+    /// Looks at all copies of a volume's chunks, or no longer.
+    pub fn scrub(&mut self, now: Time, volume: VolumeId, generation: Generation, order: scrubs::Order) {
         if self.generation(volume) == Some(generation)
             && let Some(number) = self.table.number(volume)
         {
-            self.with(number, |s| s.scrub(now));
+            self.with(number, |s| match order {
+                scrubs::Order::Go { number, from } => s.scrub(now, number, from),
+                scrubs::Order::Hold => s.hold_scrub(),
+                scrubs::Order::End => s.end_scrub(),
+            });
         }
     }
 
@@ -617,8 +622,14 @@ impl Shards {
                         let member = WholeMember { group, store, since };
                         effects.push(ShardEffect::Whole(shard.volume, shard.generation, member));
                     }
-                    Effect::Scrubbed { report } => {
-                        effects.push(ShardEffect::Scrubbed(shard.volume, shard.generation, report));
+                    Effect::Scrubbed {
+                        number,
+                        group,
+                        is_last,
+                        report,
+                    } => {
+                        let place = (number, group, is_last);
+                        effects.push(ShardEffect::Scrubbed(shard.volume, shard.generation, place, report));
                     }
                     Effect::GenerationAdopted => {
                         effects.push(ShardEffect::Snapshot(shard.volume, shard.generation, Word::Required));

@@ -519,6 +519,17 @@ impl View {
         self.groups.get(&GroupId { pool, index })
     }
 
+    /// How many groups of the pool are known.
+    #[must_use]
+    pub fn group_count(&self, pool: &str) -> u32 {
+        let index = |pool, index| GroupId { pool, index };
+        let range = self
+            .pool_of(pool)
+            .map(|pool| index(pool, GroupIndex(0))..=index(pool, GroupIndex(u32::MAX)));
+        let count = range.map_or(0, |range| self.groups.range(range).count());
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
     /// The stores that should hold groups of the pool and are not in sync there, and in how many.
     #[must_use]
     pub fn absent(&self, pool: &str) -> BTreeMap<StoreId, u32> {
@@ -627,16 +638,17 @@ impl View {
         self.sets.get(&set).map(|(set, revision)| (set, *revision))
     }
 
-    /// The clones that are to be flattened and whose chunks are not all made, with their record's modification revision.
+    /// The clones that are to be flattened and whose chunks are not all made, with their record's modification revision; those that stand
+    /// still left out.
     pub fn flattens(&self) -> impl Iterator<Item = (VolumeId, &map::Flatten, u64)> {
-        let open = self.flattens.iter().filter(|(_, (wish, _))| !wish.is_made());
+        let open = self.flattens.iter().filter(|(_, (wish, _))| wish.is_due());
         open.map(|(volume, (wish, revision))| (*volume, wish, *revision))
     }
 
-    /// Is the volume to be flattened, and are its chunks not all made?
+    /// Is the volume to be flattened now, and are its chunks not all made?
     #[must_use]
     pub fn is_to_be_flattened(&self, volume: VolumeId) -> bool {
-        self.flattens.get(&volume).is_some_and(|(wish, _)| !wish.is_made())
+        self.flattens.get(&volume).is_some_and(|(wish, _)| wish.is_due())
     }
 
     /// The operator's wishes that owners close volumes, with their record's modification revision.

@@ -5,7 +5,7 @@ use amita_reactor::{Slice, Time};
 use amita_types::io::{IoError, Payload};
 use amita_types::map;
 use amita_types::message::Request;
-use amita_types::{BlockIndex, ChunkId, Generation, GroupId, NodeId, SnapshotId, StoreId};
+use amita_types::{BlockIndex, ChunkId, Generation, GroupId, GroupIndex, NodeId, SnapshotId, StoreId};
 
 /// Names one I/O among those of its submitter; its end carries it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,8 +108,17 @@ pub enum Effect {
         /// That number.
         number: SnapshotId,
     },
-    /// [`crate::Sequencer::scrub`] has looked at everything.
-    Scrubbed { report: map::ScrubReport },
+    /// [`crate::Sequencer::scrub`] has looked at everything in a group.
+    Scrubbed {
+        /// The number that it was begun with.
+        number: u64,
+        /// The group; those before it were told earlier.
+        group: GroupIndex,
+        /// It is the pool's last: all is looked at.
+        is_last: bool,
+        /// What was found there.
+        report: map::ScrubReport,
+    },
     /// Something that a person should see; the sequencer goes on.
     Warn(Warning),
     /// The sequencer has ended: all I/O has been answered with [`IoError::Lost`], and nothing follows. Said once.

@@ -271,11 +271,22 @@ impl Sequencer {
         }
     }
 
-    /// Begins to look at every copy of every chunk; [`Effect::Scrubbed`] tells the end. One that is under way goes on.
-    pub fn scrub(&mut self, now: Time) {
-        if !self.cx.stopped && self.resync.scrubs.begin(&self.cx.groups, now) {
+    /// Begins to look at every copy of every chunk, from this group on; [`Effect::Scrubbed`] tells the end of each group. One of the same
+    /// number that is under way, or is held, goes on; one of another number is given up.
+    pub fn scrub(&mut self, now: Time, number: u64, from: GroupIndex) {
+        if !self.cx.stopped && self.resync.scrubs.begin(&self.cx.groups, now, number, from) {
             self.finish(now);
         }
+    }
+
+    /// Holds a scrub that is under way, until [`Sequencer::scrub`] has it go on.
+    pub fn hold_scrub(&mut self) {
+        self.resync.scrubs.hold();
+    }
+
+    /// Gives up a scrub that is under way: nothing more is told of it.
+    pub fn end_scrub(&mut self) {
+        self.resync.scrubs.end();
     }
 
     /// From now on it shares what is known with the core's other sequencers.

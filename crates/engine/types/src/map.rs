@@ -15,8 +15,10 @@ mod clone;
 mod flatten;
 mod holders;
 mod lineage;
+mod paused;
 mod policy;
 mod quota;
+mod scrub;
 mod set;
 mod trash;
 
@@ -32,11 +34,13 @@ pub use lineage::{
     SnapshotState, SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key,
     snapshot_wishes_prefix, snapshots_prefix,
 };
+pub use paused::Paused;
 pub use policy::{
     DEFAULT_TEMPLATE, DEFAULT_ZONE, Keep, MAX_KEPT, MAX_POLICIES, MAX_POLICY_NAME, OWN_LABELS, POLICY_LABEL, Policy,
     PolicyId, PolicyRuns, Run, RunSet, Target, policies_prefix, policy_key, policy_runs_key, policy_runs_prefix,
 };
 pub use quota::{Quota, quota_key};
+pub use scrub::{Scrub, ScrubProgress, ScrubReport, Unread, scrub_key};
 pub use set::{MAX_SET_VOLUMES, SetState, SetVolume, SnapshotSet, Voided, set_key, sets_prefix};
 pub use trash::{
     DEFAULT_RECYCLE_SECONDS, MAX_RECYCLE_SECONDS, Recycling, Trashed, hidden_name, is_hidden, recycling_key, trash_key,
@@ -145,6 +149,17 @@ pub struct Store {
     /// What the operator wants of it.
     #[serde(default, skip_serializing_if = "StoreDuty::is_normal")]
     pub duty: StoreDuty,
+    /// It drains, and nothing more is begun for that: its data stays where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
+}
+
+impl Store {
+    /// Is its data to move to others, and is nobody to be at it now?
+    #[must_use]
+    pub fn drain_stands_still(&self) -> bool {
+        self.duty == StoreDuty::Draining && self.paused.is_some()
+    }
 }
 
 /// `/amita/mounts/UUID`: who serves a store. Each mount of a store raises a counter on its disk before anything else is
@@ -264,57 +279,6 @@ pub struct WholeMember {
     pub store: StoreId,
     /// As in [`Syncing`].
     pub since: Epoch,
-}
-
-/// `/amita/scrub/VOLUME_ID`: the looks at all copies of a volume. The owner carries them out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scrub {
-    /// The number of the last one that was asked for.
-    pub requested: u64,
-    /// The number of the last one that was carried out.
-    pub finished: u64,
-    /// When that was asked for, in seconds since 1970.
-    pub requested_at: u64,
-    /// What was found.
-    #[serde(default)]
-    pub report: ScrubReport,
-    /// Whose copies were not looked at: stores that should hold groups and were not in sync.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unread: Vec<Unread>,
-}
-
-/// A store whose copies a scrub has not looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unread {
-    /// The store.
-    pub store: StoreId,
-    /// In how many groups.
-    pub groups: u32,
-}
-
-/// What a look at all copies of a volume has found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScrubReport {
-    /// Copies of chunks that were looked at.
-    pub copies: u64,
-    /// Copies that could not be looked at: of stores that did not answer well.
-    pub skipped: u64,
-    /// Damaged blocks that were found.
-    pub damaged: u64,
-    /// Of those, how many were repaired.
-    pub repaired: u64,
-    /// Blocks that differ between copies though each is intact.
-    pub differing: u64,
-}
-
-impl std::ops::AddAssign for ScrubReport {
-    fn add_assign(&mut self, other: ScrubReport) {
-        self.copies += other.copies;
-        self.skipped += other.skipped;
-        self.damaged += other.damaged;
-        self.repaired += other.repaired;
-        self.differing += other.differing;
-    }
 }
 
 /// `/amita/raised/POOL_ID`: written in the same transaction as each raise of the generation of one of the pool's volumes, as each
@@ -664,11 +628,6 @@ pub fn whole_prefix(pool: PoolId) -> String {
 #[must_use]
 pub fn whole_key(pool: PoolId, volume: VolumeId) -> String {
     format!("{PREFIX}whole/{pool}/{volume}")
-}
-/// The key of the looks at a volume's copies.
-#[must_use]
-pub fn scrub_key(volume: VolumeId) -> String {
-    format!("{PREFIX}scrub/{volume}")
 }
 /// The key that each raise of a generation of the pool's volumes rewrites.
 #[must_use]

@@ -121,7 +121,11 @@ impl TlsAcceptor {
         let pair = |error: rustls::Error| TlsError::Pair {
             certificate: files.certificate.clone(),
             key: files.key.clone(),
-            why: error.to_string(),
+            why: match error {
+                // What the library says of it is a word of its code.
+                rustls::Error::InconsistentKeys(_) => "they are not for the same key".to_owned(),
+                error => error.to_string(),
+            },
         };
         // "Implementations supporting TLS MUST support TLS version 1.2, SHOULD support any later versions."
         let builder = ServerConfig::builder_with_provider(provider.clone())

@@ -6,7 +6,7 @@
 //! host that they look for (RFC 6066, section 3) or the protocol that they speak (RFC 7301); processes of the cluster do neither, because they
 //! look for a name in the cluster ([`amita_identity::Live::client_config`]).
 
-use amita_identity::{Clock, UnixSeconds, not_after};
+use amita_identity::{Clock, Outline, UnixSeconds, not_after};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -111,6 +111,13 @@ impl Shown {
     pub fn validity(&self) -> (String, bool) {
         let until = self.current().not_after;
         (until.to_string(), until <= Clock::system().now())
+    }
+
+    /// What it says of itself; none: its first certificate cannot be read, which [`Shown::open`] rules out.
+    #[must_use]
+    pub fn outline(&self) -> Option<Outline> {
+        let current = self.current();
+        current.certified.cert.first().and_then(|leaf| Outline::of(leaf).ok())
     }
 
     /// Reads the files again. `false`: the certificate is the same.

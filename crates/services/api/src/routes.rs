@@ -3,6 +3,7 @@
 mod alerts;
 mod attachments;
 mod audit;
+mod certificates;
 mod cluster;
 mod events;
 mod exports;
@@ -40,6 +41,7 @@ pub fn all() -> OpenApiRouter<Api> {
     let all = [
         cluster::routes(),
         inspect::routes(),
+        certificates::routes(),
         nodes::routes(),
         stores::routes(),
         pools::routes(),

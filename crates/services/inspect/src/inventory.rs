@@ -16,6 +16,8 @@ pub const MAX_TEXT: usize = 120;
 pub const MAX_NICS: usize = 24;
 /// The most samples of a disk's past.
 pub const MAX_SAMPLES: usize = 8;
+/// Authorities of a node: while one is exchanged there are two.
+pub const MAX_AUTHORITIES: usize = 4;
 
 /// A fact, or why it is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -320,8 +322,8 @@ pub struct Sample {
     pub uncorrectable: Option<u64>,
 }
 
-/// A certificate's life, in seconds since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A node's certificate; times are in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
     /// From when on.
     pub begins: u64,
@@ -329,6 +331,32 @@ pub struct Certificate {
     pub ends: u64,
     /// When the last of the authorities that are trusted ends.
     pub authority_ends: Option<u64>,
+    /// What it says of itself. Programs of before do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub what: Option<Shown>,
+    /// The authorities that are trusted, at most [`MAX_AUTHORITIES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub authorities: Vec<Shown>,
+    /// The one that the API shows to browsers, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub browser: Option<Shown>,
+}
+
+/// What a certificate shows to whoever sees it. Texts are cut to [`MAX_TEXT`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Whom it names.
+    pub name: String,
+    /// The name of the authority that made it.
+    pub issuer: String,
+    /// Its serial number, in hexadecimal digits.
+    pub serial: String,
+    /// SHA-256 of the certificate, in hexadecimal digits.
+    pub fingerprint: String,
+    /// From when on it is valid, in seconds since 1970.
+    pub begins: u64,
+    /// Until when.
+    pub ends: u64,
 }
 
 /// A setting of a node.

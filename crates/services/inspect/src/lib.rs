@@ -5,6 +5,7 @@
 //! * [`forecast`]: what a disk's past says of its future; [`sick`]: which disks are to be watched or left, and [`doctor`]: that this is told
 //!   and, where the operator wants it, done.
 //! * [`gather`]: all facts of a cluster; [`check`]: findings over them, pure; [`code`]: what can be found, and what to do about it.
+//! * [`certificates`]: what is in use of them, and how long it is good for.
 //! * [`report`]: findings as text and JSON, [`html`]: as one file for a browser.
 //! * [`bundle`]: what goes to whoever helps, without secrets.
 #![deny(unsafe_code)]
@@ -12,6 +13,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod bundle;
+pub mod certificates;
 pub mod check;
 pub mod clocks;
 pub mod code;

@@ -135,6 +135,8 @@ struct Guest {
     flatten_at: Option<Time>,
     /// His volume is being flattened.
     flattening: bool,
+    /// The operator has paused that, when so many chunks were made.
+    paused: Option<u64>,
     shrink_at: Option<Time>,
     /// He lets go of it, so that it can be made smaller.
     rests: bool,
@@ -307,6 +309,7 @@ impl Cluster {
             from: (volume.to_owned(), snapshot.to_owned()),
             flatten_at,
             flattening: false,
+            paused: None,
             shrink_at,
             rests: false,
             is_idle,

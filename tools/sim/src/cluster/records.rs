@@ -68,6 +68,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             let store = map::Store {
                 class: String::new(),
                 duty: map::StoreDuty::Normal,
+                paused: None,
                 id: store_id(member, place),
                 node: node_id(member),
                 path: disk(member, place),

@@ -152,6 +152,7 @@ pub fn records(machine: &Machine) -> impl Iterator<Item = (String, Vec<u8>)> {
                 weight: 1000,
                 class: "nvme".to_owned(),
                 duty: map::StoreDuty::default(),
+                paused: None,
             };
             (map::store_key(record.id), json(serde_json::to_vec(&record)))
         })

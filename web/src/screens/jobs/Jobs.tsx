@@ -23,14 +23,20 @@ const STATES: Readonly<Record<JobRow["state"], readonly [Tone, Word]>> = {
   stalled: ["odd", "job.stalled"],
   refused: ["bad", "job.refused"],
   done: ["good", "job.ended"],
+  paused: ["plain", "job.paused"],
 };
 /** The action, as the audit log names it, by which a job of a kind is taken back. */
-const MAY: Readonly<Record<string, string>> = { drain: "disk.drain", flatten: "volume.flatten", move: "volume.move" };
+const MAY: Readonly<Record<string, string>> = {
+  drain: "disk.drain",
+  flatten: "volume.flatten",
+  move: "volume.move",
+  scrub: "volume.scrub",
+};
 
-function commandOf({ kind, object }: NonNullable<JobRow["cancels"]>): string | undefined {
+function commandOf({ id, kind, object }: NonNullable<JobRow["cancels"]>): string {
   if (kind === "drain") return amitaCommand("disk", "drain", object, "--undo");
   if (kind === "flatten") return amitaCommand("volume", "flatten", object, "--cancel");
-  return undefined;
+  return amitaCommand("job", "cancel", id);
 }
 
 function CancelJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
@@ -45,6 +51,35 @@ function CancelJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
       plan={() => ({
         call: call("post", "/api/v1/jobs/{id}/cancel", { params: { path: { id: job.id } } }),
         command: commandOf(job),
+      })}
+      onClose={onClose}
+    />
+  );
+}
+
+const HOLD_WORDS = {
+  pause: { verb: "job.pause", title: "job.pause.title", about: "job.pause.about" },
+  resume: { verb: "job.resume", title: "job.resume.title", about: "job.resume.about" },
+} as const;
+
+/** A job stands still, or goes on. */
+function HoldJob({ row, onClose }: { row: JobRow; onClose: () => void }) {
+  const { t } = useSpeech();
+  const { job, verb } = row.waits!;
+  const params = { params: { path: { id: job.id } } };
+  const words = HOLD_WORDS[verb];
+  return (
+    <ActionDialog
+      title={t(words.title, { kind: t(JOB_WORDS[row.kind]), name: row.object })}
+      verb={t(words.verb)}
+      about={t(words.about)}
+      initial={{}}
+      plan={() => ({
+        call:
+          verb === "pause"
+            ? call("post", "/api/v1/jobs/{id}/pause", params)
+            : call("post", "/api/v1/jobs/{id}/resume", params),
+        command: amitaCommand("job", verb, job.id),
       })}
       onClose={onClose}
     />
@@ -67,11 +102,14 @@ function Progress({ row }: { row: JobRow }) {
 }
 
 function State({ row }: { row: JobRow }) {
-  const { t } = useSpeech();
+  const { t, locale } = useSpeech();
   const [tone, word] = STATES[row.state];
   return (
     <>
       <Mark tone={tone}>{t(word)}</Mark>
+      {row.paused === undefined ? null : (
+        <Name text={t("job.paused_by", { name: row.paused.by, at: formatTime(row.paused.at * 1000, locale) })} />
+      )}
       {row.ails === undefined ? null : <Name text={row.ails} />}
     </>
   );
@@ -116,16 +154,27 @@ function columns(t: Translate, locale: string): TableColumnsType<JobRow> {
     },
     {
       title: t("list.actions"),
-      width: 120,
-      render: (_, row) =>
-        row.cancels === undefined ? null : (
-          <Act
-            size="small"
-            may={MAY[row.kind] ?? "volume.flatten"}
-            label={t("job.cancel")}
-            dialog={(close) => <CancelJob row={row} onClose={close} />}
-          />
-        ),
+      width: 220,
+      render: (_, row) => (
+        <span className="row-actions">
+          {row.waits === undefined ? null : (
+            <Act
+              size="small"
+              may={`job.${row.waits.verb}`}
+              label={t(HOLD_WORDS[row.waits.verb].verb)}
+              dialog={(close) => <HoldJob row={row} onClose={close} />}
+            />
+          )}
+          {row.cancels === undefined ? null : (
+            <Act
+              size="small"
+              may={MAY[row.kind] ?? "volume.flatten"}
+              label={t("job.cancel")}
+              dialog={(close) => <CancelJob row={row} onClose={close} />}
+            />
+          )}
+        </span>
+      ),
     },
   ];
 }

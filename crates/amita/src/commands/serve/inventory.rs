@@ -2,15 +2,18 @@
 
 use super::{Arguments, Discard};
 use crate::cli::Endpoints;
+use amita_api::Shown as BrowserCertificate;
+use amita_identity::{Identity, Outline};
 use amita_inspect::Keeper;
 use amita_inspect::collect::{Figures, Serving};
-use amita_inspect::inventory::{Certificate, Latency, Setting};
+use amita_inspect::inventory::{Certificate, Latency, MAX_AUTHORITIES, Setting, Shown, short};
 use amita_inspect::keeper::Sources;
 use amita_node::observe::{CertificateReport, CollectReport, StoreReport, Wanted};
 use amita_node::serve::{Protection, Running, ServeConfig};
 use amita_store::Times;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Tells it, until it is dropped. A node that cannot tell serves all the same.
 pub(super) fn keep(
@@ -19,6 +22,7 @@ pub(super) fn keep(
     config: &ServeConfig,
     running: &Running,
     collect: &CollectReport,
+    browser: Option<Arc<BrowserCertificate>>,
 ) -> Option<Keeper> {
     let client = match config.metadata_client() {
         Ok(client) => client,
@@ -35,7 +39,10 @@ pub(super) fn keep(
         stores: config.stores.clone(),
         serving: serving(running),
         settings: settings(arguments),
-        certificate: Box::new(move || identity.as_ref().map(|live| certificate(&(&*live.current()).into()))),
+        certificate: Box::new(move || {
+            let live = identity.as_ref()?;
+            Some(certificate(&live.current(), browser.as_deref()))
+        }),
         figures: figures(collect),
         leads: leads(collect),
     };
@@ -44,11 +51,28 @@ pub(super) fn keep(
         .ok()
 }
 
-fn certificate(report: &CertificateReport) -> Certificate {
+fn certificate(identity: &Identity, browser: Option<&BrowserCertificate>) -> Certificate {
+    let report = CertificateReport::from(identity);
+    let outline = |certificate| Outline::of(certificate).ok().map(shown);
+    let roots = identity.trust().roots().iter();
     Certificate {
         begins: report.begins,
         ends: report.expires,
         authority_ends: report.authority_expires,
+        what: identity.chain().first().and_then(outline),
+        authorities: roots.filter_map(outline).take(MAX_AUTHORITIES).collect(),
+        browser: browser.and_then(BrowserCertificate::outline).map(shown),
+    }
+}
+
+fn shown(outline: Outline) -> Shown {
+    Shown {
+        name: short(&outline.subject),
+        issuer: short(&outline.issuer),
+        serial: outline.serial.to_string(),
+        fingerprint: outline.fingerprint,
+        begins: outline.not_before.0,
+        ends: outline.not_after.0,
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) fn superblock(found: &std::result::Result<Superblock, Fault>) -> Valu
 /// The same in a line.
 pub(super) fn superblock_line(found: &std::result::Result<Superblock, Fault>) -> String {
     match found {
-        Err(fault) => format!("cannot be used: {fault:?}"),
+        Err(fault) => format!("cannot be used: {fault}"),
         Ok(s) => format!(
             "generation {}, checkpoint {}, log from page {}, mount {} from page {}",
             s.generation, s.checkpoint.id, s.checkpoint.tail, s.mount, s.mount_start

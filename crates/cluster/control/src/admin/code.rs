@@ -127,6 +127,8 @@ codes! {
     StoreOutdated "store-outdated" "Serve the newer one; if it is lost, `amita disk adopt` lets this one in.",
     /// The pool has something in it.
     PoolInUse "pool-in-use" "Delete its volumes, purge its deleted ones, and take it out of snapshot policies.",
+    /// The job is of a kind with which that cannot be done, or it has ended.
+    JobCannot "job-cannot" "The message says what to do instead; `amita job list` has what can be done about each.",
     /// It was changed since it was looked at.
     Changed "changed" "Look at it again, and decide anew.",
     /// Others changed the record each time.
@@ -182,6 +184,7 @@ impl AdminError {
             AdminError::StoreServed { .. } => Code::StoreServed,
             AdminError::StoreOutdated { .. } => Code::StoreOutdated,
             AdminError::PoolInUse { .. } => Code::PoolInUse,
+            AdminError::JobCannot { .. } => Code::JobCannot,
             AdminError::Changed => Code::Changed,
             AdminError::TooManyRaces { .. } => Code::TooManyRaces,
         }

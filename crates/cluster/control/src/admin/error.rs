@@ -358,6 +358,15 @@ pub enum AdminError {
         /// Policies that take snapshots of all its volumes.
         policies: Vec<String>,
     },
+    /// A job of which something is wanted that cannot be done with it.
+    #[error("job {id} cannot be {what}: {why}")]
+    JobCannot {
+        id: String,
+        /// What was wanted.
+        what: &'static str,
+        /// Why not, or what to do instead.
+        why: String,
+    },
     /// What was to be changed is not what was looked at.
     #[error("it was changed by others since it was looked at; look at it again, and decide anew")]
     Changed,
@@ -380,7 +389,7 @@ fn how_to_make(what: &str) -> String {
     match what {
         "host" | "namespace" => format!(": add one with `amita {what} add`"),
         "node" => ": start one with `amita serve`".to_owned(),
-        "deleted volume" => String::new(),
+        "deleted volume" | "job" => String::new(),
         "snapshot policy" => ": make one with `amita snapshot-policy create`".to_owned(),
         _ => format!(": make one with `amita {what} create`"),
     }

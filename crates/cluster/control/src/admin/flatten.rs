@@ -12,7 +12,7 @@ use super::clone::unpin;
 use super::subsystem::{put, unchanged, uses_guard};
 use super::trash::find_pool;
 use super::volume::{believable, find_volume};
-use super::{AdminError, RACES, Result, get, list};
+use super::{AdminError, RACES, Result, get, list, put_if};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::VolumeId;
 use amita_types::map::{self, Flatten, Volume};
@@ -40,10 +40,11 @@ pub(super) fn begun(volume: &Volume, pool: &map::Pool, now: Duration) -> Flatten
         chunks: volume.size_bytes.div_ceil(u64::from(pool.chunk_bytes)),
         done: 0,
         ails: None,
+        paused: None,
     }
 }
 
-/// Asks for a clone to be flattened; `now` is since 1970. One that is under way goes on.
+/// Asks for a clone to be flattened; `now` is since 1970. One that is under way goes on, also if it was paused.
 ///
 /// # Errors
 /// There is no such volume, or it is no clone; the metadata is suspected, away or refuses.
@@ -55,8 +56,15 @@ pub fn flatten_volume(meta: &dyn Transact, name: &str, now: Duration) -> Result<
             return Err(no_clone(name));
         }
         let key = map::flatten_key(volume.id);
-        if let Some((known, _)) = get::<Flatten>(meta, &key)? {
-            return Ok(known);
+        if let Some((known, revision)) = get::<Flatten>(meta, &key)? {
+            let goes_on = Flatten {
+                paused: None,
+                ..known.clone()
+            };
+            if known == goes_on || put_if(meta, &key, revision, &goes_on)? {
+                return Ok(goes_on);
+            }
+            continue;
         }
         let pool = find_pool(meta, &volume.pool)?;
         let record = begun(&volume, &pool, now);

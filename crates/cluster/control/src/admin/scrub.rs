@@ -8,7 +8,7 @@ use amita_types::{Generation, VolumeId};
 use std::time::Duration;
 
 /// Asks for a look at all copies of a volume; `now` is the time since 1970. Returns its number: it has ended when
-/// [`Scrub::finished`] has got there. One that is asked for and has not ended serves this request as well.
+/// [`Scrub::finished`] has got there. One that is asked for and has not ended serves this request as well, and goes on if it was paused.
 ///
 /// # Errors
 /// There is no volume of that name, or it was never opened and has no data; the metadata is away or refuses.
@@ -28,16 +28,49 @@ fn request(meta: &dyn Transact, volume: VolumeId, now: Duration) -> Result<u64> 
     let key = map::scrub_key(volume);
     for _ in 0..RACES {
         let (scrub, revision) = get::<Scrub>(meta, &key)?.unwrap_or_default();
-        if scrub.requested > scrub.finished {
+        if scrub.is_due() {
             return Ok(scrub.requested);
         }
-        let scrub = Scrub {
-            requested: scrub.requested + 1,
-            requested_at: now.as_secs(),
-            ..scrub
+        let scrub = match scrub.is_under_way() {
+            true => Scrub { paused: None, ..scrub },
+            false => Scrub {
+                requested: scrub.requested + 1,
+                requested_at: now.as_secs(),
+                progress: None,
+                paused: None,
+                ..scrub
+            },
         };
         if put_if(meta, &key, revision, &scrub)? {
             return Ok(scrub.requested);
+        }
+    }
+    Err(AdminError::TooManyRaces { key })
+}
+
+/// Takes back the look at a volume's copies that is under way: `false`: there is none. What was found until then is what it has found.
+///
+/// # Errors
+/// There is no volume of that name; the metadata is away or refuses.
+pub fn cancel_scrub(meta: &dyn Transact, name: &str) -> Result<bool> {
+    let key = map::scrub_key(volume(meta, name)?.id);
+    for _ in 0..RACES {
+        let found = get::<Scrub>(meta, &key)?.filter(|(scrub, _)| scrub.is_under_way());
+        let Some((scrub, revision)) = found else {
+            return Ok(false);
+        };
+        let progress = scrub.progress.unwrap_or_default();
+        let scrub = Scrub {
+            finished: scrub.requested,
+            report: progress.report,
+            unread: progress.unread,
+            cancelled: true,
+            progress: None,
+            paused: None,
+            ..scrub
+        };
+        if put_if(meta, &key, revision, &scrub)? {
+            return Ok(true);
         }
     }
     Err(AdminError::TooManyRaces { key })
@@ -64,7 +97,8 @@ pub fn scrub_what_is_due(meta: &dyn Transact, every: Duration, most: usize, now:
     for volume in with_deleted(meta)? {
         let found = get::<Scrub>(meta, &map::scrub_key(volume.id))?;
         let scrub = found.map(|(scrub, _)| scrub).unwrap_or_default();
-        under_way += usize::from(scrub.requested > scrub.finished);
+        // One that stands still takes nobody's turn.
+        under_way += usize::from(scrub.is_due());
         let next = scrub.requested_at.saturating_add(every.as_secs());
         if volume.generation > Generation(0) && scrub.requested == scrub.finished && next <= now.as_secs() {
             due.push((scrub.requested_at, volume));

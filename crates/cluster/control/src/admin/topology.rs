@@ -156,13 +156,16 @@ fn change_store(meta: &dyn Transact, store: StoreId, change: impl Fn(&mut Store)
     Err(AdminError::TooManyRaces { key })
 }
 
-/// Has a store's data moved to others, or ends that. What cannot go anywhere stays ([`Outlook::unmet`]) until it can.
+/// Has a store's data moved to others, or ends that; a drain that was paused goes on. What cannot go anywhere stays ([`Outlook::unmet`]) until it can.
 ///
 /// # Errors
 /// There is no such store; the metadata is away.
 pub fn drain_store(meta: &dyn Transact, store: StoreId, undo: bool) -> Result<(Store, Outlook)> {
     let duty = if undo { StoreDuty::Normal } else { StoreDuty::Draining };
-    change_store(meta, store, |own| own.duty = duty)
+    change_store(meta, store, |own| {
+        own.duty = duty;
+        own.paused = None;
+    })
 }
 
 /// What [`drain_store`] would lead to; it changes nothing.

@@ -4,7 +4,8 @@
 //! epoch, if its node serves it: from then on it gets every write and must answer it, and the owners of the pool's volumes
 //! bring it up to date (R2). Whoever all owners say is whole is *promoted* to the in-sync set (see
 //! [`claims`](super::claims)). An in-sync store that is no longer desired *leaves* once as many desired ones as the pool
-//! has copies are in sync: redundancy never falls on account of a move.
+//! has copies are in sync: redundancy never falls on account of a move. While an operator has paused a store's drain, no group begins to
+//! leave it that has all its copies.
 //!
 //! **Levels.** What is brought up to date costs the clients bandwidth, so only so many groups are at once, counted for the
 //! store that gains and for the pool. What stands at its least number of copies goes first and may have most, then what
@@ -112,7 +113,10 @@ pub(super) fn run(coordinator: &mut Coordinator) {
         } else if let Some(one) = part(&coordinator.fleet, id, known, pool) {
             changes.push(one);
         } else if known.group.members.iter().any(|store| is_new(&known.group, *store)) {
-            wanting.push((Need::of(&known.group, pool), id));
+            let need = Need::of(&known.group, pool);
+            if need != Need::Rebalance || !stands_still(&coordinator.fleet, &known.group) {
+                wanting.push((need, id));
+            }
         }
     }
     drop(claims);
@@ -238,6 +242,14 @@ fn join(coordinator: &mut Coordinator, wanting: &[(Need, GroupId)]) -> Vec<Move>
         }
     }
     moves
+}
+
+/// Does the group leave a store whose drain is paused? Nothing more is begun for that as long as the group has all its copies; what lacks
+/// one is brought up to date all the same.
+fn stands_still(fleet: &Fleet, group: &Group) -> bool {
+    let leaving = group.in_sync.iter().filter(|store| !group.members.contains(store));
+    let mut records = leaving.filter_map(|store| fleet.stores.get(store));
+    records.any(map::Store::drain_stands_still)
 }
 
 /// Is this member neither in sync nor syncing?

@@ -110,6 +110,7 @@ impl Scene {
         let record = Store {
             class: String::new(),
             duty: amita_types::map::StoreDuty::Normal,
+            paused: None,
             id,
             node: node(number),
             path: "/x".to_owned(),

@@ -150,6 +150,7 @@ impl Bench {
             let store = map::Store {
                 class: String::new(),
                 duty: map::StoreDuty::Normal,
+                paused: None,
                 id,
                 node: NodeId(id.0 as u32),
                 path: format!("disk-{}", id.0),

@@ -31,7 +31,15 @@ pub(super) fn carry_out(cx: &mut Context, directory: &mut Directory, effect: Eff
             None => directory.unreachable(tag, cx.peers.is_lost(node) && cx.peers.is_refused(node)),
         },
         Effect::MakeShards { opened } => cx.mail.broadcast(|| Volume::MakeShard { opened: opened.clone() }),
-        Effect::Scrub { volume, generation } => cx.mail.broadcast(|| Volume::Scrub { volume, generation }),
+        Effect::Scrub {
+            volume,
+            generation,
+            order,
+        } => cx.mail.broadcast(|| Volume::Scrub {
+            volume,
+            generation,
+            order,
+        }),
         Effect::DropShards {
             volume,
             generation,

@@ -115,7 +115,11 @@ impl Core {
                 self.cx.shards.stay(volume);
                 self.forwarding.settle(&mut self.cx, now, volume);
             }
-            Volume::Scrub { volume, generation } => self.cx.shards.scrub(now, volume, generation),
+            Volume::Scrub {
+                volume,
+                generation,
+                order,
+            } => self.cx.shards.scrub(now, volume, generation, order),
             Volume::Reply { link, message } => {
                 self.cx
                     .peers
@@ -178,8 +182,14 @@ impl Core {
                 volume,
                 generation,
                 core,
+                number,
+                group,
+                is_last,
                 report,
-            } => self.directory.scrubbed(volume, generation, core, report),
+            } => {
+                let (of, place) = ((volume, generation), (number, group, is_last));
+                self.directory.scrubbed(now, of, core, place, report);
+            }
         }
     }
 

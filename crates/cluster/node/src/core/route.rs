@@ -4,6 +4,7 @@ use super::context::Context;
 use super::forward::Forwarding;
 use super::{Core, flattens, hosts, named, parents, snapshots};
 use crate::authority;
+use crate::control::FromCore;
 use crate::faults::Fault;
 use crate::flattens::FLATTENS;
 use crate::forwarder::Work;
@@ -280,7 +281,7 @@ impl Core {
                         },
                     );
                 }
-                ShardEffect::Scrubbed(volume, generation, report) => {
+                ShardEffect::Scrubbed(volume, generation, (number, group, is_last), report) => {
                     let core = self.cx.config.core;
                     self.cx.mail.send(
                         0,
@@ -288,6 +289,9 @@ impl Core {
                             volume,
                             generation,
                             core,
+                            number,
+                            group,
+                            is_last,
                             report,
                         },
                     );
@@ -523,7 +527,7 @@ impl Context {
                 payload,
             } => self.send_to_store(now, store, request, payload),
             Effect::Meta { call, request } => self.control.call(call, request),
-            Effect::Warn(warning) => self.control.warn(warning.to_string()),
+            Effect::Warn(warning) => self.control.tell(FromCore::from(warning)),
             Effect::Done { .. }
             | Effect::Whole { .. }
             | Effect::Scrubbed { .. }

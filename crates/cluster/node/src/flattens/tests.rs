@@ -44,6 +44,7 @@ impl Rig {
             chunks,
             done: 0,
             ails: None,
+            paused: None,
         };
         rig.wish(Some(&record));
         rig
@@ -175,6 +176,38 @@ fn what_is_taken_back_or_open_elsewhere_is_left_alone() {
     assert!(rig.flattens.next_effect().is_none(), "another gateway has it");
 }
 
+#[test]
+fn one_that_is_paused_stands_still_and_goes_on_behind_what_was_noted() {
+    let mut rig = Rig::new(40);
+    let (reads, _) = rig.go(0);
+    let mut under_way = reads[3..].to_vec();
+    for (tag, _) in &reads[..3] {
+        under_way.extend(rig.end(*tag, Ok(())).0);
+    }
+    let (_, notes) = rig.go(NOTE.as_nanos() as u64);
+    assert_eq!(notes.last().map(|note| note.done), Some(3));
+    let paused = Flatten {
+        paused: Some(map::Paused {
+            by: "operator ann".to_owned(),
+            at: 9,
+        }),
+        ..notes[0].clone()
+    };
+    rig.wish(Some(&paused));
+    let (more, notes) = rig.go(NOTE.as_nanos() as u64);
+    assert!(more.is_empty() && notes.is_empty());
+    // What was under way ends, and nothing new begins.
+    for (tag, _) in &under_way {
+        let (more, notes) = rig.end(*tag, Ok(()));
+        assert!(more.is_empty() && notes.is_empty());
+    }
+    assert!(!rig.view.is_to_be_flattened(CLONE), "nobody opens it for that");
+    rig.wish(Some(&Flatten { paused: None, ..paused }));
+    let (reads, _) = rig.go(0);
+    assert_eq!(reads.len(), DEPTH);
+    assert_eq!(reads[0].1, 3 * u64::from(CHUNK));
+}
+
 /// More clones than have a turn, and the first of them cannot be read: the last one is flattened all the same.
 #[test]
 fn those_whose_reads_fail_keep_no_other_from_its_turn() {
@@ -209,6 +242,7 @@ fn those_whose_reads_fail_keep_no_other_from_its_turn() {
             chunks: 1,
             done: 0,
             ails: None,
+            paused: None,
         };
         tell(
             &mut view,

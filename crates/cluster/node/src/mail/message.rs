@@ -139,11 +139,12 @@ pub enum VolumeMessage {
         /// What to send.
         message: Message,
     },
-    /// Look at all copies of a volume's chunks.
+    /// Look at all copies of a volume's chunks, or no longer.
     Scrub {
         volume: VolumeId,
         /// The generation under which it is open.
         generation: Generation,
+        order: crate::scrubs::Order,
     },
 }
 
@@ -225,12 +226,17 @@ pub enum DirectoryMessage {
         /// Which store of which group.
         member: amita_types::map::WholeMember,
     },
-    /// A core's sequencer has looked at all copies (`Scrub`).
+    /// A core's sequencer has looked at all copies of a group (`Scrub`).
     Scrubbed {
         volume: VolumeId,
         /// The sequencer's generation.
         generation: Generation,
         core: usize,
+        /// The look's number.
+        number: u64,
+        group: amita_types::GroupIndex,
+        /// There is no group behind it.
+        is_last: bool,
         report: amita_types::map::ScrubReport,
     },
 }

@@ -724,7 +724,9 @@ impl ControlThread {
                             .tell(Draft::new(Kind::NodeWarning, [self.node], text));
                     }
                 }
-                Control::FromCore(FromCore::Description(text)) => (self.log)(Level::Info, &text),
+                Control::FromCore(FromCore::Description(text) | FromCore::Detail(text)) => {
+                    (self.log)(Level::Info, &text)
+                }
             }
         }
     }

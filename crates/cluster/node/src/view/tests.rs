@@ -23,6 +23,7 @@ fn put(view: &mut View, number: u32, node: u32) -> Change {
         weight: 100,
         class: String::new(),
         duty: map::StoreDuty::default(),
+        paused: None,
     };
     view.apply(&Record {
         key: map::store_key(id),

@@ -4,7 +4,7 @@
 //! never touched by the mapping: the kernel could then only answer a lack of memory by killing the process. So a bit for
 //! each page says whether it is there; the first write to a page is an ordinary one, which can fail as others do, and what
 //! is read from a page that is not there is read by a call. Whoever cuts such a file short while it is served ends the
-//! process.
+//! process, which says so on standard error.
 //!
 //! Whole pages are written past the caches: what is on a disk is not read again soon, and a line that is overwritten whole
 //! need not be fetched first.
@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
 
 const PAGE: usize = 4096;
 
@@ -50,6 +51,7 @@ impl Map {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast::<u8>()).expect("a mapping is never at address 0");
+        tell_of_lost_pages();
         let there = vec![0; bytes.div_ceil(PAGE * 64)];
         let mut map = Map { base, bytes, there };
         map.look(file);
@@ -145,6 +147,43 @@ impl Drop for Map {
     }
 }
 
+/// All that a handler of a signal can do is to write what stands ready.
+const LOST_PAGE: &[u8] =
+    b"a file in memory that is served was cut short, or its memory is broken (SIGBUS): the process ends. Find out who \
+has truncated it, and start the process again: what was in the file is brought to it from other copies, or is lost.\n";
+
+/// What was done about the signal before: the runtime finds stacks that overflow by it.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// From now on the process says why before it ends by a page that is gone.
+fn tell_of_lost_pages() {
+    BEFORE.get_or_init(|| {
+        // SAFETY: both structures are ours, and all zeros are a valid one; the handler calls nothing but what a handler may.
+        unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            let mut wanted: libc::sigaction = std::mem::zeroed();
+            wanted.sa_sigaction = lost_page as *const () as libc::sighandler_t;
+            wanted.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut before);
+            libc::sigaction(libc::SIGBUS, &raw const wanted, ptr::null_mut());
+            before
+        }
+    });
+}
+
+/// Writes the line and gives the signal back: the access is made again, and ends the process as it would have.
+extern "C" fn lost_page(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: `write` and `sigaction` may be called in a handler; nothing is allocated, and nothing is waited for.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, LOST_PAGE.as_ptr().cast(), LOST_PAGE.len());
+        match BEFORE.get() {
+            Some(before) => libc::sigaction(signal, before, ptr::null_mut()),
+            // It came between the two lines above, of another thread.
+            None => libc::raise(libc::SIGABRT),
+        };
+    }
+}
+
 /// Copies to memory that is not looked at soon.
 ///
 /// # Safety
@@ -187,3 +226,6 @@ unsafe fn copy_past_caches(to: *mut u8, from: &[u8]) {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn fence() {}
+
+#[cfg(test)]
+mod tests;

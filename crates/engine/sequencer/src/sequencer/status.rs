@@ -264,7 +264,7 @@ impl Sequencer {
         self.resync.tallies.progress(&self.cx.stores, now)
     }
 
-    /// How far a scrub that is under way has come.
+    /// What a scrub that is under way has found in the group that it is at.
     #[must_use]
     pub fn scrub_report(&self) -> Option<ScrubReport> {
         self.resync.scrubs.report()

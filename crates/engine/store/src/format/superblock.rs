@@ -113,19 +113,25 @@ pub struct Checkpoint {
 }
 
 /// Why a page is no superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It does not begin with the magic number.
+    #[error("it does not begin as one does")]
     Magic,
     /// The device cannot read it.
+    #[error("the device cannot read it")]
     Unreadable,
     /// Its checksum is wrong.
+    #[error("its checksum is wrong")]
     Checksum,
     /// Written by a newer version.
+    #[error("it was written by a newer version, of format {0}")]
     Newer(u32),
     /// Uses features that are not known.
+    #[error("it uses features that this version does not know ({0:#x})")]
     Features(u64),
     /// A field is impossible.
+    #[error("what stands in its field {0} cannot be")]
     Field(&'static str),
 }
 

@@ -342,7 +342,7 @@ impl fmt::Display for Problem {
         match self {
             Problem::Superblock { offset, fault } => write!(
                 f,
-                "the superblock at byte {offset} cannot be used ({fault:?}); the other one serves, and the next mount writes both"
+                "the superblock at byte {offset} cannot be used ({fault}); the other one serves, and the next mount writes both"
             ),
             Problem::SuperblocksApart { older, newer } => write!(
                 f,

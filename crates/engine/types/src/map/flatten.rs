@@ -1,6 +1,6 @@
 //! A clone that is to need what it was made from no more (S13 of `docs/protocol.md`).
 
-use super::PREFIX;
+use super::{PREFIX, Paused};
 use crate::id::VolumeId;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,9 @@ pub struct Flatten {
     /// Why it does not go on, where it has not for a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ails: Option<String>,
+    /// It stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
 }
 
 impl Flatten {
@@ -26,6 +29,12 @@ impl Flatten {
     #[must_use]
     pub fn is_made(&self) -> bool {
         self.done >= self.chunks
+    }
+
+    /// Is somebody to be at it now?
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        !self.is_made() && self.paused.is_none()
     }
 }
 

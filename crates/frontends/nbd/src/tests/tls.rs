@@ -434,10 +434,10 @@ fn files_that_cannot_be_used_are_named() {
         load(&|files| files.certificate = pki.path("rubbish")),
         TlsError::File { .. }
     ));
-    assert!(
-        matches!(load(&|files| files.key = pki.path("client.key")), TlsError::Pair { .. }),
-        "another's key"
-    );
+    let others = load(&|files| files.key = pki.path("client.key"));
+    assert!(matches!(others, TlsError::Pair { .. }), "another's key");
+    let said = others.to_string();
+    assert!(said.ends_with("they are not for the same key"), "{said}");
     let authorities = load(&|files| files.client_authorities = Some(pki.path("empty")));
     assert!(matches!(authorities, TlsError::Empty { .. }), "{authorities}");
 }

@@ -1,20 +1,16 @@
 //! One list of what takes long, whatever it is and whoever is at it.
 //!
-//! A job is no record of its own: it is what the records of volumes and stores say is under way, and is gone with that. What they do not say,
-//! nobody makes up: it is null.
-
-mod found;
+//! What they are, `amita_control::admin` says: here they are put as the specification has them. What is not known is null.
 
 use super::input::{Names, Parameters, now};
 use crate::page::{Cursor, Page};
-use crate::problem::{Code, Problem};
-use crate::session::{Api, Asker, Asking};
+use crate::problem::Problem;
+use crate::session::{Api, Asker};
 use amita_control::access::Action;
-use amita_control::admin::{self, AdminError};
+use amita_control::admin;
 use amita_metadata::Transact;
 use axum::Json;
 use axum::extract::State;
-use found::{Found, Record};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -26,6 +22,8 @@ pub fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(list))
         .routes(routes!(show))
         .routes(routes!(cancel))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
 }
 
 /// What is done.
@@ -60,6 +58,8 @@ pub enum JobState {
     Refused,
     /// There is nothing left to do; it is shown until somebody says that it was seen, or takes it back.
     Done,
+    /// An operator has paused it: `paused` says who. It goes on when it is resumed.
+    Paused,
 }
 
 /// What is counted.
@@ -80,6 +80,20 @@ pub enum JobUnit {
 pub enum JobAction {
     /// It is taken back: `POST /jobs/{id}/cancel`.
     Cancel,
+    /// It stands still: `POST /jobs/{id}/pause`.
+    Pause,
+    /// It goes on: `POST /jobs/{id}/resume`.
+    Resume,
+}
+
+/// Who has a job stand still.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct JobPause {
+    /// The name of who has said so.
+    #[schema(example = "operator ann")]
+    pub by: String,
+    /// When, in seconds since 1970.
+    pub at: u64,
 }
 
 /// Something that takes long.
@@ -113,10 +127,84 @@ pub struct Job {
     pub left_s: Option<u64>,
     /// When it was asked for, in seconds since 1970; null: not known, or nobody has asked.
     pub started_at: Option<u64>,
+    /// By whom and when it was paused; null: it is not.
+    pub paused: Option<JobPause>,
     /// Why it does not go on; null: it does, or nobody says.
     pub ails: Option<String>,
     /// What can be done about it.
     pub actions: Vec<JobAction>,
+}
+
+impl From<admin::JobKind> for JobKind {
+    fn from(kind: admin::JobKind) -> JobKind {
+        match kind {
+            admin::JobKind::Drain => JobKind::Drain,
+            admin::JobKind::Flatten => JobKind::Flatten,
+            admin::JobKind::Import => JobKind::Import,
+            admin::JobKind::Move => JobKind::Move,
+            admin::JobKind::Recovery => JobKind::Recovery,
+            admin::JobKind::Scrub => JobKind::Scrub,
+            admin::JobKind::Shrink => JobKind::Shrink,
+        }
+    }
+}
+
+impl From<admin::JobState> for JobState {
+    fn from(state: admin::JobState) -> JobState {
+        match state {
+            admin::JobState::Running => JobState::Running,
+            admin::JobState::Stalled => JobState::Stalled,
+            admin::JobState::Refused => JobState::Refused,
+            admin::JobState::Done => JobState::Done,
+            admin::JobState::Paused => JobState::Paused,
+        }
+    }
+}
+
+impl From<admin::JobUnit> for JobUnit {
+    fn from(unit: admin::JobUnit) -> JobUnit {
+        match unit {
+            admin::JobUnit::Bytes => JobUnit::Bytes,
+            admin::JobUnit::Chunks => JobUnit::Chunks,
+            admin::JobUnit::Groups => JobUnit::Groups,
+        }
+    }
+}
+
+impl From<admin::JobAction> for JobAction {
+    fn from(action: admin::JobAction) -> JobAction {
+        match action {
+            admin::JobAction::Cancel => JobAction::Cancel,
+            admin::JobAction::Pause => JobAction::Pause,
+            admin::JobAction::Resume => JobAction::Resume,
+        }
+    }
+}
+
+impl From<admin::Job> for Job {
+    fn from(job: admin::Job) -> Job {
+        Job {
+            id: job.id,
+            kind: job.kind.into(),
+            object: job.object,
+            state: job.state.into(),
+            unit: job.unit.map(JobUnit::from),
+            done: job.done,
+            total: job.total,
+            left: job.left,
+            moved_bytes: job.moved_bytes,
+            bytes_per_second: job.bytes_per_second,
+            left_bytes: job.left_bytes,
+            left_s: job.left_s,
+            started_at: job.started_at,
+            paused: job.paused.map(|paused| JobPause {
+                by: paused.by,
+                at: paused.at,
+            }),
+            ails: job.ails,
+            actions: job.actions.into_iter().map(JobAction::from).collect(),
+        }
+    }
 }
 
 /// Which jobs.
@@ -147,21 +235,16 @@ async fn list(
     Parameters(filter): Parameters<Filter>,
 ) -> Result<Json<Page<Job>>, Problem> {
     let page = api.run(asker, move |session| {
-        let all = found::all(&session.reader(), now().as_secs())?
-            .into_iter()
-            .map(|found| found.job);
+        let all = admin::jobs(&session.reader(), now())?.into_iter().map(Job::from);
         let all = all.filter(|job| filter.kind.is_none_or(|kind| job.kind == kind));
         cursor.cut(all, |job| job.id.as_str())
     });
     page.await.map(Json)
 }
 
-fn find(meta: &dyn Transact, id: &str) -> Result<Found, Problem> {
-    let mut all = found::all(meta, now().as_secs())?.into_iter();
-    all.find(|found| found.job.id == id).ok_or_else(|| {
-        let why = format!("there is no job {id}: it has ended, or never was; GET /api/v1/jobs has those there are");
-        Problem::new(Code::NotFound, why)
-    })
+/// One that has ended is gone.
+fn find(meta: &dyn Transact, id: &str) -> Result<admin::Job, Problem> {
+    Ok(admin::job(meta, id, now())?)
 }
 
 /// A job, for as long as it lasts.
@@ -169,7 +252,7 @@ fn find(meta: &dyn Transact, id: &str) -> Result<Found, Problem> {
     responses((status = 200, body = Job),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 async fn show(State(api): State<Api>, asker: Asker, Names(id): Names<String>) -> Result<Json<Job>, Problem> {
-    let found = api.run(asker, move |session| Ok(find(&session.reader(), &id)?.job));
+    let found = api.run(asker, move |session| Ok(Job::from(find(&session.reader(), &id)?)));
     found.await.map(Json)
 }
 
@@ -181,27 +264,36 @@ async fn cancel(State(api): State<Api>, asker: Asker, Names(id): Names<String>) 
     let cancelled = api.run(asker, move |session| {
         // Who may take nothing back hears that, and not what there is.
         session.permit(Action::VolumeFlatten, &id)?;
-        let Found { job, record } = find(&session.reader(), &id)?;
-        take_back(session, &job, &record)?;
+        let job = find(&session.reader(), &id)?;
+        session.act(job.cancelled_by()?, &job.object, |meta| admin::cancel_job(meta, &job))?;
         Ok(StatusCode::NO_CONTENT)
     });
     cancelled.await
 }
 
-fn take_back(session: &Asking, job: &Job, record: &Record) -> Result<(), Problem> {
-    let object = &job.object;
-    let done: Result<(), AdminError> = match record {
-        Record::Flatten => session.act(Action::VolumeFlatten, object, |meta| {
-            admin::cancel_flatten(meta, object).map(|_| ())
-        }),
-        Record::Drain(store) => session.act(Action::DiskDrain, object, |meta| {
-            admin::drain_store(meta, *store, true).map(|_| ())
-        }),
-        Record::Move(wish) => session.act(Action::VolumeMove, object, |meta| admin::drop_move(meta, wish)),
-        Record::Other(advice) => {
-            let why = format!("job {} cannot be taken back: {advice}", job.id);
-            return Err(Problem::new(Code::WrongState, why));
-        }
-    };
-    Ok(done?)
+/// Has a job stand still, where its `actions` say that this can be done: within seconds nothing more of it is begun, whoever is at it, until it
+/// is resumed. What has begun comes to its end: of a drain the groups that are being brought up to date at the new stores.
+#[utoipa::path(post, path = "/jobs/{id}/pause", operation_id = "pauseJob", tag = "jobs", params(Which),
+    responses((status = 200, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn pause(State(api): State<Api>, asker: Asker, Names(id): Names<String>) -> Result<Json<Job>, Problem> {
+    let paused = api.run(asker, move |session| {
+        let by = session.caller().who().name.clone();
+        let job = session.act(Action::JobPause, &id, |meta| admin::pause_job(meta, &id, &by, now()));
+        Ok(Job::from(job?))
+    });
+    paused.await.map(Json)
+}
+
+/// Has a job that stands still go on where it was.
+#[utoipa::path(post, path = "/jobs/{id}/resume", operation_id = "resumeJob", tag = "jobs", params(Which),
+    responses((status = 200, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn resume(State(api): State<Api>, asker: Asker, Names(id): Names<String>) -> Result<Json<Job>, Problem> {
+    let resumed = api.run(asker, move |session| {
+        let by = session.caller().who().name.clone();
+        let job = session.act(Action::JobResume, &id, |meta| admin::resume_job(meta, &id, &by, now()));
+        Ok(Job::from(job?))
+    });
+    resumed.await.map(Json)
 }

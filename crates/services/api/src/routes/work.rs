@@ -157,6 +157,8 @@ pub struct Scrub {
     pub differing: u64,
     /// Stores whose copies were not looked at.
     pub unread: Vec<UnreadStore>,
+    /// The last that has ended was taken back before its end: what is said here was found until then.
+    pub cancelled: bool,
 }
 
 fn scrub_of(meta: &dyn Transact, volume: &str) -> Result<Scrub, AdminError> {
@@ -166,6 +168,8 @@ fn scrub_of(meta: &dyn Transact, volume: &str) -> Result<Scrub, AdminError> {
         requested_at,
         report,
         unread,
+        cancelled,
+        ..
     } = admin::scrub_state(meta, volume)?;
     let unread = unread.iter().map(|found| UnreadStore {
         store: found.store.to_string(),
@@ -182,6 +186,7 @@ fn scrub_of(meta: &dyn Transact, volume: &str) -> Result<Scrub, AdminError> {
         repaired: report.repaired,
         differing: report.differing,
         unread: unread.collect(),
+        cancelled,
     })
 }
 

@@ -371,8 +371,17 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ),
         ("listTraces", get("/traces?slow=true&limit=5")),
         ("showTracesPart", get("/traces/part")),
+        ("showCertificates", get("/certificates")),
         ("listJobs", get("/jobs?kind=flatten")),
         ("showJob", get(&format!("/jobs/flatten-{flattened}"))),
+        (
+            "pauseJob",
+            case(&format!("/jobs/flatten-{flattened}/pause"), Value::Null, 200),
+        ),
+        (
+            "resumeJob",
+            case(&format!("/jobs/flatten-{flattened}/resume"), Value::Null, 200),
+        ),
         (
             "cancelJob",
             case(&format!("/jobs/flatten-{flattened}/cancel"), Value::Null, 204),

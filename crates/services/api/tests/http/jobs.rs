@@ -117,7 +117,7 @@ async fn each_kind_is_told_as_its_record_says() {
             json!(1),
             json!(chunks),
             json!(chunks - 1),
-            json!(["cancel"])
+            json!(["cancel", "pause"])
         ]
     );
     assert_eq!(some(&flatten, &["object", "started_at"]), [json!("copy"), json!(100)]);
@@ -227,7 +227,7 @@ async fn what_can_be_taken_back_is_and_nothing_else() {
         for role in [Viewer, Auditor] {
             world.ask(role, "POST", &path, None).await.is(403, "denied");
         }
-        let can = job["actions"] == json!(["cancel"]);
+        let can = job["actions"].as_array().unwrap().contains(&json!("cancel"));
         let said = world.ask(Operator, "POST", &path, None).await;
         match can {
             true => drop(said.done(204)),
@@ -240,10 +240,52 @@ async fn what_can_be_taken_back_is_and_nothing_else() {
         }
     }
     let left: Vec<Value> = jobs(&world, "").await.iter().map(|job| job["kind"].clone()).collect();
-    assert_eq!(left, ["import", "recovery", "scrub", "shrink"]);
+    assert_eq!(left, ["import", "recovery", "shrink"]);
     // It is not to be a clone for ever, nor the store to be drained.
     let clone = world.ask(Viewer, "GET", "/api/v1/volumes/copy/flatten", None).await;
     assert_eq!(clone.done(200).body["state"], "no");
     let store = world.ask(Viewer, "GET", &format!("/api/v1/stores/{STORE}"), None).await;
     assert_eq!(store.done(200).body["draining"], false);
+}
+
+#[tokio::test]
+async fn what_can_wait_is_paused_and_goes_on_and_nothing_else() {
+    let world = busy().await;
+    for job in jobs(&world, "").await {
+        let id = job["id"].as_str().unwrap();
+        let (pause, resume) = (format!("/api/v1/jobs/{id}/pause"), format!("/api/v1/jobs/{id}/resume"));
+        for (role, path) in [(Viewer, &pause), (Auditor, &pause), (Viewer, &resume)] {
+            world.ask(role, "POST", path, None).await.is(403, "denied");
+        }
+        let can = job["actions"].as_array().unwrap().contains(&json!("pause"));
+        let said = world.ask(Operator, "POST", &pause, None).await;
+        if !can {
+            said.is(409, "wrong-state");
+            world.ask(Operator, "POST", &resume, None).await.is(409, "wrong-state");
+            continue;
+        }
+        let paused = said.done(200).body;
+        assert_eq!(
+            some(&paused, &["state", "actions"]),
+            [json!("paused"), json!(["cancel", "resume"])]
+        );
+        assert!(
+            paused["paused"]["by"].as_str().is_some_and(|by| !by.is_empty()),
+            "{paused}"
+        );
+        assert_eq!(paused["left_s"], json!(null), "nothing is left while nothing goes on");
+        let shown = world.ask(Viewer, "GET", &format!("/api/v1/jobs/{id}"), None).await;
+        assert_eq!(shown.done(200).body, paused);
+        let resumed = world.ask(Operator, "POST", &resume, None).await.done(200).body;
+        assert_eq!(
+            some(&resumed, &["state", "paused"]),
+            [job["state"].clone(), json!(null)]
+        );
+    }
+    let paused = world.ask(Viewer, "GET", "/api/v1/events?kind=job-paused", None).await;
+    assert_eq!(paused.done(200).body["items"].as_array().map(Vec::len), Some(3));
+    world
+        .ask(Operator, "POST", "/api/v1/jobs/flatten-99/pause", None)
+        .await
+        .is(404, "not-found");
 }

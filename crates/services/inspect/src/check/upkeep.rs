@@ -1,6 +1,7 @@
 //! Certificates, versions and settings.
 
 use super::{named, told, voices};
+use crate::certificates::{Standing, Usage};
 use crate::code::{Check, Code};
 use crate::gather::Facts;
 use crate::inventory::{Certificate, Inventory};
@@ -10,8 +11,6 @@ use amita_types::recovery::Recovery;
 use std::collections::{BTreeMap, BTreeSet};
 
 const DAY_S: u64 = 24 * 3600;
-/// The authority's end, in days before it.
-const AUTHORITY_DAYS: (u64, u64) = (30, 180);
 
 pub(super) fn check(facts: &Facts, sheet: &mut Sheet) {
     let told = told(facts, &[Check::Certificates, Check::Settings], sheet);
@@ -36,23 +35,27 @@ fn certificates(now: u64, told: &[(&str, &Inventory)], sheet: &mut Sheet) {
     }
     let Some(ends) = authority else { return };
     let left = ends.saturating_sub(now) / DAY_S;
-    let severity = match left {
-        left if left < AUTHORITY_DAYS.0 => Severity::Critical,
-        left if left < AUTHORITY_DAYS.1 => Severity::Warning,
-        _ => return,
+    let Some(severity) = severity(Standing::of(Usage::Authority, (0, ends), now)) else {
+        return;
     };
     let reason = format!("it ends on {}, in {left} days", crate::report::day(ends));
     sheet.find_as(Code::AuthorityEnds, severity, Place::cluster(), reason);
 }
 
-/// Half of its life is when it is to be renewed; with a third of it left that has failed for long.
+fn severity(standing: Standing) -> Option<Severity> {
+    match standing {
+        Standing::Well => None,
+        Standing::Due => Some(Severity::Warning),
+        Standing::Late | Standing::Ended => Some(Severity::Critical),
+    }
+}
+
 fn ends(now: u64, own: &Certificate, place: Place, sheet: &mut Sheet) {
     let life = own.ends.saturating_sub(own.begins).max(1);
     let left = own.ends.saturating_sub(now);
-    let severity = match left.saturating_mul(100) / life {
-        percent if percent < 10 => Severity::Critical,
-        percent if percent < 34 => Severity::Warning,
-        _ => return,
+    let standing = Standing::of(Usage::Identity, (own.begins, own.ends), now);
+    let Some(severity) = severity(standing) else {
+        return;
     };
     let reason = format!(
         "it ends on {}, in {} hours, and is good for {} days in all: it was not renewed at half of that",

@@ -96,6 +96,7 @@ pub(crate) fn healthy(node: u32, at: u64) -> Inventory {
             begins: at - 10 * 24 * 3600,
             ends: at + 80 * 24 * 3600,
             authority_ends: Some(at + 2000 * 24 * 3600),
+            ..Certificate::default()
         })),
         settings: vec![Setting {
             name: "lease".to_owned(),

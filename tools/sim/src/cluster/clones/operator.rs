@@ -48,6 +48,17 @@ impl Cluster {
             };
             let key = map::flatten_key(made.volume);
             self.metadata.operate(now, &Call::put(key, json(&made)));
+        } else if index.is_multiple_of(2) {
+            let paused = map::Paused {
+                by: "operator".to_owned(),
+                at: now.0 / 1_000_000_000,
+            };
+            let desk = Desk::new(&mut self.metadata, now);
+            let is_paused = admin::pause_flatten(&desk, asked.volume, Some(&paused));
+            if is_paused.map_err(|why| format!("a flattening cannot be paused: {why}"))? {
+                self.clones.guests[index].paused = Some(asked.done);
+                self.coverage.hit("clone.flatten_paused");
+            }
         }
         let name = self.clones.guests[index].name.clone();
         self.tell(|| format!("{name} is being flattened"));
@@ -83,6 +94,27 @@ impl Cluster {
         })
     }
 
+    /// Those that were paused go on. Nobody has gone on with them meanwhile.
+    fn resume_flattens(&mut self, now: Time) -> Result<(), String> {
+        for index in 0..self.clones.guests.len() {
+            let Some(done) = self.clones.guests[index].paused.take() else {
+                continue;
+            };
+            let volume = self.clones.guests[index].id;
+            let found = self.metadata.state().get(&map::flatten_key(volume));
+            let record = found.and_then(|found| found.json::<map::Flatten>().ok());
+            if let Some(record) = record.filter(|record| record.done != done) {
+                return Err(format!("a flattening that was paused at {done} went on: {record:?}"));
+            }
+            let desk = Desk::new(&mut self.metadata, now);
+            let goes_on = admin::pause_flatten(&desk, volume, None);
+            if goes_on.map_err(|why| format!("a flattening cannot be resumed: {why}"))? {
+                self.coverage.hit("clone.flatten_resumed");
+            }
+        }
+        Ok(())
+    }
+
     /// Clones of which all is made let go of their parents, and what they were made from may go.
     pub(super) fn end_flattens(&mut self, now: Time) -> Result<(), String> {
         let is_due = self.clones.guests.iter().any(|guest| guest.flattening);
@@ -90,6 +122,7 @@ impl Cluster {
             return Ok(());
         }
         self.clones.flat_looks = now.plus(LOOK * 4);
+        self.resume_flattens(now)?;
         let desk = Desk::new(&mut self.metadata, now);
         let ended = admin::end_flattens(&desk).map_err(|why| format!("no flattening ends: {why}"))?;
         if let Some((volume, why)) = ended.failed.first() {

@@ -106,6 +106,7 @@ fn what_is_used_or_half_done_is_not_made_smaller() {
         chunks: 256,
         done: 0,
         ails: None,
+        paused: None,
     };
     meta.txn(&Call::put(map::flatten_key(found.id), json(&flatten)))
         .unwrap();

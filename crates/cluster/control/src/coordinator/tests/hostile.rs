@@ -79,6 +79,7 @@ fn a_pool_that_needs_no_copies_is_left_alone() {
     let lost = Store {
         class: String::new(),
         duty: StoreDuty::Normal,
+        paused: None,
         id: store(99),
         node: NodeId(u32::MAX),
         path: String::new(),

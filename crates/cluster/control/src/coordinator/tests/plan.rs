@@ -197,6 +197,44 @@ fn a_drain_moves_everything_and_says_when_it_is_done() {
 }
 
 #[test]
+fn a_drain_that_is_paused_begins_with_nothing_while_all_copies_are_there() {
+    let mut scene = planned(5, 5, 32);
+    scene.live(10, 3);
+    let of_three = |scene: &Scene| {
+        let own = |group: &&Group| group.in_sync.contains(&store(3));
+        scene.groups().iter().filter(own).count()
+    };
+    let held = of_three(&scene);
+    scene.change_store(3, |record| {
+        record.duty = StoreDuty::Draining;
+        record.paused = Some(map::Paused {
+            by: "operator ann".to_owned(),
+            at: 5,
+        });
+    });
+    scene.live(60, 3);
+    assert_eq!(
+        (scene.named(3), of_three(&scene)),
+        (held, held),
+        "it holds what it held"
+    );
+    assert!(scene.groups().iter().all(|group| group.syncing.is_empty()));
+    // What lacks a copy gets one all the same.
+    scene.die(node(2));
+    scene.live(700, 2);
+    for group in scene.groups() {
+        assert!(
+            !group.in_sync.contains(&store(2)) && group.in_sync.len() >= 3,
+            "{group:?}"
+        );
+    }
+    scene.change_store(3, |record| record.paused = None);
+    scene.live(60, 3);
+    assert_eq!(scene.named(3), 0);
+    scene.assert_whole();
+}
+
+#[test]
 fn a_rule_that_cannot_be_met_stands_as_a_warning() {
     let mut scene = planned(3, 3, 16);
     scene.change_store(3, |record| record.duty = StoreDuty::Draining);

@@ -5,6 +5,9 @@
 //! that entry being expected, so that a write that comes in between wins (R5). Where snapshots or clones may share it, it is
 //! replaced where it lies, and what only snapshots have is looked at, too (S12, `mend/look`). Copies that differ though no write is under way
 //! are reported: no store of this protocol does that, and which one is right is for a person to say.
+//!
+//! Groups are looked at in the order of their indexes, and the end of each is told: what is behind it a successor need not look at. A
+//! scrub that is held begins with nothing more, and goes on where it was.
 
 use super::mend::{Mendings, Mode, Subject};
 use super::{ask_for_chunks, is_listed_here};
@@ -18,7 +21,7 @@ use crate::task::SyncStep;
 use amita_reactor::Time;
 use amita_types::map::ScrubReport;
 use amita_types::message::ChunkState as Held;
-use amita_types::{BlockIndex, ChunkIndex, SnapshotId};
+use amita_types::{BlockIndex, ChunkIndex, GroupIndex, SnapshotId};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -35,17 +38,26 @@ pub(in crate::sequencer) struct Scrubs {
     /// Blocks, and of which snapshot.
     repairs: VecDeque<(ChunkSlot, Position, BlockIndex, SnapshotId)>,
     walk: Option<Walk>,
+    /// The number of the one that has come to its end last: it is not begun again.
+    ended: Option<u64>,
     /// Looks under way.
     active: usize,
+    /// Lists that were asked for by scrubs which have been taken back since.
+    late: usize,
 }
 
 /// A scrub of everything.
 #[derive(Debug)]
 struct Walk {
+    /// The caller's.
+    number: u64,
     group: GroupSlot,
     list: List,
     todo: VecDeque<(ChunkIndex, Position)>,
+    /// What was found in the group.
     report: ScrubReport,
+    /// It stands still.
+    is_held: bool,
 }
 
 #[derive(Debug)]
@@ -68,12 +80,21 @@ impl Scrubs {
         self.repairs.is_empty() && self.walk.is_none() && self.active == 0
     }
 
-    /// Begins a scrub of everything, if none is under way.
-    pub fn begin(&mut self, groups: &Groups, now: Time) -> bool {
-        let Some(group) = groups.keys().next().filter(|_| self.walk.is_none()) else {
+    /// Begins the scrub of that number with this group, in the place of another one; one that is under way goes on. `false`: there is
+    /// nothing new to do.
+    pub fn begin(&mut self, groups: &Groups, now: Time, number: u64, from: GroupIndex) -> bool {
+        if let Some(walk) = self.walk.as_mut().filter(|walk| walk.number == number) {
+            return std::mem::take(&mut walk.is_held);
+        }
+        if self.ended == Some(number) {
+            return false;
+        }
+        let Some(group) = groups.keys().take(from.0 as usize + 1).last() else {
             return false;
         };
+        self.end();
         self.walk = Some(Walk {
+            number,
             group,
             list: List::Due {
                 at: now,
@@ -81,11 +102,25 @@ impl Scrubs {
             },
             todo: VecDeque::new(),
             report: ScrubReport::default(),
+            is_held: false,
         });
         true
     }
 
-    /// How far a scrub that is under way has come.
+    /// Nothing more is begun until the same scrub is begun again. Looks that are under way come to their end.
+    pub fn hold(&mut self) {
+        if let Some(walk) = &mut self.walk {
+            walk.is_held = true;
+        }
+    }
+
+    /// Gives up what is under way.
+    pub fn end(&mut self) {
+        let walk = self.walk.take();
+        self.late += usize::from(walk.is_some_and(|walk| matches!(walk.list, List::Asked { .. })));
+    }
+
+    /// What a scrub that is under way has found in the group that it is at.
     pub fn report(&self) -> Option<ScrubReport> {
         self.walk.as_ref().map(|walk| walk.report)
     }
@@ -112,7 +147,7 @@ impl Scrubs {
     }
 
     fn advance_walk(&mut self, cx: &mut Context, mendings: &mut Mendings, now: Time) {
-        while let Some(walk) = &mut self.walk {
+        while let Some(walk) = self.walk.as_mut().filter(|walk| !walk.is_held) {
             if self.active < MAX_LOOKS
                 && let Some((index, position)) = walk.todo.pop_front()
             {
@@ -126,16 +161,26 @@ impl Scrubs {
             }
             match walk.list {
                 List::Due { at, .. } if at > now => return cx.agenda.put_off(at),
+                // An answer to an older list would be taken for one to this.
+                List::Due { .. } if self.late > 0 => return,
                 List::Due { from, .. } if walk.todo.is_empty() => return walk.list_chunks(cx, now, from),
                 List::Ended if walk.todo.is_empty() && self.active == 0 => {
                     let from = ChunkIndex(0);
                     walk.list = List::Due { at: now, from };
-                    match cx.groups.after(walk.group) {
+                    let (number, group) = (walk.number, cx.groups[walk.group].id.index);
+                    let report = std::mem::take(&mut walk.report);
+                    let next = cx.groups.after(walk.group);
+                    cx.effects.push_back(Effect::Scrubbed {
+                        number,
+                        group,
+                        is_last: next.is_none(),
+                        report,
+                    });
+                    match next {
                         Some(next) => walk.group = next,
                         None => {
-                            let report = walk.report;
+                            self.ended = Some(number);
                             self.walk = None;
-                            cx.effects.push_back(Effect::Scrubbed { report });
                         }
                     }
                 }
@@ -159,6 +204,10 @@ impl Scrubs {
         let complete = cx.tasks[slot].waiting.is_empty();
         if complete {
             cx.tasks.remove(slot);
+        }
+        if self.late > 0 {
+            self.late -= usize::from(complete);
+            return;
         }
         let members = cx.groups[group].members.current;
         let known = |held: &&Held| is_listed_here(cx, group, held.chunk);
@@ -193,6 +242,10 @@ impl Scrubs {
     pub fn list_again(&mut self, cx: &mut Context, now: Time, slot: TaskSlot) {
         cx.settle_all(slot);
         cx.tasks.remove(slot);
+        if self.late > 0 {
+            self.late -= 1;
+            return;
+        }
         let at = now.plus(PAUSE);
         if let Some(walk) = &mut self.walk
             && let List::Asked { from, .. } = walk.list

@@ -6,10 +6,10 @@ use crate::io::Warning;
 use amita_types::io::Op;
 use amita_types::map::ScrubReport;
 use amita_types::message::{
-    AnswerBody, Change, ChangesAnswer, ChunkState, MendedAnswer, Problem, Refusal, Request, RequestBody,
+    AnswerBody, Change, ChangesAnswer, ChunkState, ChunksAnswer, MendedAnswer, Problem, Refusal, Request, RequestBody,
     RestoreRequest, StateInfo, StatesAnswer, VerifiedAnswer,
 };
-use amita_types::{BlockIndex, ChunkIndex, SnapshotId, StoreId};
+use amita_types::{BlockIndex, ChunkIndex, GroupIndex, SnapshotId, StoreId};
 
 const FIRST: SnapshotId = SnapshotId(1);
 const SECOND: SnapshotId = SnapshotId(2);
@@ -306,4 +306,69 @@ fn much_that_has_rotted_is_restored_a_few_blocks_at_a_time() {
     blocks.sort_unstable();
     assert_eq!(blocks, (0..ROTTEN).collect::<Vec<_>>(), "each once");
     assert_eq!(report.repaired, u64::from(ROTTEN));
+}
+
+/// Lists of no chunks until nothing happens any more.
+fn look_at_empty_groups(rig: &mut Rig) -> Vec<GroupIndex> {
+    for _ in 0..40 {
+        rig.answer_fences();
+        rig.answer_renewals();
+        rig.answer_chunks(|_| Vec::new());
+        rig.pass_ms(20);
+    }
+    std::mem::take(&mut rig.scrubbed_groups)
+}
+
+fn groups(range: std::ops::Range<u32>) -> Vec<GroupIndex> {
+    range.map(GroupIndex).collect()
+}
+
+#[test]
+fn a_scrub_that_is_held_begins_with_no_group_and_goes_on_where_it_was() {
+    let mut rig = Rig::with(2, 1, 4, Config::default());
+    rig.scrub_from(1, 1);
+    rig.sequencer.hold_scrub();
+    assert_eq!(look_at_empty_groups(&mut rig), []);
+    assert!(rig.scrubbed.is_none());
+    rig.scrub_from(1, 0);
+    assert_eq!(
+        look_at_empty_groups(&mut rig),
+        groups(1..4),
+        "it was at the second group"
+    );
+    assert!(rig.scrubbed.take().is_some());
+    // Another core may not be done when it is held and goes on: this one is.
+    rig.scrub_from(1, 0);
+    assert_eq!(look_at_empty_groups(&mut rig), []);
+}
+
+#[test]
+fn a_scrub_that_is_given_up_says_nothing_and_the_next_one_looks_at_all() {
+    let mut rig = Rig::with(2, 1, 3, Config::default());
+    rig.scrub_from(1, 0);
+    for _ in 0..3 {
+        rig.answer_fences();
+        rig.pass_ms(20);
+    }
+    let asked = rig.take(|_, body| matches!(body, RequestBody::Chunks(_)));
+    assert_eq!(asked.len(), 2, "both members are asked");
+    rig.sequencer.end_scrub();
+    rig.scrub_from(2, 0);
+    // What the first one had asked for is answered now.
+    for request in asked {
+        let more = None;
+        rig.accept(
+            &request,
+            AnswerBody::Chunks(ChunksAnswer {
+                chunks: Vec::new(),
+                more,
+            }),
+        );
+    }
+    assert_eq!(rig.scrubbed_groups, [], "that was the answer to another question");
+    assert_eq!(look_at_empty_groups(&mut rig), groups(0..3));
+    rig.scrub_from(3, 0);
+    rig.sequencer.end_scrub();
+    assert_eq!(look_at_empty_groups(&mut rig), []);
+    assert!(rig.sequencer.scrub_report().is_none());
 }

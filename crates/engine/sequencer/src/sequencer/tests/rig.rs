@@ -31,6 +31,10 @@ pub struct Rig {
     pub ended: Vec<(IoId, Result<(), IoError>, Payload)>,
     pub warnings: Vec<Warning>,
     pub scrubbed: Option<amita_types::map::ScrubReport>,
+    /// What a scrub that is under way has told so far.
+    pub found: amita_types::map::ScrubReport,
+    /// Groups of which a scrub has told the end.
+    pub scrubbed_groups: Vec<GroupIndex>,
     pub wholes: Vec<(amita_types::GroupId, StoreId, Epoch)>,
     /// How often all stores in sync were said to have adopted the generation.
     pub adopted: u32,
@@ -196,6 +200,8 @@ impl Rig {
             ended: Vec::new(),
             warnings: Vec::new(),
             scrubbed: None,
+            found: Default::default(),
+            scrubbed_groups: Vec::new(),
             wholes: Vec::new(),
             adopted: 0,
             settled: Vec::new(),
@@ -245,7 +251,15 @@ impl Rig {
                 Effect::OpenParent { chunk, .. } => self.unsettled.push(chunk),
                 Effect::Settled { number } => self.settled.push(number),
                 Effect::Spoilt { number } => self.spoilt.push(number),
-                Effect::Scrubbed { report } => self.scrubbed = Some(report),
+                Effect::Scrubbed {
+                    group, is_last, report, ..
+                } => {
+                    self.scrubbed_groups.push(group);
+                    self.found += report;
+                    if is_last {
+                        self.scrubbed = Some(std::mem::take(&mut self.found));
+                    }
+                }
                 Effect::Warn(warning) => self.warnings.push(warning),
                 Effect::Stop { reason } => {
                     assert!(self.stopped.is_none());
@@ -303,7 +317,12 @@ impl Rig {
 
     /// Something of a snapshot.
     pub fn scrub(&mut self) {
-        self.sequencer.scrub(self.now);
+        self.scrub_from(1, 0);
+    }
+
+    /// The scrub of that number begins there, or goes on.
+    pub fn scrub_from(&mut self, number: u64, group: u32) {
+        self.sequencer.scrub(self.now, number, GroupIndex(group));
         self.collect();
     }
 

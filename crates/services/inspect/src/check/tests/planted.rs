@@ -367,6 +367,7 @@ fn certificate(facts: &mut Facts, days: u64, authority: u64) {
         begins: AT + days * DAY - 90 * DAY,
         ends: AT + days * DAY,
         authority_ends: Some(AT + authority * DAY),
+        ..crate::inventory::Certificate::default()
     }));
 }
 

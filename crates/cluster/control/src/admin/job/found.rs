@@ -1,0 +1,222 @@
+//! What the records say is under way.
+
+use super::super::{RecoveryStatus, Result, StoreStatus, VolumeStatus, status};
+use super::{Job, JobAction, JobKind, JobState, JobUnit, Record};
+use amita_metadata::{Call, Transact};
+use amita_types::VolumeId;
+use amita_types::map::{self, Flatten, Import, Move, Paused, Scrub, Shrink, StoreDuty};
+use std::time::Duration;
+
+/// What takes long at present, in the order of the ids; `now` is since 1970.
+///
+/// # Errors
+/// The metadata is away, or holds no cluster.
+pub fn jobs(meta: &dyn Transact, now: Duration) -> Result<Vec<Job>> {
+    let (status, now) = (status(meta)?, now.as_secs());
+    let mut all = Vec::new();
+    for volume in &status.volumes {
+        all.extend(volume.flatten.as_ref().map(|record| flattening(volume, record, now)));
+        all.extend(volume.import.as_ref().map(|record| import(volume, record)));
+        all.extend(volume.shrink.as_ref().map(|record| shrinking(volume, record)));
+    }
+    all.extend(scrubs(meta, &status.volumes, now)?);
+    all.extend(moves(meta, &status.volumes)?);
+    all.extend(status.stores.iter().filter_map(drain));
+    all.extend(status.recovery.iter().map(recovery));
+    all.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(all)
+}
+
+/// A job of which nothing is known but that it is there.
+fn job(kind: JobKind, number: impl std::fmt::Display, object: &str, record: Record) -> Job {
+    Job {
+        id: format!("{}-{number}", kind.name()),
+        kind,
+        object: object.to_owned(),
+        state: JobState::Running,
+        unit: None,
+        done: None,
+        total: None,
+        left: None,
+        moved_bytes: None,
+        bytes_per_second: None,
+        left_bytes: None,
+        left_s: None,
+        started_at: None,
+        paused: None,
+        ails: None,
+        actions: Vec::new(),
+        record,
+    }
+}
+
+/// A job that can stand still, in that state unless it does.
+fn pausable(job: Job, state: JobState, paused: Option<&Paused>) -> Job {
+    let (state, action) = match paused {
+        Some(_) => (JobState::Paused, JobAction::Resume),
+        None => (state, JobAction::Pause),
+    };
+    Job {
+        state,
+        paused: paused.cloned(),
+        left_s: job.left_s.filter(|_| state == JobState::Running),
+        actions: vec![JobAction::Cancel, action],
+        ..job
+    }
+}
+
+/// Seconds that the rest will take, if it goes on as so far.
+fn left_s(done: u64, left: u64, seconds: u64) -> Option<u64> {
+    let whole = u128::from(seconds) * u128::from(left);
+    Some(u64::try_from(whole.checked_div(u128::from(done))?).unwrap_or(u64::MAX))
+}
+
+fn counted(job: Job, unit: JobUnit, done: u64, total: u64) -> Job {
+    Job {
+        unit: Some(unit),
+        done: Some(done),
+        total: Some(total),
+        left: Some(total.saturating_sub(done)),
+        ..job
+    }
+}
+
+fn flattening(volume: &VolumeStatus, record: &Flatten, now: u64) -> Job {
+    let job = job(JobKind::Flatten, record.volume, &volume.volume.name, Record::Flatten);
+    let job = counted(job, JobUnit::Chunks, record.done, record.chunks);
+    let state = match record.ails {
+        Some(_) => JobState::Stalled,
+        None => JobState::Running,
+    };
+    let left = record.chunks.saturating_sub(record.done);
+    let job = Job {
+        left_s: left_s(record.done, left, now.saturating_sub(record.asked_at)),
+        started_at: Some(record.asked_at),
+        ails: record.ails.clone(),
+        ..job
+    };
+    pausable(job, state, record.paused.as_ref())
+}
+
+/// Whoever copies into a volume, or makes it smaller, has it open.
+fn by_owner(volume: &VolumeStatus) -> (JobState, Option<String>) {
+    match volume.owner_alive {
+        true => (JobState::Running, None),
+        false => (
+            JobState::Stalled,
+            Some("nobody is at it: give its command again, and it goes on".to_owned()),
+        ),
+    }
+}
+
+fn import(volume: &VolumeStatus, record: &Import) -> Job {
+    let advice = "end its command; `amita volume import` with the same image goes on, deleting the volume gives it up";
+    let (id, name) = (volume.volume.id, &volume.volume.name);
+    let job = job(JobKind::Import, id, name, Record::Other(advice));
+    let (state, ails) = by_owner(volume);
+    Job {
+        state,
+        ails,
+        ..counted(job, JobUnit::Bytes, record.done_bytes, record.image_bytes)
+    }
+}
+
+fn shrinking(volume: &VolumeStatus, _: &Shrink) -> Job {
+    let advice = "end its command; `amita volume resize` with the size that the volume had gives it up";
+    let (id, name) = (volume.volume.id, &volume.volume.name);
+    let job = job(JobKind::Shrink, id, name, Record::Other(advice));
+    let (state, ails) = by_owner(volume);
+    Job { state, ails, ..job }
+}
+
+fn scrubs(meta: &dyn Transact, volumes: &[VolumeStatus], now: u64) -> Result<Vec<Job>> {
+    let key = map::scrub_key(VolumeId(0));
+    let prefix = key.trim_end_matches('0');
+    let reply = meta.txn(&Call::prefix(prefix))?;
+    let found = reply.values(0).iter().filter_map(|found| {
+        let id: u64 = found.key.strip_prefix(prefix)?.parse().ok()?;
+        let volume = volumes.iter().find(|volume| volume.volume.id.0 == id)?;
+        let scrub: Scrub = found.json().ok()?;
+        scrub
+            .is_under_way()
+            .then(|| scrubbing(&volume.volume.name, id, &scrub, now))
+    });
+    Ok(found.collect())
+}
+
+fn scrubbing(volume: &str, id: u64, scrub: &Scrub, now: u64) -> Job {
+    let mut job = job(JobKind::Scrub, id, volume, Record::Scrub);
+    if let Some(progress) = &scrub.progress {
+        let (done, groups) = (u64::from(progress.done), u64::from(progress.groups));
+        let passed = now.saturating_sub(scrub.requested_at);
+        job.left_s = left_s(done, groups.saturating_sub(done), passed);
+        job = counted(job, JobUnit::Groups, done, groups);
+    }
+    let job = Job {
+        started_at: Some(scrub.requested_at),
+        ..job
+    };
+    pausable(job, JobState::Running, scrub.paused.as_ref())
+}
+
+fn moves(meta: &dyn Transact, volumes: &[VolumeStatus]) -> Result<Vec<Job>> {
+    let reply = meta.txn(&Call::prefix(map::moves_prefix()))?;
+    let wishes = reply.values(0).iter().filter_map(|found| found.json::<Move>().ok());
+    let found = wishes.filter_map(|wish| {
+        let volume = volumes.iter().find(|volume| volume.volume.name == wish.volume)?;
+        let state = match wish.refused {
+            None => JobState::Running,
+            Some(_) => JobState::Refused,
+        };
+        Some(Job {
+            state,
+            ails: wish.refused.clone(),
+            actions: vec![JobAction::Cancel],
+            ..job(
+                JobKind::Move,
+                volume.volume.id,
+                &wish.volume,
+                Record::Move(wish.clone()),
+            )
+        })
+    });
+    Ok(found.collect())
+}
+
+fn drain(store: &StoreStatus) -> Option<Job> {
+    let id = store.store.id;
+    (store.store.duty == StoreDuty::Draining).then(|| {
+        let left = store.named as u64;
+        let job = Job {
+            unit: Some(JobUnit::Groups),
+            left: Some(left),
+            ..job(JobKind::Drain, id, &id.to_string(), Record::Drain(id))
+        };
+        match left {
+            0 => Job {
+                state: JobState::Done,
+                actions: vec![JobAction::Cancel],
+                ..job
+            },
+            _ => pausable(job, JobState::Running, store.store.paused.as_ref()),
+        }
+    })
+}
+
+fn recovery(found: &RecoveryStatus) -> Job {
+    let advice = "a store that is not up to date is one copy less; the recovery's settings (`amita recovery set`) say how hard it works";
+    let job = job(
+        JobKind::Recovery,
+        found.store,
+        &found.store.to_string(),
+        Record::Other(advice),
+    );
+    let rate = Some(found.bytes_per_s).filter(|rate| *rate > 0);
+    Job {
+        moved_bytes: Some(found.bytes_moved),
+        bytes_per_second: rate,
+        left_bytes: rate.zip(found.left_s).map(|(rate, left_s)| rate.saturating_mul(left_s)),
+        left_s: found.left_s,
+        ..counted(job, JobUnit::Groups, found.groups_done, found.groups)
+    }
+}
