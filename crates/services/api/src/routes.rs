@@ -4,6 +4,7 @@ mod alerts;
 mod attachments;
 mod audit;
 mod cluster;
+mod commands;
 mod events;
 mod exports;
 mod history;
@@ -65,6 +66,7 @@ pub fn all() -> OpenApiRouter<Api> {
         notify::routes(),
         watches::routes(),
         tokens::routes(),
+        commands::routes(),
     ];
     all.into_iter().fold(OpenApiRouter::new(), OpenApiRouter::merge)
 }
