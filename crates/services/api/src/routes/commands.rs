@@ -82,7 +82,7 @@ async fn run_command(
     let line = CommandLine { arguments, confirmed };
     let ends_at = ends.map(|Extension(Ends(ends_at))| ends_at);
     let outcome = api.carry_out(asker, ends_at, line).await?;
-    if let Some(why) = outcome.away {
+    if let Some(why) = &outcome.away {
         return Err(Problem::new(Code::MetadataAway, why));
     }
     let is_secret = outcome.is_secret;
