@@ -52,11 +52,11 @@ impl Access {
     /// An identity that may not use data, or none where one is needed.
     pub fn way(&self, endpoints: &Endpoints, admin: &Admin) -> Result<Way> {
         if endpoints.lent().is_some() {
-            return Err(Failure::new(
-                "the data of volumes is read and written where the command is given, and by no node for others",
-            )
-            .kind(Kind::Usage)
-            .advice("Give the command with --metadata, and with an identity that may use data."));
+            return Err(
+                Failure::new("by a command the data of volumes is read and written where it is given")
+                    .kind(Kind::Usage)
+                    .advice("Give the command with --metadata, and with an identity that may use data."),
+            );
         }
         let folder = self
             .client_identity
