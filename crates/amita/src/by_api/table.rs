@@ -31,7 +31,7 @@ const SERVES: &str = "it serves from this machine";
 const DISKS: &str = "it reads and writes disks of this machine";
 const IDENTITIES: &str = "identities and the authority are folders of this machine";
 const TELLS: &str = "it needs no cluster";
-const DATA: &str = "it reads or writes the data of volumes, and files of this machine";
+const DATA: &str = "it reads or writes the data of volumes, by an identity of this machine";
 const FILES: &str = "keys and secrets come from files of this machine, and are sealed here";
 const NODES: &str =
     "it asks each node for what that counts; GET /api/v1/history and GET /api/v1/traces tell it by the API";
