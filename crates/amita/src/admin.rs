@@ -22,7 +22,9 @@ impl Admin {
     /// that.
     pub fn connect(endpoints: &Endpoints) -> Result<Admin> {
         let (client, caller) = endpoints.connect_as()?;
-        let session = Session::open(client, caller).map_err(|why| denied(&why))?;
+        // Who asks a node again and again for what they may not does not fill the audit log with it.
+        let tells = endpoints.lent().is_none_or(|lent| lent.tells_refusals);
+        let session = Session::open_telling(client, caller, tells).map_err(|why| denied(&why))?;
         Ok(Admin { session })
     }
 

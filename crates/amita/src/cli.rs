@@ -1,6 +1,7 @@
 //! The command line: what there is, and what each word means. Help, flags and environment come from here alone.
 
 use crate::admin::metadata_failure;
+use crate::by_api::given::Given;
 use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
@@ -18,6 +19,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Software-defined flash storage
 ///
@@ -43,12 +45,26 @@ pub struct Cli {
     /// nothing. For networks of the cluster's own
     #[arg(long, global = true, env = "AMITA_INSECURE_NETWORK", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_network: bool,
+    /// Where nodes serve the API (`amita serve --api`): the command is sent to one of them, which carries it out with your rights, and to
+    /// the next one where that does not answer. In place of --metadata; as who the certificate of --identity says, or a token
+    #[arg(long, global = true, env = "AMITA_BY_API", value_name = "HOST:PORT[,...]")]
+    pub by_api: Option<String>,
+    /// The file with a token of the API, for its owner alone (mode 0600), for --by-api; AMITA_TOKEN is the token itself
+    #[arg(long, global = true, env = "AMITA_TOKEN_FILE", value_name = "FILE")]
+    pub api_token_file: Option<PathBuf>,
+    /// Authorities (PEM) of the certificates that nodes show to browsers (`amita serve --api-certificate`), for --by-api without an
+    /// identity, by a token [default: the system's]
+    #[arg(long, global = true, env = "AMITA_API_AUTHORITY", value_name = "FILE")]
+    pub api_authority: Option<PathBuf>,
     /// How much to say on standard error
     #[arg(long, global = true, env = "AMITA_LOG", value_name = "LEVEL", default_value = "info")]
     pub log: LogLevel,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
+    /// How it was given.
+    #[arg(skip)]
+    pub given: Given,
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 wrong command line, or a disk that cannot be looked at; 3 the metadata or a node cannot be \
@@ -215,9 +231,24 @@ pub enum Unread {
 /// # Errors
 /// It is wrong; or help was asked for.
 pub fn read<I: IntoIterator<Item = OsString>>(words: I) -> std::result::Result<(Cli, bool), Unread> {
+    read_as(Cli::command(), words)
+}
+
+/// The same by what clap is to know of the commands.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_as<I: IntoIterator<Item = OsString>>(
+    commands: clap::Command,
+    words: I,
+) -> std::result::Result<(Cli, bool), Unread> {
     let words: Vec<OsString> = words.into_iter().collect();
-    let matches = Cli::command().try_get_matches_from(&words);
-    let read = matches.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, wants_json(&matches))));
+    let matches = commands.try_get_matches_from(&words);
+    let read = matches.and_then(|matches| {
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        cli.given = Given::of(&matches);
+        Ok((cli, wants_json(&matches)))
+    });
     read.map_err(
         |error| match words.iter().any(|word| word == "--json") && error.use_stderr() {
             true => Unread::Json(usage(&error)),
@@ -248,49 +279,58 @@ fn usage(error: &clap::Error) -> Failure {
 pub fn run(cli: Cli) -> Result<()> {
     cli.command.core_dumps().settle();
     let metadata = Endpoints {
+        lent: None,
         given: cli.metadata,
         identity: cli.identity.clone(),
         user: cli.metadata_user,
         password_file: cli.metadata_password_file,
         insecure_network: cli.insecure_network,
     };
-    let identity = Folder(cli.identity);
-    match cli.command {
-        Command::Meta(arguments) => meta::run(&arguments, identity.given(), cli.insecure_network),
-        Command::Serve(arguments) => serve::run(&arguments, &metadata, &identity),
-        Command::Cluster(command) => cluster::run(&command, &identity, &metadata),
+    carry_out(cli.command, &metadata, &Folder(cli.identity))
+}
+
+/// Carries a command out, for whom the metadata is reached as.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub(crate) fn carry_out(command: Command, metadata: &Endpoints, identity: &Folder) -> Result<()> {
+    let insecure_network = metadata.insecure_network;
+    match command {
+        Command::Meta(arguments) => meta::run(&arguments, identity.given(), insecure_network),
+        Command::Serve(arguments) => serve::run(&arguments, metadata, identity),
+        Command::Cluster(command) => cluster::run(&command, identity, metadata),
         Command::Ca(command) => ca::run(&command),
-        Command::Cert(command) => cert::run(&command, &identity),
-        Command::Client(command) => client::run(&command, &identity),
-        Command::Operator(command) => operator::run(&command, &identity),
-        Command::Disk(command) => disk::run(&command, &metadata),
+        Command::Cert(command) => cert::run(&command, identity),
+        Command::Client(command) => client::run(&command, identity),
+        Command::Operator(command) => operator::run(&command, identity),
+        Command::Disk(command) => disk::run(&command, metadata),
         Command::Store(command) => store::run(&command),
-        Command::Node(command) => node::run(&command, &metadata, &identity),
-        Command::Pool(command) => pool::run(&command, &metadata),
-        Command::Volume(command) => volume::run(&command, &metadata),
-        Command::SnapshotPolicy(command) => snapshot_policy::run(&command, &metadata),
-        Command::Nbd(command) => nbd::run(&command, &metadata),
-        Command::Subsystem(command) => subsystem::run(&command, &metadata),
-        Command::Namespace(command) => namespace::run(&command, &metadata),
-        Command::Host(command) => host::run(&command, &metadata),
-        Command::Recovery(command) => recovery::run(&command, &metadata),
-        Command::Job(command) => job::run(&command, &metadata),
-        Command::Recover(arguments) => recover::run(&arguments, &metadata),
-        Command::Status(arguments) => status::run(&arguments, &metadata),
-        Command::Top(arguments) => top::run(&arguments, &metadata),
-        Command::History(arguments) => history::run(&arguments, &metadata),
-        Command::Trace(arguments) => trace::run(&arguments, &metadata),
-        Command::Token(command) => token::run(&command, &metadata),
-        Command::Alert(command) => alert::run(&command, &metadata),
-        Command::Notify(command) => notify::run(&command, &metadata),
-        Command::Events(arguments) => events::run(&arguments, &metadata),
-        Command::Audit(command) => audit::run(&command, &metadata),
-        Command::Inspect(arguments) => inspect::run(&arguments, &metadata),
-        Command::SupportBundle(arguments) => support_bundle::run(&arguments, &metadata),
+        Command::Node(command) => node::run(&command, metadata, identity),
+        Command::Pool(command) => pool::run(&command, metadata),
+        Command::Volume(command) => volume::run(&command, metadata),
+        Command::SnapshotPolicy(command) => snapshot_policy::run(&command, metadata),
+        Command::Nbd(command) => nbd::run(&command, metadata),
+        Command::Subsystem(command) => subsystem::run(&command, metadata),
+        Command::Namespace(command) => namespace::run(&command, metadata),
+        Command::Host(command) => host::run(&command, metadata),
+        Command::Recovery(command) => recovery::run(&command, metadata),
+        Command::Job(command) => job::run(&command, metadata),
+        Command::Recover(arguments) => recover::run(&arguments, metadata),
+        Command::Status(arguments) => status::run(&arguments, metadata),
+        Command::Top(arguments) => top::run(&arguments, metadata),
+        Command::History(arguments) => history::run(&arguments, metadata),
+        Command::Trace(arguments) => trace::run(&arguments, metadata),
+        Command::Token(command) => token::run(&command, metadata),
+        Command::Alert(command) => alert::run(&command, metadata),
+        Command::Notify(command) => notify::run(&command, metadata),
+        Command::Events(arguments) => events::run(&arguments, metadata),
+        Command::Audit(command) => audit::run(&command, metadata),
+        Command::Inspect(arguments) => inspect::run(&arguments, metadata),
+        Command::SupportBundle(arguments) => support_bundle::run(&arguments, metadata),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
-        Command::Demo(arguments) => demo::run(&arguments, cli.insecure_network),
+        Command::Demo(arguments) => demo::run(&arguments, insecure_network),
     }
 }
 
@@ -305,9 +345,39 @@ pub struct Endpoints {
     /// The file with the user's password.
     password_file: Option<PathBuf>,
     insecure_network: bool,
+    /// The way of a node that carries the command out for somebody else.
+    lent: Option<Arc<Lent>>,
+}
+
+/// What a node lends a command that it carries out for somebody else: its own way to the metadata, as them.
+#[derive(Clone, Debug)]
+pub struct Lent {
+    /// The node's connection.
+    pub client: Client,
+    /// Who asks.
+    pub caller: Caller,
+    /// Is a refusal told in the audit log?
+    pub tells_refusals: bool,
+    /// When the token that they have shown ends, in seconds since 1970.
+    pub ends_at: Option<u64>,
 }
 
 impl Endpoints {
+    /// Those of a node, for somebody else.
+    #[must_use]
+    pub fn lending(lent: Lent) -> Endpoints {
+        Endpoints {
+            lent: Some(Arc::new(lent)),
+            ..Endpoints::default()
+        }
+    }
+
+    /// What is lent, if the command is carried out for somebody else.
+    #[must_use]
+    pub fn lent(&self) -> Option<&Lent> {
+        self.lent.as_deref()
+    }
+
     /// At one address that is known.
     #[must_use]
     pub fn of(endpoint: &str) -> Endpoints {
@@ -388,6 +458,9 @@ impl Endpoints {
     /// # Errors
     /// As [`Endpoints::connect`].
     pub fn connect_as(&self) -> Result<(Client, Caller)> {
+        if let Some(lent) = &self.lent {
+            return Ok((lent.client.clone(), lent.caller.clone()));
+        }
         let live = match &self.identity {
             Some(folder) => Some(Live::open(folder, Clock::system()).described()?),
             None => None,
@@ -410,7 +483,7 @@ impl Endpoints {
 }
 
 /// The identity's folder, as the command line says.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Folder(Option<PathBuf>);
 
 impl Folder {

@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod admin;
+pub mod by_api;
 pub mod cli;
 pub mod commands;
 pub mod demo;

@@ -1,16 +1,31 @@
 //! A question before something that cannot be undone: on a terminal only. What runs without one, a script, has been told what to do.
 
+use crate::capture;
 use crate::error::{Context, Failure, Result};
 use crate::output::shown;
 use std::io::{BufRead, IsTerminal, Write};
 
 /// Asks the person at the terminal to write `name`, after saying what is lost. Nobody is asked where `yes` was given, or where standard
-/// input or standard error is no terminal.
+/// input or standard error is no terminal. A command that is carried out for somebody elsewhere has been given the name, or is not done.
 ///
 /// # Errors
 /// They wrote something else: nothing was done; or the terminal is gone.
 pub fn destroys(yes: bool, name: &str, lost: &str) -> Result<()> {
-    if yes || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if yes {
+        return Ok(());
+    }
+    if let Some(confirmed) = capture::confirm(name, lost) {
+        return confirmed;
+    }
+    ask(name, lost)
+}
+
+/// The same, wherever the command is carried out.
+///
+/// # Errors
+/// As [`destroys`].
+pub fn ask(name: &str, lost: &str) -> Result<()> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(());
     }
     asked(name, lost, &mut std::io::stdin().lock(), &mut std::io::stderr())

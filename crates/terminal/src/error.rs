@@ -167,6 +167,15 @@ impl Failure {
         amita_audit::inert(&serde_json::json!({ "error": told }).to_string())
     }
 
+    /// As a program says it, for a script or for a person.
+    #[must_use]
+    pub fn told(&self, as_json: bool) -> String {
+        match as_json {
+            true => self.json(),
+            false => format!("amita: {self}"),
+        }
+    }
+
     /// With what to do about it.
     #[must_use]
     pub fn advice(mut self, advice: impl Into<String>) -> Failure {

@@ -1,5 +1,8 @@
 //! Ctrl-C and SIGTERM: noticed by whoever waits, so that guards run and nothing is left behind.
+//!
+//! A command that a node carries out for somebody elsewhere ([`crate::capture`]) is ended by its time, and by no signal to the node.
 
+use crate::capture;
 use crate::error::{Context, Failure, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -14,6 +17,9 @@ fn flag() -> &'static Arc<AtomicBool> {
 
 /// From now on a signal to end sets a flag instead of ending the process; a second one ends it.
 pub fn catch() {
+    if capture::is_on() {
+        return;
+    }
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // In this order: the second signal finds the flag set and ends the process.
         let registered = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(flag()))
@@ -40,13 +46,26 @@ pub fn wait() -> Result<()> {
 /// Was the process told to end?
 #[must_use]
 pub fn caught() -> bool {
-    flag().load(Ordering::Relaxed)
+    match capture::until() {
+        Some(until) => Instant::now() >= until,
+        None => flag().load(Ordering::Relaxed),
+    }
 }
 
 /// # Errors
 /// When the process was told to end.
 pub fn check() -> Result<()> {
-    if caught() { Err(Failure::interrupted()) } else { Ok(()) }
+    match caught() {
+        false => Ok(()),
+        true if capture::is_on() => Err(capture::too_late()),
+        true => Err(Failure::interrupted()),
+    }
+}
+
+/// Until when is waited, where nobody waits for longer than this: a node does not wait for ever for somebody elsewhere.
+#[must_use]
+pub fn bounded(until: Instant) -> Instant {
+    capture::until().map_or(until, |most| most.min(until))
 }
 
 /// # Errors

@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+pub mod capture;
 pub mod confirm;
 pub mod error;
 pub mod interrupt;

@@ -1,6 +1,7 @@
 //! What a command answers, on standard output. Nobody may be there to read it (`amita list | head -1`), or there may be no
 //! room (`> /mnt/full/list`): neither is a fault of the program, and both are said by the exit code.
 
+use crate::capture;
 use crate::error::{Context, Failure, Kind, Result};
 use serde::Serialize;
 use std::fmt;
@@ -19,6 +20,9 @@ pub fn text(text: fmt::Arguments<'_>) -> Result<()> {
 /// # Errors
 /// See [`failed`].
 pub fn raw(text: &str) -> Result<()> {
+    if let Some(taken) = capture::output(text) {
+        return taken;
+    }
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
@@ -52,7 +56,10 @@ pub fn json_line<T: Serialize + ?Sized>(value: &T) -> Result<()> {
 
 /// Says something beside the answer, on standard error. Nobody is left to tell where that is gone.
 pub fn beside(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", shown(text));
+    let text = shown(text);
+    if !capture::beside(&text) {
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
 }
 
 /// Why an answer could not be written: [`Kind::Unread`] where whoever reads has gone, which is no news to anybody.

@@ -1,5 +1,6 @@
 //! What a long command is at: a line a step, and a bar for what has a known length.
 
+use crate::capture;
 use crate::error::Result;
 pub use indicatif::ProgressBar;
 use indicatif::ProgressStyle;
@@ -55,6 +56,9 @@ impl Steps {
 /// A bar over `bytes`; hidden when standard error is no terminal.
 #[must_use]
 pub fn bar(what: &str, bytes: u64) -> ProgressBar {
+    if capture::is_on() {
+        return ProgressBar::hidden();
+    }
     let bar = ProgressBar::new(bytes).with_message(what.to_owned());
     let template = "{msg} [{bar:30}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
     if let Ok(style) = ProgressStyle::with_template(template) {
@@ -66,6 +70,9 @@ pub fn bar(what: &str, bytes: u64) -> ProgressBar {
 /// A bar over things that are counted, whose number is not known yet; hidden when standard error is no terminal.
 #[must_use]
 pub fn counted() -> ProgressBar {
+    if capture::is_on() {
+        return ProgressBar::hidden();
+    }
     let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len}, {eta} left") {
         bar.set_style(style.progress_chars("=> "));

@@ -7,6 +7,7 @@ mod otlp;
 
 use super::core_dumps::CoreDumps;
 use crate::admin::{Described, metadata_failure};
+use crate::by_api::carry::Carrier;
 use crate::cli::{Endpoints, Folder};
 use crate::commands::join::Described as _;
 use amita_api::{Api, BadCertificate, Listener, Observed, Server, Shown};
@@ -495,9 +496,10 @@ fn kind_of(why: &BadCertificate) -> Kind {
 
 fn serve_api(listener: Listener, config: &ServeConfig, observed: Observed) -> Result<Server> {
     let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
-    let api = Api::watching(client)
+    let api = Api::watching(client.clone())
         .with_page(amita_page::answer)
         .observing(observed)
+        .with_commands(Arc::new(Carrier::new(client)))
         .with_seal_key(config.seal_key.clone());
     let server = Server::start(listener, config.identity.clone(), api, &config.name);
     server.context(|| "the API cannot be served".to_owned())

@@ -7,7 +7,7 @@ use crate::logging::timestamp;
 use amita_control::access::Action;
 use amita_control::admin::{self, NewToken};
 use amita_identity::OperatorRole;
-use amita_terminal::error::Result;
+use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
 use amita_types::map::ApiToken;
 use serde_json::{Value, json};
@@ -70,6 +70,13 @@ fn create(name: &str, role: OperatorRole, life: Duration, as_json: bool, metadat
         life,
         made_by: admin.caller().who().name.clone(),
     };
+    // Nobody makes their own token last for longer by it.
+    let ends_at = metadata.lent().and_then(|lent| lent.ends_at);
+    if admin.caller().may(Action::TokenCreate) && ends_at.is_some_and(|ends_at| (now() + life).as_secs() > ends_at) {
+        return Err(Failure::new("it would be good for longer than the token that makes it")
+            .kind(Kind::Usage)
+            .advice("Give a shorter --life, or make it by a certificate."));
+    }
     let made = admin.act(Action::TokenCreate, name, |meta| {
         admin::create_token(meta, &wanted, now())
     });

@@ -23,6 +23,7 @@ use crate::space;
 use amita_control::access::Action;
 use amita_control::admin::{self, Status, VolumeStatus};
 use amita_terminal::error::Result;
+use amita_terminal::interrupt;
 use amita_terminal::say_line;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
@@ -232,7 +233,12 @@ fn scrub(arguments: &ScrubArguments, metadata: &Admin) -> Result<()> {
             return Ok(());
         }
         while state()?.finished < number {
-            std::thread::sleep(LOOK);
+            interrupt::sleep(LOOK).map_err(|failure| {
+                let advice = format!(
+                    "The look goes on without this command: `amita volume scrub {name} --last` says what it has found."
+                );
+                failure.advice(advice)
+            })?;
         }
     }
     let state = state()?;

@@ -6,6 +6,7 @@ mod api;
 mod audit;
 mod backups;
 mod bad_input;
+mod by_api;
 mod changes;
 mod client;
 mod clones;

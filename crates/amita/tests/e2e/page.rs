@@ -16,7 +16,7 @@ const NO_PAGE: &str =
     "the binary has no page: build it by scripts/build-web and scripts/build-release (AMITA_TEST_BINARY)";
 
 /// A gateway that serves the API, and where: as it says in its log.
-fn gateway(world: &World, more: &[&str]) -> (Process, String) {
+pub fn gateway(world: &World, more: &[&str]) -> (Process, String) {
     let node = world.serve(
         "g",
         &[&["--fabric", "127.0.0.1:0", "--api", "127.0.0.1:0"], more].concat(),
@@ -33,7 +33,7 @@ fn gateway(world: &World, more: &[&str]) -> (Process, String) {
     (node, url)
 }
 
-fn end(mut node: Process) {
+pub fn end(mut node: Process) {
     let ended = node.stop();
     assert!(ended.is_some_and(|status| status.success()), "{}", node.last_words());
 }
@@ -224,7 +224,7 @@ fn shown_to_the_cluster(world: &World, url: &str) -> amita_identity::Name {
 }
 
 /// An authority, and a certificate by it, in a folder of their own.
-fn pair(world: &World, name: &str) -> (String, String, String) {
+pub fn pair(world: &World, name: &str) -> (String, String, String) {
     let folder = world.file(name);
     std::fs::create_dir(&folder).expect("a folder");
     certificates(&folder);

@@ -6,6 +6,7 @@
 //! * [`page`]: lists in pieces, entity tags.
 //! * `condition`: `If-Match`, compared by the transactions of the change.
 //! * `observed`: what the node knows of itself, and how others are asked for what they know.
+//! * `commands`: the command line, carried out for who asks.
 //! * `routes`: a file for each kind of thing.
 //! * `versions`: which versions of the API there are.
 //! * [`specification`]: OpenAPI 3.1, made from the same code that answers.
@@ -17,6 +18,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod certificate;
+mod commands;
 mod condition;
 mod event;
 mod guard;
@@ -35,6 +37,7 @@ mod watch;
 mod who;
 
 pub use certificate::{BadCertificate, Shown};
+pub use commands::{CommandLine, Commands, OnBehalf, Outcome};
 pub use observed::{Observed, TraceQuestion, Traces};
 pub use problem::{Code, Problem};
 pub use routes::{Trace, TraceLeg, TraceStage};

@@ -5,6 +5,7 @@ mod attachments;
 mod audit;
 mod certificates;
 mod cluster;
+mod commands;
 mod events;
 mod exports;
 mod history;
@@ -67,6 +68,7 @@ pub fn all() -> OpenApiRouter<Api> {
         notify::routes(),
         watches::routes(),
         tokens::routes(),
+        commands::routes(),
     ];
     all.into_iter().fold(OpenApiRouter::new(), OpenApiRouter::merge)
 }

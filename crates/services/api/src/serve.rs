@@ -4,6 +4,7 @@
 //! for it.
 
 use crate::certificate::{ForBrowsers, Shown};
+use crate::commands::MAX_COMMANDS;
 use crate::guard::Proved;
 use crate::session::{Api, Asker, MAX_CHECKS, MAX_WORK};
 use crate::who::From;
@@ -32,7 +33,7 @@ const MAX_CONNECTIONS: usize = 256;
 /// Of them, those of one address.
 const MAX_OF_ADDRESS: usize = 64;
 /// Threads that wait for the metadata.
-const MAX_WAITING: usize = MAX_WORK + MAX_CHECKS;
+const MAX_WAITING: usize = MAX_WORK + MAX_CHECKS + MAX_COMMANDS;
 /// A connection ends after so long: by then whoever watches has come again.
 const LONGEST_CONNECTION: Duration = Duration::from_secs(900);
 /// TLS, and the head of a request, must be there in so long.

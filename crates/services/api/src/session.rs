@@ -1,5 +1,6 @@
 //! Who asks, and the way to the metadata as them.
 
+use crate::commands::{CommandLine, Commands, MAX_COMMANDS, OnBehalf, Outcome};
 use crate::observed::Observed;
 use crate::problem::{Code, Problem};
 use crate::repeat::Still;
@@ -64,6 +65,7 @@ pub struct Api {
     page: Option<Page>,
     observed: Option<Arc<Observed>>,
     seal_key: Option<Arc<PathBuf>>,
+    commands: Option<Arc<dyn Commands>>,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,8 @@ struct Shared {
     /// Requests that may wait for the metadata: those of who is known, and tokens that are looked up.
     work: Arc<Semaphore>,
     checks: Arc<Semaphore>,
+    /// Commands that are carried out.
+    commands: Arc<Semaphore>,
     refusals: Mutex<Allowances>,
     still: Still,
     /// When what is kept for a time was looked through last.
@@ -99,13 +103,52 @@ impl Api {
                 still: Still::default(),
                 work: Arc::new(Semaphore::new(MAX_WORK)),
                 checks: Arc::new(Semaphore::new(MAX_CHECKS)),
+                commands: Arc::new(Semaphore::new(MAX_COMMANDS)),
                 refusals: Mutex::new(Allowances::new(REFUSALS_OF_ONE, REFUSALS, Instant::now())),
                 kept_up: Mutex::default(),
             }),
             page: None,
             observed: None,
             seal_key: None,
+            commands: None,
         }
+    }
+
+    /// With what carries commands out.
+    #[must_use]
+    pub fn with_commands(self, commands: Arc<dyn Commands>) -> Api {
+        let commands = Some(commands);
+        Api { commands, ..self }
+    }
+
+    /// Carries a command out as whoever asks, on a thread that may wait.
+    ///
+    /// # Errors
+    /// This node carries none out, or as many as it can.
+    pub(crate) async fn carry_out(
+        &self,
+        asker: Asker,
+        ends_at: Option<u64>,
+        line: CommandLine,
+    ) -> Result<Outcome, Problem> {
+        let Some(commands) = self.commands.clone() else {
+            return Err(Problem::new(Code::NotFound, "this node carries no commands out"));
+        };
+        let api = self.clone();
+        wait(&self.shared.commands, move || {
+            let name = asker.0.who().name.clone();
+            let behalf = OnBehalf {
+                tells_refusals: api.tells_refusals(&name),
+                caller: asker.0,
+                ends_at,
+            };
+            let outcome = commands.run(&line, behalf);
+            if outcome.is_denied {
+                api.refused(&name);
+            }
+            Ok(outcome)
+        })
+        .await
     }
 
     /// With the file of the cluster's sealing key: secrets of channels can be taken.
@@ -201,10 +244,14 @@ impl Api {
 
     /// A session of theirs. The log of what was done is not filled by what they may not.
     pub(crate) fn session(&self, caller: Caller) -> Result<Asking, Problem> {
-        let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        let tells = refusals.has_one(&caller.who().name, Instant::now());
-        drop(refusals);
+        let tells = self.tells_refusals(&caller.who().name);
         Ok(Session::open_telling(self.meta.clone(), caller, tells)?)
+    }
+
+    /// Is what they may not told in the log?
+    fn tells_refusals(&self, name: &str) -> bool {
+        let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.has_one(name, Instant::now())
     }
 
     /// Something was refused to them.

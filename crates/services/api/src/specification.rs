@@ -41,6 +41,7 @@ const TAGS: &[(&str, &str)] = &[
     ),
     ("audit", "Who did what."),
     ("tokens", "Who may use the API without a certificate."),
+    ("commands", "The command line, carried out by a node."),
 ];
 
 /// Operations that ask for more, or for less, than others of their method do.
@@ -48,6 +49,8 @@ const RIGHTS: &[(&str, Action)] = &[
     ("listAudit", Action::AuditRead),
     ("createToken", Action::TokenCreate),
     ("revokeToken", Action::TokenRevoke),
+    // Each command has its own right.
+    ("runCommand", Action::View),
     ("finalizeCluster", Action::ClusterFinalize),
     ("adoptStore", Action::DiskAdopt),
     ("addChannel", Action::ChannelAdd),

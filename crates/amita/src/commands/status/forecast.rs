@@ -49,6 +49,10 @@ fn look(status: &Status, metadata: &Endpoints) -> Option<Forecast> {
     if is_worse || Space::of(&status.stores).used_percent().is_none() {
         return None;
     }
+    // A node has no right to ask others in its own name for somebody else.
+    if metadata.lent().is_some() {
+        return None;
+    }
     let identity = match metadata.identity() {
         Some(folder) => Some(Live::open(folder, Clock::system()).ok()?),
         None => None,

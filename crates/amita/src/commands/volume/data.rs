@@ -51,6 +51,13 @@ impl Access {
     /// # Errors
     /// An identity that may not use data, or none where one is needed.
     pub fn way(&self, endpoints: &Endpoints, admin: &Admin) -> Result<Way> {
+        if endpoints.lent().is_some() {
+            return Err(
+                Failure::new("by a command the data of volumes is read and written where it is given")
+                    .kind(Kind::Usage)
+                    .advice("Give the command with --metadata, and with an identity that may use data."),
+            );
+        }
         let folder = self
             .client_identity
             .clone()

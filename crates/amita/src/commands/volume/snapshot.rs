@@ -7,6 +7,7 @@ use amita_control::access::Action;
 use amita_control::admin::{self, AdminError, SetTaking, TakingState};
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Result};
+use amita_terminal::interrupt;
 use amita_terminal::size;
 use amita_terminal::table::{Table, print};
 use amita_types::SetId;
@@ -221,7 +222,7 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
     let object = format!("{volume}@{name}");
     let labels: BTreeMap<String, String> = arguments.labels.iter().cloned().collect();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let until = Instant::now() + Duration::from_secs(arguments.timeout);
+    let until = interrupt::bounded(Instant::now() + Duration::from_secs(arguments.timeout));
     let taken = metadata.act(Action::SnapshotCreate, &object, |meta| {
         let wish = admin::ask_snapshot(meta, volume, name, labels, now)?;
         await_taken(meta, &wish, until)
@@ -240,7 +241,7 @@ fn create_set(arguments: &CreateSetArguments, metadata: &Admin) -> Result<()> {
     let CreateSetArguments { volumes, name, .. } = arguments;
     let named: Vec<String> = volumes.iter().map(|volume| format!("{volume}@{name}")).collect();
     let labels: BTreeMap<String, String> = arguments.labels.iter().cloned().collect();
-    let until = Instant::now() + Duration::from_secs(arguments.timeout);
+    let until = interrupt::bounded(Instant::now() + Duration::from_secs(arguments.timeout));
     let given_up = format!(
         "it was not taken within {} seconds, and is given up: no gateway opens one of its volumes, or a store does not answer and is \
          not out of its groups yet",

@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Those that have tests of their own: streams, and what makes secrets.
-const APART: [&str; 7] = [
+/// Those that have tests of their own: streams, what makes secrets, and commands.
+const APART: [&str; 8] = [
     "listVersions",
     "watchEvents",
     "watchChanges",
@@ -28,6 +28,7 @@ const APART: [&str; 7] = [
     "createToken",
     "revokeToken",
     "showSelf",
+    "runCommand",
 ];
 pub const HOST: &str = "nqn.2026-01.io.test:one";
 pub const OTHER_HOST: &str = "nqn.2026-01.io.test:two";

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod attachments;
+mod commands;
 mod compatibility;
 mod conditions;
 mod every;

@@ -109,6 +109,15 @@ impl World {
         }
     }
 
+    /// The same, at a node that carries commands out.
+    pub fn commanding(self, commands: Arc<dyn amita_api::Commands>) -> World {
+        let api = Api::new(Arc::clone(&self.meta) as Arc<dyn Transact + Send + Sync>);
+        World {
+            router: router(api.with_commands(commands)),
+            ..self
+        }
+    }
+
     pub async fn send(&self, who: Option<OperatorRole>, request: Request<Body>) -> Said {
         let mut request = request;
         let host = http::HeaderValue::from_static("127.0.0.1:7000");

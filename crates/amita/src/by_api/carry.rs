@@ -1,0 +1,139 @@
+//! A node carries a command out for somebody else: with its own way to the metadata, and with their rights.
+
+use super::LONGEST;
+use super::given::globals;
+use super::table::{Does, carried_out};
+use crate::cli::{self, Cli, Endpoints, Folder, Lent, Unread};
+use amita_api::{CommandLine, Commands, OnBehalf, Outcome};
+use amita_control::admin::Code;
+use amita_metadata::Client;
+use amita_terminal::capture::{self, Captured, Terms};
+use amita_terminal::error::{Failure, Kind, Result};
+use clap::CommandFactory as _;
+use std::ffi::OsString;
+use std::time::Instant;
+
+/// The longest answer of a command, in bytes.
+const MAX_OUTPUT_BYTES: usize = 4 << 20;
+
+/// What a node carries commands out by.
+#[derive(Clone, Debug)]
+pub struct Carrier {
+    client: Client,
+}
+
+impl Carrier {
+    /// By this connection to the metadata, which is the node's.
+    #[must_use]
+    pub fn new(client: Client) -> Carrier {
+        Carrier { client }
+    }
+}
+
+impl Commands for Carrier {
+    fn run(&self, line: &CommandLine, asker: OnBehalf) -> Outcome {
+        let lent = Lent {
+            client: self.client.clone(),
+            caller: asker.caller,
+            tells_refusals: asker.tells_refusals,
+            ends_at: asker.ends_at,
+        };
+        let terms = Terms {
+            most_bytes: MAX_OUTPUT_BYTES,
+            until: Instant::now() + LONGEST,
+            confirmed: line.confirmed.clone(),
+        };
+        carry_out(&line.arguments, &Endpoints::lending(lent), terms)
+    }
+}
+
+fn carry_out(arguments: &[String], endpoints: &Endpoints, terms: Terms) -> Outcome {
+    let (cli, as_json) = match read(arguments) {
+        Ok(read) => read,
+        Err(outcome) => return outcome,
+    };
+    let does = match check(&cli) {
+        Ok(does) => does,
+        Err(refused) => return ended(Err(refused), as_json, Captured::default()),
+    };
+    let work = || cli::carry_out(cli.command, endpoints, &Folder::default());
+    let (done, said) = capture::run(terms, work);
+    Outcome {
+        is_secret: does == Does::Secret,
+        ..ended(done, as_json, said)
+    }
+}
+
+/// The commands, as they are when nobody's environment is looked at: this process's is the node's.
+fn commands() -> clap::Command {
+    fn bare(command: clap::Command) -> clap::Command {
+        command
+            .mut_args(|argument| argument.env(None::<&'static str>))
+            .mut_subcommands(bare)
+    }
+    bare(Cli::command())
+}
+
+fn read(arguments: &[String]) -> std::result::Result<(Cli, bool), Outcome> {
+    let words = std::iter::once("amita").chain(arguments.iter().map(String::as_str));
+    let read = cli::read_as(commands(), words.map(OsString::from));
+    read.map_err(|why| match why {
+        Unread::Json(failure) => ended(Err(failure), true, Captured::default()),
+        Unread::Told(error) if error.use_stderr() => Outcome {
+            exit_code: Kind::Usage.code(),
+            beside: error.render().to_string(),
+            ..Outcome::default()
+        },
+        // Help, or the version.
+        Unread::Told(error) => Outcome {
+            output: error.render().to_string(),
+            ..Outcome::default()
+        },
+    })
+}
+
+/// May the command be carried out for others?
+fn check(cli: &Cli) -> Result<Does> {
+    let given = &cli.given;
+    let refused = |why: String| Failure::new(why).kind(Kind::Usage);
+    if let Some(global) = globals(&Cli::command())
+        .iter()
+        .find(|global| given.written.contains(&global.id))
+    {
+        return Err(refused(format!(
+            "{} is for whoever gives a command, and no part of what a node is asked to carry out",
+            global.flag
+        )));
+    }
+    carried_out(&given.command, &given.written).map_err(refused)
+}
+
+/// How a command has ended, as the program would say it and end.
+fn ended(done: Result<()>, as_json: bool, said: Captured) -> Outcome {
+    let Captured {
+        output,
+        mut beside,
+        question,
+    } = said;
+    let failure = done.err();
+    if let Some(failure) = failure.as_ref().filter(|failure| !failure.is_said()) {
+        beside.push_str(&failure.told(as_json));
+        beside.push('\n');
+    }
+    Outcome {
+        exit_code: failure.as_ref().map_or(0, |failure| failure.kind.code()),
+        output,
+        beside,
+        question: question.map(|question| (question.name, question.lost)),
+        is_secret: false,
+        is_denied: failure
+            .as_ref()
+            .is_some_and(|failure| failure.code == Code::Denied.name()),
+        away: failure
+            .filter(|failure| failure.code == Code::MetadataAway.name())
+            .map(|failure| failure.what),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! A command is sent to a node that carries it out; where that does not answer, to the next one.
+//!
+//! What may have been carried out is sent again with the same key only, by which it is done once ([`amita_api`], its `repeat`); what answers
+//! with a secret is not sent again at all. A node is passed over that is not there, cannot be believed, has no room, has lost its metadata,
+//! or is of a release that carries no commands out. What a node refuses, it refuses for all.
+
+use super::LONGEST;
+use super::given::{Given, Source, bare, globals};
+use super::table::{Does, Way, carried_out, way};
+use super::transport::{self, NoAnswer, Place, Proof, Question, Said};
+use crate::cli::Cli;
+use crate::commands::core_dumps::CoreDumps;
+use crate::commands::join::Described as _;
+use amita_api::Code;
+use amita_control::admin;
+use amita_identity::{Clock, Live};
+use amita_terminal::error::{Context as _, Failure, Kind, Result};
+use amita_terminal::{confirm, output};
+use clap::CommandFactory as _;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// The most addresses that are tried.
+const MOST_PLACES: usize = 64;
+/// The longest file of authorities, in bytes,
+const MAX_AUTHORITIES: u64 = 4 << 20;
+/// and of a token.
+const MAX_TOKEN: u64 = 4096;
+/// The pause before a node is asked again that is at the same command.
+const PAUSE: Duration = Duration::from_secs(1);
+/// For so long a command is asked after that another node has begun: that one's time, and until it is taken for gone.
+const LONGEST_IN_PROGRESS: Duration = LONGEST.saturating_add(Duration::from_secs(90));
+
+/// What is known of how a command went, as a node tells it.
+#[derive(Clone, Debug, Deserialize)]
+struct Outcome {
+    exit_code: u8,
+    output: String,
+    beside: String,
+    #[serde(default)]
+    question: Option<Asked>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Asked {
+    name: String,
+    lost: String,
+}
+
+/// A command that is sent to nodes.
+#[derive(Debug)]
+pub struct Sending {
+    places: Vec<Place>,
+    proof: Proof,
+    arguments: Vec<String>,
+    does: Does,
+}
+
+/// Is a command sent to nodes?
+///
+/// # Errors
+/// It cannot be, or it is not clear whether it is to be.
+pub fn is_sent(given: &Given) -> Result<bool> {
+    let usage = |why: String, advice: &str| Err(Failure::new(why).kind(Kind::Usage).advice(advice));
+    let metadata = "Give it with --metadata HOST:PORT, where that is needed, and without --by-api.";
+    match (given.by_api, given.metadata, way(&given.command)) {
+        (Source::None, ..) | (_, _, Some(Way::Here(_))) | (Source::Environment, Source::Flag, _) => Ok(false),
+        (Source::Environment, Source::Environment, Some(Way::Metadata(_))) => Ok(false),
+        (_, _, Some(Way::Metadata(why))) => usage(
+            format!("`amita {}` is not carried out by nodes: {why}", given.command),
+            metadata,
+        ),
+        (Source::Flag, Source::Flag, _) => usage(
+            "--by-api and --metadata: by which of them is the command to be carried out?".to_owned(),
+            "Give one of them.",
+        ),
+        (Source::Environment, Source::Environment, _) => usage(
+            "AMITA_BY_API and AMITA_METADATA are set: by which of them is the command to be carried out?".to_owned(),
+            "Give --by-api or --metadata, or set one of them only.",
+        ),
+        _ => match carried_out(&given.command, &given.written) {
+            Ok(_) => Ok(true),
+            Err(why) => usage(why, metadata),
+        },
+    }
+}
+
+/// Has a node carry out what the command line says, and shows what it says; the exit code.
+///
+/// # Errors
+/// No node has carried it out; or the answer cannot be shown.
+pub fn run(cli: &Cli, words: &[OsString]) -> Result<u8> {
+    // A token, or a key, is in it.
+    CoreDumps::default().settle();
+    let sending = Sending::of(cli, words)?;
+    let outcome = sending.send(None)?;
+    let Some(asked) = outcome.question else {
+        return show(&outcome);
+    };
+    confirm::ask(&asked.name, &asked.lost)?;
+    show(&sending.send(Some(&asked.name))?)
+}
+
+/// Shows what a node has said. (It has made it inert, and is not believed that it has.)
+fn show(outcome: &Outcome) -> Result<u8> {
+    output::raw(&output::shown(&outcome.output))?;
+    let _ = std::io::stderr().write_all(output::shown(&outcome.beside).as_bytes());
+    Ok(outcome.exit_code)
+}
+
+impl Sending {
+    fn of(cli: &Cli, words: &[OsString]) -> Result<Sending> {
+        let usage = |why: String| Failure::new(why).kind(Kind::Usage);
+        let does = carried_out(&cli.given.command, &cli.given.written).map_err(usage)?;
+        let arguments = bare(words, &globals(&Cli::command()));
+        let arguments = arguments.map_err(|word| usage(format!("{} is no text", word.display())))?;
+        let token = token(cli)?;
+        let proves = token.is_some() || cli.identity.is_some() || cli.api_authority.is_some();
+        let given = cli.by_api.as_deref().unwrap_or_default();
+        let parts = given.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let places =
+            parts.map(|part| Place::parse(part, proves).map_err(|why| usage(format!("--by-api {part}: {why}"))));
+        let places: Vec<Place> = places.collect::<Result<_>>()?;
+        if places.is_empty() || places.len() > MOST_PLACES {
+            return Err(usage(format!("--by-api: give 1 to {MOST_PLACES} addresses of nodes")));
+        }
+        let proof = match places.iter().any(Place::is_tls) {
+            true => proof(cli, token.is_some())?,
+            false => Proof::none(),
+        };
+        let proof = match &token {
+            Some(token) => proof.with_token(token).map_err(usage)?,
+            None => proof,
+        };
+        Ok(Sending {
+            places,
+            proof,
+            arguments,
+            does,
+        })
+    }
+
+    fn send(&self, confirmed: Option<&str>) -> Result<Outcome> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .context(|| "no event loop".to_owned())?;
+        let body = json!({ "arguments": self.arguments, "confirmed": confirmed }).to_string();
+        // What only looks leaves nothing to be found again.
+        let key = (self.does != Does::Look).then(|| Uuid::new_v4().to_string());
+        let sent = runtime.block_on(self.try_all(&Question { body, key }));
+        // A look-up of a name that hangs keeps nobody waiting.
+        runtime.shutdown_background();
+        sent
+    }
+
+    async fn try_all(&self, question: &Question) -> Result<Outcome> {
+        let mut tried = Tried::default();
+        for place in &self.places {
+            match self.try_one(place, question).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(Missed::Final(failure)) => return Err(tried.closing(failure, self.does)),
+                Err(Missed::Next { why, perhaps }) => {
+                    tried.reasons.push(format!("{place}: {why}"));
+                    tried.is_unknown |= perhaps;
+                    if perhaps && self.does == Does::Secret {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(tried.failure(self.does))
+    }
+
+    async fn try_one(&self, place: &Place, question: &Question) -> std::result::Result<Outcome, Missed> {
+        let until = Instant::now() + LONGEST_IN_PROGRESS;
+        loop {
+            let said = match transport::send(place, &self.proof, question).await {
+                Ok(said) => said,
+                Err(NoAnswer::Before(why)) => return Err(Missed::Next { why, perhaps: false }),
+                Err(NoAnswer::Perhaps(why)) => {
+                    return Err(Missed::Next {
+                        why,
+                        perhaps: self.does != Does::Look,
+                    });
+                }
+            };
+            if said.status == 200 {
+                return self.read(place, &said).await;
+            }
+            let (code, detail) = problem(&said);
+            let is_begun = code == Code::InProgress.text();
+            if is_begun && Instant::now() < until {
+                let pause = said.retry_after.map_or(PAUSE, Duration::from_secs);
+                tokio::time::sleep(pause.clamp(PAUSE, 10 * PAUSE)).await;
+                continue;
+            }
+            return Err(self.judge(place, &said, &code, detail).await);
+        }
+    }
+
+    async fn read(&self, place: &Place, said: &Said) -> std::result::Result<Outcome, Missed> {
+        let mut outcome: Outcome = serde_json::from_slice(&said.body).map_err(|why| {
+            let what = format!("{place} has carried the command out, and its answer is of another form: {why}");
+            Missed::Final(Failure::new(what).advice("Is the node of another release? Look at what was done."))
+        })?;
+        if outcome.exit_code == Kind::Usage.code()
+            && let Some(other) = self.other_release(place).await
+        {
+            outcome.beside.push_str(&format!(
+                "{place} has release {other}, and this is {}: what the one knows the other may not.\n",
+                env!("CARGO_PKG_VERSION")
+            ));
+        }
+        Ok(outcome)
+    }
+
+    /// The release of a node, where it is not ours.
+    async fn other_release(&self, place: &Place) -> Option<String> {
+        let release = transport::release(place, &self.proof).await?;
+        (release != env!("CARGO_PKG_VERSION")).then_some(release)
+    }
+
+    /// What a refusal of the API means: whether another node is to be asked.
+    async fn judge(&self, place: &Place, said: &Said, code: &str, detail: String) -> Missed {
+        let status = said.status;
+        let next = |why: String, perhaps: bool| Missed::Next { why, perhaps };
+        match status {
+            404 => {
+                let release = transport::release(place, &self.proof).await;
+                let release = release.unwrap_or_else(|| "which it does not tell".to_owned());
+                next(
+                    format!("it has release {release}, and carries no commands out: {detail}"),
+                    false,
+                )
+            }
+            421 | 429 => next(format!("it answers {status}: {detail}"), false),
+            // The metadata is away: whether the command was begun is not known.
+            503 => next(
+                format!("it answers {status}: {detail}"),
+                said.is_sent && self.does != Does::Look,
+            ),
+            _ => {
+                let failure = Failure::new(format!("{place} answers {status}: {detail}"));
+                let code = Code::ALL.iter().find(|known| known.text() == code);
+                Missed::Final(match code {
+                    Some(Code::Unauthenticated) => failure.code(Code::Unauthenticated.text()).advice(
+                        "Give --identity DIR with an operator's certificate, or a token (--api-token-file, AMITA_TOKEN).",
+                    ),
+                    Some(code) => failure.code(code.text()),
+                    None => failure,
+                })
+            }
+        }
+    }
+}
+
+/// A node has not carried it out.
+enum Missed {
+    /// The next one may.
+    Next { why: String, perhaps: bool },
+    /// Nor does any other.
+    Final(Failure),
+}
+
+/// What was tried.
+#[derive(Debug, Default)]
+struct Tried {
+    reasons: Vec<String>,
+    /// One of them may have carried it out.
+    is_unknown: bool,
+}
+
+impl Tried {
+    const LOOK_FIRST: &str = "It may have been carried out: look, before you give it again.";
+
+    fn failure(&self, does: Does) -> Failure {
+        let what = match (self.is_unknown, does) {
+            (true, Does::Look) | (false, _) => "no node carries the command out",
+            (true, _) => "it is not known whether the command was carried out",
+        };
+        let failure = Failure::new(format!("{what}\n{}", self.reasons.join("\n"))).kind(Kind::Unreachable);
+        match self.is_unknown {
+            true => failure
+                .code(admin::Code::OutcomeUnknown.name())
+                .advice(Tried::LOOK_FIRST),
+            false => failure
+                .advice("Are these the addresses of nodes' APIs (`amita serve --api`)? Name others, too (--by-api)."),
+        }
+    }
+
+    /// A refusal by one node after another one may have carried it out.
+    fn closing(&self, failure: Failure, does: Does) -> Failure {
+        if !self.is_unknown || does == Does::Look {
+            return failure;
+        }
+        let what = format!("{}\n{}", failure.what, self.reasons.join("\n"));
+        Failure { what, ..failure }.advice(Tried::LOOK_FIRST)
+    }
+}
+
+/// The code of a problem, and what it is here.
+fn problem(said: &Said) -> (String, String) {
+    let problem: Value = serde_json::from_slice(&said.body).unwrap_or_default();
+    let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
+    let detail = match text("detail") {
+        detail if detail.is_empty() => "no more than that".to_owned(),
+        detail => detail,
+    };
+    (text("code"), detail)
+}
+
+/// Whom nodes are believed by.
+fn proof(cli: &Cli, has_token: bool) -> Result<Proof> {
+    let usage = |why: String| Failure::new(why).kind(Kind::Usage);
+    if let (None, Some(folder)) = (&cli.api_authority, &cli.identity) {
+        return Ok(Proof::by_identity(&Live::open(folder, Clock::system()).described()?));
+    }
+    if !has_token {
+        return Err(
+            usage("--by-api: as who? There is no identity, and no token".to_owned()).advice(
+                "Give --identity DIR, or a token (--api-token-file FILE, AMITA_TOKEN): `amita token create` makes one.",
+            ),
+        );
+    }
+    let roots = match &cli.api_authority {
+        Some(path) => authorities(path)?,
+        None => of_system()?,
+    };
+    Proof::by_authorities(roots).map_err(usage)
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore> {
+    let bad = |why: String| {
+        Failure::new(format!("--api-authority {}: {why}", path.display()))
+            .kind(Kind::Unreadable)
+            .advice("Give a file with the authorities' certificates (PEM).")
+    };
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_AUTHORITIES).read_to_end(&mut text));
+    read.map_err(|why| bad(why.to_string()))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let certificate = certificate.map_err(|why| bad(format!("it is no PEM: {why}")))?;
+        let added = roots.add(certificate);
+        added.map_err(|why| bad(format!("one of its certificates is none: {why}")))?;
+    }
+    match roots.is_empty() {
+        true => Err(bad("there is no certificate in it".to_owned())),
+        false => Ok(roots),
+    }
+}
+
+fn of_system() -> Result<RootCertStore> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // One that cannot be read is no reason to believe none.
+    let (good, _) = roots.add_parsable_certificates(found.certs);
+    if good > 0 {
+        return Ok(roots);
+    }
+    let what = "--by-api: there is nobody to believe nodes by: this machine has no authorities";
+    Err(Failure::new(what)
+        .kind(Kind::Usage)
+        .advice("Give --identity DIR, or --api-authority FILE with the authorities of the nodes' certificates."))
+}
+
+/// The token, if there is one.
+fn token(cli: &Cli) -> Result<Option<String>> {
+    let Some(path) = &cli.api_token_file else {
+        let given = std::env::var("AMITA_TOKEN").ok();
+        return Ok(given.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()));
+    };
+    let bad = |why: String| Failure::new(format!("--api-token-file {}: {why}", path.display())).kind(Kind::Unreadable);
+    let file = File::open(path).map_err(|why| bad(why.to_string()))?;
+    let facts = file.metadata().map_err(|why| bad(why.to_string()))?;
+    let mode = facts.permissions().mode();
+    if facts.is_file() && mode & 0o077 != 0 {
+        let why = format!("others may read it (mode {:04o})", mode & 0o7777);
+        return Err(bad(why).advice("`chmod 600` it; and make another token if others have read it."));
+    }
+    let mut text = String::new();
+    let read = file.take(MAX_TOKEN).read_to_string(&mut text);
+    read.map_err(|why| bad(why.to_string()))?;
+    match text.trim() {
+        "" => Err(bad("it is empty".to_owned())),
+        token => Ok(Some(token.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+//! Which commands a node carries out for others: a closed list. A command that stands in none of the lists is carried out for nobody, and a
+//! test wants each to stand in one.
+
+use std::collections::BTreeSet;
+
+/// What becomes of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A node carries it out.
+    Node(Does, &'static [&'static str]),
+    /// It is done where it is given, and needs no cluster, or has its own way to one.
+    Here(&'static str),
+    /// It is done where it is given, and needs the metadata.
+    Metadata(&'static str),
+}
+
+/// What a command does that a node carries out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// It changes nothing: it may be sent as often as one likes.
+    Look,
+    /// It changes something: sent again with the same key, it is done once.
+    Change,
+    /// And it answers with a secret, which is kept nowhere: it is sent once.
+    Secret,
+}
+
+use Does::{Change, Look, Secret};
+
+const SERVES: &str = "it serves from this machine";
+const DISKS: &str = "it reads and writes disks of this machine";
+const IDENTITIES: &str = "identities and the authority are folders of this machine";
+const TELLS: &str = "it needs no cluster";
+const DATA: &str = "it reads or writes the data of volumes, by an identity of this machine";
+const FILES: &str = "keys and secrets come from files of this machine, and are sealed here";
+const NODES: &str =
+    "it asks each node for what that counts; GET /api/v1/history and GET /api/v1/traces tell it by the API";
+
+/// All of them, by their words: what is done, and the arguments with which it is not done for others: files of the machine that the command
+/// is given at, and what goes on until it is ended.
+pub const COMMANDS: &[(&str, Way)] = &[
+    ("serve", Way::Here(SERVES)),
+    ("meta", Way::Here(SERVES)),
+    ("cluster init", Way::Here(IDENTITIES)),
+    ("cluster version", Way::Node(Look, &[])),
+    ("cluster finalize", Way::Node(Change, &[])),
+    ("ca serve", Way::Here(SERVES)),
+    ("ca show", Way::Here(IDENTITIES)),
+    ("ca rotate", Way::Here(IDENTITIES)),
+    ("cert show", Way::Here(IDENTITIES)),
+    ("cert list", Way::Here(IDENTITIES)),
+    ("cert renew", Way::Here(IDENTITIES)),
+    ("cert revoke", Way::Here(IDENTITIES)),
+    ("disk format", Way::Here(DISKS)),
+    ("disk list", Way::Node(Look, &["paths"])),
+    ("disk drain", Way::Node(Change, &[])),
+    ("disk replace", Way::Node(Change, &[])),
+    ("disk weight", Way::Node(Change, &[])),
+    ("disk class", Way::Node(Change, &[])),
+    ("disk forget", Way::Node(Change, &[])),
+    ("disk adopt", Way::Node(Change, &[])),
+    ("store inspect", Way::Here(DISKS)),
+    ("store check", Way::Here(DISKS)),
+    ("store dump", Way::Here(DISKS)),
+    ("node token", Way::Here(IDENTITIES)),
+    ("node join", Way::Here(IDENTITIES)),
+    ("node list", Way::Node(Look, &[])),
+    ("node maintenance", Way::Node(Change, &[])),
+    ("node remove", Way::Node(Change, &[])),
+    ("node place", Way::Node(Change, &[])),
+    ("client create", Way::Here(IDENTITIES)),
+    ("client change", Way::Here(IDENTITIES)),
+    ("client list", Way::Here(IDENTITIES)),
+    ("client join", Way::Here(IDENTITIES)),
+    ("operator create", Way::Here(IDENTITIES)),
+    ("operator join", Way::Here(IDENTITIES)),
+    ("token create", Way::Node(Secret, &[])),
+    ("token list", Way::Node(Look, &[])),
+    ("token revoke", Way::Node(Change, &[])),
+    ("pool create", Way::Node(Change, &[])),
+    ("pool set", Way::Node(Change, &[])),
+    ("pool thresholds", Way::Node(Change, &[])),
+    ("pool recycle", Way::Node(Change, &[])),
+    ("pool quota", Way::Node(Change, &[])),
+    ("pool delete", Way::Node(Change, &[])),
+    ("pool show", Way::Node(Look, &[])),
+    ("pool list", Way::Node(Look, &[])),
+    ("volume create", Way::Node(Change, &[])),
+    ("volume clone", Way::Node(Change, &[])),
+    ("volume flatten", Way::Node(Change, &[])),
+    ("volume list", Way::Node(Look, &[])),
+    ("volume attach", Way::Node(Change, &[])),
+    ("volume detach", Way::Node(Change, &[])),
+    ("volume import", Way::Metadata(DATA)),
+    ("volume export", Way::Metadata(DATA)),
+    ("volume diff", Way::Metadata(DATA)),
+    ("volume revert", Way::Metadata(DATA)),
+    ("volume show", Way::Node(Look, &[])),
+    ("volume label", Way::Node(Change, &[])),
+    // Smaller it is made by whoever owns its data meanwhile.
+    ("volume resize", Way::Node(Change, &["client_identity", "nodes"])),
+    ("volume move", Way::Node(Change, &[])),
+    ("volume reservation", Way::Node(Change, &[])),
+    ("volume snapshot create", Way::Node(Change, &[])),
+    ("volume snapshot create-set", Way::Node(Change, &[])),
+    ("volume snapshot list-sets", Way::Node(Look, &[])),
+    ("volume snapshot list", Way::Node(Look, &[])),
+    ("volume snapshot protect", Way::Node(Change, &[])),
+    ("volume snapshot delete", Way::Node(Change, &[])),
+    ("volume scrub", Way::Node(Change, &[])),
+    ("volume rename", Way::Node(Change, &[])),
+    ("volume protect", Way::Node(Change, &[])),
+    ("volume delete", Way::Node(Change, &[])),
+    ("volume undelete", Way::Node(Change, &[])),
+    ("volume purge", Way::Node(Change, &[])),
+    ("snapshot-policy create", Way::Node(Change, &[])),
+    ("snapshot-policy list", Way::Node(Look, &[])),
+    ("snapshot-policy show", Way::Node(Look, &[])),
+    ("snapshot-policy set", Way::Node(Change, &[])),
+    ("snapshot-policy prune", Way::Node(Change, &[])),
+    ("snapshot-policy delete", Way::Node(Change, &[])),
+    ("nbd export", Way::Node(Change, &[])),
+    ("nbd unexport", Way::Node(Change, &[])),
+    ("nbd list", Way::Node(Look, &[])),
+    ("subsystem create", Way::Node(Change, &[])),
+    ("subsystem list", Way::Node(Look, &[])),
+    ("subsystem show", Way::Node(Look, &[])),
+    ("subsystem set", Way::Node(Change, &[])),
+    ("subsystem delete", Way::Node(Change, &[])),
+    ("namespace add", Way::Node(Change, &[])),
+    ("namespace remove", Way::Node(Change, &[])),
+    ("namespace list", Way::Node(Look, &[])),
+    (
+        "host add",
+        Way::Node(
+            Change,
+            &[
+                "dhchap_key",
+                "dhchap_controller_key",
+                "tls_key",
+                "generate_dhchap",
+                "generate_dhchap_controller",
+                "generate_tls",
+                "seal_key",
+            ],
+        ),
+    ),
+    ("host key", Way::Metadata(FILES)),
+    ("host allow", Way::Node(Change, &[])),
+    ("host deny", Way::Node(Change, &[])),
+    ("host list", Way::Node(Look, &[])),
+    ("host remove", Way::Node(Change, &[])),
+    ("host reseal", Way::Metadata(FILES)),
+    ("host seal-key", Way::Here(FILES)),
+    ("recovery show", Way::Node(Look, &[])),
+    ("recovery set", Way::Node(Change, &[])),
+    ("recover", Way::Metadata(DISKS)),
+    ("recover collect", Way::Here(DISKS)),
+    ("status", Way::Node(Look, &["watch"])),
+    ("top", Way::Metadata(NODES)),
+    ("history", Way::Metadata(NODES)),
+    ("trace", Way::Metadata(NODES)),
+    ("alert list", Way::Node(Look, &[])),
+    ("alert show", Way::Node(Look, &[])),
+    ("alert ack", Way::Node(Change, &[])),
+    ("alert silence add", Way::Node(Change, &[])),
+    ("alert silence list", Way::Node(Look, &[])),
+    ("alert silence remove", Way::Node(Change, &[])),
+    ("notify add webhook", Way::Metadata(FILES)),
+    ("notify add mail", Way::Metadata(FILES)),
+    ("notify add syslog", Way::Metadata(FILES)),
+    ("notify list", Way::Node(Look, &[])),
+    ("notify remove", Way::Node(Change, &[])),
+    ("notify test", Way::Node(Change, &[])),
+    ("events", Way::Node(Look, &["follow"])),
+    ("audit list", Way::Node(Look, &["ca"])),
+    ("audit verify", Way::Node(Look, &["ca"])),
+    (
+        "audit ship",
+        Way::Metadata("it goes on until it is ended, and notes in a file how far it is"),
+    ),
+    ("inspect", Way::Node(Look, &["html"])),
+    (
+        "support-bundle",
+        Way::Metadata("it packs files of this machine, and writes one"),
+    ),
+    ("explain", Way::Here(TELLS)),
+    ("completions", Way::Here(TELLS)),
+    ("man", Way::Here(TELLS)),
+    ("demo", Way::Here("it starts a cluster of its own")),
+];
+
+/// What becomes of the command of these words. None: it stands in no list.
+#[must_use]
+pub fn way(command: &str) -> Option<Way> {
+    let found = COMMANDS.iter().find(|(name, _)| *name == command);
+    found.map(|(_, way)| *way)
+}
+
+/// What a command does, where a node carries it out with these arguments.
+///
+/// # Errors
+/// None does: in words, why not.
+pub fn carried_out(command: &str, written: &BTreeSet<String>) -> Result<Does, String> {
+    let (does, except) = match way(command) {
+        Some(Way::Node(does, except)) => (does, except),
+        Some(Way::Here(why) | Way::Metadata(why)) => {
+            return Err(format!("`amita {command}` is not carried out by nodes: {why}"));
+        }
+        None => return Err(format!("`amita {command}` is not carried out by nodes")),
+    };
+    match except.iter().find(|id| written.contains(**id)) {
+        None => Ok(does),
+        Some(id) => Err(format!(
+            "`amita {command}` is not carried out by nodes with {}: that is of this machine, or goes on until it is ended",
+            id.replace('_', "-")
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::CommandFactory as _;
+    use std::any::TypeId;
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    /// Everything that can be given as a command.
+    fn commands() -> BTreeMap<String, clap::Command> {
+        fn collect(command: &clap::Command, name: &str, found: &mut BTreeMap<String, clap::Command>) {
+            if !name.is_empty() && !command.is_subcommand_required_set() {
+                found.insert(name.to_owned(), command.clone());
+            }
+            for sub in command.get_subcommands() {
+                collect(sub, format!("{name} {}", sub.get_name()).trim_start(), found);
+            }
+        }
+        let mut found = BTreeMap::new();
+        collect(&Cli::command(), "", &mut found);
+        found
+    }
+
+    #[test]
+    fn every_command_stands_in_one_list_and_says_why_where_it_is_not_done_for_others() {
+        let there = commands();
+        for name in there.keys() {
+            assert!(
+                way(name).is_some(),
+                "{name}: is it carried out for others (by_api/table.rs)?"
+            );
+        }
+        let mut named = BTreeSet::new();
+        for (name, way) in COMMANDS {
+            assert!(there.contains_key(*name), "{name} is no command");
+            assert!(named.insert(*name), "{name} stands there twice");
+            if let Way::Here(why) | Way::Metadata(why) = way {
+                assert!(why.len() > 10, "{name}: {why:?}");
+            }
+        }
+    }
+
+    /// A node reads and writes no file, and opens no device, for somebody else; and nothing goes on for ever.
+    #[test]
+    fn no_command_for_others_takes_a_path() {
+        let (mut looked_at, mut excepted) = (0, 0);
+        for (name, command) in commands() {
+            let Some(Way::Node(_, except)) = way(&name) else {
+                continue;
+            };
+            for argument in command.get_arguments() {
+                let id = argument.get_id().as_str();
+                looked_at += 1;
+                let is_excepted = except.contains(&id);
+                excepted += usize::from(is_excepted);
+                let is_path = argument.get_value_parser().type_id() == TypeId::of::<PathBuf>();
+                let hint = argument.get_value_names().unwrap_or_default();
+                let names_file = hint
+                    .iter()
+                    .any(|hint| ["FILE", "DIR", "PATH"].iter().any(|word| hint.contains(word)));
+                let goes_on = ["follow", "watch"].contains(&id);
+                let must = is_path || names_file || goes_on;
+                assert!(!must || is_excepted, "{name}: {id}");
+            }
+            for id in except {
+                let there = command.get_arguments().any(|argument| argument.get_id() == id);
+                assert!(there, "{name} has no argument {id}");
+            }
+        }
+        assert!(looked_at > 150 && excepted >= 14, "{looked_at}, {excepted}");
+    }
+
+    #[test]
+    fn what_must_never_be_done_for_others_is_not() {
+        for name in [
+            "serve",
+            "meta",
+            "disk format",
+            "store dump",
+            "recover",
+            "volume import",
+            "volume export",
+            "host key",
+            "notify add webhook",
+            "ca rotate",
+            "operator create",
+            "demo",
+        ] {
+            assert!(!matches!(way(name), Some(Way::Node(..)) | None), "{name}");
+        }
+        assert_eq!(way("token create"), Some(Way::Node(Secret, &[])));
+        assert_eq!(way("volume"), None);
+        let with = |command: &str, ids: &[&str]| {
+            let ids = ids.iter().map(|&id| id.to_owned()).collect();
+            carried_out(command, &ids)
+        };
+        assert_eq!(with("status", &["json"]), Ok(Look));
+        assert!(with("status", &["watch"]).is_err_and(|why| why.contains("watch")));
+        assert!(with("host add", &["nqn", "dhchap_key"]).is_err_and(|why| why.contains("dhchap-key")));
+        assert!(with("top", &[]).is_err_and(|why| why.contains("/api/v1/history")));
+        assert!(with("no such", &[]).is_err());
+    }
+}

@@ -1,0 +1,402 @@
+//! One node is asked by its API: by HTTPS, which the node proves itself by; in plain text on loopback only. Redirections are not followed.
+
+use super::LONGEST;
+use amita_identity::{Expected, Live, Role, server_name};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::{HeaderName, HeaderValue, Method, Request};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use std::fmt;
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+/// A node has so long to be reached, and to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// While a command is carried out, the node is asked so often whether it is still there,
+const LOOK: Duration = Duration::from_secs(10);
+/// and is given up when it was not so often, one after another.
+const MISSES: u32 = 2;
+/// A node that says nothing of a command for so long has forgotten it.
+const LONGEST_ANSWER: Duration = LONGEST.saturating_add(Duration::from_secs(60));
+/// The most addresses of a name that are tried.
+const MOST_TRIED: usize = 4;
+/// The longest answer: a command's, whose every character may be escaped.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// What a node answers that is there, to who it knows.
+const SELF: &str = "/api/v1/self";
+/// Where commands are sent to.
+const COMMANDS: &str = "/api/v1/commands";
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Where a node's API is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    is_tls: bool,
+    host: String,
+    port: u16,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl Place {
+    /// Reads `[http://|https://]HOST:PORT`. `proves`: whoever asks proves who they are, so that it is HTTPS where nothing is said.
+    ///
+    /// # Errors
+    /// In words, what is wrong with it.
+    pub fn parse(text: &str, proves: bool) -> Result<Place, String> {
+        let (said, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
+            (Some(rest), _) => (Some(true), rest),
+            (None, Some(rest)) => (Some(false), rest),
+            (None, None) => (None, text),
+        };
+        let rest = rest.trim_end_matches('/');
+        let (host, port) = rest.rsplit_once(':').ok_or("there is no port: give HOST:PORT")?;
+        let port = port
+            .parse()
+            .map_err(|_| format!("{port:?} is no port: give HOST:PORT"))?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let host = bare.unwrap_or(host);
+        if host.is_empty() || host.contains(['/', '@', ' ']) || (bare.is_none() && host.contains(':')) {
+            return Err(format!(
+                "{host:?} is no host: give HOST:PORT, and [ADDRESS]:PORT for IPv6"
+            ));
+        }
+        let is_here = match host.parse::<IpAddr>() {
+            Ok(address) => address.to_canonical().is_loopback(),
+            Err(_) => host.eq_ignore_ascii_case("localhost"),
+        };
+        let is_tls = said.unwrap_or(proves || !is_here);
+        if !is_tls && !is_here {
+            return Err("without HTTPS only a node of this machine is asked, at an address of loopback".to_owned());
+        }
+        Ok(Place {
+            is_tls,
+            host: host.to_owned(),
+            port,
+        })
+    }
+
+    /// Does a node have to prove who it is?
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+}
+
+/// Whom nodes are believed by, and what is shown to them.
+#[derive(Clone)]
+pub struct Proof {
+    tls: Option<Arc<ClientConfig>>,
+    /// They are known by their names in the cluster; otherwise by the host's.
+    by_cluster: bool,
+    token: Option<HeaderValue>,
+}
+
+impl fmt::Debug for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Proof")
+    }
+}
+
+impl Proof {
+    /// Nothing is proved.
+    #[must_use]
+    pub fn none() -> Proof {
+        Proof {
+            tls: None,
+            by_cluster: false,
+            token: None,
+        }
+    }
+
+    /// By an identity of the cluster.
+    #[must_use]
+    pub fn by_identity(live: &Arc<Live>) -> Proof {
+        Proof {
+            tls: Some(live.client_config(Expected::any(&[Role::Node, Role::Gateway]))),
+            by_cluster: true,
+            token: None,
+        }
+    }
+
+    /// Nodes show what they show to browsers, by one of these authorities.
+    ///
+    /// # Errors
+    /// TLS cannot be had.
+    pub fn by_authorities(roots: RootCertStore) -> Result<Proof, String> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.map_err(|why| format!("TLS: {why}"))?;
+        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        // By this a node knows that its certificate for browsers is wanted.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Proof {
+            tls: Some(Arc::new(config)),
+            by_cluster: false,
+            token: None,
+        })
+    }
+
+    /// With a token.
+    ///
+    /// # Errors
+    /// It has what no token has.
+    pub fn with_token(self, token: &str) -> Result<Proof, String> {
+        let value = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut value = value.map_err(|_| "the token has signs that no token has".to_owned())?;
+        value.set_sensitive(true);
+        let token = Some(value);
+        Ok(Proof { token, ..self })
+    }
+}
+
+/// What is asked of a node.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The body, in JSON.
+    pub body: String,
+    /// By which it is done once, however often it is sent.
+    pub key: Option<String>,
+}
+
+/// What a node has answered.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// The status.
+    pub status: u16,
+    /// When it may be asked again, in seconds.
+    pub retry_after: Option<u64>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// The command was sent; otherwise the node has refused to hear of it.
+    pub is_sent: bool,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// The command was not sent.
+    Before(String),
+    /// It may have been carried out.
+    Perhaps(String),
+}
+
+/// Sends a command to a node, and waits for what it says of it.
+///
+/// # Errors
+/// The node is not there, or is gone before it has answered.
+pub async fn send(place: &Place, proof: &Proof, question: &Question) -> Result<Said, NoAnswer> {
+    // First whether anybody is there who knows us: what is not sent is not done.
+    let (mut connection, said) = reach(place, proof, SELF).await.map_err(NoAnswer::Before)?;
+    if said.status != 200 {
+        return Ok(said);
+    }
+    let asked = connection.ask(Method::POST, COMMANDS, Some(question));
+    let mut asked = std::pin::pin!(timeout(LONGEST_ANSWER, asked));
+    let mut misses = 0;
+    loop {
+        tokio::select! {
+            said = &mut asked => {
+                let silent = |_| Err(format!("it has not answered within {} s", LONGEST_ANSWER.as_secs()));
+                return said.unwrap_or_else(silent).map_err(NoAnswer::Perhaps);
+            }
+            () = sleep(LOOK) => {}
+        }
+        // A machine that has lost its power ends no connection.
+        tokio::select! {
+            said = &mut asked => return said.unwrap_or_else(|_| Err("it has not answered".to_owned())).map_err(NoAnswer::Perhaps),
+            there = reach(place, proof, SELF) => match there {
+                Ok(_) => misses = 0,
+                Err(why) => {
+                    misses += 1;
+                    if misses >= MISSES {
+                        return Err(NoAnswer::Perhaps(format!("it is gone: {why}")));
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// Which release a node has; none: it does not say.
+pub async fn release(place: &Place, proof: &Proof) -> Option<String> {
+    let (_, said) = reach(place, proof, "/api").await.ok()?;
+    let versions: serde_json::Value = serde_json::from_slice(&said.body).ok()?;
+    versions["software"].as_str().map(str::to_owned)
+}
+
+/// Connects, and asks for something that costs nothing.
+async fn reach(place: &Place, proof: &Proof, path: &str) -> Result<(Connection, Said), String> {
+    let reached = timeout(PATIENCE, async {
+        let mut connection = connect(place, proof).await?;
+        let said = connection.ask(Method::GET, path, None).await?;
+        Ok((connection, said))
+    });
+    let silent = |_| Err(format!("it does not answer within {} s", PATIENCE.as_secs()));
+    reached.await.unwrap_or_else(silent)
+}
+
+struct Connection {
+    sender: SendRequest<String>,
+    driven: JoinHandle<()>,
+    authority: String,
+    token: Option<HeaderValue>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driven.abort();
+    }
+}
+
+async fn connect(place: &Place, proof: &Proof) -> Result<Connection, String> {
+    let found = lookup_host((place.host.as_str(), place.port)).await;
+    let found = found.map_err(|why| format!("{} is not found: {why}", place.host))?;
+    let mut last = format!("{} has no address", place.host);
+    for address in found.take(MOST_TRIED) {
+        match connect_to(address, place, proof).await {
+            Ok(connection) => return Ok(connection),
+            Err(why) => last = why,
+        }
+    }
+    Err(last)
+}
+
+async fn connect_to(address: SocketAddr, place: &Place, proof: &Proof) -> Result<Connection, String> {
+    // A name that leads elsewhere by now is another machine's.
+    if !place.is_tls && !address.ip().to_canonical().is_loopback() {
+        return Err(format!("{address} is another machine, and is asked by HTTPS only"));
+    }
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.map_err(|why| format!("it cannot be reached: {why}"))?;
+    let _ = stream.set_nodelay(true);
+    if !place.is_tls {
+        return shake_hands(stream, place, proof).await;
+    }
+    let config = proof.tls.clone().ok_or("there is nothing to believe it by")?;
+    let name = match proof.by_cluster {
+        true => server_name(),
+        false => {
+            ServerName::try_from(place.host.clone()).map_err(|_| format!("{} is no name of a server", place.host))?
+        }
+    };
+    let stream = TlsConnector::from(config).connect(name, stream).await;
+    let stream = stream.map_err(|why| format!("it is not believed: {why}"))?;
+    shake_hands(stream, place, proof).await
+}
+
+async fn shake_hands<S>(stream: S, place: &Place, proof: &Proof) -> Result<Connection, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let made = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = made.map_err(|why| format!("HTTP: {why}"))?;
+    let driven = tokio::spawn(async move {
+        // How it ended is seen by who asks.
+        let _ = connection.await;
+    });
+    Ok(Connection {
+        sender,
+        driven,
+        authority: place.to_string(),
+        token: proof.token.clone(),
+    })
+}
+
+impl Connection {
+    async fn ask(&mut self, method: Method, path: &str, question: Option<&Question>) -> Result<Said, String> {
+        let failed = |why: hyper::Error| format!("it does not answer: {why}");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, &self.authority)
+            .header(USER_AGENT, concat!("amita/", env!("CARGO_PKG_VERSION")));
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.clone());
+        }
+        if let Some(question) = question {
+            request = request.header(CONTENT_TYPE, "application/json");
+            if let Some(key) = &question.key {
+                request = request.header(IDEMPOTENCY_KEY, key);
+            }
+        }
+        let body = question.map(|question| question.body.clone()).unwrap_or_default();
+        let request = request.body(body).map_err(|why| why.to_string())?;
+        self.sender.ready().await.map_err(failed)?;
+        let response = self.sender.send_request(request).await.map_err(failed)?;
+        let status = response.status().as_u16();
+        let retry_after = response.headers().get(RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = read(response.into_body()).await?;
+        Ok(Said {
+            status,
+            retry_after,
+            body,
+            is_sent: question.is_some(),
+        })
+    }
+}
+
+async fn read(mut body: Incoming) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let frame = frame.map_err(|why| format!("its answer is cut off: {why}"))?;
+        let data = frame.data_ref().map_or(&[][..], |data| data.as_ref());
+        if bytes.len() + data.len() > MAX_ANSWER_BYTES {
+            return Err(format!("it answers with more than {MAX_ANSWER_BYTES} bytes"));
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_by_https_but_for_a_node_of_this_machine_to_which_nothing_is_proved() {
+        let read = |text: &str, proves| {
+            let place = Place::parse(text, proves).unwrap_or_else(|why| panic!("{text}: {why}"));
+            (place.to_string(), place.is_tls())
+        };
+        let of = |text: &str, is_tls| (text.to_owned(), is_tls);
+        assert_eq!(read("127.0.0.1:1", false), of("127.0.0.1:1", false));
+        assert_eq!(read("127.0.0.1:1", true), of("127.0.0.1:1", true));
+        assert_eq!(read("http://localhost:1/", true), of("localhost:1", false));
+        assert_eq!(read("[::1]:1", false), of("[::1]:1", false));
+        assert_eq!(read("n1.example:7710", false), of("n1.example:7710", true));
+        assert_eq!(read("https://[2001:db8::1]:2", false), of("[2001:db8::1]:2", true));
+        for (bad, why) in [
+            ("http://n1.example:1", "HTTPS"),
+            ("http://192.0.2.1:1", "HTTPS"),
+            ("n1", "no port"),
+            ("n1:x", "no port"),
+            (":1", "no host"),
+            ("::1:1", "no host"),
+            ("a@b:1", "no host"),
+            ("https://a/b:1", "no host"),
+        ] {
+            let refused = Place::parse(bad, false).expect_err(bad);
+            assert!(refused.contains(why), "{bad}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The command line, carried out by this node with the rights of who asks.
+
+use super::input::Body;
+use crate::commands::{CommandLine, MAX_ARGUMENT_BYTES, MAX_ARGUMENTS, Outcome};
+use crate::problem::{Code, Problem};
+use crate::repeat::Secret;
+use crate::session::{Api, Asker};
+use crate::who::Ends;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(run_command))
+}
+
+/// A command that is to be carried out.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WantedCommand {
+    /// Its words, without the program's name, and without the options that every command has: at most 1,024, each of 16 KiB at most.
+    #[schema(example = json!(["volume", "list", "--json"]))]
+    pub arguments: Vec<String>,
+    /// The name of what is destroyed, where that has to be confirmed.
+    #[serde(default)]
+    pub confirmed: Option<String>,
+}
+
+/// What a command has said.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct CommandOutcome {
+    /// Its exit code: 0 where it was done.
+    pub exit_code: u8,
+    /// What it has said on standard output: at most 4 MiB.
+    pub output: String,
+    /// What it has said on standard error.
+    pub beside: String,
+    /// What has to be confirmed before it is done; null: nothing. Where it is there, nothing was done.
+    pub question: Option<CommandQuestion>,
+}
+
+/// What has to be confirmed.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct CommandQuestion {
+    /// What is to be sent as `confirmed`.
+    pub name: String,
+    /// What is lost.
+    pub lost: String,
+}
+
+/// Carries a command of the command line out, with the rights of who asks. A command that fails is an answer, too: see its exit code.
+///
+/// It is for the program `amita` (`--by-api`): other programs find each operation beside this one. A command that waits for something is
+/// waited for, at most five minutes. What a command says may be another thing in the next release, unless it is JSON. The answer is kept
+/// under no Idempotency-Key where it has a secret.
+#[utoipa::path(post, path = "/commands", operation_id = "runCommand", tag = "commands", request_body = WantedCommand,
+    responses((status = 200, body = CommandOutcome),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn run_command(
+    State(api): State<Api>,
+    asker: Asker,
+    ends: Option<Extension<Ends>>,
+    Body(wanted): Body<WantedCommand>,
+) -> Result<Response, Problem> {
+    let WantedCommand { arguments, confirmed } = wanted;
+    if arguments.len() > MAX_ARGUMENTS {
+        let why = format!("a command has {MAX_ARGUMENTS} arguments at most");
+        return Err(Problem::new(Code::TooLarge, why));
+    }
+    if arguments
+        .iter()
+        .chain(&confirmed)
+        .any(|one| one.len() > MAX_ARGUMENT_BYTES)
+    {
+        let why = format!("an argument of a command has {MAX_ARGUMENT_BYTES} bytes at most");
+        return Err(Problem::new(Code::TooLarge, why));
+    }
+    let line = CommandLine { arguments, confirmed };
+    let ends_at = ends.map(|Extension(Ends(ends_at))| ends_at);
+    let outcome = api.carry_out(asker, ends_at, line).await?;
+    if let Some(why) = &outcome.away {
+        return Err(Problem::new(Code::MetadataAway, why));
+    }
+    let is_secret = outcome.is_secret;
+    let mut response = Json(shown(outcome)).into_response();
+    if is_secret {
+        response.extensions_mut().insert(Secret);
+    }
+    Ok(response)
+}
+
+fn shown(outcome: Outcome) -> CommandOutcome {
+    CommandOutcome {
+        exit_code: outcome.exit_code,
+        output: outcome.output,
+        beside: outcome.beside,
+        question: outcome.question.map(|(name, lost)| CommandQuestion { name, lost }),
+    }
+}
