@@ -4,6 +4,7 @@ mod alerts;
 mod attachments;
 mod audit;
 mod cluster;
+mod data;
 mod events;
 mod exports;
 mod history;
@@ -45,6 +46,7 @@ pub fn all() -> OpenApiRouter<Api> {
         pools::routes(),
         volumes::routes(),
         snapshots::routes(),
+        data::routes(),
         trash::routes(),
         sets::routes(),
         policies::routes(),

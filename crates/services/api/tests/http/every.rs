@@ -19,8 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Those that have tests of their own: streams, and what makes secrets.
-const APART: [&str; 7] = [
+/// Those that have tests of their own: streams, the data of volumes, and what makes secrets.
+const APART: [&str; 11] = [
+    "revertVolume",
+    "compareVolume",
+    "downloadVolume",
+    "uploadVolume",
     "listVersions",
     "watchEvents",
     "watchChanges",

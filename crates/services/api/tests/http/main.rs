@@ -4,6 +4,7 @@ mod alerts;
 mod attachments;
 mod compatibility;
 mod conditions;
+mod data;
 mod every;
 mod host_keys;
 mod jobs;

@@ -116,13 +116,16 @@ fn by_owner(volume: &VolumeStatus) -> (JobState, Option<String>) {
 
 fn import(volume: &VolumeStatus, record: &Import) -> Found {
     let job = job(JobKind::Import, "import", volume.volume.id, &volume.volume.name);
-    let (state, ails) = by_owner(volume);
+    let (state, ails) = match &record.ails {
+        None => by_owner(volume),
+        Some(why) => (JobState::Stalled, Some(why.clone())),
+    };
     let job = Job {
         state,
         ails,
         ..counted(job, JobUnit::Bytes, record.done_bytes, record.image_bytes)
     };
-    let advice = "end its command; `amita volume import` with the same image goes on, deleting the volume gives it up";
+    let advice = "end its command, or its request; `amita volume import` with the same image goes on, deleting the volume gives it up";
     Found {
         job,
         record: Record::Other(advice),
