@@ -157,6 +157,83 @@ describe("volumes", () => {
   });
 });
 
+describe("the data of a volume", () => {
+  it("is reverted when its name is typed, and what is lost is said", async () => {
+    const visited = await visit(browser, mock, "volumes/volume-0001?tab=snapshots");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Revert" }).nth(1).click();
+    await dialog(page).getByText("everything that was written since goes from it").waitFor();
+    const command = dialog(page).locator("pre").first();
+    expect(await command.innerText()).toBe("amita volume revert volume-0001@second");
+    await dialog(page).getByLabel("Keep what it is now").uncheck();
+    await dialog(page).getByText("cannot be had back").waitFor();
+    expect(await command.innerText()).toBe("amita volume revert volume-0001@second --no-snapshot");
+    expect(await accessibility(page)).toEqual([]);
+    await dialog(page).getByRole("button", { name: "Revert", exact: true }).click();
+    await dialog(page).getByText("That is another name.").waitFor();
+    await dialog(page)
+      .getByLabel(/Type the name/)
+      .fill("volume-0001");
+    await confirm(page, "Revert");
+    expect(mock.changes).toMatchObject([
+      { method: "POST", path: "/api/v1/volumes/volume-0001/snapshots/second/revert", body: { keep_snapshot: false } },
+    ]);
+    expect(mock.changes[0]?.headers["if-match"]).toMatch(/^"[0-9a-f]{32}"$/);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("is compared in pieces, which are one list", async () => {
+    const visited = await visit(browser, mock, "volumes/volume-0001?tab=snapshots");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Compare" }).first().click();
+    expect(await dialog(page).locator("pre").first().innerText()).toBe("amita volume diff volume-0001@first");
+    await dialog(page).getByRole("button", { name: "Compare", exact: true }).click();
+    await dialog(page).getByText("2 extents: 64 KiB of data, 64 KiB that are zeros now. There are more.").waitFor();
+    await dialog(page).getByRole("button", { name: "More" }).click();
+    await dialog(page).getByText("2 extents: 128 KiB of data, 64 KiB that are zeros now.").waitFor();
+    expect(await dialog(page).locator(".ant-table-row").count()).toBe(2);
+    expect(await accessibility(page)).toEqual([]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("is copied out by a command, and by a link where nobody needs a token", async () => {
+    const visited = await visit(browser, mock, "volumes/volume-0001?tab=snapshots");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Export" }).nth(1).click();
+    const shown = await dialog(page).locator("pre").allInnerTexts();
+    expect(shown[0]).toBe("amita volume export volume-0001@first volume-0001@first.raw");
+    expect(shown[1]).toContain("/api/v1/volumes/volume-0001/export?snapshot=first");
+    expect(shown[1]).toContain("-o volume-0001@first.raw");
+    const link = dialog(page).getByRole("link", { name: "Save" });
+    expect(await link.getAttribute("href")).toBe("/api/v1/volumes/volume-0001/export?snapshot=first");
+    expect(await accessibility(page)).toEqual([]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("is written over by a file", async () => {
+    const visited = await visit(browser, mock, "volumes/volume-0001?tab=snapshots");
+    const { page } = visited;
+    await page.getByRole("button", { name: "Import" }).click();
+    const file = { name: "my disk.raw", mimeType: "application/octet-stream", buffer: Buffer.from("an image") };
+    await dialog(page).getByLabel("Image").setInputFiles(file);
+    const shown = await dialog(page).locator("pre").allInnerTexts();
+    expect(shown[0]).toBe("amita volume import 'my disk.raw' volume-0001 --force");
+    expect(shown[1]).toContain("--upload-file 'my disk.raw'");
+    await dialog(page)
+      .getByLabel(/Type the name/)
+      .fill("volume-0001");
+    expect(await accessibility(page)).toEqual([]);
+    await confirm(page, "Import");
+    expect(mock.changes).toMatchObject([{ method: "PUT", path: "/api/v1/volumes/volume-0001/data", body: "an image" }]);
+    expect(mock.changes[0]?.headers["if-match"]).toMatch(/^"[0-9a-f]{32}"$/);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
 describe("nodes and stores", () => {
   it("maintenance, drain and weight say what they do", async () => {
     const visited = await visit(browser, mock, "nodes?q=node-003");

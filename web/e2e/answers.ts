@@ -14,6 +14,26 @@ export interface Answered {
 
 export type Items = readonly object[];
 
+/** What was changed, in two pieces: the second goes on with the last extent of the first. */
+function differences(found: Match, query: URLSearchParams): object {
+  const isFirst = query.get("after") === null;
+  const data = { kind: "data", length: 65_536 };
+  return {
+    volume: found.values.name,
+    from: query.get("from"),
+    to: query.get("to"),
+    from_size_bytes: 2 ** 30,
+    size_bytes: 2 ** 30,
+    items: isFirst
+      ? [
+          { ...data, offset: 0, kind: "zero" },
+          { ...data, offset: 131_072 },
+        ]
+      : [{ ...data, offset: 196_608 }],
+    next: isFirst ? "196608" : null,
+  };
+}
+
 /** The lists of the world, by their paths. */
 function listOf(world: World, found: Match, query: URLSearchParams): Items | undefined {
   const lists: Record<string, Items> = {
@@ -44,6 +64,8 @@ function oneOf(world: World, found: Match, query: URLSearchParams): unknown {
       return world.nodes.find((one) => one.name === name) ?? null;
     case "/api/v1/volumes/{name}/snapshots/{snapshot}":
       return world.snapshots[name]?.find((one) => one.name === values.snapshot) ?? null;
+    case "/api/v1/volumes/{name}/diff":
+      return differences(found, query);
     case "/api/v1/deleted-volumes/{id}":
       return world.deleted.find((one) => String(one.id) === values.id) ?? null;
     default:

@@ -83,6 +83,7 @@ async function readBody(request: IncomingMessage): Promise<unknown> {
   const pieces: Buffer[] = [];
   for await (const piece of request) pieces.push(piece as Buffer);
   const text = Buffer.concat(pieces).toString();
+  if (request.headers["content-type"] === "application/octet-stream") return text;
   return text === "" ? undefined : (JSON.parse(text) as unknown);
 }
 

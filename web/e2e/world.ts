@@ -186,7 +186,9 @@ export function makeWorld(): World {
         ...["create", "resize", "rename", "label", "protect", "delete", "clone", "undelete", "purge"].map(
           (act) => `volume.${act}`,
         ),
-        ...["flatten", "scrub", "move", "export", "unexport"].map((act) => `volume.${act}`),
+        ...["flatten", "scrub", "move", "export", "unexport", "import", "revert", "download"].map(
+          (act) => `volume.${act}`,
+        ),
         ...["create", "create-set", "protect", "delete"].map((act) => `snapshot.${act}`),
         ...["create", "set", "prune", "delete"].map((act) => `snapshot-policy.${act}`),
         ...["create", "set", "delete"].map((act) => `subsystem.${act}`),

@@ -34,6 +34,13 @@ it("a command leaves out what is not given", () => {
   expect(amitaCommand("volume", "protect", "db 1", undefined)).toBe("amita volume protect 'db 1'");
 });
 
+it("options of curl stand behind the call", () => {
+  const call: Call = { method: "get", address: "/api/v1/volumes/db/export", headers: {} };
+  expect(curlCommand(call, "https://n1", true, ["-o db.raw"])).toMatch(
+    /"Authorization: Bearer \$AMITA_TOKEN" \\\n {2}-o db\.raw$/,
+  );
+});
+
 describe("curl", () => {
   const call: Call = {
     method: "delete",

@@ -28,6 +28,12 @@ impl Admin {
         Ok(Admin { session })
     }
 
+    /// As who this is done.
+    #[must_use]
+    pub fn session(&self) -> &Session<Client> {
+        &self.session
+    }
+
     /// Who we are to the cluster.
     #[must_use]
     pub fn caller(&self) -> &Caller {

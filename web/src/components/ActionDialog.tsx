@@ -41,7 +41,8 @@ export interface ActionProps<V extends object, T> {
   readonly onClose: () => void;
 }
 
-function Typed({ name }: { name: string }) {
+/** The field in which a name has to be typed. */
+export function Typed({ name }: { name: string }) {
   const { t } = useSpeech();
   return (
     <Form.Item
@@ -62,11 +63,12 @@ function Typed({ name }: { name: string }) {
   );
 }
 
-function Previews({ plan }: { plan: Plan<unknown> }) {
+/** How the same is done without this page. `options`: what curl needs beside the call. */
+export function Previews({ plan, options = [] }: { plan: Plan<unknown>; options?: readonly string[] }) {
   const { t } = useSpeech();
   const byToken = useToken() !== null;
   const calls = [...(plan.before ?? []), plan.call];
-  const curls = calls.map((call) => curlCommand(call, window.location.origin, byToken)).join("\n\n");
+  const curls = calls.map((call) => curlCommand(call, window.location.origin, byToken, options)).join("\n\n");
   return (
     <section className="previews" aria-label={t("action.same_by")}>
       {plan.command === undefined ? null : <Copyable label={t("action.command")} text={plan.command} />}

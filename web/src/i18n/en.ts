@@ -3,6 +3,7 @@ import { access } from "./en/access";
 import { alerts } from "./en/alerts";
 import { disks } from "./en/disks";
 import { hosts } from "./en/hosts";
+import { images } from "./en/images";
 import { performance } from "./en/performance";
 import { schedules } from "./en/schedules";
 import { settings } from "./en/settings";
@@ -277,6 +278,7 @@ export const en = {
   ...hosts,
   ...schedules,
   ...works,
+  ...images,
   ...settings,
   ...access,
   ...performance,

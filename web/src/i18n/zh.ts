@@ -4,6 +4,7 @@ import { access } from "./zh/access";
 import { alerts } from "./zh/alerts";
 import { disks } from "./zh/disks";
 import { hosts } from "./zh/hosts";
+import { images } from "./zh/images";
 import { performance } from "./zh/performance";
 import { schedules } from "./zh/schedules";
 import { settings } from "./zh/settings";
@@ -271,6 +272,7 @@ export const zh: Dictionary = {
   ...hosts,
   ...schedules,
   ...works,
+  ...images,
   ...settings,
   ...access,
   ...performance,

@@ -16,8 +16,8 @@ export function amitaCommand(...words: (string | undefined)[]): string {
   return ["amita", ...said.map(shellQuote)].join(" ");
 }
 
-/** The call as curl does it. The token is not shown: curl takes it from the environment. */
-export function curlCommand(call: Call, origin: string, byToken: boolean): string {
+/** The call as curl does it, with these options. The token is not shown: curl takes it from the environment. */
+export function curlCommand(call: Call, origin: string, byToken: boolean, options: readonly string[] = []): string {
   const lines = [`curl -X ${call.method.toUpperCase()} ${shellQuote(origin + call.address)}`];
   if (byToken) lines.push('-H "Authorization: Bearer $AMITA_TOKEN"');
   else lines.push("--cert operator.pem --key operator-key.pem");
@@ -25,5 +25,6 @@ export function curlCommand(call: Call, origin: string, byToken: boolean): strin
   if (call.body !== undefined) {
     lines.push("-H 'Content-Type: application/json'", `--data ${shellQuote(escapeHidden(JSON.stringify(call.body)))}`);
   }
+  lines.push(...options);
   return lines.join(" \\\n  ");
 }

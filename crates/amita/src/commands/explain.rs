@@ -221,6 +221,7 @@ fn what_to_do(problem: &str) -> &'static str {
         "needs-if-match" => "Read it, and send its `ETag` as `If-Match`.",
         "in-progress" => "Wait, and send the same request with the same key again.",
         "key-reused" => "Make a new key for each request; the same key is only for the same request again.",
+        "incomplete" => "Send the whole image again, from its beginning.",
         "too-large" => "Send less at once.",
         "too-many" => "Wait a moment, and send fewer at a time.",
         "not-in-time" => "See `amita status`, look whether it was done after all, and try again.",

@@ -10,6 +10,7 @@ use crate::admin::{Described, metadata_failure};
 use crate::by_api::carry::Carrier;
 use crate::cli::{Endpoints, Folder};
 use crate::commands::join::Described as _;
+use crate::commands::volume::Gateways;
 use amita_api::{Api, BadCertificate, Listener, Observed, Server, Shown};
 use amita_control::admin::AdminError;
 use amita_identity::{Clock, Live, Role, Upkeep};
@@ -399,7 +400,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let telling = inventory::keep(arguments, metadata, &config, &running, &collect, browser);
     let observed = history::observed(&config, keeping.as_ref(), &collect);
     let api = match listener {
-        Some((listener, _)) => Some(serve_api(listener, &config, observed)?),
+        Some((listener, _)) => Some(serve_api(listener, &config, observed, identity)?),
         None => None,
     };
     let nbd = running
@@ -494,9 +495,11 @@ fn kind_of(why: &BadCertificate) -> Kind {
     }
 }
 
-fn serve_api(listener: Listener, config: &ServeConfig, observed: Observed) -> Result<Server> {
+fn serve_api(listener: Listener, config: &ServeConfig, observed: Observed, identity: &Folder) -> Result<Server> {
     let client = config.metadata_client().map_err(|why| metadata_failure(&why))?;
-    let api = Api::watching(client.clone())
+    let data = Gateways::of(config, identity.given());
+    let api = data.into_iter().fold(Api::watching(client.clone()), Api::with_data);
+    let api = api
         .with_page(amita_page::answer)
         .observing(observed)
         .with_commands(Arc::new(Carrier::new(client)))

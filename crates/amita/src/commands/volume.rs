@@ -6,6 +6,7 @@ mod data;
 mod diff;
 mod export;
 mod flatten;
+mod gateway;
 mod image;
 mod import;
 mod label;
@@ -15,6 +16,8 @@ mod resize;
 mod revert;
 mod snapshot;
 mod trash;
+
+pub use gateway::Gateways;
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;

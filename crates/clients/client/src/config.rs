@@ -25,7 +25,8 @@ pub struct Config {
     /// stays.
     pub name: Option<String>,
     /// The folder of its identity; none: it proves nothing, and works on this machine only, or with `insecure_network`. With a
-    /// gateway's it is a gateway itself; with a client's it uses the volumes that its certificate grants, through nodes.
+    /// gateway's it is a gateway itself; so it is with a node's, inside that node; with a client's it uses the volumes that its
+    /// certificate grants, through nodes.
     pub identity: Option<PathBuf>,
     /// Of a client: where nodes serve NBD, as `HOST:PORT`; none: those that the file `nodes` of its identity names, a line each.
     pub nodes: Vec<String>,

@@ -125,7 +125,8 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Between names and what is below them: a process of the gateway `db1` calls itself `db1`, or `db1.` and anything.
+/// Between names and what is below them: a process of the gateway `db1` calls itself `db1`, or `db1.` and anything. So does a gateway
+/// that runs inside the node `n1`.
 const BELOW: char = '.';
 
 /// What is recorded of a node, of that which says who may be it.
@@ -162,14 +163,13 @@ impl Peer {
         if self.name.is_empty() {
             return false;
         }
+        let below = recorded.name.strip_prefix(self.name.as_str());
         match self.role {
-            Role::Node => self.name == recorded.name,
+            // Beside itself it may have gateways of its own: what its API copies and reverts by (decision 067).
+            Role::Node => below.is_some_and(|rest| rest.is_empty() || recorded.is_gateway && rest.starts_with(BELOW)),
             Role::Gateway if !recorded.is_gateway => false,
             // Processes come and go, and each has a record of its own.
-            Role::Gateway => recorded
-                .name
-                .strip_prefix(self.name.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(BELOW)),
+            Role::Gateway => below.is_some_and(|rest| rest.is_empty() || rest.starts_with(BELOW)),
             Role::Client | Role::Operator => false,
         }
     }

@@ -5,6 +5,8 @@
 //! * `site`: the page for browsers, at every path that is not the API's.
 //! * [`page`]: lists in pieces, entity tags.
 //! * `condition`: `If-Match`, compared by the transactions of the change.
+//! * `data`: what the program brings along that reads and writes the data of volumes.
+//! * `lasting`: connections that copy an image may last longer than others.
 //! * `observed`: what the node knows of itself, and how others are asked for what they know.
 //! * `commands`: the command line, carried out for who asks.
 //! * `routes`: a file for each kind of thing.
@@ -20,8 +22,10 @@
 mod certificate;
 mod commands;
 mod condition;
+mod data;
 mod event;
 mod guard;
+mod lasting;
 mod observed;
 pub mod page;
 mod places;
@@ -38,11 +42,12 @@ mod who;
 
 pub use certificate::{BadCertificate, Shown};
 pub use commands::{CommandLine, Commands, OnBehalf, Outcome};
+pub use data::{Changed, DataPath, Diff, Differences, Image, Imported, Revert, Reverted, Sink, Source};
 pub use observed::{Observed, TraceQuestion, Traces};
 pub use problem::{Code, Problem};
 pub use routes::{Trace, TraceLeg, TraceStage};
 pub use serve::{Listener, Server};
-pub use session::Api;
+pub use session::{Api, Asking};
 pub use site::Page;
 
 use axum::Router;

@@ -5,6 +5,7 @@ use amita_control::admin::AdminError;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
+use std::fmt;
 use utoipa::ToSchema;
 
 macro_rules! codes {
@@ -79,6 +80,8 @@ codes! {
     InProgress "in-progress" CONFLICT,
     /// The key of idempotency was used for another request.
     KeyReused "key-reused" UNPROCESSABLE_ENTITY,
+    /// What came is not the whole image, or not the one that it was said to be: what was written of it is there.
+    Incomplete "incomplete" UNPROCESSABLE_ENTITY,
     /// The body is larger than any that is wanted.
     TooLarge "too-large" PAYLOAD_TOO_LARGE,
     /// More requests than this node takes at one time.
@@ -149,6 +152,12 @@ impl Problem {
     }
 }
 
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
 impl From<AdminError> for Problem {
     fn from(error: AdminError) -> Problem {
         Problem::new(code_of(&error), &error)
@@ -211,10 +220,11 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let kind = HeaderValue::from_static(MEDIA_TYPE);
         let mut response = (status, [(header::CONTENT_TYPE, kind)], body).into_response();
-        if self.code == Code::InProgress.text() {
+        let pauses = [(Code::InProgress, "1"), (Code::TooMany, "5")];
+        if let Some((_, pause)) = pauses.into_iter().find(|(code, _)| self.code == code.text()) {
             response
                 .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                .insert(header::RETRY_AFTER, HeaderValue::from_static(pause));
         }
         if let Some(tag) = self.tag.and_then(|tag| HeaderValue::try_from(&*tag).ok()) {
             response.headers_mut().insert(header::ETAG, tag);

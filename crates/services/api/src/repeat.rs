@@ -93,6 +93,16 @@ pub(crate) async fn once(State(api): State<Api>, request: Request, next: Next) -
     if [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method()) {
         return next.run(request).await;
     }
+    if crate::data::is_stream(&request) {
+        return match request.headers().contains_key(&IDEMPOTENCY_KEY) {
+            false => next.run(request).await,
+            true => Problem::new(
+                Code::BadRequest,
+                "an image is kept nowhere, so that it cannot be known again by an Idempotency-Key; leave that out",
+            )
+            .into_response(),
+        };
+    }
     match with_body(&api, request, next).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),

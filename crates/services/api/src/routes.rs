@@ -6,6 +6,7 @@ mod audit;
 mod certificates;
 mod cluster;
 mod commands;
+mod data;
 mod events;
 mod exports;
 mod history;
@@ -48,6 +49,7 @@ pub fn all() -> OpenApiRouter<Api> {
         pools::routes(),
         volumes::routes(),
         snapshots::routes(),
+        data::routes(),
         trash::routes(),
         sets::routes(),
         policies::routes(),

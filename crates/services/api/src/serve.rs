@@ -6,7 +6,8 @@
 use crate::certificate::{ForBrowsers, Shown};
 use crate::commands::MAX_COMMANDS;
 use crate::guard::Proved;
-use crate::session::{Api, Asker, MAX_CHECKS, MAX_WORK};
+use crate::lasting::Lasting;
+use crate::session::{Api, Asker, MAX_CHECKS, MAX_COPIES, MAX_GATEWAYS, MAX_WORK};
 use crate::who::From;
 use amita_audit::Whence;
 use amita_control::access::Caller;
@@ -32,10 +33,14 @@ use tower_service::Service as _;
 const MAX_CONNECTIONS: usize = 256;
 /// Of them, those of one address.
 const MAX_OF_ADDRESS: usize = 64;
-/// Threads that wait for the metadata.
-const MAX_WAITING: usize = MAX_WORK + MAX_CHECKS + MAX_COMMANDS;
-/// A connection ends after so long: by then whoever watches has come again.
+/// Threads that wait for the metadata, or for data.
+const MAX_WAITING: usize = MAX_WORK + MAX_CHECKS + MAX_COMMANDS + MAX_COPIES + MAX_GATEWAYS;
+/// A connection ends after so long: by then whoever watches has come again. One by which an image is copied ends when that has.
 const LONGEST_CONNECTION: Duration = Duration::from_secs(900);
+/// How often it is looked whether that is so,
+const LOOK: Duration = Duration::from_secs(5);
+/// and for how long it may say what it has begun to say.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// TLS, and the head of a request, must be there in so long.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a failed accept, so that failing does not become a loop.
@@ -282,14 +287,27 @@ impl Peer {
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, peer: Peer, shared: &Arc<Shared>) {
     let router = shared.router.clone();
+    let lasting = Lasting::default();
+    let held = lasting.clone();
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         peer.mark(&mut request);
+        request.extensions_mut().insert(held.clone());
         router.clone().call(request.map(Body::new))
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
     // A peer that breaks the rules, or goes away, ends its own connection only.
-    let _ = tokio::time::timeout(LONGEST_CONNECTION, connection).await;
+    if tokio::time::timeout(LONGEST_CONNECTION, &mut connection).await.is_ok() {
+        return;
+    }
+    while lasting.is_held() {
+        if tokio::time::timeout(LOOK, &mut connection).await.is_ok() {
+            return;
+        }
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(LAST_WORDS, connection).await;
 }

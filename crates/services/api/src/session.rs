@@ -1,6 +1,7 @@
 //! Who asks, and the way to the metadata as them.
 
 use crate::commands::{CommandLine, Commands, MAX_COMMANDS, OnBehalf, Outcome};
+use crate::data::DataPath;
 use crate::observed::Observed;
 use crate::problem::{Code, Problem};
 use crate::repeat::Still;
@@ -17,8 +18,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 use tokio::sync::broadcast::Receiver;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How often what is kept for a time is looked through.
 const UPKEEP: Duration = Duration::from_secs(600);
@@ -26,6 +27,10 @@ const UPKEEP: Duration = Duration::from_secs(600);
 pub(crate) const MAX_WORK: usize = 24;
 /// Tokens that are looked up at once.
 pub(crate) const MAX_CHECKS: usize = 4;
+/// Images that are copied out or in at once: each has a gateway of its own, with its memory.
+pub(crate) const MAX_COPIES: usize = 2;
+/// Comparisons and reverts at once, which have one as well.
+pub(crate) const MAX_GATEWAYS: usize = 2;
 /// A request waits no longer for its turn.
 const LONGEST_QUEUE: Duration = Duration::from_secs(5);
 /// Refusals that are told of one asker, and of all.
@@ -40,7 +45,7 @@ const REFUSALS: Limit = Limit {
 
 /// A connection to the metadata, which all requests share.
 #[derive(Clone)]
-pub(crate) struct Meta(Arc<dyn Transact + Send + Sync>);
+pub struct Meta(Arc<dyn Transact + Send + Sync>);
 
 impl Transact for Meta {
     fn txn(&self, call: &Call) -> Result<Reply, Error> {
@@ -55,7 +60,7 @@ impl fmt::Debug for Meta {
 }
 
 /// The way to the metadata of one request.
-pub(crate) type Asking = Session<Meta>;
+pub type Asking = Session<Meta>;
 
 /// What the routes share.
 #[derive(Clone, Debug)]
@@ -66,6 +71,7 @@ pub struct Api {
     observed: Option<Arc<Observed>>,
     seal_key: Option<Arc<PathBuf>>,
     commands: Option<Arc<dyn Commands>>,
+    data: Option<Arc<dyn DataPath>>,
 }
 
 #[derive(Debug)]
@@ -77,6 +83,9 @@ struct Shared {
     checks: Arc<Semaphore>,
     /// Commands that are carried out.
     commands: Arc<Semaphore>,
+    /// Those that use the data of volumes: images that are copied, and what is compared or reverted.
+    copies: Arc<Semaphore>,
+    gateways: Arc<Semaphore>,
     refusals: Mutex<Allowances>,
     still: Still,
     /// When what is kept for a time was looked through last.
@@ -104,6 +113,8 @@ impl Api {
                 work: Arc::new(Semaphore::new(MAX_WORK)),
                 checks: Arc::new(Semaphore::new(MAX_CHECKS)),
                 commands: Arc::new(Semaphore::new(MAX_COMMANDS)),
+                copies: Arc::new(Semaphore::new(MAX_COPIES)),
+                gateways: Arc::new(Semaphore::new(MAX_GATEWAYS)),
                 refusals: Mutex::new(Allowances::new(REFUSALS_OF_ONE, REFUSALS, Instant::now())),
                 kept_up: Mutex::default(),
             }),
@@ -111,6 +122,7 @@ impl Api {
             observed: None,
             seal_key: None,
             commands: None,
+            data: None,
         }
     }
 
@@ -149,6 +161,38 @@ impl Api {
             Ok(outcome)
         })
         .await
+    }
+
+    /// With a way to the data of volumes.
+    #[must_use]
+    pub fn with_data(self, data: Arc<dyn DataPath>) -> Api {
+        let data = Some(data);
+        Api { data, ..self }
+    }
+
+    /// The way to the data of volumes.
+    ///
+    /// # Errors
+    /// This node has none.
+    pub(crate) fn data(&self) -> Result<Arc<dyn DataPath>, Problem> {
+        self.data.clone().ok_or_else(|| {
+            let why = "this node reaches the metadata as a user of etcd, and as such it opens no volume for the API; do it by `amita \
+                       volume` with a gateway's identity";
+            Problem::new(Code::WrongState, why)
+        })
+    }
+
+    /// A place for an image that is copied, if there is one.
+    ///
+    /// # Errors
+    /// As many are copied as may be.
+    pub(crate) fn copying(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.shared.copies).try_acquire_owned().map_err(|_| {
+            let why = format!(
+                "this node copies {MAX_COPIES} images already, which is as many as it does at once; ask again in a while, or another node"
+            );
+            Problem::new(Code::TooMany, why)
+        })
     }
 
     /// With the file of the cluster's sealing key: secrets of channels can be taken.
@@ -298,6 +342,23 @@ impl Api {
         .await
     }
 
+    /// The same with the data of volumes: those who ask for no more than the metadata do not wait for it.
+    ///
+    /// # Errors
+    /// This node has no way to the data, or too many ask; else as [`Api::run`].
+    pub(crate) async fn run_on_data<T: Send + 'static>(
+        &self,
+        asker: Asker,
+        work: impl FnOnce(&Asking, &dyn DataPath) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let (api, data) = (self.clone(), self.data()?);
+        wait(&self.shared.gateways, move || {
+            let session = api.session(asker.0)?;
+            work(&session, &*data)
+        })
+        .await
+    }
+
     /// The same, where something is changed: it is in the audit log, before and after.
     ///
     /// # Errors
@@ -333,7 +394,7 @@ async fn wait<T: Send + 'static>(
     task.await.unwrap_or_else(|why| Err(panicked(&why)))
 }
 
-fn panicked(why: &tokio::task::JoinError) -> Problem {
+pub(crate) fn panicked(why: &tokio::task::JoinError) -> Problem {
     log::error!("a request of the API ended in a panic: {why}");
     Problem::new(Code::Internal, "this node could not answer; its log says more")
 }

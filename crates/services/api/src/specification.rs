@@ -56,6 +56,8 @@ const RIGHTS: &[(&str, Action)] = &[
     ("addChannel", Action::ChannelAdd),
     ("removeChannel", Action::ChannelRemove),
     ("testChannel", Action::ChannelTest),
+    ("downloadVolume", Action::VolumeDownload),
+    ("compareVolume", Action::VolumeDownload),
     ("addChannel", Action::ChannelAdd),
     ("removeChannel", Action::ChannelRemove),
     ("testChannel", Action::ChannelTest),

@@ -11,6 +11,9 @@ import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
 import { formatBytes, formatTime } from "../../lib/format";
 import { placeHref } from "../../lib/router";
+import { CompareVolume } from "./CompareVolume";
+import { ExportVolume, ImportVolume } from "./images";
+import { RevertVolume } from "./RevertVolume";
 import { CloneSnapshot, DeleteSnapshot, ProtectSnapshot, TakeSnapshot } from "./snapshots";
 import { ParentLink } from "./VolumeFacts";
 import type { Volume } from "./VolumeList";
@@ -28,7 +31,7 @@ function clonesBySnapshot(volume: Volume, volumes: readonly Volume[]): ReadonlyM
   return clones;
 }
 
-function SnapshotActions({ snapshot }: { snapshot: Snapshot }) {
+function SnapshotActions({ volume, snapshot }: { volume: Volume; snapshot: Snapshot }) {
   const { t } = useSpeech();
   const given = { snapshot };
   const protection = snapshot.protected ? t("snapshot.unprotect") : t("snapshot.protect");
@@ -48,8 +51,27 @@ function SnapshotActions({ snapshot }: { snapshot: Snapshot }) {
             label={protection}
             dialog={(close) => <ProtectSnapshot {...given} onClose={close} />}
           />
+          <Act
+            size="small"
+            may="volume.download"
+            label={t("image.export")}
+            dialog={(close) => <ExportVolume volume={volume} snapshot={snapshot} onClose={close} />}
+          />
+          <Act
+            size="small"
+            danger
+            may="volume.revert"
+            label={t("revert.verb")}
+            dialog={(close) => <RevertVolume volume={volume} snapshot={snapshot} onClose={close} />}
+          />
         </>
       )}
+      <Act
+        size="small"
+        may="volume.download"
+        label={t("diff.verb")}
+        dialog={(close) => <CompareVolume {...given} onClose={close} />}
+      />
       <Act
         size="small"
         danger
@@ -61,7 +83,13 @@ function SnapshotActions({ snapshot }: { snapshot: Snapshot }) {
   );
 }
 
-function SnapshotRow({ snapshot, clones }: { snapshot: Snapshot; clones: readonly string[] }) {
+interface RowProps {
+  readonly volume: Volume;
+  readonly snapshot: Snapshot;
+  readonly clones: readonly string[];
+}
+
+function SnapshotRow({ volume, snapshot, clones }: RowProps) {
   const { t, locale } = useSpeech();
   return (
     <li>
@@ -76,7 +104,7 @@ function SnapshotRow({ snapshot, clones }: { snapshot: Snapshot; clones: readonl
         {snapshot.mark ? <Mark>{t("snapshot.mark")}</Mark> : null}
         {snapshot.hidden ? <Mark>{t("snapshot.hidden")}</Mark> : null}
         <Labels labels={snapshot.labels} />
-        {snapshot.hidden ? null : <SnapshotActions snapshot={snapshot} />}
+        {snapshot.hidden ? null : <SnapshotActions volume={volume} snapshot={snapshot} />}
       </div>
       {clones.length === 0 ? null : (
         <ul>
@@ -118,13 +146,31 @@ export function SnapshotTree({ volume }: { volume: Volume }) {
           label={t("snapshot.take")}
           dialog={(close) => <TakeSnapshot volume={volume} onClose={close} />}
         />
+        <Act
+          size="small"
+          may="volume.download"
+          label={t("image.export")}
+          dialog={(close) => <ExportVolume volume={volume} onClose={close} />}
+        />
+        <Act
+          size="small"
+          danger
+          may="volume.import"
+          label={t("image.import")}
+          dialog={(close) => <ImportVolume volume={volume} onClose={close} />}
+        />
       </div>
       {snapshots.isLoading ? <Spin aria-label={t("frame.loading")} /> : null}
       {!snapshots.isLoading && snapshots.items.length === 0 ? <Empty description={t("snapshot.none")} /> : null}
       {snapshots.items.length === 0 ? null : (
         <ul>
           {snapshots.items.map((snapshot) => (
-            <SnapshotRow key={snapshot.number} snapshot={snapshot} clones={clones.get(snapshot.name) ?? []} />
+            <SnapshotRow
+              key={snapshot.number}
+              volume={volume}
+              snapshot={snapshot}
+              clones={clones.get(snapshot.name) ?? []}
+            />
           ))}
         </ul>
       )}

@@ -21,7 +21,7 @@ pub const DEPTH: usize = 16;
 const LOOK: Duration = Duration::from_millis(200);
 /// A node that owns the volume and lives may take so long to answer: no command is a reason to take a volume from its clients. Three
 /// usual leases.
-const OWNER_PATIENCE: Duration = Duration::from_secs(15);
+pub const OWNER_PATIENCE: Duration = Duration::from_secs(15);
 /// Memory for writes is free again within this, or nothing moves any more.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -112,6 +112,11 @@ impl Access {
 }
 
 impl Way {
+    /// By these settings.
+    pub fn of(config: Config, name: Option<Name>) -> Way {
+        Way { config, name }
+    }
+
     /// The name of the client, if it goes through nodes.
     pub fn client(&self) -> Option<&str> {
         let name = self.name.as_ref().filter(|name| name.role() == Role::Client);
@@ -277,6 +282,35 @@ impl Data {
         started.map_err(|why| described(&why))?;
         self.under_way.begin(offset);
         Ok(())
+    }
+
+    /// Reads what lies between two bytes, and hands it out in order, as pieces of any length.
+    ///
+    /// # Errors
+    /// It cannot be read; the command is to end; or what `take` says.
+    pub fn each_piece(
+        &mut self,
+        from: u64,
+        end: u64,
+        mut take: impl FnMut(u64, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let mut asked = from;
+        let mut bytes = Vec::new();
+        loop {
+            amita_terminal::interrupt::check()?;
+            while asked < end && self.has_room() {
+                let length = PIECE_BYTES.min(end - asked);
+                self.read(asked, length)?;
+                asked += length;
+            }
+            let Some((offset, done)) = self.next()? else {
+                return Ok(());
+            };
+            bytes.resize(done.payload.len(), 0);
+            done.payload.copy_to(&mut bytes);
+            drop(done);
+            take(offset, &mut bytes)?;
+        }
     }
 
     /// Starts to write bytes, and zeros up to the end of their last block. Waits where there is no room.

@@ -2,11 +2,12 @@
 //!
 //! Extents are said as they come, so that a volume of any size and any number of changes takes no more memory than a small one.
 
-use super::data::{Access, BLOCK_BYTES, Data};
+use super::data::{Access, BLOCK_BYTES, Data, Way};
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_client::Extent;
 use amita_control::admin;
+use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::{interrupt, say, say_line, size};
 use amita_types::map::Snapshot;
@@ -29,12 +30,12 @@ pub struct Arguments {
 }
 
 /// What is compared.
-struct Sides {
+pub(super) struct Sides {
     volume: String,
-    from: Snapshot,
+    pub from: Snapshot,
     /// `None`: the volume as it is.
     to: Option<Snapshot>,
-    size_bytes: u64,
+    pub size_bytes: u64,
 }
 
 /// An extent, as JSON says it.
@@ -61,26 +62,38 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
              VOLUME or VOLUME@LATER.",
         ));
     }
-    let sides = sides(arguments, admin)?;
+    let (volume, from, to) = named(arguments)?;
+    let sides = sides(&admin.reader(), volume, from, to)?;
     interrupt::catch();
-    let export = match &sides.to {
-        Some(to) => format!("{}@{}", sides.volume, to.name),
-        None => sides.volume.clone(),
-    };
-    let mut data = way
-        .open_since(&export, &sides.from.name)
-        .map_err(|failure| match sides.to {
-            None => failure.advice("What hosts use is compared by a snapshot: take one, and name it as the newer one."),
-            Some(_) => failure,
-        })?;
+    let mut data = sides.open(&way)?;
     let told = tell(arguments.json, &sides, &mut data);
     data.close();
     told
 }
 
-/// The snapshots, if they can be compared.
-fn sides(arguments: &Arguments, admin: &Admin) -> Result<Sides> {
-    let usage = |what: String, advice: &str| Failure::new(what).kind(Kind::Usage).advice(advice);
+impl Sides {
+    /// Opens the newer one.
+    pub(super) fn open(&self, way: &Way) -> Result<Data> {
+        let export = match &self.to {
+            Some(to) => format!("{}@{}", self.volume, to.name),
+            None => self.volume.clone(),
+        };
+        way.open_since(&export, &self.from.name)
+            .map_err(|failure| match self.to {
+                None => {
+                    failure.advice("What hosts use is compared by a snapshot: take one, and name it as the newer one.")
+                }
+                Some(_) => failure,
+            })
+    }
+}
+
+fn usage(what: String, advice: &str) -> Failure {
+    Failure::new(what).kind(Kind::Usage).advice(advice)
+}
+
+/// The volume, the older snapshot and the newer one, as they are named.
+fn named(arguments: &Arguments) -> Result<(&str, &str, Option<&str>)> {
     let Some((volume, from)) = arguments.from.split_once('@') else {
         return Err(usage(
             format!("{} names no snapshot", arguments.from),
@@ -98,10 +111,14 @@ fn sides(arguments: &Arguments, admin: &Admin) -> Result<Sides> {
         Some((_, to)) => Some(to),
         None => None,
     };
-    let meta = admin.reader();
-    let now = admin::volume(&meta, volume).described()?;
+    Ok((volume, from, to))
+}
+
+/// The snapshots, if they can be compared.
+pub(super) fn sides(meta: &dyn Transact, volume: &str, from: &str, to: Option<&str>) -> Result<Sides> {
+    let now = admin::volume(meta, volume).described()?;
     let size_bytes = now.size_bytes;
-    let all = admin::snapshots(&meta, volume).described()?;
+    let all = admin::snapshots(meta, volume).described()?;
     let find = |name: &str| {
         let found = all.iter().find(|snapshot| snapshot.name == name).cloned();
         found.ok_or_else(|| {
@@ -176,7 +193,7 @@ fn tell(as_json: bool, sides: &Sides, data: &mut Data) -> Result<()> {
         say_line!("{:>16}  {:>12}  kind", "offset", "length");
     }
     let mut totals = Totals::default();
-    each(sides.size_bytes, data, |extent| {
+    each(0, sides.size_bytes, u64::MAX, data, |extent| {
         let kind = if extent.is_zero { "zero" } else { "data" };
         let Extent { offset, length, .. } = extent;
         if as_json {
@@ -191,7 +208,7 @@ fn tell(as_json: bool, sides: &Sides, data: &mut Data) -> Result<()> {
             true => totals.zero_bytes += length,
             false => totals.data_bytes += length,
         }
-        Ok(())
+        true
     })?;
     let Totals {
         extents,
@@ -213,32 +230,79 @@ fn tell(as_json: bool, sides: &Sides, data: &mut Data) -> Result<()> {
     Ok(())
 }
 
-/// All extents, ascending; those that touch each other differ in kind.
-fn each(size_bytes: u64, data: &mut Data, mut tell: impl FnMut(Extent) -> Result<()>) -> Result<()> {
+/// The extents behind a byte, ascending; those that touch each other differ in kind. At most so many chunks are looked at, and only while
+/// `tell` wants more: where it was looked to, or the first extent that was not wanted; none: the end.
+pub(super) fn each(
+    from: u64,
+    size_bytes: u64,
+    chunks: u64,
+    data: &mut Data,
+    mut tell: impl FnMut(Extent) -> bool,
+) -> Result<Option<u64>> {
     let chunk = data.chunk_bytes();
-    let mut next = 0;
-    let mut last: Option<Extent> = None;
     // The volume may have grown since it was looked at.
     let size_bytes = size_bytes.min(data.size_bytes());
+    let mut next = from - from % chunk;
+    let until = size_bytes.min(next.saturating_add(chunks.saturating_mul(chunk)));
+    let mut last: Option<Extent> = None;
     loop {
-        while next < size_bytes && data.has_room() {
+        while next < until && data.has_room() {
             data.changed(next)?;
             next += chunk;
         }
         let Some((offset, done)) = data.next()? else { break };
-        for extent in data.extents(offset, &done) {
+        for extent in data.extents(offset, &done).filter_map(|extent| behind(extent, from)) {
             match &mut last {
                 Some(before) if before.is_zero == extent.is_zero && before.offset + before.length == extent.offset => {
                     before.length += extent.length;
                 }
                 before => {
-                    if let Some(whole) = before.replace(extent) {
-                        tell(whole)?;
+                    if let Some(whole) = before.replace(extent)
+                        && !tell(whole)
+                    {
+                        return Ok(Some(whole.offset));
                     }
                 }
             }
         }
     }
     debug_assert!(last.is_none_or(|last| last.offset.is_multiple_of(BLOCK_BYTES as u64)));
-    last.map_or(Ok(()), tell)
+    match last {
+        Some(last) if !tell(last) => Ok(Some(last.offset)),
+        _ => Ok((until < size_bytes).then_some(until)),
+    }
+}
+
+/// What of an extent lies behind a byte.
+fn behind(extent: Extent, from: u64) -> Option<Extent> {
+    let end = extent.offset + extent.length;
+    let offset = extent.offset.max(from);
+    (offset < end).then(|| Extent {
+        offset,
+        length: end - offset,
+        ..extent
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_before_is_left_out() {
+        let extent = Extent {
+            offset: 8192,
+            length: 8192,
+            is_zero: true,
+        };
+        assert_eq!(behind(extent, 0), Some(extent));
+        assert_eq!(behind(extent, 8192), Some(extent));
+        let half = Extent {
+            offset: 12288,
+            length: 4096,
+            is_zero: true,
+        };
+        assert_eq!(behind(extent, 12288), Some(half));
+        assert_eq!(behind(extent, 16384), None);
+    }
 }

@@ -4,11 +4,12 @@
 //! that a crash could have taken. That the volume is the same still is told by its generation, which each new owner raises; a
 //! snapshot never changes, and its number is given once.
 
-use super::data::{Access, BLOCK_BYTES, Data, PIECE_BYTES, runs};
+use super::data::{Access, BLOCK_BYTES, Data, Way, runs};
 use super::image::Format;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::admin;
+use amita_metadata::Transact;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::progress::{self, ProgressBar};
 use amita_terminal::table::print;
@@ -55,7 +56,7 @@ pub struct Arguments {
 
 /// The file beside an export that is not at its end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Place {
+pub(super) struct Place {
     cluster: String,
     volume: u64,
     /// Of the volume: who has it now. Of a snapshot nobody's.
@@ -63,7 +64,7 @@ struct Place {
     /// The snapshot's number; 0: the volume itself.
     #[serde(default)]
     snapshot: u32,
-    size_bytes: u64,
+    pub size_bytes: u64,
     /// Everything before is in the file, and durable.
     done_bytes: u64,
 }
@@ -87,7 +88,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
     let is_stdout = file == Path::new("-");
     check(arguments, is_stdout)?;
     let way = arguments.access.way(endpoints, admin)?;
-    let before = place_of(admin, name)?;
+    let before = place_of(&admin.reader(), name)?;
     if !is_stdout {
         check_file(arguments)?;
     }
@@ -96,16 +97,11 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         false => 0,
     };
     interrupt::catch();
-    let mut data = way.open(name)?;
-    // The opening itself raises the generation where another owner had it.
+    let (mut data, now) = open(&way, &admin.reader(), name, &before)?;
     let place = Place {
         done_bytes: resumed,
-        ..place_of(admin, name)?
+        ..now
     };
-    let is_it = (place.volume, place.snapshot) == (before.volume, before.snapshot);
-    if !is_it || data.size_bytes() < place.size_bytes {
-        return Err(Failure::new(format!("{name} was changed meanwhile")).kind(Kind::Conflict));
-    }
     let target = match (is_stdout, arguments.format) {
         (true, _) => Target::Stdout,
         (false, Format::Raw) => Target::raw(file, &place, arguments.force)?,
@@ -193,13 +189,25 @@ fn check_file(arguments: &Arguments) -> Result<()> {
     })
 }
 
+/// Opens the volume, or the snapshot, if it is what it was found to be.
+pub(super) fn open(way: &Way, meta: &dyn Transact, name: &str, before: &Place) -> Result<(Data, Place)> {
+    let data = way.open(name)?;
+    // The opening itself raises the generation where another owner had it.
+    let place = place_of(meta, name)?;
+    let is_it = (place.volume, place.snapshot) == (before.volume, before.snapshot);
+    if !is_it || data.size_bytes() < place.size_bytes {
+        data.close();
+        return Err(Failure::new(format!("{name} was changed meanwhile")).kind(Kind::Conflict));
+    }
+    Ok((data, place))
+}
+
 /// The volume, or the snapshot, as the metadata has it, and nothing done.
-fn place_of(admin: &Admin, name: &str) -> Result<Place> {
-    let meta = admin.reader();
+pub(super) fn place_of(meta: &dyn Transact, name: &str) -> Result<Place> {
     let (volume_name, snapshot_name) = admin::split(name).described()?;
-    let volume = admin::volume(&meta, volume_name).described()?;
+    let volume = admin::volume(meta, volume_name).described()?;
     let place = Place {
-        cluster: admin.status()?.cluster.to_string(),
+        cluster: admin::cluster(meta).described()?.id.to_string(),
         volume: volume.id.0,
         generation: volume.generation.0,
         snapshot: 0,
@@ -209,7 +217,7 @@ fn place_of(admin: &Admin, name: &str) -> Result<Place> {
     let Some(snapshot_name) = snapshot_name else {
         return Ok(place);
     };
-    let snapshot = admin::snapshot(&meta, volume_name, snapshot_name).described()?;
+    let snapshot = admin::snapshot(meta, volume_name, snapshot_name).described()?;
     Ok(Place {
         volume: snapshot.volume.0,
         generation: 0,
@@ -347,29 +355,19 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     fn run(&mut self, data: &mut Data) -> Result<()> {
-        let mut asked = self.place.done_bytes;
         if matches!(self.target, Target::Raw(_)) {
             self.note()?;
         }
-        let mut bytes = Vec::new();
-        while self.place.done_bytes < self.place.size_bytes {
-            interrupt::check()?;
-            while asked < self.place.size_bytes && data.has_room() {
-                let length = PIECE_BYTES.min(self.place.size_bytes - asked);
-                data.read(asked, length)?;
-                asked += length;
-            }
-            let Some((offset, done)) = data.next()? else { break };
-            bytes.resize(done.payload.len(), 0);
-            done.payload.copy_to(&mut bytes);
-            drop(done);
-            self.written_bytes += self.target.write(offset, &bytes).map_err(|why| self.failed(&why))?;
+        let (from, end) = (self.place.done_bytes, self.place.size_bytes);
+        data.each_piece(from, end, |offset, bytes| {
+            self.written_bytes += self.target.write(offset, bytes).map_err(|why| self.failed(&why))?;
             self.place.done_bytes = offset + bytes.len() as u64;
             self.bar.set_position(self.place.done_bytes);
             if self.noted.elapsed() > NOTE_EVERY && matches!(self.target, Target::Raw(_)) {
                 self.note()?;
             }
-        }
+            Ok(())
+        })?;
         self.target.sync().map_err(|why| self.failed(&why))?;
         match std::fs::remove_file(beside(self.file)) {
             Err(why) if why.kind() != std::io::ErrorKind::NotFound => Err(self.failed(&why)),

@@ -159,17 +159,24 @@ impl Source {
     /// # Errors
     /// It cannot be read, or what comes is not raw.
     pub fn stdin(format: Option<Format>) -> Result<(Source, Format)> {
+        Source::stream(Box::new(std::io::stdin()), format, "standard input")
+    }
+
+    /// What comes by a pipe, or by the network. `name` says to people what it is.
+    ///
+    /// # Errors
+    /// It cannot be read, or what comes is not raw.
+    pub fn stream(mut input: Box<dyn Read>, format: Option<Format>, name: &str) -> Result<(Source, Format)> {
         let refused = |what: &str| {
-            Failure::new(format!("standard input: {what}"))
-                .kind(Kind::Usage)
-                .advice("Only raw images can be read from a pipe: parts of others lie in any order. Write it to a file first.")
+            Failure::new(format!("{name}: {what}")).kind(Kind::Usage).advice(
+                "Only raw images can be read from a pipe: parts of others lie in any order. Write it to a file first.",
+            )
         };
         if format == Some(Format::Qcow2) {
             return Err(refused("a qcow2 cannot be read from a pipe"));
         }
-        let mut input = std::io::stdin();
         let mut head = vec![0; HEAD_BYTES];
-        let read = read_full(&mut input, &mut head).context(|| "standard input".to_owned())?;
+        let read = read_full(&mut input, &mut head).context(|| name.to_owned())?;
         head.truncate(read);
         if format.is_none() {
             match detect(&head) {

@@ -8,8 +8,9 @@ use super::data::{Access, BLOCK_BYTES, Data, PIECE_BYTES, Way, runs};
 use super::image::{Format, Source, modified_ns};
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
-use amita_control::access::Action;
+use amita_control::access::{Action, Session};
 use amita_control::admin::{self, ExportSpec};
+use amita_metadata::Transact;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::progress::{self, ProgressBar};
 use amita_terminal::table::print;
@@ -102,6 +103,7 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         image_bytes,
         modified_ns: if is_stdin { 0 } else { modified_ns(&arguments.file)? },
         done_bytes: 0,
+        ails: None,
     };
     let way = arguments.access.way(endpoints, admin)?;
     let target = prepare(arguments, &mark, admin)?;
@@ -109,14 +111,9 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
     let lent = lend(&way, &target, admin)?;
     let from = target.import.done_bytes;
     let mut copy = Copy {
-        source,
-        admin,
-        volume: &target.volume,
-        import: target.import.clone(),
-        bar: progress::bar("importing", image_bytes),
-        written_bytes: 0,
-        noted: Instant::now(),
         pads: arguments.pad,
+        bar: progress::bar("importing", image_bytes),
+        ..Copy::of(source, target.import.clone(), &target.volume, admin.session())
     };
     let copied = copy.run(&way, target.is_empty);
     copy.bar.finish_and_clear();
@@ -288,21 +285,40 @@ fn lend(way: &Way, target: &Target, admin: &Admin) -> Result<bool> {
     Ok(true)
 }
 
-struct Copy<'a> {
+pub(super) struct Copy<'a, M> {
     source: Source,
-    admin: &'a Admin,
+    session: &'a Session<M>,
     volume: &'a Volume,
-    import: Import,
+    pub import: Import,
     bar: ProgressBar,
-    written_bytes: u64,
+    pub written_bytes: u64,
     noted: Instant,
     /// The stream may be shorter.
     pads: bool,
 }
 
-impl Copy<'_> {
+impl<'a, M: Transact> Copy<'a, M> {
+    /// Of an image into a volume, from where the record says; nobody is shown how far it is.
+    pub(super) fn of(source: Source, import: Import, volume: &'a Volume, session: &'a Session<M>) -> Copy<'a, M> {
+        Copy {
+            source,
+            session,
+            volume,
+            import,
+            bar: ProgressBar::hidden(),
+            written_bytes: 0,
+            noted: Instant::now(),
+            pads: false,
+        }
+    }
+
     fn run(&mut self, way: &Way, is_empty: bool) -> Result<()> {
-        let mut data = way.open(&self.volume.name)?;
+        let data = way.open(&self.volume.name)?;
+        self.copy_into(data, is_empty)
+    }
+
+    /// Copies into the volume that is open, and closes it. `is_empty`: nobody has written to it.
+    pub(super) fn copy_into(&mut self, mut data: Data, is_empty: bool) -> Result<()> {
         if data.size_bytes() < self.import.image_bytes {
             return Err(Failure::new("the volume is smaller than the image"));
         }
@@ -381,7 +397,7 @@ impl Copy<'_> {
     fn note(&mut self) -> Result<()> {
         self.noted = Instant::now();
         let name = &self.volume.name;
-        let noted = self.admin.act(Action::VolumeImport, name, |meta| {
+        let noted = self.session.act(Action::VolumeImport, name, |meta| {
             admin::note_import(meta, self.volume, Some(&self.import))
         });
         noted.described().map(drop)
@@ -389,7 +405,7 @@ impl Copy<'_> {
 }
 
 /// What a failure leaves, and what to do.
-fn left(mut failure: Failure, copy: &Copy<'_>, arguments: &Arguments, is_stdin: bool) -> Failure {
+fn left<M>(mut failure: Failure, copy: &Copy<'_, M>, arguments: &Arguments, is_stdin: bool) -> Failure {
     let (name, done) = (&arguments.name, copy.import.done_bytes);
     failure.what = format!(
         "{}: volume {name} is there, and holds the first {} of {} of the image",

@@ -3,12 +3,12 @@
 //! The command owns the volume, so that nobody else has it, takes a snapshot of what it is, by which all its stores adopt the
 //! ownership, and lets go of it. Where anybody has it before the transaction, that fails, and nothing is changed.
 
-use super::data::{Access, is_alone, not_alone};
+use super::data::{Access, Way, is_alone, not_alone};
 use super::snapshot;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use crate::logging::timestamp;
-use amita_control::access::Action;
+use amita_control::access::{Action, Session};
 use amita_control::admin::{self, AdminError, FLATTENED_FROM};
 use amita_metadata::Transact;
 use amita_terminal::error::{Failure, Kind, Result};
@@ -55,8 +55,18 @@ fn parse(text: &str) -> std::result::Result<(String, String), String> {
     }
 }
 
+/// What is to be reverted, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish<'a> {
+    pub volume: &'a str,
+    pub snapshot: &'a str,
+    /// A snapshot of what it is now stays.
+    pub keep: bool,
+    pub dry_run: bool,
+}
+
 #[derive(Debug, Serialize)]
-struct Summary {
+pub(super) struct Summary {
     volume: String,
     /// Its number: another one afterwards.
     id: u64,
@@ -64,19 +74,18 @@ struct Summary {
     stable_id: u64,
     snapshot: String,
     /// The snapshot of what the volume was before; null: none is kept.
-    kept: Option<String>,
-    size_bytes: u64,
-    snapshot_size_bytes: u64,
+    pub kept: Option<String>,
+    pub size_bytes: u64,
+    pub snapshot_size_bytes: u64,
     /// So many levels of clones and reverts it comes from.
-    levels: usize,
+    pub levels: usize,
     /// They are many: it is flattened in the background.
-    flattening: bool,
+    pub flattening: bool,
     dry_run: bool,
     seconds: f64,
 }
 
 pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -> Result<()> {
-    let start = Instant::now();
     if !arguments.dry_run {
         admin.permit(Action::VolumeRevert)?;
     }
@@ -84,7 +93,27 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         arguments
             .access
             .way_of_gateway(endpoints, admin, "a volume is reverted", "it owns the volume meanwhile")?;
-    let (before, to) = target(arguments, admin)?;
+    let (volume, snapshot) = &arguments.snapshot;
+    let wish = Wish {
+        volume,
+        snapshot,
+        keep: !arguments.no_snapshot,
+        dry_run: arguments.dry_run,
+    };
+    let target = target(&wish, &admin.reader())?;
+    interrupt::catch();
+    let summary = revert(&wish, target, &way, admin.session())?;
+    print(arguments.json, &summary, || text(&summary))
+}
+
+/// Makes the volume what the snapshot is, as the two were found.
+pub(super) fn revert<M: Transact>(
+    wish: &Wish<'_>,
+    (before, to): (Volume, Snapshot),
+    way: &Way,
+    session: &Session<M>,
+) -> Result<Summary> {
+    let start = Instant::now();
     let mut summary = Summary {
         volume: before.name.clone(),
         id: before.id.0,
@@ -95,16 +124,15 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         snapshot_size_bytes: to.size_bytes,
         levels: before.parents.len(),
         flattening: false,
-        dry_run: arguments.dry_run,
+        dry_run: wish.dry_run,
         seconds: 0.0,
     };
-    if !arguments.dry_run {
-        interrupt::catch();
+    if !wish.dry_run {
         let data = way.open(&before.name)?;
         let reverting = Reverting {
-            admin,
+            session,
             to: &to,
-            keep: !arguments.no_snapshot,
+            keep: wish.keep,
         };
         let owned = reverting.own(&before, &data);
         // Whoever opens it from now on raises its generation, and is seen.
@@ -112,14 +140,14 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         let (owned, taken) = owned?;
         let now = reverting.switch(&owned, &taken)?;
         // Where somebody has cloned it meanwhile, or uses it, it stays all the same.
-        let is_kept = reverting.keep || admin::snapshot(&admin.reader(), &now.name, &taken.name).is_ok();
+        let is_kept = reverting.keep || admin::snapshot(&session.reader(), &now.name, &taken.name).is_ok();
         summary.kept = is_kept.then_some(taken.name);
         summary.id = now.id.0;
         summary.levels = now.parents.len();
         summary.flattening = now.parents.len() >= FLATTENED_FROM;
     }
     summary.seconds = start.elapsed().as_secs_f64();
-    print(arguments.json, &summary, || text(&summary))
+    Ok(summary)
 }
 
 fn text(summary: &Summary) -> String {
@@ -151,13 +179,12 @@ fn text(summary: &Summary) -> String {
 }
 
 /// The volume and the snapshot as the metadata has them, if the one may become the other.
-fn target(arguments: &Arguments, admin: &Admin) -> Result<(Volume, Snapshot)> {
-    let meta = admin.reader();
-    let (name, snapshot) = &arguments.snapshot;
-    let volume = match admin::volume(&meta, name) {
+pub(super) fn target(wish: &Wish<'_>, meta: &dyn Transact) -> Result<(Volume, Snapshot)> {
+    let name = wish.volume;
+    let volume = match admin::volume(meta, name) {
         Err(why @ AdminError::NoSuch { .. }) => {
-            let mut deleted = admin::trash(&meta).described()?.into_iter();
-            return match deleted.any(|found| found.trashed.name == *name && !found.trashed.former) {
+            let mut deleted = admin::trash(meta).described()?.into_iter();
+            return match deleted.any(|found| found.trashed.name == name && !found.trashed.former) {
                 false => Err(why).described(),
                 true => Err(
                     Failure::new(format!("volume {name} is deleted, and in the recycle bin"))
@@ -170,11 +197,11 @@ fn target(arguments: &Arguments, admin: &Admin) -> Result<(Volume, Snapshot)> {
         }
         found => found.described()?,
     };
-    let to = admin::snapshot(&meta, name, snapshot).described()?;
-    admin::may_revert(&meta, &volume, &to).described()?;
-    may_snapshot(arguments, &meta, &volume)?;
-    let about = admin::about(&meta, volume.id).described()?;
-    if about.protected && arguments.no_snapshot && !arguments.dry_run {
+    let to = admin::snapshot(meta, name, wish.snapshot).described()?;
+    admin::may_revert(meta, &volume, &to).described()?;
+    may_snapshot(wish, meta, &volume)?;
+    let about = admin::about(meta, volume.id).described()?;
+    if about.protected && !wish.keep && !wish.dry_run {
         return Err(Failure::new(format!(
             "volume {name} is protected, and without a snapshot before what was written since would be lost"
         ))
@@ -187,27 +214,27 @@ fn target(arguments: &Arguments, admin: &Admin) -> Result<(Volume, Snapshot)> {
 }
 
 /// A snapshot of what the volume is will be taken, also where it does not stay.
-fn may_snapshot(arguments: &Arguments, meta: &dyn Transact, volume: &Volume) -> Result<()> {
+fn may_snapshot(wish: &Wish<'_>, meta: &dyn Transact, volume: &Volume) -> Result<()> {
     admin::may_take_snapshot(meta, volume).described().map_err(|failure| {
-        let advice = match arguments.no_snapshot {
-            true => "A revert needs room for one snapshot for a moment, also with --no-snapshot.",
-            false => "A revert takes a snapshot of what the volume is.",
+        let advice = match wish.keep {
+            false => "A revert needs room for one snapshot for a moment, also with --no-snapshot.",
+            true => "A revert takes a snapshot of what the volume is.",
         };
         let advice = format!("{} {advice} Nothing is changed.", failure.advice);
         failure.advice(advice.trim_start().to_owned())
     })
 }
 
-struct Reverting<'a> {
-    admin: &'a Admin,
+struct Reverting<'a, M> {
+    session: &'a Session<M>,
     to: &'a Snapshot,
     keep: bool,
 }
 
-impl Reverting<'_> {
+impl<M: Transact> Reverting<'_, M> {
     /// The volume as it is owned here, by nobody else since it was read, and what was taken of it.
     fn own(&self, before: &Volume, data: &super::data::Data) -> Result<(Volume, Snapshot)> {
-        let now = admin::volume(&self.admin.reader(), &before.name).described()?;
+        let now = admin::volume(&self.session.reader(), &before.name).described()?;
         if !is_alone(data, before, &now) {
             return Err(not_alone(&before.name, "is reverted"));
         }
@@ -225,7 +252,7 @@ impl Reverting<'_> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("before-revert-{}", timestamp(now.as_secs(), now.subsec_millis()));
         let labels = BTreeMap::from([(LABEL.to_owned(), self.to.name.clone())]);
-        let state = self.admin.act(Action::VolumeRevert, &self.object(volume), |meta| {
+        let state = self.session.act(Action::VolumeRevert, &self.object(volume), |meta| {
             let wish = admin::ask_own_snapshot(meta, &volume.name, &name, labels, now)?;
             snapshot::await_taken(meta, &wish, Instant::now() + PATIENCE)
         });
@@ -240,7 +267,7 @@ impl Reverting<'_> {
 
     fn switch(&self, volume: &Volume, before: &Snapshot) -> Result<Volume> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let reverted = self.admin.act(Action::VolumeRevert, &self.object(volume), |meta| {
+        let reverted = self.session.act(Action::VolumeRevert, &self.object(volume), |meta| {
             let revert = admin::Revert {
                 volume,
                 to: self.to,

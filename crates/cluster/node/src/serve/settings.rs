@@ -330,10 +330,13 @@ impl ServeConfig {
             return Ok(());
         };
         let wanted = identity.name();
+        let below = self.name.strip_prefix(wanted);
         match identity.role() {
             Role::Node if self.name == wanted => Ok(()),
+            // A gateway inside the node, which is gone when its work is done.
+            Role::Node if self.client && below.is_some_and(|rest| rest.starts_with('.')) => Ok(()),
             // A gateway's processes each have a name below its own.
-            Role::Gateway if self.stores.is_empty() => match self.name.strip_prefix(wanted) {
+            Role::Gateway if self.stores.is_empty() => match below {
                 Some(rest) if rest.is_empty() || rest.starts_with('.') => Ok(()),
                 _ => bad(
                     "name",

@@ -15,7 +15,10 @@ fn a_name_makes_its_holder_that_node_and_no_other() {
         (Role::Node, "n1", "n12", false),
         (Role::Node, "n12", "n1", false),
         (Role::Node, "n1", "N1", false),
-        (Role::Node, "n1", "n1.1", false),
+        // A gateway inside it, and never a node that may have stores.
+        (Role::Node, "n1", "n1.1", true),
+        (Role::Node, "n1.1", "n1", false),
+        (Role::Node, "n1", "other.n1", false),
         (Role::Node, "", "n1", false),
         (Role::Gateway, "db1", "n1", false),
         (Role::Gateway, "db1", "db1", true),
@@ -27,7 +30,7 @@ fn a_name_makes_its_holder_that_node_and_no_other() {
         (Role::Operator, "n1", "n1", false),
     ] {
         for of_record in [Recorded::node(recorded), Recorded::gateway(recorded)] {
-            let is_it = is_it && (role == Role::Node || of_record.is_gateway);
+            let is_it = is_it && (role == Role::Node && name == recorded || of_record.is_gateway);
             assert_eq!(
                 peer(role, name).may_be(&of_record),
                 is_it,

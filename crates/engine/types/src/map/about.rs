@@ -42,6 +42,9 @@ pub struct Import {
     pub modified_ns: u64,
     /// Everything before is in the volume, and durable.
     pub done_bytes: u64,
+    /// Why it has ended before its end; none: it is under way, or whoever was at it could not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ails: Option<String>,
 }
 
 /// A shrinking that is not at its end.

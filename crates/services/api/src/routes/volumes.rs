@@ -177,7 +177,7 @@ pub(super) fn find(meta: &dyn Transact, name: &str) -> Result<Volume, AdminError
     look(meta, name).map(|(volume, _)| volume)
 }
 
-fn look(meta: &dyn Transact, name: &str) -> Result<(Volume, Identity), AdminError> {
+pub(super) fn look(meta: &dyn Transact, name: &str) -> Result<(Volume, Identity), AdminError> {
     let all = admin::volume_statuses(meta)?;
     let there = all.iter().map(|found| found.volume.name.clone()).collect();
     let found = all.into_iter().find(|found| found.volume.name == name);

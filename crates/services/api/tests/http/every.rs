@@ -19,8 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Those that have tests of their own: streams, what makes secrets, and commands.
-const APART: [&str; 8] = [
+/// Those that have tests of their own: streams, the data of volumes, what makes secrets, and commands.
+const APART: [&str; 12] = [
+    "revertVolume",
+    "compareVolume",
+    "downloadVolume",
+    "uploadVolume",
     "listVersions",
     "watchEvents",
     "watchChanges",

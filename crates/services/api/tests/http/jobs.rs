@@ -45,6 +45,7 @@ async fn busy() -> World {
         image_bytes: 1000,
         modified_ns: 0,
         done_bytes: 250,
+        ails: None,
     };
     let image = admin::volume(meta, "image").unwrap().id;
     let about = About {

@@ -5,6 +5,7 @@ mod attachments;
 mod commands;
 mod compatibility;
 mod conditions;
+mod data;
 mod every;
 mod host_keys;
 mod jobs;

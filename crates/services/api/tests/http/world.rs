@@ -13,7 +13,7 @@ use amita_types::placement::Level;
 use amita_types::{ClusterId, StoreId};
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use http::{Request, StatusCode, header};
+use http::{Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use tower::ServiceExt as _;
@@ -116,6 +116,21 @@ impl World {
             router: router(api.with_commands(commands)),
             ..self
         }
+    }
+
+    /// The same, at a node that answers by this.
+    pub fn by(self, router: Router) -> World {
+        World { router, ..self }
+    }
+
+    /// The head of an answer, whose body comes by and by.
+    pub async fn begin(&self, role: OperatorRole, mut request: Request<Body>) -> Response<Body> {
+        let host = http::HeaderValue::from_static("127.0.0.1:7000");
+        request.headers_mut().entry(header::HOST).or_insert(host);
+        let name = Name::operator(CLUSTER, role, "alice").unwrap();
+        let asker = Asker(Caller::of(&name, Whence::default()));
+        request.extensions_mut().insert(asker);
+        self.router.clone().oneshot(request).await.unwrap()
     }
 
     pub async fn send(&self, who: Option<OperatorRole>, request: Request<Body>) -> Said {

@@ -110,10 +110,13 @@ fn by_owner(volume: &VolumeStatus) -> (JobState, Option<String>) {
 }
 
 fn import(volume: &VolumeStatus, record: &Import) -> Job {
-    let advice = "end its command; `amita volume import` with the same image goes on, deleting the volume gives it up";
+    let advice = "end its command, or its request; `amita volume import` with the same image goes on, deleting the volume gives it up";
     let (id, name) = (volume.volume.id, &volume.volume.name);
     let job = job(JobKind::Import, id, name, Record::Other(advice));
-    let (state, ails) = by_owner(volume);
+    let (state, ails) = match &record.ails {
+        None => by_owner(volume),
+        Some(why) => (JobState::Stalled, Some(why.clone())),
+    };
     Job {
         state,
         ails,

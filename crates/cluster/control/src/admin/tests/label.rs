@@ -56,6 +56,7 @@ fn an_import_notes_its_place_in_its_own_volume_only() {
         image_bytes: 4096,
         modified_ns: 1,
         done_bytes: 0,
+        ails: None,
     };
     label_volume(&meta, "a", &labels(&[("team", "db")]), &[]).unwrap();
     note_import(&meta, &first, Some(&import)).unwrap();

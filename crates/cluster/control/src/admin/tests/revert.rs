@@ -469,6 +469,7 @@ fn what_was_not_at_its_end_has_none_any_more() {
         image_bytes: 4096,
         modified_ns: 1,
         done_bytes: 0,
+        ails: None,
     };
     let known = About {
         import: Some(import),

@@ -87,6 +87,7 @@ fn what_is_used_or_half_done_is_not_made_smaller() {
         image_bytes: 4096,
         modified_ns: 1,
         done_bytes: 0,
+        ails: None,
     };
     note_import(&meta, &found, Some(&import)).unwrap();
     let why = begin_shrink(&meta, &found, SMALL).unwrap_err().to_string();

@@ -1,0 +1,263 @@
+//! The data of volumes for the API of a node, by the code of the commands.
+//!
+//! Each request has a gateway of its own, as each command has: it joins the cluster below the node's name, by the node's identity, and
+//! leaves when the request has ended (decision 067). So it is a stranger to the node's own cores, waits for hosts as any other gateway,
+//! and after a revert none is left that would go on with what the volume was.
+
+use super::data::{OWNER_PATIENCE, Way, is_alone, not_alone};
+use super::image::{Format, Source};
+use super::import::Copy;
+use super::{diff, export, revert};
+use amita_api::{Asking, Changed, Code, DataPath, Diff, Differences, Image, Imported, Problem, Revert, Reverted, Sink};
+use amita_client::Config;
+use amita_control::access::Action;
+use amita_control::admin;
+use amita_node::serve::{Level, Log, ServeConfig};
+use amita_terminal::error::{Failure, Kind};
+use amita_types::map::Import;
+use std::cell::RefCell;
+use std::fmt;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Memory of one gateway: what is under way of a copy at one time.
+const BUFFER_BYTES: usize = 64 << 20;
+/// Of a comparison at most so many chunks are looked at for one answer: 256 GiB, of chunks of 4 MiB.
+const CHUNKS: u64 = 65_536;
+
+/// A node's way to the data of volumes.
+pub struct Gateways {
+    config: Config,
+}
+
+impl fmt::Debug for Gateways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gateways")
+    }
+}
+
+impl Gateways {
+    /// Of a node with these settings, and with the identity of that folder. None: it reaches the metadata by a password, which is its own.
+    pub fn of(node: &ServeConfig, identity: Option<&Path>) -> Option<Arc<dyn DataPath>> {
+        if node.metadata_user.is_some() {
+            return None;
+        }
+        let mut config = Config::new(node.metadata.clone());
+        config.identity = identity.map(Path::to_owned);
+        config.links = node.protection;
+        config.insecure_network = node.insecure_network;
+        // Where the node itself is reached, at a port of its own.
+        config.fabric = Some(SocketAddr::new(node.fabric.ip(), 0));
+        config.advertise = node.advertise.or(node.advertise_fabric.map(|address| address.ip()));
+        config.lease_ttl_s = node.lease_ttl_s;
+        config.owner_patience = Some(OWNER_PATIENCE);
+        config.buffer_bytes = BUFFER_BYTES;
+        // It leaves processors to the cores that serve hosts.
+        config.yields = 0;
+        config.log = Some(log());
+        Some(Arc::new(Gateways { config }))
+    }
+
+    fn way(&self) -> Way {
+        Way::of(self.config.clone(), None)
+    }
+}
+
+fn log() -> Log {
+    Arc::new(|level, text| {
+        let level = match level {
+            Level::Error => log::Level::Error,
+            Level::Warn => log::Level::Warn,
+            // That it comes and goes is no news.
+            Level::Info => log::Level::Debug,
+        };
+        log::log!(target: "gateway", level, "{text}");
+    })
+}
+
+/// A failure of a command, as the API tells it.
+fn problem(failure: Failure) -> Problem {
+    let code = match failure.code {
+        "denied" => Code::Denied,
+        "metadata-unavailable" | "outcome-unknown" => Code::MetadataAway,
+        "bad-setting" | "bad-name" => Code::BadSetting,
+        "limit-reached" | "over-quota" => Code::NoRoom,
+        "attached" | "attached-still" | "protected" | "served-by-nvme" | "exported" => Code::InUse,
+        _ => match failure.kind {
+            Kind::Usage | Kind::Unreadable => Code::BadRequest,
+            Kind::Unreachable => Code::NotInTime,
+            Kind::NotFound => Code::NotFound,
+            _ => Code::WrongState,
+        },
+    };
+    let Failure { what, advice, .. } = failure;
+    match advice.is_empty() {
+        true => Problem::new(code, what),
+        false => Problem::new(code, format!("{what}. {advice}")),
+    }
+}
+
+impl DataPath for Gateways {
+    fn revert(&self, session: &Asking, wanted: &Revert<'_>) -> Result<Reverted, Problem> {
+        let wish = revert::Wish {
+            volume: wanted.volume,
+            snapshot: wanted.snapshot,
+            keep: wanted.keep,
+            dry_run: wanted.dry_run,
+        };
+        let target = revert::target(&wish, &session.reader()).map_err(problem)?;
+        // Who has opened the volume since it was read is seen by its generation.
+        (wanted.check)()?;
+        let done = revert::revert(&wish, target, &self.way(), session).map_err(problem)?;
+        Ok(Reverted {
+            kept: done.kept,
+            size_bytes: done.size_bytes,
+            snapshot_size_bytes: done.snapshot_size_bytes,
+            levels: done.levels,
+            flattening: done.flattening,
+        })
+    }
+
+    fn diff(&self, session: &Asking, wanted: &Diff<'_>) -> Result<Differences, Problem> {
+        let sides = diff::sides(&session.reader(), wanted.volume, wanted.from, wanted.to).map_err(problem)?;
+        let mut data = sides.open(&self.way()).map_err(problem)?;
+        let mut extents = Vec::new();
+        let found = diff::each(wanted.after, sides.size_bytes, CHUNKS, &mut data, |extent| {
+            let has_room = extents.len() < wanted.limit;
+            if has_room {
+                extents.push(Changed {
+                    offset: extent.offset,
+                    length: extent.length,
+                    is_zero: extent.is_zero,
+                });
+            }
+            has_room
+        });
+        data.close();
+        Ok(Differences {
+            next: found.map_err(problem)?,
+            from_size_bytes: sides.from.size_bytes,
+            size_bytes: sides.size_bytes,
+            extents,
+        })
+    }
+
+    fn export(&self, session: &Asking, name: &str, sink: &mut dyn Sink) -> Result<(), Problem> {
+        let before = export::place_of(&session.reader(), name).map_err(problem)?;
+        let (mut data, place) = export::open(&self.way(), &session.reader(), name, &before).map_err(problem)?;
+        // What the sink says is told as it is.
+        let mut refused = sink.begin(place.size_bytes).err();
+        let copied = match refused {
+            Some(_) => Ok(()),
+            None => data.each_piece(0, place.size_bytes, |_, bytes| {
+                sink.write(std::mem::take(bytes)).map_err(|why| {
+                    let failure = Failure::new(why.detail.clone());
+                    refused = Some(why);
+                    failure
+                })
+            }),
+        };
+        data.close();
+        match refused {
+            Some(why) => Err(why),
+            None => copied.map_err(problem),
+        }
+    }
+
+    fn import(
+        &self,
+        session: &Asking,
+        image: &Image<'_>,
+        from: Box<dyn amita_api::Source>,
+    ) -> Result<Imported, Problem> {
+        let name = image.volume;
+        let before = admin::volume(&session.reader(), name)?;
+        (image.check)()?;
+        let from = Shared(Rc::new(RefCell::new(from)));
+        let format = image.as_it_is.then_some(Format::Raw);
+        let (source, _) = Source::stream(Box::new(from.clone()), format, "the image").map_err(problem)?;
+        let data = self.way().open(name).map_err(problem)?;
+        let mark = Import {
+            format: Format::Raw.name().to_owned(),
+            image_bytes: image.bytes,
+            modified_ns: 0,
+            done_bytes: 0,
+            ails: None,
+        };
+        let begun = admin::volume(&session.reader(), name)
+            .map_err(Problem::from)
+            .and_then(|now| {
+                if !is_alone(&data, &before, &now) {
+                    return Err(problem(not_alone(name, "is written")));
+                }
+                session.act(Action::VolumeImport, name, |meta| {
+                    admin::note_import(meta, &now, Some(&mark))
+                })?;
+                Ok(now)
+            });
+        let volume = match begun {
+            Ok(volume) => volume,
+            Err(why) => {
+                data.close();
+                return Err(why);
+            }
+        };
+        let mut copy = Copy::of(source, mark, &volume, session);
+        let copied = copy.copy_into(data, false).map_err(problem);
+        match copied.and_then(|()| from.0.borrow_mut().check()) {
+            Ok(()) => session.act(Action::VolumeImport, name, |meta| {
+                admin::note_import(meta, &volume, None)?;
+                Ok(Imported {
+                    size_bytes: volume.size_bytes,
+                    written_bytes: copy.written_bytes,
+                })
+            }),
+            // What was begun and why it has ended stays, for whoever looks at jobs or at the audit log.
+            Err(why) => session.act(Action::VolumeImport, name, |meta| {
+                let import = Import {
+                    ails: Some(format!("{}; send the image again from its beginning", why.detail)),
+                    ..copy.import.clone()
+                };
+                admin::note_import(meta, &volume, Some(&import))?;
+                Err(why)
+            }),
+        }
+    }
+}
+
+/// What comes, for who reads it, and for who looks at the end whether it was all.
+#[derive(Clone)]
+struct Shared(Rc<RefCell<Box<dyn amita_api::Source>>>);
+
+impl Read for Shared {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.0.borrow_mut().read(into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_have_the_codes_of_the_api() {
+        let of = |failure: Failure| problem(failure).code;
+        assert_eq!(of(Failure::new("x")), "wrong-state");
+        for (kind, code) in [
+            (Kind::Usage, "bad-request"),
+            (Kind::NotFound, "not-found"),
+            (Kind::Conflict, "wrong-state"),
+            (Kind::Unreachable, "not-in-time"),
+        ] {
+            assert_eq!(of(Failure::new("x").kind(kind)), code);
+        }
+        let away = amita_metadata::Error::Unavailable {
+            what: "no answer".to_owned(),
+            endpoints: "127.0.0.1:1".to_owned(),
+        };
+        assert_eq!(of(crate::admin::metadata_failure(&away)), "metadata-away");
+    }
+}

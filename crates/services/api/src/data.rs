@@ -1,0 +1,183 @@
+//! The data of volumes: what is copied out and in, compared, or made what it was.
+//!
+//! It is read and written by the program that serves the API, with the code of its commands: the API knows no gateway. What is asked of it
+//! blocks, and has a thread of its own.
+
+use crate::problem::Problem;
+use crate::session::Asking;
+use axum::extract::Request;
+use http::Method;
+use std::fmt;
+use std::io::Read;
+
+/// Is the request's body an image? It is the one body that has no limit but the volume's size, and is read as it comes.
+pub(crate) fn is_stream(request: &Request) -> bool {
+    let within = request.uri().path().strip_prefix(crate::PREFIX);
+    let volume = within.and_then(|path| path.strip_prefix("/volumes/")?.strip_suffix("/data"));
+    request.method() == Method::PUT && volume.is_some_and(|name| !name.is_empty() && !name.contains('/'))
+}
+
+/// A volume that is to be what a snapshot of it is.
+#[derive(Clone, Copy)]
+pub struct Revert<'a> {
+    /// The volume's name.
+    pub volume: &'a str,
+    /// The snapshot's.
+    pub snapshot: &'a str,
+    /// A snapshot of what the volume is now stays.
+    pub keep: bool,
+    /// It is only said whether it can be.
+    pub dry_run: bool,
+    /// Called when it is known what there is, and before anything is done: is it what was looked at?
+    pub check: &'a dyn Fn() -> Result<(), Problem>,
+}
+
+/// What was done of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reverted {
+    /// The snapshot of what the volume was before; none: it is lost, or nothing was done.
+    pub kept: Option<String>,
+    /// The volume's size, which stays.
+    pub size_bytes: u64,
+    /// The snapshot's; what is behind is zeros.
+    pub snapshot_size_bytes: u64,
+    /// So many levels of clones and reverts the volume comes from.
+    pub levels: usize,
+    /// They are many: it is flattened in the background.
+    pub flattening: bool,
+}
+
+/// What is to be compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Diff<'a> {
+    /// The volume's name.
+    pub volume: &'a str,
+    /// The older snapshot, or its mark.
+    pub from: &'a str,
+    /// The newer one; none: the volume as it is.
+    pub to: Option<&'a str>,
+    /// Only what lies behind so many bytes.
+    pub after: u64,
+    /// At most so many extents.
+    pub limit: usize,
+}
+
+/// Blocks that follow each other and were changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The first byte.
+    pub offset: u64,
+    /// How many.
+    pub length: u64,
+    /// They are zeros now, and take no space.
+    pub is_zero: bool,
+}
+
+/// What differs, or a piece of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differences {
+    /// The volume's size at the older snapshot.
+    pub from_size_bytes: u64,
+    /// Its size in the newer one, or now.
+    pub size_bytes: u64,
+    /// In their order.
+    pub extents: Vec<Changed>,
+    /// Up to where it was looked; none: to the end.
+    pub next: Option<u64>,
+}
+
+/// Where a copy of a volume goes.
+pub trait Sink {
+    /// It is open, and so many bytes will come.
+    ///
+    /// # Errors
+    /// Nobody wants them any more.
+    fn begin(&mut self, size_bytes: u64) -> Result<(), Problem>;
+
+    /// The next bytes. Waits where there is no room.
+    ///
+    /// # Errors
+    /// Nobody wants them any more, or not for too long.
+    fn write(&mut self, bytes: Vec<u8>) -> Result<(), Problem>;
+}
+
+/// Where an image comes from.
+pub trait Source: Read {
+    /// Called when all of it was read: is it the one that it was said to be?
+    ///
+    /// # Errors
+    /// It is not.
+    fn check(&mut self) -> Result<(), Problem>;
+}
+
+/// An image that is to be copied into a volume: raw, byte for byte.
+pub struct Image<'a> {
+    /// The volume's name.
+    pub volume: &'a str,
+    /// The image's size. It fits.
+    pub bytes: u64,
+    /// Also where its head says that it is something else than raw.
+    pub as_it_is: bool,
+    /// As [`Revert::check`].
+    pub check: &'a dyn Fn() -> Result<(), Problem>,
+}
+
+/// What was done of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The volume's size; what is behind the image is zeros.
+    pub size_bytes: u64,
+    /// What was written: not zeros.
+    pub written_bytes: u64,
+}
+
+/// The way to the data of volumes, as a gateway. Each call opens the volume for itself, as who may: that they may was looked at.
+pub trait DataPath: fmt::Debug + Send + Sync {
+    /// Makes a volume what a snapshot of it is.
+    ///
+    /// # Errors
+    /// It cannot be, others use it, or it was changed meanwhile: nothing is changed then, but for a snapshot that may have been taken.
+    fn revert(&self, session: &Asking, revert: &Revert<'_>) -> Result<Reverted, Problem>;
+
+    /// What was changed between two snapshots, or since one.
+    ///
+    /// # Errors
+    /// They cannot be compared; others use the volume, where it is compared as it is.
+    fn diff(&self, session: &Asking, diff: &Diff<'_>) -> Result<Differences, Problem>;
+
+    /// Copies a volume, or a snapshot (VOLUME@SNAPSHOT), to whoever reads it.
+    ///
+    /// # Errors
+    /// It is not to be had, or cannot be read; or what the sink says.
+    fn export(&self, session: &Asking, name: &str, sink: &mut dyn Sink) -> Result<(), Problem>;
+
+    /// Copies an image into a volume: what is behind reads as zeros. Where that fails, the record of the volume's import stays, with how far
+    /// it has come.
+    ///
+    /// # Errors
+    /// Others use the volume, it cannot be written; or what the source says.
+    fn import(&self, session: &Asking, image: &Image<'_>, from: Box<dyn Source>) -> Result<Imported, Problem>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+
+    #[test]
+    fn only_an_image_is_read_as_it_comes() {
+        for (method, path, is) in [
+            ("PUT", "/api/v1/volumes/db/data", true),
+            ("PUT", "/api/v1/volumes/a%2Fb/data?as_it_is=true", true),
+            ("POST", "/api/v1/volumes/db/data", false),
+            ("PUT", "/api/v1/volumes//data", false),
+            ("PUT", "/api/v1/volumes/data", false),
+            ("PUT", "/api/v1/volumes/db/x/data", false),
+            ("PUT", "/volumes/db/data", false),
+            ("PUT", "/api/v1/nbd-exports/db", false),
+        ] {
+            let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+            assert_eq!(is_stream(&request), is, "{method} {path}");
+        }
+    }
+}

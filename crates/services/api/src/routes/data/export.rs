@@ -1,0 +1,170 @@
+//! A volume's bytes, to whoever reads them.
+//!
+//! They are read on a thread that may wait, some pieces ahead, and go out as fast as they are taken. Who has gone, or takes nothing for a
+//! minute, ends it.
+
+use super::{IDLE, PIECE_BYTES, RawImage};
+use crate::data::Sink;
+use crate::lasting::{Hold, Lasting};
+use crate::problem::{Code, Problem};
+use crate::routes::input::{Named, Names, Parameters};
+use crate::session::{Api, Asker, panicked};
+use amita_control::access::Action;
+use amita_control::admin::{self, AdminError};
+use amita_metadata::Transact;
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::{ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderName, Method};
+use serde::Deserialize;
+use std::io;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::ReceiverStream;
+use utoipa::IntoParams;
+
+/// Pieces that wait to be taken.
+const QUEUE: usize = 4;
+/// How often it is looked whether there is room for one more.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What of a volume is wanted.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Wanted {
+    /// The snapshot; the volume as it is, where it is not said.
+    snapshot: Option<String>,
+}
+
+/// The volume, or the snapshot of it, and its size.
+fn find(meta: &dyn Transact, volume: &str, snapshot: Option<&str>) -> Result<u64, AdminError> {
+    Ok(match snapshot {
+        None => admin::volume(meta, volume)?.size_bytes,
+        Some(snapshot) => admin::snapshot(meta, volume, snapshot)?.size_bytes,
+    })
+}
+
+/// Copies a volume, or a snapshot of it, out: an image, byte for byte what a host would read (raw).
+///
+/// Nobody may have the volume open meanwhile; a snapshot can be had at any time. A node copies two images at once. Where fewer bytes come
+/// than `Content-Length` says, it was cut short.
+#[utoipa::path(get, path = "/volumes/{name}/export", operation_id = "downloadVolume", tag = "volumes", params(Named, Wanted),
+    responses((status = 200, content_type = "application/octet-stream", body = RawImage),
+        (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn export(
+    State(api): State<Api>,
+    asker: Asker,
+    lasting: Option<Extension<Lasting>>,
+    method: Method,
+    Names(volume): Names<String>,
+    Parameters(Wanted { snapshot }): Parameters<Wanted>,
+) -> Result<Response, Problem> {
+    let object = match &snapshot {
+        None => volume.clone(),
+        Some(snapshot) => format!("{volume}@{snapshot}"),
+    };
+    let named = object.clone();
+    let looked = api.run(asker.clone(), move |session| {
+        session.permit(Action::VolumeDownload, &named)?;
+        Ok(find(&session.reader(), &volume, snapshot.as_deref())?)
+    });
+    let size_bytes = looked.await?;
+    if method == Method::HEAD {
+        return Ok(head(&object, size_bytes).into_response());
+    }
+    let data = api.data()?;
+    let place = api.copying()?;
+    let (begin, begun) = oneshot::channel();
+    let (out, pieces) = mpsc::channel(QUEUE);
+    let (of, session) = (object.clone(), api.clone());
+    let job = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        let session = session.session(asker.0)?;
+        let mut sink = Out {
+            begin: Some(begin),
+            pieces: out,
+        };
+        let copied = session.act(Action::VolumeDownload, &of, |_| data.export(&session, &of, &mut sink));
+        if let Err(why) = &copied {
+            sink.cut(why);
+        }
+        copied
+    });
+    let Ok(size_bytes) = begun.await else {
+        let ended = job.await.unwrap_or_else(|why| Err(panicked(&why)));
+        let why = ended.err();
+        return Err(why.unwrap_or_else(|| Problem::new(Code::Internal, "the copy ended before it began")));
+    };
+    let hold: Option<Hold> = lasting.map(|Extension(lasting)| lasting.hold());
+    let pieces = ReceiverStream::new(pieces).map(move |piece| {
+        // For as long as it goes on, the connection stays.
+        let _ = &hold;
+        piece
+    });
+    Ok((head(&object, size_bytes), Body::from_stream(pieces)).into_response())
+}
+
+fn head(object: &str, size_bytes: u64) -> [(HeaderName, String); 4] {
+    [
+        (CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (CONTENT_LENGTH, size_bytes.to_string()),
+        (ACCEPT_RANGES, "none".to_owned()),
+        // Names have nothing that would have to be escaped.
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{object}.raw\"")),
+    ]
+}
+
+/// To the connection.
+struct Out {
+    begin: Option<oneshot::Sender<u64>>,
+    pieces: mpsc::Sender<io::Result<Bytes>>,
+}
+
+fn gone() -> Problem {
+    Problem::new(Code::Incomplete, "whoever read it has gone")
+}
+
+impl Out {
+    fn send(&self, piece: io::Result<Bytes>) -> Result<(), Problem> {
+        let since = Instant::now();
+        let mut piece = piece;
+        loop {
+            piece = match self.pieces.try_send(piece) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Closed(_)) => return Err(gone()),
+                Err(TrySendError::Full(piece)) => piece,
+            };
+            if since.elapsed() > IDLE {
+                let why = format!(
+                    "whoever read it has not taken {PIECE_BYTES} bytes within {} s",
+                    IDLE.as_secs()
+                );
+                return Err(Problem::new(Code::NotInTime, why));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Ends the connection, so that nobody takes a part for the whole.
+    fn cut(&self, why: &Problem) {
+        if self.begin.is_none() {
+            let _ = self.pieces.try_send(Err(io::Error::other(why.detail.clone())));
+        }
+    }
+}
+
+impl Sink for Out {
+    fn begin(&mut self, size_bytes: u64) -> Result<(), Problem> {
+        let begin = self.begin.take().ok_or_else(gone)?;
+        begin.send(size_bytes).map_err(|_| gone())
+    }
+
+    fn write(&mut self, bytes: Vec<u8>) -> Result<(), Problem> {
+        self.send(Ok(Bytes::from(bytes)))
+    }
+}

@@ -1,0 +1,41 @@
+// The data of volumes: reverted, compared, copied out and in.
+export const images = {
+  "revert.verb": "Revert",
+  "revert.title": "Make {volume} what it was at {snapshot}",
+  "revert.about":
+    "{volume} becomes what it was at {time} ({size}), at once: everything that was written since goes from it. Nobody may use it meanwhile; now: {owner}. All snapshots stay.",
+  "revert.keep": "Keep what it is now as a snapshot",
+  "revert.kept": "It can be taken back by that snapshot.",
+  "revert.lost": "What was written since is lost: it cannot be had back.",
+  "revert.done": "Done. What it was before is in the snapshot {kept}.",
+  "diff.verb": "Compare",
+  "diff.title": "What was changed since {volume}@{snapshot}",
+  "diff.about":
+    "The extents that a backup copies. Compared with the volume as it is, nobody may use it meanwhile: a newer snapshot can be compared at any time.",
+  "diff.to": "Up to",
+  "diff.now": "The volume as it is now",
+  "diff.offset": "Offset",
+  "diff.length": "Length",
+  "diff.kind": "Kind",
+  "diff.data": "data",
+  "diff.zero": "zeros",
+  "diff.sum": "{count} extents: {data} of data, {zero} that are zeros now.",
+  "diff.part": "There are more.",
+  "diff.more": "More",
+  "image.export": "Export",
+  "image.export.title": "Export {name}",
+  "image.export.about": "An image of {size}, raw: byte for byte what a host would read. Hosts go on using the volume.",
+  "image.export.head":
+    "An image of {size}, raw: byte for byte what a host would read. Nobody may use the volume meanwhile: a snapshot can be exported at any time.",
+  "image.export.token": "You are here by a token, which a link cannot show: use one of the commands.",
+  "image.export.save": "Save",
+  "image.import": "Import",
+  "image.import.title": "Import an image into {name}",
+  "image.import.about":
+    "What the volume holds is lost. The image is raw and has at most {size}; what is behind it reads as zeros. Nobody may use the volume meanwhile; now: {owner}.",
+  "image.import.file": "Image",
+  "image.import.none": "The file is empty.",
+  "image.import.long": "The image has {size}: it does not fit. Make the volume larger first.",
+  "image.import.progress": "How much was sent",
+  "image.import.done": "{size} were imported. SHA-256: {sum}",
+};

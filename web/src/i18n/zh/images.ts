@@ -1,0 +1,41 @@
+// The data of volumes: reverted, compared, copied out and in.
+import type { images as english } from "../en/images";
+
+export const images: Readonly<Record<keyof typeof english, string>> = {
+  "revert.verb": "回滚",
+  "revert.title": "将 {volume} 恢复为 {snapshot} 时的内容",
+  "revert.about":
+    "{volume} 将立即变为 {time} 时的内容（{size}）：此后写入的一切都会从卷中消失。期间不得有人使用；当前：{owner}。所有快照都保留。",
+  "revert.keep": "将当前内容保留为快照",
+  "revert.kept": "可通过该快照撤销回滚。",
+  "revert.lost": "此后写入的内容将丢失，无法恢复。",
+  "revert.done": "完成。之前的内容保存在快照 {kept} 中。",
+  "diff.verb": "比较",
+  "diff.title": "自 {volume}@{snapshot} 以来的更改",
+  "diff.about": "备份需要复制的区段。与卷的当前内容比较时不得有人使用该卷；较新的快照随时可以比较。",
+  "diff.to": "比较到",
+  "diff.now": "卷的当前内容",
+  "diff.offset": "偏移",
+  "diff.length": "长度",
+  "diff.kind": "类型",
+  "diff.data": "数据",
+  "diff.zero": "零",
+  "diff.sum": "{count} 个区段：{data} 为数据，{zero} 现为零。",
+  "diff.part": "还有更多。",
+  "diff.more": "更多",
+  "image.export": "导出",
+  "image.export.title": "导出 {name}",
+  "image.export.about": "{size} 的原始镜像：与主机读到的内容逐字节相同。主机可继续使用该卷。",
+  "image.export.head": "{size} 的原始镜像：与主机读到的内容逐字节相同。期间不得有人使用该卷；快照随时可以导出。",
+  "image.export.token": "您以令牌登录，而链接无法出示令牌：请使用下面的命令。",
+  "image.export.save": "保存",
+  "image.import": "导入",
+  "image.import.title": "将镜像导入 {name}",
+  "image.import.about":
+    "卷的现有内容将丢失。镜像为原始格式，最大 {size}；其后的部分读为零。期间不得有人使用该卷；当前：{owner}。",
+  "image.import.file": "镜像",
+  "image.import.none": "文件为空。",
+  "image.import.long": "镜像为 {size}，放不下。请先扩大卷。",
+  "image.import.progress": "已发送",
+  "image.import.done": "已导入 {size}。SHA-256：{sum}",
+};
