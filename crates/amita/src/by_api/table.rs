@@ -179,6 +179,11 @@ pub const COMMANDS: &[(&str, Way)] = &[
         "audit ship",
         Way::Metadata("it goes on until it is ended, and notes in a file how far it is"),
     ),
+    ("job list", Way::Node(Look, &[])),
+    ("job show", Way::Node(Look, &[])),
+    ("job pause", Way::Node(Change, &[])),
+    ("job resume", Way::Node(Change, &[])),
+    ("job cancel", Way::Node(Change, &[])),
     ("inspect", Way::Node(Look, &["html"])),
     (
         "support-bundle",
