@@ -208,7 +208,7 @@ fn tell(as_json: bool, sides: &Sides, data: &mut Data) -> Result<()> {
             true => totals.zero_bytes += length,
             false => totals.data_bytes += length,
         }
-        true
+        Ok(true)
     })?;
     let Totals {
         extents,
@@ -237,7 +237,7 @@ pub(super) fn each(
     size_bytes: u64,
     chunks: u64,
     data: &mut Data,
-    mut tell: impl FnMut(Extent) -> bool,
+    mut tell: impl FnMut(Extent) -> Result<bool>,
 ) -> Result<Option<u64>> {
     let chunk = data.chunk_bytes();
     // The volume may have grown since it was looked at.
@@ -258,7 +258,7 @@ pub(super) fn each(
                 }
                 before => {
                     if let Some(whole) = before.replace(extent)
-                        && !tell(whole)
+                        && !tell(whole)?
                     {
                         return Ok(Some(whole.offset));
                     }
@@ -268,7 +268,7 @@ pub(super) fn each(
     }
     debug_assert!(last.is_none_or(|last| last.offset.is_multiple_of(BLOCK_BYTES as u64)));
     match last {
-        Some(last) if !tell(last) => Ok(Some(last.offset)),
+        Some(last) if !tell(last)? => Ok(Some(last.offset)),
         _ => Ok((until < size_bytes).then_some(until)),
     }
 }

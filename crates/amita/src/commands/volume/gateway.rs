@@ -134,7 +134,7 @@ impl DataPath for Gateways {
                     is_zero: extent.is_zero,
                 });
             }
-            has_room
+            Ok(has_room)
         });
         data.close();
         Ok(Differences {

@@ -69,6 +69,9 @@ fn a_process_that_comes_after_another_goes_on_with_the_past_of_its_disks() {
         worn_percent: None,
         read_p99_us: None,
         write_p99_us: None,
+        pending: None,
+        reallocated: None,
+        uncorrectable: None,
     }];
     meta.txn(&Call::put(key.as_str(), known.encode())).expect("memory");
     Teller::new(sources(1), Root::default()).tell(&meta);
