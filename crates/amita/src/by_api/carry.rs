@@ -50,7 +50,7 @@ impl Commands for Carrier {
 fn carry_out(arguments: &[String], endpoints: &Endpoints, terms: Terms) -> Outcome {
     let (cli, as_json) = match read(arguments) {
         Ok(read) => read,
-        Err(outcome) => return outcome,
+        Err(outcome) => return *outcome,
     };
     let does = match check(&cli) {
         Ok(does) => does,
@@ -74,21 +74,23 @@ fn commands() -> clap::Command {
     bare(Cli::command())
 }
 
-fn read(arguments: &[String]) -> std::result::Result<(Cli, bool), Outcome> {
+fn read(arguments: &[String]) -> std::result::Result<(Cli, bool), Box<Outcome>> {
     let words = std::iter::once("amita").chain(arguments.iter().map(String::as_str));
     let read = cli::read_as(commands(), words.map(OsString::from));
-    read.map_err(|why| match why {
-        Unread::Json(failure) => ended(Err(failure), true, Captured::default()),
-        Unread::Told(error) if error.use_stderr() => Outcome {
-            exit_code: Kind::Usage.code(),
-            beside: error.render().to_string(),
-            ..Outcome::default()
-        },
-        // Help, or the version.
-        Unread::Told(error) => Outcome {
-            output: error.render().to_string(),
-            ..Outcome::default()
-        },
+    read.map_err(|why| {
+        Box::new(match why {
+            Unread::Json(failure) => ended(Err(failure), true, Captured::default()),
+            Unread::Told(error) if error.use_stderr() => Outcome {
+                exit_code: Kind::Usage.code(),
+                beside: error.render().to_string(),
+                ..Outcome::default()
+            },
+            // Help, or the version.
+            Unread::Told(error) => Outcome {
+                output: error.render().to_string(),
+                ..Outcome::default()
+            },
+        })
     })
 }
 
