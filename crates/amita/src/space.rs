@@ -99,7 +99,7 @@ pub fn count(
     if volumes.is_empty() {
         return Ok(Ok(BTreeMap::new()));
     }
-    let until = Instant::now() + patience;
+    let until = amita_terminal::interrupt::deadline(patience);
     let mut all = BTreeMap::new();
     let mut batch: Vec<SpaceVolume> = Vec::new();
     let mut named = 0;
