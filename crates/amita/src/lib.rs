@@ -11,6 +11,7 @@ pub mod commands;
 pub mod demo;
 pub mod logging;
 pub mod nodes;
+pub mod panics;
 pub mod space;
 
 use amita_terminal::error::{Context, Result};

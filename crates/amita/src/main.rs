@@ -1,13 +1,14 @@
 //! The program `amita`: see the library of the same name.
 
 use amita::by_api::client;
-use amita::{cli, logging};
+use amita::{cli, logging, panics};
 use amita_terminal::error::{Failure, Kind, Result};
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    panics::install();
     let words: Vec<OsString> = std::env::args_os().collect();
     let (cli, as_json) = match cli::read(words.iter().cloned()) {
         Ok(read) => read,

@@ -2,6 +2,7 @@
 
 use crate::admin::Admin;
 use crate::cli::Endpoints;
+use amita_api::panics::{Unwinding, may_unwind};
 use amita_control::admin::Status;
 use amita_terminal::error::{Failure, Kind, Result};
 use serde::de::DeserializeOwned;
@@ -72,6 +73,7 @@ impl Nodes {
     /// Asks every node for a page, at the same time.
     #[must_use]
     pub fn ask<T: DeserializeOwned + Send + Paged>(&self, path: &str) -> Vec<Asked<T>> {
+        let may_unwind = may_unwind();
         std::thread::scope(|scope| {
             let asking: Vec<_> = self
                 .status
@@ -79,10 +81,13 @@ impl Nodes {
                 .iter()
                 .map(|found| {
                     let (name, metrics, alive) = (&found.node.name, found.node.metrics.as_deref(), found.alive);
-                    let asked = scope.spawn(move || match metrics {
-                        _ if !alive => Err("it is not alive".to_owned()),
-                        None => Err("it tells nothing; start it with --metrics".to_owned()),
-                        Some(address) => self.page(address, path, name, None),
+                    let asked = scope.spawn(move || {
+                        let _unwinding = Unwinding::begin_where(may_unwind);
+                        match metrics {
+                            _ if !alive => Err("it is not alive".to_owned()),
+                            None => Err("it tells nothing; start it with --metrics".to_owned()),
+                            Some(address) => self.page(address, path, name, None),
+                        }
                     });
                     (name, asked)
                 })

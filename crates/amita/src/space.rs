@@ -4,6 +4,7 @@
 //! replaced by another one of its group. What nobody can tell is not known, and is not guessed.
 
 use crate::nodes::Nodes;
+use amita_api::panics::{Unwinding, may_unwind};
 use amita_control::admin::{self, AdminError, LiveSnapshot, Status};
 use amita_metadata::Transact;
 use amita_node::observe::{MAX_QUESTION_VOLUMES, SpaceCount, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume};
@@ -99,7 +100,7 @@ pub fn count(
     if volumes.is_empty() {
         return Ok(Ok(BTreeMap::new()));
     }
-    let until = Instant::now() + patience;
+    let until = amita_terminal::interrupt::deadline(patience);
     let mut all = BTreeMap::new();
     let mut batch: Vec<SpaceVolume> = Vec::new();
     let mut named = 0;
@@ -308,6 +309,7 @@ fn ask(
         let found = status.stores.iter().find(|found| found.store.id == *store);
         found.map(|found| found.node_name.clone()).unwrap_or_default()
     };
+    let may_unwind = may_unwind();
     std::thread::scope(|scope| {
         let asking: Vec<_> = speakers
             .iter()
@@ -317,7 +319,11 @@ fn ask(
                     ..question.clone()
                 };
                 let node = node_of(store);
-                (*store, scope.spawn(move || ask_one(nodes, &node, &question, until)))
+                let asked = scope.spawn(move || {
+                    let _unwinding = Unwinding::begin_where(may_unwind);
+                    ask_one(nodes, &node, &question, until)
+                });
+                (*store, asked)
             })
             .collect();
         let ended = asking.into_iter().map(|(store, asked)| {

@@ -68,10 +68,18 @@ pub fn bounded(until: Instant) -> Instant {
     capture::until().map_or(until, |most| most.min(until))
 }
 
+/// So long from now; where that is later than the clock can tell, as late as anybody waits for.
+#[must_use]
+pub fn deadline(after: Duration) -> Instant {
+    /// A hundred years: every clock has them left.
+    const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
+    Instant::now() + after.min(FAR)
+}
+
 /// # Errors
 /// When the process was told to end meanwhile.
 pub fn sleep(time: Duration) -> Result<()> {
-    let until = Instant::now() + time;
+    let until = deadline(time);
     loop {
         check()?;
         let left = until.saturating_duration_since(Instant::now());
@@ -87,7 +95,7 @@ pub fn sleep(time: Duration) -> Result<()> {
 /// # Errors
 /// What the probe fails with; or when the process was told to end.
 pub fn poll<T>(limit: Duration, every: Duration, mut probe: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
-    let until = Instant::now() + limit;
+    let until = deadline(limit);
     loop {
         if let Some(value) = probe()? {
             return Ok(Some(value));
@@ -96,5 +104,28 @@ pub fn poll<T>(limit: Duration, every: Duration, mut probe: impl FnMut() -> Resu
             return Ok(None);
         }
         sleep(every)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_too_long_for_a_deadline() {
+        let now = Instant::now();
+        let hour = Duration::from_secs(3600);
+        let soon = deadline(hour);
+        assert!(soon >= now + hour && soon < now + 2 * hour);
+        for long in [
+            Duration::MAX,
+            Duration::from_secs(u64::MAX),
+            Duration::from_secs(1 << 62),
+        ] {
+            assert!(
+                deadline(long) > now + Duration::from_secs(99 * 365 * 86_400),
+                "{long:?}"
+            );
+        }
     }
 }

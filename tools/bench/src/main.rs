@@ -6,6 +6,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    amita::panics::install();
     amita::logging::start(log::LevelFilter::Info);
     match amita_bench::run(&amita_bench::Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,7 +2,8 @@
 //!
 //! What may have been carried out is sent again with the same key only, by which it is done once ([`amita_api`], its `repeat`); what answers
 //! with a secret is not sent again at all. A node is passed over that is not there, cannot be believed, has no room, has lost its metadata,
-//! or is of a release that carries no commands out. What a node refuses, it refuses for all.
+//! or is of a release that carries no commands out. What a node refuses, it refuses for all. And a command in the middle of which two nodes
+//! were lost is given to no third one: it may be what they were lost by.
 
 use super::LONGEST;
 use super::given::{Given, Source, bare, globals};
@@ -36,6 +37,8 @@ const MOST_PLACES: usize = 64;
 const MAX_AUTHORITIES: u64 = 4 << 20;
 /// and of a token.
 const MAX_TOKEN: u64 = 4096;
+/// A command goes to no further node after so many were lost in the middle of it.
+const MOST_LOST: usize = 2;
 /// The pause before a node is asked again that is at the same command.
 const PAUSE: Duration = Duration::from_secs(1);
 /// For so long a command is asked after that another node has begun: that one's time, and until it is taken for gone.
@@ -178,6 +181,14 @@ impl Sending {
                         break;
                     }
                 }
+                Err(Missed::Lost(why)) => {
+                    tried.reasons.push(format!("{place}: {why}"));
+                    tried.is_unknown |= self.does != Does::Look;
+                    tried.lost += 1;
+                    if self.does == Does::Secret || tried.lost == MOST_LOST {
+                        break;
+                    }
+                }
             }
         }
         Err(tried.failure(self.does))
@@ -189,12 +200,7 @@ impl Sending {
             let said = match transport::send(place, &self.proof, question).await {
                 Ok(said) => said,
                 Err(NoAnswer::Before(why)) => return Err(Missed::Next { why, perhaps: false }),
-                Err(NoAnswer::Perhaps(why)) => {
-                    return Err(Missed::Next {
-                        why,
-                        perhaps: self.does != Does::Look,
-                    });
-                }
+                Err(NoAnswer::Perhaps(why)) => return Err(Missed::Lost(why)),
             };
             if said.status == 200 {
                 return self.read(place, &said).await;
@@ -270,6 +276,8 @@ impl Sending {
 enum Missed {
     /// The next one may.
     Next { why: String, perhaps: bool },
+    /// The next one may, and this one was lost in the middle of it.
+    Lost(String),
     /// Nor does any other.
     Final(Failure),
 }
@@ -280,9 +288,13 @@ struct Tried {
     reasons: Vec<String>,
     /// One of them may have carried it out.
     is_unknown: bool,
+    /// So many were lost in the middle of it.
+    lost: usize,
 }
 
 impl Tried {
+    const TWO_LOST: &str = "It is given to no further node: two were lost in the middle of it, and it may be what they were lost by. See \
+                            their logs, and `amita status`, before you give it again.";
     const LOOK_FIRST: &str = "It may have been carried out: look, before you give it again.";
 
     fn failure(&self, does: Does) -> Failure {
@@ -291,10 +303,13 @@ impl Tried {
             (true, _) => "it is not known whether the command was carried out",
         };
         let failure = Failure::new(format!("{what}\n{}", self.reasons.join("\n"))).kind(Kind::Unreachable);
+        let failure = match self.is_unknown {
+            true => failure.code(admin::Code::OutcomeUnknown.name()),
+            false => failure,
+        };
         match self.is_unknown {
-            true => failure
-                .code(admin::Code::OutcomeUnknown.name())
-                .advice(Tried::LOOK_FIRST),
+            _ if self.lost >= MOST_LOST => failure.advice(Tried::TWO_LOST),
+            true => failure.advice(Tried::LOOK_FIRST),
             false => failure
                 .advice("Are these the addresses of nodes' APIs (`amita serve --api`)? Name others, too (--by-api)."),
         }

@@ -224,7 +224,7 @@ pub fn carried_out(command: &str, written: &BTreeSet<String>) -> Result<Does, St
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::cli::Cli;
     use clap::CommandFactory as _;
@@ -233,7 +233,7 @@ mod tests {
     use std::path::PathBuf;
 
     /// Everything that can be given as a command.
-    fn commands() -> BTreeMap<String, clap::Command> {
+    pub(crate) fn commands() -> BTreeMap<String, clap::Command> {
         fn collect(command: &clap::Command, name: &str, found: &mut BTreeMap<String, clap::Command>) {
             if !name.is_empty() && !command.is_subcommand_required_set() {
                 found.insert(name.to_owned(), command.clone());

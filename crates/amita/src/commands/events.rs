@@ -38,6 +38,9 @@ pub struct Arguments {
     pub kinds: bool,
 }
 
+/// The longest age, or time, that is given to a command, in days: a hundred years. What is counted from now on is a date then.
+const MAX_AGE_DAYS: u64 = 36_500;
+
 pub(crate) fn parse_age(text: &str) -> std::result::Result<Duration, String> {
     let wrong = || format!("{text:?} is no age; give 90s, 10m, 2h or 3d");
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -49,7 +52,11 @@ pub(crate) fn parse_age(text: &str) -> std::result::Result<Duration, String> {
         _ => return Err(wrong()),
     };
     let seconds: u64 = number.parse().map_err(|_| wrong())?;
-    seconds.checked_mul(unit).map(Duration::from_secs).ok_or_else(wrong)
+    let seconds = seconds
+        .checked_mul(unit)
+        .filter(|seconds| *seconds <= MAX_AGE_DAYS * 86_400);
+    let long = || format!("{text:?} is too long: give up to {MAX_AGE_DAYS}d");
+    seconds.map(Duration::from_secs).ok_or_else(long)
 }
 
 /// Shows events.

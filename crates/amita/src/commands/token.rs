@@ -72,7 +72,9 @@ fn create(name: &str, role: OperatorRole, life: Duration, as_json: bool, metadat
     };
     // Nobody makes their own token last for longer by it.
     let ends_at = metadata.lent().and_then(|lent| lent.ends_at);
-    if admin.caller().may(Action::TokenCreate) && ends_at.is_some_and(|ends_at| (now() + life).as_secs() > ends_at) {
+    if admin.caller().may(Action::TokenCreate)
+        && ends_at.is_some_and(|ends_at| now().saturating_add(life).as_secs() > ends_at)
+    {
         return Err(Failure::new("it would be good for longer than the token that makes it")
             .kind(Kind::Usage)
             .advice("Give a shorter --life, or make it by a certificate."));

@@ -4,6 +4,7 @@
 //! * [`session`]: who asks, and the way to the metadata as them: the roles and the audit log of the command line.
 //! * `site`: the page for browsers, at every path that is not the API's.
 //! * [`page`]: lists in pieces, entity tags.
+//! * [`panics`]: a panic ends the request in which it happens, and not the node.
 //! * `condition`: `If-Match`, compared by the transactions of the change.
 //! * `data`: what the program brings along that reads and writes the data of volumes.
 //! * `lasting`: connections that copy an image may last longer than others.
@@ -28,6 +29,7 @@ mod guard;
 mod lasting;
 mod observed;
 pub mod page;
+pub mod panics;
 mod places;
 pub mod problem;
 mod repeat;

@@ -3,6 +3,7 @@
 //! Each node has its own history and its own traces. Whoever is asked asks all others at once, by their API and with its own certificate,
 //! for no longer than [`ask::PATIENCE`]; what did not answer is named in the answer, never left out in silence.
 
+use crate::panics::carry;
 use crate::problem::Problem;
 use crate::routes::Trace;
 use crate::session::{Api, Asker};
@@ -167,7 +168,7 @@ async fn one<T: Own>(peer: &Peer, path: &str, observed: Option<&Observed>) -> Re
     let identity = observed.and_then(|observed| observed.identity.as_ref());
     let body = ask::get(address, &peer.name, path, identity).await?.done()?;
     // Long answers are not read on the thread that serves everybody.
-    let read = tokio::task::spawn_blocking(move || serde_json::from_slice::<T>(&body));
+    let read = carry(move || serde_json::from_slice::<T>(&body));
     let answer = match read.await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) | Err(_) => {

@@ -3,6 +3,7 @@
 use crate::commands::{CommandLine, Commands, MAX_COMMANDS, OnBehalf, Outcome};
 use crate::data::DataPath;
 use crate::observed::Observed;
+use crate::panics::carry;
 use crate::problem::{Code, Problem};
 use crate::repeat::Still;
 use crate::site::Page;
@@ -387,7 +388,7 @@ async fn wait<T: Send + 'static>(
             return Err(Problem::new(Code::TooMany, why));
         }
     };
-    let task = tokio::task::spawn_blocking(move || {
+    let task = carry(move || {
         let _permit = permit;
         work()
     });

@@ -1,5 +1,7 @@
 //! With a metadata server, and no nodes: what a command may, says and leaves in the audit log.
 
+mod largest;
+
 use super::*;
 use amita_audit::Whence;
 use amita_control::access::Caller;

@@ -200,6 +200,32 @@ fn what_only_looks_has_no_key_and_what_makes_a_secret_is_sent_once() {
 }
 
 #[test]
+fn what_two_nodes_were_lost_by_is_given_to_no_third_one() {
+    for (does, code) in [(Does::Change, "outcome-unknown"), (Does::Look, "unreachable")] {
+        let (dying, others) = ([then(|_| Act::HangUp), then(|_| Act::HangUp)], good());
+        let mut places: Vec<Place> = dying.iter().map(|(place, _)| place.clone()).collect();
+        // One that is not there is not lost by it.
+        places.insert(1, refusing());
+        places.push(others.0);
+        let refused = sending(places.clone(), does).send(None).expect_err("two are lost");
+        assert_eq!((refused.kind, refused.code), (Kind::Unreachable, code), "{refused}");
+        assert!(refused.advice.contains("two were lost"), "{refused}");
+        assert_eq!(
+            refused.what.lines().count(),
+            4,
+            "each that was tried, with its reason: {refused}"
+        );
+        for (_, asked) in &dying {
+            assert_eq!(asked.lock().expect("no panic").len(), 1);
+        }
+        assert!(others.1.lock().expect("no panic").is_empty(), "the third one was asked");
+        // One that was lost may have had another reason.
+        let one = vec![places[0].clone(), places[3].clone()];
+        assert_eq!(sending(one, does).send(None).expect("the second").output, "done");
+    }
+}
+
+#[test]
 fn a_command_that_is_being_carried_out_is_waited_for() {
     let (busy, asked) = then(|before| match before {
         0 | 1 => refusal(409, "in-progress"),

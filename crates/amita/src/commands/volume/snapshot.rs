@@ -19,6 +19,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How often it is looked whether a snapshot is taken. It takes the metadata three transactions.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// The shortest and the longest time that is waited for a snapshot, in seconds.
+const TIMEOUT_S: std::ops::RangeInclusive<u64> = 1..=86_400;
+
 /// What to do with a volume's snapshots.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -91,8 +94,8 @@ pub struct CreateArguments {
     /// Say what it is for; once for each label
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
-    /// How long to wait for it, in seconds; then it is given up
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    /// How long to wait for it, in seconds, up to a day; then it is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(TIMEOUT_S))]
     pub timeout: u64,
     /// Say what was taken as JSON
     #[arg(long)]
@@ -110,8 +113,8 @@ pub struct CreateSetArguments {
     /// Say what they are for; once for each label
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
-    /// How long to wait for it, in seconds; then it is given up
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    /// How long to wait for it, in seconds, up to a day; then it is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(TIMEOUT_S))]
     pub timeout: u64,
     /// Say what was taken as JSON
     #[arg(long)]
@@ -222,7 +225,7 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
     let object = format!("{volume}@{name}");
     let labels: BTreeMap<String, String> = arguments.labels.iter().cloned().collect();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let until = interrupt::bounded(Instant::now() + Duration::from_secs(arguments.timeout));
+    let until = interrupt::bounded(interrupt::deadline(Duration::from_secs(arguments.timeout)));
     let taken = metadata.act(Action::SnapshotCreate, &object, |meta| {
         let wish = admin::ask_snapshot(meta, volume, name, labels, now)?;
         await_taken(meta, &wish, until)
@@ -241,7 +244,7 @@ fn create_set(arguments: &CreateSetArguments, metadata: &Admin) -> Result<()> {
     let CreateSetArguments { volumes, name, .. } = arguments;
     let named: Vec<String> = volumes.iter().map(|volume| format!("{volume}@{name}")).collect();
     let labels: BTreeMap<String, String> = arguments.labels.iter().cloned().collect();
-    let until = interrupt::bounded(Instant::now() + Duration::from_secs(arguments.timeout));
+    let until = interrupt::bounded(interrupt::deadline(Duration::from_secs(arguments.timeout)));
     let given_up = format!(
         "it was not taken within {} seconds, and is given up: no gateway opens one of its volumes, or a store does not answer and is \
          not out of its groups yet",

@@ -74,7 +74,7 @@ pub fn create_token(meta: &dyn Transact, wanted: &NewToken, now: Duration) -> Re
         kept: secret.kept(),
         made_by: wanted.made_by.clone(),
         made_at: now.as_secs(),
-        ends_at: (now + wanted.life).as_secs(),
+        ends_at: now.saturating_add(wanted.life).as_secs(),
     };
     meta.txn(&Call::put_if(map::api_token_key(&record.id), 0, json(&record)))?;
     Ok((record, secret))

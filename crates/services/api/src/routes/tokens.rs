@@ -130,7 +130,7 @@ async fn create_token(
         name: wanted.name,
         role,
     };
-    let too_long = |Extension(Ends(ends_at)): Extension<Ends>| (now() + new.life).as_secs() > ends_at;
+    let too_long = |Extension(Ends(ends_at)): Extension<Ends>| now().saturating_add(new.life).as_secs() > ends_at;
     if asker.0.may(Action::TokenCreate) && ends.is_some_and(too_long) {
         let why = "it would be good for longer than the token that makes it: give a shorter `life_s`, or make it by a certificate";
         return Err(Problem::new(crate::Code::BadSetting, why));

@@ -6,6 +6,7 @@
 use super::{IDLE, PIECE_BYTES, RawImage};
 use crate::data::Sink;
 use crate::lasting::{Hold, Lasting};
+use crate::panics::carry;
 use crate::problem::{Code, Problem};
 use crate::routes::input::{Named, Names, Parameters};
 use crate::session::{Api, Asker, panicked};
@@ -82,7 +83,7 @@ pub(super) async fn export(
     let (begin, begun) = oneshot::channel();
     let (out, pieces) = mpsc::channel(QUEUE);
     let (of, session) = (object.clone(), api.clone());
-    let job = tokio::task::spawn_blocking(move || {
+    let job = carry(move || {
         let _place = place;
         let session = session.session(asker.0)?;
         let mut sink = Out {

@@ -7,6 +7,7 @@ use super::{IDLE, PIECE_BYTES, RawImage};
 use crate::condition::IfMatch;
 use crate::data::{Image, Imported, Source};
 use crate::lasting::Lasting;
+use crate::panics::carry;
 use crate::problem::{Code, Problem};
 use crate::routes::input::{KnownWell, Named, Names, Parameters};
 use crate::routes::volumes::{self, Volume};
@@ -105,7 +106,7 @@ pub(super) async fn import(
     let _hold = lasting.map(|Extension(lasting)| lasting.hold());
     let (pieces, taken) = mpsc::channel(QUEUE);
     let session = api.clone();
-    let job = tokio::task::spawn_blocking(move || {
+    let job = carry(move || {
         let _place = place;
         let session = session.session(asker.0)?;
         let (told, sum) = std::sync::mpsc::channel();

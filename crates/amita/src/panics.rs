@@ -1,0 +1,73 @@
+//! A panic ends the process at once, on whatever thread: what has lost its reason serves no I/O, and others take over. Only a thread that
+//! carries a request of the API unwinds, and ends that request ([`amita_api::panics`]).
+
+use amita_api::panics::may_unwind;
+
+/// From now on it is so in this process. What was said of a panic before is said still, and first.
+pub fn install() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |found| {
+        usual(found);
+        if !may_unwind() {
+            std::process::abort();
+        }
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amita_api::panics::Unwinding;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::{Command, Output};
+
+    /// What the test does that is started by the test.
+    const PLANNED: &str = "AMITA_TEST_PANIC";
+    const NAME: &str = "panics::tests::a_panic_ends_the_process_but_where_it_ends_a_request";
+    const SIGABRT: i32 = 6;
+
+    /// Panics on a thread of its own, and is there afterwards.
+    fn panic_on_a_thread(carries_request: bool) {
+        install();
+        let thread = std::thread::spawn(move || {
+            let _unwinding = Unwinding::begin_where(carries_request);
+            assert_ne!(may_unwind(), carries_request, "as planned");
+        });
+        assert!(thread.join().is_err() && !may_unwind());
+    }
+
+    fn run(planned: &str) -> Output {
+        let own = std::env::current_exe().expect("this program");
+        let mut again = Command::new(own);
+        again.args(["--exact", NAME, "--nocapture"]).env(PLANNED, planned);
+        again.output().expect("it starts")
+    }
+
+    #[test]
+    fn a_panic_ends_the_process_but_where_it_ends_a_request() {
+        match std::env::var(PLANNED).as_deref() {
+            Ok("request") => return panic_on_a_thread(true),
+            Ok(_) => return panic_on_a_thread(false),
+            Err(_) => {}
+        }
+        for (planned, code, signal) in [("request", Some(0), None), ("core", None, Some(SIGABRT))] {
+            let ended = run(planned);
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert_eq!(
+                (ended.status.code(), ended.status.signal()),
+                (code, signal),
+                "{planned}: {said}"
+            );
+            assert!(said.contains("panicked at"), "{planned}: {said}");
+        }
+    }
+
+    /// With `abort` there is nothing that ends a request alone.
+    #[test]
+    fn what_is_shipped_unwinds() {
+        let manifest = include_str!("../../../Cargo.toml");
+        let release = manifest.split("\n[").find(|part| part.starts_with("profile.release]"));
+        let mut lines = release.expect("a profile").lines();
+        assert!(lines.any(|line| line == "panic = \"unwind\""), "{release:?}");
+    }
+}
