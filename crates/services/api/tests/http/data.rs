@@ -3,7 +3,8 @@
 use super::every::{put, world};
 use super::world::World;
 use amita_api::{
-    Api, Asking, Changed, DataPath, Diff, Differences, Image, Imported, Problem, Revert, Reverted, Sink, Source, router,
+    Api, Asking, Changed, DataPath, Diff, Differences, Going, Image, Imported, Problem, Revert, Reverted, Sink, Source,
+    router,
 };
 use amita_control::admin;
 use amita_identity::OperatorRole::{self, Admin, Operator, Viewer};
@@ -13,8 +14,9 @@ use axum::body::Body;
 use http::{Request, header};
 use serde_json::json;
 use std::io::Read as _;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const SIZE: u64 = 1 << 30;
 
@@ -65,10 +67,15 @@ impl DataPath for Path {
         })
     }
 
-    fn export(&self, _: &Asking, name: &str, sink: &mut dyn Sink) -> Result<(), Problem> {
+    fn export(&self, _: &Asking, name: &str, sink: &mut dyn Sink, going: &Going) -> Result<(), Problem> {
         sink.begin(5)?;
-        // It ends when the test says so, or is gone.
-        let _ = self.go.lock().unwrap().recv();
+        // It ends when the test says so, or is gone; or when nobody wants it.
+        let told = || self.go.lock().unwrap().recv_timeout(Duration::from_millis(10));
+        while told() == Err(RecvTimeoutError::Timeout) {
+            going
+                .check()
+                .inspect_err(|why| self.note(format!("export {}", why.code)))?;
+        }
         sink.write(name.as_bytes()[..2].to_vec())?;
         sink.write(b"abc".to_vec())
     }
@@ -249,6 +256,32 @@ async fn two_images_are_copied_at_once_and_the_third_is_told_to_come_again() {
     let log = world.ask(Admin, "GET", "/api/v1/audit?limit=100", None).await.done(200);
     let told = log.body.to_string();
     assert!(told.contains("volume.download") && told.contains("db@monday"), "{told}");
+}
+
+#[tokio::test]
+async fn a_copy_whose_reader_has_gone_gives_its_place_back_without_having_moved() {
+    let (world, path, _go) = world_with_data();
+    let at = "/api/v1/volumes/db/export?snapshot=monday";
+    for _ in 0..3 {
+        let request = Request::builder().uri(at).body(Body::empty()).unwrap();
+        let copy = world.begin(Operator, request).await;
+        assert_eq!(copy.status().as_u16(), 200);
+        drop(copy);
+        while asked(&path) != ["export incomplete"] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // Its end is told before its place is free.
+        let is_copying = || async {
+            let log = world.ask(Admin, "GET", "/api/v1/audit?limit=100", None).await.done(200);
+            log.body["items"].as_array().is_none_or(|all| {
+                let of = |outcome: &str| all.iter().filter(|one| one["outcome"] == outcome).count();
+                of("begun") != of("failed")
+            })
+        };
+        while is_copying().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 use super::{IDLE, PIECE_BYTES, RawImage};
 use crate::data::Sink;
+use crate::going::{Going, Watched};
 use crate::lasting::{Hold, Lasting};
 use crate::problem::{Code, Problem};
 use crate::routes::input::{Named, Names, Parameters};
@@ -79,6 +80,8 @@ pub(super) async fn export(
     }
     let data = api.data()?;
     let place = api.copying()?;
+    let watched = Watched::begin();
+    let going = watched.going().clone();
     let (begin, begun) = oneshot::channel();
     let (out, pieces) = mpsc::channel(QUEUE);
     let (of, session) = (object.clone(), api.clone());
@@ -88,8 +91,11 @@ pub(super) async fn export(
         let mut sink = Out {
             begin: Some(begin),
             pieces: out,
+            going: going.clone(),
         };
-        let copied = session.act(Action::VolumeDownload, &of, |_| data.export(&session, &of, &mut sink));
+        let copied = session.act(Action::VolumeDownload, &of, |_| {
+            data.export(&session, &of, &mut sink, &going)
+        });
         if let Err(why) = &copied {
             sink.cut(why);
         }
@@ -102,8 +108,8 @@ pub(super) async fn export(
     };
     let hold: Option<Hold> = lasting.map(|Extension(lasting)| lasting.hold());
     let pieces = ReceiverStream::new(pieces).map(move |piece| {
-        // For as long as it goes on, the connection stays.
-        let _ = &hold;
+        // For as long as it goes on, the connection stays; and where that goes, it ends.
+        let _ = (&hold, &watched);
         piece
     });
     Ok((head(&object, size_bytes), Body::from_stream(pieces)).into_response())
@@ -123,6 +129,7 @@ fn head(object: &str, size_bytes: u64) -> [(HeaderName, String); 4] {
 struct Out {
     begin: Option<oneshot::Sender<u64>>,
     pieces: mpsc::Sender<io::Result<Bytes>>,
+    going: Going,
 }
 
 fn gone() -> Problem {
@@ -134,6 +141,7 @@ impl Out {
         let since = Instant::now();
         let mut piece = piece;
         loop {
+            self.going.check()?;
             piece = match self.pieces.try_send(piece) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Closed(_)) => return Err(gone()),

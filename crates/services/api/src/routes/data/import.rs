@@ -6,6 +6,7 @@
 use super::{IDLE, PIECE_BYTES, RawImage};
 use crate::condition::IfMatch;
 use crate::data::{Image, Imported, Source};
+use crate::going::{Going, Watched};
 use crate::lasting::Lasting;
 use crate::problem::{Code, Problem};
 use crate::routes::input::{KnownWell, Named, Names, Parameters};
@@ -103,6 +104,8 @@ pub(super) async fn import(
     let data = api.data()?;
     let place = api.copying()?;
     let _hold = lasting.map(|Extension(lasting)| lasting.hold());
+    let watched = Watched::begin();
+    let going = watched.going().clone();
     let (pieces, taken) = mpsc::channel(QUEUE);
     let session = api.clone();
     let job = tokio::task::spawn_blocking(move || {
@@ -117,12 +120,14 @@ pub(super) async fn import(
             context: Context::new(&SHA256),
             wanted,
             told,
+            going: going.clone(),
         };
         let image = Image {
             volume: &name,
             bytes,
             as_it_is,
             check: &|| known.demand(&session, |meta| volumes::look(meta, &name)).map(drop),
+            going: &going,
         };
         let Imported {
             size_bytes,
@@ -136,7 +141,10 @@ pub(super) async fn import(
             volume: name,
         })
     });
-    pass_on(body, &pieces).await;
+    tokio::select! {
+        () = pass_on(body, &pieces) => {}
+        () = watched.going().ended() => {}
+    }
     drop(pieces);
     job.await.unwrap_or_else(|why| Err(panicked(&why))).map(Json)
 }
@@ -241,6 +249,13 @@ struct In {
     context: Context,
     wanted: Option<Vec<u8>>,
     told: std::sync::mpsc::Sender<String>,
+    going: Going,
+}
+
+impl In {
+    fn wanted(&self) -> io::Result<()> {
+        self.going.check().map_err(|why| io::Error::other(why.detail))
+    }
 }
 
 impl Read for In {
@@ -248,11 +263,15 @@ impl Read for In {
         if self.left == 0 || into.is_empty() {
             return Ok(0);
         }
+        self.wanted()?;
         while self.piece.is_empty() {
             self.piece = match self.pieces.blocking_recv() {
                 Some(Ok(piece)) => piece,
                 Some(Err(why)) => return Err(io::Error::other(why)),
-                None => return Err(io::Error::other("whoever sent it has gone")),
+                None => {
+                    self.wanted()?;
+                    return Err(io::Error::other("whoever sent it has gone"));
+                }
             };
         }
         let most = usize::try_from(self.left).unwrap_or(usize::MAX);
@@ -313,6 +332,7 @@ mod tests {
             context: Context::new(&SHA256),
             wanted: None,
             told,
+            going: Going::default(),
         };
         for piece in ["ab", "", "cdef"] {
             pieces.try_send(Ok(Bytes::from(piece))).unwrap();
@@ -332,5 +352,7 @@ mod tests {
         source.left = 1;
         drop(pieces);
         assert!(source.read(&mut bytes).unwrap_err().to_string().contains("has gone"));
+        source.going.end(Problem::new(Code::Unauthenticated, "not any more"));
+        assert_eq!(source.read(&mut bytes).unwrap_err().to_string(), "not any more");
     }
 }
