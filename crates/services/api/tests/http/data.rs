@@ -285,6 +285,32 @@ async fn a_copy_whose_reader_has_gone_gives_its_place_back_without_having_moved(
 }
 
 #[tokio::test]
+async fn a_copy_ends_when_its_token_is_revoked() {
+    let (world, path, _go) = world_with_data();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let wanted = admin::NewToken {
+        name: "backup".to_owned(),
+        role: Operator,
+        made_by: "alice".to_owned(),
+        life: Duration::from_secs(600),
+    };
+    let (record, secret) = admin::create_token(&*world.meta, &wanted, now).unwrap();
+    let request = Request::builder()
+        .uri("/api/v1/volumes/db/export?snapshot=monday")
+        .header(header::AUTHORIZATION, format!("Bearer {}", *secret.to_text()))
+        .body(Body::empty())
+        .unwrap();
+    let copy = world.begin(Viewer, request).await;
+    assert_eq!(copy.status().as_u16(), 200);
+    admin::revoke_token(&*world.meta, &record.id).unwrap();
+    // Nothing moves, and nobody goes: it is ended all the same, and is not taken for the whole.
+    axum::body::to_bytes(copy.into_body(), 100).await.unwrap_err();
+    assert_eq!(asked(&path), ["export unauthenticated"]);
+}
+
+#[tokio::test]
 async fn an_image_is_refused_before_anything_of_it_is_written() {
     let (world, path, _go) = world_with_data();
     let any = ("if-match", "*");

@@ -10,6 +10,7 @@ use crate::lasting::{Hold, Lasting};
 use crate::problem::{Code, Problem};
 use crate::routes::input::{Named, Names, Parameters};
 use crate::session::{Api, Asker, panicked};
+use crate::who::Standing;
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError};
 use amita_metadata::Transact;
@@ -61,6 +62,7 @@ pub(super) async fn export(
     State(api): State<Api>,
     asker: Asker,
     lasting: Option<Extension<Lasting>>,
+    standing: Option<Extension<Standing>>,
     method: Method,
     Names(volume): Names<String>,
     Parameters(Wanted { snapshot }): Parameters<Wanted>,
@@ -80,7 +82,7 @@ pub(super) async fn export(
     }
     let data = api.data()?;
     let place = api.copying()?;
-    let watched = Watched::begin();
+    let watched = Watched::begin(&api, standing.map(|Extension(standing)| standing));
     let going = watched.going().clone();
     let (begin, begun) = oneshot::channel();
     let (out, pieces) = mpsc::channel(QUEUE);

@@ -12,6 +12,7 @@ use crate::problem::{Code, Problem};
 use crate::routes::input::{KnownWell, Named, Names, Parameters};
 use crate::routes::volumes::{self, Volume};
 use crate::session::{Api, Asker, panicked};
+use crate::who::Standing;
 use amita_control::access::Action;
 use aws_lc_rs::digest::{Context, SHA256};
 use axum::body::{Body, Bytes};
@@ -84,6 +85,7 @@ pub(super) async fn import(
     State(api): State<Api>,
     asker: Asker,
     lasting: Option<Extension<Lasting>>,
+    standing: Option<Extension<Standing>>,
     Names(name): Names<String>,
     Parameters(How { as_it_is }): Parameters<How>,
     known: IfMatch,
@@ -104,7 +106,7 @@ pub(super) async fn import(
     let data = api.data()?;
     let place = api.copying()?;
     let _hold = lasting.map(|Extension(lasting)| lasting.hold());
-    let watched = Watched::begin();
+    let watched = Watched::begin(&api, standing.map(|Extension(standing)| standing));
     let going = watched.going().clone();
     let (pieces, taken) = mpsc::channel(QUEUE);
     let session = api.clone();
