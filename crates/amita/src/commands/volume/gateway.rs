@@ -207,6 +207,10 @@ impl DataPath for Gateways {
                 if !is_alone(&data, &before, &now) {
                     return Err(problem(not_alone(name, "is written")));
                 }
+                if admin::about(&session.reader(), now.id)?.protected {
+                    let why = format!("volume {name} was protected meanwhile; nothing is written");
+                    return Err(Problem::new(Code::InUse, why));
+                }
                 session.act(Action::VolumeImport, name, |meta| {
                     admin::note_import(meta, &now, Some(&mark))
                 })?;

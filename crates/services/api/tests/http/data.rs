@@ -341,6 +341,17 @@ async fn an_image_is_refused_before_anything_of_it_is_written() {
         .await
         .is(400, "bad-request");
     assert_eq!(asked(&path), Vec::<String>::new());
+    let id = admin::volume(&*world.meta, "db").unwrap().id;
+    let about = map::About {
+        protected: true,
+        ..map::About::of(id)
+    };
+    put(&world.meta, map::about_key(id), &about);
+    import(&world, Operator, &[any, length], "abcde")
+        .await
+        .is(409, "in-use");
+    assert_eq!(asked(&path), Vec::<String>::new());
+    put(&world.meta, map::about_key(id), &map::About::of(id));
     let said = import(&world, Operator, &[any, length], "abcde").await.done(200);
     assert_eq!(
         said.body["sha256"],

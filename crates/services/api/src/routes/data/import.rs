@@ -100,6 +100,9 @@ pub(super) async fn import(
         Ok(held.shown().clone())
     });
     let volume = looked.await?;
+    if volume.protected {
+        return Err(is_protected(&name));
+    }
     let bytes = length(&headers)?;
     fits(&volume, bytes)?;
     let wanted = headers.get(CONTENT_DIGEST).map(digest).transpose()?.flatten();
@@ -149,6 +152,13 @@ pub(super) async fn import(
     }
     drop(pieces);
     job.await.unwrap_or_else(|why| Err(panicked(&why))).map(Json)
+}
+
+fn is_protected(name: &str) -> Problem {
+    let why = format!(
+        "volume {name} is protected, and what it holds would be lost; end its protection first (PATCH it with `protected`)"
+    );
+    Problem::new(Code::InUse, why)
 }
 
 fn length(headers: &HeaderMap) -> Result<u64, Problem> {
