@@ -155,6 +155,19 @@ async fn a_revert_is_of_what_was_looked_at() {
         .done(200);
     assert_eq!(said.body["kept"], json!(null));
     assert_eq!(asked(&path), ["revert db@monday true", "revert db@monday false"]);
+    // Done twice, it would lose what is written in between.
+    for (keep, status) in [(false, 400), (true, 200)] {
+        let request = Request::builder()
+            .method("POST")
+            .uri(at)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::IF_MATCH, "*")
+            .header("idempotency-key", format!("key {keep}"))
+            .body(Body::from(json!({ "keep_snapshot": keep }).to_string()))
+            .unwrap();
+        world.send(Some(Operator), request).await.done(status);
+    }
+    assert_eq!(asked(&path), ["revert db@monday true"]);
     // Somebody else had it since.
     let volume = Volume {
         size_bytes: SIZE * 2,
