@@ -6,10 +6,10 @@ mod import;
 use super::input::{Body, KnownWell, Named, Names, Parameters};
 use super::volumes;
 use crate::condition::IfMatch;
-use crate::data;
+use crate::data::{self, DataPath};
 use crate::problem::{Code, Problem};
 use crate::repeat::IDEMPOTENCY_KEY;
-use crate::session::{Api, Asker};
+use crate::session::{Api, Asker, Asking};
 use amita_control::access::Action;
 use axum::Json;
 use axum::extract::State;
@@ -211,6 +211,14 @@ pub struct VolumeDiff {
     pub next: Option<String>,
 }
 
+/// Of the volume as it is, it is told: it keeps others from it. Of all its pieces the first one.
+fn compare(session: &Asking, path: &dyn DataPath, diff: &data::Diff<'_>) -> Result<data::Differences, Problem> {
+    match diff.to.is_none() && diff.after == 0 {
+        true => session.act(Action::VolumeDownload, diff.volume, |_| path.diff(session, diff)),
+        false => path.diff(session, diff),
+    }
+}
+
 /// What was changed between two snapshots of a volume, or since one: the extents that a backup copies.
 ///
 /// Of the volume as it is nobody may have it open meanwhile, and each piece of the answer is of its own moment: name a newer snapshot, and
@@ -259,7 +267,7 @@ async fn diff(
             size_bytes,
             extents,
             next,
-        } = path.diff(session, &diff)?;
+        } = compare(session, path, &diff)?;
         let items = extents.into_iter().map(|found| ChangedExtent {
             offset: found.offset,
             length: found.length,

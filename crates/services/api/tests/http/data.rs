@@ -215,6 +215,10 @@ async fn a_diff_comes_in_pieces_to_who_may_have_the_data() {
         said.body["items"],
         json!([{ "offset": 4096, "length": 8192, "kind": "zero" }])
     );
+    let log = world.ask(Admin, "GET", "/api/v1/audit?limit=100", None).await.done(200);
+    let told = log.body["items"].as_array().unwrap();
+    let is_it = |one: &&serde_json::Value| one["action"] == "volume.download" && one["outcome"] == "done";
+    assert_eq!(told.iter().filter(is_it).count(), 1, "{told:?}");
     let next = said.body["next"].as_str().unwrap();
     world
         .ask(
