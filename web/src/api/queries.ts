@@ -1,7 +1,7 @@
 // Reading from the API: everything that is shown is read again every few seconds, and at once after an action.
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import type { UseQueryResult } from "@tanstack/react-query";
-import { useEffect, useMemo } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { call, send } from "./call";
 import { useIsLive } from "./live";
 import type { Answer, Call, Paths, Result } from "./call";
@@ -22,6 +22,13 @@ function got<P extends Paths<"get">>(path: P, inPath: Query, query: Query): Call
 
 function useRefresh(): number {
   return useIsLive() ? REFRESH_LIVE_MS : REFRESH_MS;
+}
+
+/** The first value that there was, whatever comes later: what a dialog has shown is what its change is meant for. */
+export function useFirst<T>(value: T | undefined): T | undefined {
+  const [first, setFirst] = useState(value);
+  if (first === undefined && value !== undefined) setFirst(value);
+  return first ?? value;
 }
 
 /** One thing, with its entity tag. What is dear and changes seldom is read again after `everyMs` alone. */

@@ -33,6 +33,8 @@ export interface ActionProps<V extends object, T> {
   readonly plan: (values: V) => Plan<T>;
   /** Something is lost by it: the button is red. */
   readonly danger?: boolean;
+  /** False: what the change is meant for is not known yet, and nothing can be done. */
+  readonly ready?: boolean;
   /** A name that has to be typed before anything is done. */
   readonly typed?: string | undefined;
   readonly done?: (answer: T) => ReactNode;
@@ -160,7 +162,7 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
       open
       title={props.title}
       okText={props.verb}
-      okButtonProps={{ danger: props.danger ?? false, loading: work.isPending }}
+      okButtonProps={{ danger: props.danger ?? false, loading: work.isPending, disabled: props.ready === false }}
       onOk={() => form.submit()}
       onCancel={props.onClose}
       width={640}
@@ -174,7 +176,7 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
         initialValues={props.initial}
         requiredMark={false}
         onValuesChange={(_, all) => setValues({ ...props.initial, ...all })}
-        onFinish={(given) => work.mutate({ ...props.initial, ...given })}
+        onFinish={(given) => (props.ready === false ? undefined : work.mutate({ ...props.initial, ...given }))}
       >
         {props.fields}
         {props.typed === undefined ? null : <Typed name={props.typed} />}

@@ -100,8 +100,8 @@ pub use subsystem::{
 };
 pub use thresholds::{set_thresholds, thresholds};
 pub use token::{
-    DEFAULT_TOKEN_LIFE, MAX_TOKEN_LIFE, MAX_TOKENS, NewToken, check_token, create_token, end_tokens, revoke_token,
-    tokens,
+    DEFAULT_TOKEN_LIFE, MAX_TOKEN_LIFE, MAX_TOKENS, NewToken, check_token, create_token, end_tokens, is_token_good,
+    revoke_token, tokens,
 };
 pub use topology::{
     Outlook, PoolChange, Replacement, change_pool, classify_store, drain_outlook, drain_store, find_store,

@@ -3,6 +3,7 @@
 //! It is read and written by the program that serves the API, with the code of its commands: the API knows no gateway. What is asked of it
 //! blocks, and has a thread of its own.
 
+use crate::going::Going;
 use crate::problem::Problem;
 use crate::session::Asking;
 use axum::extract::Request;
@@ -120,6 +121,8 @@ pub struct Image<'a> {
     pub as_it_is: bool,
     /// As [`Revert::check`].
     pub check: &'a dyn Fn() -> Result<(), Problem>,
+    /// It is ended early where this says so.
+    pub going: &'a Going,
 }
 
 /// What was done of that.
@@ -149,7 +152,7 @@ pub trait DataPath: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// It is not to be had, or cannot be read; or what the sink says.
-    fn export(&self, session: &Asking, name: &str, sink: &mut dyn Sink) -> Result<(), Problem>;
+    fn export(&self, session: &Asking, name: &str, sink: &mut dyn Sink, going: &Going) -> Result<(), Problem>;
 
     /// Copies an image into a volume: what is behind reads as zeros. Where that fails, the record of the volume's import stays, with how far
     /// it has come.

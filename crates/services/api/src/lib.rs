@@ -7,6 +7,7 @@
 //! * [`panics`]: a panic ends the request in which it happens, and not the node.
 //! * `condition`: `If-Match`, compared by the transactions of the change.
 //! * `data`: what the program brings along that reads and writes the data of volumes.
+//! * `going`: whether an image that is copied is still wanted.
 //! * `lasting`: connections that copy an image may last longer than others.
 //! * `observed`: what the node knows of itself, and how others are asked for what they know.
 //! * `commands`: the command line, carried out for who asks.
@@ -25,6 +26,7 @@ mod commands;
 mod condition;
 mod data;
 mod event;
+mod going;
 mod guard;
 mod lasting;
 mod observed;
@@ -45,6 +47,7 @@ mod who;
 pub use certificate::{BadCertificate, Shown};
 pub use commands::{CommandLine, Commands, OnBehalf, Outcome};
 pub use data::{Changed, DataPath, Diff, Differences, Image, Imported, Revert, Reverted, Sink, Source};
+pub use going::Going;
 pub use observed::{Observed, TraceQuestion, Traces};
 pub use problem::{Code, Problem};
 pub use routes::{Trace, TraceLeg, TraceStage};

@@ -8,7 +8,7 @@ use crate::commands::MAX_COMMANDS;
 use crate::guard::Proved;
 use crate::lasting::Lasting;
 use crate::session::{Api, Asker, MAX_CHECKS, MAX_COPIES, MAX_GATEWAYS, MAX_WORK};
-use crate::who::From;
+use crate::who::{From, Standing};
 use amita_audit::Whence;
 use amita_control::access::Caller;
 use amita_identity::{Live, Name, Role, Usage};
@@ -231,9 +231,8 @@ async fn connection(stream: TcpStream, from: IpAddr, shared: &Arc<Shared>) {
     let shown = stream.get_ref().1.peer_certificates().map(<[_]>::to_vec);
     let name: Option<Name> = shown.as_ref().and_then(|chain| live.judge(chain, Usage::Client).ok());
     let proof = name.zip(shown).map(|(name, chain)| Proof {
-        live: Arc::clone(live),
         asker: Asker(Caller::of(&name, whence.clone())),
-        chain,
+        is_good: is_good(Arc::clone(live), chain),
     });
     serve(
         stream,
@@ -262,9 +261,13 @@ enum Shows {
 
 /// A certificate that was believed when the connection was made.
 struct Proof {
-    live: Arc<Live>,
-    chain: Vec<CertificateDer<'static>>,
     asker: Asker,
+    /// It may have been revoked since, or have ended.
+    is_good: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+fn is_good(live: Arc<Live>, chain: Vec<CertificateDer<'static>>) -> Arc<dyn Fn() -> bool + Send + Sync> {
+    Arc::new(move || live.judge(&chain, Usage::Client).is_ok())
 }
 
 impl Peer {
@@ -275,10 +278,9 @@ impl Peer {
             Shows::Unproved(asker) => drop(marks.insert(asker.clone())),
             Shows::Proof(proof) => {
                 marks.insert(Proved);
-                // It may have been revoked since.
-                let good = |proof: &&Proof| proof.live.judge(&proof.chain, Usage::Client).is_ok();
-                if let Some(proof) = proof.as_ref().filter(good) {
+                if let Some(proof) = proof.as_ref().filter(|proof| (proof.is_good)()) {
                     marks.insert(proof.asker.clone());
+                    marks.insert(Standing::Certificate(Arc::clone(&proof.is_good)));
                 }
             }
         }

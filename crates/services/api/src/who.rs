@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::{AUTHORIZATION, CONNECTION, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, StatusCode};
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::fmt;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// For so long a token that was good is not asked about again: one that is revoked is good for no longer than this.
@@ -27,6 +28,42 @@ pub(crate) struct From(pub Whence);
 /// When the token that was shown ends, in seconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends(pub u64);
+
+/// What whoever asks has shown: it is looked at again while what they have asked for lasts.
+#[derive(Clone)]
+pub(crate) enum Standing {
+    /// A certificate. Is it still good?
+    Certificate(Arc<dyn Fn() -> bool + Send + Sync>),
+    /// A token.
+    Token {
+        id: String,
+        /// What the cluster keeps of it.
+        kept: String,
+        /// In seconds since 1970.
+        ends_at: u64,
+    },
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Standing")
+    }
+}
+
+impl Standing {
+    /// May they still? None: nobody can say at present.
+    pub(crate) async fn is_good(&self, api: &Api) -> Option<bool> {
+        match self {
+            Standing::Certificate(is_good) => Some(is_good()),
+            Standing::Token { ends_at, .. } if now().as_secs() >= *ends_at => Some(false),
+            Standing::Token { id, kept, .. } => {
+                let (id, kept) = (id.clone(), kept.clone());
+                let found = api.check(move |meta| Ok(admin::is_token_good(meta, &id, &kept, now())?));
+                found.await.ok()
+            }
+        }
+    }
+}
 
 /// Tokens that were good a moment ago.
 #[derive(Debug, Default)]
@@ -72,9 +109,10 @@ pub(crate) async fn find(State(api): State<Api>, mut request: Request, next: Nex
             Err(problem) => Err(problem),
         };
         match asker {
-            Ok((asker, ends)) => {
+            Ok((asker, ends, standing)) => {
                 request.extensions_mut().insert(asker);
                 request.extensions_mut().insert(ends);
+                request.extensions_mut().insert(standing);
             }
             Err(problem) => return refuse(problem),
         }
@@ -120,9 +158,9 @@ fn read(shown: &HeaderValue) -> Result<ApiToken, Problem> {
     token.parse().map_err(|why| Problem::new(Code::Unauthenticated, why))
 }
 
-async fn check(api: &Api, token: ApiToken, from: Option<&From>) -> Result<(Asker, Ends), Problem> {
+async fn check(api: &Api, token: ApiToken, from: Option<&From>) -> Result<(Asker, Ends, Standing), Problem> {
     let whence = from.cloned().unwrap_or_default().0;
-    let (kept, now) = (token.kept(), now());
+    let (id, kept, now) = (token.id(), token.kept(), now());
     let good = match api.known_tokens().find(&kept, now) {
         Some(good) => good,
         None => {
@@ -140,10 +178,11 @@ async fn check(api: &Api, token: ApiToken, from: Option<&From>) -> Result<(Asker
                 role,
                 ends_at: record.ends_at,
             };
-            api.known_tokens().remember(kept, good.clone());
+            api.known_tokens().remember(kept.clone(), good.clone());
             good
         }
     };
     let asker = Asker(Caller::by_token(&good.name, good.role, whence));
-    Ok((asker, Ends(good.ends_at)))
+    let ends_at = good.ends_at;
+    Ok((asker, Ends(ends_at), Standing::Token { id, kept, ends_at }))
 }

@@ -1,8 +1,9 @@
 // A volume is made what a snapshot of it is.
 import { Checkbox, Form } from "antd";
 import { call } from "../../api/call";
-import { useThing } from "../../api/queries";
+import { useFirst, useThing } from "../../api/queries";
 import { ActionDialog } from "../../components/ActionDialog";
+import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
 import { amitaCommand } from "../../lib/command";
 import { formatBytes, formatTime } from "../../lib/format";
@@ -28,11 +29,12 @@ function KeepField() {
 export function RevertVolume({ volume, snapshot, onClose }: Props) {
   const { t, locale } = useSpeech();
   const found = useThing("/api/v1/volumes/{name}", { name: volume.name });
+  const etag = useFirst(found.data?.etag);
   const plan = ({ keep }: { keep: boolean }) => ({
     call: call("post", "/api/v1/volumes/{name}/snapshots/{snapshot}/revert", {
       params: {
         path: { name: volume.name, snapshot: snapshot.name },
-        header: { "If-Match": found.data?.etag ?? "*" },
+        header: { "If-Match": etag ?? "" },
       },
       body: { keep_snapshot: keep, dry_run: false },
     }),
@@ -49,7 +51,13 @@ export function RevertVolume({ volume, snapshot, onClose }: Props) {
         owner: volume.owner ?? t("volume.unused"),
       })}
       initial={{ keep: true }}
-      fields={<KeepField />}
+      fields={
+        <>
+          {found.isError ? <Problem error={found.error} /> : null}
+          <KeepField />
+        </>
+      }
+      ready={etag !== undefined}
       typed={volume.name}
       danger
       plan={plan}

@@ -3,7 +3,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { App, Button, Form, Modal, Progress } from "antd";
 import { useEffect, useRef, useState } from "react";
 import { call } from "../../api/call";
-import { useThing } from "../../api/queries";
+import { useFirst, useThing } from "../../api/queries";
 import { useToken } from "../../api/token";
 import { upload } from "../../api/upload";
 import { Previews, Typed } from "../../components/ActionDialog";
@@ -81,7 +81,7 @@ function useUpload(volume: Volume, etag: string | undefined, onClose: () => void
   useEffect(() => () => stop.current.abort(), []);
   const plan = {
     call: call("put", "/api/v1/volumes/{name}/data", {
-      params: { path: { name: volume.name }, header: { "If-Match": etag ?? "*" } },
+      params: { path: { name: volume.name }, header: { "If-Match": etag ?? "" } },
       body: "",
     }),
   };
@@ -106,7 +106,8 @@ export function ImportVolume({ volume, onClose }: ImportProps) {
   const [form] = Form.useForm();
   const [file, setFile] = useState<File | null>(null);
   const found = useThing("/api/v1/volumes/{name}", { name: volume.name });
-  const { sent, plan, work } = useUpload(volume, found.data?.etag, onClose);
+  const etag = useFirst(found.data?.etag);
+  const { sent, plan, work } = useUpload(volume, etag, onClose);
   const name = file?.name ?? "disk.raw";
   const why = refused(file, volume);
   const shown = {
@@ -118,7 +119,7 @@ export function ImportVolume({ volume, onClose }: ImportProps) {
       open
       title={t("image.import.title", { name: volume.name })}
       okText={t("image.import")}
-      okButtonProps={{ danger: true, loading: work.isPending, disabled: why !== null }}
+      okButtonProps={{ danger: true, loading: work.isPending, disabled: why !== null || etag === undefined }}
       onOk={() => form.submit()}
       onCancel={onClose}
       mask={{ closable: !work.isPending }}
@@ -133,7 +134,7 @@ export function ImportVolume({ volume, onClose }: ImportProps) {
         form={form}
         layout="vertical"
         requiredMark={false}
-        onFinish={() => (file === null ? undefined : work.mutate(file))}
+        onFinish={() => (file === null || etag === undefined ? undefined : work.mutate(file))}
       >
         <Form.Item
           label={t("image.import.file")}
@@ -155,6 +156,7 @@ export function ImportVolume({ volume, onClose }: ImportProps) {
           format={() => `${formatBytes(sent)} / ${formatBytes(file.size)}`}
         />
       ) : null}
+      {found.isError ? <Problem error={found.error} /> : null}
       {work.isError ? <Problem error={work.error} /> : null}
       <Previews plan={shown} options={[`--upload-file ${shellQuote(name)}`]} />
     </Modal>

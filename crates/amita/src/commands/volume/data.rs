@@ -9,7 +9,8 @@ use amita_terminal::error::{Failure, Kind, Result};
 use amita_types::map;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// The longest read or write.
 pub const PIECE_BYTES: u64 = amita_client::MAX_READ_WRITE_BYTES as u64;
@@ -24,6 +25,9 @@ const LOOK: Duration = Duration::from_millis(200);
 pub const OWNER_PATIENCE: Duration = Duration::from_secs(15);
 /// Memory for writes is free again within this, or nothing moves any more.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The rest of a volume is made zeros in steps of this: each that ends is progress.
+const CLEAR_BYTES: u64 = 1 << 30;
 
 /// As whom data is read and written.
 #[derive(Debug, clap::Args)]
@@ -43,6 +47,40 @@ pub struct Way {
     config: Config,
     /// Of which role and name, where that is proved.
     pub name: Option<Name>,
+    bounds: Bounds,
+}
+
+/// What ends waiting for a volume beside that the command is to end: a node that copies for others waits for nothing without end.
+#[derive(Clone, Default)]
+struct Bounds {
+    /// The longest wait in which no request ends.
+    stall: Option<Duration>,
+    /// For so long has been waited since one has ended.
+    waited: Duration,
+    /// Is the work still wanted?
+    wanted: Option<Rc<dyn Fn() -> Result<()>>>,
+}
+
+impl Bounds {
+    fn check(&self) -> Result<()> {
+        self.wanted.as_ref().map_or(Ok(()), |wanted| wanted())
+    }
+
+    /// It was waited for so long. Has any request ended by that?
+    fn waited(&mut self, time: Duration, any: bool) -> Result<()> {
+        self.waited = if any { Duration::ZERO } else { self.waited + time };
+        match self.stall {
+            Some(stall) if self.waited >= stall => {
+                let what = format!(
+                    "it has stalled: the volume has answered nothing for {} s",
+                    stall.as_secs()
+                );
+                let advice = "Too few of its copies may be there (`amita status`); do it again when they are.";
+                Err(Failure::new(what).kind(Kind::Unreachable).advice(advice))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Access {
@@ -92,7 +130,7 @@ impl Access {
                 .filter_map(|found| found.node.nbd)
                 .collect();
         }
-        Ok(Way { config, name })
+        Ok(Way::of(config, name))
     }
 
     /// The same for what owns the volume meanwhile, or asks what no client is told. `what` needs it, `why`.
@@ -114,7 +152,25 @@ impl Access {
 impl Way {
     /// By these settings.
     pub fn of(config: Config, name: Option<Name>) -> Way {
-        Way { config, name }
+        Way {
+            config,
+            name,
+            bounds: Bounds::default(),
+        }
+    }
+
+    /// What is opened ends with an error where no request has ended for so long.
+    #[must_use]
+    pub fn stalling(mut self, stall: Duration) -> Way {
+        self.bounds.stall = Some(stall);
+        self
+    }
+
+    /// It ends with an error as well where that says one.
+    #[must_use]
+    pub fn wanted(mut self, wanted: impl Fn() -> Result<()> + 'static) -> Way {
+        self.bounds.wanted = Some(Rc::new(wanted));
+        self
     }
 
     /// The name of the client, if it goes through nodes.
@@ -144,12 +200,14 @@ impl Way {
         let volume = open(&client).map_err(|why| described(&why))?;
         // That may have taken a while.
         amita_terminal::interrupt::check()?;
+        self.bounds.check()?;
         let queue = client.queue(DEPTH).map_err(|why| described(&why))?;
         Ok(Data {
             queue,
             volume,
             under_way: UnderWay::default(),
             done: Vec::new(),
+            bounds: self.bounds.clone(),
             client,
         })
     }
@@ -179,6 +237,7 @@ pub struct Data {
     volume: Volume,
     under_way: UnderWay,
     done: Vec<Done>,
+    bounds: Bounds,
     client: Client,
 }
 
@@ -319,7 +378,7 @@ impl Data {
     /// What an earlier request has ended with; or the command is to end.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         let length = bytes.len().next_multiple_of(BLOCK_BYTES);
-        let until = std::time::Instant::now() + PATIENCE;
+        let until = Instant::now() + PATIENCE;
         let mut buffer = loop {
             while self.under_way.is_oldest_done() == Some(true) || !self.has_room() {
                 self.next()?;
@@ -327,7 +386,7 @@ impl Data {
             if let Some(buffer) = self.queue.buffer(length) {
                 break buffer;
             }
-            if std::time::Instant::now() > until {
+            if Instant::now() > until {
                 return Err(Failure::new(format!(
                     "there is no memory for {length} bytes to be written"
                 )));
@@ -361,13 +420,18 @@ impl Data {
     /// # Errors
     /// What it has ended with; or the command is to end.
     pub fn clear(&mut self, offset: u64) -> Result<()> {
-        let bytes = self.size_bytes().saturating_sub(offset);
-        if bytes == 0 {
-            return Ok(());
+        let (mut at, end) = (offset, self.size_bytes());
+        while at < end {
+            while !self.has_room() {
+                self.next()?;
+            }
+            let bytes = CLEAR_BYTES.min(end - at);
+            // All of them count as begun at the first byte: that zeros are there says nothing of how much of an image is.
+            let started = self.queue.write_zeroes(&self.volume, at, bytes, offset);
+            started.map_err(|why| described(&why))?;
+            self.under_way.begin(offset);
+            at += bytes;
         }
-        let started = self.queue.write_zeroes(&self.volume, offset, bytes, offset);
-        started.map_err(|why| described(&why))?;
-        self.under_way.begin(offset);
         self.finish()
     }
 
@@ -404,7 +468,10 @@ impl Data {
 
     fn take(&mut self, limit: Duration) -> Result<()> {
         amita_terminal::interrupt::check()?;
+        self.bounds.check()?;
+        let begun = Instant::now();
         self.queue.wait(limit, &mut self.done);
+        self.bounds.waited(begun.elapsed(), !self.done.is_empty())?;
         for done in self.done.drain(..) {
             self.under_way.end(done);
         }
@@ -466,6 +533,43 @@ mod tests {
         under_way.end(ended(30, Ok(())));
         under_way.pop().unwrap();
         assert_eq!(under_way.place(), Some(10));
+    }
+
+    #[test]
+    fn requests_of_one_place_are_done_when_all_are() {
+        let mut under_way = UnderWay::default();
+        for _ in 0..2 {
+            under_way.begin(10);
+        }
+        under_way.end(ended(10, Ok(())));
+        assert_eq!(under_way.pop().unwrap().map(|(offset, _)| offset), Some(10));
+        assert_eq!((under_way.place(), under_way.is_oldest_done()), (Some(10), Some(false)));
+        under_way.end(ended(10, Err(IoError::NoSpace)));
+        assert!(under_way.pop().is_err());
+        assert_eq!(under_way.place(), Some(10));
+    }
+
+    #[test]
+    fn who_waits_without_progress_is_told_so_and_who_is_not_wanted_ends() {
+        let second = Duration::from_secs(1);
+        let mut bounds = Bounds {
+            stall: Some(second * 3),
+            ..Bounds::default()
+        };
+        for any in [false, false, true, false, false] {
+            bounds.waited(second, any).unwrap();
+        }
+        let failure = bounds.waited(second, false).unwrap_err();
+        assert!(failure.what.contains("stalled"), "{failure:?}");
+        assert_eq!(failure.kind, Kind::Unreachable);
+        // A command for a person waits for as long as they do.
+        Bounds::default().waited(second * 100_000, false).unwrap();
+        Bounds::default().check().unwrap();
+        let unwanted = Bounds {
+            wanted: Some(Rc::new(|| Err(Failure::new("gone")))),
+            ..Bounds::default()
+        };
+        assert_eq!(unwanted.check().unwrap_err().what, "gone");
     }
 
     #[test]

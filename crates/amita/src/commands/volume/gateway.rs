@@ -8,7 +8,9 @@ use super::data::{OWNER_PATIENCE, Way, is_alone, not_alone};
 use super::image::{Format, Source};
 use super::import::Copy;
 use super::{diff, export, revert};
-use amita_api::{Asking, Changed, Code, DataPath, Diff, Differences, Image, Imported, Problem, Revert, Reverted, Sink};
+use amita_api::{
+    Asking, Changed, Code, DataPath, Diff, Differences, Going, Image, Imported, Problem, Revert, Reverted, Sink,
+};
 use amita_client::Config;
 use amita_control::access::Action;
 use amita_control::admin;
@@ -22,11 +24,15 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Memory of one gateway: what is under way of a copy at one time.
 const BUFFER_BYTES: usize = 64 << 20;
 /// Of a comparison at most so many chunks are looked at for one answer: 256 GiB, of chunks of 4 MiB.
 const CHUNKS: u64 = 65_536;
+
+/// A copy, a comparison or a revert ends where nothing of it has moved for so long: its place and the volume are for others, then.
+const STALL: Duration = Duration::from_secs(120);
 
 /// A node's way to the data of volumes.
 pub struct Gateways {
@@ -62,7 +68,14 @@ impl Gateways {
     }
 
     fn way(&self) -> Way {
-        Way::of(self.config.clone(), None)
+        Way::of(self.config.clone(), None).stalling(STALL)
+    }
+
+    /// The same for as long as the work is wanted.
+    fn way_while(&self, going: &Going) -> Way {
+        let going = going.clone();
+        self.way()
+            .wanted(move || going.check().map_err(|why| Failure::new(why.detail)))
     }
 }
 
@@ -145,9 +158,10 @@ impl DataPath for Gateways {
         })
     }
 
-    fn export(&self, session: &Asking, name: &str, sink: &mut dyn Sink) -> Result<(), Problem> {
+    fn export(&self, session: &Asking, name: &str, sink: &mut dyn Sink, going: &Going) -> Result<(), Problem> {
         let before = export::place_of(&session.reader(), name).map_err(problem)?;
-        let (mut data, place) = export::open(&self.way(), &session.reader(), name, &before).map_err(problem)?;
+        let (mut data, place) =
+            export::open(&self.way_while(going), &session.reader(), name, &before).map_err(problem)?;
         // What the sink says is told as it is.
         let mut refused = sink.begin(place.size_bytes).err();
         let copied = match refused {
@@ -163,7 +177,7 @@ impl DataPath for Gateways {
         data.close();
         match refused {
             Some(why) => Err(why),
-            None => copied.map_err(problem),
+            None => copied.map_err(|failure| going.check().err().unwrap_or_else(|| problem(failure))),
         }
     }
 
@@ -179,7 +193,7 @@ impl DataPath for Gateways {
         let from = Shared(Rc::new(RefCell::new(from)));
         let format = image.as_it_is.then_some(Format::Raw);
         let (source, _) = Source::stream(Box::new(from.clone()), format, "the image").map_err(problem)?;
-        let data = self.way().open(name).map_err(problem)?;
+        let data = self.way_while(image.going).open(name).map_err(problem)?;
         let mark = Import {
             format: Format::Raw.name().to_owned(),
             image_bytes: image.bytes,
@@ -192,6 +206,10 @@ impl DataPath for Gateways {
             .and_then(|now| {
                 if !is_alone(&data, &before, &now) {
                     return Err(problem(not_alone(name, "is written")));
+                }
+                if admin::about(&session.reader(), now.id)?.protected {
+                    let why = format!("volume {name} was protected meanwhile; nothing is written");
+                    return Err(Problem::new(Code::InUse, why));
                 }
                 session.act(Action::VolumeImport, name, |meta| {
                     admin::note_import(meta, &now, Some(&mark))
@@ -206,7 +224,10 @@ impl DataPath for Gateways {
             }
         };
         let mut copy = Copy::of(source, mark, &volume, session);
-        let copied = copy.copy_into(data, false).map_err(problem);
+        let copied = copy.copy_into(data, false).map_err(|failure| {
+            // Where it is not wanted any more, the reason for that is told.
+            image.going.check().err().unwrap_or_else(|| problem(failure))
+        });
         match copied.and_then(|()| from.0.borrow_mut().check()) {
             Ok(()) => session.act(Action::VolumeImport, name, |meta| {
                 admin::note_import(meta, &volume, None)?;

@@ -97,14 +97,32 @@ fn bad_life(wanted: &NewToken) -> AdminError {
 /// # Errors
 /// The metadata is away, or the record cannot be read.
 pub fn check_token(meta: &dyn Transact, shown: &Secret, now: Duration) -> Result<Option<(ApiToken, OperatorRole)>> {
-    let reply = meta.txn(&Call::get(map::api_token_key(&shown.id())))?;
+    find_good(meta, &shown.id(), now, |kept| shown.is(kept))
+}
+
+/// Is a token still good of which this was kept, by whoever was shown it?
+///
+/// # Errors
+/// As [`check_token`].
+pub fn is_token_good(meta: &dyn Transact, id: &str, kept: &str, now: Duration) -> Result<bool> {
+    let found = find_good(meta, id, now, |found| found == kept)?;
+    Ok(found.is_some())
+}
+
+fn find_good(
+    meta: &dyn Transact,
+    id: &str,
+    now: Duration,
+    is_it: impl FnOnce(&str) -> bool,
+) -> Result<Option<(ApiToken, OperatorRole)>> {
+    let reply = meta.txn(&Call::get(map::api_token_key(id)))?;
     let Some(found) = reply.value(0) else { return Ok(None) };
     let record: ApiToken = parse(found)?;
     let role = record.role.parse().ok();
     // Nobody is let in for longer than a token can be made for, whatever wrote the record.
     let life = record.ends_at.saturating_sub(record.made_at);
     let can_be = life <= MAX_TOKEN_LIFE.as_secs() && record.made_at <= now.as_secs() + SKEW.as_secs();
-    let good = can_be && record.id == shown.id() && shown.is(&record.kept) && now.as_secs() < record.ends_at;
+    let good = can_be && record.id == id && is_it(&record.kept) && now.as_secs() < record.ends_at;
     Ok(role.filter(|_| good).map(|role| (record, role)))
 }
 

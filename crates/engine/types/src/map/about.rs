@@ -57,10 +57,19 @@ pub struct Shrink {
 }
 
 impl Import {
-    /// Is it of the same image?
+    /// May a file be given again, to go on with it? What has come by a pipe or by the API, or was never changed, is known by nothing.
+    #[must_use]
+    pub fn is_of_a_file(&self) -> bool {
+        self.modified_ns != 0
+    }
+
+    /// Is it of the same image, as far as that is known?
     #[must_use]
     pub fn is_of(&self, other: &Import) -> bool {
-        self.format == other.format && self.image_bytes == other.image_bytes && self.modified_ns == other.modified_ns
+        self.is_of_a_file()
+            && self.format == other.format
+            && self.image_bytes == other.image_bytes
+            && self.modified_ns == other.modified_ns
     }
 }
 

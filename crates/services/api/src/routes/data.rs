@@ -6,12 +6,15 @@ mod import;
 use super::input::{Body, KnownWell, Named, Names, Parameters};
 use super::volumes;
 use crate::condition::IfMatch;
-use crate::data;
+use crate::data::{self, DataPath};
 use crate::problem::{Code, Problem};
-use crate::session::{Api, Asker};
+use crate::repeat::IDEMPOTENCY_KEY;
+use crate::session::{Api, Asker, Asking};
 use amita_control::access::Action;
 use axum::Json;
 use axum::extract::State;
+use http::HeaderMap;
+use http::header::IF_MATCH;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
@@ -103,8 +106,10 @@ async fn revert(
     asker: Asker,
     Names((volume, snapshot)): Names<(String, String)>,
     known: IfMatch,
+    headers: HeaderMap,
     Body(how): Body<HowToRevert>,
 ) -> Result<Json<VolumeReverted>, Problem> {
+    may_be_sent_again(&headers, &how)?;
     let (object, name) = (format!("{volume}@{snapshot}"), volume.clone());
     let condition = known.clone();
     // Who may not, or means something else, takes nobody's place.
@@ -136,6 +141,17 @@ async fn revert(
         })
     });
     reverted.await.map(Json)
+}
+
+/// A request with a key is done anew where its node has died: with `*`, also where a host has written since.
+fn may_be_sent_again(headers: &HeaderMap, how: &HowToRevert) -> Result<(), Problem> {
+    let is_any = headers.get(IF_MATCH).is_some_and(|value| value.as_bytes() == b"*");
+    if how.keep_snapshot || how.dry_run || !is_any || !headers.contains_key(IDEMPOTENCY_KEY) {
+        return Ok(());
+    }
+    let why = "with an Idempotency-Key and no snapshot kept, If-Match is the volume's ETag: done anew after its node has died, `*` would \
+               lose what was written in between";
+    Err(Problem::new(Code::BadRequest, why))
 }
 
 /// What is to be compared, and which piece of the answer is wanted.
@@ -195,6 +211,14 @@ pub struct VolumeDiff {
     pub next: Option<String>,
 }
 
+/// Of the volume as it is, it is told: it keeps others from it. Of all its pieces the first one.
+fn compare(session: &Asking, path: &dyn DataPath, diff: &data::Diff<'_>) -> Result<data::Differences, Problem> {
+    match diff.to.is_none() && diff.after == 0 {
+        true => session.act(Action::VolumeDownload, diff.volume, |_| path.diff(session, diff)),
+        false => path.diff(session, diff),
+    }
+}
+
 /// What was changed between two snapshots of a volume, or since one: the extents that a backup copies.
 ///
 /// Of the volume as it is nobody may have it open meanwhile, and each piece of the answer is of its own moment: name a newer snapshot, and
@@ -243,7 +267,7 @@ async fn diff(
             size_bytes,
             extents,
             next,
-        } = path.diff(session, &diff)?;
+        } = compare(session, path, &diff)?;
         let items = extents.into_iter().map(|found| ChangedExtent {
             offset: found.offset,
             length: found.length,

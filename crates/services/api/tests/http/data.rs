@@ -3,7 +3,8 @@
 use super::every::{put, world};
 use super::world::World;
 use amita_api::{
-    Api, Asking, Changed, DataPath, Diff, Differences, Image, Imported, Problem, Revert, Reverted, Sink, Source, router,
+    Api, Asking, Changed, DataPath, Diff, Differences, Going, Image, Imported, Problem, Revert, Reverted, Sink, Source,
+    router,
 };
 use amita_control::admin;
 use amita_identity::OperatorRole::{self, Admin, Operator, Viewer};
@@ -13,8 +14,9 @@ use axum::body::Body;
 use http::{Request, header};
 use serde_json::json;
 use std::io::Read as _;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const SIZE: u64 = 1 << 30;
 
@@ -65,10 +67,15 @@ impl DataPath for Path {
         })
     }
 
-    fn export(&self, _: &Asking, name: &str, sink: &mut dyn Sink) -> Result<(), Problem> {
+    fn export(&self, _: &Asking, name: &str, sink: &mut dyn Sink, going: &Going) -> Result<(), Problem> {
         sink.begin(5)?;
-        // It ends when the test says so, or is gone.
-        let _ = self.go.lock().unwrap().recv();
+        // It ends when the test says so, or is gone; or when nobody wants it.
+        let told = || self.go.lock().unwrap().recv_timeout(Duration::from_millis(10));
+        while told() == Err(RecvTimeoutError::Timeout) {
+            going
+                .check()
+                .inspect_err(|why| self.note(format!("export {}", why.code)))?;
+        }
         sink.write(name.as_bytes()[..2].to_vec())?;
         sink.write(b"abc".to_vec())
     }
@@ -148,6 +155,19 @@ async fn a_revert_is_of_what_was_looked_at() {
         .done(200);
     assert_eq!(said.body["kept"], json!(null));
     assert_eq!(asked(&path), ["revert db@monday true", "revert db@monday false"]);
+    // Done twice, it would lose what is written in between.
+    for (keep, status) in [(false, 400), (true, 200)] {
+        let request = Request::builder()
+            .method("POST")
+            .uri(at)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::IF_MATCH, "*")
+            .header("idempotency-key", format!("key {keep}"))
+            .body(Body::from(json!({ "keep_snapshot": keep }).to_string()))
+            .unwrap();
+        world.send(Some(Operator), request).await.done(status);
+    }
+    assert_eq!(asked(&path), ["revert db@monday true"]);
     // Somebody else had it since.
     let volume = Volume {
         size_bytes: SIZE * 2,
@@ -195,6 +215,10 @@ async fn a_diff_comes_in_pieces_to_who_may_have_the_data() {
         said.body["items"],
         json!([{ "offset": 4096, "length": 8192, "kind": "zero" }])
     );
+    let log = world.ask(Admin, "GET", "/api/v1/audit?limit=100", None).await.done(200);
+    let told = log.body["items"].as_array().unwrap();
+    let is_it = |one: &&serde_json::Value| one["action"] == "volume.download" && one["outcome"] == "done";
+    assert_eq!(told.iter().filter(is_it).count(), 1, "{told:?}");
     let next = said.body["next"].as_str().unwrap();
     world
         .ask(
@@ -252,6 +276,58 @@ async fn two_images_are_copied_at_once_and_the_third_is_told_to_come_again() {
 }
 
 #[tokio::test]
+async fn a_copy_whose_reader_has_gone_gives_its_place_back_without_having_moved() {
+    let (world, path, _go) = world_with_data();
+    let at = "/api/v1/volumes/db/export?snapshot=monday";
+    for _ in 0..3 {
+        let request = Request::builder().uri(at).body(Body::empty()).unwrap();
+        let copy = world.begin(Operator, request).await;
+        assert_eq!(copy.status().as_u16(), 200);
+        drop(copy);
+        while asked(&path) != ["export incomplete"] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // Its end is told before its place is free.
+        let is_copying = || async {
+            let log = world.ask(Admin, "GET", "/api/v1/audit?limit=100", None).await.done(200);
+            log.body["items"].as_array().is_none_or(|all| {
+                let of = |outcome: &str| all.iter().filter(|one| one["outcome"] == outcome).count();
+                of("begun") != of("failed")
+            })
+        };
+        while is_copying().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_copy_ends_when_its_token_is_revoked() {
+    let (world, path, _go) = world_with_data();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let wanted = admin::NewToken {
+        name: "backup".to_owned(),
+        role: Operator,
+        made_by: "alice".to_owned(),
+        life: Duration::from_secs(600),
+    };
+    let (record, secret) = admin::create_token(&*world.meta, &wanted, now).unwrap();
+    let request = Request::builder()
+        .uri("/api/v1/volumes/db/export?snapshot=monday")
+        .header(header::AUTHORIZATION, format!("Bearer {}", *secret.to_text()))
+        .body(Body::empty())
+        .unwrap();
+    let copy = world.begin(Viewer, request).await;
+    assert_eq!(copy.status().as_u16(), 200);
+    admin::revoke_token(&*world.meta, &record.id).unwrap();
+    // Nothing moves, and nobody goes: it is ended all the same, and is not taken for the whole.
+    axum::body::to_bytes(copy.into_body(), 100).await.unwrap_err();
+    assert_eq!(asked(&path), ["export unauthenticated"]);
+}
+
+#[tokio::test]
 async fn an_image_is_refused_before_anything_of_it_is_written() {
     let (world, path, _go) = world_with_data();
     let any = ("if-match", "*");
@@ -282,6 +358,17 @@ async fn an_image_is_refused_before_anything_of_it_is_written() {
         .await
         .is(400, "bad-request");
     assert_eq!(asked(&path), Vec::<String>::new());
+    let id = admin::volume(&*world.meta, "db").unwrap().id;
+    let about = map::About {
+        protected: true,
+        ..map::About::of(id)
+    };
+    put(&world.meta, map::about_key(id), &about);
+    import(&world, Operator, &[any, length], "abcde")
+        .await
+        .is(409, "in-use");
+    assert_eq!(asked(&path), Vec::<String>::new());
+    put(&world.meta, map::about_key(id), &map::About::of(id));
     let said = import(&world, Operator, &[any, length], "abcde").await.done(200);
     assert_eq!(
         said.body["sha256"],

@@ -124,6 +124,9 @@ async fn each_kind_is_told_as_its_record_says() {
     assert_eq!(some(&flatten, &["object", "started_at"]), [json!("copy"), json!(100)]);
     assert!(flatten["left_s"].as_u64().is_some_and(|left| left > 0), "{flatten}");
     let import = job(&world, "import").await;
+    // It came by no file: there is nothing to go on with.
+    let ails = import["ails"].as_str().unwrap_or_default();
+    assert!(ails.contains("send the image again"), "{import}");
     assert_eq!(
         some(&import, &counted),
         [

@@ -98,23 +98,34 @@ fn flattening(volume: &VolumeStatus, record: &Flatten, now: u64) -> Job {
     pausable(job, state, record.paused.as_ref())
 }
 
-/// Whoever copies into a volume, or makes it smaller, has it open.
-fn by_owner(volume: &VolumeStatus) -> (JobState, Option<String>) {
+/// Whoever copies into a volume, or makes it smaller, has it open. Where nobody has, `then` says how it comes to its end.
+fn by_owner(volume: &VolumeStatus, then: &str) -> (JobState, Option<String>) {
     match volume.owner_alive {
         true => (JobState::Running, None),
+        false => (JobState::Stalled, Some(format!("nobody is at it: {then}"))),
+    }
+}
+
+/// What has an import come to its end, and what to do with one that is to end.
+fn advice(record: &Import) -> (&'static str, &'static str) {
+    match record.is_of_a_file() {
+        true => (
+            "give its command again with --resume, and it goes on",
+            "end its command; `amita volume import --resume` with the same image goes on, deleting the volume gives it up",
+        ),
         false => (
-            JobState::Stalled,
-            Some("nobody is at it: give its command again, and it goes on".to_owned()),
+            "send the image again from its beginning (`amita volume import --force`, or the API)",
+            "end its command, or its request; `amita volume import --force` begins anew, deleting the volume gives it up",
         ),
     }
 }
 
 fn import(volume: &VolumeStatus, record: &Import) -> Job {
-    let advice = "end its command, or its request; `amita volume import` with the same image goes on, deleting the volume gives it up";
+    let (then, advice) = advice(record);
     let (id, name) = (volume.volume.id, &volume.volume.name);
     let job = job(JobKind::Import, id, name, Record::Other(advice));
     let (state, ails) = match &record.ails {
-        None => by_owner(volume),
+        None => by_owner(volume, then),
         Some(why) => (JobState::Stalled, Some(why.clone())),
     };
     Job {
@@ -128,7 +139,7 @@ fn shrinking(volume: &VolumeStatus, _: &Shrink) -> Job {
     let advice = "end its command; `amita volume resize` with the size that the volume had gives it up";
     let (id, name) = (volume.volume.id, &volume.volume.name);
     let job = job(JobKind::Shrink, id, name, Record::Other(advice));
-    let (state, ails) = by_owner(volume);
+    let (state, ails) = by_owner(volume, "give its command again, and it goes on");
     Job { state, ails, ..job }
 }
 

@@ -28,3 +28,19 @@ fn a_field_that_is_not_known_does_not_outlive_a_write() {
     let volume: Volume = serde_json::from_str(json).expect("fields that are not known are no fault");
     assert!(!serde_json::to_string(&volume).expect("plain").contains("labels"));
 }
+
+#[test]
+fn only_a_file_that_was_changed_at_the_same_moment_is_the_same_image() {
+    let of = |modified_ns| Import {
+        format: "raw".to_owned(),
+        image_bytes: 4096,
+        modified_ns,
+        done_bytes: 0,
+        ails: None,
+    };
+    assert!(of(7).is_of(&of(7)));
+    assert!(!of(7).is_of(&of(8)));
+    // Two images that came by pipes or by the API, or files of reproducible builds.
+    assert!(!of(0).is_of(&of(0)));
+    assert!(!of(0).is_of(&of(7)) && !of(7).is_of(&of(0)));
+}

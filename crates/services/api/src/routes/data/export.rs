@@ -5,11 +5,13 @@
 
 use super::{IDLE, PIECE_BYTES, RawImage};
 use crate::data::Sink;
+use crate::going::{Going, Watched};
 use crate::lasting::{Hold, Lasting};
 use crate::panics::carry;
 use crate::problem::{Code, Problem};
 use crate::routes::input::{Named, Names, Parameters};
 use crate::session::{Api, Asker, panicked};
+use crate::who::Standing;
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError};
 use amita_metadata::Transact;
@@ -61,6 +63,7 @@ pub(super) async fn export(
     State(api): State<Api>,
     asker: Asker,
     lasting: Option<Extension<Lasting>>,
+    standing: Option<Extension<Standing>>,
     method: Method,
     Names(volume): Names<String>,
     Parameters(Wanted { snapshot }): Parameters<Wanted>,
@@ -80,6 +83,8 @@ pub(super) async fn export(
     }
     let data = api.data()?;
     let place = api.copying()?;
+    let watched = Watched::begin(&api, standing.map(|Extension(standing)| standing));
+    let going = watched.going().clone();
     let (begin, begun) = oneshot::channel();
     let (out, pieces) = mpsc::channel(QUEUE);
     let (of, session) = (object.clone(), api.clone());
@@ -89,8 +94,11 @@ pub(super) async fn export(
         let mut sink = Out {
             begin: Some(begin),
             pieces: out,
+            going: going.clone(),
         };
-        let copied = session.act(Action::VolumeDownload, &of, |_| data.export(&session, &of, &mut sink));
+        let copied = session.act(Action::VolumeDownload, &of, |_| {
+            data.export(&session, &of, &mut sink, &going)
+        });
         if let Err(why) = &copied {
             sink.cut(why);
         }
@@ -103,8 +111,8 @@ pub(super) async fn export(
     };
     let hold: Option<Hold> = lasting.map(|Extension(lasting)| lasting.hold());
     let pieces = ReceiverStream::new(pieces).map(move |piece| {
-        // For as long as it goes on, the connection stays.
-        let _ = &hold;
+        // For as long as it goes on, the connection stays; and where that goes, it ends.
+        let _ = (&hold, &watched);
         piece
     });
     Ok((head(&object, size_bytes), Body::from_stream(pieces)).into_response())
@@ -124,6 +132,7 @@ fn head(object: &str, size_bytes: u64) -> [(HeaderName, String); 4] {
 struct Out {
     begin: Option<oneshot::Sender<u64>>,
     pieces: mpsc::Sender<io::Result<Bytes>>,
+    going: Going,
 }
 
 fn gone() -> Problem {
@@ -135,6 +144,7 @@ impl Out {
         let since = Instant::now();
         let mut piece = piece;
         loop {
+            self.going.check()?;
             piece = match self.pieces.try_send(piece) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Closed(_)) => return Err(gone()),

@@ -6,12 +6,14 @@
 use super::{IDLE, PIECE_BYTES, RawImage};
 use crate::condition::IfMatch;
 use crate::data::{Image, Imported, Source};
+use crate::going::{Going, Watched};
 use crate::lasting::Lasting;
 use crate::panics::carry;
 use crate::problem::{Code, Problem};
 use crate::routes::input::{KnownWell, Named, Names, Parameters};
 use crate::routes::volumes::{self, Volume};
 use crate::session::{Api, Asker, panicked};
+use crate::who::Standing;
 use amita_control::access::Action;
 use aws_lc_rs::digest::{Context, SHA256};
 use axum::body::{Body, Bytes};
@@ -84,6 +86,7 @@ pub(super) async fn import(
     State(api): State<Api>,
     asker: Asker,
     lasting: Option<Extension<Lasting>>,
+    standing: Option<Extension<Standing>>,
     Names(name): Names<String>,
     Parameters(How { as_it_is }): Parameters<How>,
     known: IfMatch,
@@ -98,12 +101,17 @@ pub(super) async fn import(
         Ok(held.shown().clone())
     });
     let volume = looked.await?;
+    if volume.protected {
+        return Err(is_protected(&name));
+    }
     let bytes = length(&headers)?;
     fits(&volume, bytes)?;
     let wanted = headers.get(CONTENT_DIGEST).map(digest).transpose()?.flatten();
     let data = api.data()?;
     let place = api.copying()?;
     let _hold = lasting.map(|Extension(lasting)| lasting.hold());
+    let watched = Watched::begin(&api, standing.map(|Extension(standing)| standing));
+    let going = watched.going().clone();
     let (pieces, taken) = mpsc::channel(QUEUE);
     let session = api.clone();
     let job = carry(move || {
@@ -118,12 +126,14 @@ pub(super) async fn import(
             context: Context::new(&SHA256),
             wanted,
             told,
+            going: going.clone(),
         };
         let image = Image {
             volume: &name,
             bytes,
             as_it_is,
             check: &|| known.demand(&session, |meta| volumes::look(meta, &name)).map(drop),
+            going: &going,
         };
         let Imported {
             size_bytes,
@@ -137,9 +147,19 @@ pub(super) async fn import(
             volume: name,
         })
     });
-    pass_on(body, &pieces).await;
+    tokio::select! {
+        () = pass_on(body, &pieces) => {}
+        () = watched.going().ended() => {}
+    }
     drop(pieces);
     job.await.unwrap_or_else(|why| Err(panicked(&why))).map(Json)
+}
+
+fn is_protected(name: &str) -> Problem {
+    let why = format!(
+        "volume {name} is protected, and what it holds would be lost; end its protection first (PATCH it with `protected`)"
+    );
+    Problem::new(Code::InUse, why)
 }
 
 fn length(headers: &HeaderMap) -> Result<u64, Problem> {
@@ -242,6 +262,13 @@ struct In {
     context: Context,
     wanted: Option<Vec<u8>>,
     told: std::sync::mpsc::Sender<String>,
+    going: Going,
+}
+
+impl In {
+    fn wanted(&self) -> io::Result<()> {
+        self.going.check().map_err(|why| io::Error::other(why.detail))
+    }
 }
 
 impl Read for In {
@@ -249,11 +276,15 @@ impl Read for In {
         if self.left == 0 || into.is_empty() {
             return Ok(0);
         }
+        self.wanted()?;
         while self.piece.is_empty() {
             self.piece = match self.pieces.blocking_recv() {
                 Some(Ok(piece)) => piece,
                 Some(Err(why)) => return Err(io::Error::other(why)),
-                None => return Err(io::Error::other("whoever sent it has gone")),
+                None => {
+                    self.wanted()?;
+                    return Err(io::Error::other("whoever sent it has gone"));
+                }
             };
         }
         let most = usize::try_from(self.left).unwrap_or(usize::MAX);
@@ -314,6 +345,7 @@ mod tests {
             context: Context::new(&SHA256),
             wanted: None,
             told,
+            going: Going::default(),
         };
         for piece in ["ab", "", "cdef"] {
             pieces.try_send(Ok(Bytes::from(piece))).unwrap();
@@ -333,5 +365,7 @@ mod tests {
         source.left = 1;
         drop(pieces);
         assert!(source.read(&mut bytes).unwrap_err().to_string().contains("has gone"));
+        source.going.end(Problem::new(Code::Unauthenticated, "not any more"));
+        assert_eq!(source.read(&mut bytes).unwrap_err().to_string(), "not any more");
     }
 }
