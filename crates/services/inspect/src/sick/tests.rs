@@ -3,7 +3,7 @@
 use super::*;
 use crate::check::tests::planted::{all, disk, health, past_errors, sata, worn};
 use crate::check::tests::{AT, GIB, facts};
-use amita_control::admin::Outlook;
+use amita_control::admin::{DrainOutlook, Outlook};
 
 /// The store of the first node.
 const STORE: StoreId = StoreId(1 << 64 | 7);
@@ -267,7 +267,7 @@ fn it_is_drained_once_where_that_is_wanted_and_an_operator_may_end_it() {
 
 #[test]
 fn each_hindrance_has_its_words() {
-    let none = Ok(Outlook::default());
+    let none = Ok(DrainOutlook::default());
     assert_eq!(hindrance(&facts(), STORE, 1, &none), None);
     type Case = (&'static str, usize, fn(&mut Facts));
     let cases: [Case; 7] = [
@@ -293,10 +293,42 @@ fn each_hindrance_has_its_words() {
         let why = hindrance(&facts, STORE, failing, &none).unwrap_or_else(|| panic!("{words}"));
         assert!(why.contains(words), "{words}: {why}");
     }
-    let unmet = Ok(Outlook { moves: 0, unmet: 3 });
+    let unmet = Ok(DrainOutlook {
+        all: Outlook { moves: 0, unmet: 3 },
+        ..DrainOutlook::default()
+    });
     let why = hindrance(&facts(), STORE, 1, &unmet).expect("the rule");
     assert!(why.contains("the rule of a pool"), "{why}");
     let unknown = Err("the metadata is away".to_owned());
     let why = hindrance(&facts(), STORE, 1, &unknown).expect("nobody knows");
     assert!(why.contains("the metadata is away"), "{why}");
+}
+
+/// All stores together have room enough, and the one that must take the copies has not.
+#[test]
+fn a_drain_that_fills_one_store_is_hindered_though_the_others_are_empty() {
+    let gains = |millionths: u64| {
+        let other = StoreId(2 << 64 | 7);
+        Ok(DrainOutlook {
+            gains: BTreeMap::from([(other, millionths)]),
+            ..DrainOutlook::default()
+        })
+    };
+    let mut facts = facts();
+    for own in &mut facts.status.stores[..2] {
+        own.space.as_mut().expect("a space").free_bytes = 26 * GIB;
+    }
+    let why = hindrance(&facts, STORE, 1, &gains(1_000_000)).expect("60 % and 60 %");
+    let words = format!(
+        "store {}, which gets copies of it, could be more than 85 % full",
+        StoreId(2 << 64 | 7)
+    );
+    assert!(why.contains(&words), "{why}");
+    assert_eq!(hindrance(&facts, STORE, 1, &gains(300_000)), None, "60 % and 18 %");
+    let unknown = Ok(DrainOutlook {
+        gains: BTreeMap::from([(StoreId(99), 1)]),
+        ..DrainOutlook::default()
+    });
+    let why = hindrance(&facts, STORE, 1, &unknown).expect("nobody knows that store");
+    assert!(why.contains("is not known"), "{why}");
 }
