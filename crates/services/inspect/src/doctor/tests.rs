@@ -16,7 +16,13 @@ const STORE: StoreId = StoreId(1 << 64 | 7);
 fn worn(percent: u8) -> Mutex<State> {
     let meta = metadata();
     elect(&meta, 1);
-    let mut own = healthy(1, AT);
+    read_worn(&meta, percent, AT);
+    meta
+}
+
+/// The first node has read its disk then, which was worn so much.
+fn read_worn(meta: &dyn Transact, percent: u8, at: u64) {
+    let mut own = healthy(1, at);
     let Known::Is(device) = &mut own.disks[0].device else {
         panic!("a device")
     };
@@ -26,7 +32,6 @@ fn worn(percent: u8) -> Mutex<State> {
     health.used_percent = percent;
     let call = Call::put(facts_key(NodeId(1)), own.encode());
     meta.txn(&call).expect("memory");
-    meta
 }
 
 fn elect(meta: &dyn Transact, node: u32) {
@@ -93,9 +98,13 @@ fn where_the_operator_wants_it_the_store_is_drained_and_the_audit_log_says_by_wh
     admin::set_recovery(&meta, |own| own.sick_disks = SickDisks::Drain).expect("a setting");
     let mut doctor = Doctor::new(NodeId(1), 1);
     doctor.look(&meta, AT + 60).expect("a look");
+    doctor.look(&meta, AT + 1000).expect("a look");
+    assert_eq!(duty(&meta), StoreDuty::Normal, "it was read once");
+    read_worn(&meta, 103, AT + 1100);
+    doctor.look(&meta, AT + 1200).expect("a look");
     assert_eq!(duty(&meta), StoreDuty::Draining);
     let noted = record(&meta).expect("it is noted");
-    assert_eq!((noted.level, noted.drained_at), (DiskLevel::Isolate, Some(AT + 60)));
+    assert_eq!((noted.level, noted.drained_at), (DiskLevel::Isolate, Some(AT + 1200)));
     let mut log = String::new();
     amita_control::audit::for_each::<Error>(&meta, 1, |_, text| {
         log.push_str(text);
@@ -105,12 +114,12 @@ fn where_the_operator_wants_it_the_store_is_drained_and_the_audit_log_says_by_wh
     for part in ["disk.drain", "node 1", "coordinator", "done", &STORE.to_string()] {
         assert!(log.contains(part), "{part}: {log}");
     }
-    assert_eq!(kinds(&meta), ["disk-failing"]);
+    assert_eq!(kinds(&meta), ["disk-failing", "disk-decided"]);
     // An operator ends it: it stays so.
     admin::drain_store(&meta, STORE, true).expect("an end");
-    doctor.look(&meta, AT + 400).expect("a look");
+    doctor.look(&meta, AT + 1600).expect("a look");
     assert_eq!(duty(&meta), StoreDuty::Normal);
-    assert_eq!(kinds(&meta), ["disk-failing", "disk-decided"]);
+    assert_eq!(kinds(&meta), ["disk-failing", "disk-decided", "disk-decided"]);
 }
 
 #[test]

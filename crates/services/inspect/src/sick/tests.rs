@@ -31,12 +31,21 @@ fn known(steps: &[Step]) -> BTreeMap<StoreId, SickDisk> {
     all.map(|(disk, _)| (disk.store, disk.clone())).collect()
 }
 
+/// All nodes have read their disks at that time.
+fn read_at(facts: &mut Facts, at: u64) {
+    for inventory in facts.inventories.values_mut() {
+        if let crate::inventory::Known::Is(inventory) = inventory {
+            inventory.taken_at = at;
+        }
+    }
+}
+
 #[test]
 fn levels_follow_from_what_is_found() {
     let facts_now = facts();
     assert_eq!(found(&facts_now), None);
     type Case = (DiskLevel, &'static str, fn(&mut Facts));
-    let cases: [Case; 10] = [
+    let cases: [Case; 12] = [
         (DiskLevel::Avoid, "disk-warns", |facts| health(facts).warnings = 0b100),
         (DiskLevel::Avoid, "disk-worn", |facts| worn(facts, 100, 50_000)),
         (DiskLevel::Warn, "disk-worn", |facts| worn(facts, 85, 50_000)),
@@ -54,8 +63,16 @@ fn levels_follow_from_what_is_found() {
             sata(facts).failing = Some(true)
         }),
         (DiskLevel::Avoid, "disk-errors-grow", |facts| {
+            past_errors(facts, [0, 4, 4, 4]);
+            sata(facts).uncorrectable = Some(9);
+        }),
+        (DiskLevel::Warn, "disk-errors-grow", |facts| {
             past_errors(facts, [0, 1, 1, 1]);
             sata(facts).uncorrectable = Some(2);
+        }),
+        (DiskLevel::Warn, "disk-errors-grow", |facts| {
+            past_errors(facts, [0, 9, 0, 9]);
+            sata(facts).uncorrectable = Some(30);
         }),
         (DiskLevel::Warn, "disk-errors-grow", |facts| {
             past_errors(facts, [1, 1, 1, 1]);
@@ -69,7 +86,8 @@ fn levels_follow_from_what_is_found() {
         assert_eq!((seen.level, seen.codes), (level, BTreeSet::from([code])));
         assert!(seen.evidence.len() > 10, "{code}");
     }
-    let none: [fn(&mut Facts); 4] = [
+    let none: [fn(&mut Facts); 5] = [
+        |facts| (health(facts).spare_percent, health(facts).spare_least_percent) = (0, 0),
         |facts| health(facts).temperature_c = 90,
         |facts| health(facts).warnings = 0b10,
         |facts| sata(facts).reallocated = Some(3),
@@ -235,15 +253,32 @@ fn it_is_drained_once_where_that_is_wanted_and_an_operator_may_end_it() {
     });
     assert_eq!(asked, [(STORE, 1, false)], "it is only proposed");
     facts.recovery.sick_disks = SickDisks::Drain;
-    let drained = steps(&facts, &BTreeMap::new(), &mut |_, _, drain| {
+    let mut not_yet = |_: StoreId, _: usize, drain: bool| {
+        assert!(!drain, "it was read once");
+        Deed::Free
+    };
+    let first = steps(&facts, &BTreeMap::new(), &mut not_yet);
+    let (disk, event) = puts(&first)[0];
+    assert_eq!(
+        (disk.level, event, disk.failing_since),
+        (DiskLevel::Avoid, Some("disk-failing"), Some(AT))
+    );
+    assert!(disk.decision.contains("ten minutes apart"), "{}", disk.decision);
+    // However often the coordinator looks, it is the same reading.
+    facts.at += 3000;
+    assert_eq!(steps(&facts, &known(&first), &mut not_yet), []);
+    read_at(&mut facts, AT + 599);
+    assert_eq!(steps(&facts, &known(&first), &mut not_yet), []);
+    read_at(&mut facts, AT + 600);
+    let drained = steps(&facts, &known(&first), &mut |_, _, drain| {
         assert!(drain);
         Deed::Drained
     });
     let (disk, event) = puts(&drained)[0];
-    assert_eq!((disk.level, event), (DiskLevel::Isolate, Some("disk-failing")));
+    assert_eq!((disk.level, event), (DiskLevel::Isolate, Some("disk-decided")));
     assert_eq!(
         (disk.drained_at, disk.decision.as_str()),
-        (Some(AT + 60), "The cluster drains it.")
+        (Some(AT + 3060), "The cluster drains it.")
     );
     let before = known(&drained);
     let mut never = |_: StoreId, _: usize, _: bool| -> Deed { panic!("it is drained already") };
@@ -263,6 +298,27 @@ fn it_is_drained_once_where_that_is_wanted_and_an_operator_may_end_it() {
     own(&mut facts, StoreDuty::Draining);
     let theirs = steps(&facts, &BTreeMap::new(), &mut never);
     assert_eq!(puts(&theirs)[0].0.level, DiskLevel::Isolate);
+}
+
+/// One that says so for a moment, is well, and says so again begins anew; while it says nothing bad it is not drained.
+#[test]
+fn a_disk_that_was_better_meanwhile_is_not_drained_at_once() {
+    let mut sick = facts();
+    worn(&mut sick, 100, 50_000);
+    sick.recovery.sick_disks = SickDisks::Drain;
+    let mut not_yet = |_: StoreId, _: usize, drain: bool| {
+        assert!(!drain);
+        Deed::Free
+    };
+    let first = known(&steps(&sick, &BTreeMap::new(), &mut not_yet));
+    let mut well = facts();
+    well.recovery.sick_disks = SickDisks::Drain;
+    read_at(&mut well, AT + 700);
+    let better = known(&steps(&well, &first, &mut not_yet));
+    assert!(better[&STORE].better_since.is_some());
+    read_at(&mut sick, AT + 1400);
+    let again = known(&steps(&sick, &better, &mut not_yet));
+    assert_eq!(again[&STORE].failing_since, Some(AT + 1400));
 }
 
 #[test]
