@@ -293,7 +293,12 @@ fn decide(
     }
     let isolated = is_drained || deed == Some(Deed::Drained);
     now.level = if isolated { DiskLevel::Isolate } else { DiskLevel::Avoid };
+    let paused = own.filter(|own| own.store.drain_stands_still());
     now.decision = match (deed, now.drained_at) {
+        (None, _) if paused.is_some() => format!(
+            "Its drain is paused, and nothing moves: `amita job resume drain-{}` has it go on.",
+            now.store
+        ),
         (_, Some(_)) if isolated => "The cluster drains it.".to_owned(),
         (_, None) if isolated => "It is being drained, or has been.".to_owned(),
         (Some(Deed::Hindered(why)), _) if drains => format!("It is not drained by itself: {why}."),

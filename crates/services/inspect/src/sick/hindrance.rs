@@ -30,12 +30,8 @@ pub fn hindrance(
             "more than one in {ONE_IN} stores is on such a disk: a person is to see why"
         ));
     }
-    let is_drained = |other: &&StoreStatus| other.store.duty == StoreDuty::Draining && other.named > 0;
-    if let Some(other) = status.stores.iter().find(is_drained) {
-        return Some(format!(
-            "store {} is being drained, and one is at a time",
-            other.store.id
-        ));
+    if let Some(why) = others_drain(facts) {
+        return Some(why);
     }
     let outlook = match outlook {
         Ok(outlook) => outlook,
@@ -53,6 +49,22 @@ pub fn hindrance(
     let mut pools = status.pools.iter().filter(|pool| pool.stores.contains(&store));
     let pool = pools.find_map(|pool| too_full(facts, own, pool));
     pool.or_else(|| fills_one(facts, own, outlook))
+}
+
+/// A drain that is under way, or that is paused: what it has still to move will take room as well.
+fn others_drain(facts: &Facts) -> Option<String> {
+    let is_drained = |other: &&StoreStatus| other.store.duty == StoreDuty::Draining && other.named > 0;
+    let mut drained: Vec<&StoreStatus> = facts.status.stores.iter().filter(is_drained).collect();
+    // One that goes on ends by itself, one that is paused waits for a person, who is to know.
+    drained.sort_by_key(|other| !other.store.drain_stands_still());
+    drained.first().map(|other| match other.store.drain_stands_still() {
+        true => format!(
+            "the drain of store {id} is paused, and one is at a time: let it go on (`amita job resume drain-{id}`) or end it \
+             (`amita disk drain {id} --undo`)",
+            id = other.store.id
+        ),
+        false => format!("store {} is being drained, and one is at a time", other.store.id),
+    })
 }
 
 /// Would a single store that gets copies be near full? Where copies lie in distinct domains only few stores may be able to take them,

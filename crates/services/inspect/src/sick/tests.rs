@@ -300,6 +300,34 @@ fn it_is_drained_once_where_that_is_wanted_and_an_operator_may_end_it() {
     assert_eq!(puts(&theirs)[0].0.level, DiskLevel::Isolate);
 }
 
+fn by_ann() -> amita_types::map::Paused {
+    amita_types::map::Paused {
+        by: "ann".to_owned(),
+        at: AT,
+    }
+}
+
+#[test]
+fn a_drain_that_is_paused_is_not_said_to_go_on() {
+    let mut facts = facts();
+    worn(&mut facts, 100, 50_000);
+    let before = known(&steps(&facts, &BTreeMap::new(), &mut free));
+    let own = &mut facts.status.stores[0].store;
+    assert_eq!(own.id, STORE);
+    own.duty = StoreDuty::Draining;
+    own.paused = Some(by_ann());
+    let mut never = |_: StoreId, _: usize, _: bool| -> Deed { panic!("it is drained already") };
+    let paused = known(&steps(&facts, &before, &mut never));
+    let decision = &paused[&STORE].decision;
+    assert!(
+        decision.contains("Its drain is paused") && decision.contains(&format!("drain-{STORE}")),
+        "{decision}"
+    );
+    facts.status.stores[0].store.paused = None;
+    let goes_on = known(&steps(&facts, &paused, &mut never));
+    assert_eq!(goes_on[&STORE].decision, "It is being drained, or has been.");
+}
+
 /// One that says so for a moment, is well, and says so again begins anew; while it says nothing bad it is not drained.
 #[test]
 fn a_disk_that_was_better_meanwhile_is_not_drained_at_once() {
@@ -349,6 +377,18 @@ fn each_hindrance_has_its_words() {
         let why = hindrance(&facts, STORE, failing, &none).unwrap_or_else(|| panic!("{words}"));
         assert!(why.contains(words), "{words}: {why}");
     }
+    let mut facts_now = facts();
+    for (own, paused) in facts_now.status.stores[2..].iter_mut().zip([false, true]) {
+        own.store.duty = StoreDuty::Draining;
+        own.store.paused = paused.then(by_ann);
+    }
+    let why = hindrance(&facts_now, STORE, 1, &none).expect("a drain");
+    let id = facts_now.status.stores[3].store.id;
+    let words = format!("the drain of store {id} is paused");
+    assert!(
+        why.contains(&words) && why.contains(&format!("`amita job resume drain-{id}`")),
+        "{why}"
+    );
     let unmet = Ok(DrainOutlook {
         all: Outlook { moves: 0, unmet: 3 },
         ..DrainOutlook::default()
