@@ -119,7 +119,7 @@ pub struct SickDisk {
     /// When the cluster has begun to drain it: it does so once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained_at: Option<u64>,
-    /// Since when less was found than stands here; it counts when it stays so.
+    /// Since when less was found than stands here, in seconds since 1970 by the clock of its node; it counts when it stays so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub better_since: Option<u64>,
 }

@@ -258,8 +258,9 @@ fn of_store(store: StoreId, at: u64, looked: Option<&Looked>, before: Option<&Si
         same.better_since = None;
         return Some(same);
     }
-    let since = *same.better_since.get_or_insert(at);
-    match at.saturating_sub(since) {
+    // By the clock of the disk's own node: those of coordinators may be a day apart.
+    let since = *same.better_since.get_or_insert(looked.taken_at);
+    match looked.taken_at.saturating_sub(since) {
         long if long >= WELL_S => looked.seen.as_ref().map(fresh),
         _ => Some(same),
     }

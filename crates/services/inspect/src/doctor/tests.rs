@@ -144,12 +144,48 @@ fn one_that_was_deposed_meanwhile_drains_nothing() {
         equals: 1,
     };
     let facts = gather(&meta, AT + 60).expect("facts");
-    let deed = treat(&meta, &fence, NodeId(1), &facts, (STORE, 1), true);
+    Doctor::new(NodeId(1), 1).look(&meta, AT + 60).expect("a look");
+    let known = record(&meta).expect("it is noted");
+    let key = sick_disk_key(STORE);
+    let marked = mark(&known, revision_of(&meta, &key).expect("memory"), AT + 60);
+    let deed = treat(&meta, &fence, NodeId(1), &facts, (STORE, 1), Some(&marked));
     assert!(
         matches!(&deed, Deed::Hindered(why) if why.contains("tried")),
         "{deed:?}"
     );
     assert_eq!(duty(&meta), StoreDuty::Normal);
+    assert_eq!(record(&meta).expect("a record").drained_at, None);
+}
+
+/// The coordinator ends between the drain and what it would have written of it.
+#[test]
+fn a_disk_is_drained_once_also_over_a_crash() {
+    let meta = worn(103);
+    let mut doctor = Doctor::new(NodeId(1), 1);
+    doctor.look(&meta, AT + 60).expect("a look");
+    admin::set_recovery(&meta, |own| own.sick_disks = SickDisks::Drain).expect("a setting");
+    read_worn(&meta, 103, AT + 1100);
+    let facts = gather(&meta, AT + 1200).expect("facts");
+    let fence = Compare::ModRevision {
+        key: election_key(),
+        equals: revision_of(&meta, &election_key()).expect("memory"),
+    };
+    let known = record(&meta).expect("it is noted");
+    let revision = revision_of(&meta, &sick_disk_key(STORE)).expect("memory");
+    // Who has read an older record drains nothing.
+    let stale = mark(&known, revision + 1, AT + 1200);
+    let deed = treat(&meta, &fence, NodeId(1), &facts, (STORE, 1), Some(&stale));
+    assert!(matches!(&deed, Deed::Hindered(_)), "{deed:?}");
+    assert_eq!(duty(&meta), StoreDuty::Normal);
+    let marked = mark(&known, revision, AT + 1200);
+    let deed = treat(&meta, &fence, NodeId(1), &facts, (STORE, 1), Some(&marked));
+    assert_eq!((deed, duty(&meta)), (Deed::Drained, StoreDuty::Draining));
+    assert_eq!(record(&meta).expect("a record").drained_at, Some(AT + 1200));
+    admin::drain_store(&meta, STORE, true).expect("an end");
+    Doctor::new(NodeId(1), 2).look(&meta, AT + 1300).expect("a look");
+    assert_eq!(duty(&meta), StoreDuty::Normal, "it is the operator's");
+    let noted = record(&meta).expect("a record");
+    assert!(noted.decision.contains("was ended"), "{}", noted.decision);
 }
 
 #[test]

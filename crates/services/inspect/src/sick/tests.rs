@@ -210,7 +210,15 @@ fn what_is_gone_for_a_day_is_well_and_what_nobody_tells_is_not() {
     let (disk, event) = puts(&waits)[0];
     assert_eq!(
         (disk.level, disk.better_since, event),
-        (DiskLevel::Avoid, Some(well.at), None)
+        (DiskLevel::Avoid, Some(AT), None)
+    );
+    let mut slow = well.clone();
+    slow.at -= 2 * 24 * 3600;
+    let told = known(&steps(&slow, &before, &mut free));
+    assert_eq!(
+        steps(&well, &told, &mut free),
+        [],
+        "a coordinator whose clock was two days slow has seen it, and no day is over"
     );
     let again = known(&waits);
     well.at += 24 * 3600;
