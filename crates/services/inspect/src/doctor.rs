@@ -15,12 +15,40 @@ use amita_metadata::{Call, Compare, Error, KeyValue, Op, Reply, Transact};
 use amita_types::condition::{SickDisk, sick_disk_key, sick_disks_prefix};
 use amita_types::{NodeId, StoreId, map};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Disks are looked at so often where nobody has told anything: what is not looked at for long may be well again.
 const LOOK_EVERY: Duration = Duration::from_secs(300);
 /// And no more often than this, however much nodes tell.
 const LOOK_LEAST: Duration = Duration::from_secs(10);
+
+/// What another thread has to tell a doctor, which may be looking just then.
+#[derive(Debug, Default)]
+pub struct Heard {
+    facts: AtomicBool,
+    nodes: AtomicUsize,
+}
+
+impl Heard {
+    /// See [`Doctor::heard`].
+    pub fn facts(&self) {
+        self.facts.store(true, Ordering::Release);
+    }
+
+    /// See [`Doctor::among`].
+    pub fn nodes(&self, nodes: usize) {
+        self.nodes.store(nodes, Ordering::Release);
+    }
+
+    /// Tells it.
+    pub fn tell(&self, doctor: &mut Doctor) {
+        doctor.among(self.nodes.load(Ordering::Acquire));
+        if self.facts.swap(false, Ordering::AcqRel) {
+            doctor.heard();
+        }
+    }
+}
 
 /// Looks at disks.
 #[derive(Debug)]

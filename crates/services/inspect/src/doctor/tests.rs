@@ -203,3 +203,19 @@ fn it_is_time_when_somebody_has_told_something_and_now_and_then() {
     doctor.heard();
     assert!(!doctor.is_due(after(409)) && doctor.is_due(after(410)));
 }
+
+#[test]
+fn what_another_thread_has_heard_is_told_once() {
+    let (heard, mut doctor) = (Heard::default(), Doctor::new(NodeId(1), 1));
+    let start = Instant::now();
+    let after = |seconds| start + Duration::from_secs(seconds);
+    assert!(doctor.is_due(start));
+    heard.tell(&mut doctor);
+    assert!(!doctor.is_due(after(100)), "nobody has told anything");
+    heard.nodes(100);
+    heard.facts();
+    heard.tell(&mut doctor);
+    assert!(!doctor.is_due(after(99)) && doctor.is_due(after(100)));
+    heard.tell(&mut doctor);
+    assert!(!doctor.is_due(after(299)), "it was told once");
+}
