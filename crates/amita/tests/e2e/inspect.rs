@@ -284,10 +284,11 @@ fn a_bundle_has_what_helps_and_no_secret_also_when_parts_are_down() {
 
 /// The node's record says that the disk beneath its store is worn: no machine has such a disk for a test. It is there until the node tells
 /// something else.
-fn wear_out(client: &Client, node: u32) {
+fn wear_out(client: &Client, node: u32, later_s: u64) {
     let key = facts_key(NodeId(node));
     let found = client.txn(&Call::get(key.as_str())).expect("the metadata");
     let mut record: Value = found.value(0).expect("a record").json().expect("JSON");
+    record["taken_at"] = json!(record["taken_at"].as_u64().expect("a time") + later_s);
     record["disks"][0]["device"] = json!({"is": {
         "name": "nvme9n1", "model": "Example D7", "serial": "S1",
         "rotational": {"is": false}, "flushed": {"is": false}, "read_only": {"is": false},
@@ -336,7 +337,7 @@ fn a_disk_that_predicts_its_failure_is_proposed_to_be_drained_and_drained_where_
     let number = u32::try_from(node).expect("a node");
     let store = store_of(&world, node)["id"].as_str().expect("an id").to_owned();
     let client = world.cluster.metadata_client().expect("the metadata");
-    wear_out(&client, number);
+    wear_out(&client, number, 0);
 
     let mut fact = None;
     eventually("the disk is said to fail", || {
@@ -364,8 +365,8 @@ fn a_disk_that_predicts_its_failure_is_proposed_to_be_drained_and_drained_where_
 
     let set = world.json(&["recovery", "set", "--sick-disks", "drain"]);
     assert_eq!(set["sick_disks"], "drain", "{set}");
-    // Whatever a node tells, the coordinator looks.
-    wear_out(&client, number);
+    // Whatever a node tells, the coordinator looks; a second reading says the same.
+    wear_out(&client, number, 700);
     eventually("the store is drained", || store_of(&world, node)["duty"] == "draining");
     eventually("and that is said", || {
         failing(&world).is_some_and(|fact| fact["text"].to_string().contains("The cluster drains it"))

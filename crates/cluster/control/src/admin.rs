@@ -104,8 +104,8 @@ pub use token::{
     revoke_token, tokens,
 };
 pub use topology::{
-    Outlook, PoolChange, Replacement, change_pool, classify_store, drain_outlook, drain_store, find_store,
-    forget_store, maintain_node, place_node, replace_store, weigh_store,
+    DrainOutlook, Outlook, PoolChange, Replacement, change_pool, classify_store, drain_outlook, drain_store,
+    find_store, forget_store, maintain_node, place_node, replace_store, weigh_store,
 };
 pub use trash::{
     Bin, Purged, PurgedVolume, TrashStatus, purge_volume, purge_what_is_due, recycle_time, set_recycle_time, trash,

@@ -112,10 +112,14 @@ pub struct SickDisk {
     /// From [`DiskLevel::Avoid`] on: what the cluster has decided, and why, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub decision: String,
+    /// From [`DiskLevel::Avoid`] on: since which reading of the disk that was found at each of them, in seconds since 1970 by the clock of
+    /// its node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_since: Option<u64>,
     /// When the cluster has begun to drain it: it does so once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained_at: Option<u64>,
-    /// Since when less was found than stands here; it counts when it stays so.
+    /// Since when less was found than stands here, in seconds since 1970 by the clock of its node; it counts when it stays so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub better_since: Option<u64>,
 }

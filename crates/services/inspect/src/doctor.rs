@@ -2,7 +2,8 @@
 //! operator wants that (`amita recovery set --sick-disks drain`).
 //!
 //! What is written, and an event that goes with it, is one transaction that compares the election: a node that was deposed and does not
-//! know it yet writes and drains nothing. A drain goes the way of `amita disk drain`, and is in the audit log as that of the coordinator.
+//! know it yet writes and drains nothing. That a store was drained is written in the transaction of the drain itself: whatever becomes of
+//! the coordinator in between, no disk is drained twice. A drain goes the way of `amita disk drain`, and is in the audit log as that of the coordinator.
 
 use crate::gather::{Facts, gather};
 use crate::sick::{Deed, Step, hindrance, steps};
@@ -14,12 +15,40 @@ use amita_metadata::{Call, Compare, Error, KeyValue, Op, Reply, Transact};
 use amita_types::condition::{SickDisk, sick_disk_key, sick_disks_prefix};
 use amita_types::{NodeId, StoreId, map};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Disks are looked at so often where nobody has told anything: what is not looked at for long may be well again.
 const LOOK_EVERY: Duration = Duration::from_secs(300);
 /// And no more often than this, however much nodes tell.
 const LOOK_LEAST: Duration = Duration::from_secs(10);
+
+/// What another thread has to tell a doctor, which may be looking just then.
+#[derive(Debug, Default)]
+pub struct Heard {
+    facts: AtomicBool,
+    nodes: AtomicUsize,
+}
+
+impl Heard {
+    /// See [`Doctor::heard`].
+    pub fn facts(&self) {
+        self.facts.store(true, Ordering::Release);
+    }
+
+    /// See [`Doctor::among`].
+    pub fn nodes(&self, nodes: usize) {
+        self.nodes.store(nodes, Ordering::Release);
+    }
+
+    /// Tells it.
+    pub fn tell(&self, doctor: &mut Doctor) {
+        doctor.among(self.nodes.load(Ordering::Acquire));
+        if self.facts.swap(false, Ordering::AcqRel) {
+            doctor.heard();
+        }
+    }
+}
 
 /// Looks at disks.
 #[derive(Debug)]
@@ -107,22 +136,31 @@ impl Doctor {
             }
         }
         let facts = gather(meta, at)?;
-        let mut has_drained = false;
+        let mut drained: Option<StoreId> = None;
         let node = self.node;
         let mut act = |store: StoreId, failing: usize, is_to_drain: bool| {
-            if is_to_drain && has_drained {
+            if is_to_drain && drained.is_some() {
                 return Deed::Hindered("another store is being drained, and one is at a time".to_owned());
             }
-            let deed = treat(meta, &fence, node, &facts, (store, failing), is_to_drain);
-            has_drained |= deed == Deed::Drained;
+            // One that is not known yet was read once at most, and nothing is done about it.
+            let before = known.get(&store).filter(|_| is_to_drain);
+            let marked = before.map(|before| mark(before, revisions.get(&store).copied().unwrap_or(0), at));
+            let deed = treat(meta, &fence, node, &facts, (store, failing), marked.as_ref());
+            if deed == Deed::Drained {
+                drained = Some(store);
+            }
             deed
         };
-        for step in steps(&facts, &known, &mut act) {
+        let all = steps(&facts, &known, &mut act);
+        for step in all {
             let store = match &step {
                 Step::Put(disk, _) => disk.store,
                 Step::Delete(store, _) => *store,
             };
-            let revision = revisions.get(&store).copied().unwrap_or(0);
+            let revision = match drained == Some(store) {
+                true => revision_of(meta, &sick_disk_key(store))?,
+                false => revisions.get(&store).copied().unwrap_or(0),
+            };
             self.write(meta, &fence, step, store, revision)?;
         }
         Ok(())
@@ -178,28 +216,43 @@ fn is_held_by(found: &KeyValue, node: NodeId) -> bool {
     holder.and_then(|holder| holder["node"].as_u64()) == Some(u64::from(node.0))
 }
 
-/// What hinders that a store is drained; where nothing does and it is to be, it is.
+fn revision_of(meta: &dyn Transact, key: &str) -> Result<u64, Error> {
+    let reply = meta.txn(&Call::get(key))?;
+    Ok(reply.value(0).map_or(0, |found| found.mod_revision))
+}
+
+/// That its store was drained, where the record is still that one.
+fn mark(before: &SickDisk, revision: u64, at: u64) -> Call {
+    let marked = SickDisk {
+        drained_at: Some(at),
+        ..before.clone()
+    };
+    let key = sick_disk_key(before.store);
+    Call::put_if(key, revision, serde_json::to_vec(&marked).expect("plain data"))
+}
+
+/// What hinders that a store is drained; where nothing does and that is to be marked, it is.
 fn treat(
     meta: &dyn Transact,
     fence: &Compare,
     node: NodeId,
     facts: &Facts,
     (store, failing): (StoreId, usize),
-    is_to_drain: bool,
+    marked: Option<&Call>,
 ) -> Deed {
     let outlook = admin::drain_outlook(meta, store).map_err(|why| why.to_string());
     if let Some(why) = hindrance(facts, store, failing, &outlook) {
         return Deed::Hindered(why);
     }
-    if !is_to_drain {
+    let Some(marked) = marked else {
         return Deed::Free;
-    }
+    };
     let session = match Session::open(Through(meta), Caller::coordinator(node)) {
         Ok(session) => session,
         Err(why) => return Deed::Hindered(why.to_string()),
     };
     let done = session.act(Action::DiskDrain, &store.to_string(), |meta| {
-        let fenced = Fenced { meta, fence };
+        let fenced = Fenced { meta, fence, marked };
         admin::drain_store(&fenced, store, false)
     });
     match done {
@@ -220,10 +273,11 @@ impl Transact for Through<'_> {
     }
 }
 
-/// The metadata, which takes changes only from the node that is coordinator.
+/// The metadata, which takes changes only from the node that is coordinator, and a mark with each of them.
 struct Fenced<'a> {
     meta: &'a dyn Transact,
     fence: &'a Compare,
+    marked: &'a Call,
 }
 
 impl Transact for Fenced<'_> {
@@ -233,6 +287,8 @@ impl Transact for Fenced<'_> {
         }
         let mut fenced = call.clone();
         fenced.compares.push(self.fence.clone());
+        fenced.compares.extend(self.marked.compares.iter().cloned());
+        fenced.then.extend(self.marked.then.iter().cloned());
         self.meta.txn(&fenced)
     }
 }

@@ -16,6 +16,8 @@ const LEAST_LATELY: (u64, u8) = (5, 2);
 const MOST_DAYS: u64 = 100 * 365;
 /// So many looks, over so many days, say whether a count grows.
 const LEAST_GROWTH: (usize, u64) = (3, 2);
+/// A count that grows by less than this counts only where it grows at so many looks one after another.
+const LEAST_STEADY: (u64, usize) = (8, 3);
 /// So many looks say whether something takes longer from day to day.
 const LEAST_DRIFT: usize = 5;
 /// And it does where it takes so many times as long in the end.
@@ -94,6 +96,19 @@ pub struct Growth {
     pub times: usize,
     /// of so many times that it was looked.
     pub looks: usize,
+    /// And so many times one after another.
+    pub in_a_row: usize,
+    /// It was less than before at least once: what it counts does not stay, and such a count may be shown for moments only.
+    pub has_fallen: bool,
+}
+
+impl Growth {
+    /// Does it go on, so that it says something of what comes?
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        let is_much = self.times >= 2 && self.grown >= LEAST_STEADY.0;
+        !self.has_fallen && (is_much || self.in_a_row >= LEAST_STEADY.1)
+    }
 }
 
 /// Does a count grow? None: it does not. The oldest one comes first.
@@ -118,12 +133,15 @@ pub fn growth(counts: &[Count]) -> Result<Option<Growth>, String> {
             LEAST_GROWTH.1
         ));
     }
-    let times = counts.windows(2).filter(|pair| pair[1].1 > pair[0].1).count();
+    let rises: Vec<bool> = counts.windows(2).map(|pair| pair[1].1 > pair[0].1).collect();
+    let runs = rises.split(|rises| !rises).map(<[bool]>::len);
     let found = Growth {
         grown: last.saturating_sub(*first),
         days: seconds.div_ceil(DAY_S),
-        times,
-        looks: counts.len() - 1,
+        times: rises.iter().filter(|rises| **rises).count(),
+        looks: rises.len(),
+        in_a_row: runs.max().unwrap_or(0),
+        has_fallen: counts.windows(2).any(|pair| pair[1].1 < pair[0].1),
     };
     Ok((found.grown > 0).then_some(found))
 }

@@ -1,4 +1,5 @@
-//! The thread of a node that tells what its machine is like, and stamps its clock.
+//! The thread of a node that tells what its machine is like, and stamps its clock; and the one that looks at the disks of all nodes where
+//! it is the coordinator. A disk of its own that hangs holds up the first one, and never what is done about the others.
 //!
 //! Facts are read every few minutes, and written when they have changed, else once an hour. A stamp of the clock is written once a minute,
 //! in large clusters as many seconds apart as there are nodes: the cluster as a whole writes one stamp a second at most. Whoever sees the
@@ -7,7 +8,7 @@
 
 use crate::clocks::{Sights, neighbours};
 use crate::collect::{Below, Figures, Root, Serving, addresses, disks, host, nics, synchronised};
-use crate::doctor::Doctor;
+use crate::doctor::{Doctor, Heard};
 use crate::inventory::{Certificate, Clock, Inventory, Known, Setting, VERSION, clock_key, facts_key, of_key, short};
 use amita_control::records::inventory_prefix;
 use amita_metadata::client::{Waited, Watch, WatchStop};
@@ -64,7 +65,7 @@ struct Stamp {
     at_ms: u64,
 }
 
-/// The thread; dropped, it ends as soon as the metadata has answered what it was asked: nobody waits for that.
+/// The threads; dropped, they end as soon as the metadata has answered what it was asked: nobody waits for that.
 #[derive(Debug)]
 pub struct Keeper {
     stop: Arc<AtomicBool>,
@@ -72,22 +73,48 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts it.
+    /// Starts them.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(client: Client, sources: Sources) -> std::io::Result<Keeper> {
+    pub fn start(client: Client, mut sources: Sources) -> std::io::Result<Keeper> {
         let stop = Arc::new(AtomicBool::new(false));
         let watch = client.watch(&inventory_prefix(), 0);
         let stopper = watch.stopper();
+        let heard = Arc::new(Heard::default());
+        // The time of the start tells one process of a node from the next.
+        let mut doctor = Doctor::new(sources.node, now_ms());
+        let leads = std::mem::replace(&mut sources.leads, Box::new(|| false));
+        let (of_nodes, meta, told) = (Arc::clone(&heard), client.clone(), Arc::clone(&stop));
+        std::thread::Builder::new()
+            .name("amita-doctor".to_owned())
+            .spawn(move || {
+                while !told.load(Ordering::Acquire) {
+                    see_to_disks(&mut doctor, &of_nodes, &*leads, &meta);
+                    std::thread::sleep(LOOK);
+                }
+            })?;
         let told = Arc::clone(&stop);
         std::thread::Builder::new()
             .name("amita-inventory".to_owned())
             .spawn(move || {
                 let mut teller = Teller::new(sources, Root::default());
+                teller.heard = heard;
                 teller.run(&client, watch, &told);
-            })?;
+            })
+            .inspect_err(|_| stop.store(true, Ordering::Release))?;
         Ok(Keeper { stop, watch: stopper })
+    }
+}
+
+/// Looks at the disks of all nodes, where that is due and this node's to do. What fails is done at the next time.
+fn see_to_disks(doctor: &mut Doctor, heard: &Heard, leads: &(dyn Fn() -> bool + Send), meta: &dyn Transact) {
+    heard.tell(doctor);
+    if !doctor.is_due(Instant::now()) || !leads() {
+        return;
+    }
+    if let Err(why) = doctor.look(meta, now_ms() / 1000) {
+        log::debug!("the disks of the cluster were not looked at: {why}");
     }
 }
 
@@ -116,14 +143,14 @@ struct Teller {
     /// A neighbour that was not seen before waits for a stamp of ours, and others for what was seen of it.
     answer: bool,
     tell_at: Option<Instant>,
-    doctor: Doctor,
+    /// What who looks at disks is told.
+    heard: Arc<Heard>,
 }
 
 impl Teller {
     fn new(sources: Sources, root: Root) -> Teller {
         Teller {
-            // The time of the start tells one process of a node from the next.
-            doctor: Doctor::new(sources.node, now_ms()),
+            heard: Arc::default(),
             sources,
             root,
             sights: Sights::default(),
@@ -140,7 +167,6 @@ impl Teller {
     fn run(&mut self, client: &Client, mut watch: Watch, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
             self.tell(client);
-            self.see_to_disks(client);
             match watch.wait(LOOK) {
                 Waited::Item(Ok(batch)) => {
                     let mine = now_ms();
@@ -166,7 +192,7 @@ impl Teller {
         let Event::Put(record) = event else { return };
         let node = match of_key(&record.key) {
             Some((node, "clock")) => node,
-            Some((_, "facts")) => return self.doctor.heard(),
+            Some((_, "facts")) => return self.heard.facts(),
             _ => return,
         };
         if !self.neighbours.contains(&node) {
@@ -204,16 +230,6 @@ impl Teller {
         }
     }
 
-    /// Looks at the disks of all nodes, where that is due and this node's to do. What fails is done at the next time.
-    fn see_to_disks(&mut self, meta: &dyn Transact) {
-        if !self.doctor.is_due(Instant::now()) || !(self.sources.leads)() {
-            return;
-        }
-        if let Err(why) = self.doctor.look(meta, now_ms() / 1000) {
-            log::debug!("the disks of the cluster were not looked at: {why}");
-        }
-    }
-
     fn find_neighbours(&mut self, meta: &dyn Transact) {
         let Ok(reply) = meta.txn(&Call::prefix(map::node_key(""))) else {
             return;
@@ -226,7 +242,7 @@ impl Teller {
         self.neighbours = neighbours(self.sources.node, &all);
         self.sights.keep(&self.neighbours);
         self.stamp_every = STAMP_EVERY.max(Duration::from_secs(all.len() as u64));
-        self.doctor.among(all.len());
+        self.heard.nodes(all.len());
     }
 
     fn write_facts(&mut self, meta: &dyn Transact) {

@@ -3,7 +3,7 @@
 //! | level | means | follows from |
 //! | --- | --- | --- |
 //! | warn | it is to be watched | wear, errors, latency that has grown |
-//! | avoid | it predicts its failure | its own word, a life that is used up, spare blocks that run out, errors that grow on several days |
+//! | avoid | it predicts its failure | its own word, a life that is used up, spare blocks that run out, errors that grow steadily |
 //! | isolate | and its copies are being moved, or have been | that its store is drained |
 //!
 //! All of it is pure: what is found, what was known before, and what follows. What could not be looked at stays as it was known: silence
@@ -27,6 +27,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What was found counts as gone when it was not found for so long, in seconds.
 const WELL_S: u64 = 24 * 3600;
+/// A disk is drained by itself where that was found at readings of it that lie so far apart, in seconds, and at all between them.
+const SURE_S: u64 = 600;
+/// What hinders a drain until then.
+const NOT_SURE: &str = "two readings of the disk, ten minutes apart or more, are to say so one after the other";
 /// Where only figures have changed they are written so often, in seconds.
 const FIGURES_S: u64 = 3600;
 /// The longest evidence, in characters.
@@ -55,6 +59,16 @@ pub struct Looked {
     pub seen: Option<Seen>,
     /// The checks that could look.
     pub checks: BTreeSet<&'static str>,
+    /// When it was read, in seconds since 1970 by the clock of its node.
+    pub taken_at: u64,
+}
+
+impl Looked {
+    /// Is found now what is to be done about, and was that so long enough?
+    fn is_sure(&self, since: Option<u64>) -> bool {
+        let is_found = self.seen.as_ref().is_some_and(|seen| seen.level >= DiskLevel::Avoid);
+        is_found && since.is_some_and(|since| self.taken_at >= since.saturating_add(SURE_S))
+    }
 }
 
 /// How much is to be done because of a finding; none: it is no matter of the disk itself.
@@ -96,6 +110,7 @@ pub fn look(facts: &Facts) -> BTreeMap<StoreId, Looked> {
             disk: name(disk, device),
             seen: seen(found.copied()),
             checks: could_look(disk, device),
+            taken_at: inventory.taken_at,
         };
         all.insert(own.store.id, looked);
     }
@@ -193,7 +208,8 @@ pub fn steps(
     steps.extend(gone.map(|id| Step::Delete(*id, None)));
     let failing = next.values().filter(|disk| disk.level >= DiskLevel::Avoid).count();
     for (id, mut now) in next {
-        decide(facts, &mut now, failing, act);
+        let is_sure = looked.get(&id).is_some_and(|looked| looked.is_sure(now.failing_since));
+        decide(facts, &mut now, failing, is_sure, act);
         let before = known.get(&id);
         if before.is_some_and(|before| !is_news(before, &now, facts.at)) {
             continue;
@@ -209,6 +225,11 @@ pub fn steps(
 fn of_store(store: StoreId, at: u64, looked: Option<&Looked>, before: Option<&SickDisk>) -> Option<SickDisk> {
     // Nobody tells of it: it stays as it was.
     let Some(looked) = looked else { return before.cloned() };
+    // Where it was better meanwhile it begins anew.
+    let failing = before.filter(|before| before.better_since.is_none());
+    let failing = failing
+        .and_then(|before| before.failing_since)
+        .unwrap_or(looked.taken_at);
     let fresh = |seen: &Seen| SickDisk {
         store,
         disk: looked.disk.clone(),
@@ -218,6 +239,7 @@ fn of_store(store: StoreId, at: u64, looked: Option<&Looked>, before: Option<&Si
         since: before.map_or(at, |before| before.since),
         told_at: before.map_or(at, |before| before.told_at),
         decision: before.map(|before| before.decision.clone()).unwrap_or_default(),
+        failing_since: (seen.level >= DiskLevel::Avoid).then_some(failing),
         drained_at: before.and_then(|before| before.drained_at),
         better_since: None,
     };
@@ -236,15 +258,22 @@ fn of_store(store: StoreId, at: u64, looked: Option<&Looked>, before: Option<&Si
         same.better_since = None;
         return Some(same);
     }
-    let since = *same.better_since.get_or_insert(at);
-    match at.saturating_sub(since) {
+    // By the clock of the disk's own node: those of coordinators may be a day apart.
+    let since = *same.better_since.get_or_insert(looked.taken_at);
+    match looked.taken_at.saturating_sub(since) {
         long if long >= WELL_S => looked.seen.as_ref().map(fresh),
         _ => Some(same),
     }
 }
 
 /// What is done, or would be.
-fn decide(facts: &Facts, now: &mut SickDisk, failing: usize, act: &mut dyn FnMut(StoreId, usize, bool) -> Deed) {
+fn decide(
+    facts: &Facts,
+    now: &mut SickDisk,
+    failing: usize,
+    is_sure: bool,
+    act: &mut dyn FnMut(StoreId, usize, bool) -> Deed,
+) {
     if now.level < DiskLevel::Avoid {
         now.decision.clear();
         return;
@@ -255,14 +284,22 @@ fn decide(facts: &Facts, now: &mut SickDisk, failing: usize, act: &mut dyn FnMut
     // One whose drain was ended is the operator's.
     let deed = match is_drained || now.drained_at.is_some() {
         true => None,
-        false => Some(act(now.store, failing, drains)),
+        false => Some(match act(now.store, failing, drains && is_sure) {
+            Deed::Free if drains => Deed::Hindered(NOT_SURE.to_owned()),
+            deed => deed,
+        }),
     };
     if deed == Some(Deed::Drained) {
         now.drained_at = Some(facts.at);
     }
     let isolated = is_drained || deed == Some(Deed::Drained);
     now.level = if isolated { DiskLevel::Isolate } else { DiskLevel::Avoid };
+    let paused = own.filter(|own| own.store.drain_stands_still());
     now.decision = match (deed, now.drained_at) {
+        (None, _) if paused.is_some() => format!(
+            "Its drain is paused, and nothing moves: `amita job resume drain-{}` has it go on.",
+            now.store
+        ),
         (_, Some(_)) if isolated => "The cluster drains it.".to_owned(),
         (_, None) if isolated => "It is being drained, or has been.".to_owned(),
         (Some(Deed::Hindered(why)), _) if drains => format!("It is not drained by itself: {why}."),

@@ -8,7 +8,7 @@ use super::{AdminError, RACES, Result, check_name, get, list, nodes, pools, put_
 use crate::candidates::{Standing, candidates};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::map::{self, Group, Node, Pool, PoolKind, Store, StoreDuty};
-use amita_types::placement::{Level, is_lawful, replan_pool};
+use amita_types::placement::{Level, PlacementError, Plan, is_lawful, replan_pool};
 use amita_types::{NodeId, StoreId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,8 +45,13 @@ impl Topology {
         })
     }
 
-    /// What the coordinator would do with a pool's groups.
+    /// What the coordinator would do with a pool's groups. Where nobody can plan them nothing is done.
     pub(super) fn outlook_of(&self, pool: &Pool, groups: &[Group]) -> Outlook {
+        let plan = self.plan_of(pool, groups);
+        plan.map(|plan| outlook_of_plan(groups, &plan)).unwrap_or_default()
+    }
+
+    fn plan_of(&self, pool: &Pool, groups: &[Group]) -> std::result::Result<Plan, PlacementError> {
         let by_id: BTreeMap<NodeId, &Node> = self.nodes.iter().map(|node| (node.id, node)).collect();
         let served: BTreeSet<StoreId> = self
             .stores
@@ -61,17 +66,11 @@ impl Topology {
         };
         let candidates = candidates(pool, self.stores.iter(), &by_id, standing);
         let PoolKind::Replicated { copies, .. } = pool.kind else {
-            return Outlook::default();
+            // One of a newer kind, of which nobody here knows the rule.
+            return Err(PlacementError::BadCopies { copies: 0 });
         };
         let present: Vec<Vec<StoreId>> = groups.iter().map(|group| group.members.clone()).collect();
-        let Ok(plan) = replan_pool(pool.id, &candidates, usize::from(copies), pool.failure_domain, &present) else {
-            return Outlook::default();
-        };
-        let new = |(old, new): (&Vec<StoreId>, &Vec<StoreId>)| new.iter().filter(|store| !old.contains(store)).count();
-        Outlook {
-            moves: present.iter().zip(&plan.members).map(new).sum(),
-            unmet: plan.unmet.len(),
-        }
+        replan_pool(pool.id, &candidates, usize::from(copies), pool.failure_domain, &present)
     }
 
     fn outlook(&self, meta: &dyn Transact) -> Result<Outlook> {
@@ -83,6 +82,14 @@ impl Topology {
             all.unmet += one.unmet;
         }
         Ok(all)
+    }
+}
+
+fn outlook_of_plan(groups: &[Group], plan: &Plan) -> Outlook {
+    let new = |(old, new): (&Group, &Vec<StoreId>)| new.iter().filter(|store| !old.members.contains(store)).count();
+    Outlook {
+        moves: groups.iter().zip(&plan.members).map(new).sum(),
+        unmet: plan.unmet.len(),
     }
 }
 
@@ -168,11 +175,21 @@ pub fn drain_store(meta: &dyn Transact, store: StoreId, undo: bool) -> Result<(S
     })
 }
 
+/// What a drain would lead to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DrainOutlook {
+    /// All pools together.
+    pub all: Outlook,
+    /// The stores that would get copies, and how much each of them at most: millionths of what the drained store holds. Copies that are
+    /// on their way already count, since no store has told of them as used.
+    pub gains: BTreeMap<StoreId, u64>,
+}
+
 /// What [`drain_store`] would lead to; it changes nothing.
 ///
 /// # Errors
-/// As [`drain_store`].
-pub fn drain_outlook(meta: &dyn Transact, store: StoreId) -> Result<Outlook> {
+/// As [`drain_store`]; nobody can plan the groups of a pool.
+pub fn drain_outlook(meta: &dyn Transact, store: StoreId) -> Result<DrainOutlook> {
     let mut topology = Topology::read(meta)?;
     let Some(own) = topology.stores.iter_mut().find(|own| own.id == store) else {
         return Err(AdminError::NoSuch {
@@ -182,7 +199,40 @@ pub fn drain_outlook(meta: &dyn Transact, store: StoreId) -> Result<Outlook> {
         });
     };
     own.duty = StoreDuty::Draining;
-    topology.outlook(meta)
+    let mut found = DrainOutlook::default();
+    for pool in &topology.pools {
+        let groups: Vec<Group> = list(meta, &map::groups_prefix(pool.id))?;
+        let plan = topology.plan_of(pool, &groups).map_err(|why| AdminError::Placement {
+            pool: pool.name.clone(),
+            why,
+        })?;
+        let one = outlook_of_plan(&groups, &plan);
+        found.all.moves += one.moves;
+        found.all.unmet += one.unmet;
+        for (other, millionths) in gains(store, &groups, &plan) {
+            // What of the store's data is of which pool nobody knows: all of it may be of the one that is worst.
+            let most = found.gains.entry(other).or_default();
+            *most = millionths.max(*most);
+        }
+    }
+    Ok(found)
+}
+
+/// What each store gets of a pool: copies that are not whole there yet, in millionths of those that the drained store holds of it.
+fn gains(drained: StoreId, groups: &[Group], plan: &Plan) -> BTreeMap<StoreId, u64> {
+    let holds = |group: &&Group| group.members.contains(&drained) || group.in_sync.contains(&drained);
+    let held = groups.iter().filter(holds).count() as u64;
+    let mut copies: BTreeMap<StoreId, u64> = BTreeMap::new();
+    for (group, members) in groups.iter().zip(&plan.members).filter(|_| held > 0) {
+        for store in members.iter().filter(|store| !group.in_sync.contains(store)) {
+            *copies.entry(*store).or_default() += 1;
+        }
+    }
+    copies.remove(&drained);
+    copies
+        .into_iter()
+        .map(|(store, copies)| (store, (copies * 1_000_000).div_ceil(held)))
+        .collect()
 }
 
 /// Sets a store's weight: how many groups it gets, relative to the others. Without any the store's size counts.

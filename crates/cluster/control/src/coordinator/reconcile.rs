@@ -244,12 +244,16 @@ fn join(coordinator: &mut Coordinator, wanting: &[(Need, GroupId)]) -> Vec<Move>
     moves
 }
 
-/// Does the group leave a store whose drain is paused? Nothing more is begun for that as long as the group has all its copies; what lacks
+/// Does the group leave stores, and is the drain of each of them paused? Nothing more is begun for that as long as the group has all its copies; what lacks
 /// one is brought up to date all the same.
 fn stands_still(fleet: &Fleet, group: &Group) -> bool {
-    let leaving = group.in_sync.iter().filter(|store| !group.members.contains(store));
-    let mut records = leaving.filter_map(|store| fleet.stores.get(store));
-    records.any(map::Store::drain_stands_still)
+    let mut leaving = group
+        .in_sync
+        .iter()
+        .filter(|store| !group.members.contains(store))
+        .peekable();
+    let stands = |store: &StoreId| fleet.stores.get(store).is_some_and(map::Store::drain_stands_still);
+    leaving.peek().is_some() && leaving.all(stands)
 }
 
 /// Is this member neither in sync nor syncing?

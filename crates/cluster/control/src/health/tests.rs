@@ -307,6 +307,7 @@ fn sick(number: u128, level: DiskLevel) -> SickDisk {
         since: 1,
         told_at: 1,
         decision: "It would be drained.".to_owned(),
+        failing_since: None,
         drained_at: None,
         better_since: None,
     }

@@ -132,7 +132,11 @@ fn judge(health: &Health, errors_grow: bool, place: &Place, sheet: &mut Sheet) {
         };
         sheet.find_as(Code::DiskWarns, severity, place.clone(), reason);
     }
-    if health.spare_percent <= health.spare_least_percent {
+    if (health.spare_percent, health.spare_least_percent) == (0, 0) {
+        // Some controllers fill in little more than the temperature. One that really has none left warns of that by its bits.
+        let why = "how many of its spare blocks are left: it tells neither that nor when it would warn";
+        sheet.blind(Check::Wear, place.clone(), why);
+    } else if health.spare_percent <= health.spare_least_percent {
         let reason = format!(
             "{} % of its spare blocks are left; at {} % it warns",
             health.spare_percent, health.spare_least_percent
@@ -203,9 +207,9 @@ pub(super) fn grows(what: &str, counts: &[Count], place: &Place, sheet: &mut She
         }
         Ok(None) => false,
         Ok(Some(found)) => {
-            let severity = match found.times {
-                1 => Severity::Warning,
-                _ => Severity::Critical,
+            let severity = match found.is_steady() {
+                true => Severity::Critical,
+                false => Severity::Warning,
             };
             let reason = format!(
                 "{} {what} more in {} days, {} of {} times that it was looked",

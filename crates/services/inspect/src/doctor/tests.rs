@@ -16,7 +16,13 @@ const STORE: StoreId = StoreId(1 << 64 | 7);
 fn worn(percent: u8) -> Mutex<State> {
     let meta = metadata();
     elect(&meta, 1);
-    let mut own = healthy(1, AT);
+    read_worn(&meta, percent, AT);
+    meta
+}
+
+/// The first node has read its disk then, which was worn so much.
+fn read_worn(meta: &dyn Transact, percent: u8, at: u64) {
+    let mut own = healthy(1, at);
     let Known::Is(device) = &mut own.disks[0].device else {
         panic!("a device")
     };
@@ -26,7 +32,6 @@ fn worn(percent: u8) -> Mutex<State> {
     health.used_percent = percent;
     let call = Call::put(facts_key(NodeId(1)), own.encode());
     meta.txn(&call).expect("memory");
-    meta
 }
 
 fn elect(meta: &dyn Transact, node: u32) {
@@ -93,9 +98,13 @@ fn where_the_operator_wants_it_the_store_is_drained_and_the_audit_log_says_by_wh
     admin::set_recovery(&meta, |own| own.sick_disks = SickDisks::Drain).expect("a setting");
     let mut doctor = Doctor::new(NodeId(1), 1);
     doctor.look(&meta, AT + 60).expect("a look");
+    doctor.look(&meta, AT + 1000).expect("a look");
+    assert_eq!(duty(&meta), StoreDuty::Normal, "it was read once");
+    read_worn(&meta, 103, AT + 1100);
+    doctor.look(&meta, AT + 1200).expect("a look");
     assert_eq!(duty(&meta), StoreDuty::Draining);
     let noted = record(&meta).expect("it is noted");
-    assert_eq!((noted.level, noted.drained_at), (DiskLevel::Isolate, Some(AT + 60)));
+    assert_eq!((noted.level, noted.drained_at), (DiskLevel::Isolate, Some(AT + 1200)));
     let mut log = String::new();
     amita_control::audit::for_each::<Error>(&meta, 1, |_, text| {
         log.push_str(text);
@@ -105,12 +114,12 @@ fn where_the_operator_wants_it_the_store_is_drained_and_the_audit_log_says_by_wh
     for part in ["disk.drain", "node 1", "coordinator", "done", &STORE.to_string()] {
         assert!(log.contains(part), "{part}: {log}");
     }
-    assert_eq!(kinds(&meta), ["disk-failing"]);
+    assert_eq!(kinds(&meta), ["disk-failing", "disk-decided"]);
     // An operator ends it: it stays so.
     admin::drain_store(&meta, STORE, true).expect("an end");
-    doctor.look(&meta, AT + 400).expect("a look");
+    doctor.look(&meta, AT + 1600).expect("a look");
     assert_eq!(duty(&meta), StoreDuty::Normal);
-    assert_eq!(kinds(&meta), ["disk-failing", "disk-decided"]);
+    assert_eq!(kinds(&meta), ["disk-failing", "disk-decided", "disk-decided"]);
 }
 
 #[test]
@@ -135,12 +144,48 @@ fn one_that_was_deposed_meanwhile_drains_nothing() {
         equals: 1,
     };
     let facts = gather(&meta, AT + 60).expect("facts");
-    let deed = treat(&meta, &fence, NodeId(1), &facts, (STORE, 1), true);
+    Doctor::new(NodeId(1), 1).look(&meta, AT + 60).expect("a look");
+    let known = record(&meta).expect("it is noted");
+    let key = sick_disk_key(STORE);
+    let marked = mark(&known, revision_of(&meta, &key).expect("memory"), AT + 60);
+    let deed = treat(&meta, &fence, NodeId(1), &facts, (STORE, 1), Some(&marked));
     assert!(
         matches!(&deed, Deed::Hindered(why) if why.contains("tried")),
         "{deed:?}"
     );
     assert_eq!(duty(&meta), StoreDuty::Normal);
+    assert_eq!(record(&meta).expect("a record").drained_at, None);
+}
+
+/// The coordinator ends between the drain and what it would have written of it.
+#[test]
+fn a_disk_is_drained_once_also_over_a_crash() {
+    let meta = worn(103);
+    let mut doctor = Doctor::new(NodeId(1), 1);
+    doctor.look(&meta, AT + 60).expect("a look");
+    admin::set_recovery(&meta, |own| own.sick_disks = SickDisks::Drain).expect("a setting");
+    read_worn(&meta, 103, AT + 1100);
+    let facts = gather(&meta, AT + 1200).expect("facts");
+    let fence = Compare::ModRevision {
+        key: election_key(),
+        equals: revision_of(&meta, &election_key()).expect("memory"),
+    };
+    let known = record(&meta).expect("it is noted");
+    let revision = revision_of(&meta, &sick_disk_key(STORE)).expect("memory");
+    // Who has read an older record drains nothing.
+    let stale = mark(&known, revision + 1, AT + 1200);
+    let deed = treat(&meta, &fence, NodeId(1), &facts, (STORE, 1), Some(&stale));
+    assert!(matches!(&deed, Deed::Hindered(_)), "{deed:?}");
+    assert_eq!(duty(&meta), StoreDuty::Normal);
+    let marked = mark(&known, revision, AT + 1200);
+    let deed = treat(&meta, &fence, NodeId(1), &facts, (STORE, 1), Some(&marked));
+    assert_eq!((deed, duty(&meta)), (Deed::Drained, StoreDuty::Draining));
+    assert_eq!(record(&meta).expect("a record").drained_at, Some(AT + 1200));
+    admin::drain_store(&meta, STORE, true).expect("an end");
+    Doctor::new(NodeId(1), 2).look(&meta, AT + 1300).expect("a look");
+    assert_eq!(duty(&meta), StoreDuty::Normal, "it is the operator's");
+    let noted = record(&meta).expect("a record");
+    assert!(noted.decision.contains("was ended"), "{}", noted.decision);
 }
 
 #[test]
@@ -157,4 +202,20 @@ fn it_is_time_when_somebody_has_told_something_and_now_and_then() {
     doctor.among(100);
     doctor.heard();
     assert!(!doctor.is_due(after(409)) && doctor.is_due(after(410)));
+}
+
+#[test]
+fn what_another_thread_has_heard_is_told_once() {
+    let (heard, mut doctor) = (Heard::default(), Doctor::new(NodeId(1), 1));
+    let start = Instant::now();
+    let after = |seconds| start + Duration::from_secs(seconds);
+    assert!(doctor.is_due(start));
+    heard.tell(&mut doctor);
+    assert!(!doctor.is_due(after(100)), "nobody has told anything");
+    heard.nodes(100);
+    heard.facts();
+    heard.tell(&mut doctor);
+    assert!(!doctor.is_due(after(99)) && doctor.is_due(after(100)));
+    heard.tell(&mut doctor);
+    assert!(!doctor.is_due(after(299)), "it was told once");
 }

@@ -62,8 +62,21 @@ fn a_count_grows_where_it_was_looked_often_enough() {
         days: 3,
         times: 2,
         looks: 3,
+        in_a_row: 2,
+        has_fallen: false,
     };
     assert_eq!(grown, expected);
+    assert!(grown.is_steady());
+    let steady = |counts: &[u64]| growth(&days(counts)).expect("enough").expect("it grows").is_steady();
+    assert!(steady(&[1, 2, 3, 4]), "a little each day");
+    assert!(
+        !steady(&[0, 1, 1, 2]) && !steady(&[0, 50, 50, 50]),
+        "a little now and then, or once"
+    );
+    assert!(
+        !steady(&[0, 1, 0, 1]) && !steady(&[0, 90, 0, 90, 95, 99]),
+        "sectors that some firmware shows for moments"
+    );
     assert_eq!(growth(&days(&[7, 7, 7, 7])), Ok(None));
     // Sectors that were written anew are good again.
     assert_eq!(growth(&days(&[7, 9, 3])), Ok(None));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::check::tests::planted::{all, disk, health, past_errors, sata, worn};
 use crate::check::tests::{AT, GIB, facts};
-use amita_control::admin::Outlook;
+use amita_control::admin::{DrainOutlook, Outlook};
 
 /// The store of the first node.
 const STORE: StoreId = StoreId(1 << 64 | 7);
@@ -31,12 +31,21 @@ fn known(steps: &[Step]) -> BTreeMap<StoreId, SickDisk> {
     all.map(|(disk, _)| (disk.store, disk.clone())).collect()
 }
 
+/// All nodes have read their disks at that time.
+fn read_at(facts: &mut Facts, at: u64) {
+    for inventory in facts.inventories.values_mut() {
+        if let crate::inventory::Known::Is(inventory) = inventory {
+            inventory.taken_at = at;
+        }
+    }
+}
+
 #[test]
 fn levels_follow_from_what_is_found() {
     let facts_now = facts();
     assert_eq!(found(&facts_now), None);
     type Case = (DiskLevel, &'static str, fn(&mut Facts));
-    let cases: [Case; 10] = [
+    let cases: [Case; 12] = [
         (DiskLevel::Avoid, "disk-warns", |facts| health(facts).warnings = 0b100),
         (DiskLevel::Avoid, "disk-worn", |facts| worn(facts, 100, 50_000)),
         (DiskLevel::Warn, "disk-worn", |facts| worn(facts, 85, 50_000)),
@@ -54,8 +63,16 @@ fn levels_follow_from_what_is_found() {
             sata(facts).failing = Some(true)
         }),
         (DiskLevel::Avoid, "disk-errors-grow", |facts| {
+            past_errors(facts, [0, 4, 4, 4]);
+            sata(facts).uncorrectable = Some(9);
+        }),
+        (DiskLevel::Warn, "disk-errors-grow", |facts| {
             past_errors(facts, [0, 1, 1, 1]);
             sata(facts).uncorrectable = Some(2);
+        }),
+        (DiskLevel::Warn, "disk-errors-grow", |facts| {
+            past_errors(facts, [0, 9, 0, 9]);
+            sata(facts).uncorrectable = Some(30);
         }),
         (DiskLevel::Warn, "disk-errors-grow", |facts| {
             past_errors(facts, [1, 1, 1, 1]);
@@ -69,7 +86,8 @@ fn levels_follow_from_what_is_found() {
         assert_eq!((seen.level, seen.codes), (level, BTreeSet::from([code])));
         assert!(seen.evidence.len() > 10, "{code}");
     }
-    let none: [fn(&mut Facts); 4] = [
+    let none: [fn(&mut Facts); 5] = [
+        |facts| (health(facts).spare_percent, health(facts).spare_least_percent) = (0, 0),
         |facts| health(facts).temperature_c = 90,
         |facts| health(facts).warnings = 0b10,
         |facts| sata(facts).reallocated = Some(3),
@@ -192,7 +210,15 @@ fn what_is_gone_for_a_day_is_well_and_what_nobody_tells_is_not() {
     let (disk, event) = puts(&waits)[0];
     assert_eq!(
         (disk.level, disk.better_since, event),
-        (DiskLevel::Avoid, Some(well.at), None)
+        (DiskLevel::Avoid, Some(AT), None)
+    );
+    let mut slow = well.clone();
+    slow.at -= 2 * 24 * 3600;
+    let told = known(&steps(&slow, &before, &mut free));
+    assert_eq!(
+        steps(&well, &told, &mut free),
+        [],
+        "a coordinator whose clock was two days slow has seen it, and no day is over"
     );
     let again = known(&waits);
     well.at += 24 * 3600;
@@ -235,15 +261,32 @@ fn it_is_drained_once_where_that_is_wanted_and_an_operator_may_end_it() {
     });
     assert_eq!(asked, [(STORE, 1, false)], "it is only proposed");
     facts.recovery.sick_disks = SickDisks::Drain;
-    let drained = steps(&facts, &BTreeMap::new(), &mut |_, _, drain| {
+    let mut not_yet = |_: StoreId, _: usize, drain: bool| {
+        assert!(!drain, "it was read once");
+        Deed::Free
+    };
+    let first = steps(&facts, &BTreeMap::new(), &mut not_yet);
+    let (disk, event) = puts(&first)[0];
+    assert_eq!(
+        (disk.level, event, disk.failing_since),
+        (DiskLevel::Avoid, Some("disk-failing"), Some(AT))
+    );
+    assert!(disk.decision.contains("ten minutes apart"), "{}", disk.decision);
+    // However often the coordinator looks, it is the same reading.
+    facts.at += 3000;
+    assert_eq!(steps(&facts, &known(&first), &mut not_yet), []);
+    read_at(&mut facts, AT + 599);
+    assert_eq!(steps(&facts, &known(&first), &mut not_yet), []);
+    read_at(&mut facts, AT + 600);
+    let drained = steps(&facts, &known(&first), &mut |_, _, drain| {
         assert!(drain);
         Deed::Drained
     });
     let (disk, event) = puts(&drained)[0];
-    assert_eq!((disk.level, event), (DiskLevel::Isolate, Some("disk-failing")));
+    assert_eq!((disk.level, event), (DiskLevel::Isolate, Some("disk-decided")));
     assert_eq!(
         (disk.drained_at, disk.decision.as_str()),
-        (Some(AT + 60), "The cluster drains it.")
+        (Some(AT + 3060), "The cluster drains it.")
     );
     let before = known(&drained);
     let mut never = |_: StoreId, _: usize, _: bool| -> Deed { panic!("it is drained already") };
@@ -265,9 +308,58 @@ fn it_is_drained_once_where_that_is_wanted_and_an_operator_may_end_it() {
     assert_eq!(puts(&theirs)[0].0.level, DiskLevel::Isolate);
 }
 
+fn by_ann() -> amita_types::map::Paused {
+    amita_types::map::Paused {
+        by: "ann".to_owned(),
+        at: AT,
+    }
+}
+
+#[test]
+fn a_drain_that_is_paused_is_not_said_to_go_on() {
+    let mut facts = facts();
+    worn(&mut facts, 100, 50_000);
+    let before = known(&steps(&facts, &BTreeMap::new(), &mut free));
+    let own = &mut facts.status.stores[0].store;
+    assert_eq!(own.id, STORE);
+    own.duty = StoreDuty::Draining;
+    own.paused = Some(by_ann());
+    let mut never = |_: StoreId, _: usize, _: bool| -> Deed { panic!("it is drained already") };
+    let paused = known(&steps(&facts, &before, &mut never));
+    let decision = &paused[&STORE].decision;
+    assert!(
+        decision.contains("Its drain is paused") && decision.contains(&format!("drain-{STORE}")),
+        "{decision}"
+    );
+    facts.status.stores[0].store.paused = None;
+    let goes_on = known(&steps(&facts, &paused, &mut never));
+    assert_eq!(goes_on[&STORE].decision, "It is being drained, or has been.");
+}
+
+/// One that says so for a moment, is well, and says so again begins anew; while it says nothing bad it is not drained.
+#[test]
+fn a_disk_that_was_better_meanwhile_is_not_drained_at_once() {
+    let mut sick = facts();
+    worn(&mut sick, 100, 50_000);
+    sick.recovery.sick_disks = SickDisks::Drain;
+    let mut not_yet = |_: StoreId, _: usize, drain: bool| {
+        assert!(!drain);
+        Deed::Free
+    };
+    let first = known(&steps(&sick, &BTreeMap::new(), &mut not_yet));
+    let mut well = facts();
+    well.recovery.sick_disks = SickDisks::Drain;
+    read_at(&mut well, AT + 700);
+    let better = known(&steps(&well, &first, &mut not_yet));
+    assert!(better[&STORE].better_since.is_some());
+    read_at(&mut sick, AT + 1400);
+    let again = known(&steps(&sick, &better, &mut not_yet));
+    assert_eq!(again[&STORE].failing_since, Some(AT + 1400));
+}
+
 #[test]
 fn each_hindrance_has_its_words() {
-    let none = Ok(Outlook::default());
+    let none = Ok(DrainOutlook::default());
     assert_eq!(hindrance(&facts(), STORE, 1, &none), None);
     type Case = (&'static str, usize, fn(&mut Facts));
     let cases: [Case; 7] = [
@@ -293,10 +385,54 @@ fn each_hindrance_has_its_words() {
         let why = hindrance(&facts, STORE, failing, &none).unwrap_or_else(|| panic!("{words}"));
         assert!(why.contains(words), "{words}: {why}");
     }
-    let unmet = Ok(Outlook { moves: 0, unmet: 3 });
+    let mut facts_now = facts();
+    for (own, paused) in facts_now.status.stores[2..].iter_mut().zip([false, true]) {
+        own.store.duty = StoreDuty::Draining;
+        own.store.paused = paused.then(by_ann);
+    }
+    let why = hindrance(&facts_now, STORE, 1, &none).expect("a drain");
+    let id = facts_now.status.stores[3].store.id;
+    let words = format!("the drain of store {id} is paused");
+    assert!(
+        why.contains(&words) && why.contains(&format!("`amita job resume drain-{id}`")),
+        "{why}"
+    );
+    let unmet = Ok(DrainOutlook {
+        all: Outlook { moves: 0, unmet: 3 },
+        ..DrainOutlook::default()
+    });
     let why = hindrance(&facts(), STORE, 1, &unmet).expect("the rule");
     assert!(why.contains("the rule of a pool"), "{why}");
     let unknown = Err("the metadata is away".to_owned());
     let why = hindrance(&facts(), STORE, 1, &unknown).expect("nobody knows");
     assert!(why.contains("the metadata is away"), "{why}");
+}
+
+/// All stores together have room enough, and the one that must take the copies has not.
+#[test]
+fn a_drain_that_fills_one_store_is_hindered_though_the_others_are_empty() {
+    let gains = |millionths: u64| {
+        let other = StoreId(2 << 64 | 7);
+        Ok(DrainOutlook {
+            gains: BTreeMap::from([(other, millionths)]),
+            ..DrainOutlook::default()
+        })
+    };
+    let mut facts = facts();
+    for own in &mut facts.status.stores[..2] {
+        own.space.as_mut().expect("a space").free_bytes = 26 * GIB;
+    }
+    let why = hindrance(&facts, STORE, 1, &gains(1_000_000)).expect("60 % and 60 %");
+    let words = format!(
+        "store {}, which gets copies of it, could be more than 85 % full",
+        StoreId(2 << 64 | 7)
+    );
+    assert!(why.contains(&words), "{why}");
+    assert_eq!(hindrance(&facts, STORE, 1, &gains(300_000)), None, "60 % and 18 %");
+    let unknown = Ok(DrainOutlook {
+        gains: BTreeMap::from([(StoreId(99), 1)]),
+        ..DrainOutlook::default()
+    });
+    let why = hindrance(&facts, STORE, 1, &unknown).expect("nobody knows that store");
+    assert!(why.contains("is not known"), "{why}");
 }

@@ -68,6 +68,38 @@ fn a_drain_with_nowhere_to_go_is_a_standing_warning() {
     assert_eq!(told.pools[0].outlook.unmet, 32);
 }
 
+/// What a drain gives to whom: three nodes of two stores, and each copy on a node of its own. All goes to the neighbour.
+#[test]
+fn a_drain_within_a_node_gives_all_of_it_to_the_neighbour() {
+    let meta = cluster_of(3);
+    let second = |node: u32| Store {
+        id: StoreId(u128::from(node) << 64 | 8),
+        ..store_of(NodeId(node))
+    };
+    (1..=3).for_each(|node| register_store(&meta, &second(node)).unwrap());
+    let pool = pool_of(&meta, 3);
+    let found = drain_outlook(&meta, store_on(2)).unwrap();
+    assert_eq!(found.all.unmet, 0);
+    let most = found.gains.iter().max_by_key(|(_, millionths)| **millionths);
+    assert_eq!(most, Some((&second(2).id, &1_000_000)), "{found:?}");
+    assert_eq!(found.gains.get(&store_on(2)), None);
+    // What is on its way and not there yet counts as well.
+    rewrite(&meta, &pool, |group| {
+        group.in_sync.retain(|store| *store != store_on(1))
+    });
+    let found = drain_outlook(&meta, store_on(2)).unwrap();
+    assert!(found.gains[&store_on(1)] > 0, "{found:?}");
+    // Groups that nobody can plan are no drain that costs nothing.
+    let key = map::group_key(pool.id, GroupIndex(3));
+    let call = Call {
+        then: vec![Op::Delete { key }],
+        ..Call::default()
+    };
+    meta.txn(&call).unwrap();
+    let why = drain_outlook(&meta, store_on(2)).unwrap_err();
+    assert!(matches!(why, AdminError::Placement { .. }), "{why}");
+}
+
 #[test]
 fn a_new_store_takes_the_old_ones_place() {
     let meta = cluster_of(4);

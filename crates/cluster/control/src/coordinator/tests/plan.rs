@@ -234,6 +234,27 @@ fn a_drain_that_is_paused_begins_with_nothing_while_all_copies_are_there() {
     scene.assert_whole();
 }
 
+/// A drain that is paused holds back no other one, also in the groups that are on both stores.
+#[test]
+fn a_drain_that_is_paused_does_not_hold_back_that_of_another_store() {
+    let mut scene = planned(6, 6, 32);
+    scene.live(10, 3);
+    scene.change_store(3, |record| {
+        record.duty = StoreDuty::Draining;
+        record.paused = Some(map::Paused {
+            by: "operator ann".to_owned(),
+            at: 5,
+        });
+    });
+    scene.live(30, 3);
+    let both = |group: &Group| group.in_sync.contains(&store(2)) && group.in_sync.contains(&store(3));
+    assert!(scene.groups().iter().any(both), "some are on both");
+    scene.change_store(2, |record| record.duty = StoreDuty::Draining);
+    scene.live(120, 3);
+    assert_eq!(scene.named(2), 0);
+    assert!(scene.named(3) > 0, "it stands still");
+}
+
 #[test]
 fn a_rule_that_cannot_be_met_stands_as_a_warning() {
     let mut scene = planned(3, 3, 16);

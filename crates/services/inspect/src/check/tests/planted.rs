@@ -236,12 +236,12 @@ const DISKS: &[Planted] = &[
         health(facts).media_errors = 3;
     }),
     (Code::DiskErrorsGrow, Critical, "disk n1/nvme1n1", |facts| {
-        past_errors(facts, [0, 1, 1, 1]);
-        health(facts).media_errors = 2;
+        past_errors(facts, [0, 4, 4, 4]);
+        health(facts).media_errors = 9;
     }),
     (Code::DiskErrorsGrow, Critical, "disk n1/nvme1n1", |facts| {
-        past_errors(facts, [0, 1, 1, 1]);
-        sata(facts).uncorrectable = Some(2);
+        past_errors(facts, [0, 4, 4, 4]);
+        sata(facts).uncorrectable = Some(9);
     }),
     (Code::DiskSlows, Warning, "disk n1//dev/x", |facts| {
         each(facts, |own| {
