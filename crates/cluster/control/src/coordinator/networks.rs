@@ -120,9 +120,11 @@ impl Networks {
         ends.chain(self.next).filter(|at| *at > now).min()
     }
 
-    /// Another one leads: what stands is for that one to find.
+    /// Another one leads: what stands, and who rests, is for that one to find. Who is elected again knows nothing of what was mended meanwhile.
+    /// What was done within the hour counts on.
     pub(super) fn depose(&mut self) {
         self.cases.clear();
+        self.isolated.clear();
     }
 
     /// How many nodes rest.

@@ -106,6 +106,22 @@ fn a_node_is_avoided_then_isolated_and_comes_back_when_it_is_well() {
 }
 
 #[test]
+fn who_is_elected_again_isolates_nobody_for_what_was() {
+    let mut scene = Scene::led(4, 8, 2);
+    set(&mut scene, SickPolicy::Isolate);
+    live(&mut scene, 200, 4, &[(3, &[1, 2, 4])]);
+    assert_eq!(holds(&scene, 3), 0);
+    scene.apply(Event::Deposed);
+    live(&mut scene, 30, 4, &[]);
+    scene.elect();
+    live(&mut scene, 60, 4, &[]);
+    assert_eq!((holds(&scene, 3), scene.machine.networks.resting(scene.now)), (8, 0));
+    // It is found anew, as if by another one.
+    live(&mut scene, 200, 4, &[(3, &[1, 2, 4])]);
+    assert_eq!(holds(&scene, 3), 0);
+}
+
+#[test]
 fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
     let mut scene = Scene::led(4, 8, 2);
     live(&mut scene, 900, 4, &[(1, &[3]), (2, &[3]), (4, &[3])]);
