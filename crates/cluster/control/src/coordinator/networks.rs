@@ -84,9 +84,12 @@ impl Networks {
         }
     }
 
-    /// New settings. Where there is something to see, it is looked at by them.
+    /// New settings. Where there is something to see, it is looked at by them; who is isolated comes back where they isolate nobody.
     pub(super) fn set(&mut self, now: Moment, settings: SickNetworks) {
         self.settings = settings;
+        if settings.policy < SickPolicy::Isolate {
+            self.isolated.clear();
+        }
         if self.reports.values().any(|heard| heard.report.bad > 0) {
             self.look_at(now);
         }

@@ -122,6 +122,24 @@ fn who_is_elected_again_isolates_nobody_for_what_was() {
 }
 
 #[test]
+fn a_policy_that_isolates_nobody_brings_back_who_is_isolated() {
+    for policy in [SickPolicy::Off, SickPolicy::Propose, SickPolicy::Avoid] {
+        let mut scene = Scene::led(4, 8, 2);
+        set(&mut scene, SickPolicy::Isolate);
+        let bad: &[(u32, &[u32])] = &[(3, &[1, 2, 4])];
+        live(&mut scene, 200, 4, bad);
+        assert_eq!(holds(&scene, 3), 0);
+        set(&mut scene, policy);
+        live(&mut scene, 60, 4, bad);
+        assert_eq!(
+            (holds(&scene, 3), scene.machine.networks.resting(scene.now)),
+            (8, 0),
+            "{policy:?}"
+        );
+    }
+}
+
+#[test]
 fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
     let mut scene = Scene::led(4, 8, 2);
     live(&mut scene, 900, 4, &[(1, &[3]), (2, &[3]), (4, &[3])]);
