@@ -6,7 +6,7 @@
 //!
 //! * A node that stands is *avoided*, where the policy says so: its stores keep what they have and get no more groups.
 //! * One that stands for twice as long is *isolated*, where the policy says so: each of its stores is taken out of its groups as a slow one
-//!   is ([`super::health`]). That never costs what is needed: each of their groups must have all of its copies, and enough of those at
+//!   is ([`super::health`]), if half of all other nodes find it at that moment. That never costs what is needed: each of their groups must have all of its copies, and enough of those at
 //!   other nodes must be served; only one node of the cluster is isolated at a time, not beside a slow store that rests, and only so many in an hour.
 //!
 //! An isolated node rests until it is well, or its time is over; then its stores are brought up to date like any that is back. If it is
@@ -74,6 +74,15 @@ pub(super) struct Networks {
 fn reporter(key: &str) -> Option<NodeId> {
     let name = key.strip_prefix(&links_prefix())?;
     name.strip_suffix("/all")?.parse().ok()
+}
+
+/// Nodes that live, which judge and are judged: not those of clients.
+fn witnesses(fleet: &Fleet) -> impl Iterator<Item = NodeId> {
+    let lives = fleet.lives.iter();
+    let living = lives.filter(|(_, life)| matches!(life, Life::Alive { stopped: false, .. }));
+    living
+        .map(|(node, _)| *node)
+        .filter(move |node| fleet.hosts.get(*node).is_none_or(|host| !host.client))
 }
 
 impl Networks {
@@ -175,24 +184,31 @@ impl Networks {
         case.told.as_ref().map(|_| case.finding.evidence())
     }
 
+    /// What a node finds, unless it has not said so, or not of late.
+    fn report(&self, now: Moment, node: NodeId) -> Option<&LinkReport> {
+        let heard = self.reports.get(&node)?;
+        let counts = heard.report.bad == 0 || heard.at.plus(FRESH) > now;
+        counts.then_some(&heard.report)
+    }
+
     /// What the nodes that live find.
     fn findings(&self, fleet: &Fleet, now: Moment) -> Vec<Finding> {
-        let witnesses = fleet.lives.iter().filter_map(|(&node, life)| {
-            let host = fleet.hosts.get(node);
-            let lives = matches!(life, Life::Alive { stopped: false, .. });
-            if !lives || host.is_some_and(|host| host.client) {
-                return None;
-            }
-            let heard = self.reports.get(&node);
-            let heard = heard.filter(|heard| heard.report.bad == 0 || heard.at.plus(FRESH) > now);
-            let rack = host.filter(|host| !host.rack.is_empty());
-            Some(Witness {
+        let witnesses = witnesses(fleet).map(|node| {
+            let host = fleet.hosts.get(node).filter(|host| !host.rack.is_empty());
+            Witness {
                 node,
-                rack: rack.map(|host| (host.site.as_str(), host.rack.as_str())),
-                report: heard.map(|heard| &heard.report),
-            })
+                rack: host.map(|host| (host.site.as_str(), host.rack.as_str())),
+                report: self.report(now, node),
+            }
         });
         judge(&witnesses.collect::<Vec<_>>())
+    }
+
+    /// Are the links between the node and at least half of all others found bad?
+    fn is_proven(&self, fleet: &Fleet, node: NodeId) -> bool {
+        let others = witnesses(fleet).filter(|other| *other != node).count();
+        let case = self.cases.get(&Blame::Node(node));
+        case.is_some_and(|case| case.finding.bad_links() * 2 >= others)
     }
 
     /// Takes in what is found now; says what has ended that stood.
@@ -365,6 +381,9 @@ fn why_not(coordinator: &Coordinator, node: NodeId) -> Option<String> {
     let Coordinator {
         networks, fleet, now, ..
     } = coordinator;
+    if !networks.is_proven(fleet, node) {
+        return Some("it is not found by half of the other nodes".to_owned());
+    }
     if let Some(other) = networks.isolated(*now) {
         return Some(format!("node {other} is isolated, and one at a time is the limit"));
     }

@@ -188,6 +188,28 @@ fn nobody_is_isolated_who_is_needed() {
 }
 
 #[test]
+fn who_is_not_found_by_half_of_the_others_stays() {
+    let mut scene = Scene::led(4, 4, 2);
+    (5..=12).for_each(|number| scene.spare(number));
+    set(&mut scene, SickPolicy::Isolate);
+    for _ in 0..60 {
+        for from in 1..=12 {
+            let accuses = from == 1 || from == 2 || from == 4 || from == 6;
+            put(&mut scene, from, if accuses { &[3] } else { &[] }, 3);
+        }
+        scene.run();
+        scene.wait(5);
+        scene.run();
+    }
+    assert_eq!(holds(&scene, 3), 4);
+    let hindrance = "it is not found by half of the other nodes".to_owned();
+    assert_eq!(
+        sentences(&scene),
+        vec![(THREE, Sentence::Avoided), (THREE, Sentence::Stays { hindrance })]
+    );
+}
+
+#[test]
 fn one_node_at_a_time_is_isolated_and_only_so_many_in_an_hour() {
     let mut scene = Scene::led(6, 4, 2);
     set(&mut scene, SickPolicy::Isolate);
