@@ -108,8 +108,6 @@ struct Peer {
     bad: Option<LinkTrouble>,
     /// Rounds in a row that speak against what it is called.
     against: u32,
-    /// Rounds in a row that say nothing.
-    silent: usize,
 }
 
 /// What a round says of a link.
@@ -160,7 +158,6 @@ impl Peer {
             self.rounds.pop_front();
         }
         let sign = self.sign(cut);
-        self.silent = if sign == Sign::Unclear { self.silent + 1 } else { 0 };
         match (sign, self.bad) {
             // What it is called bad for may change: it is bad all the same.
             (Sign::Bad(what), Some(_)) => (self.bad, self.against) = (Some(what), 0),
@@ -176,7 +173,7 @@ impl Peer {
                     (self.bad, self.against) = (None, 0);
                 }
             }
-            (Sign::Unclear, Some(_)) if self.silent >= KEPT_ROUNDS => (self.bad, self.against) = (None, 0),
+            // Silence proves nothing. Whoever is not reached any more is forgotten.
             (Sign::Unclear, Some(_)) => {}
             (Sign::Well | Sign::Unclear, None) => self.against = 0,
         }

@@ -9,7 +9,7 @@
 //!   is ([`super::health`]), if half of all other nodes find it at that moment. That never costs what is needed: each of their groups must have all of its copies, and enough of those at
 //!   other nodes must be served; only one node of the cluster is isolated at a time, not beside a slow store that rests, and only so many in an hour.
 //!
-//! An isolated node rests until it is well, or its time is over; then its stores are brought up to date like any that is back. If it is
+//! An isolated node rests until it and most others say that its links are well, or its time is over; then its stores are brought up to date like any that is back. If it is
 //! sick still when its time is over, it is isolated again, for twice as long. As with slow stores all of this is known to the
 //! coordinator alone.
 
@@ -243,8 +243,36 @@ impl Networks {
             .reports
             .values()
             .any(|heard| heard.report.bad > 0 && heard.at.plus(FRESH) > now);
-        self.next = (bad || !self.cases.is_empty()).then_some(now.plus(ROUND));
+        let rests = self.isolated(now).is_some();
+        self.next = (bad || rests || !self.cases.is_empty()).then_some(now.plus(ROUND));
         ended
+    }
+
+    /// Do the node and more than half of all others say that its links are well? That nobody says that they are bad is not enough: a node that
+    /// is isolated has no traffic to be measured by.
+    fn says_well(&self, fleet: &Fleet, now: Moment, node: NodeId) -> bool {
+        let others = witnesses(fleet).filter(|other| *other != node).count();
+        let has_measured = |report: &&LinkReport| report.measured as usize * 2 > others;
+        let own = self.report(now, node).filter(has_measured);
+        let denies = |other: &NodeId| {
+            let report = self.report(now, *other).filter(has_measured);
+            report.is_some_and(|report| report.is_complete() && report.worst.iter().all(|found| found.peer != node))
+        };
+        let denying = witnesses(fleet).filter(|other| *other != node).filter(denies).count();
+        own.is_some_and(|report| report.bad as usize * 2 <= others) && denying * 2 > others
+    }
+
+    /// Who rests and is well needs no more of it. Is there one?
+    fn end_rests(&mut self, fleet: &Fleet, now: Moment) -> bool {
+        let resting = self.isolated(now);
+        let well = resting.filter(|node| !self.cases.contains_key(&Blame::Node(*node)));
+        let well = well.filter(|node| self.says_well(fleet, now, *node));
+        let Some(node) = well else { return false };
+        let Some(isolated) = self.isolated.get_mut(&node) else {
+            return false;
+        };
+        isolated.until = now;
+        true
     }
 
     /// It rests, for longer each time. Only what takes copies away counts for the limit of an hour.
@@ -289,15 +317,11 @@ pub(super) fn run(coordinator: &mut Coordinator) {
     }
     let findings = networks.findings(&coordinator.fleet, now);
     let ended = networks.take(now, findings);
-    if !ended.is_empty() {
+    let is_back = coordinator.networks.end_rests(&coordinator.fleet, now);
+    if is_back || !ended.is_empty() {
         plan::soon(coordinator);
     }
     for blame in ended {
-        if let Blame::Node(node) = &blame
-            && let Some(isolated) = coordinator.networks.isolated.get_mut(node)
-        {
-            isolated.until = isolated.until.min(now);
-        }
         let warning = Warning::NetworkWell { blame };
         coordinator.out.actions.push(Action::Warn(warning));
     }

@@ -105,6 +105,22 @@ fn an_idle_link_is_judged_by_minutes_of_it() {
 }
 
 #[test]
+fn silence_makes_no_link_well() {
+    let mut bench = Bench::default();
+    for _ in 0..3 {
+        bench.send(0, 1, 2, 1000, 50);
+        bench.round();
+    }
+    let mut told = 0;
+    for _ in 0..200 {
+        let report = bench.round();
+        assert!(report.as_ref().is_none_or(|report| report.bad == 1));
+        told += u32::from(report.is_some());
+    }
+    assert!(told > 50, "it is bad still");
+}
+
+#[test]
 fn what_was_sent_again_for_nothing_is_not_lost() {
     let mut bench = Bench::default();
     for _ in 0..10 {

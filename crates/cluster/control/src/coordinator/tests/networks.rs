@@ -210,6 +210,24 @@ fn who_is_not_found_by_half_of_the_others_stays() {
 }
 
 #[test]
+fn silence_does_not_end_a_rest() {
+    let mut scene = Scene::led(4, 8, 2);
+    set(&mut scene, SickPolicy::Isolate);
+    live(&mut scene, 150, 4, &[(3, &[1, 2, 4])]);
+    assert_eq!(holds(&scene, 3), 0);
+    // Nothing is bad any more, as nothing is sent.
+    for _ in 0..60 {
+        (1..=4).for_each(|from| put(&mut scene, from, &[], 1));
+        scene.run();
+        scene.wait(5);
+        scene.run();
+    }
+    assert_eq!((holds(&scene, 3), scene.machine.networks.resting(scene.now)), (0, 1));
+    live(&mut scene, 30, 4, &[]);
+    assert_eq!((holds(&scene, 3), scene.machine.networks.resting(scene.now)), (8, 0));
+}
+
+#[test]
 fn one_node_at_a_time_is_isolated_and_only_so_many_in_an_hour() {
     let mut scene = Scene::led(6, 4, 2);
     set(&mut scene, SickPolicy::Isolate);
