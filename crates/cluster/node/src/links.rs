@@ -115,12 +115,12 @@ struct Peer {
 enum Sign {
     Bad(LinkTrouble),
     Well,
-    /// Too little was sent, or it is between the two.
+    /// Nothing or too little was sent, or it is between the two.
     Unclear,
 }
 
 impl Peer {
-    /// The newest rounds that say something together.
+    /// The newest rounds that say something together: what was sent and lost in them.
     fn window(&self) -> (u64, u64) {
         let (mut sent, mut lost) = (0, 0);
         for (round_sent, round_lost) in self.rounds.iter().rev() {
@@ -132,13 +132,33 @@ impl Peer {
         (sent, lost)
     }
 
+    /// Was something lost in several of the newest rounds, or is the newest enough by itself? What was lost in one moment stays in the window
+    /// of an idle link for minutes.
+    fn goes_on(&self) -> bool {
+        let enough = self.rounds.back().is_some_and(|(sent, _)| *sent >= MIN_SENT);
+        let mut left = MIN_SENT;
+        let mut lossy = 0;
+        for (sent, lost) in self.rounds.iter().rev() {
+            lossy += u32::from(*lost > 0);
+            left = left.saturating_sub(*sent);
+            if left == 0 {
+                break;
+            }
+        }
+        enough || lossy >= BAD_ROUNDS
+    }
+
     fn sign(&self, cut: bool) -> Sign {
         if cut {
             return Sign::Bad(LinkTrouble::Cut);
         }
+        // What old rounds say was counted then, and a round trip of old is none of now.
+        if self.rounds.back().is_none_or(|(sent, _)| *sent == 0) {
+            return Sign::Unclear;
+        }
         let (sent, lost) = self.window();
         let loss = loss_ppm(sent, lost);
-        if sent >= MIN_SENT && lost >= MIN_LOST && loss >= BAD_PPM {
+        if sent >= MIN_SENT && lost >= MIN_LOST && loss >= BAD_PPM && self.goes_on() {
             return Sign::Bad(LinkTrouble::Loss);
         }
         if let (Some(now), Some(least)) = (self.round_trip_us, self.least_us)

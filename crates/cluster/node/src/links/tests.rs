@@ -105,6 +105,26 @@ fn an_idle_link_is_judged_by_minutes_of_it() {
 }
 
 #[test]
+fn a_link_is_judged_only_by_what_is_sent_now() {
+    // The round trip of a connection that sends nothing is as old as what it sent last.
+    let mut bench = Bench::default();
+    bench.send(0, 1, 2, 1000, 0);
+    bench.round();
+    let (_, counts) = bench.counts.get_mut(&(0, 1)).unwrap();
+    counts.round_trip_us = 25_000;
+    for _ in 0..20 {
+        assert!(bench.round().is_none_or(|report| report.bad == 0));
+    }
+    // What was lost in one moment is no bad link, though the window has it for minutes.
+    let mut bench = Bench::default();
+    bench.send(0, 1, 2, 180, 20);
+    for _ in 0..20 {
+        assert!(bench.round().is_none_or(|report| report.bad == 0));
+        bench.send(0, 1, 2, 4, 0);
+    }
+}
+
+#[test]
 fn silence_makes_no_link_well() {
     let mut bench = Bench::default();
     for _ in 0..3 {
