@@ -4,10 +4,10 @@
 //! and every I/O over it waits for that. The kernel knows best. For each connection it counts what it has sent, what it had to send again, and what of that the
 //! peer had after all; so real traffic is what measures, in the direction in which it goes, and nothing can be forged that was not sent. The other
 //! direction is told by the other end. Connections without traffic are asked every five seconds whether the peer is there, which is
-//! traffic enough to say something within minutes.
+//! traffic enough to say something within ten minutes.
 //!
 //! **Mechanism.** Every [`ROUND`] a thread asks the cores for the counts of their connections and hands them to this state machine. It adds up
-//! what is new by peers, keeps rounds of five minutes, and looks at the newest of them that have [`MIN_SENT`] segments together: ten seconds of a busy link, minutes of
+//! what is new by peers, and looks at the newest rounds that have [`MIN_SENT`] segments together: ten seconds of a busy link, some eight minutes of
 //! an idle one. Bad three times in a row, the link is called bad; well six times in a row, it is well. What is found is one record
 //! ([`amita_types::link`]); whose fault it is, is judged from the records of all nodes (`amita_control::network`).
 
@@ -25,8 +25,11 @@ mod tests;
 
 /// Between two looks at the connections.
 pub const ROUND: Duration = Duration::from_secs(10);
-/// Rounds that are kept of each peer: five minutes.
-const KEPT_ROUNDS: usize = 30;
+/// Rounds that are kept of each peer at most: fifteen minutes, in which one idle connection each way sends 360 segments. Of a busy peer as
+/// many as have [`MIN_SENT`].
+const KEPT_ROUNDS: usize = 90;
+/// Peers that were not seen for so many rounds are forgotten.
+const UNSEEN_ROUNDS: u64 = 30;
 /// Segments that say something about a link.
 const MIN_SENT: u64 = 200;
 /// Fewer that were lost are an accident.
@@ -174,7 +177,11 @@ impl Peer {
 
     fn end_round(&mut self, cut: bool) {
         self.rounds.push_back(std::mem::take(&mut self.now));
-        if self.rounds.len() > KEPT_ROUNDS {
+        let mut sent: u64 = self.rounds.iter().map(|(sent, _)| sent).sum();
+        while let Some((oldest, _)) = self.rounds.front()
+            && (self.rounds.len() > KEPT_ROUNDS || sent - oldest >= MIN_SENT)
+        {
+            sent -= oldest;
             self.rounds.pop_front();
         }
         let sign = self.sign(cut);
@@ -270,7 +277,7 @@ impl Links {
     pub fn end_round(&mut self) -> Option<LinkReport> {
         let (round, cut) = (self.round, std::mem::take(&mut self.cut));
         self.last.retain(|_, (_, seen)| *seen + FORGET_ROUNDS > round);
-        self.peers.retain(|_, peer| peer.seen + KEPT_ROUNDS as u64 > round);
+        self.peers.retain(|_, peer| peer.seen + UNSEEN_ROUNDS > round);
         for (node, peer) in &mut self.peers {
             // With a connection of some core it is reached.
             let is_cut = cut.contains(node) && peer.reached != Some(round);
