@@ -6,7 +6,7 @@
 //!
 //! * A node that stands is *avoided*, where the policy says so: its stores keep what they have and get no more groups.
 //! * One that stands for twice as long is *isolated*, where the policy says so: each of its stores is taken out of its groups as a slow one
-//!   is ([`super::health`]), if half of all other nodes find it at that moment. That never costs what is needed: each of their groups must have all of its copies, and enough of those at
+//!   is ([`super::health`]), if half of all other nodes find it at that moment. That never costs what is needed: each of their groups must have all of its copies, and enough of those, two at least, at
 //!   other nodes must be served; only one node of the cluster is isolated at a time, not beside a slow store that rests, and only so many in an hour.
 //!
 //! An isolated node rests until it and most others say that its links are well, or its time is over; then its stores are brought up to date like any that is back. If it is

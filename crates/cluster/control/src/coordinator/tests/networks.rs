@@ -210,6 +210,32 @@ fn who_is_not_found_by_half_of_the_others_stays() {
 }
 
 #[test]
+fn no_group_is_left_with_one_copy() {
+    let mut scene = Scene::led(4, 4, 1);
+    let mut pool: Pool = scene.state.get(&map::pool_key("p")).unwrap().json().unwrap();
+    pool.kind = PoolKind::Replicated {
+        copies: 2,
+        min_copies: 1,
+    };
+    scene.put(&map::pool_key("p"), &pool);
+    for index in 0..4 {
+        let mut group = scene.group(index);
+        group.epoch = group.epoch.next();
+        group.members = vec![store(3), store(1)];
+        group.in_sync.clone_from(&group.members);
+        scene.put_group(&group);
+    }
+    set(&mut scene, SickPolicy::Isolate);
+    live(&mut scene, 300, 4, &[(3, &[1, 2, 4])]);
+    assert_eq!(holds(&scene, 3), 4);
+    let hindrance = "4 of its groups have no copy to spare".to_owned();
+    assert_eq!(
+        sentences(&scene),
+        vec![(THREE, Sentence::Avoided), (THREE, Sentence::Stays { hindrance })]
+    );
+}
+
+#[test]
 fn silence_does_not_end_a_rest() {
     let mut scene = Scene::led(4, 8, 2);
     set(&mut scene, SickPolicy::Isolate);
