@@ -273,7 +273,7 @@ impl Links {
         }
     }
 
-    /// The round is over. What is to be told of it, if anything.
+    /// The round is over. What is to be told of it, if anything; when that is, is for whoever has a clock to say.
     pub fn end_round(&mut self) -> Option<LinkReport> {
         let (round, cut) = (self.round, std::mem::take(&mut self.cut));
         self.last.retain(|_, (_, seen)| *seen + FORGET_ROUNDS > round);
@@ -292,11 +292,14 @@ impl Links {
         let bad = self.bad();
         let kinds: Vec<(NodeId, LinkTrouble)> = bad.iter().map(|found| (found.peer, found.what)).collect();
         let is_new = match &self.told {
-            None => measured > 0,
+            // What is there may be of an earlier life.
+            None => true,
             Some(told) => {
-                // Idle links stand now above and now below what says something: who measures fewer than before says nothing.
+                // Links stand above and below what says something by turns: who measures a few less than before says nothing.
                 let grown = measured > told.measured + told.measured / 4;
+                let fallen = measured < told.measured / 2;
                 grown
+                    || fallen
                     || !bad.is_empty() && told.round + RENEW_ROUNDS <= self.round
                     || sorted(&told.bad) != sorted(&kinds)
             }
@@ -316,6 +319,7 @@ impl Links {
         };
         Some(LinkReport {
             beat: self.beat,
+            at_s: 0,
             measured,
             bad: bad.len() as u32,
             worst: bad.into_iter().take(most).collect(),

@@ -14,6 +14,7 @@ fn told(nodes: u32, is_bad: impl Fn(u32, u32) -> bool) -> Vec<LinkReport> {
         };
         LinkReport {
             beat: 1,
+            at_s: 0,
             measured,
             bad: bad.len() as u32,
             worst: bad.into_iter().take(most).collect(),
@@ -264,6 +265,7 @@ proptest! {
     ) {
         let report = |(measured, bad, peers): &(u32, u32, Vec<u32>)| LinkReport {
             beat: 1,
+            at_s: 0,
             measured: *measured,
             bad: *bad,
             worst: peers.iter().map(|peer| bad_link(*peer)).collect(),

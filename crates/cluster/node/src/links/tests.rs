@@ -158,6 +158,24 @@ fn a_link_is_judged_only_by_what_is_sent_now() {
 }
 
 #[test]
+fn who_starts_and_who_measures_much_less_says_so() {
+    let mut bench = Bench::default();
+    assert_eq!(bench.round().map(|report| report.measured), Some(0));
+    for peer in 2..12 {
+        bench.send(0, peer.into(), peer, 1000, 0);
+    }
+    assert_eq!(bench.round().map(|report| report.measured), Some(10));
+    // Most of them are there no more.
+    bench.counts.retain(|(_, link), _| *link < 5);
+    let mut told = Vec::new();
+    for _ in 0..60 {
+        bench.send(0, 2, 2, 10, 0);
+        told.extend(bench.round().map(|report| report.measured));
+    }
+    assert_eq!(told, vec![3]);
+}
+
+#[test]
 fn silence_makes_no_link_well() {
     let mut bench = Bench::default();
     for _ in 0..3 {

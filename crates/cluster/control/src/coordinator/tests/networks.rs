@@ -19,6 +19,7 @@ pub(super) fn put(scene: &mut Scene, from: u32, bad: &[u32], of: u32) {
     });
     let report = LinkReport {
         beat: scene.now.0.as_secs(),
+        at_s: 0,
         measured: of,
         bad: bad.len() as u32,
         worst: worst.collect(),
