@@ -14,7 +14,7 @@
 use amita_fabric::{Link, LinkPath};
 use amita_reactor::driver::PathCounts;
 use amita_types::NodeId;
-use amita_types::link::{BadLink, LinkReport, LinkTrouble, MAX_NAMED, MAX_NAMED_OF_MOST, loss_ppm};
+use amita_types::link::{BadLink, LinkReport, LinkTrouble, MAX_NAMED, MAX_NAMED_OF_MOST, loss_ppm, renewed_after};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::mpsc::Sender;
@@ -46,8 +46,6 @@ const LATE_US: u32 = 20_000;
 /// Rounds in a row that make a link bad, and well.
 const BAD_ROUNDS: u32 = 3;
 const WELL_ROUNDS: u32 = 6;
-/// What is bad is told anew after so many rounds, so that it is known to be so still.
-const RENEW_ROUNDS: u64 = 3;
 /// Connections that were not seen for so many rounds are forgotten.
 const FORGET_ROUNDS: u64 = 64;
 /// Peers whose figures are shown at most: those with bad links first.
@@ -291,6 +289,8 @@ impl Links {
         let measured = self.peers.values().filter(|peer| peer.is_measured()).count() as u32;
         let bad = self.bad();
         let kinds: Vec<(NodeId, LinkTrouble)> = bad.iter().map(|found| (found.peer, found.what)).collect();
+        // What is bad is told anew, so that it is known to be so still.
+        let renew = renewed_after(self.peers.len() + 1).as_secs() / ROUND.as_secs();
         let is_new = match &self.told {
             // What is there may be of an earlier life.
             None => true,
@@ -300,7 +300,7 @@ impl Links {
                 let fallen = measured < told.measured / 2;
                 grown
                     || fallen
-                    || !bad.is_empty() && told.round + RENEW_ROUNDS <= self.round
+                    || !bad.is_empty() && told.round + renew <= self.round
                     || sorted(&told.bad) != sorted(&kinds)
             }
         };

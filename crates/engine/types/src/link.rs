@@ -1,17 +1,25 @@
 //! The records about the network between nodes: what each of them finds of its links to the others.
 //!
-//! A node writes one record: at its start, when it measures more or much less, when what it finds has changed, and every half minute while
+//! A node writes one record: at its start, when it measures more or much less, when what it finds has changed, and every half minute or more ([`renewed_after`]) while
 //! it finds a link bad. A node that lives and whose record names no bad link finds all of its links well: that is what makes a
 //! witness of it at no cost. Nothing that must be right rests on these records: they are hints and news.
 
 use crate::id::NodeId;
 use crate::map::PREFIX;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The most links that a report names.
 pub const MAX_NAMED: usize = 32;
 /// The same where more than half of the links are bad: who hardly reaches anybody needs to name nobody.
 pub const MAX_NAMED_OF_MOST: usize = 8;
+
+/// How often a report of bad links is renewed in a cluster of so many nodes: each of them watches what each other one writes, and one sick
+/// node is found by all of them.
+#[must_use]
+pub fn renewed_after(nodes: usize) -> Duration {
+    Duration::from_secs((nodes as u64).clamp(30, 300))
+}
 
 /// A report of bad links that was not renewed for so many seconds is none. Long enough for clocks of nodes that differ by minutes.
 pub const STALE_AFTER_S: u64 = 1200;
@@ -135,6 +143,13 @@ mod tests {
         assert!(!report.is_current(11_200));
         (report.at_s, report.bad) = (0, 0);
         assert!(report.is_current(11_200));
+    }
+
+    #[test]
+    fn large_clusters_renew_seldom() {
+        let renewed = [1, 30, 100, 300, 5000].map(|nodes| renewed_after(nodes).as_secs());
+        assert_eq!(renewed, [30, 30, 100, 300, 300]);
+        assert!(STALE_AFTER_S > 3 * renewed_after(usize::MAX).as_secs());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::warning::{Sentence, Warning};
 use super::{Action, Coordinator, Due, Moment, Out, plan};
 use crate::network::{Blame, Finding, Witness, judge};
 use amita_metadata::KeyValue;
-use amita_types::link::{LinkReport, links_prefix};
+use amita_types::link::{LinkReport, links_prefix, renewed_after};
 use amita_types::map::Group;
 use amita_types::recovery::{SickNetworks, SickPolicy};
 use amita_types::{NodeId, StoreId};
@@ -27,8 +27,6 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// A report that names bad links and was not renewed for so long does not count: it is renewed every half minute.
-const FRESH: Duration = Duration::from_secs(75);
 /// Between two looks at the matrix, while there is something bad in it.
 const ROUND: Duration = Duration::from_secs(5);
 /// What was not found for so long was not sick without a pause.
@@ -76,6 +74,11 @@ fn reporter(key: &str) -> Option<NodeId> {
     name.strip_suffix("/all")?.parse().ok()
 }
 
+/// A report that names bad links and was not renewed for so long does not count.
+fn fresh(fleet: &Fleet) -> Duration {
+    renewed_after(fleet.lives.len()) * 5 / 2
+}
+
 /// Nodes that live, which judge and are judged: not those of clients.
 fn witnesses(fleet: &Fleet) -> impl Iterator<Item = NodeId> {
     let lives = fleet.lives.iter();
@@ -110,7 +113,7 @@ impl Networks {
             return false;
         };
         if let Some(report) = out.parse::<LinkReport>(record) {
-            if report.bad > 0 {
+            if report.bad > 0 && self.settings.policy != SickPolicy::Off {
                 self.look_at(now);
                 due.dirty |= self.is_due(now);
             }
@@ -185,20 +188,21 @@ impl Networks {
     }
 
     /// What a node finds, unless it has not said so, or not of late.
-    fn report(&self, now: Moment, node: NodeId) -> Option<&LinkReport> {
+    fn report(&self, fresh: Duration, now: Moment, node: NodeId) -> Option<&LinkReport> {
         let heard = self.reports.get(&node)?;
-        let counts = heard.report.bad == 0 || heard.at.plus(FRESH) > now;
+        let counts = heard.report.bad == 0 || heard.at.plus(fresh) > now;
         counts.then_some(&heard.report)
     }
 
     /// What the nodes that live find.
     fn findings(&self, fleet: &Fleet, now: Moment) -> Vec<Finding> {
+        let fresh = fresh(fleet);
         let witnesses = witnesses(fleet).map(|node| {
             let host = fleet.hosts.get(node).filter(|host| !host.rack.is_empty());
             Witness {
                 node,
                 rack: host.map(|host| (host.site.as_str(), host.rack.as_str())),
-                report: self.report(now, node),
+                report: self.report(fresh, now, node),
             }
         });
         judge(&witnesses.collect::<Vec<_>>())
@@ -212,7 +216,7 @@ impl Networks {
     }
 
     /// Takes in what is found now; says what has ended that stood.
-    fn take(&mut self, now: Moment, findings: Vec<Finding>) -> Vec<Blame> {
+    fn take(&mut self, fresh: Duration, now: Moment, findings: Vec<Finding>) -> Vec<Blame> {
         for finding in findings {
             match self.cases.entry(finding.blame.clone()) {
                 Entry::Vacant(place) => {
@@ -242,7 +246,7 @@ impl Networks {
         let bad = self
             .reports
             .values()
-            .any(|heard| heard.report.bad > 0 && heard.at.plus(FRESH) > now);
+            .any(|heard| heard.report.bad > 0 && heard.at.plus(fresh) > now);
         let rests = self.isolated(now).is_some();
         self.next = (bad || rests || !self.cases.is_empty()).then_some(now.plus(ROUND));
         ended
@@ -253,9 +257,9 @@ impl Networks {
     fn says_well(&self, fleet: &Fleet, now: Moment, node: NodeId) -> bool {
         let others = witnesses(fleet).filter(|other| *other != node).count();
         let has_measured = |report: &&LinkReport| report.measured as usize * 2 > others;
-        let own = self.report(now, node).filter(has_measured);
+        let own = self.report(fresh(fleet), now, node).filter(has_measured);
         let denies = |other: &NodeId| {
-            let report = self.report(now, *other).filter(has_measured);
+            let report = self.report(fresh(fleet), now, *other).filter(has_measured);
             report.is_some_and(|report| report.is_complete() && report.worst.iter().all(|found| found.peer != node))
         };
         let denying = witnesses(fleet).filter(|other| *other != node).filter(denies).count();
@@ -316,7 +320,7 @@ pub(super) fn run(coordinator: &mut Coordinator) {
         return;
     }
     let findings = networks.findings(&coordinator.fleet, now);
-    let ended = networks.take(now, findings);
+    let ended = networks.take(fresh(&coordinator.fleet), now, findings);
     let is_back = coordinator.networks.end_rests(&coordinator.fleet, now);
     if is_back || !ended.is_empty() {
         plan::soon(coordinator);

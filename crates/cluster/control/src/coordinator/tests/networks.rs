@@ -237,6 +237,21 @@ fn no_group_is_left_with_one_copy() {
 }
 
 #[test]
+fn with_nothing_to_decide_reports_are_no_reason_to_look_at_all_groups() {
+    for (policy, is_reason) in [(SickPolicy::Off, false), (SickPolicy::Propose, true)] {
+        let mut scene = Scene::led(4, 4, 2);
+        set(&mut scene, policy);
+        scene.run();
+        let (mut out, mut due) = (Out::default(), Due::default());
+        put(&mut scene, 3, &[1, 2, 4], 3);
+        let record = scene.state.get(&links_key(node(3))).unwrap().clone();
+        let now = scene.now;
+        assert!(scene.machine.networks.hear(&mut out, &mut due, now, &record));
+        assert_eq!(due.dirty, is_reason, "{policy:?}");
+    }
+}
+
+#[test]
 fn silence_does_not_end_a_rest() {
     let mut scene = Scene::led(4, 8, 2);
     set(&mut scene, SickPolicy::Isolate);
