@@ -9,7 +9,7 @@
 //! 1. a *rack*, if more than half of its nodes (two at least) are bad towards more than half of the nodes of all other racks, in either direction,
 //!    and well among themselves, and there are two other racks to say so: its switch or its uplink;
 //! 2. a *node*, if its links to more than half of the others (two at least) are bad, or those of more than half of the others to it: its
-//!    cable, its interface, or its port of the switch;
+//!    cable, its interface, or its port of the switch; of those whom nobody measures half count as well, in either direction;
 //! 3. what is left are *links* between two nodes.
 //!
 //! Where most nodes look sick whom no rack explains, or where that would blame more than a third of the nodes, or of the racks, or more than [`MAX_NODES`] or [`MAX_RACKS`], it is the *network*, and
@@ -89,6 +89,12 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// How many of a node's links are known to be bad, in the direction in which more of them are.
+    #[must_use]
+    pub fn bad_links(&self) -> usize {
+        self.outward.0.max(self.inward.0)
+    }
+
     /// The evidence, in a sentence without its end, with the numbers of nodes.
     #[must_use]
     pub fn evidence(&self) -> String {
@@ -191,6 +197,7 @@ struct Row<'a> {
 /// Who is asked, and how many of them can say that a link is well.
 struct Judges<'b> {
     left_out: &'b BTreeSet<NodeId>,
+    asked: usize,
     can_deny: usize,
 }
 
@@ -275,9 +282,18 @@ impl<'a> Matrix<'a> {
 
     /// Who is asked about a node: all that count but those that are left out.
     fn judges<'b>(&self, left_out: &'b BTreeSet<NodeId>) -> Judges<'b> {
-        let says = |(node, row): &(&NodeId, &Row<'_>)| self.counts(**node) && !left_out.contains(node) && row.can_deny;
-        let can_deny = self.rows.iter().filter(says).count();
-        Judges { left_out, can_deny }
+        let rows = self.rows.iter();
+        let asked = rows.filter(|(node, _)| self.counts(**node) && !left_out.contains(node));
+        let (mut all, mut can_deny) = (0, 0);
+        for (_, row) in asked {
+            all += 1;
+            can_deny += usize::from(row.can_deny);
+        }
+        Judges {
+            left_out,
+            asked: all,
+            can_deny,
+        }
     }
 
     /// Links by which a node sends to its judges.
@@ -305,10 +321,11 @@ impl<'a> Matrix<'a> {
         let accusers = || self.accusers.get(&node).into_iter().flatten().filter(says);
         let bad = accusers().count();
         // Neither itself nor who names it finds its link to it well.
-        let own = [node];
-        let own = own.iter().filter(says).filter(can_deny).count();
-        let well = judges.can_deny - own - accusers().filter(can_deny).count();
-        (bad, bad + well)
+        let own = usize::from(says(&&node));
+        let own_denies = usize::from(says(&&node) && can_deny(&&node));
+        let well = judges.can_deny - own_denies - accusers().filter(can_deny).count();
+        // Of those who cannot say half count as well, as outward: a few accusers among few that measure are no proof.
+        (bad, (bad + well).max((judges.asked - own).div_ceil(2)))
     }
 
     /// The larger of both shares.

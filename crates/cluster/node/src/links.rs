@@ -4,17 +4,17 @@
 //! and every I/O over it waits for that. The kernel knows best. For each connection it counts what it has sent, what it had to send again, and what of that the
 //! peer had after all; so real traffic is what measures, in the direction in which it goes, and nothing can be forged that was not sent. The other
 //! direction is told by the other end. Connections without traffic are asked every five seconds whether the peer is there, which is
-//! traffic enough to say something within minutes.
+//! traffic enough to say something within ten minutes.
 //!
 //! **Mechanism.** Every [`ROUND`] a thread asks the cores for the counts of their connections and hands them to this state machine. It adds up
-//! what is new by peers, keeps rounds of five minutes, and looks at the newest of them that have [`MIN_SENT`] segments together: ten seconds of a busy link, minutes of
+//! what is new by peers, and looks at the newest rounds that have [`MIN_SENT`] segments together: ten seconds of a busy link, some eight minutes of
 //! an idle one. Bad three times in a row, the link is called bad; well six times in a row, it is well. What is found is one record
 //! ([`amita_types::link`]); whose fault it is, is judged from the records of all nodes (`amita_control::network`).
 
 use amita_fabric::{Link, LinkPath};
 use amita_reactor::driver::PathCounts;
 use amita_types::NodeId;
-use amita_types::link::{BadLink, LinkReport, LinkTrouble, MAX_NAMED, MAX_NAMED_OF_MOST, loss_ppm};
+use amita_types::link::{BadLink, LinkReport, LinkTrouble, MAX_NAMED, MAX_NAMED_OF_MOST, loss_ppm, renewed_after};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::mpsc::Sender;
@@ -25,8 +25,11 @@ mod tests;
 
 /// Between two looks at the connections.
 pub const ROUND: Duration = Duration::from_secs(10);
-/// Rounds that are kept of each peer: five minutes.
-const KEPT_ROUNDS: usize = 30;
+/// Rounds that are kept of each peer at most: fifteen minutes, in which one idle connection each way sends 360 segments. Of a busy peer as
+/// many as have [`MIN_SENT`].
+const KEPT_ROUNDS: usize = 90;
+/// Peers that were not seen for so many rounds are forgotten.
+const UNSEEN_ROUNDS: u64 = 30;
 /// Segments that say something about a link.
 const MIN_SENT: u64 = 200;
 /// Fewer that were lost are an accident.
@@ -43,8 +46,6 @@ const LATE_US: u32 = 20_000;
 /// Rounds in a row that make a link bad, and well.
 const BAD_ROUNDS: u32 = 3;
 const WELL_ROUNDS: u32 = 6;
-/// What is bad is told anew after so many rounds, so that it is known to be so still.
-const RENEW_ROUNDS: u64 = 3;
 /// Connections that were not seen for so many rounds are forgotten.
 const FORGET_ROUNDS: u64 = 64;
 /// Peers whose figures are shown at most: those with bad links first.
@@ -108,8 +109,6 @@ struct Peer {
     bad: Option<LinkTrouble>,
     /// Rounds in a row that speak against what it is called.
     against: u32,
-    /// Rounds in a row that say nothing.
-    silent: usize,
 }
 
 /// What a round says of a link.
@@ -117,12 +116,12 @@ struct Peer {
 enum Sign {
     Bad(LinkTrouble),
     Well,
-    /// Too little was sent, or it is between the two.
+    /// Nothing or too little was sent, or it is between the two.
     Unclear,
 }
 
 impl Peer {
-    /// The newest rounds that say something together.
+    /// The newest rounds that say something together: what was sent and lost in them.
     fn window(&self) -> (u64, u64) {
         let (mut sent, mut lost) = (0, 0);
         for (round_sent, round_lost) in self.rounds.iter().rev() {
@@ -134,13 +133,33 @@ impl Peer {
         (sent, lost)
     }
 
+    /// Was something lost in several of the newest rounds, or is the newest enough by itself? What was lost in one moment stays in the window
+    /// of an idle link for minutes.
+    fn goes_on(&self) -> bool {
+        let enough = self.rounds.back().is_some_and(|(sent, _)| *sent >= MIN_SENT);
+        let mut left = MIN_SENT;
+        let mut lossy = 0;
+        for (sent, lost) in self.rounds.iter().rev() {
+            lossy += u32::from(*lost > 0);
+            left = left.saturating_sub(*sent);
+            if left == 0 {
+                break;
+            }
+        }
+        enough || lossy >= BAD_ROUNDS
+    }
+
     fn sign(&self, cut: bool) -> Sign {
         if cut {
             return Sign::Bad(LinkTrouble::Cut);
         }
+        // What old rounds say was counted then, and a round trip of old is none of now.
+        if self.rounds.back().is_none_or(|(sent, _)| *sent == 0) {
+            return Sign::Unclear;
+        }
         let (sent, lost) = self.window();
         let loss = loss_ppm(sent, lost);
-        if sent >= MIN_SENT && lost >= MIN_LOST && loss >= BAD_PPM {
+        if sent >= MIN_SENT && lost >= MIN_LOST && loss >= BAD_PPM && self.goes_on() {
             return Sign::Bad(LinkTrouble::Loss);
         }
         if let (Some(now), Some(least)) = (self.round_trip_us, self.least_us)
@@ -156,11 +175,14 @@ impl Peer {
 
     fn end_round(&mut self, cut: bool) {
         self.rounds.push_back(std::mem::take(&mut self.now));
-        if self.rounds.len() > KEPT_ROUNDS {
+        let mut sent: u64 = self.rounds.iter().map(|(sent, _)| sent).sum();
+        while let Some((oldest, _)) = self.rounds.front()
+            && (self.rounds.len() > KEPT_ROUNDS || sent - oldest >= MIN_SENT)
+        {
+            sent -= oldest;
             self.rounds.pop_front();
         }
         let sign = self.sign(cut);
-        self.silent = if sign == Sign::Unclear { self.silent + 1 } else { 0 };
         match (sign, self.bad) {
             // What it is called bad for may change: it is bad all the same.
             (Sign::Bad(what), Some(_)) => (self.bad, self.against) = (Some(what), 0),
@@ -176,7 +198,7 @@ impl Peer {
                     (self.bad, self.against) = (None, 0);
                 }
             }
-            (Sign::Unclear, Some(_)) if self.silent >= KEPT_ROUNDS => (self.bad, self.against) = (None, 0),
+            // Silence proves nothing. Whoever is not reached any more is forgotten.
             (Sign::Unclear, Some(_)) => {}
             (Sign::Well | Sign::Unclear, None) => self.against = 0,
         }
@@ -249,11 +271,11 @@ impl Links {
         }
     }
 
-    /// The round is over. What is to be told of it, if anything.
+    /// The round is over. What is to be told of it, if anything; when that is, is for whoever has a clock to say.
     pub fn end_round(&mut self) -> Option<LinkReport> {
         let (round, cut) = (self.round, std::mem::take(&mut self.cut));
         self.last.retain(|_, (_, seen)| *seen + FORGET_ROUNDS > round);
-        self.peers.retain(|_, peer| peer.seen + KEPT_ROUNDS as u64 > round);
+        self.peers.retain(|_, peer| peer.seen + UNSEEN_ROUNDS > round);
         for (node, peer) in &mut self.peers {
             // With a connection of some core it is reached.
             let is_cut = cut.contains(node) && peer.reached != Some(round);
@@ -267,13 +289,18 @@ impl Links {
         let measured = self.peers.values().filter(|peer| peer.is_measured()).count() as u32;
         let bad = self.bad();
         let kinds: Vec<(NodeId, LinkTrouble)> = bad.iter().map(|found| (found.peer, found.what)).collect();
+        // What is bad is told anew, so that it is known to be so still.
+        let renew = renewed_after(self.peers.len() + 1).as_secs() / ROUND.as_secs();
         let is_new = match &self.told {
-            None => measured > 0,
+            // What is there may be of an earlier life.
+            None => true,
             Some(told) => {
-                // Idle links stand now above and now below what says something: who measures fewer than before says nothing.
+                // Links stand above and below what says something by turns: who measures a few less than before says nothing.
                 let grown = measured > told.measured + told.measured / 4;
+                let fallen = measured < told.measured / 2;
                 grown
-                    || !bad.is_empty() && told.round + RENEW_ROUNDS <= self.round
+                    || fallen
+                    || !bad.is_empty() && told.round + renew <= self.round
                     || sorted(&told.bad) != sorted(&kinds)
             }
         };
@@ -292,6 +319,7 @@ impl Links {
         };
         Some(LinkReport {
             beat: self.beat,
+            at_s: 0,
             measured,
             bad: bad.len() as u32,
             worst: bad.into_iter().take(most).collect(),

@@ -1,17 +1,28 @@
 //! The records about the network between nodes: what each of them finds of its links to the others.
 //!
-//! A node writes one record: when it has measured for the first time, when what it finds has changed, and every half minute while
+//! A node writes one record: at its start, when it measures more or much less, when what it finds has changed, and every half minute or more ([`renewed_after`]) while
 //! it finds a link bad. A node that lives and whose record names no bad link finds all of its links well: that is what makes a
 //! witness of it at no cost. Nothing that must be right rests on these records: they are hints and news.
 
 use crate::id::NodeId;
 use crate::map::PREFIX;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The most links that a report names.
 pub const MAX_NAMED: usize = 32;
 /// The same where more than half of the links are bad: who hardly reaches anybody needs to name nobody.
 pub const MAX_NAMED_OF_MOST: usize = 8;
+
+/// How often a report of bad links is renewed in a cluster of so many nodes: each of them watches what each other one writes, and one sick
+/// node is found by all of them.
+#[must_use]
+pub fn renewed_after(nodes: usize) -> Duration {
+    Duration::from_secs((nodes as u64).clamp(30, 300))
+}
+
+/// A report of bad links that was not renewed for so many seconds is none. Long enough for clocks of nodes that differ by minutes.
+pub const STALE_AFTER_S: u64 = 1200;
 
 /// `/amita/links/NODE_ID/all`: what a node finds of its links to others, in the direction in which it sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +30,8 @@ pub const MAX_NAMED_OF_MOST: usize = 8;
 pub struct LinkReport {
     /// Counts the writes of the record, so that a renewal is a change.
     pub beat: u64,
+    /// When it was written, in seconds since 1970 by the clock of the node.
+    pub at_s: u64,
     /// Nodes to which enough was sent to say something.
     pub measured: u32,
     /// Of those: the link is bad.
@@ -28,6 +41,12 @@ pub struct LinkReport {
 }
 
 impl LinkReport {
+    /// Is it to be believed at this moment, in seconds since 1970? Only what is bad is renewed.
+    #[must_use]
+    pub fn is_current(&self, now_s: u64) -> bool {
+        self.bad == 0 || self.at_s.saturating_add(STALE_AFTER_S) > now_s
+    }
+
     /// Does it name all links that are bad?
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -111,6 +130,26 @@ mod tests {
         assert_eq!((found.worst[0].peer, found.worst[0].loss_ppm()), (NodeId(7), 1_000_000));
         assert!(!found.is_complete());
         assert!(LinkReport::default().is_complete());
+    }
+
+    #[test]
+    fn what_is_bad_and_not_renewed_is_no_report() {
+        let mut report = LinkReport {
+            at_s: 10_000,
+            bad: 1,
+            ..LinkReport::default()
+        };
+        assert!(report.is_current(9_000) && report.is_current(11_199));
+        assert!(!report.is_current(11_200));
+        (report.at_s, report.bad) = (0, 0);
+        assert!(report.is_current(11_200));
+    }
+
+    #[test]
+    fn large_clusters_renew_seldom() {
+        let renewed = [1, 30, 100, 300, 5000].map(|nodes| renewed_after(nodes).as_secs());
+        assert_eq!(renewed, [30, 30, 100, 300, 300]);
+        assert!(STALE_AFTER_S > 3 * renewed_after(usize::MAX).as_secs());
     }
 
     #[test]

@@ -260,7 +260,13 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
 
 /// What of the network is sick, as living nodes find.
 fn networks(meta: &dyn Transact, nodes: &[NodeStatus], living: &BTreeSet<NodeId>) -> Result<Vec<Finding>> {
-    let reports: BTreeMap<NodeId, LinkReport> = of_nodes(meta, &links_prefix(), living)?.into_iter().collect();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let reports: Vec<(NodeId, LinkReport)> = of_nodes(meta, &links_prefix(), living)?;
+    // Records outlive who wrote them: what is bad and was not renewed may be mended long since.
+    let current = reports
+        .into_iter()
+        .filter(|(_, report)| report.is_current(now.as_secs()));
+    let reports: BTreeMap<NodeId, LinkReport> = current.collect();
     let witnesses = nodes
         .iter()
         .filter(|found| found.alive && !found.node.client)

@@ -89,10 +89,10 @@ impl Fleet {
         others.filter(|other| self.is_serving(**other)).count() >= pool.min_copies.max(1)
     }
 
-    /// The same without all stores of a node.
+    /// The same without all stores of a node that answers still: two copies at least are left, as one alone may be lost before the node is well.
     pub(super) fn may_spare_node(&self, group: &Group, pool: &KnownPool, node: NodeId) -> bool {
         let others = group.in_sync.iter().filter(|other| self.home(**other) != Some(node));
-        others.filter(|other| self.is_serving(**other)).count() >= pool.min_copies.max(1)
+        others.filter(|other| self.is_serving(**other)).count() >= pool.min_copies.max(2)
     }
 
     /// When others take the place of a store that is gone.

@@ -6,10 +6,10 @@
 //!
 //! * A node that stands is *avoided*, where the policy says so: its stores keep what they have and get no more groups.
 //! * One that stands for twice as long is *isolated*, where the policy says so: each of its stores is taken out of its groups as a slow one
-//!   is ([`super::health`]). That never costs what is needed: each of their groups must have all of its copies, and enough of those at
+//!   is ([`super::health`]), if half of all other nodes find it at that moment. That never costs what is needed: each of their groups must have all of its copies, and enough of those, two at least, at
 //!   other nodes must be served; only one node of the cluster is isolated at a time, not beside a slow store that rests, and only so many in an hour.
 //!
-//! An isolated node rests until it is well, or its time is over; then its stores are brought up to date like any that is back. If it is
+//! An isolated node rests until it and most others say that its links are well, or its time is over; then its stores are brought up to date like any that is back. If it is
 //! sick still when its time is over, it is isolated again, for twice as long. As with slow stores all of this is known to the
 //! coordinator alone.
 
@@ -19,7 +19,7 @@ use super::warning::{Sentence, Warning};
 use super::{Action, Coordinator, Due, Moment, Out, plan};
 use crate::network::{Blame, Finding, Witness, judge};
 use amita_metadata::KeyValue;
-use amita_types::link::{LinkReport, links_prefix};
+use amita_types::link::{LinkReport, links_prefix, renewed_after};
 use amita_types::map::Group;
 use amita_types::recovery::{SickNetworks, SickPolicy};
 use amita_types::{NodeId, StoreId};
@@ -27,8 +27,6 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// A report that names bad links and was not renewed for so long does not count: it is renewed every half minute.
-const FRESH: Duration = Duration::from_secs(75);
 /// Between two looks at the matrix, while there is something bad in it.
 const ROUND: Duration = Duration::from_secs(5);
 /// What was not found for so long was not sick without a pause.
@@ -76,6 +74,20 @@ fn reporter(key: &str) -> Option<NodeId> {
     name.strip_suffix("/all")?.parse().ok()
 }
 
+/// A report that names bad links and was not renewed for so long does not count.
+fn fresh(fleet: &Fleet) -> Duration {
+    renewed_after(fleet.lives.len()) * 5 / 2
+}
+
+/// Nodes that live, which judge and are judged: not those of clients.
+fn witnesses(fleet: &Fleet) -> impl Iterator<Item = NodeId> {
+    let lives = fleet.lives.iter();
+    let living = lives.filter(|(_, life)| matches!(life, Life::Alive { stopped: false, .. }));
+    living
+        .map(|(node, _)| *node)
+        .filter(move |node| fleet.hosts.get(*node).is_none_or(|host| !host.client))
+}
+
 impl Networks {
     pub(super) fn new(settings: SickNetworks) -> Networks {
         Networks {
@@ -84,9 +96,12 @@ impl Networks {
         }
     }
 
-    /// New settings. Where there is something to see, it is looked at by them.
+    /// New settings. Where there is something to see, it is looked at by them; who is isolated comes back where they isolate nobody.
     pub(super) fn set(&mut self, now: Moment, settings: SickNetworks) {
         self.settings = settings;
+        if settings.policy < SickPolicy::Isolate {
+            self.isolated.clear();
+        }
         if self.reports.values().any(|heard| heard.report.bad > 0) {
             self.look_at(now);
         }
@@ -98,7 +113,7 @@ impl Networks {
             return false;
         };
         if let Some(report) = out.parse::<LinkReport>(record) {
-            if report.bad > 0 {
+            if report.bad > 0 && self.settings.policy != SickPolicy::Off {
                 self.look_at(now);
                 due.dirty |= self.is_due(now);
             }
@@ -120,9 +135,11 @@ impl Networks {
         ends.chain(self.next).filter(|at| *at > now).min()
     }
 
-    /// Another one leads: what stands is for that one to find.
+    /// Another one leads: what stands, and who rests, is for that one to find. Who is elected again knows nothing of what was mended meanwhile.
+    /// What was done within the hour counts on.
     pub(super) fn depose(&mut self) {
         self.cases.clear();
+        self.isolated.clear();
     }
 
     /// How many nodes rest.
@@ -170,28 +187,36 @@ impl Networks {
         case.told.as_ref().map(|_| case.finding.evidence())
     }
 
+    /// What a node finds, unless it has not said so, or not of late.
+    fn report(&self, fresh: Duration, now: Moment, node: NodeId) -> Option<&LinkReport> {
+        let heard = self.reports.get(&node)?;
+        let counts = heard.report.bad == 0 || heard.at.plus(fresh) > now;
+        counts.then_some(&heard.report)
+    }
+
     /// What the nodes that live find.
     fn findings(&self, fleet: &Fleet, now: Moment) -> Vec<Finding> {
-        let witnesses = fleet.lives.iter().filter_map(|(&node, life)| {
-            let host = fleet.hosts.get(node);
-            let lives = matches!(life, Life::Alive { stopped: false, .. });
-            if !lives || host.is_some_and(|host| host.client) {
-                return None;
-            }
-            let heard = self.reports.get(&node);
-            let heard = heard.filter(|heard| heard.report.bad == 0 || heard.at.plus(FRESH) > now);
-            let rack = host.filter(|host| !host.rack.is_empty());
-            Some(Witness {
+        let fresh = fresh(fleet);
+        let witnesses = witnesses(fleet).map(|node| {
+            let host = fleet.hosts.get(node).filter(|host| !host.rack.is_empty());
+            Witness {
                 node,
-                rack: rack.map(|host| (host.site.as_str(), host.rack.as_str())),
-                report: heard.map(|heard| &heard.report),
-            })
+                rack: host.map(|host| (host.site.as_str(), host.rack.as_str())),
+                report: self.report(fresh, now, node),
+            }
         });
         judge(&witnesses.collect::<Vec<_>>())
     }
 
+    /// Are the links between the node and at least half of all others found bad?
+    fn is_proven(&self, fleet: &Fleet, node: NodeId) -> bool {
+        let others = witnesses(fleet).filter(|other| *other != node).count();
+        let case = self.cases.get(&Blame::Node(node));
+        case.is_some_and(|case| case.finding.bad_links() * 2 >= others)
+    }
+
     /// Takes in what is found now; says what has ended that stood.
-    fn take(&mut self, now: Moment, findings: Vec<Finding>) -> Vec<Blame> {
+    fn take(&mut self, fresh: Duration, now: Moment, findings: Vec<Finding>) -> Vec<Blame> {
         for finding in findings {
             match self.cases.entry(finding.blame.clone()) {
                 Entry::Vacant(place) => {
@@ -221,9 +246,37 @@ impl Networks {
         let bad = self
             .reports
             .values()
-            .any(|heard| heard.report.bad > 0 && heard.at.plus(FRESH) > now);
-        self.next = (bad || !self.cases.is_empty()).then_some(now.plus(ROUND));
+            .any(|heard| heard.report.bad > 0 && heard.at.plus(fresh) > now);
+        let rests = self.isolated(now).is_some();
+        self.next = (bad || rests || !self.cases.is_empty()).then_some(now.plus(ROUND));
         ended
+    }
+
+    /// Do the node and more than half of all others say that its links are well? That nobody says that they are bad is not enough: a node that
+    /// is isolated has no traffic to be measured by.
+    fn says_well(&self, fleet: &Fleet, now: Moment, node: NodeId) -> bool {
+        let others = witnesses(fleet).filter(|other| *other != node).count();
+        let has_measured = |report: &&LinkReport| report.measured as usize * 2 > others;
+        let own = self.report(fresh(fleet), now, node).filter(has_measured);
+        let denies = |other: &NodeId| {
+            let report = self.report(fresh(fleet), now, *other).filter(has_measured);
+            report.is_some_and(|report| report.is_complete() && report.worst.iter().all(|found| found.peer != node))
+        };
+        let denying = witnesses(fleet).filter(|other| *other != node).filter(denies).count();
+        own.is_some_and(|report| report.bad as usize * 2 <= others) && denying * 2 > others
+    }
+
+    /// Who rests and is well needs no more of it. Is there one?
+    fn end_rests(&mut self, fleet: &Fleet, now: Moment) -> bool {
+        let resting = self.isolated(now);
+        let well = resting.filter(|node| !self.cases.contains_key(&Blame::Node(*node)));
+        let well = well.filter(|node| self.says_well(fleet, now, *node));
+        let Some(node) = well else { return false };
+        let Some(isolated) = self.isolated.get_mut(&node) else {
+            return false;
+        };
+        isolated.until = now;
+        true
     }
 
     /// It rests, for longer each time. Only what takes copies away counts for the limit of an hour.
@@ -267,16 +320,12 @@ pub(super) fn run(coordinator: &mut Coordinator) {
         return;
     }
     let findings = networks.findings(&coordinator.fleet, now);
-    let ended = networks.take(now, findings);
-    if !ended.is_empty() {
+    let ended = networks.take(fresh(&coordinator.fleet), now, findings);
+    let is_back = coordinator.networks.end_rests(&coordinator.fleet, now);
+    if is_back || !ended.is_empty() {
         plan::soon(coordinator);
     }
     for blame in ended {
-        if let Blame::Node(node) = &blame
-            && let Some(isolated) = coordinator.networks.isolated.get_mut(node)
-        {
-            isolated.until = isolated.until.min(now);
-        }
         let warning = Warning::NetworkWell { blame };
         coordinator.out.actions.push(Action::Warn(warning));
     }
@@ -360,6 +409,9 @@ fn why_not(coordinator: &Coordinator, node: NodeId) -> Option<String> {
     let Coordinator {
         networks, fleet, now, ..
     } = coordinator;
+    if !networks.is_proven(fleet, node) {
+        return Some("it is not found by half of the other nodes".to_owned());
+    }
     if let Some(other) = networks.isolated(*now) {
         return Some(format!("node {other} is isolated, and one at a time is the limit"));
     }

@@ -14,6 +14,7 @@ fn told(nodes: u32, is_bad: impl Fn(u32, u32) -> bool) -> Vec<LinkReport> {
         };
         LinkReport {
             beat: 1,
+            at_s: 0,
             measured,
             bad: bad.len() as u32,
             worst: bad.into_iter().take(most).collect(),
@@ -198,6 +199,34 @@ fn reports_that_cannot_be_so_hurt_nobody_else() {
     assert_eq!((found[0].blame.clone(), found[0].inward), (node(2), (2, 2)));
 }
 
+#[test]
+fn a_few_accusers_among_few_that_measure_convict_nobody() {
+    let few = |accusers: u32| {
+        let mut reports = told(12, |from, to| from <= accusers && to == 5);
+        for report in &mut reports {
+            report.measured = 3;
+        }
+        found(&[], &reports)
+    };
+    let blamed: Vec<Blame> = few(2).into_iter().map(|found| found.blame).collect();
+    assert_eq!(blamed, vec![link(1, 5), link(2, 5)]);
+    let findings = few(4);
+    assert_eq!(
+        (findings[0].blame.clone(), findings[0].inward, findings[0].bad_links()),
+        (node(5), (4, 6), 4)
+    );
+    // Nor those of one rack several nodes of another one.
+    let mut reports = told(40, |from, to| from % 4 == 2 && from <= 10 && to % 4 == 3);
+    for report in &mut reports {
+        report.measured = 12;
+    }
+    let findings = found(&["a", "b", "c", "d"], &reports);
+    assert!(
+        findings.iter().all(|found| matches!(found.blame, Blame::Link(..))),
+        "{findings:?}"
+    );
+}
+
 proptest! {
     #[test]
     fn a_sick_node_is_found_among_some_bad_links(
@@ -236,6 +265,7 @@ proptest! {
     ) {
         let report = |(measured, bad, peers): &(u32, u32, Vec<u32>)| LinkReport {
             beat: 1,
+            at_s: 0,
             measured: *measured,
             bad: *bad,
             worst: peers.iter().map(|peer| bad_link(*peer)).collect(),

@@ -90,18 +90,105 @@ fn a_link_that_loses_is_bad_after_three_rounds_and_well_after_six() {
 
 #[test]
 fn an_idle_link_is_judged_by_minutes_of_it() {
+    // As the fabric sends it where a node has about as many peers as cores: one connection each way. By its own a node asks,
+    // by the other one it answers.
+    let each_way = crate::peer_links::links(8, 4, 5) as u32;
+    let a_round = (ROUND.as_secs() / amita_fabric::limits::IDLE_PING.as_secs()) as u32 * 2 * each_way;
+    assert_eq!((each_way, a_round), (1, 4));
     let mut bench = Bench::default();
-    // Two connections each way, asked every five seconds: some sixteen segments a round, of which one or two are lost.
     let mut found_after = None;
-    for round in 1..40_u32 {
-        for link in 0..4 {
-            bench.send(link, 1, 2, 4, u32::from(round % 2 == 0 && link < 2));
-        }
+    for round in 1..=60_u32 {
+        bench.send(0, 1, 2, a_round, u32::from(round % 6 == 0));
         if bench.round().is_some_and(|report| report.bad == 1) {
             found_after = found_after.or(Some(round));
         }
     }
-    assert_eq!(found_after, Some(14), "of 200 segments");
+    assert_eq!(found_after, Some(50), "of 200 segments");
+    let mut well_after = None;
+    for round in 1..=80_u32 {
+        bench.send(0, 1, 2, a_round, 0);
+        if bench.round().is_some_and(|report| report.bad == 0) {
+            well_after = well_after.or(Some(round));
+        }
+    }
+    assert_eq!(
+        well_after,
+        Some(55),
+        "200 segments of which none is lost, and five more looks"
+    );
+}
+
+#[test]
+fn of_a_busy_peer_few_rounds_are_kept() {
+    let mut bench = Bench::default();
+    for _ in 0..200 {
+        bench.send(0, 1, 2, 3, 0);
+        bench.send(0, 2, 3, 1000, 0);
+        bench.round();
+    }
+    let kept = |peer| bench.links.peers.get(&NodeId(peer)).unwrap().rounds.len();
+    assert_eq!((kept(2), kept(3)), (67, 1));
+    // Too little is sent to say anything within what is kept.
+    let mut bench = Bench::default();
+    for _ in 0..200 {
+        bench.send(0, 1, 2, 1, 0);
+        assert!(bench.round().is_none_or(|report| report.measured == 0));
+    }
+    assert_eq!(bench.links.peers.get(&NodeId(2)).unwrap().rounds.len(), KEPT_ROUNDS);
+}
+
+#[test]
+fn a_link_is_judged_only_by_what_is_sent_now() {
+    // The round trip of a connection that sends nothing is as old as what it sent last.
+    let mut bench = Bench::default();
+    bench.send(0, 1, 2, 1000, 0);
+    bench.round();
+    let (_, counts) = bench.counts.get_mut(&(0, 1)).unwrap();
+    counts.round_trip_us = 25_000;
+    for _ in 0..20 {
+        assert!(bench.round().is_none_or(|report| report.bad == 0));
+    }
+    // What was lost in one moment is no bad link, though the window has it for minutes.
+    let mut bench = Bench::default();
+    bench.send(0, 1, 2, 180, 20);
+    for _ in 0..20 {
+        assert!(bench.round().is_none_or(|report| report.bad == 0));
+        bench.send(0, 1, 2, 4, 0);
+    }
+}
+
+#[test]
+fn who_starts_and_who_measures_much_less_says_so() {
+    let mut bench = Bench::default();
+    assert_eq!(bench.round().map(|report| report.measured), Some(0));
+    for peer in 2..12 {
+        bench.send(0, peer.into(), peer, 1000, 0);
+    }
+    assert_eq!(bench.round().map(|report| report.measured), Some(10));
+    // Most of them are there no more.
+    bench.counts.retain(|(_, link), _| *link < 5);
+    let mut told = Vec::new();
+    for _ in 0..60 {
+        bench.send(0, 2, 2, 10, 0);
+        told.extend(bench.round().map(|report| report.measured));
+    }
+    assert_eq!(told, vec![3]);
+}
+
+#[test]
+fn silence_makes_no_link_well() {
+    let mut bench = Bench::default();
+    for _ in 0..3 {
+        bench.send(0, 1, 2, 1000, 50);
+        bench.round();
+    }
+    let mut told = 0;
+    for _ in 0..200 {
+        let report = bench.round();
+        assert!(report.as_ref().is_none_or(|report| report.bad == 1));
+        told += u32::from(report.is_some());
+    }
+    assert!(told > 50, "it is bad still");
 }
 
 #[test]

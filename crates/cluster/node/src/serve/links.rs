@@ -9,7 +9,7 @@ use amita_types::link::{LinkReport, links_key};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// For how long a core is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -66,7 +66,7 @@ impl Meter {
             }
         }
         if let Some(report) = self.links.end_round()
-            && self.tell(&report).is_none()
+            && self.tell(report).is_none()
         {
             self.links.not_told();
         }
@@ -80,8 +80,9 @@ impl Meter {
     }
 
     /// `None`: the metadata is away; the next round tells it.
-    fn tell(&self, report: &LinkReport) -> Option<()> {
-        let value = serde_json::to_vec(report).ok()?;
+    fn tell(&self, mut report: LinkReport) -> Option<()> {
+        report.at_s = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs();
+        let value = serde_json::to_vec(&report).ok()?;
         self.client.txn(&Call::put(links_key(self.node), value)).ok().map(drop)
     }
 }

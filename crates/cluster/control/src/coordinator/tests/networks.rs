@@ -19,6 +19,7 @@ pub(super) fn put(scene: &mut Scene, from: u32, bad: &[u32], of: u32) {
     });
     let report = LinkReport {
         beat: scene.now.0.as_secs(),
+        at_s: 0,
         measured: of,
         bad: bad.len() as u32,
         worst: worst.collect(),
@@ -106,6 +107,40 @@ fn a_node_is_avoided_then_isolated_and_comes_back_when_it_is_well() {
 }
 
 #[test]
+fn who_is_elected_again_isolates_nobody_for_what_was() {
+    let mut scene = Scene::led(4, 8, 2);
+    set(&mut scene, SickPolicy::Isolate);
+    live(&mut scene, 200, 4, &[(3, &[1, 2, 4])]);
+    assert_eq!(holds(&scene, 3), 0);
+    scene.apply(Event::Deposed);
+    live(&mut scene, 30, 4, &[]);
+    scene.elect();
+    live(&mut scene, 60, 4, &[]);
+    assert_eq!((holds(&scene, 3), scene.machine.networks.resting(scene.now)), (8, 0));
+    // It is found anew, as if by another one.
+    live(&mut scene, 200, 4, &[(3, &[1, 2, 4])]);
+    assert_eq!(holds(&scene, 3), 0);
+}
+
+#[test]
+fn a_policy_that_isolates_nobody_brings_back_who_is_isolated() {
+    for policy in [SickPolicy::Off, SickPolicy::Propose, SickPolicy::Avoid] {
+        let mut scene = Scene::led(4, 8, 2);
+        set(&mut scene, SickPolicy::Isolate);
+        let bad: &[(u32, &[u32])] = &[(3, &[1, 2, 4])];
+        live(&mut scene, 200, 4, bad);
+        assert_eq!(holds(&scene, 3), 0);
+        set(&mut scene, policy);
+        live(&mut scene, 60, 4, bad);
+        assert_eq!(
+            (holds(&scene, 3), scene.machine.networks.resting(scene.now)),
+            (8, 0),
+            "{policy:?}"
+        );
+    }
+}
+
+#[test]
 fn a_dry_run_tells_what_would_be_done_and_does_nothing() {
     let mut scene = Scene::led(4, 8, 2);
     live(&mut scene, 900, 4, &[(1, &[3]), (2, &[3]), (4, &[3])]);
@@ -151,6 +186,87 @@ fn nobody_is_isolated_who_is_needed() {
     live(&mut scene, 300, 5, &[(3, &[1, 2, 4, 5]), (2, &[1, 3, 4, 5])]);
     assert_eq!(holds(&scene, 3), 4);
     assert_eq!(sentences(&scene), vec![(THREE, Sentence::Avoided), (THREE, expected)]);
+}
+
+#[test]
+fn who_is_not_found_by_half_of_the_others_stays() {
+    let mut scene = Scene::led(4, 4, 2);
+    (5..=12).for_each(|number| scene.spare(number));
+    set(&mut scene, SickPolicy::Isolate);
+    for _ in 0..60 {
+        for from in 1..=12 {
+            let accuses = from == 1 || from == 2 || from == 4 || from == 6;
+            put(&mut scene, from, if accuses { &[3] } else { &[] }, 3);
+        }
+        scene.run();
+        scene.wait(5);
+        scene.run();
+    }
+    assert_eq!(holds(&scene, 3), 4);
+    let hindrance = "it is not found by half of the other nodes".to_owned();
+    assert_eq!(
+        sentences(&scene),
+        vec![(THREE, Sentence::Avoided), (THREE, Sentence::Stays { hindrance })]
+    );
+}
+
+#[test]
+fn no_group_is_left_with_one_copy() {
+    let mut scene = Scene::led(4, 4, 1);
+    let mut pool: Pool = scene.state.get(&map::pool_key("p")).unwrap().json().unwrap();
+    pool.kind = PoolKind::Replicated {
+        copies: 2,
+        min_copies: 1,
+    };
+    scene.put(&map::pool_key("p"), &pool);
+    for index in 0..4 {
+        let mut group = scene.group(index);
+        group.epoch = group.epoch.next();
+        group.members = vec![store(3), store(1)];
+        group.in_sync.clone_from(&group.members);
+        scene.put_group(&group);
+    }
+    set(&mut scene, SickPolicy::Isolate);
+    live(&mut scene, 300, 4, &[(3, &[1, 2, 4])]);
+    assert_eq!(holds(&scene, 3), 4);
+    let hindrance = "4 of its groups have no copy to spare".to_owned();
+    assert_eq!(
+        sentences(&scene),
+        vec![(THREE, Sentence::Avoided), (THREE, Sentence::Stays { hindrance })]
+    );
+}
+
+#[test]
+fn with_nothing_to_decide_reports_are_no_reason_to_look_at_all_groups() {
+    for (policy, is_reason) in [(SickPolicy::Off, false), (SickPolicy::Propose, true)] {
+        let mut scene = Scene::led(4, 4, 2);
+        set(&mut scene, policy);
+        scene.run();
+        let (mut out, mut due) = (Out::default(), Due::default());
+        put(&mut scene, 3, &[1, 2, 4], 3);
+        let record = scene.state.get(&links_key(node(3))).unwrap().clone();
+        let now = scene.now;
+        assert!(scene.machine.networks.hear(&mut out, &mut due, now, &record));
+        assert_eq!(due.dirty, is_reason, "{policy:?}");
+    }
+}
+
+#[test]
+fn silence_does_not_end_a_rest() {
+    let mut scene = Scene::led(4, 8, 2);
+    set(&mut scene, SickPolicy::Isolate);
+    live(&mut scene, 150, 4, &[(3, &[1, 2, 4])]);
+    assert_eq!(holds(&scene, 3), 0);
+    // Nothing is bad any more, as nothing is sent.
+    for _ in 0..60 {
+        (1..=4).for_each(|from| put(&mut scene, from, &[], 1));
+        scene.run();
+        scene.wait(5);
+        scene.run();
+    }
+    assert_eq!((holds(&scene, 3), scene.machine.networks.resting(scene.now)), (0, 1));
+    live(&mut scene, 30, 4, &[]);
+    assert_eq!((holds(&scene, 3), scene.machine.networks.resting(scene.now)), (8, 0));
 }
 
 #[test]
