@@ -6,10 +6,11 @@
 //!
 //! * A node that stands is *avoided*, where the policy says so: its stores keep what they have and get no more groups.
 //! * One that stands for twice as long is *isolated*, where the policy says so: each of its stores is taken out of its groups as a slow one
-//!   is ([`super::health`]), if half of all other nodes find it at that moment. That never costs what is needed: each of their groups must have all of its copies, and enough of those, two at least, at
-//!   other nodes must be served; only one node of the cluster is isolated at a time, not beside a slow store that rests, and only so many in an hour.
+//!   is ([`super::health`]), if half of all other nodes find it at that moment. That never costs what is needed: each of
+//!   their groups must have all of its copies, and enough of those, two at least, at other nodes must be served; only one node of the cluster is isolated at a time, not beside a slow store that rests, and only so many in an hour.
 //!
-//! An isolated node rests until it and most others say that its links are well, or its time is over; then its stores are brought up to date like any that is back. If it is
+//! An isolated node rests until it and most others say that its links are well, or its time is over; then its stores are brought up
+//! to date like any that is back. If it is
 //! sick still when its time is over, it is isolated again, for twice as long. As with slow stores all of this is known to the
 //! coordinator alone.
 
@@ -135,8 +136,8 @@ impl Networks {
         ends.chain(self.next).filter(|at| *at > now).min()
     }
 
-    /// Another one leads: what stands, and who rests, is for that one to find. Who is elected again knows nothing of what was mended meanwhile.
-    /// What was done within the hour counts on.
+    /// Another one leads: what stands, and who rests, is for that one to find. Who is elected again knows nothing of what was
+    /// mended meanwhile. What was done within the hour counts on.
     pub(super) fn depose(&mut self) {
         self.cases.clear();
         self.isolated.clear();

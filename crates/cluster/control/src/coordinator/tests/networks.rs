@@ -196,7 +196,8 @@ fn who_is_not_found_by_half_of_the_others_stays() {
     for _ in 0..60 {
         for from in 1..=12 {
             let accuses = from == 1 || from == 2 || from == 4 || from == 6;
-            put(&mut scene, from, if accuses { &[3] } else { &[] }, 3);
+            let bad: &[u32] = if accuses { &[3] } else { &[] };
+            put(&mut scene, from, bad, 3);
         }
         scene.run();
         scene.wait(5);
