@@ -308,6 +308,7 @@ mod tests {
                 "exists",
                 "metadata-away",
                 "metadata-older",
+                "network-sick",
                 "policy-fails",
                 "pool-fills",
                 "record-unreadable",
