@@ -86,7 +86,7 @@ fn a_command_by_the_api_says_and_ends_as_by_the_metadata() {
         &["snapshot-policy", "list", "--json"],
         &["subsystem", "list"],
         &["events", "--kinds"],
-        &["volume", "label", "db", "--json"],
+        &["volume", "label", "db", "team=a", "--json"],
         &["volume", "show", "none"],
         &["volume", "show", "none", "--json"],
         &["volume", "create", "db", "--pool", "demo", "--size", "64M"],
