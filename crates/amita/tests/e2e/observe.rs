@@ -226,7 +226,11 @@ fn metrics_are_what_prometheus_reads() {
         },
     );
     world.amita_done(&["snapshot-policy", "set", "often", "--pause"]);
-    let page = page_of("n1");
+    let mut page = String::new();
+    eventually("the node has looked at its links", || {
+        page = page_of("n1");
+        page.contains("\namita_link_bad{")
+    });
     let count = |line: String| page.lines().filter(|&found| found == line).count();
     for metric in metrics() {
         assert_eq!(
