@@ -10,24 +10,6 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::path::Path;
 
-/// An operator's identity, made by the command.
-fn operator(world: &World, ca: &str, role: &str) -> String {
-    let folder = world.file(role).display().to_string();
-    let name = format!("eve-{role}");
-    world.amita_done(&[
-        "operator",
-        "create",
-        &name,
-        "--role",
-        role,
-        "--ca",
-        ca,
-        "--identity",
-        &folder,
-    ]);
-    folder
-}
-
 /// A connection to the metadata beside all commands.
 fn raw(world: &World, identity: &str) -> Client {
     let live = Live::open(Path::new(identity), Clock::system()).expect("an identity");
@@ -53,8 +35,8 @@ fn who_may_not_is_refused_and_told_of_and_who_changes_the_log_is_found() {
     let world = World::of(1);
     let ca = world.cluster.authority().expect("an authority").folder().to_owned();
     let ca = ca.to_str().expect("a path of ours");
-    let (viewer, auditor) = (operator(&world, ca, "viewer"), operator(&world, ca, "auditor"));
-    let daily = operator(&world, ca, "operator");
+    let (viewer, auditor) = (world.operator_with("viewer"), world.operator_with("auditor"));
+    let daily = world.operator_with("operator");
     let unknown = world.amita(&[
         "operator",
         "create",

@@ -40,27 +40,6 @@ impl Workstation<'_> {
     }
 }
 
-/// An identity of that role, made by the command.
-fn identity(world: &World, role: &str) -> String {
-    let ca = world.cluster.authority().expect("an authority").folder().to_owned();
-    let folder = world.file(&format!("{role}-by-api")).display().to_string();
-    let ca = ca.to_str().expect("a path of ours");
-    let name = format!("eve-{role}");
-    let make = [
-        "operator",
-        "create",
-        &name,
-        "--role",
-        role,
-        "--ca",
-        ca,
-        "--identity",
-        &folder,
-    ];
-    world.amita_done(&make);
-    folder
-}
-
 /// The file of a new token.
 fn token_file(world: &World, name: &str, role: &str) -> String {
     let token = world.json(&["token", "create", name, "--role", role]);
@@ -75,7 +54,7 @@ fn a_command_by_the_api_says_and_ends_as_by_the_metadata() {
     let world = World::with_volume();
     let work = Workstation {
         by_api: apis(&world).join(","),
-        identity: identity(&world, "operator"),
+        identity: world.operator_with("operator"),
         world: &world,
     };
     work.done(&["volume", "create", "db", "--pool", "demo", "--size", "64M"]);
@@ -137,7 +116,7 @@ fn roles_are_the_nodes_to_say_and_what_is_of_a_machine_stays_there() {
     let by_api = apis(&world).join(",");
     let viewer = Workstation {
         by_api: by_api.clone(),
-        identity: identity(&world, "viewer"),
+        identity: world.operator_with("viewer"),
         world: &world,
     };
     assert_eq!(viewer.json(&["volume", "list"])[0]["name"], VOLUME);
@@ -163,7 +142,7 @@ fn roles_are_the_nodes_to_say_and_what_is_of_a_machine_stays_there() {
     // An operator is no admin: the node says so.
     let operator = Workstation {
         by_api,
-        identity: identity(&world, "operator"),
+        identity: world.operator_with("operator"),
         world: &world,
     };
     let refused = operator.run(&["token", "create", "mine", "--role", "admin"]);

@@ -119,6 +119,17 @@ impl World {
         self.folder().join(name)
     }
 
+    /// The identity of an operator with that role, made by the command.
+    pub fn operator_with(&self, role: &str) -> String {
+        let authority = self.cluster.authority().expect("an authority");
+        let ca = authority.folder().to_str().expect("a path of ours");
+        let folder = self.file(role).display().to_string();
+        let name = format!("eve-{role}");
+        let make = ["operator", "create", &name, "--role", role, "--ca", ca];
+        self.amita_done(&[&make[..], &["--identity", &folder]].concat());
+        folder
+    }
+
     /// Runs a stock tool.
     pub fn tool(&self, name: &str, arguments: &[&str]) -> Output {
         tool::run(self.folder(), name, arguments, PATIENCE).expect("the tool runs")
