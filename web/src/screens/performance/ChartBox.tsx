@@ -60,7 +60,7 @@ export function ChartBox({ chart, object, seconds, everyMs }: Props) {
         />
       ) : (
         <Suspense fallback={<p className="faint chart-none">{t("frame.loading")}</p>}>
-          <Plot label={summary} names={names} unit={chart.unit} columns={columns} />
+          <Plot label={summary} names={names} unit={chart.unit} seconds={seconds} columns={columns} />
         </Suspense>
       )}
       <MissingNodes missing={[...answers.values()][0]?.missing ?? []} />

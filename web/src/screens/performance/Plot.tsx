@@ -17,10 +17,12 @@ interface Props {
   readonly label: string;
   readonly names: readonly string[];
   readonly unit: Unit;
+  /** How long the time is that was asked for. */
+  readonly seconds: number;
   readonly columns: (number | null)[][];
 }
 
-export default function Plot({ label, names, unit, columns }: Props) {
+export default function Plot({ label, names, unit, seconds, columns }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   const latest = useRef(columns);
@@ -39,7 +41,11 @@ export default function Plot({ label, names, unit, columns }: Props) {
       {
         width: Math.max(element.clientWidth, 120),
         height: HEIGHT,
-        scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } },
+        scales: {
+          // One moment alone has no length of its own.
+          x: { range: (_, from, to) => (to > from ? [from, to] : [from - seconds, from]) },
+          y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] },
+        },
         axes: [
           { stroke: ink, grid, ticks: grid },
           { stroke: ink, grid, ticks: grid, size: 86, values: (_, values) => values.map((value) => shown(value)) },
@@ -67,7 +73,7 @@ export default function Plot({ label, names, unit, columns }: Props) {
       made.destroy();
       plot.current = undefined;
     };
-  }, [dark, locale, unit, key]);
+  }, [dark, locale, unit, key, seconds]);
   useEffect(() => plot.current?.setData(columns as uPlot.AlignedData), [columns]);
   return <div ref={place} className="plot" role="img" aria-label={label} />;
 }
