@@ -4,6 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import type { Query, QueryClient } from "@tanstack/react-query";
 import { useEffect, useState, useSyncExternalStore } from "react";
 import type { components } from "./schema";
+import { noteChange, setTold } from "./fresh";
 import { openStream } from "./stream";
 
 export type Event = components["schemas"]["Event"];
@@ -18,6 +19,7 @@ const listeners = new Set<() => void>();
 
 function setLive(live: boolean): void {
   isLive = live;
+  setTold(live);
   for (const listener of listeners) listener();
 }
 
@@ -68,7 +70,10 @@ export function useChanges(enabled: boolean): void {
   useEffect(() => {
     if (!enabled) return;
     const refresh = refresher(queries);
-    const heard = (data: unknown) => refresh((data as components["schemas"]["Changed"]).kinds);
+    const heard = (data: unknown) => {
+      noteChange();
+      refresh((data as components["schemas"]["Changed"]).kinds);
+    };
     return openStream("/api/v1/changes/watch", { heard, isOpen: setLive });
   }, [enabled, queries]);
 }

@@ -11,6 +11,7 @@
 //! * `lasting`: connections that copy an image may last longer than others.
 //! * `observed`: what the node knows of itself, and how others are asked for what they know.
 //! * `commands`: the command line, carried out for who asks.
+//! * `share`: answers that several share, who do not mind how old they are.
 //! * `routes`: a file for each kind of thing.
 //! * `versions`: which versions of the API there are.
 //! * [`specification`]: OpenAPI 3.1, made from the same code that answers.
@@ -38,6 +39,7 @@ mod repeat;
 mod routes;
 mod serve;
 pub mod session;
+mod share;
 mod site;
 mod specification;
 mod versions;
@@ -110,6 +112,7 @@ pub fn router(api: Api) -> Router {
         router
             .layer(DefaultBodyLimit::max(repeat::MAX_BODY_BYTES))
             .layer(from_fn_with_state(api.clone(), repeat::once))
+            .layer(from_fn_with_state(api.clone(), share::share))
             .layer(from_fn_with_state(api.clone(), who::find))
             .layer(from_fn_with_state(api.clone(), site::beside))
             .layer(from_fn(guard::guard))

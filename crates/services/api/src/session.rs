@@ -6,6 +6,7 @@ use crate::observed::Observed;
 use crate::panics::carry;
 use crate::problem::{Code, Problem};
 use crate::repeat::Still;
+use crate::share::Answers;
 use crate::site::Page;
 use crate::watch::{Hub, Moment};
 use crate::who::Known;
@@ -89,6 +90,7 @@ struct Shared {
     gateways: Arc<Semaphore>,
     refusals: Mutex<Allowances>,
     still: Still,
+    answers: Answers,
     /// When what is kept for a time was looked through last.
     kept_up: Mutex<Option<Instant>>,
 }
@@ -111,6 +113,7 @@ impl Api {
                 known: Known::default(),
                 hub: Hub::new(client),
                 still: Still::default(),
+                answers: Answers::default(),
                 work: Arc::new(Semaphore::new(MAX_WORK)),
                 checks: Arc::new(Semaphore::new(MAX_CHECKS)),
                 commands: Arc::new(Semaphore::new(MAX_COMMANDS)),
@@ -248,6 +251,10 @@ impl Api {
 
     pub(crate) fn still(&self) -> &Still {
         &self.shared.still
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.shared.answers
     }
 
     /// What changes from now on.
