@@ -61,7 +61,8 @@ const FIRST: u32 = ONE;
 const LEAST: [u32; LEVELS] = [ONE / 20, ONE / 100, ONE / 200, ONE / 500];
 /// The levels that bring lost copies back: theirs is the rate that an operator wants kept.
 const KEEPS_RATE: [bool; LEVELS] = [true, true, false, false];
-/// What a window is taken for until it is known what it has moved.
+/// What a window counts as for the rate that is kept, whatever it moves: most of those that compare find nothing to move, and they cost the
+/// clients something as well.
 const WINDOW_BYTES: u64 = 128 << 10;
 /// However low the rate that is kept, one window owes it no more than this.
 const LONGEST_DEBT: Duration = Duration::from_secs(3600);
@@ -211,7 +212,7 @@ impl Pace {
     }
 
     fn begin(&mut self, level: Level) {
-        let (now, cost) = (self.now, self.time_of(WINDOW_BYTES));
+        let (now, cost) = (self.now, self.kept_time());
         let gate = &mut self.gates[level as usize];
         gate.active = gate.active.saturating_add(1);
         gate.refused = None;
@@ -220,10 +221,10 @@ impl Pace {
         self.status.started += 1;
     }
 
-    /// How long so much takes at the rate that is kept.
-    fn time_of(&self, bytes: u64) -> Duration {
-        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.least_bytes_per_s.max(1));
-        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).min(LONGEST_DEBT)
+    /// How long a window takes at the rate that is kept.
+    fn kept_time(&self) -> Duration {
+        let ns = WINDOW_BYTES * 1_000_000_000 / self.least_bytes_per_s.max(1);
+        Duration::from_nanos(ns).min(LONGEST_DEBT)
     }
 
     /// When a window of that level starts whatever the clients feel; none: it has no rate to keep.
@@ -281,14 +282,8 @@ impl Pace {
     pub fn end(&mut self, now: Time, level: Level, started: Time, bytes: u64, requests: u32) {
         self.advance(now);
         let width = self.width(level);
-        let unused = self.time_of(WINDOW_BYTES.saturating_sub(bytes));
         let gate = &mut self.gates[level as usize];
         assert!(gate.active > 0, "a window ends once");
-        gate.behind = Time(
-            gate.behind
-                .0
-                .saturating_sub(u64::try_from(unused.as_nanos()).unwrap_or(u64::MAX)),
-        );
         gate.active -= 1;
         self.status.bytes += bytes;
         let second = 1_000_000_000_u64;

@@ -323,8 +323,8 @@ pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
                 core.named.waiting.push(waiting);
                 continue;
             }
-            // Of more than can be asked of at once it is told by what is known here.
-            match core.doubts.is_full() {
+            // Of more than can be asked of at once it is told by what is known here; and there is nothing for strangers, whatever there is.
+            match core.doubts.is_full() || waiting.who == Who::Stranger {
                 true => refuse(core, driver, &waiting, OpenError::NotFound),
                 false => doubts::ask(core, now, waiting),
             }

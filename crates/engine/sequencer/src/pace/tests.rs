@@ -25,8 +25,10 @@ struct Disk {
     more_us: u64,
     rebuild: Option<Level>,
     window_ms: u64,
+    /// What a window moves.
+    bytes: u64,
     seed: u64,
-    /// What clients saw, and what the rebuild moved, since it was looked at.
+    /// What clients saw, and what the rebuild moved, each window taken for a full one, since it was looked at.
     seen: crate::histogram::Histogram,
     moved: u64,
 }
@@ -42,6 +44,7 @@ impl Disk {
             more_us: 100,
             rebuild: None,
             window_ms: 4,
+            bytes: 128 << 10,
             seed: 7,
             seen: Default::default(),
             moved: 0,
@@ -67,7 +70,7 @@ impl Disk {
             let over: Vec<_> = self.windows.extract_if(.., |(ends, _)| *ends <= now).collect();
             for (_, started) in over {
                 let level = self.rebuild.unwrap_or(Level::Degraded);
-                self.pace.end(now, level, started, 128 << 10, 4);
+                self.pace.end(now, level, started, self.bytes, 4);
                 self.moved += 128 << 10;
             }
             if let Some(level) = self.rebuild {
@@ -232,6 +235,25 @@ fn lost_copies_are_brought_back_at_the_rate_that_is_kept() {
     };
     let with = moved_at(&limited, 1, Level::Degraded);
     assert!(with < 300 << 10, "{with}");
+}
+
+#[test]
+fn windows_that_find_nothing_keep_to_the_rate_as_well() {
+    let settings = Recovery {
+        least_bytes_per_s: 1 << 20,
+        ..Recovery::default()
+    };
+    let mut disk = Disk::new(&settings);
+    (disk.more_us, disk.window_ms, disk.bytes) = (20_000, 400, 0);
+    disk.run(ms(3000));
+    disk.rebuild = Some(Level::Degraded);
+    disk.run(ms(20_000));
+    disk.run(ms(60_000));
+    let windows = disk.moved / (128 << 10);
+    assert!(
+        (420..=500).contains(&windows),
+        "{windows} in a minute, of which 480 are due"
+    );
 }
 
 #[test]
