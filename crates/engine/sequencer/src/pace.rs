@@ -13,9 +13,9 @@
 //! Idle clients need no care: the width grows without them, and returns to where it was when they are back.
 //!
 //! **Levels.** What is more urgent goes first: less urgent work starts nothing while more urgent work waits. Each level has
-//! limits of its own that hold always, and a width that it keeps whatever the clients feel, the most urgent the widest; and no pause is longer
-//! than two seconds. So whatever is begun ends. An operator may have lost copies brought back at a rate that is kept, too, and pay for it
-//! with the clients' latency.
+//! limits of its own that hold always, and a width that it keeps whatever the clients feel, the most urgent the widest; and no
+//! pause is longer than two seconds. So whatever is begun ends. An operator may have lost copies brought back at a rate that is
+//! kept, too, and pay for it with the clients' latency.
 //!
 //! It is a pure state machine: time comes in.
 
