@@ -73,7 +73,7 @@ fn kill_leaving_the_others(world: &mut World, node: usize) {
         let mut lacks_another = false;
         eventually("the store of the dead node is left out", || {
             let Ok(groups) = observer.groups() else { return false };
-            let others = |group: &Group| group.in_sync.iter().filter(|store| !is_own(store)).count();
+            let others = |group: &Group| group.in_sync.iter().filter(|&store| !is_own(store)).count();
             lacks_another = groups.iter().any(|(group, copies)| others(group) + 1 < *copies);
             lacks_another || groups.iter().all(|(group, _)| others(group) == group.in_sync.len())
         });
