@@ -34,6 +34,9 @@ pub struct Set {
     /// The clients' throughput that is still well, in percent of the one without recovery
     #[arg(long, value_name = "PERCENT")]
     pub client_iops: Option<u32>,
+    /// Bytes a second of each node that bringing lost copies back keeps whatever the clients feel; 0: what it keeps by itself
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub least_bandwidth: Option<u64>,
     /// The level that --bandwidth, --iops and --windows are for
     #[arg(long, value_enum)]
     pub level: Option<Level>,
@@ -143,6 +146,7 @@ impl Set {
         }
         set(&mut settings.p99_percent, self.p99);
         set(&mut settings.iops_percent, self.client_iops);
+        settings.least_bytes_per_s = self.least_bandwidth.unwrap_or(settings.least_bytes_per_s);
         if let Some(level) = self.level {
             let limits = match level {
                 Level::Critical => &mut settings.critical,
@@ -215,6 +219,12 @@ fn text(settings: &Recovery) -> String {
     } else {
         "Recovery works as hard as its limits allow.\n".to_owned()
     };
+    if settings.automatic && settings.least_bytes_per_s > 0 {
+        out.push_str(&format!(
+            "Lost copies are brought back at {} a second of each node at least, whatever the clients feel.\n",
+            size::show(settings.least_bytes_per_s)
+        ));
+    }
     let mut table = Table::new(&["level", "bytes/s", "requests/s", "windows"]);
     let levels = [
         ("critical", settings.critical),

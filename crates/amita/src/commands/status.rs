@@ -240,7 +240,6 @@ fn recovering(found: &RecoveryStatus) -> String {
 pub(super) mod tests {
     use super::*;
     use amita_control::admin::{NvmeCounts, StoreStatus, store_record};
-    use amita_history::forecast::Reach;
     use amita_types::ClusterId;
     use amita_types::condition::StoreSpace;
 
@@ -290,21 +289,7 @@ pub(super) mod tests {
                 free_bytes: 40 << 30,
             }),
         });
-        let full = Reach {
-            percent: 100,
-            days: Some(40.0),
-            soonest_days: Some(36.0),
-            latest_days: None,
-        };
-        let forecast = Forecast {
-            used_bytes: 60 << 30,
-            capacity_bytes: 100 << 30,
-            bytes_per_day: f64::from(1 << 30),
-            bytes_per_day_low: 0.0,
-            bytes_per_day_high: 0.0,
-            span_s: 86_400,
-            levels: vec![full],
-        };
+        let forecast = forecast::tests::forecast(Some(40.0), Some(36.0), None);
         let lines = |forecast| -> Vec<String> { text(&status, forecast).lines().map(str::to_owned).collect() };
         let (known, unknown) = (lines(Some(&forecast)), lines(None));
         let at = unknown

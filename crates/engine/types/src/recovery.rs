@@ -18,6 +18,10 @@ pub struct Recovery {
     pub p99_percent: u32,
     /// The clients' throughput while recovery works, in percent of the one without it, that is still well.
     pub iops_percent: u32,
+    /// Bytes a second of each node that bringing lost copies back (the next two levels) keeps whatever the clients feel, where there is as
+    /// much to bring and their limits allow it. Each window counts as 128 KiB, also one that finds nothing to bring. Zero: no more than what
+    /// the pace keeps by itself.
+    pub least_bytes_per_s: u64,
     /// Groups at their least number of copies.
     pub critical: Limits,
     /// Groups that lack a copy.
@@ -44,6 +48,7 @@ impl Default for Recovery {
             automatic: true,
             p99_percent: 200,
             iops_percent: 70,
+            least_bytes_per_s: 0,
             critical: windows(32),
             degraded: windows(16),
             rebalance: windows(8),

@@ -19,7 +19,7 @@ use amita_types::condition::{
 };
 use amita_types::link::{LinkReport, links_prefix};
 use amita_types::map::{
-    self, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Shrink, Store,
+    self, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store,
     Subsystem, Suspect, Target, Volume,
 };
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
@@ -208,6 +208,8 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
     let policies = policies(&mut reader, &volumes)?;
     let failing_channels: Vec<FailingChannel> = reader.list(&failing_channels_prefix(), any)?;
     let sick_disks: Vec<SickDisk> = reader.list(&sick_disks_prefix(), any)?;
+    let paused_scrubs = paused_scrubs(meta)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let facts = health::judge(&Picture {
         nodes: &nodes,
         stores: &stores,
@@ -222,6 +224,8 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         thresholds,
         policies: &policies,
         failing_channels: &failing_channels,
+        paused_scrubs: &paused_scrubs,
+        at: now.as_secs(),
         unreadable: &reader.unreadable,
     });
     Ok(Status {
@@ -256,6 +260,19 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
         policies.push(PolicyStatus::of(policy, runs, name, now.as_secs()));
     }
     Ok(policies)
+}
+
+/// Looks at all copies of volumes that are under way and stand still.
+fn paused_scrubs(meta: &dyn Transact) -> Result<Vec<(VolumeId, Scrub)>> {
+    let prefix = format!("{}scrub/", map::PREFIX);
+    let reply = meta.txn(&Call::prefix(prefix.as_str()))?;
+    let found = reply.values(0).iter().filter_map(|found| {
+        let volume = found.key.strip_prefix(&prefix)?.parse().ok()?;
+        let scrub: Scrub = found.json().ok()?;
+        let stands_still = scrub.is_under_way() && scrub.paused.is_some();
+        stands_still.then_some((volume, scrub))
+    });
+    Ok(found.collect())
 }
 
 /// What of the network is sick, as living nodes find.

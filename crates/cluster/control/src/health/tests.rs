@@ -27,7 +27,7 @@ fn node(number: u32, alive: bool) -> NodeStatus {
     }
 }
 
-fn store(number: u32, used_percent: u64) -> StoreStatus {
+pub(super) fn store(number: u32, used_percent: u64) -> StoreStatus {
     let id = StoreId(u128::from(number));
     StoreStatus {
         store: crate::admin::store_record(id, NodeId(number), "/dev/x", 100 << 20),
@@ -71,7 +71,7 @@ fn pool(stores: &[u32]) -> PoolStatus {
     }
 }
 
-fn volume(pool: &str) -> VolumeStatus {
+pub(super) fn volume(pool: &str) -> VolumeStatus {
     VolumeStatus {
         stable_id: VolumeId(3),
         export: None,
@@ -99,7 +99,7 @@ fn volume(pool: &str) -> VolumeStatus {
     }
 }
 
-fn names(facts: &[Fact]) -> Vec<&'static str> {
+pub(super) fn names(facts: &[Fact]) -> Vec<&'static str> {
     facts.iter().map(|fact| fact.name).collect()
 }
 

@@ -77,7 +77,8 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
         return core.cx.mail.send(caller, NodeMessage::Metadata { call, result });
     }
     match token::id_shard(call.0) {
-        VIEWS => core.views.answered(call, result),
+        VIEWS if core.views.has_asked(call) => core.views.answered(call, result),
+        VIEWS => core.doubts.answered(call, result),
         AUTHORITY => core.cx.inquiry.answered(now, call, result.as_ref().ok()),
         REPORTER => core.reporter.ended(now, result.is_ok()),
         DIRECTORY if core.reservations.answered(call, &result) => {
