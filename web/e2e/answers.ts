@@ -60,6 +60,8 @@ function oneOf(world: World, found: Match, query: URLSearchParams): unknown {
       return world.volumes.find((one) => one.name === name) ?? null;
     case "/api/v1/pools/{name}":
       return world.pools.find((one) => one.name === name) ?? null;
+    case "/api/v1/stores/{id}":
+      return world.stores.find((one) => one.id === values.id) ?? null;
     case "/api/v1/nodes/{name}":
       return world.nodes.find((one) => one.name === name) ?? null;
     case "/api/v1/volumes/{name}/snapshots/{snapshot}":

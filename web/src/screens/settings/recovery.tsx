@@ -1,6 +1,8 @@
 // What changes the settings of recovery.
 import { call } from "../../api/call";
 import type { components } from "../../api/schema";
+import { ifMatch, useSeen } from "../../api/seen";
+import type { Seen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { CheckField, NumberField, OptionField, TextField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
@@ -21,13 +23,18 @@ const MOST_COUNT = 4_294_967_295;
 const MOST_WINDOWS = 65_535;
 const POLICIES: readonly Schemas["SlowPolicy"][] = ["off", "propose", "evict"];
 
-function change(body: Schemas["RecoveryChange"], etag: string | undefined) {
-  const header = etag === undefined ? {} : { "If-Match": etag };
-  return call("patch", "/api/v1/settings/recovery", { params: { header }, body });
+/** The settings that the page shows. */
+function useSeenRecovery({ recovery, etag }: Omit<Props, "onClose">): Seen {
+  return useSeen("/api/v1/settings/recovery", {}, { shown: { data: recovery, etag } });
+}
+
+function change(body: Schemas["RecoveryChange"], seen: Seen) {
+  return call("patch", "/api/v1/settings/recovery", { params: { header: ifMatch(seen) }, body });
 }
 
 export function SetManner({ recovery, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeenRecovery({ recovery, etag });
   const { automatic, p99_percent, iops_percent } = recovery;
   const initial: Manner = { automatic, p99_percent, iops_percent };
   return (
@@ -55,9 +62,10 @@ export function SetManner({ recovery, etag, onClose }: Props) {
           />
         </>
       }
+      seen={seen}
       plan={(to) => {
         const { body, command } = changeManner(initial, to);
-        return { call: change(body, etag), command };
+        return { call: change(body, seen), command };
       }}
       onClose={onClose}
     />
@@ -66,11 +74,12 @@ export function SetManner({ recovery, etag, onClose }: Props) {
 
 export function SetLimits({ level, recovery, etag, onClose }: Props & { level: RecoveryLevel }) {
   const { t } = useSpeech();
+  const seen = useSeenRecovery({ recovery, etag });
   const from = recovery[level];
   const plan = ({ bytes, iops, windows }: { bytes: string; iops: number; windows: number }) => {
     const to = { bytes_per_second: parseBytes(bytes) ?? from.bytes_per_second, iops, windows };
     const { body, command } = changeLimits(level, from, to);
-    return { call: change(body, etag), command };
+    return { call: change(body, seen), command };
   };
   return (
     <ActionDialog
@@ -97,6 +106,7 @@ export function SetLimits({ level, recovery, etag, onClose }: Props & { level: R
           />
         </>
       }
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />
@@ -105,6 +115,7 @@ export function SetLimits({ level, recovery, etag, onClose }: Props & { level: R
 
 export function SetSlowStores({ recovery, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeenRecovery({ recovery, etag });
   const from = recovery.slow_stores;
   return (
     <ActionDialog
@@ -143,9 +154,10 @@ export function SetSlowStores({ recovery, etag, onClose }: Props) {
           />
         </>
       }
+      seen={seen}
       plan={(to) => {
         const { body, command } = changeSlowStores(from, to);
-        return { call: change(body, etag), command };
+        return { call: change(body, seen), command };
       }}
       onClose={onClose}
     />
