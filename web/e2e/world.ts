@@ -4,6 +4,8 @@ import { makeAccess } from "./access";
 import type { Access } from "./access";
 import type { components } from "../src/api/schema";
 import { HOSTILE } from "./hostile";
+import { makeInspected, networkEvent } from "./inspection";
+import type { Inspected } from "./inspection";
 
 type Schemas = components["schemas"];
 
@@ -11,7 +13,7 @@ const TIB = 2 ** 40;
 /** 2026-11-20, in seconds. */
 const THEN = 1_795_132_800;
 
-export interface World extends Access {
+export interface World extends Access, Inspected {
   health: Schemas["Health"];
   nodes: Schemas["Node"][];
   stores: Schemas["Store"][];
@@ -146,6 +148,7 @@ export function makeWorld(): World {
   const stores = range(800, (index) => store(nodes, index));
   return {
     ...makeAccess(),
+    ...makeInspected(),
     health: {
       cluster: "5d1c8f0e",
       health: "degraded",
@@ -156,6 +159,20 @@ export function makeWorld(): World {
           objects: ["node-007"],
           text: "Node node-007 is gone; its copies are made anew in 5 min.",
           advice: "Bring it back, or say that it is in maintenance: amita node maintenance on node-007.",
+        },
+        {
+          name: "network-sick",
+          severity: "warning",
+          objects: ["node-003"],
+          text: "The network of node node-003 is sick: 4 of 98 links that others send to it by are bad.",
+          advice: "Look after cables, interfaces and ports of switches there.",
+        },
+        {
+          name: "disk-failing",
+          severity: "warning",
+          objects: [stores[20]!.id],
+          text: "Store 00000014 is on a disk that fails: the coordinator would drain it.",
+          advice: "Drain it: amita disk drain 00000014.",
         },
         { name: "moving", severity: "info", objects: ["fast"], text: "12 copies of groups move.", advice: "" },
       ],
@@ -177,7 +194,10 @@ export function makeWorld(): World {
       clones: 0,
       former: index === 2,
     })),
-    events: range(300, (index) => event(index, index === 299 ? `A name: ${HOSTILE[0]}` : undefined)),
+    events: [
+      ...range(300, (index) => event(index, index === 299 ? `A name: ${HOSTILE[0]}` : undefined)),
+      networkEvent(),
+    ],
     self: {
       name: "alice",
       role: "admin",

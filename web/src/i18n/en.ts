@@ -4,6 +4,7 @@ import { alerts } from "./en/alerts";
 import { disks } from "./en/disks";
 import { hosts } from "./en/hosts";
 import { images } from "./en/images";
+import { inspection } from "./en/inspection";
 import { performance } from "./en/performance";
 import { schedules } from "./en/schedules";
 import { settings } from "./en/settings";
@@ -294,4 +295,5 @@ export const en = {
   ...performance,
   ...alerts,
   ...disks,
+  ...inspection,
 };

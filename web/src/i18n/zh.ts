@@ -5,6 +5,7 @@ import { alerts } from "./zh/alerts";
 import { disks } from "./zh/disks";
 import { hosts } from "./zh/hosts";
 import { images } from "./zh/images";
+import { inspection } from "./zh/inspection";
 import { performance } from "./zh/performance";
 import { schedules } from "./zh/schedules";
 import { settings } from "./zh/settings";
@@ -287,4 +288,5 @@ export const zh: Dictionary = {
   ...performance,
   ...alerts,
   ...disks,
+  ...inspection,
 };

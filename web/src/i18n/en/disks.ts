@@ -28,4 +28,21 @@ export const disks = {
   "pool.delete.title": "Delete pool {name}",
   "pool.delete.about":
     "It is gone for good. It is refused while it has volumes, or deleted ones that can be had back, and while a policy is for it. Its stores stay.",
+  "node.addresses": "Addresses",
+  "node.address.more": "More: {field}",
+  "node.api": "API and page",
+  "node.metrics": "Metrics",
+  "node.nbd_socket": "NBD socket",
+  "node.links": "Its links to other nodes",
+  "node.links.none": "None is known to be bad.",
+  "node.links.silent": "It has not told what it finds, or not of late.",
+  "topology.sick.about": "is to blame for bad links",
+  "topology.sick.network": "Links between most nodes are bad: nobody is blamed.",
+  "node.drain": "Drain all stores",
+  "node.drain.title": "Drain all stores of {name}",
+  "node.drain.about":
+    "The data of {count} stores moves to others, as the rules allow. They serve until the last group is elsewhere; then the node can go.",
+  "node.undrain": "Use all stores again",
+  "node.undrain.title": "Use all stores of {name} again",
+  "node.undrain.about": "The drains of {count} stores end.",
 };

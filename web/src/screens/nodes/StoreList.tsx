@@ -2,6 +2,7 @@ import { Mark } from "../../components/Mark";
 import type { TableColumnsType } from "antd";
 import { useMemo } from "react";
 import { useList } from "../../api/queries";
+import type { List } from "../../api/queries";
 import type { components } from "../../api/schema";
 import { Act } from "../../components/Act";
 import { BigTable } from "../../components/BigTable";
@@ -11,6 +12,7 @@ import { matches, Search, useSearch } from "../../components/Search";
 import { useSpeech } from "../../i18n";
 import type { Translate } from "../../i18n";
 import { formatBytes, formatCount } from "../../lib/format";
+import { placeHref } from "../../lib/router";
 import { DrainStore, WeighStore } from "./actions";
 import { ClassifyStore, ForgetStore, ReplaceStore } from "./disks";
 
@@ -85,7 +87,11 @@ function columns(t: Translate, locale: string): TableColumnsType<Store> {
       title: t("store.node"),
       width: 160,
       sorter: (a, b) => a.node.localeCompare(b.node),
-      render: (_, { node }) => <Name text={node} />,
+      render: (_, { node }) => (
+        <a href={placeHref(["nodes", node])}>
+          <Name text={node} />
+        </a>
+      ),
     },
     { title: t("store.path"), width: 190, render: (_, { path }) => <Name text={path} /> },
     {
@@ -113,15 +119,29 @@ function columns(t: Translate, locale: string): TableColumnsType<Store> {
   ];
 }
 
-export function StoreList() {
+export function StoreTable({ list, found }: { list: List<Store>; found: readonly Store[] }) {
   const { t, locale } = useSpeech();
-  const search = useSearch();
-  const { items, isLoading, error } = useList("/api/v1/stores");
-  const found = useMemo(
-    () => items.filter((store) => matches(search, store.id, store.node, store.path, store.class)),
-    [items, search],
-  );
   const shown = useMemo(() => columns(t, locale), [t, locale]);
+  return (
+    <BigTable
+      label={t("node.stores")}
+      rows={found}
+      columns={shown}
+      rowKey="id"
+      isLoading={list.isLoading}
+      error={list.error}
+    />
+  );
+}
+
+export function StoreList() {
+  const { t } = useSpeech();
+  const search = useSearch();
+  const list = useList("/api/v1/stores");
+  const found = useMemo(
+    () => list.items.filter((store) => matches(search, store.id, store.node, store.path, store.class)),
+    [list.items, search],
+  );
   return (
     <>
       <div className="screen-head">
@@ -129,7 +149,7 @@ export function StoreList() {
         <span className="space" />
         <Search label={t("store.search")} />
       </div>
-      <BigTable label={t("node.stores")} rows={found} columns={shown} rowKey="id" isLoading={isLoading} error={error} />
+      <StoreTable list={list} found={found} />
     </>
   );
 }

@@ -123,6 +123,34 @@ export function DrainStore({ store, onClose }: { store: Store; onClose: () => vo
   );
 }
 
+interface NodeDrain {
+  readonly node: string;
+  /** Those that are to be drained, or used again: one at least. */
+  readonly stores: readonly Store[];
+  readonly draining: boolean;
+  readonly onClose: () => void;
+}
+
+/** All stores of a node, one after the other: where one is refused, those before it are drained all the same. */
+export function DrainNode({ node, stores, draining, onClose }: NodeDrain) {
+  const { t } = useSpeech();
+  const calls = stores.map(({ id }) =>
+    call("patch", "/api/v1/stores/{id}", { params: { path: { id } }, body: { draining } }),
+  );
+  const words = stores.map(({ id }) => amitaCommand("disk", "drain", id, draining ? undefined : "--undo"));
+  return (
+    <ActionDialog
+      title={t(draining ? "node.drain.title" : "node.undrain.title", { name: node })}
+      verb={t(draining ? "node.drain" : "node.undrain")}
+      about={t(draining ? "node.drain.about" : "node.undrain.about", { count: stores.length })}
+      initial={{}}
+      plan={() => ({ before: calls.slice(0, -1), call: calls[calls.length - 1]!, command: words.join("\n") })}
+      done={({ outlook }) => follows(outlook, t)}
+      onClose={onClose}
+    />
+  );
+}
+
 interface Weight {
   bySize: boolean;
   weight: number;

@@ -1,4 +1,4 @@
-// What changes the settings of recovery.
+// What changes the settings of recovery, and of what is sick.
 import { call } from "../../api/call";
 import type { components } from "../../api/schema";
 import { ifMatch, useSeen } from "../../api/seen";
@@ -7,9 +7,9 @@ import { ActionDialog } from "../../components/ActionDialog";
 import { CheckField, NumberField, OptionField, TextField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
 import { bytesArgument, parseBytes } from "../../lib/format";
-import { changeLimits, changeManner, changeSlowStores } from "../../lib/recovery";
+import { changeLimits, changeManner, changeSickDisks, changeSickNetworks, changeSlowStores } from "../../lib/recovery";
 import type { Manner, RecoveryLevel } from "../../lib/recovery";
-import { LEVEL_WORDS, SLOW_WORDS } from "./words";
+import { DISK_WORDS, LEVEL_WORDS, SICK_WORDS, SLOW_WORDS } from "./words";
 
 type Schemas = components["schemas"];
 
@@ -22,6 +22,8 @@ interface Props {
 const MOST_COUNT = 4_294_967_295;
 const MOST_WINDOWS = 65_535;
 const POLICIES: readonly Schemas["SlowPolicy"][] = ["off", "propose", "evict"];
+const SICK_POLICIES: readonly Schemas["SickPolicy"][] = ["off", "propose", "avoid", "isolate"];
+const DISK_POLICIES: readonly Schemas["SickDisks"][] = ["off", "propose", "drain"];
 
 /** The settings that the page shows. */
 function useSeenRecovery({ recovery, etag }: Omit<Props, "onClose">): Seen {
@@ -157,6 +159,85 @@ export function SetSlowStores({ recovery, etag, onClose }: Props) {
       seen={seen}
       plan={(to) => {
         const { body, command } = changeSlowStores(from, to);
+        return { call: change(body, seen), command };
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+export function SetSickNetworks({ recovery, etag, onClose }: Props) {
+  const { t } = useSpeech();
+  const seen = useSeenRecovery({ recovery, etag });
+  const from = recovery.sick_networks;
+  return (
+    <ActionDialog
+      title={t("recovery.sick.title")}
+      verb={t("action.change")}
+      about={t("recovery.sick.about")}
+      initial={from}
+      fields={
+        <>
+          <OptionField
+            name="policy"
+            label={t("recovery.sick")}
+            about={t("recovery.sick.help")}
+            options={SICK_POLICIES.map((policy) => [policy, t(SICK_WORDS[policy])] as const)}
+          />
+          <NumberField
+            name="after_seconds"
+            label={`${t("recovery.sick.after")} (s)`}
+            about={t("recovery.sick.after.help")}
+            min={10}
+            max={MOST_COUNT}
+          />
+          <NumberField
+            name="rest_seconds"
+            label={`${t("recovery.sick.rest")} (s)`}
+            about={t("recovery.sick.rest.help")}
+            min={10}
+            max={MOST_COUNT}
+          />
+          <NumberField
+            name="per_hour"
+            label={t("recovery.sick.per_hour")}
+            about={t("recovery.sick.per_hour.help")}
+            min={0}
+            max={MOST_COUNT}
+          />
+        </>
+      }
+      seen={seen}
+      plan={(to) => {
+        const { body, command } = changeSickNetworks(from, to);
+        return { call: change(body, seen), command };
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+export function SetSickDisks({ recovery, etag, onClose }: Props) {
+  const { t } = useSpeech();
+  const seen = useSeenRecovery({ recovery, etag });
+  const from = recovery.sick_disks;
+  return (
+    <ActionDialog
+      title={t("recovery.disks.title")}
+      verb={t("action.change")}
+      about={t("recovery.disks.about")}
+      initial={{ policy: from }}
+      fields={
+        <OptionField
+          name="policy"
+          label={t("recovery.disks")}
+          about={t("recovery.disks.help")}
+          options={DISK_POLICIES.map((policy) => [policy, t(DISK_WORDS[policy])] as const)}
+        />
+      }
+      seen={seen}
+      plan={({ policy }) => {
+        const { body, command } = changeSickDisks(from, policy);
         return { call: change(body, seen), command };
       }}
       onClose={onClose}
