@@ -51,9 +51,14 @@ function listOf(world: World, found: Match, query: URLSearchParams): Items | und
     "/api/v1/nodes": world.nodes,
     "/api/v1/stores": storesOf(world, query),
     "/api/v1/pools": world.pools,
+    "/api/v1/pools/{name}/groups": world.groups,
     "/api/v1/volumes": world.volumes,
     "/api/v1/deleted-volumes": world.deleted,
     "/api/v1/events": eventsOf(world, query),
+    "/api/v1/event-kinds": [
+      { kind: "store-full", severity: "error", meaning: "A store is full.", advice: "Add stores." },
+      { kind: "sync-finished", severity: "info", meaning: "A store holds all again.", advice: "Nothing." },
+    ],
     "/api/v1/volumes/{name}/snapshots": world.snapshots[found.values.name ?? ""] ?? [],
   };
   return lists[found.path] ?? accessList(world, found, query);

@@ -1,9 +1,10 @@
-// What people do who look for what is sick: findings, links, a node, in both languages and by keys.
+// What people do who look for what is sick: findings, links, a node, the groups of a pool, in both languages and by keys.
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { accessibility, expectWell, picture, startBrowser, visit } from "./browser";
 import { startMock } from "./mock";
 import type { Mock } from "./mock";
+import { event } from "./world";
 
 let browser: Browser;
 let mock: Mock;
@@ -140,6 +141,80 @@ describe("the stores of a node", () => {
     await page.getByRole("button", { name: "Use all stores again" }).click();
     await dialog.getByText("The drains of 9 stores end.").waitFor();
     await dialog.getByRole("button", { name: "Cancel" }).click();
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("the groups of a pool", () => {
+  it("are told with who holds them; those that are not whole are found", async () => {
+    const visited = await visit(browser, mock, "pools/fast");
+    const { page } = visited;
+    await page.getByRole("tab", { name: "Groups" }).click();
+    await page.getByText("1,024 of 1,024").waitFor();
+    await page.getByLabel("Which groups").selectOption("lacking");
+    await page.locator(".ant-table-row").filter({ hasText: "a copy lacks" }).first().waitFor();
+    expect(page.url()).toContain("groups=lacking");
+    const rows = await page.locator(".ant-table-row").allInnerTexts();
+    expect(rows.every((text) => text.includes("a copy lacks") || text.includes("being brought up to date"))).toBe(true);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("events", () => {
+  it("say what their kind means, and older ones are read when somebody asks", async () => {
+    mock.world.events = Array.from({ length: 2_500 }, (_, index) => event(index));
+    const visited = await visit(browser, mock, "events");
+    const { page } = visited;
+    await page.getByText("1,000 of 1,000").waitFor();
+    await page.getByRole("button", { name: "What sync-finished means" }).first().focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").getByText("A store holds all again.").waitFor();
+    expect(await accessibility(page)).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Older ones" }).click();
+    await page.getByText("2,000 of 2,000").waitFor();
+    await page.getByRole("button", { name: "Older ones" }).click();
+    await page.getByText("2,500 of 2,500").waitFor();
+    expect(await page.getByRole("button", { name: "Older ones" }).isDisabled()).toBe(true);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("a copy of a store that is lost", () => {
+  it("is adopted only when its number is typed, and only where the store is away", async () => {
+    const id = "00000007-0000-4000-8000-000000000007";
+    const visited = await visit(browser, mock, `nodes?tab=stores&q=${id}`);
+    const { page } = visited;
+    await page.getByRole("button", { name: "Adopt a copy" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("what was written since the copy was made is missing on it").waitFor();
+    expect(await dialog.locator("pre").first().innerText()).toBe(`amita disk adopt ${id}`);
+    await dialog.getByRole("button", { name: "Adopt a copy", exact: true }).click();
+    await dialog.getByText("That is another name.").waitFor();
+    await dialog.getByLabel(/Type the name/).fill("00000007");
+    await dialog.getByRole("button", { name: "Adopt a copy", exact: true }).click();
+    await dialog.waitFor({ state: "detached" });
+    expect(mock.changes).toMatchObject([{ method: "POST", path: `/api/v1/stores/${id}/adopt` }]);
+    await page.getByRole("searchbox").fill("00000008-");
+    await page.locator(".ant-table-row").filter({ hasText: "serves" }).waitFor();
+    expect(await page.getByRole("button", { name: "Adopt a copy" }).count()).toBe(0);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("a rebuild", () => {
+  it("is on the overview with the time that it takes yet", async () => {
+    // The second job is the recovery of a store that the list of stores has as syncing.
+    mock.world.jobs = mock.world.jobs.map((job) =>
+      job.kind === "recovery" ? { ...job, object: mock.world.stores[30]!.id } : job,
+    );
+    const visited = await visit(browser, mock, "overview");
+    await visited.page.getByText("Left: 1 h 1 min, 256 MiB a second").waitFor();
     expectWell(visited, mock);
     await visited.close();
   });

@@ -11,6 +11,7 @@ const SCREENS: Readonly<Record<string, string>> = {
   topology: "topology",
   pools: "pools",
   pool: "pools/fast",
+  groups: "pools/fast?tab=groups",
   volumes: "volumes",
   volume: "volumes/volume-0001",
   snapshots: "volumes/volume-0001?tab=snapshots",
@@ -128,6 +129,7 @@ describe("a thousand rows do not stutter", () => {
     ["alerts", "alerts", 1_000],
     ["silences", "alerts?tab=silences", 1_000],
     ["audit", "audit?since=all", 1_250],
+    ["groups", "pools/fast?tab=groups", 1_024],
   ])("%s", async (name, place, count) => {
     const visited = await visit(browser, mock, place);
     const all = count.toLocaleString("en-US");

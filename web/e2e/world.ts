@@ -18,6 +18,7 @@ export interface World extends Access, Inspected {
   nodes: Schemas["Node"][];
   stores: Schemas["Store"][];
   pools: Schemas["PoolDetails"][];
+  groups: Schemas["Group"][];
   volumes: Schemas["Volume"][];
   snapshots: Record<string, Schemas["Snapshot"][]>;
   deleted: Schemas["DeletedVolume"][];
@@ -94,6 +95,18 @@ function pool(name: string, id: number, stores: readonly Schemas["Store"][]): Sc
     recycle_seconds: 7 * 86_400,
     quota: { provisioned_bytes: 2000 * TIB, volumes: null, snapshots: 5000 },
     asked: { provisioned_bytes: 500 * TIB, volumes: 1000, snapshots: 12 },
+  };
+}
+
+/** Of every hundred one is being brought up to date, and one lacks a copy. */
+function group(stores: readonly Schemas["Store"][], index: number): Schemas["Group"] {
+  const members = [0, 1, 2].map((copy) => stores[(index * 3 + copy) % stores.length]!.id);
+  const isSyncing = index % 100 === 50;
+  const isLacking = index % 100 === 60;
+  return {
+    ...{ index, epoch: 3 + (index % 7), members },
+    in_sync: isSyncing || isLacking ? members.slice(0, 2) : members,
+    syncing: isSyncing ? members.slice(2) : [],
   };
 }
 
@@ -180,6 +193,7 @@ export function makeWorld(): World {
     nodes,
     stores,
     pools: [pool("archive", 2, stores.slice(0, 400)), pool("fast", 1, stores.slice(400))],
+    groups: range(1024, (index) => group(stores.slice(400), index)),
     volumes: range(1000, volume),
     snapshots: {
       "volume-0001": ["first", "second", "third"].map((name, index) => snapshot("volume-0001", name, index + 1)),
@@ -225,6 +239,7 @@ export function makeWorld(): World {
           "disk.class",
           "disk.replace",
           "disk.forget",
+          "disk.adopt",
           "node.remove",
           "pool.set",
           "pool.delete",

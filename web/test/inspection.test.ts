@@ -1,8 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { addressesOf } from "../src/lib/addresses";
+import { groupRows } from "../src/lib/groups";
 import { blindRows, findingRows, placeOf } from "../src/lib/inspection";
 import { linkRows, lossText, matrixOf, microseconds, rackKey, sickOf } from "../src/lib/links";
 import type { BadLink } from "../src/lib/links";
+import { recoveryOf } from "../src/lib/jobs";
+import type { JobRow } from "../src/lib/jobs";
 import { changeSickDisks, changeSickNetworks } from "../src/lib/recovery";
 
 function link(from: string, to: string, given: Partial<BadLink> = {}): BadLink {
@@ -91,6 +94,39 @@ describe("the addresses of a node", () => {
   });
 });
 
+describe("groups", () => {
+  const stores = ["s1", "s2", "s3"].map((id, index) => ({
+    id,
+    node: `n${index}`,
+    path: "/dev/x",
+    serves: id !== "s3",
+  }));
+  const group = (given: object) => ({
+    index: 0,
+    epoch: 1,
+    members: ["s1", "s2"],
+    in_sync: ["s1", "s2"],
+    syncing: [],
+    ...given,
+  });
+  it.each([
+    [{}, "whole"],
+    [{ in_sync: ["s1"], syncing: ["s2"] }, "syncing"],
+    [{ in_sync: ["s1"] }, "lacking"],
+    [{ members: ["s1", "s3"], in_sync: ["s1", "s3"] }, "lacking"],
+    [{ in_sync: ["s1", "s2", "s3"] }, "whole"],
+    [{ members: ["s1", "s9"], in_sync: ["s1", "s9"] }, "lacking"],
+  ])("%j is %s", (given, state) => expect(groupRows([group(given)], stores)[0]?.state).toBe(state));
+  it("name who holds them, also who is to leave and whom nobody knows", () => {
+    const [row] = groupRows([group({ in_sync: ["s1", "s2", "0123456789"] })], stores);
+    expect(row?.holders.map(({ text, isMember }) => [text, isMember])).toEqual([
+      ["n0 /dev/x", true],
+      ["n1 /dev/x", true],
+      ["01234567", false],
+    ]);
+  });
+});
+
 describe("an inspection", () => {
   it("leads to the screen of what it is about", () => {
     const at = (kind: string, name: string) => placeOf({ kind, name });
@@ -119,4 +155,12 @@ describe("an inspection", () => {
     const blind = { check: "k", place: { kind: "node", name: "n" }, why: "" };
     expect(new Set(blindRows([blind, blind]).map(({ id }) => id)).size).toBe(2);
   });
+});
+
+it("the recovery of a store is found among all that is under way", () => {
+  const rows = [
+    { kind: "drain", query: { q: "s1" }, id: "drain-s1" },
+    { kind: "recovery", query: { q: "s2" }, id: "recovery-s2" },
+  ] as unknown as JobRow[];
+  expect([recoveryOf(rows, "s2")?.id, recoveryOf(rows, "s1")]).toEqual(["recovery-s2", undefined]);
 });

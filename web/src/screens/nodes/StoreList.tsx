@@ -14,7 +14,7 @@ import type { Translate } from "../../i18n";
 import { formatBytes, formatCount } from "../../lib/format";
 import { placeHref } from "../../lib/router";
 import { DrainStore, WeighStore } from "./actions";
-import { ClassifyStore, ForgetStore, ReplaceStore } from "./disks";
+import { AdoptStore, ClassifyStore, ForgetStore, ReplaceStore } from "./disks";
 
 export type Store = components["schemas"]["Store"];
 
@@ -76,6 +76,15 @@ function StoreActions({ store }: { store: Store }) {
         label={t("disk.forget")}
         dialog={(close) => <ForgetStore store={store} onClose={close} />}
       />
+      {store.serves ? null : (
+        <Act
+          size="small"
+          danger
+          may="disk.adopt"
+          label={t("disk.adopt")}
+          dialog={(close) => <AdoptStore store={store} onClose={close} />}
+        />
+      )}
     </span>
   );
 }
@@ -115,7 +124,7 @@ function columns(t: Translate, locale: string): TableColumnsType<Store> {
       render: (_, { weight }) => formatCount(weight, locale),
     },
     { title: t("store.groups"), width: 110, align: "right", render: (_, store) => `${store.in_sync}/${store.groups}` },
-    { title: t("list.actions"), width: 440, render: (_, store) => <StoreActions store={store} /> },
+    { title: t("list.actions"), width: 500, render: (_, store) => <StoreActions store={store} /> },
   ];
 }
 

@@ -107,6 +107,26 @@ export function ForgetStore({ store: { id, node, path }, onClose }: Props) {
   );
 }
 
+/** Where the store itself is lost, a copy of it that is older may serve: what was written since is missing on it. */
+export function AdoptStore({ store: { id, node, path }, onClose }: Props) {
+  const { t } = useSpeech();
+  return (
+    <ActionDialog
+      title={t("disk.adopt.title", { node, path })}
+      verb={t("disk.adopt")}
+      about={t("disk.adopt.about", { id })}
+      initial={{}}
+      typed={id.slice(0, 8)}
+      danger
+      plan={() => ({
+        call: call("post", "/api/v1/stores/{id}/adopt", { params: { path: { id } } }),
+        command: amitaCommand("disk", "adopt", id),
+      })}
+      onClose={onClose}
+    />
+  );
+}
+
 export function RemoveNode({ node: { name }, onClose }: { node: Node; onClose: () => void }) {
   const { t } = useSpeech();
   const seen = useSeen("/api/v1/nodes/{name}", { name });
