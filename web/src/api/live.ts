@@ -36,12 +36,15 @@ export function useIsLive(): boolean {
 /** What is made of things of many kinds. */
 const MADE_OF_ALL: readonly string[] = ["health", "pools", "jobs", "attachment"];
 
+/** What stands at such a part of an address is told of as a change of another kind. */
+const TOLD_AS: Readonly<Record<string, string>> = { links: "health" };
+
 /** Whether what was read by this address is one of these kinds of things, or is made of them. */
 function isOf(kinds: ReadonlySet<string>, query: Query): boolean {
   const path = String(query.queryKey[0]);
   const parts = path.split("/");
   const isMadeOfAll = MADE_OF_ALL.some((part) => parts.includes(part));
-  return isMadeOfAll || parts.some((part) => kinds.has(part));
+  return isMadeOfAll || parts.some((part) => kinds.has(TOLD_AS[part] ?? part));
 }
 
 function refresher(queries: QueryClient): (kinds: readonly string[]) => void {

@@ -15,9 +15,10 @@ const REFRESH_LIST_LIVE_MS = 60_000;
 /** The most items of one answer that the API gives. */
 const PIECE = 1_000;
 
-type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+export type Query = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>;
 
-function got<P extends Paths<"get">>(path: P, inPath: Query, query: Query): Call<Result<"get", P>> {
+/** Reading as a call. */
+export function got<P extends Paths<"get">>(path: P, inPath: Query, query: Query): Call<Result<"get", P>> {
   // The hooks below are typed by path; parameters are checked where they are put together, in the callers' types.
   return call("get", path, { params: { path: inPath, query } } as never);
 }

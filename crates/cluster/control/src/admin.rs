@@ -17,6 +17,7 @@ mod flatten;
 mod former;
 mod host;
 mod job;
+mod links;
 mod moves;
 mod namespace;
 mod node;
@@ -61,6 +62,7 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
+pub use links::{Links, MAX_BAD_LINKS, links};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,

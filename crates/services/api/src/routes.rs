@@ -15,6 +15,7 @@ mod hosts;
 mod input;
 mod inspect;
 mod jobs;
+mod links;
 mod nodes;
 mod notify;
 mod policies;
@@ -43,6 +44,7 @@ pub fn all() -> OpenApiRouter<Api> {
     let all = [
         cluster::routes(),
         inspect::routes(),
+        links::routes(),
         certificates::routes(),
         nodes::routes(),
         stores::routes(),

@@ -202,7 +202,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         hosts: reader.list::<Host>(&map::hosts_prefix(), any)?.len(),
     };
     let slow_stores = slow(meta, &living)?;
-    let networks = networks(meta, &nodes, &living)?;
+    let networks = networks(&nodes, &link_reports(meta, &living)?);
     let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives)?;
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
@@ -275,15 +275,19 @@ fn paused_scrubs(meta: &dyn Transact) -> Result<Vec<(VolumeId, Scrub)>> {
     Ok(found.collect())
 }
 
-/// What of the network is sick, as living nodes find.
-fn networks(meta: &dyn Transact, nodes: &[NodeStatus], living: &BTreeSet<NodeId>) -> Result<Vec<Finding>> {
+/// What living nodes find of their links, as far as it is to be believed at this moment.
+pub(super) fn link_reports(meta: &dyn Transact, living: &BTreeSet<NodeId>) -> Result<BTreeMap<NodeId, LinkReport>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let reports: Vec<(NodeId, LinkReport)> = of_nodes(meta, &links_prefix(), living)?;
     // Records outlive who wrote them: what is bad and was not renewed may be mended long since.
     let current = reports
         .into_iter()
         .filter(|(_, report)| report.is_current(now.as_secs()));
-    let reports: BTreeMap<NodeId, LinkReport> = current.collect();
+    Ok(current.collect())
+}
+
+/// What of the network is sick, by what its nodes find.
+pub(super) fn networks(nodes: &[NodeStatus], reports: &BTreeMap<NodeId, LinkReport>) -> Vec<Finding> {
     let witnesses = nodes
         .iter()
         .filter(|found| found.alive && !found.node.client)
@@ -295,7 +299,7 @@ fn networks(meta: &dyn Transact, nodes: &[NodeStatus], living: &BTreeSet<NodeId>
                 report: reports.get(id),
             }
         });
-    Ok(network::judge(&witnesses.collect::<Vec<_>>()))
+    network::judge(&witnesses.collect::<Vec<_>>())
 }
 
 /// What living nodes say of the stores that they serve, and of what hosts meet with at them.

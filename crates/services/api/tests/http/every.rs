@@ -203,6 +203,7 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ("showHealth", get("/health")),
         ("showCluster", get("/cluster")),
         ("showInspection", get("/inspect")),
+        ("showLinks", get("/links")),
         ("finalizeCluster", get("/cluster/finalize?force=true")),
         ("listNodes", get("/nodes")),
         ("showNode", get("/nodes/n1")),
