@@ -82,12 +82,12 @@ fn read(arguments: &[String]) -> std::result::Result<(Cli, bool), Box<Outcome>> 
             Unread::Json(failure) => ended(Err(failure), true, Captured::default()),
             Unread::Told(error) if error.use_stderr() => Outcome {
                 exit_code: Kind::Usage.code(),
-                beside: error.render().to_string(),
+                stderr: error.render().to_string(),
                 ..Outcome::default()
             },
             // Help, or the version.
             Unread::Told(error) => Outcome {
-                output: error.render().to_string(),
+                stdout: error.render().to_string(),
                 ..Outcome::default()
             },
         })
@@ -113,19 +113,19 @@ fn check(cli: &Cli) -> Result<Does> {
 /// How a command has ended, as the program would say it and end.
 fn ended(done: Result<()>, as_json: bool, said: Captured) -> Outcome {
     let Captured {
-        output,
-        mut beside,
+        output: stdout,
+        beside: mut stderr,
         question,
     } = said;
     let failure = done.err();
     if let Some(failure) = failure.as_ref().filter(|failure| !failure.is_said()) {
-        beside.push_str(&failure.told(as_json));
-        beside.push('\n');
+        stderr.push_str(&failure.told(as_json));
+        stderr.push('\n');
     }
     Outcome {
         exit_code: failure.as_ref().map_or(0, |failure| failure.kind.code()),
-        output,
-        beside,
+        stdout,
+        stderr,
         question: question.map(|question| (question.name, question.lost)),
         is_secret: false,
         is_denied: failure

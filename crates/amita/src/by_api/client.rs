@@ -48,8 +48,8 @@ const LONGEST_IN_PROGRESS: Duration = LONGEST.saturating_add(Duration::from_secs
 #[derive(Clone, Debug, Deserialize)]
 struct Outcome {
     exit_code: u8,
-    output: String,
-    beside: String,
+    stdout: String,
+    stderr: String,
     #[serde(default)]
     question: Option<Asked>,
 }
@@ -116,8 +116,8 @@ pub fn run(cli: &Cli, words: &[OsString]) -> Result<u8> {
 
 /// Shows what a node has said. (It has made it inert, and is not believed that it has.)
 fn show(outcome: &Outcome) -> Result<u8> {
-    output::raw(&output::shown(&outcome.output))?;
-    let _ = std::io::stderr().write_all(output::shown(&outcome.beside).as_bytes());
+    output::raw(&output::shown(&outcome.stdout))?;
+    let _ = std::io::stderr().write_all(output::shown(&outcome.stderr).as_bytes());
     Ok(outcome.exit_code)
 }
 
@@ -224,7 +224,7 @@ impl Sending {
         if outcome.exit_code == Kind::Usage.code()
             && let Some(other) = self.other_release(place).await
         {
-            outcome.beside.push_str(&format!(
+            outcome.stderr.push_str(&format!(
                 "{place} has release {other}, and this is {}: what the one knows the other may not.\n",
                 env!("CARGO_PKG_VERSION")
             ));

@@ -39,9 +39,9 @@ pub struct Outcome {
     /// As the program's.
     pub exit_code: u8,
     /// What it has said on standard output.
-    pub output: String,
+    pub stdout: String,
     /// What it has said on standard error.
-    pub beside: String,
+    pub stderr: String,
     /// The name that has to be written, and what is lost: nothing was done.
     pub question: Option<(String, String)>,
     /// The answer has a secret.

@@ -82,7 +82,7 @@ impl World {
     fn done(&self, line: &str) -> String {
         let outcome = self.run(line);
         assert_eq!(outcome.exit_code, 0, "{line}: {outcome:?}");
-        outcome.output
+        outcome.stdout
     }
 }
 
@@ -97,7 +97,7 @@ fn a_command_is_done_as_who_asks_and_their_role_decides() {
     );
     assert_eq!((made.exit_code, made.is_denied), (0, false), "{made:?}");
     let listed = world.run_as(OperatorRole::Viewer, "volume show db --json", None, None);
-    let shown: serde_json::Value = serde_json::from_str(&listed.output).expect("JSON");
+    let shown: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
     assert_eq!(shown["size_bytes"], serde_json::json!(1 << 30), "{listed:?}");
     let refused = world.run_as(
         OperatorRole::Viewer,
@@ -107,7 +107,7 @@ fn a_command_is_done_as_who_asks_and_their_role_decides() {
     );
     assert_eq!((refused.exit_code, refused.is_denied), (1, true), "{refused:?}");
     assert!(
-        refused.beside.starts_with("amita: ") && refused.beside.contains("volume.create"),
+        refused.stderr.starts_with("amita: ") && refused.stderr.contains("volume.create"),
         "{refused:?}"
     );
     let refused = world.run_as(
@@ -116,7 +116,7 @@ fn a_command_is_done_as_who_asks_and_their_role_decides() {
         None,
         None,
     );
-    let error: serde_json::Value = serde_json::from_str(&refused.beside).expect("JSON");
+    let error: serde_json::Value = serde_json::from_str(&refused.stderr).expect("JSON");
     assert_eq!(error["error"]["exit"], serde_json::json!(1), "{refused:?}");
     let audit = world.done("audit list");
     let told = |what: &str| {
@@ -134,18 +134,18 @@ fn how_it_ends_is_told_as_the_program_tells_it() {
     let missing = world.run("volume show none");
     assert_eq!(missing.exit_code, Kind::NotFound.code(), "{missing:?}");
     assert!(
-        missing.beside.starts_with("amita: ") && missing.output.is_empty(),
+        missing.stderr.starts_with("amita: ") && missing.stdout.is_empty(),
         "{missing:?}"
     );
     let wrong = world.run("volume create db --pool main --size 10000");
     assert_eq!(wrong.exit_code, Kind::Usage.code());
-    assert!(wrong.beside.contains("12288"), "{wrong:?}");
+    assert!(wrong.stderr.contains("12288"), "{wrong:?}");
     let wrong = world.run("volume create db --pool main --size 10000 --json");
-    let error: serde_json::Value = serde_json::from_str(&wrong.beside).expect("JSON");
+    let error: serde_json::Value = serde_json::from_str(&wrong.stderr).expect("JSON");
     assert_eq!(error["error"]["code"], serde_json::json!("usage"));
     let help = world.run("volume create --help");
-    assert_eq!((help.exit_code, help.beside.as_str()), (0, ""));
-    assert!(help.output.contains("--size"), "{help:?}");
+    assert_eq!((help.exit_code, help.stderr.as_str()), (0, ""));
+    assert!(help.stdout.contains("--size"), "{help:?}");
     let twice = ["", "again"].map(|_| world.run("volume create db --pool main --size 1G").exit_code);
     assert_eq!(twice, [0, Kind::Conflict.code()]);
 }
@@ -182,8 +182,8 @@ fn what_is_of_the_machine_is_not_done_for_others() {
     ] {
         let refused = world.run(line);
         assert_eq!(refused.exit_code, Kind::Usage.code(), "{line}: {refused:?}");
-        assert!(refused.beside.contains(says), "{line}: {refused:?}");
-        assert!(refused.output.is_empty(), "{line}: {refused:?}");
+        assert!(refused.stderr.contains(says), "{line}: {refused:?}");
+        assert!(refused.stdout.is_empty(), "{line}: {refused:?}");
     }
     // Making a volume smaller reads and writes its data.
     world.done("volume create db --pool main --size 1G");
@@ -217,7 +217,7 @@ fn a_token_is_a_secret_and_makes_none_that_lasts_longer() {
     let line = "token create ci --role viewer";
     let refused = world.run_as(OperatorRole::Admin, line, None, Some(soon));
     assert_eq!(refused.exit_code, Kind::Usage.code(), "{refused:?}");
-    assert!(refused.beside.contains("longer than the token"), "{refused:?}");
+    assert!(refused.stderr.contains("longer than the token"), "{refused:?}");
     let shorter = "token create ci --role viewer --life 10m";
     let made = world.run_as(OperatorRole::Admin, shorter, None, Some(soon));
     assert_eq!((made.exit_code, made.is_secret), (0, true), "{made:?}");

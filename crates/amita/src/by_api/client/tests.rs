@@ -98,7 +98,7 @@ fn read(reader: &mut impl BufRead) -> Option<Request> {
 fn outcome(text: &str) -> Act {
     Act::Answer(
         200,
-        json!({ "exit_code": 0, "output": text, "beside": "", "question": null, "later": 1 }),
+        json!({ "exit_code": 0, "stdout": text, "stderr": "", "question": null, "later": 1 }),
     )
 }
 
@@ -148,7 +148,7 @@ fn where_one_node_is_not_there_the_next_one_is_asked() {
     let (there, asked) = good();
     let places = vec![refusing(), silent, no_room, without_metadata, there];
     let done = sending(places, Does::Change).send(None).expect("the last one");
-    assert_eq!((done.exit_code, done.output.as_str()), (0, "done"));
+    assert_eq!((done.exit_code, done.stdout.as_str()), (0, "done"));
     let asked = asked.lock().expect("no panic");
     assert_eq!(asked.len(), 1);
     assert!(asked[0].line.starts_with("POST /api/v1/commands "), "{:?}", asked[0]);
@@ -161,7 +161,7 @@ fn what_may_have_been_done_is_sent_again_with_the_same_key() {
     let (dying, first) = then(|_| Act::HangUp);
     let (there, second) = good();
     let sending = sending(vec![dying, there], Does::Change);
-    assert_eq!(sending.send(Some("db")).expect("the second").output, "done");
+    assert_eq!(sending.send(Some("db")).expect("the second").stdout, "done");
     let (first, second) = (first.lock().expect("no panic"), second.lock().expect("no panic"));
     assert_eq!((first.len(), second.len()), (1, 1));
     assert_eq!(first[0], second[0]);
@@ -221,7 +221,7 @@ fn what_two_nodes_were_lost_by_is_given_to_no_third_one() {
         assert!(others.1.lock().expect("no panic").is_empty(), "the third one was asked");
         // One that was lost may have had another reason.
         let one = vec![places[0].clone(), places[3].clone()];
-        assert_eq!(sending(one, does).send(None).expect("the second").output, "done");
+        assert_eq!(sending(one, does).send(None).expect("the second").stdout, "done");
     }
 }
 
@@ -232,7 +232,7 @@ fn a_command_that_is_being_carried_out_is_waited_for() {
         _ => outcome("done at last"),
     });
     let done = sending(vec![busy], Does::Change).send(None).expect("done");
-    assert_eq!(done.output, "done at last");
+    assert_eq!(done.stdout, "done at last");
     let asked = asked.lock().expect("no panic");
     assert_eq!(asked.len(), 3);
     assert!(asked.iter().all(|request| request.key == asked[0].key));
@@ -296,14 +296,14 @@ fn a_node_of_another_release_that_does_not_know_a_command_says_so() {
         line if line.starts_with("GET /api ") => Act::Answer(200, json!({ "software": "0.0.9" })),
         line if line.starts_with("POST") => Act::Answer(
             200,
-            json!({ "exit_code": 2, "output": "", "beside": "error: unexpected argument\n", "question": null }),
+            json!({ "exit_code": 2, "stdout": "", "stderr": "error: unexpected argument\n", "question": null }),
         ),
         _ => Act::Answer(200, json!({})),
     });
     let done = sending(vec![older], Does::Change).send(None).expect("an answer");
     assert_eq!(done.exit_code, 2);
     assert!(
-        done.beside.contains("unexpected argument") && done.beside.contains("release 0.0.9"),
+        done.stderr.contains("unexpected argument") && done.stderr.contains("release 0.0.9"),
         "{done:?}"
     );
 }

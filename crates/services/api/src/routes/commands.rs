@@ -36,9 +36,9 @@ pub struct CommandOutcome {
     /// Its exit code: 0 where it was done.
     pub exit_code: u8,
     /// What it has said on standard output: at most 4 MiB.
-    pub output: String,
+    pub stdout: String,
     /// What it has said on standard error.
-    pub beside: String,
+    pub stderr: String,
     /// What has to be confirmed before it is done; null: nothing. Where it is there, nothing was done.
     pub question: Option<CommandQuestion>,
 }
@@ -96,8 +96,8 @@ async fn run_command(
 fn shown(outcome: Outcome) -> CommandOutcome {
     CommandOutcome {
         exit_code: outcome.exit_code,
-        output: outcome.output,
-        beside: outcome.beside,
+        stdout: outcome.stdout,
+        stderr: outcome.stderr,
         question: outcome.question.map(|(name, lost)| CommandQuestion { name, lost }),
     }
 }
