@@ -214,7 +214,7 @@ pub struct VolumeDiff {
 /// Of the volume as it is, it is told: it keeps others from it. Of all its pieces the first one.
 fn compare(session: &Asking, path: &dyn DataPath, diff: &data::Diff<'_>) -> Result<data::Differences, Problem> {
     match diff.to.is_none() && diff.after == 0 {
-        true => session.act(Action::VolumeDownload, diff.volume, |_| path.diff(session, diff)),
+        true => session.act(Action::VolumeExportData, diff.volume, |_| path.diff(session, diff)),
         false => path.diff(session, diff),
     }
 }
@@ -249,7 +249,7 @@ async fn diff(
     };
     let name = volume.clone();
     let looked = api.run(asker.clone(), move |session| {
-        session.permit(Action::VolumeDownload, &name)?;
+        session.permit(Action::VolumeExportData, &name)?;
         Ok(volumes::find(&session.reader(), &name)?)
     });
     looked.await?;

@@ -23,8 +23,8 @@ use std::time::Duration;
 const APART: [&str; 12] = [
     "revertVolume",
     "compareVolume",
-    "downloadVolume",
-    "uploadVolume",
+    "exportVolumeData",
+    "importVolumeData",
     "listVersions",
     "watchEvents",
     "watchChanges",

@@ -56,7 +56,7 @@ fn find(meta: &dyn Transact, volume: &str, snapshot: Option<&str>) -> Result<u64
 ///
 /// Nobody may have the volume open meanwhile; a snapshot can be had at any time. A node copies two images at once. Where fewer bytes come
 /// than `Content-Length` says, it was cut short.
-#[utoipa::path(get, path = "/volumes/{name}/export", operation_id = "downloadVolume", tag = "volumes", params(Named, Wanted),
+#[utoipa::path(get, path = "/volumes/{name}/export", operation_id = "exportVolumeData", tag = "volumes", params(Named, Wanted),
     responses((status = 200, content_type = "application/octet-stream", body = RawImage),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn export(
@@ -74,7 +74,7 @@ pub(super) async fn export(
     };
     let named = object.clone();
     let looked = api.run(asker.clone(), move |session| {
-        session.permit(Action::VolumeDownload, &named)?;
+        session.permit(Action::VolumeExportData, &named)?;
         Ok(find(&session.reader(), &volume, snapshot.as_deref())?)
     });
     let size_bytes = looked.await?;
@@ -96,7 +96,7 @@ pub(super) async fn export(
             pieces: out,
             going: going.clone(),
         };
-        let copied = session.act(Action::VolumeDownload, &of, |_| {
+        let copied = session.act(Action::VolumeExportData, &of, |_| {
             data.export(&session, &of, &mut sink, &going)
         });
         if let Err(why) = &copied {
