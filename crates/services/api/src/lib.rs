@@ -13,6 +13,7 @@
 //! * `commands`: the command line, carried out for who asks.
 //! * `routes`: a file for each kind of thing.
 //! * `versions`: which versions of the API there are.
+//! * `waiting`: what a thread that may wait is woken by.
 //! * [`specification`]: OpenAPI 3.1, made from the same code that answers.
 //!
 //! Operations are those of `amita_control::admin`: nothing is decided here. Each request runs on a thread that may wait, because
@@ -41,6 +42,7 @@ pub mod session;
 mod site;
 mod specification;
 mod versions;
+mod waiting;
 mod watch;
 mod who;
 

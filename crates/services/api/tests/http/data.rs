@@ -272,7 +272,10 @@ async fn two_images_are_copied_at_once_and_the_third_is_told_to_come_again() {
     }
     let log = world.ask(Admin, "GET", "/api/v1/audit?limit=100", None).await.done(200);
     let told = log.body.to_string();
-    assert!(told.contains("volume.export-data") && told.contains("db@monday"), "{told}");
+    assert!(
+        told.contains("volume.export-data") && told.contains("db@monday"),
+        "{told}"
+    );
 }
 
 #[tokio::test]
