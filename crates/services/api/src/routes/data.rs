@@ -7,18 +7,20 @@ use super::input::{Body, KnownWell, Named, Names, Parameters};
 use super::volumes;
 use crate::condition::IfMatch;
 use crate::data::{self, DataPath};
+use crate::guard::own_site_only;
 use crate::problem::{Code, Problem};
 use crate::repeat::IDEMPOTENCY_KEY;
 use crate::session::{Api, Asker, Asking};
 use amita_control::access::Action;
 use axum::Json;
 use axum::extract::State;
+use axum::middleware::from_fn;
 use http::HeaderMap;
 use http::header::IF_MATCH;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
 /// Who copies may be silent, or at one piece, for so long.
@@ -32,8 +34,8 @@ const USUAL_EXTENTS: usize = 1000;
 pub fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(revert))
-        .routes(routes!(diff))
-        .routes(routes!(export::export))
+        .routes(routes!(diff).layer(from_fn(own_site_only)))
+        .routes(routes!(export::export).layer(from_fn(own_site_only)))
         .routes(routes!(import::import))
 }
 
