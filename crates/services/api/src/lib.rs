@@ -47,11 +47,12 @@ mod watch;
 mod who;
 
 pub use certificate::{BadCertificate, Shown};
-pub use commands::{CommandLine, Commands, OnBehalf, Outcome};
+pub use commands::{CommandLine, Commands, Files, OnBehalf, Outcome};
 pub use data::{Changed, DataPath, Diff, Differences, Image, Imported, Revert, Reverted, Sink, Source};
 pub use going::Going;
-pub use observed::{Observed, TraceQuestion, Traces};
+pub use observed::{Counters, Observed, TraceQuestion, Traces};
 pub use problem::{Code, Problem};
+pub use routes::{CoreCounters, LatencyCounters, NodeCounters, OperationCounters, StoreCounters, VolumeCounters};
 pub use routes::{Trace, TraceLeg, TraceStage};
 pub use serve::{Listener, Server};
 pub use session::{Api, Asking};

@@ -142,6 +142,7 @@ impl Api {
         &self,
         asker: Asker,
         ends_at: Option<u64>,
+        is_private: bool,
         line: CommandLine,
     ) -> Result<Outcome, Problem> {
         let Some(commands) = self.commands.clone() else {
@@ -154,6 +155,7 @@ impl Api {
                 tells_refusals: api.tells_refusals(&name),
                 caller: asker.0,
                 ends_at,
+                is_private,
             };
             let outcome = commands.run(&line, behalf);
             if outcome.is_denied {
@@ -227,6 +229,7 @@ impl Api {
                 identity: None,
                 history: None,
                 traces: None,
+                counters: None,
             })
         })
     }

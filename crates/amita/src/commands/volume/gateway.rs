@@ -126,6 +126,8 @@ impl DataPath for Gateways {
         (wanted.check)()?;
         let done = revert::revert(&wish, target, &self.way(), session).map_err(problem)?;
         Ok(Reverted {
+            record_id: done.id,
+            id: done.stable_id,
             kept: done.kept,
             size_bytes: done.size_bytes,
             snapshot_size_bytes: done.snapshot_size_bytes,

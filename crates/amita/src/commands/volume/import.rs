@@ -4,6 +4,10 @@
 //! that is answered is durable. What lies behind it is cleared before an import goes on, so that nothing of the first attempt is left
 //! where the image has a hole.
 
+mod by_api;
+
+pub(super) use by_api::run as run_by_api;
+
 use super::data::{Access, BLOCK_BYTES, Data, PIECE_BYTES, Way, runs};
 use super::image::{Format, Source, modified_ns};
 use crate::admin::{Admin, Described};
@@ -77,28 +81,7 @@ struct Summary {
 pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -> Result<()> {
     let start = Instant::now();
     let is_stdin = arguments.file == Path::new("-");
-    if is_stdin && arguments.resume {
-        return Err(usage(
-            "what came by a pipe does not come again: begin anew, with --force",
-        ));
-    }
-    if arguments.pad && !is_stdin {
-        return Err(usage("--pad is for standard input: a file tells how long it is"));
-    }
-    let (source, format) = match is_stdin {
-        true => Source::stdin(arguments.format)?,
-        false => Source::open(&arguments.file, arguments.format, arguments.follow)?,
-    };
-    let image_bytes = match (source.size_bytes(), arguments.size) {
-        (Some(0), None) => {
-            return Err(usage(
-                "the image has no bytes, and a volume has at least 4096; say --size",
-            ));
-        }
-        (Some(bytes), _) => bytes,
-        (None, Some(size)) => size,
-        (None, None) => return Err(usage("nobody knows how long standard input is; say --size")),
-    };
+    let (source, format, image_bytes) = open(arguments)?;
     let mark = Import {
         format: format.name().to_owned(),
         image_bytes,
@@ -144,7 +127,40 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         resumed_at_bytes: from,
         seconds: start.elapsed().as_secs_f64(),
     };
-    print(arguments.json, &summary, || {
+    tell(arguments, &summary)
+}
+
+/// Opens the image: what it is, and how long.
+fn open(arguments: &Arguments) -> Result<(Source, Format, u64)> {
+    let is_stdin = arguments.file == Path::new("-");
+    if is_stdin && arguments.resume {
+        return Err(usage(
+            "what came by a pipe does not come again: begin anew, with --force",
+        ));
+    }
+    if arguments.pad && !is_stdin {
+        return Err(usage("--pad is for standard input: a file tells how long it is"));
+    }
+    let (source, format) = match is_stdin {
+        true => Source::stdin(arguments.format)?,
+        false => Source::open(&arguments.file, arguments.format, arguments.follow)?,
+    };
+    let image_bytes = match (source.size_bytes(), arguments.size) {
+        (Some(0), None) => {
+            return Err(usage(
+                "the image has no bytes, and a volume has at least 4096; say --size",
+            ));
+        }
+        (Some(bytes), _) => bytes,
+        (None, Some(size)) => size,
+        (None, None) => return Err(usage("nobody knows how long standard input is; say --size")),
+    };
+    Ok((source, format, image_bytes))
+}
+
+/// Says what was done.
+fn tell(arguments: &Arguments, summary: &Summary) -> Result<()> {
+    print(arguments.json, summary, || {
         format!(
             "Volume {} has {}: {} of data were written in {:.1} s, all else is zeros and takes no space.\n",
             summary.volume,
@@ -163,17 +179,21 @@ struct Target {
     is_empty: bool,
 }
 
+/// How large the volume is to be, at least.
+fn wanted_bytes(arguments: &Arguments, image_bytes: u64) -> Result<u64> {
+    if arguments.size.is_some_and(|size| size < image_bytes) {
+        return Err(usage(&format!(
+            "--size is less than the {image_bytes} bytes of the image: what does not fit would be lost"
+        )));
+    }
+    let wanted = arguments.size.unwrap_or(0).max(image_bytes);
+    Ok(wanted.next_multiple_of(BLOCK_BYTES as u64))
+}
+
 /// Makes the volume, or takes the one that is there.
 fn prepare(arguments: &Arguments, mark: &Import, admin: &Admin) -> Result<Target> {
     let name = &arguments.name;
-    let wanted = arguments.size.unwrap_or(0).max(mark.image_bytes);
-    let wanted = wanted.next_multiple_of(BLOCK_BYTES as u64);
-    if arguments.size.is_some_and(|size| size < mark.image_bytes) {
-        return Err(usage(&format!(
-            "--size is less than the {} bytes of the image: what does not fit would be lost",
-            mark.image_bytes
-        )));
-    }
+    let wanted = wanted_bytes(arguments, mark.image_bytes)?;
     let existing = admin
         .status()?
         .volumes

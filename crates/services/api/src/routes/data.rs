@@ -79,6 +79,10 @@ pub struct HowToRevert {
 pub struct VolumeReverted {
     /// The volume's name.
     pub volume: String,
+    /// The number that stays.
+    pub id: u64,
+    /// The number of its records: another one than before.
+    pub record_id: u64,
     /// The snapshot that it is again.
     pub snapshot: String,
     /// The snapshot of what it was before; null: none is kept.
@@ -133,6 +137,8 @@ async fn revert(
         )?;
         Ok(VolumeReverted {
             volume,
+            id: done.id,
+            record_id: done.record_id,
             snapshot,
             kept: done.kept,
             size_bytes: done.size_bytes,

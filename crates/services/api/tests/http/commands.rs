@@ -74,8 +74,22 @@ async fn a_command_is_carried_out_as_who_asks_and_told_as_it_was_said() {
     assert!(
         asked
             .iter()
-            .all(|(_, asker)| asker.tells_refusals && asker.ends_at.is_none())
+            .all(|(_, asker)| asker.tells_refusals && asker.ends_at.is_none() && !asker.is_private)
     );
+}
+
+#[tokio::test]
+async fn what_files_hold_is_taken_by_tls_only_and_told_to_nobody() {
+    let (world, echo) = world();
+    let body = json!({ "arguments": ["host", "key"], "files": { "key": "hush" } });
+    let said = ask(&world, Admin, body).await;
+    assert!(!said.body.to_string().contains("hush"), "{said:?}");
+    said.is(400, "bad-request");
+    assert!(echo.asked.lock().unwrap().is_empty(), "nothing was carried out");
+    for wrong in [json!({ "key": 1 }), json!(["key"]), json!("key")] {
+        let body = json!({ "arguments": ["host", "key"], "files": wrong });
+        ask(&world, Admin, body).await.is(400, "bad-request");
+    }
 }
 
 #[tokio::test]

@@ -41,6 +41,8 @@ impl DataPath for Path {
         } = revert;
         self.note(format!("revert {volume}@{snapshot} {keep}"));
         Ok(Reverted {
+            record_id: 7,
+            id: 3,
             kept: keep.then(|| "before".to_owned()),
             size_bytes: SIZE,
             snapshot_size_bytes: SIZE,

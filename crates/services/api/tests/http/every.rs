@@ -376,6 +376,8 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ),
         ("listTraces", get("/traces?slow=true&limit=5")),
         ("showTracesPart", get("/traces/part")),
+        ("listCounters", get("/counters?limit=5&after=n1")),
+        ("showCountersPart", get("/counters/part")),
         ("showCertificates", get("/certificates")),
         ("listJobs", get("/jobs?kind=flatten")),
         ("showJob", get(&format!("/jobs/flatten-{flattened}"))),
