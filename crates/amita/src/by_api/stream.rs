@@ -152,10 +152,9 @@ impl Sending {
     /// It is gone, or says nothing for too long.
     pub async fn end(self) -> Result<Said, String> {
         drop(self.pieces);
-        let silent = |_| Err(format!("it has not answered within {} s", LONGEST_ANSWER.as_secs()));
         match timeout(LONGEST_ANSWER, self.answer).await {
             Ok(told) => joined(told),
-            Err(late) => silent(late),
+            Err(_) => Err(format!("it has not answered within {} s", LONGEST_ANSWER.as_secs())),
         }
     }
 }

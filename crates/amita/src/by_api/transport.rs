@@ -347,7 +347,7 @@ impl Connection {
 
 /// All of an answer.
 pub(super) async fn said(response: Response<Incoming>) -> Result<Said, String> {
-    let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let text = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
     let (tag, retry_after) = (text(ETAG).map(str::to_owned), text(RETRY_AFTER));
     Ok(Said {
         status: response.status().as_u16(),
