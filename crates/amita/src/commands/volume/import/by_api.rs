@@ -46,6 +46,10 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
     let start = Instant::now();
     let (source, format, image_bytes) = open(arguments)?;
     let wanted = wanted_bytes(arguments, image_bytes)?;
+    if image_bytes == 0 {
+        let failure = usage("the image has no bytes, and nothing is sent by the API that has none");
+        return Err(failure.advice("`amita volume create` makes a volume that reads as zeros."));
+    }
     interrupt::catch();
     let (volume, tag) = prepare(arguments, wanted, rest)?;
     let path = format!("/api/v1/volumes/{}/data?as_it_is=true", encode(&volume.name));
