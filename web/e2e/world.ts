@@ -220,7 +220,7 @@ export function makeWorld(): World {
         ...["create", "resize", "rename", "label", "protect", "delete", "clone", "undelete", "purge"].map(
           (act) => `volume.${act}`,
         ),
-        ...["flatten", "scrub", "move", "export", "unexport", "import", "revert", "download"].map(
+        ...["flatten", "scrub", "move", "export", "unexport", "import", "revert", "export-data"].map(
           (act) => `volume.${act}`,
         ),
         ...["create", "create-set", "protect", "delete"].map((act) => `snapshot.${act}`),

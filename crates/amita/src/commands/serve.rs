@@ -502,7 +502,7 @@ fn serve_api(listener: Listener, config: &ServeConfig, observed: Observed, ident
     let api = api
         .with_page(amita_page::answer)
         .observing(observed)
-        .with_commands(Arc::new(Carrier::new(client)))
+        .with_commands(Arc::new(Carrier::new(client).sealing_by(config.seal_key.clone())))
         .with_seal_key(config.seal_key.clone());
     let server = Server::start(listener, config.identity.clone(), api, &config.name);
     server.context(|| "the API cannot be served".to_owned())

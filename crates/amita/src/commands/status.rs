@@ -1,10 +1,12 @@
 //! `amita status`: is the cluster well, and if not, what is wrong?
 
+mod by_api;
 mod check;
 mod forecast;
 mod watch;
 
 use crate::admin::Admin;
+use crate::by_api::who::Nodes;
 use crate::cli::Endpoints;
 use amita_control::admin::{PoolStatus, RecoveryStatus, Status};
 use amita_control::health::{Fact, Space, sentence};
@@ -63,6 +65,14 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     print(arguments.json, &Shown::of(&status), || {
         text(&status, forecast::Known::default().now(&status, metadata))
     })
+}
+
+/// Says it again and again, as nodes tell it.
+///
+/// # Errors
+/// Nobody may be asked so; or nobody reads it. That no node answers for a while is shown, and is no reason to end.
+pub fn watch_by_api(arguments: &Arguments, nodes: Nodes) -> Result<()> {
+    by_api::run(arguments.json, nodes)
 }
 
 fn text(status: &Status, forecast: Option<&Forecast>) -> String {

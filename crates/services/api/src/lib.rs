@@ -14,6 +14,7 @@
 //! * `share`: answers that several share, who do not mind how old they are.
 //! * `routes`: a file for each kind of thing.
 //! * `versions`: which versions of the API there are.
+//! * `waiting`: what a thread that may wait is woken by.
 //! * [`specification`]: OpenAPI 3.1, made from the same code that answers.
 //!
 //! Operations are those of `amita_control::admin`: nothing is decided here. Each request runs on a thread that may wait, because
@@ -43,15 +44,17 @@ mod share;
 mod site;
 mod specification;
 mod versions;
+mod waiting;
 mod watch;
 mod who;
 
 pub use certificate::{BadCertificate, Shown};
-pub use commands::{CommandLine, Commands, OnBehalf, Outcome};
+pub use commands::{CommandLine, Commands, Files, OnBehalf, Outcome};
 pub use data::{Changed, DataPath, Diff, Differences, Image, Imported, Revert, Reverted, Sink, Source};
 pub use going::Going;
-pub use observed::{Observed, TraceQuestion, Traces};
+pub use observed::{Counters, Observed, TraceQuestion, Traces};
 pub use problem::{Code, Problem};
+pub use routes::{CoreCounters, LatencyCounters, NodeCounters, OperationCounters, StoreCounters, VolumeCounters};
 pub use routes::{Trace, TraceLeg, TraceStage};
 pub use serve::{Listener, Server};
 pub use session::{Api, Asking};

@@ -145,6 +145,7 @@ impl Api {
         &self,
         asker: Asker,
         ends_at: Option<u64>,
+        is_private: bool,
         line: CommandLine,
     ) -> Result<Outcome, Problem> {
         let Some(commands) = self.commands.clone() else {
@@ -157,6 +158,7 @@ impl Api {
                 tells_refusals: api.tells_refusals(&name),
                 caller: asker.0,
                 ends_at,
+                is_private,
             };
             let outcome = commands.run(&line, behalf);
             if outcome.is_denied {
@@ -230,6 +232,7 @@ impl Api {
                 identity: None,
                 history: None,
                 traces: None,
+                counters: None,
             })
         })
     }
