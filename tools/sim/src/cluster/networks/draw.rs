@@ -62,7 +62,7 @@ fn others(nodes: usize, node: Member) -> Vec<Member> {
 }
 
 fn lossy(random: &mut Random) -> Bad {
-    let per_mille = random.within(40, 80) as u32;
+    let per_mille = random.within(40, 70) as u32;
     Bad::Lossy { per_mille }
 }
 
