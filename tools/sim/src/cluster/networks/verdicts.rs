@@ -84,6 +84,7 @@ impl Cluster {
             // Its rest may end from now on.
             Warning::NetworkWell {
                 blame: Blame::Node(node),
+                ..
             } => {
                 if let Some(rest) = resting.get_mut(node) {
                     rest.until = now;
