@@ -18,6 +18,7 @@ use super::fleet::{Fleet, Life};
 use super::health::{Condemned, rest_of};
 use super::warning::{Sentence, Warning};
 use super::{Action, Coordinator, Due, Moment, Out, plan};
+use crate::faults::{Fault, Faults};
 use crate::network::{Blame, Finding, Witness, judge};
 use amita_metadata::KeyValue;
 use amita_types::link::{LinkReport, links_prefix, renewed_after};
@@ -60,6 +61,7 @@ struct Case {
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     settings: SickNetworks,
+    faults: Faults,
     reports: BTreeMap<NodeId, Heard>,
     cases: BTreeMap<Blame, Case>,
     isolated: BTreeMap<NodeId, Condemned>,
@@ -90,9 +92,10 @@ fn witnesses(fleet: &Fleet) -> impl Iterator<Item = NodeId> {
 }
 
 impl Networks {
-    pub(super) fn new(settings: SickNetworks) -> Networks {
+    pub(super) fn new(settings: SickNetworks, faults: Faults) -> Networks {
         Networks {
             settings,
+            faults,
             ..Networks::default()
         }
     }
@@ -163,7 +166,10 @@ impl Networks {
     }
 
     pub(super) fn rests(&self, now: Moment, node: NodeId) -> bool {
-        self.isolated.get(&node).is_some_and(|isolated| isolated.until > now)
+        let is_back = |until: Moment| until <= now && !self.faults.has(Fault::NeverBack);
+        self.isolated
+            .get(&node)
+            .is_some_and(|isolated| !is_back(isolated.until))
     }
 
     /// A node that is isolated now.
@@ -381,7 +387,13 @@ fn decide(coordinator: &mut Coordinator, blame: Blame) {
 
 fn of_node(coordinator: &Coordinator, node: NodeId, is_long: bool) -> Sentence {
     let networks = &coordinator.networks;
-    match networks.settings.policy {
+    let policy = match networks.settings.policy {
+        SickPolicy::Propose | SickPolicy::Avoid if networks.faults.has(Fault::IsolateByAnyPolicy) => {
+            SickPolicy::Isolate
+        }
+        policy => policy,
+    };
+    match policy {
         SickPolicy::Off => Sentence::Told,
         // A gateway without stores has no groups to lose.
         _ if !holds(coordinator, node, |group| &group.members) => Sentence::Empty,
@@ -426,6 +438,9 @@ fn why_not(coordinator: &Coordinator, node: NodeId) -> Option<String> {
             "{} nodes were isolated within an hour, and that is the limit",
             networks.recent.len()
         ));
+    }
+    if networks.faults.has(Fault::IsolateTheNeeded) {
+        return None;
     }
     let lacking = coordinator.groups.all.iter().filter(|(id, known)| {
         let group = &known.group;
