@@ -17,7 +17,7 @@ use amita_types::condition::{
     Condition, FailingChannel, SickDisk, StoreSpace, Trouble, condition_prefix, failing_channels_prefix,
     sick_disks_prefix, thresholds_key,
 };
-use amita_types::link::{LinkReport, links_prefix};
+use amita_types::link::{LinkReport, Network, links_prefix};
 use amita_types::map::{
     self, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Shrink, Store,
     Subsystem, Suspect, Target, Volume,
@@ -202,7 +202,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         hosts: reader.list::<Host>(&map::hosts_prefix(), any)?.len(),
     };
     let slow_stores = slow(meta, &living)?;
-    let networks = networks(meta, &nodes, &living)?;
+    let (networks, left_networks) = networks(meta, &nodes, &living)?;
     let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives)?;
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
@@ -216,6 +216,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         subsystems: &subsystems,
         slow_stores: &slow_stores,
         networks: &networks,
+        left_networks: &left_networks,
         sick_disks: &sick_disks,
         suspects: &suspects(meta)?,
         troubles: &troubles,
@@ -258,8 +259,11 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
     Ok(policies)
 }
 
-/// What of the network is sick, as living nodes find.
-fn networks(meta: &dyn Transact, nodes: &[NodeStatus], living: &BTreeSet<NodeId>) -> Result<Vec<Finding>> {
+/// What of the networks is sick, of what is in use and of what was left for the other network.
+type Networks = (Vec<Finding>, Vec<(Network, Finding)>);
+
+/// What of the networks is sick, as living nodes find.
+fn networks(meta: &dyn Transact, nodes: &[NodeStatus], living: &BTreeSet<NodeId>) -> Result<Networks> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let reports: Vec<(NodeId, LinkReport)> = of_nodes(meta, &links_prefix(), living)?;
     // Records outlive who wrote them: what is bad and was not renewed may be mended long since.
@@ -278,7 +282,8 @@ fn networks(meta: &dyn Transact, nodes: &[NodeStatus], living: &BTreeSet<NodeId>
                 report: reports.get(id),
             }
         });
-    Ok(network::judge(&witnesses.collect::<Vec<_>>()))
+    let witnesses: Vec<Witness<'_>> = witnesses.collect();
+    Ok((network::judge(&witnesses), network::judge_left(&witnesses)))
 }
 
 /// What living nodes say of the stores that they serve, and of what hosts meet with at them.

@@ -7,6 +7,7 @@ fn a_number_that_was_reserved_leaves_nothing_behind() {
     init_cluster(&meta, ClusterId(9)).unwrap();
     let served = Served {
         fabric: "127.0.0.1:1",
+        fabric2: None,
         nbd: None,
         nbd_socket: None,
         nvme: None,
