@@ -23,7 +23,7 @@ impl Addresses {
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = SocketAddr> + use<> {
+    pub fn each(&self) -> impl Iterator<Item = SocketAddr> + use<> {
         [Some(self.first), self.second].into_iter().flatten()
     }
 }

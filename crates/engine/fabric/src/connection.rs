@@ -313,7 +313,7 @@ impl Connection {
             Some(pinged) => {
                 let silence = timeouts.silence.saturating_sub(timeouts.quiet);
                 let end = pinged.plus(silence).max(self.heard.plus(timeouts.silence));
-                let doubt = pinged.plus(timeouts.quiet);
+                let doubt = pinged.plus(timeouts.quiet).max(self.heard.plus(timeouts.quiet * 2));
                 match self.may_doubt {
                     _ if end <= now => Due::Silent,
                     true if doubt <= now => Due::Doubt,

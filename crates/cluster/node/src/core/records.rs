@@ -191,7 +191,7 @@ fn node_changed(cx: &mut Context, now: Time, node: NodeId, addresses: Option<Add
             second: second.map(of_lane),
         });
         let may = |address: &SocketAddr| cx.config.dials_others || address.ip().to_canonical().is_loopback();
-        if let Some(other) = addresses.and_then(|all| all.iter().find(|address| !may(address))) {
+        if let Some(other) = addresses.and_then(|all| all.each().find(|address| !may(address))) {
             cx.control.warn(format!(
                 "node {node} is on another machine ({other}), which is not spoken to without an identity: pass --identity DIR, \
                  or --insecure-network in a network of the cluster's own"

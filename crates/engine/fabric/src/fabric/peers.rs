@@ -74,7 +74,7 @@ impl Fabric {
 
     /// The addresses of the nodes that this one keeps links to.
     pub(super) fn peer_addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.peers.values().flat_map(|peer| peer.addresses.iter())
+        self.peers.values().flat_map(|peer| peer.addresses.each())
     }
 
     /// Has the links to a peer go by this network of it, each as soon as it is up there: until then, and if it cannot be had there,
@@ -221,7 +221,9 @@ impl Fabric {
 
     /// Is a connection beside it to have the link? Not where it is up and answers, unless it is to move there.
     fn gives_way(&self, lane: &Lane) -> bool {
-        let is_silent = |link: Link| self.connection(link).is_none_or(|found| found.pinged.is_some());
+        let quiet = self.config.timeouts.quiet;
+        let is_quiet = |found: &Connection| found.pinged.is_some() && self.now.since(found.heard) >= quiet;
+        let is_silent = |link: Link| self.connection(link).is_none_or(is_quiet);
         !lane.up || lane.moves || lane.link.is_none_or(is_silent)
     }
 
