@@ -109,7 +109,7 @@ fn who_was_well_for_an_hour_has_a_clean_slate() {
     let mut bench = Bench::new(SickPolicy::Isolate);
     for _ in 0..2 {
         bench.is_bad(Network::First, Some(LinkTrouble::Late));
-        while bench.tales.len() % 2 == 0 {
+        while bench.tales.len().is_multiple_of(2) {
             bench.run(1);
         }
         while bench.choice.left().is_some() {
