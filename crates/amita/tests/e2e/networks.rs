@@ -243,7 +243,7 @@ fn a_second_network_that_is_none_is_refused() {
             "they need two ways",
         ),
     ] {
-        let arguments = [&["serve", "--name", "n1", "--fabric", fabric.as_str()][..], &more].concat();
+        let arguments = [&["serve", "--name", "n1", "--fabric", fabric.as_str()][..], &more[..]].concat();
         let refused = world.amita(&arguments);
         assert!(!refused.status.success(), "{more:?}");
         assert!(refused.text.contains(says), "{more:?}: {}", refused.text);
