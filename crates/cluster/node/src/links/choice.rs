@@ -232,6 +232,8 @@ impl Choice {
         if is_due {
             self.next = round + self.stay();
         }
+        // A process that is started listens by one network before the other: before that is told of as a cut, it is tried once.
+        let is_due = is_due || self.away == 1;
         Step {
             steer: is_due.then_some(self.wanted),
             ..Step::default()

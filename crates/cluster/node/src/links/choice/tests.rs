@@ -165,6 +165,9 @@ fn what_is_cut_is_left_with_any_policy_and_tried_each_minute() {
         for _ in 0..5 {
             bench.be_on(Network::Second);
             let before = bench.round;
+            bench.reached[0] = false;
+            bench.run(2);
+            bench.reached[0] = true;
             while bench.seen.on[1] {
                 bench.run(1);
             }
@@ -212,4 +215,13 @@ fn connections_that_have_strayed_come_back() {
         bench.steered
     );
     assert!(bench.tales.is_empty());
+}
+
+#[test]
+fn who_was_met_by_the_second_network_and_has_the_first_is_no_news() {
+    let mut bench = Bench::new(SickPolicy::Isolate);
+    bench.be_on(Network::Second);
+    bench.run(20);
+    assert_eq!((bench.seen.on, bench.steered.len()), ([true, false], 1));
+    assert!(bench.tales.is_empty() && bench.choice.left().is_none());
 }
