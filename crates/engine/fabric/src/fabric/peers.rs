@@ -364,6 +364,10 @@ impl Fabric {
                 return self.end(driver, link, DownReason::Dropped, Some(refuse));
             }
         };
+        if self.lane_of(peer, |lane| lane.has(link)).is_none() {
+            // The peer was forgotten, or has moved.
+            return self.end(driver, link, DownReason::Dropped, None);
+        }
         let now = self.now;
         let connection = self.connection_mut(link).expect("looked up above");
         let requests = theirs.window_requests.min(MAX_WINDOW_REQUESTS);
@@ -376,7 +380,7 @@ impl Fabric {
         connection.core = theirs.core;
         let network = connection.network;
         let Some(lane) = self.lane_of(peer, |lane| lane.has(link)) else {
-            return self.end(driver, link, DownReason::Dropped, None);
+            return;
         };
         let others: ArrayVec<Link, 2> = lane.connections().filter(|other| *other != link).collect();
         (lane.link, lane.network, lane.up) = (Some(link), network, true);
