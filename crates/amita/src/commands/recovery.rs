@@ -121,7 +121,7 @@ pub enum Sick {
     Off,
     /// A person is told what is sick, and what would be done about it
     Propose,
-    /// And their stores get no more groups
+    /// And their stores get no more groups, and connections go by the second network of two nodes where the first is bad
     Avoid,
     /// And their stores are evicted where there are copies enough, one node at a time, and tried again later
     Isolate,
@@ -267,12 +267,12 @@ fn text(settings: &Recovery) -> String {
             sick.after_s
         ),
         SickPolicy::Avoid => format!(
-            "Nodes whose network is sick get no more groups after {} s.\n",
+            "Nodes whose network is sick get no more groups after {} s; where there are two networks, the bad one is left for the other.\n",
             sick.after_s
         ),
         SickPolicy::Isolate => format!(
             "Nodes whose network is sick get no more groups after {} s; they are isolated after {} s, at most {} an hour, and tried \
-             again after {} s.\n",
+             again after {} s. Where there are two networks, the bad one is left for the other.\n",
             sick.after_s,
             sick.after_s.saturating_mul(2),
             sick.per_hour,

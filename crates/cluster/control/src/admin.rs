@@ -177,6 +177,7 @@ pub fn init_cluster(meta: &dyn Transact, id: ClusterId) -> Result<Cluster> {
 pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<&str>, cores: u32) -> Result<Node> {
     let served = Served {
         fabric,
+        fabric2: None,
         nbd,
         nbd_socket: None,
         nvme: None,
@@ -194,6 +195,8 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
 pub struct Served<'a> {
     /// Where its fabric is.
     pub fabric: &'a str,
+    /// Where its fabric is by its second network.
+    pub fabric2: Option<&'a str>,
     /// Where its NBD server is.
     pub nbd: Option<&'a str>,
     /// The path of its NBD server's Unix socket.

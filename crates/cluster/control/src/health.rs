@@ -17,6 +17,7 @@ use crate::network::{Blame, Finding};
 use crate::policy::runner::unreadable_runs;
 use crate::policy::standing::{PolicyStatus, TOO_LATE};
 use amita_types::condition::{Failing, FailingChannel, Fullness, SickDisk, Thresholds, Trouble};
+use amita_types::link::Network;
 use amita_types::map::{Pool, Scrub, StoreDuty, Subsystem};
 use amita_types::{NodeId, StoreId, VolumeId};
 use serde::Serialize;
@@ -190,6 +191,8 @@ pub struct Picture<'a> {
     pub slow_stores: &'a [SlowStatus],
     /// What of the network is sick.
     pub networks: &'a [Finding],
+    /// The same of what nodes have left for their other network.
+    pub left_networks: &'a [(Network, Finding)],
     /// Stores whose disks are not well.
     pub sick_disks: &'a [SickDisk],
     /// What was found against the metadata, in sentences.
@@ -491,20 +494,36 @@ impl Picture<'_> {
             let known = self.nodes.iter().find(|found| found.node.id == node);
             known.map_or_else(|| node.to_string(), |found| found.node.name.clone())
         };
-        for finding in self.networks {
-            let objects = match &finding.blame {
-                Blame::Network => Vec::new(),
-                Blame::Rack(_, rack) => vec![rack.clone()],
-                Blame::Node(node) => vec![name(*node)],
-                Blame::Link(one, other) => vec![name(*one), name(*other)],
-            };
+        let objects_of = |finding: &Finding| match &finding.blame {
+            Blame::Network => Vec::new(),
+            Blame::Rack(_, rack) => vec![rack.clone()],
+            Blame::Node(node) => vec![name(*node)],
+            Blame::Link(one, other) => vec![name(*one), name(*other)],
+        };
+        let named = |finding: &Finding| {
             let mut what = finding.blame.named(&name);
             what[..1].make_ascii_uppercase();
+            what
+        };
+        for finding in self.networks {
             facts.push(Fact::new(
                 Kind::NetworkSick,
-                objects,
-                format!("{what} is sick: {}.", finding.evidence_named(&name)),
+                objects_of(finding),
+                format!("{} is sick: {}.", named(finding), finding.evidence_named(&name)),
                 "Look after cables, interfaces and ports of switches there.",
+            ));
+        }
+        for (network, finding) in self.left_networks {
+            facts.push(Fact::new(
+                Kind::NetworkSick,
+                objects_of(finding),
+                format!(
+                    "{} (network {network}) is sick, and connections go by network {}: {}.",
+                    named(finding),
+                    network.other(),
+                    finding.evidence_named(&name)
+                ),
+                "Look after cables, interfaces and ports of switches there, before the other network has a fault as well.",
             ));
         }
     }

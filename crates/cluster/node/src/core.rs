@@ -184,6 +184,15 @@ impl Core {
         self.cx.peers.fabric.listen(driver, address)
     }
 
+    /// The same by a second network.
+    ///
+    /// # Errors
+    /// As [`Core::listen_fabric`].
+    pub fn listen_fabric2(&mut self, driver: &mut dyn Driver, address: SocketAddr) -> io::Result<SocketAddr> {
+        let fabric = &mut self.cx.peers.fabric;
+        fabric.listen_by(driver, amita_types::link::Network::Second, address)
+    }
+
     /// Opens a store and begins to mount it; [`FromCore::StoreServes`] or [`FromCore::StoreFailed`] tells the end.
     ///
     /// # Errors

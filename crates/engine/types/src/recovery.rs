@@ -139,11 +139,12 @@ impl Default for SickNetworks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SickPolicy {
-    /// Nothing: nodes say what they find, and nothing is decided.
+    /// Nothing: nodes say what they find, and nothing is decided. (A network by which a node cannot be reached is left for its other one with
+    /// any policy.)
     Off,
     /// The operator is told what is sick, and what would be done about it.
     Propose,
-    /// Its stores get no more groups.
+    /// Its stores get no more groups. Where the two nodes of a bad link have another network, that one is used, and neither is sick.
     Avoid,
     /// Its stores are taken out of their groups where these have copies enough, one node at a time, and tried again later.
     Isolate,

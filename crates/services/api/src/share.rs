@@ -82,7 +82,10 @@ fn max_age(request: &Request) -> Option<Duration> {
     if request.method() != Method::GET || !is_plain {
         return None;
     }
-    let said = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let said = headers
+        .get_all(CACHE_CONTROL)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     let mut found = None;
     for directive in said.flat_map(|text| text.split(',')) {
         let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
@@ -154,7 +157,10 @@ mod tests {
     fn only_who_says_so_gets_what_is_older() {
         assert_eq!(age_of("GET", &[]), None);
         assert_eq!(age_of("GET", &[("cache-control", "max-age=5")]), Some(5));
-        assert_eq!(age_of("GET", &[("cache-control", "no-transform, Max-Age = 7")]), Some(7));
+        assert_eq!(
+            age_of("GET", &[("cache-control", "no-transform, Max-Age = 7")]),
+            Some(7)
+        );
         assert_eq!(age_of("GET", &[("cache-control", "max-age=3600")]), Some(60));
         for not in [
             "max-age=0",
@@ -177,7 +183,9 @@ mod tests {
     fn so_many_are_kept_and_no_more() {
         let answers = Answers::default();
         let key = |number: usize| ["who".to_owned(), format!("/{number}"), String::new()];
-        let held: Vec<_> = (0..MAX_KEPT).map(|number| answers.place(key(number)).unwrap()).collect();
+        let held: Vec<_> = (0..MAX_KEPT)
+            .map(|number| answers.place(key(number)).unwrap())
+            .collect();
         assert!(answers.place(key(MAX_KEPT)).is_none());
         assert!(Arc::ptr_eq(&held[3], &answers.place(key(3)).unwrap()));
         drop(held);

@@ -65,7 +65,7 @@ pub fn links(meta: &dyn Transact) -> Result<Links> {
     bad.sort_by_key(|(from, found)| (Reverse(badness(found)), *from, found.peer));
     bad.truncate(MAX_BAD_LINKS);
     Ok(Links {
-        findings: networks(&nodes, &reports),
+        findings: networks(&nodes, &reports).0,
         bad,
         bad_count: reports.values().map(|report| u64::from(report.bad)).sum(),
         measured: reports.values().map(|report| u64::from(report.measured)).sum(),

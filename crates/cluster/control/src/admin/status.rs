@@ -17,7 +17,7 @@ use amita_types::condition::{
     Condition, FailingChannel, SickDisk, StoreSpace, Trouble, condition_prefix, failing_channels_prefix,
     sick_disks_prefix, thresholds_key,
 };
-use amita_types::link::{LinkReport, links_prefix};
+use amita_types::link::{LinkReport, Network, links_prefix};
 use amita_types::map::{
     self, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store,
     Subsystem, Suspect, Target, Volume,
@@ -202,7 +202,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         hosts: reader.list::<Host>(&map::hosts_prefix(), any)?.len(),
     };
     let slow_stores = slow(meta, &living)?;
-    let networks = networks(&nodes, &link_reports(meta, &living)?);
+    let (networks, left_networks) = networks(&nodes, &link_reports(meta, &living)?);
     let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives)?;
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
@@ -218,6 +218,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         subsystems: &subsystems,
         slow_stores: &slow_stores,
         networks: &networks,
+        left_networks: &left_networks,
         sick_disks: &sick_disks,
         suspects: &suspects(meta)?,
         troubles: &troubles,
@@ -286,8 +287,11 @@ pub(super) fn link_reports(meta: &dyn Transact, living: &BTreeSet<NodeId>) -> Re
     Ok(current.collect())
 }
 
-/// What of the network is sick, by what its nodes find.
-pub(super) fn networks(nodes: &[NodeStatus], reports: &BTreeMap<NodeId, LinkReport>) -> Vec<Finding> {
+/// What of the networks is sick, of what is in use and of what was left for the other network.
+type Networks = (Vec<Finding>, Vec<(Network, Finding)>);
+
+/// What of the networks is sick, by what their nodes find.
+pub(super) fn networks(nodes: &[NodeStatus], reports: &BTreeMap<NodeId, LinkReport>) -> Networks {
     let witnesses = nodes
         .iter()
         .filter(|found| found.alive && !found.node.client)
@@ -299,7 +303,8 @@ pub(super) fn networks(nodes: &[NodeStatus], reports: &BTreeMap<NodeId, LinkRepo
                 report: reports.get(id),
             }
         });
-    network::judge(&witnesses.collect::<Vec<_>>())
+    let witnesses: Vec<Witness<'_>> = witnesses.collect();
+    (network::judge(&witnesses), network::judge_left(&witnesses))
 }
 
 /// What living nodes say of the stores that they serve, and of what hosts meet with at them.

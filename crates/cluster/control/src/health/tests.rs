@@ -10,6 +10,7 @@ fn node(number: u32, alive: bool) -> NodeStatus {
             id: NodeId(number),
             name: format!("n{number}"),
             fabric: "127.0.0.1:1".to_owned(),
+            fabric2: None,
             nbd: None,
             nbd_socket: None,
             nvme: None,
@@ -120,6 +121,7 @@ fn all_is_well() {
 fn a_sick_network_is_told_by_names_and_before_the_disks_behind_it() {
     let worst = amita_types::link::BadLink {
         peer: NodeId(2),
+        network: amita_types::link::Network::First,
         what: amita_types::link::LinkTrouble::Loss,
         sent: 1000,
         lost: 25,

@@ -95,7 +95,7 @@ pub enum SickPolicy {
     Off,
     /// A person is told what is sick, and what would be done about it.
     Propose,
-    /// Its stores get no more groups.
+    /// Its stores get no more groups; where nodes have two networks, the bad one is left for the other.
     Avoid,
     /// Its stores are evicted where there are copies enough, one node at a time, and tried again later.
     Isolate,

@@ -33,7 +33,10 @@ fn an_answer_is_shared_by_those_who_say_that_it_may_be_old() {
     assert_eq!(names(&get(&[])), ["a", "b"]);
     assert_eq!(names(&world.send(1, "GET", PATH, &[OLD], None).done(200)), ["a", "b"]);
     let longer = format!("{PATH}?limit=9");
-    assert_eq!(names(&world.send(0, "GET", &longer, &[OLD], None).done(200)), ["a", "b"]);
+    assert_eq!(
+        names(&world.send(0, "GET", &longer, &[OLD], None).done(200)),
+        ["a", "b"]
+    );
     let token = json!({ "name": "other", "role": "viewer" });
     let token = world.ask("POST", "/api/v1/tokens", Some(&token)).done(201).body;
     let bearer = format!("Authorization: Bearer {}", token["secret"].as_str().unwrap());

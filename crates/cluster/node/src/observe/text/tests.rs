@@ -140,6 +140,8 @@ fn report(name: &str) -> NodeReport {
             round_trip_us: 250,
             least_us: 100,
             bad: Some(amita_types::link::LinkTrouble::Loss),
+            network: amita_types::link::Network::Second,
+            left: Some(amita_types::link::LinkTrouble::Cut),
         }],
     }
 }
