@@ -3,7 +3,7 @@
 
 use crate::cluster::node::Node;
 use amita_node::control::ToCore;
-use amita_node::links::{LinkAnswer, LinkQuestion, Links, ROUND};
+use amita_node::links::{Heard, LinkAnswer, LinkQuestion, Links, ROUND};
 use amita_reactor::Time;
 use amita_types::link::LinkReport;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -76,7 +76,8 @@ impl Meter {
             self.state = State::Asking(until, left);
             return None;
         }
-        let report = self.links.end_round();
+        // Nodes have one network here: nothing is to be moved.
+        let report = self.links.end_round(&Heard::default()).report;
         self.state = match report {
             Some(_) => State::Telling,
             None => State::Resting(now.plus(ROUND)),
