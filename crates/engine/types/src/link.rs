@@ -112,10 +112,11 @@ impl LinkReport {
     pub fn of_left(&self, network: Network) -> LinkReport {
         let left = self.left_worst.iter().filter(|found| found.network == network);
         let worst: Vec<BadLink> = left.copied().collect();
+        let named = u32::try_from(worst.len()).unwrap_or(u32::MAX);
         // Those that are not named are taken to be of the network of all that are.
         let bad = match !worst.is_empty() && worst.len() == self.left_worst.len() {
-            true => self.left.max(worst.len() as u32),
-            false => worst.len() as u32,
+            true => self.left.max(named),
+            false => named,
         };
         LinkReport {
             beat: self.beat,
