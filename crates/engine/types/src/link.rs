@@ -112,9 +112,9 @@ impl LinkReport {
     pub fn of_left(&self, network: Network) -> LinkReport {
         let left = self.left_worst.iter().filter(|found| found.network == network);
         let worst: Vec<BadLink> = left.copied().collect();
-        // Those that are not named are taken to be of the network of all that are.
         let named = u32::try_from(worst.len()).unwrap_or(u32::MAX);
-        let bad = match named > 0 && worst.len() == self.left_worst.len() {
+        // Those that are not named are taken to be of the network of all that are.
+        let bad = match !worst.is_empty() && worst.len() == self.left_worst.len() {
             true => self.left.max(named),
             false => named,
         };
