@@ -87,6 +87,20 @@ async function readBody(request: IncomingMessage): Promise<unknown> {
   return text === "" ? undefined : (JSON.parse(text) as unknown);
 }
 
+function tagOf(body: unknown): string {
+  const text = body === undefined ? "" : JSON.stringify(body);
+  return `"${createHash("sha256").update(text).digest("hex").slice(0, 32)}"`;
+}
+
+/** Is what the request names (`If-Match`) what is there? An image and a revert are of the volume whose path is before theirs. */
+function isMatched(world: World, path: string, wanted: string | undefined): boolean {
+  if (wanted === undefined || wanted === "*") return true;
+  const owner = path.replace(/\/(data|snapshots\/[^/]+\/revert)$/, "");
+  const found = match("GET", owner);
+  if (found === undefined) return true;
+  return tagOf(answer(world, "GET", found, new URLSearchParams(), undefined).body) === wanted;
+}
+
 export async function startMock(): Promise<Mock> {
   const world = makeWorld();
   const changes: Request[] = [];
@@ -134,12 +148,15 @@ export async function startMock(): Promise<Mock> {
       refused.push(`${method} ${url.pathname}: ${wrong.join(", ")}`);
       return problem(response, 400, "bad-request", wrong.join(", "));
     }
+    if (method !== "GET" && !isMatched(world, url.pathname, request.headers["if-match"])) {
+      return problem(response, 412, "changed", "it was changed since; read it again, and decide anew");
+    }
     const answered = answer(world, method, found, url.searchParams, body);
     if (answered.problem !== undefined)
       return problem(response, answered.status, answered.problem, answered.detail ?? "");
     const text = answered.body === undefined ? "" : JSON.stringify(answered.body);
-    const tag = createHash("sha256").update(text).digest("hex").slice(0, 32);
-    response.writeHead(answered.status, { "Content-Type": "application/json", ETag: `"${tag}"` }).end(text);
+    const headers = { "Content-Type": "application/json", ETag: tagOf(answered.body) };
+    response.writeHead(answered.status, headers).end(text);
   };
 
   const server = createServer((request, response) => {

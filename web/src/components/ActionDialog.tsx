@@ -6,11 +6,14 @@ import type { ReactNode } from "react";
 import { send } from "../api/call";
 import type { Answer, Call } from "../api/call";
 import { asProblem } from "../api/problem";
+import { isOvertaken } from "../api/seen";
+import type { Seen } from "../api/seen";
 import { useToken } from "../api/token";
 import { useSpeech } from "../i18n";
 import { curlCommand } from "../lib/command";
 import { visible } from "../lib/visible";
 import { Copyable } from "./Copyable";
+import { Meanwhile } from "./Meanwhile";
 import { Problem } from "./Problem";
 
 /** What an action comes to with what was given. */
@@ -35,6 +38,8 @@ export interface ActionProps<V extends object, T> {
   readonly danger?: boolean;
   /** False: what the change is meant for is not known yet, and nothing can be done. */
   readonly ready?: boolean;
+  /** What it is meant for, where the call names it by `If-Match`: nothing can be done before that is known. */
+  readonly seen?: Seen | undefined;
   /** A name that has to be typed before anything is done. */
   readonly typed?: string | undefined;
   readonly done?: (answer: T) => ReactNode;
@@ -124,6 +129,7 @@ function useWork<V extends object, T>(props: ActionProps<V, T>) {
       message.success(props.done?.(answer.data) ?? t("action.done"));
       props.onClose();
     },
+    onError: (error) => (isOvertaken(error) ? void props.seen?.look() : undefined),
     // Also after a failure: it may be that the change was made.
     onSettled: () => queries.invalidateQueries(),
     // An answer may have a secret: nothing of it is kept when the dialog is closed.
@@ -154,6 +160,13 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
   const [form] = Form.useForm<V>();
   const [values, setValues] = useState<V>(props.initial);
   const work = useWork(props);
+  const { seen } = props;
+  const isLate = seen !== undefined && work.isError && isOvertaken(work.error);
+  const isReady = props.ready !== false && !isLate && (seen === undefined || seen.etag !== undefined);
+  const goOn = () => {
+    seen?.accept();
+    work.reset();
+  };
   if (props.shows !== undefined && work.isSuccess) {
     return <Shown title={props.title} onClose={props.onClose} content={props.shows(work.data.data)} />;
   }
@@ -162,7 +175,7 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
       open
       title={props.title}
       okText={props.verb}
-      okButtonProps={{ danger: props.danger ?? false, loading: work.isPending, disabled: props.ready === false }}
+      okButtonProps={{ danger: props.danger ?? false, loading: work.isPending, disabled: !isReady }}
       onOk={() => form.submit()}
       onCancel={props.onClose}
       width={640}
@@ -176,12 +189,14 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
         initialValues={props.initial}
         requiredMark={false}
         onValuesChange={(_, all) => setValues({ ...props.initial, ...all })}
-        onFinish={(given) => (props.ready === false ? undefined : work.mutate({ ...props.initial, ...given }))}
+        onFinish={(given) => (isReady ? work.mutate({ ...props.initial, ...given }) : undefined)}
       >
         {props.fields}
         {props.typed === undefined ? null : <Typed name={props.typed} />}
       </Form>
-      {work.isError ? <Problem error={work.error} /> : null}
+      {seen === undefined || seen.error === null || isLate ? null : <Problem error={seen.error} />}
+      {isLate ? <Meanwhile seen={seen} onGoOn={goOn} /> : null}
+      {work.isError && !isLate ? <Problem error={work.error} /> : null}
       <Previews plan={props.plan(values)} />
     </Modal>
   );

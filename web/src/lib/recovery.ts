@@ -60,6 +60,22 @@ export function changeSlowStores(from: Schemas["SlowStores"], to: Schemas["SlowS
   return changed({ slow_stores: body }, words);
 }
 
+/** What becomes of nodes whose network is sick. */
+export function changeSickNetworks(from: Schemas["SickNetworks"], to: Schemas["SickNetworks"]): Changed {
+  const body = differences(from, to);
+  const words: string[] = [];
+  if (body.policy !== undefined) words.push("--sick-networks", body.policy);
+  if (body.after_seconds !== undefined) words.push("--sick-after", String(body.after_seconds));
+  if (body.rest_seconds !== undefined) words.push("--sick-rest", String(body.rest_seconds));
+  if (body.per_hour !== undefined) words.push("--sick-per-hour", String(body.per_hour));
+  return changed({ sick_networks: body }, words);
+}
+
+/** What becomes of stores whose disks predict their failure. */
+export function changeSickDisks(from: Schemas["SickDisks"], to: Schemas["SickDisks"]): Changed {
+  return to === from ? changed({}, []) : changed({ sick_disks: to }, ["--sick-disks", to]);
+}
+
 /** Percents as a person writes them: `75, 85, 95`; undefined where they are not three that ascend. */
 export function readPercents(text: string): number[] | undefined {
   const percents = text.split(",").map((part) => Number(part.trim() === "" ? Number.NaN : part));

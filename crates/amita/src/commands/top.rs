@@ -2,6 +2,8 @@
 
 mod rates;
 
+use super::trace::{self, Missing};
+use crate::by_api::rest::{Rest, encode};
 use crate::cli::Endpoints;
 use crate::logging::timestamp;
 use crate::nodes::{Asked, Nodes};
@@ -10,6 +12,8 @@ use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
 use amita_terminal::{interrupt, output, say_line};
 use rates::Top;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,6 +21,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\n";
 const CLEAR_BELOW: &str = "\x1b[J";
+/// Where the API has what nodes count.
+const COUNTERS: &str = "/api/v1/counters";
 
 /// `amita top`.
 #[derive(Debug, clap::Args)]
@@ -37,13 +43,37 @@ pub struct Arguments {
 /// # Errors
 /// When the metadata cannot be reached, or no node answers.
 pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
-    let interval = Duration::try_from_secs_f64(arguments.interval)
-        .ok()
-        .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(interval))
-        .ok_or_else(|| Failure::new("an interval is 0.1 to 3600 seconds").kind(Kind::Usage))?;
+    let interval = interval(arguments)?;
     let nodes = Nodes::find(metadata)?;
     interrupt::catch();
-    let mut before = look(&nodes)?;
+    show(arguments, interval, &nodes.stores(), &|| look(&nodes))
+}
+
+/// The same by the API.
+///
+/// # Errors
+/// No node answers.
+pub fn run_by_api(arguments: &Arguments, rest: &Rest) -> Result<()> {
+    let interval = interval(arguments)?;
+    interrupt::catch();
+    show(arguments, interval, &trace::stores(rest)?, &|| counters(rest))
+}
+
+fn interval(arguments: &Arguments) -> Result<Duration> {
+    Duration::try_from_secs_f64(arguments.interval)
+        .ok()
+        .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(interval))
+        .ok_or_else(|| Failure::new("an interval is 0.1 to 3600 seconds").kind(Kind::Usage))
+}
+
+/// Looks again and again, until it is ended, and shows what was done in between.
+fn show(
+    arguments: &Arguments,
+    interval: Duration,
+    stores: &BTreeMap<String, String>,
+    look: &dyn Fn() -> Result<Vec<Asked<NodePage>>>,
+) -> Result<()> {
+    let mut before = look()?;
     let on_terminal = std::io::stdout().is_terminal() && !arguments.once && !arguments.json;
     if on_terminal {
         output::raw(&format!("{HOME}{CLEAR_BELOW}"))?;
@@ -56,8 +86,8 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         if interrupt::caught() {
             return Ok(());
         }
-        let now = look(&nodes)?;
-        let top = Top::between(&before, &now, &nodes.stores());
+        let now = look()?;
+        let top = Top::between(&before, &now, stores);
         before = now;
         if arguments.once {
             return print(arguments.json, &top, || text(&top));
@@ -74,7 +104,11 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
 }
 
 fn look(nodes: &Nodes) -> Result<Vec<Asked<NodePage>>> {
-    let asked = nodes.ask::<NodePage>("/top");
+    answered(nodes.ask::<NodePage>("/top"))
+}
+
+/// What was answered, if anything was.
+fn answered(asked: Vec<Asked<NodePage>>) -> Result<Vec<Asked<NodePage>>> {
     if asked.iter().all(|asked| asked.answer.is_err()) {
         let why = asked
             .iter()
@@ -83,6 +117,38 @@ fn look(nodes: &Nodes) -> Result<Vec<Asked<NodePage>>> {
         return Err(Failure::new(format!("no node answers\n{}", lines.join("\n"))).kind(Kind::Unreachable));
     }
     Ok(asked)
+}
+
+/// A piece of what the API answers.
+#[derive(Deserialize)]
+struct Counters {
+    items: Vec<NodePage>,
+    missing: Vec<Missing>,
+    next: Option<String>,
+}
+
+/// What all nodes have counted, piece by piece.
+fn counters(rest: &Rest) -> Result<Vec<Asked<NodePage>>> {
+    let mut asked = Vec::new();
+    let mut path = COUNTERS.to_owned();
+    loop {
+        let Counters { items, missing, next } = rest.get(&path)?;
+        asked.extend(items.into_iter().map(|page| Asked {
+            node: page.name.clone(),
+            answer: Ok(page),
+        }));
+        asked.extend(
+            missing
+                .into_iter()
+                .map(|Missing { node, why }| Asked { node, answer: Err(why) }),
+        );
+        match next {
+            Some(after) => path = format!("{COUNTERS}?after={}", encode(&after)),
+            None => break,
+        }
+    }
+    asked.sort_by(|one: &Asked<NodePage>, other| one.node.cmp(&other.node));
+    answered(asked)
 }
 
 fn us(value: f64) -> String {

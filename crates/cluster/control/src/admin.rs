@@ -17,6 +17,7 @@ mod flatten;
 mod former;
 mod host;
 mod job;
+mod links;
 mod moves;
 mod namespace;
 mod node;
@@ -49,7 +50,7 @@ pub use code::Code;
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
-pub use figures::{Figures, PoolFigures, StoreFigures, figures};
+pub use figures::{DiskFigures, Figures, PoolFigures, StoreFigures, figures};
 pub use finalize::{Versions, finalize, versions};
 pub use flatten::{Ended, FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};
 pub use former::{FormerSweep, Swept};
@@ -61,6 +62,7 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
+pub use links::{Links, MAX_BAD_LINKS, links};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,
@@ -175,6 +177,7 @@ pub fn init_cluster(meta: &dyn Transact, id: ClusterId) -> Result<Cluster> {
 pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<&str>, cores: u32) -> Result<Node> {
     let served = Served {
         fabric,
+        fabric2: None,
         nbd,
         nbd_socket: None,
         nvme: None,
@@ -192,6 +195,8 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
 pub struct Served<'a> {
     /// Where its fabric is.
     pub fabric: &'a str,
+    /// Where its fabric is by its second network.
+    pub fabric2: Option<&'a str>,
     /// Where its NBD server is.
     pub nbd: Option<&'a str>,
     /// The path of its NBD server's Unix socket.

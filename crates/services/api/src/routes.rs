@@ -6,6 +6,7 @@ mod audit;
 mod certificates;
 mod cluster;
 mod commands;
+mod counters;
 mod data;
 mod events;
 mod exports;
@@ -15,6 +16,7 @@ mod hosts;
 mod input;
 mod inspect;
 mod jobs;
+mod links;
 mod nodes;
 mod notify;
 mod policies;
@@ -33,6 +35,7 @@ mod wait;
 mod watches;
 mod work;
 
+pub use counters::{CoreCounters, LatencyCounters, NodeCounters, OperationCounters, StoreCounters, VolumeCounters};
 pub use traces::{Trace, TraceLeg, TraceStage};
 
 use crate::session::Api;
@@ -43,6 +46,7 @@ pub fn all() -> OpenApiRouter<Api> {
     let all = [
         cluster::routes(),
         inspect::routes(),
+        links::routes(),
         certificates::routes(),
         nodes::routes(),
         stores::routes(),
@@ -65,6 +69,7 @@ pub fn all() -> OpenApiRouter<Api> {
         events::routes(),
         history::routes(),
         traces::routes(),
+        counters::routes(),
         audit::routes(),
         alerts::routes(),
         notify::routes(),

@@ -43,6 +43,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// TLS, and the head of a request, must be there in so long.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How far its threads stand behind the cores: one of this niceness gets a tenth of a processor that a core wants too.
+const NICENESS: i32 = 10;
 /// The pause after a failed accept, so that failing does not become a loop.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
@@ -133,6 +135,8 @@ impl Server {
         let thread = std::thread::Builder::new()
             .name("amita-api".to_owned())
             .spawn(move || {
+                // Of this thread and of those that it starts (Linux). Without it calls are answered all the same.
+                let _ = rustix::process::nice(NICENESS);
                 runtime.block_on(async {
                     if let Some(shown) = shown {
                         tokio::spawn(shown.keep());

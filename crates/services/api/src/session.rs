@@ -6,6 +6,7 @@ use crate::observed::Observed;
 use crate::panics::carry;
 use crate::problem::{Code, Problem};
 use crate::repeat::Still;
+use crate::share::Answers;
 use crate::site::Page;
 use crate::watch::{Hub, Moment};
 use crate::who::Known;
@@ -89,6 +90,7 @@ struct Shared {
     gateways: Arc<Semaphore>,
     refusals: Mutex<Allowances>,
     still: Still,
+    answers: Answers,
     /// When what is kept for a time was looked through last.
     kept_up: Mutex<Option<Instant>>,
 }
@@ -111,6 +113,7 @@ impl Api {
                 known: Known::default(),
                 hub: Hub::new(client),
                 still: Still::default(),
+                answers: Answers::default(),
                 work: Arc::new(Semaphore::new(MAX_WORK)),
                 checks: Arc::new(Semaphore::new(MAX_CHECKS)),
                 commands: Arc::new(Semaphore::new(MAX_COMMANDS)),
@@ -142,6 +145,7 @@ impl Api {
         &self,
         asker: Asker,
         ends_at: Option<u64>,
+        is_private: bool,
         line: CommandLine,
     ) -> Result<Outcome, Problem> {
         let Some(commands) = self.commands.clone() else {
@@ -154,6 +158,7 @@ impl Api {
                 tells_refusals: api.tells_refusals(&name),
                 caller: asker.0,
                 ends_at,
+                is_private,
             };
             let outcome = commands.run(&line, behalf);
             if outcome.is_denied {
@@ -227,6 +232,7 @@ impl Api {
                 identity: None,
                 history: None,
                 traces: None,
+                counters: None,
             })
         })
     }
@@ -248,6 +254,10 @@ impl Api {
 
     pub(crate) fn still(&self) -> &Still {
         &self.shared.still
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.shared.answers
     }
 
     /// What changes from now on.

@@ -48,6 +48,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
         let record = map::Node {
             metrics: None,
             api: None,
+            fabric2: None,
             site: String::new(),
             rack: String::new(),
             maintenance: false,

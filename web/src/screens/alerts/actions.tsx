@@ -2,7 +2,7 @@
 import { Form, Input, Modal } from "antd";
 import { useState } from "react";
 import { call } from "../../api/call";
-import { useThing } from "../../api/queries";
+import { ifMatch, useSeen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { Labels } from "../../components/Labels";
 import { Mark } from "../../components/Mark";
@@ -184,8 +184,9 @@ export function TestChannel({ channel: { name }, onClose }: { channel: Channel; 
 
 export function RemoveChannel({ channel: { name, target }, onClose }: { channel: Channel; onClose: () => void }) {
   const { t } = useSpeech();
-  const seen = useThing("/api/v1/channels/{name}", { name });
-  const etag = seen.data?.etag;
+  const seen = useSeen("/api/v1/channels/{name}", { name });
+  // One whose record nobody can read goes as well: there is nothing of it to be named.
+  const isRead = seen.error === null;
   return (
     <ActionDialog
       title={t("channel.remove.title", { name })}
@@ -194,9 +195,10 @@ export function RemoveChannel({ channel: { name, target }, onClose }: { channel:
       initial={{}}
       typed={name}
       danger
+      seen={isRead ? seen : undefined}
       plan={() => ({
         call: call("delete", "/api/v1/channels/{name}", {
-          params: { path: { name }, header: etag === undefined ? {} : { "If-Match": etag } },
+          params: { path: { name }, header: isRead ? ifMatch(seen) : {} },
         }),
         command: amitaCommand("notify", "remove", name),
       })}

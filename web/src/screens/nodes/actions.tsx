@@ -2,6 +2,7 @@
 import { Checkbox, Form, Input, InputNumber } from "antd";
 import { call } from "../../api/call";
 import type { components } from "../../api/schema";
+import { ifMatch, useSeen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { useSpeech } from "../../i18n";
 import type { Translate } from "../../i18n";
@@ -28,9 +29,10 @@ function ForceField() {
 export function MaintainNode({ node, onClose }: { node: Node; onClose: () => void }) {
   const { t } = useSpeech();
   const maintenance = !node.maintenance;
+  const seen = useSeen("/api/v1/nodes/{name}", { name: node.name });
   const plan = ({ force }: { force: boolean }) => ({
     call: call("patch", "/api/v1/nodes/{name}", {
-      params: { path: { name: node.name }, query: force ? { force } : {} },
+      params: { path: { name: node.name }, query: force ? { force } : {}, header: ifMatch(seen) },
       body: { maintenance },
     }),
     command: amitaCommand("node", "maintenance", maintenance ? "on" : "off", node.name, force ? "--force" : undefined),
@@ -46,6 +48,7 @@ export function MaintainNode({ node, onClose }: { node: Node; onClose: () => voi
       about={maintenance ? t("node.maintenance.begin.about") : t("node.maintenance.end.about")}
       initial={{ force: false }}
       fields={maintenance ? <ForceField /> : null}
+      seen={seen}
       plan={plan}
       done={({ outlook }) => follows(outlook, t)}
       onClose={onClose}
@@ -69,8 +72,12 @@ function PlaceFields() {
 
 export function PlaceNode({ node, onClose }: { node: Node; onClose: () => void }) {
   const { t } = useSpeech();
+  const seen = useSeen("/api/v1/nodes/{name}", { name: node.name });
   const plan = ({ site, rack }: { site: string; rack: string }) => ({
-    call: call("patch", "/api/v1/nodes/{name}", { params: { path: { name: node.name } }, body: { site, rack } }),
+    call: call("patch", "/api/v1/nodes/{name}", {
+      params: { path: { name: node.name }, header: ifMatch(seen) },
+      body: { site, rack },
+    }),
     command: amitaCommand("node", "place", node.name, "--site", site, "--rack", rack),
   });
   return (
@@ -80,6 +87,7 @@ export function PlaceNode({ node, onClose }: { node: Node; onClose: () => void }
       about={t("node.place.about")}
       initial={{ site: node.site, rack: node.rack }}
       fields={<PlaceFields />}
+      seen={seen}
       plan={plan}
       done={({ outlook }) => follows(outlook, t)}
       onClose={onClose}
@@ -90,6 +98,7 @@ export function PlaceNode({ node, onClose }: { node: Node; onClose: () => void }
 export function DrainStore({ store, onClose }: { store: Store; onClose: () => void }) {
   const { t } = useSpeech();
   const draining = !store.draining;
+  const seen = useSeen("/api/v1/stores/{id}", { id: store.id });
   return (
     <ActionDialog
       title={
@@ -100,10 +109,42 @@ export function DrainStore({ store, onClose }: { store: Store; onClose: () => vo
       verb={draining ? t("store.drain") : t("store.undrain")}
       about={draining ? t("store.drain.about") : t("store.undrain.about")}
       initial={{}}
+      seen={seen}
       plan={() => ({
-        call: call("patch", "/api/v1/stores/{id}", { params: { path: { id: store.id } }, body: { draining } }),
+        call: call("patch", "/api/v1/stores/{id}", {
+          params: { path: { id: store.id }, header: ifMatch(seen) },
+          body: { draining },
+        }),
         command: amitaCommand("disk", "drain", store.id, draining ? undefined : "--undo"),
       })}
+      done={({ outlook }) => follows(outlook, t)}
+      onClose={onClose}
+    />
+  );
+}
+
+interface NodeDrain {
+  readonly node: string;
+  /** Those that are to be drained, or used again: one at least. */
+  readonly stores: readonly Store[];
+  readonly draining: boolean;
+  readonly onClose: () => void;
+}
+
+/** All stores of a node, one after the other: where one is refused, those before it are drained all the same. */
+export function DrainNode({ node, stores, draining, onClose }: NodeDrain) {
+  const { t } = useSpeech();
+  const calls = stores.map(({ id }) =>
+    call("patch", "/api/v1/stores/{id}", { params: { path: { id } }, body: { draining } }),
+  );
+  const words = stores.map(({ id }) => amitaCommand("disk", "drain", id, draining ? undefined : "--undo"));
+  return (
+    <ActionDialog
+      title={t(draining ? "node.drain.title" : "node.undrain.title", { name: node })}
+      verb={t(draining ? "node.drain" : "node.undrain")}
+      about={t(draining ? "node.drain.about" : "node.undrain.about", { count: stores.length })}
+      initial={{}}
+      plan={() => ({ before: calls.slice(0, -1), call: calls[calls.length - 1]!, command: words.join("\n") })}
       done={({ outlook }) => follows(outlook, t)}
       onClose={onClose}
     />
@@ -132,9 +173,10 @@ function WeightFields() {
 
 export function WeighStore({ store, onClose }: { store: Store; onClose: () => void }) {
   const { t } = useSpeech();
+  const seen = useSeen("/api/v1/stores/{id}", { id: store.id });
   const plan = ({ bySize, weight }: Weight) => ({
     call: call("patch", "/api/v1/stores/{id}", {
-      params: { path: { id: store.id } },
+      params: { path: { id: store.id }, header: ifMatch(seen) },
       body: { weight: bySize ? null : weight },
     }),
     command: amitaCommand("disk", "weight", store.id, bySize ? "--by-size" : String(weight)),
@@ -146,6 +188,7 @@ export function WeighStore({ store, onClose }: { store: Store; onClose: () => vo
       about={t("store.weigh.about")}
       initial={{ bySize: false, weight: store.weight }}
       fields={<WeightFields />}
+      seen={seen}
       plan={plan}
       done={({ outlook }) => follows(outlook, t)}
       onClose={onClose}

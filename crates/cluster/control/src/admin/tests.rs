@@ -3,6 +3,7 @@ mod clone;
 mod export;
 mod figures;
 mod label;
+mod links;
 mod node;
 mod nvme;
 mod pool;

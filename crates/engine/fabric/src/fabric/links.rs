@@ -8,11 +8,18 @@ use crate::event::{DownReason, Event, Link, Violation};
 use crate::handshake::{hello, judge, judge_name};
 use crate::window::Window;
 use amita_reactor::{Driver, SocketId};
+use amita_types::link::Network;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 impl Fabric {
     /// Somebody has connected. He gets a small receive block, and some time to say, and to prove, who he is.
-    pub(super) fn accepted(&mut self, driver: &mut dyn Driver, socket: SocketId, address: SocketAddr) {
+    pub(super) fn accepted(
+        &mut self,
+        driver: &mut dyn Driver,
+        socket: SocketId,
+        address: SocketAddr,
+        network: Network,
+    ) {
         self.counters.accepted += 1;
         let now = self.now;
         let source = Source::from(address.ip());
@@ -41,6 +48,7 @@ impl Fabric {
         };
         let make = |link, socket| Connection {
             address: Some(address),
+            network,
             ..Connection::new(link, socket, None, guard, now)
         };
         let Some(link) = self.place(socket, make) else {
@@ -176,6 +184,7 @@ impl Fabric {
             return self.remove(driver, link);
         }
         let (peer, outgoing, since) = (connection.peer, connection.outgoing, connection.since);
+        let is_cut = why.is_of_network();
         connection.phase = Phase::Closing;
         connection.since = now;
         connection.queue.clear();
@@ -190,7 +199,8 @@ impl Fabric {
             });
         }
         if outgoing {
-            self.lost(peer, link, phase == Phase::Up, since);
+            let was_up = phase == Phase::Up;
+            self.lost(peer, link, was_up, is_cut || !was_up, since);
         } else if phase == Phase::Up {
             self.unanswered -= unanswered;
             self.callers_changed();
@@ -228,7 +238,7 @@ impl Fabric {
         if is_stranger {
             self.counters.strangers += 1;
         } else {
-            self.lost(peer, link, false, since);
+            self.lost(peer, link, false, true, since);
         }
         self.linger(driver, link);
     }

@@ -102,6 +102,7 @@ impl Fabric {
             (Phase::Up, Frame::Ping(number)) => connection.pong = Some(number),
             (Phase::Up, Frame::Pong(_)) => {
                 connection.pinged = None;
+                connection.may_doubt = connection.has_other;
                 // The deadline that stands is that of the verdict; the next ping is due before.
                 if connection.is_outstanding() {
                     self.due_by(self.now.plus(self.config.timeouts.quiet));

@@ -1,0 +1,85 @@
+//! Looks at disks, each by a thread of its own: one that hangs holds up no other, and not who asked either.
+
+use crate::inventory::Device;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+
+type Found = Result<Device, String>;
+
+/// Looks at the disks beneath paths: one at a time for each path, however long it takes.
+pub struct Looks {
+    look: Arc<dyn Fn(&Path) -> Found + Send + Sync>,
+    under_way: BTreeMap<PathBuf, Receiver<Found>>,
+    found: BTreeMap<PathBuf, Found>,
+}
+
+impl Looks {
+    /// By this function, which may block for good.
+    #[must_use]
+    pub fn by(look: impl Fn(&Path) -> Found + Send + Sync + 'static) -> Looks {
+        Looks {
+            look: Arc::new(look),
+            under_way: BTreeMap::new(),
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// Forgets what was found, and looks at each of these, but at those where the last look has not ended.
+    pub fn begin(&mut self, paths: &[PathBuf]) {
+        self.gather();
+        self.found.clear();
+        for path in paths {
+            if self.under_way.contains_key(path) {
+                continue;
+            }
+            let (answer, answered) = sync_channel(1);
+            let (look, of) = (Arc::clone(&self.look), path.clone());
+            let begun = std::thread::Builder::new()
+                .name("amita-disk-look".to_owned())
+                .spawn(move || {
+                    // Nobody waits any more where the node has ended meanwhile.
+                    let _ = answer.send(look(&of));
+                });
+            match begun {
+                Ok(_) => drop(self.under_way.insert(path.clone(), answered)),
+                Err(why) => drop(
+                    self.found
+                        .insert(path.clone(), Err(format!("no thread to look at it: {why}"))),
+                ),
+            }
+        }
+    }
+
+    /// Have all looks ended?
+    pub fn have_ended(&mut self) -> bool {
+        self.gather();
+        self.under_way.is_empty()
+    }
+
+    /// What the look at it has found.
+    ///
+    /// # Errors
+    /// Why nothing is known: of a look that has not ended, that.
+    pub fn found(&self, path: &Path) -> Found {
+        let found = self.found.get(path).cloned();
+        found.unwrap_or_else(|| Err("it hangs: a look at it has not ended".to_owned()))
+    }
+
+    fn gather(&mut self) {
+        let found = &mut self.found;
+        self.under_way.retain(|path, answered| {
+            let answer = match answered.try_recv() {
+                Ok(answer) => answer,
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => Err("the look at it has failed".to_owned()),
+            };
+            found.insert(path.clone(), answer);
+            false
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

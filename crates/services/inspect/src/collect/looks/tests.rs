@@ -1,0 +1,60 @@
+//! Disks that answer, that hang, and whose look fails.
+
+use super::*;
+use crate::inventory::tests::device;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+
+fn until(looks: &mut Looks, is_so: impl Fn(&Looks) -> bool) {
+    while !is_so(looks) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        looks.have_ended();
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_is_looked_at_once_and_holds_up_no_other() {
+    let (free, held) = channel::<()>();
+    let (held, begun) = (Mutex::new(held), Arc::new(AtomicU32::new(0)));
+    let counted = Arc::clone(&begun);
+    let mut looks = Looks::by(move |path| {
+        if path == Path::new("/hangs") {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let _ = held.lock().expect("a lock").recv();
+        }
+        Ok(device(&path.display().to_string()))
+    });
+    let paths = ["/hangs", "/well"].map(PathBuf::from);
+    let (hangs, well) = (&paths[0], &paths[1]);
+    for _ in 0..3 {
+        looks.begin(&paths);
+        until(&mut looks, |looks| looks.found(well).is_ok());
+        assert!(!looks.have_ended());
+        assert!(looks.found(hangs).expect_err("it hangs").contains("hangs"));
+    }
+    assert_eq!(
+        begun.load(Ordering::SeqCst),
+        1,
+        "one thread for a disk, not one for each time"
+    );
+    // It comes back: that look is done, and there are others after it.
+    free.send(()).expect("somebody waits");
+    until(&mut looks, |looks| looks.under_way.is_empty());
+    assert_eq!(looks.found(hangs).expect("a device").name, "/hangs");
+    free.send(()).expect("somebody will wait");
+    looks.begin(&paths);
+    until(&mut looks, |looks| looks.under_way.is_empty());
+    assert!(looks.found(hangs).is_ok() && begun.load(Ordering::SeqCst) == 2);
+}
+
+#[test]
+fn a_look_that_panics_is_said_and_the_next_one_is_made() {
+    let mut looks = Looks::by(|_| panic!("a disk like no other"));
+    let path = PathBuf::from("/odd");
+    for _ in 0..2 {
+        looks.begin(std::slice::from_ref(&path));
+        until(&mut looks, |looks| looks.under_way.is_empty());
+        assert!(looks.found(&path).expect_err("it failed").contains("failed"));
+    }
+}
