@@ -174,6 +174,7 @@ mod tests {
     fn parts_and_links_have_the_names_of_nodes() {
         let bad = link::BadLink {
             peer: NodeId(2),
+            network: link::Network::First,
             what: link::LinkTrouble::Loss,
             sent: 1000,
             lost: 25,

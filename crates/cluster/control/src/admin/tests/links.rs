@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::network::Blame;
-use amita_types::link::{BadLink, LinkReport, LinkTrouble, links_key};
+use amita_types::link::{BadLink, LinkReport, LinkTrouble, Network, links_key};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 fn now_s() -> u64 {
@@ -12,6 +12,7 @@ fn now_s() -> u64 {
 fn lossy(peer: NodeId, lost: u64) -> BadLink {
     BadLink {
         peer,
+        network: Network::First,
         what: LinkTrouble::Loss,
         sent: 1000,
         lost,
@@ -27,6 +28,7 @@ fn tell(meta: &dyn Transact, from: NodeId, at_s: u64, worst: Vec<BadLink>) {
         measured: 3,
         bad: worst.len() as u32,
         worst,
+        ..LinkReport::default()
     };
     let record = serde_json::to_vec(&report).unwrap();
     meta.txn(&Call::put(links_key(from), record)).unwrap();
