@@ -519,6 +519,7 @@ impl Cluster {
                                 created: 0,
                             },
                         };
+                        self.networks.hear(member, &record.key, record.value.as_deref());
                         self.nodes[member].control(0, ToCore::Record(record));
                     }
                     if self.setup.fronted.is_some() {

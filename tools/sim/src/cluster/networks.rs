@@ -50,6 +50,13 @@ impl Networks {
         }
     }
 
+    /// A node's watch has told of a record.
+    pub(super) fn hear(&mut self, member: Member, key: &str, value: Option<&[u8]>) {
+        if let Some(meter) = &mut self.meters[member] {
+            meter.hear(key, value);
+        }
+    }
+
     /// The policies by which something may have been done at a moment.
     fn in_force(&self, at: Time) -> impl Iterator<Item = SickPolicy> + '_ {
         let ends = self.policies.iter().skip(1).map(|(next, _)| Some(next.plus(HEARD)));
@@ -74,7 +81,7 @@ impl Networks {
 impl Cluster {
     /// A node's process has started: its links are measured, where they are.
     pub(super) fn begin_to_measure(&mut self, now: Time, member: Member) {
-        self.networks.meters[member] = self.setup.measured.map(|_| Meter::new(now));
+        self.networks.meters[member] = self.setup.measured.map(|_| Meter::new(now, node_id(member)));
     }
 
     /// It has ended.
@@ -177,7 +184,7 @@ impl Cluster {
     /// Does no node find a link bad any more?
     pub(super) fn links_are_well(&self) -> bool {
         let mut reports = (0..self.nodes.len()).filter_map(|member| self.link_report(member));
-        reports.all(|report| report.bad == 0)
+        reports.all(|report| report.is_well())
     }
 
     /// How long it takes until every group has all of its members in sync, once nothing is wrong any more.

@@ -5,6 +5,7 @@ use crate::cluster::node::Node;
 use amita_node::control::ToCore;
 use amita_node::links::{Heard, LinkAnswer, LinkQuestion, Links, ROUND};
 use amita_reactor::Time;
+use amita_types::NodeId;
 use amita_types::link::LinkReport;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
@@ -25,7 +26,10 @@ enum State {
 
 /// The thread of one process.
 pub(super) struct Meter {
+    node: NodeId,
     links: Links,
+    /// What its watch has told.
+    heard: Heard,
     state: State,
 }
 
@@ -36,11 +40,18 @@ fn ask(node: &mut Node, core: usize, from: usize) -> (usize, Answer) {
 }
 
 impl Meter {
-    pub fn new(now: Time) -> Meter {
+    pub fn new(now: Time, node: NodeId) -> Meter {
         Meter {
+            node,
             links: Links::default(),
+            heard: Heard::default(),
             state: State::Resting(now.plus(ROUND)),
         }
+    }
+
+    /// A record is there, or gone.
+    pub fn hear(&mut self, key: &str, value: Option<&[u8]>) {
+        self.heard.hear(self.node, key, value);
     }
 
     /// Goes on as far as it can; gives what is to be told.
@@ -76,8 +87,13 @@ impl Meter {
             self.state = State::Asking(until, left);
             return None;
         }
-        // Nodes have one network here: nothing is to be moved.
-        let report = self.links.end_round(&Heard::default()).report;
+        let ended = self.links.end_round(&self.heard);
+        for (peer, network) in ended.steer {
+            for core in 0..node.cores() {
+                node.control(core, ToCore::Steer { node: peer, network });
+            }
+        }
+        let report = ended.report;
         self.state = match report {
             Some(_) => State::Telling,
             None => State::Resting(now.plus(ROUND)),
