@@ -109,7 +109,7 @@ impl Rest {
     /// As [`Rest::get`]; or what `take` says.
     pub fn each<T: DeserializeOwned>(&self, path: &str, mut take: impl FnMut(T) -> Result<()>) -> Result<()> {
         let mark = if path.contains('?') { '&' } else { '?' };
-        let mut next = None;
+        let mut next: Option<String> = None;
         for _ in 0..MOST_PIECES {
             interrupt::check()?;
             let path = match &next {

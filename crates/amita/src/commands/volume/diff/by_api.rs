@@ -74,7 +74,7 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
     }
     let mut teller = None;
     let mut joined = Joined::default();
-    let mut after = None;
+    let mut after: Option<String> = None;
     loop {
         interrupt::check()?;
         let piece: Piece = match &after {
