@@ -45,6 +45,19 @@ fn the_metadata_is_set_back() {
     }
     client.close();
     world.start_node(2);
+    // One that begins on the older copy would know no better, and stay with it.
+    let node = Observer::of(&world.cluster)
+        .and_then(|seen| seen.node("n3"))
+        .expect("a node");
+    let process = world.cluster.nodes()[2].process.as_ref().expect("it runs").pid();
+    let client = world.cluster.metadata_client().expect("the metadata");
+    eventually("the node has joined by its new process", || {
+        let reply = client
+            .txn(&Call::get(map::live_key(node)))
+            .expect("the metadata answers");
+        let live = reply.value(0).and_then(|record| record.json::<map::Live>().ok());
+        live.is_some_and(|live| live.pid == process)
+    });
     world.is_quiet();
     world.fault("the metadata's file is replaced by an older copy");
     world.cluster.kill_metadata();
