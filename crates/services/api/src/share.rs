@@ -4,11 +4,13 @@
 //! Pages stay open, many of them, and each wants the cluster's health again and again, which is made of all of its records. Of those who
 //! ask at once one has it looked up, and the others wait for it.
 
-use crate::session::{Api, Asker};
+use crate::guard::Own;
+use crate::problem::{Code, Problem};
+use crate::session::{Api, Asker, LONGEST_QUEUE};
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, AGE, CACHE_CONTROL, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use std::collections::HashMap;
@@ -17,10 +19,12 @@ use std::time::{Duration, Instant};
 
 /// Older than this nothing is, whatever would do.
 const OLDEST: Duration = Duration::from_secs(60);
-/// Answers that are kept.
-const MAX_KEPT: usize = 128;
+/// Answers that are kept; for a further one that goes which nobody wants and which is the oldest.
+const MAX_KEPT: usize = 64;
 /// Longer ones are not.
 const MAX_BYTES: u64 = 256 << 10;
+/// For so long nobody waits for an answer that could not be kept when it was looked up last.
+const APART: Duration = Duration::from_secs(5);
 
 /// Who may see what: by their name, role and proof, what they ask for, and how it is to be told.
 type Key = [String; 3];
@@ -29,48 +33,64 @@ type Key = [String; 3];
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Mutex<HashMap<Key, Arc<Place>>>);
 
+/// Locked while its answer is looked up.
 #[derive(Debug, Default)]
-struct Place(tokio::sync::Mutex<Option<Kept>>);
+struct Place(tokio::sync::Mutex<Option<Found>>);
 
-/// An answer. It was looked up after `since`.
+/// What a look-up has brought. It began at `since`.
+#[derive(Clone, Debug)]
+struct Found {
+    since: Instant,
+    /// None: it is not to be kept, because it has failed or is long, or for what it does.
+    kept: Option<Kept>,
+}
+
 #[derive(Clone, Debug)]
 struct Kept {
-    since: Instant,
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl Place {
-    /// Is there nothing in it any more that would do for anybody, and nobody who is about to put something in?
-    fn is_over(self: &Arc<Self>) -> bool {
-        let Ok(kept) = self.0.try_lock() else { return false };
-        Arc::strong_count(self) == 1 && kept.as_ref().is_none_or(|kept| kept.since.elapsed() > OLDEST)
-    }
-}
-
 impl Answers {
-    /// The place of an answer; none, where there are too many.
+    /// The place of an answer; none, where all are in use.
     fn place(&self, key: Key) -> Option<Arc<Place>> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = places.get(&key) {
             return Some(Arc::clone(place));
         }
         if places.len() >= MAX_KEPT {
-            places.retain(|_, place| !place.is_over());
+            places.retain(|_, place| {
+                let idle = place.idle_since();
+                idle.is_none_or(|since| since.is_some_and(|since| since.elapsed() < OLDEST))
+            });
         }
         if places.len() >= MAX_KEPT {
-            return None;
+            let idle = places
+                .iter()
+                .filter_map(|(key, place)| Some((place.idle_since()?, key)));
+            let oldest = idle.min_by_key(|(since, _)| *since).map(|(_, key)| key.clone())?;
+            places.remove(&oldest);
         }
         Some(Arc::clone(places.entry(key).or_default()))
     }
 }
 
+impl Place {
+    /// None: somebody is about to use it. Else of when its answer is, if it has one.
+    fn idle_since(self: &Arc<Self>) -> Option<Option<Instant>> {
+        if Arc::strong_count(self) > 1 {
+            return None;
+        }
+        let found = self.0.try_lock().ok()?;
+        Some(found.as_ref().map(|found| found.since))
+    }
+}
+
 impl Kept {
-    fn response(&self) -> Response {
+    fn response(&self, age: Duration) -> Response {
         let mut response = Response::new(Body::from(self.body.clone()));
         *response.headers_mut() = self.headers.clone();
-        let age = HeaderValue::from(self.since.elapsed().as_secs());
-        response.headers_mut().insert(AGE, age);
+        response.headers_mut().insert(AGE, HeaderValue::from(age.as_secs()));
         response
     }
 }
@@ -115,30 +135,46 @@ pub(crate) async fn share(State(api): State<Api>, request: Request, next: Next) 
     let (Some(age), Some(place)) = (age, place) else {
         return next.run(request).await;
     };
-    let mut kept = place.0.lock().await;
-    // What was looked up while this one waited is as new as its own would have been.
-    let will_do = |kept: &&Kept| kept.since >= came || kept.since.elapsed() < age;
-    if let Some(kept) = kept.as_ref().filter(will_do) {
-        return kept.response();
+    let Ok(mut found) = tokio::time::timeout(LONGEST_QUEUE, place.0.lock()).await else {
+        return next.run(request).await;
+    };
+    if let Some(Found { since, kept }) = &*found {
+        match kept {
+            // What was looked up while this one waited is as new as its own would have been.
+            Some(kept) if *since >= came || since.elapsed() < age => return kept.response(since.elapsed()),
+            None if since.elapsed() < APART => {
+                drop(found);
+                return next.run(request).await;
+            }
+            _ => {}
+        }
     }
-    *kept = None;
+    *found = None;
     let since = Instant::now();
+    let (response, kept) = look_up(request, next).await;
+    *found = Some(Found { since, kept });
+    response
+}
+
+/// The answer, and what is to be kept of it.
+async fn look_up(request: Request, next: Next) -> (Response, Option<Kept>) {
     let response = next.run(request).await;
     let length = response.body().size_hint().exact();
-    if response.status() != StatusCode::OK || length.is_none_or(|length| length > MAX_BYTES) {
-        return response;
+    let is_long = length.is_none_or(|length| length > MAX_BYTES);
+    if response.status() != StatusCode::OK || is_long || response.extensions().get::<Own>().is_some() {
+        return (response, None);
     }
     let (parts, body) = response.into_parts();
-    // Its whole length is known, so that it is there, and not on its way.
+    // Its whole length is known: it is there, and not on its way.
     let Ok(body) = to_bytes(body, MAX_BYTES as usize).await else {
-        return Response::from_parts(parts, Body::empty());
+        let why = "the answer broke off; ask again";
+        return (Problem::new(Code::Internal, why).into_response(), None);
     };
-    *kept = Some(Kept {
-        since,
+    let kept = Kept {
         headers: parts.headers.clone(),
         body: body.clone(),
-    });
-    Response::from_parts(parts, Body::from(body))
+    };
+    (Response::from_parts(parts, Body::from(body)), Some(kept))
 }
 
 #[cfg(test)]
@@ -179,17 +215,41 @@ mod tests {
         );
     }
 
+    fn key_of(number: usize) -> Key {
+        ["who".to_owned(), format!("/{number}"), String::new()]
+    }
+
+    fn fill(place: &Place, since: Instant) {
+        *place.0.try_lock().unwrap() = Some(Found { since, kept: None });
+    }
+
     #[test]
     fn so_many_are_kept_and_no_more() {
         let answers = Answers::default();
-        let key = |number: usize| ["who".to_owned(), format!("/{number}"), String::new()];
         let held: Vec<_> = (0..MAX_KEPT)
-            .map(|number| answers.place(key(number)).unwrap())
+            .map(|number| answers.place(key_of(number)).unwrap())
             .collect();
-        assert!(answers.place(key(MAX_KEPT)).is_none());
-        assert!(Arc::ptr_eq(&held[3], &answers.place(key(3)).unwrap()));
+        assert!(answers.place(key_of(MAX_KEPT)).is_none(), "all are in use");
+        assert!(Arc::ptr_eq(&held[3], &answers.place(key_of(3)).unwrap()));
+    }
+
+    #[test]
+    fn the_oldest_goes_that_nobody_uses() {
+        let answers = Answers::default();
+        let now = Instant::now();
+        let held: Vec<_> = (0..MAX_KEPT)
+            .map(|number| answers.place(key_of(number)).unwrap())
+            .collect();
+        for (number, place) in held.iter().enumerate() {
+            fill(place, now + Duration::from_millis(number as u64));
+        }
+        let used = Arc::clone(&held[0]);
         drop(held);
-        assert!(answers.place(key(MAX_KEPT)).is_some());
-        assert_eq!(answers.0.lock().unwrap().len(), 1);
+        assert!(answers.place(key_of(MAX_KEPT)).is_some());
+        let places = answers.0.lock().unwrap();
+        assert_eq!(places.len(), MAX_KEPT);
+        assert!(places.contains_key(&key_of(0)), "it is in use");
+        assert!(!places.contains_key(&key_of(1)), "it was the oldest of the others");
+        drop(used);
     }
 }
