@@ -7,7 +7,7 @@
 
 use super::named::{self, Waiting};
 use super::{Core, views};
-use amita_frontend::{OpenError, snapshot_named};
+use amita_frontend::{OpenError, Who, snapshot_named};
 use amita_metadata::{self as meta, Call, Op, Reply};
 use amita_reactor::driver::{Driver, Time};
 use amita_sequencer::CallId;
@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// So many are asked of at once on a core: whoever guesses names does not have the metadata answer for it.
 const MAX_DOUBTS: usize = 32;
+/// Of them, of one client.
+const MAX_OF_CLIENT: usize = 8;
 /// The metadata is not waited for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -41,9 +43,10 @@ pub(super) struct Doubts {
 }
 
 impl Doubts {
-    /// As many are asked of as may be.
-    pub(super) fn is_full(&self) -> bool {
-        self.asked.len() + self.ended.len() >= MAX_DOUBTS
+    /// May it be asked of one more, of this client?
+    fn has_room(&self, who: &Who) -> bool {
+        let all = || self.asked.values().chain(self.ended.iter().map(|(doubt, _)| doubt));
+        all().count() < MAX_DOUBTS && all().filter(|doubt| doubt.waiting.who == *who).count() < MAX_OF_CLIENT
     }
 
     /// A call has ended, perhaps one of these.
@@ -65,8 +68,17 @@ impl Doubts {
     }
 }
 
-/// A client has waited for what this node does not know: is it to be known?
-pub(super) fn ask(core: &mut Core, now: Time, waiting: Waiting) {
+/// A client has waited for what this node does not know: is it to be known? It is given back where too many are asked of.
+pub(super) fn ask(core: &mut Core, now: Time, waiting: Waiting) -> Option<Waiting> {
+    if !core.doubts.has_room(&waiting.who) {
+        // Those that have gone make room.
+        let fronts = &mut core.fronts;
+        let asked = &mut core.doubts.asked;
+        asked.retain(|_, doubt| fronts.usage(doubt.waiting.origin.front).is_some());
+        if !core.doubts.has_room(&waiting.who) {
+            return Some(waiting);
+        }
+    }
     let name = snapshot_named(&waiting.name).map_or(waiting.name.as_str(), |(volume, _)| volume);
     let key = map::volume_key(name);
     let doubt = Doubt {
@@ -76,6 +88,7 @@ pub(super) fn ask(core: &mut Core, now: Time, waiting: Waiting) {
         is_second: false,
     };
     read(core, doubt, key);
+    None
 }
 
 fn read(core: &mut Core, doubt: Doubt, key: String) {
@@ -143,7 +156,7 @@ fn go_on(core: &mut Core, driver: &mut dyn Driver, doubt: Doubt, reply: Option<&
         !is_same || view.export(volume.id) != export.as_ref()
     });
     match is_behind {
-        true => named::wait_longer(core, driver, waiting),
+        true => named::wait_longer(core, driver, waiting, named::LATE),
         false => named::refuse(core, driver, &waiting, OpenError::NotFound),
     }
 }

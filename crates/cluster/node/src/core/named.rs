@@ -26,6 +26,9 @@ const STARTING: Duration = Duration::from_secs(8);
 /// How long what is on its way is waited for in all, where the metadata says that it is: about so long, as it is asked now and then.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
+/// Why it is no longer.
+pub(super) const LATE: &str = "this node has not heard from the metadata yet of what there is";
+
 /// Volumes are listed so often on a core, at most: that looks at all of them, and I/O waits meanwhile.
 const LISTING_PAUSE: Duration = Duration::from_millis(20);
 
@@ -33,7 +36,7 @@ const LISTING_PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Waiting {
     pub(super) origin: Origin,
     pub(super) name: String,
-    who: Who,
+    pub(super) who: Who,
     /// When it has asked.
     asked: Time,
     /// Since when it waits: this time, if it is not the first.
@@ -266,8 +269,8 @@ pub(super) fn opened(
         let who = usage.who.clone();
         core.cx.mail.send(0, DirectoryMessage::Close { volume: info.id });
         let unseen = *usage.unseen.get_or_insert(now);
-        if now >= unseen.plus(core.named.patience()) {
-            return Some(Err(OpenError::NotFound));
+        if now >= unseen.plus(LONGEST_WAIT) {
+            return Some(Err(OpenError::Unavailable(LATE.to_owned())));
         }
         let waiting = Waiting {
             origin: *origin,
@@ -323,20 +326,21 @@ pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
                 core.named.waiting.push(waiting);
                 continue;
             }
-            // Of more than can be asked of at once it is told by what is known here; and there is nothing for strangers, whatever there is.
-            match core.doubts.is_full() || waiting.who == Who::Stranger {
-                true => refuse(core, driver, &waiting, OpenError::NotFound),
-                false => doubts::ask(core, now, waiting),
+            // There is nothing for strangers, whatever there is.
+            if waiting.who == Who::Stranger {
+                refuse(core, driver, &waiting, OpenError::NotFound);
+            } else if let Some(waiting) = doubts::ask(core, now, waiting) {
+                wait_longer(core, driver, waiting, "the metadata is asked for too many clients");
             }
         }
     }
 }
 
-/// What is missing here is on its way: it is waited for once more, but not for good.
-pub(super) fn wait_longer(core: &mut Core, driver: &mut dyn Driver, waiting: Waiting) {
+/// What is missing here may be on its way: it is waited for once more, but not for good. It is not said that there is none.
+pub(super) fn wait_longer(core: &mut Core, driver: &mut dyn Driver, waiting: Waiting, why: &str) {
     let now = driver.now();
     if now >= waiting.asked.plus(LONGEST_WAIT) {
-        return refuse(core, driver, &waiting, OpenError::NotFound);
+        return refuse(core, driver, &waiting, OpenError::Unavailable(why.to_owned()));
     }
     wait(core, Waiting { since: now, ..waiting });
 }
