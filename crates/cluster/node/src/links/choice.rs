@@ -148,6 +148,11 @@ impl Choice {
             };
         }
         if self.back_at.is_some_and(|at| at <= round) {
+            if seen.told[other.index()].is_some() && round < self.last + LONGEST_REST_ROUNDS {
+                // The peer has not tried it again yet; where both wait for each other it is tried all the same.
+                self.back_at = Some(round + STAY_ROUNDS);
+                return Step::default();
+            }
             return self.rested(round);
         }
         if is_here {

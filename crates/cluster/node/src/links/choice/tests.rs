@@ -225,3 +225,29 @@ fn who_was_met_by_the_second_network_and_has_the_first_is_no_news() {
     assert_eq!((bench.seen.on, bench.steered.len()), ([true, false], 1));
     assert!(bench.tales.is_empty() && bench.choice.left().is_none());
 }
+
+#[test]
+fn what_the_peer_has_left_is_not_tried_before_it_but_for_an_hour_at_most() {
+    let mut bench = Bench::new(SickPolicy::Avoid);
+    bench.seen.told[0] = Some(bad(Network::First, LinkTrouble::Loss));
+    bench.run(10);
+    assert!(bench.choice.left().is_some());
+    let left_at = bench.tales[0].0;
+    bench.run(2 * REST_ROUNDS);
+    assert!(bench.choice.left().is_some(), "the peer says still that it is bad");
+    bench.seen.told[0] = None;
+    bench.run(STAY_ROUNDS + 1);
+    assert!(bench.choice.left().is_none());
+    // One that says so for ever.
+    let mut bench = Bench::new(SickPolicy::Avoid);
+    bench.seen.told[0] = Some(bad(Network::First, LinkTrouble::Loss));
+    bench.run(LONGEST_REST_ROUNDS);
+    assert!(bench.choice.left().is_some());
+    bench.run(2 * STAY_ROUNDS + 10);
+    let back = bench.tales.iter().find(|(_, tale)| matches!(tale, Tale::Back(_)));
+    assert!(
+        back.is_some_and(|(at, _)| *at >= left_at + LONGEST_REST_ROUNDS),
+        "{:?}",
+        bench.tales
+    );
+}
