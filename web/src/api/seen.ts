@@ -41,8 +41,8 @@ export function useSeen<P extends Paths<"get">>(
 ): Seen {
   const tagged = shown?.etag === undefined ? undefined : shown;
   const read = useThing(path, inPath, { enabled: enabled && tagged === undefined });
-  // What is left of an earlier dialog is not what is seen now.
-  const isNew = read.isFetchedAfterMount || !read.isStale;
+  // What is left of an earlier dialog is not what is seen now, also where it cannot be read any more.
+  const isNew = !read.isError && (read.isFetchedAfterMount || !read.isStale);
   const first = useFirst(tagged ?? (isNew ? read.data : undefined));
   const [accepted, setAccepted] = useState<Answer<Result<"get", P>>>();
   const [now, setNow] = useState<Answer<Result<"get", P>>>();
