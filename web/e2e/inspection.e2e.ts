@@ -55,10 +55,19 @@ describe("links", () => {
     await page.getByText("the network of node node-003: 4 of 98 links").waitFor();
     await page.getByText("have not told what they find, or not of late: node-042").waitFor();
     const rows = page.locator(".ant-table-row");
-    expect(await rows.nth(0).innerText()).toMatch(/node-009\s+node-003\s+cut\s+nothing gets through\s+unknown/);
-    expect(await rows.nth(1).innerText()).toMatch(
-      /node-001\s+node-003\s+loses\s+20 %: 800 of 4,000 segments\s+31\.5 ms/,
+    expect(await rows.nth(0).innerText()).toMatch(
+      /node-009\s+node-003\s+network 1\s+cut\s+nothing gets through\s+unknown/,
     );
+    expect(await rows.nth(1).innerText()).toMatch(
+      /node-001\s+node-003\s+network 1\s+loses\s+20 %: 800 of 4,000 segments\s+31\.5 ms/,
+    );
+    await page.getByText("2 more were left for the other network").waitFor();
+    const left = page.getByRole("region", { name: "Left for the other network" });
+    expect(await left.locator(".ant-table-row").allInnerTexts()).toEqual([
+      expect.stringMatching(/node-005\s+node-003\s+network 2\s+loses/),
+      expect.stringMatching(/node-006\s+node-003\s+network 2\s+late/),
+    ]);
+    await page.getByText("network 2: the network of node node-003: 2 of 98 links").waitFor();
     const matrix = page.getByRole("region", { name: "Who is bad to whom" });
     const row = matrix.getByRole("row", { name: /^node-002/ });
     expect(await row.getByRole("cell").allInnerTexts()).toEqual(["2.5 %", ""]);
