@@ -339,6 +339,14 @@ describe("settings", () => {
       { near_full_percent: 80 },
       { degraded: { bytes_per_second: 100 * 2 ** 20 } },
     ]);
+    const manner = page.locator("section.card").filter({ has: page.getByRole("heading", { name: "Recovery beside" }) });
+    await manner.getByText("what it keeps by itself", { exact: true }).waitFor();
+    await manner.getByRole("button", { name: "Change" }).click();
+    await dialog(page).getByLabel("Least that lost copies are brought back at").fill("20M");
+    expect(await command(page)).toBe("amita recovery set --least-bandwidth 20M");
+    await confirm(page, "Change");
+    await manner.getByText("20 MiB a second").waitFor();
+    expect(mock.changes.at(-1)?.body).toEqual({ least_bytes_per_second: 20 * 2 ** 20 });
     await page.getByRole("link", { name: "Who changed recovery" }).click();
     await page.getByText("625 of 625").waitFor();
     expectWell(visited, mock);

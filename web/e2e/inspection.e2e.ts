@@ -55,10 +55,19 @@ describe("links", () => {
     await page.getByText("the network of node node-003: 4 of 98 links").waitFor();
     await page.getByText("have not told what they find, or not of late: node-042").waitFor();
     const rows = page.locator(".ant-table-row");
-    expect(await rows.nth(0).innerText()).toMatch(/node-009\s+node-003\s+cut\s+nothing gets through\s+unknown/);
-    expect(await rows.nth(1).innerText()).toMatch(
-      /node-001\s+node-003\s+loses\s+20 %: 800 of 4,000 segments\s+31\.5 ms/,
+    expect(await rows.nth(0).innerText()).toMatch(
+      /node-009\s+node-003\s+network 1\s+cut\s+nothing gets through\s+unknown/,
     );
+    expect(await rows.nth(1).innerText()).toMatch(
+      /node-001\s+node-003\s+network 1\s+loses\s+20 %: 800 of 4,000 segments\s+31\.5 ms/,
+    );
+    await page.getByText("2 more were left for the other network").waitFor();
+    const left = page.getByRole("region", { name: "Left for the other network" });
+    expect(await left.locator(".ant-table-row").allInnerTexts()).toEqual([
+      expect.stringMatching(/node-005\s+node-003\s+network 2\s+loses/),
+      expect.stringMatching(/node-006\s+node-003\s+network 2\s+late/),
+    ]);
+    await page.getByText("network 2: the network of node node-003: 2 of 98 links").waitFor();
     const matrix = page.getByRole("region", { name: "Who is bad to whom" });
     const row = matrix.getByRole("row", { name: /^node-002/ });
     expect(await row.getByRole("cell").allInnerTexts()).toEqual(["2.5 %", ""]);
@@ -131,9 +140,13 @@ describe("the stores of a node", () => {
     );
     expect(await accessibility(page)).toEqual([]);
     await dialog.getByRole("button", { name: "Drain all stores", exact: true }).click();
+    await dialog.getByText(own.at(-1)!.id, { exact: true }).waitFor();
+    expect(await dialog.getByRole("listitem").count()).toBe(own.length);
+    expect(await accessibility(page)).toEqual([]);
+    await dialog.getByRole("button", { name: "Close" }).last().click();
     await dialog.waitFor({ state: "detached" });
-    expect(mock.changes.map(({ path, body }) => [path, body])).toEqual(
-      own.map(({ id }) => [`/api/v1/stores/${id}`, { draining: true }]),
+    expect(mock.changes.map(({ path, headers, body }) => [path, headers["if-match"], body])).toEqual(
+      own.map(({ id }) => [`/api/v1/stores/${id}`, expect.stringMatching(/^"[0-9a-f]{32}"$/), { draining: true }]),
     );
     for (const store of own) store.draining = true;
     await expect.poll(() => mock.listeners("changes")).toBe(1);
@@ -141,6 +154,36 @@ describe("the stores of a node", () => {
     await page.getByRole("button", { name: "Use all stores again" }).click();
     await dialog.getByText("The drains of 9 stores end.").waitFor();
     await dialog.getByRole("button", { name: "Cancel" }).click();
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("stores of a node, one of which was changed meanwhile", () => {
+  it("are drained up to it; it is said which one it is, and only what is left is done then", async () => {
+    const visited = await visit(browser, mock, "nodes/node-004");
+    const { page } = visited;
+    const dialog = page.getByRole("dialog");
+    const own = mock.world.stores.filter(({ node }) => node === "node-004");
+    const overtaken = own[2]!;
+    await page.getByRole("button", { name: "Drain all stores" }).click();
+    const drain = dialog.getByRole("button", { name: "Drain all stores", exact: true });
+    await expect.poll(() => drain.isEnabled()).toBe(true);
+    overtaken.weight += 1;
+    await drain.click();
+    await dialog.getByRole("row", { name: `${overtaken.id} weight` }).waitFor();
+    expect(await drain.isDisabled()).toBe(true);
+    expect((await dialog.locator("pre").first().innerText()).split("\n")).toEqual(
+      own.slice(2).map(({ id }) => `amita disk drain ${id}`),
+    );
+    await dialog.getByText(`2 of ${own.length} are done.`).waitFor();
+    expect(await accessibility(page)).toEqual([]);
+    await dialog.getByRole("button", { name: "I have seen it: go on with this" }).click();
+    await drain.click();
+    await dialog.getByText(own.at(-1)!.id, { exact: true }).waitFor();
+    expect(await dialog.getByRole("listitem").count()).toBe(own.length);
+    const asked = [...own.slice(0, 3), ...own.slice(2)].map(({ id }) => `/api/v1/stores/${id}`);
+    expect(mock.changes.map(({ path }) => path)).toEqual(asked);
     expectWell(visited, mock);
     await visited.close();
   });

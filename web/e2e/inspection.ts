@@ -15,7 +15,7 @@ function link(from: number, to: number, trouble: Schemas["LinkTrouble"], lost: n
   const name = (index: number) => `node-${String(index).padStart(3, "0")}`;
   const isCut = trouble === "cut";
   return {
-    ...{ from: name(from), to: name(to), trouble, sent: isCut ? 0 : 4_000, lost },
+    ...{ from: name(from), to: name(to), network: "first", trouble, sent: isCut ? 0 : 4_000, lost },
     ...{ loss_ppm: isCut ? 1_000_000 : lost * 250, round_trip_us: isCut ? 0 : 31_500, least_us: isCut ? 0 : 210 },
   };
 }
@@ -83,6 +83,19 @@ export function makeInspected(): Inspected {
         link(3, 1, "loss", 90),
         link(4, 3, "late", 0),
       ],
+      left: {
+        bad: 2,
+        sick: [
+          {
+            ...{ kind: "node", network: "second", names: ["node-003"], what: "the network of node node-003" },
+            evidence: "2 of 98 links that others send to it by are bad",
+          },
+        ],
+        links: [
+          { ...link(5, 3, "loss", 400), network: "second" },
+          { ...link(6, 3, "late", 0), network: "second" },
+        ],
+      },
       silent: ["node-042", HOSTILE[0]!],
     },
   };

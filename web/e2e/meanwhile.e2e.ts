@@ -73,6 +73,69 @@ describe("what was changed meanwhile", () => {
     await visited.close();
   });
 
+  it("a channel that was changed is removed only when that was seen", async () => {
+    const visited = await visit(browser, mock, "alerts?tab=channels");
+    const { page } = visited;
+    const remove = dialog(page).getByRole("button", { name: "Remove", exact: true });
+    await page.getByRole("button", { name: "Remove" }).first().click();
+    await dialog(page)
+      .getByLabel(/Type the name/)
+      .fill("channel-0");
+    await expect.poll(() => remove.isEnabled()).toBe(true);
+    const channel = mock.world.channels.find(({ name }) => name === "channel-0")!;
+    channel.target = "elsewhere";
+    mock.failing.set("/api/v1/channels/channel-0", [503, "metadata-away"]);
+    await remove.click();
+    await dialog(page).getByText("metadata-away", { exact: true }).waitFor();
+    expect(await remove.isDisabled()).toBe(true);
+    mock.failing.clear();
+    await dialog(page).getByRole("button", { name: "Look again" }).click();
+    await dialog(page)
+      .getByRole("row", { name: /target/ })
+      .waitFor();
+    expect(await remove.isDisabled()).toBe(true);
+    await dialog(page).getByRole("button", { name: "I have seen it: go on with this" }).click();
+    await remove.click();
+    await dialog(page).waitFor({ state: "detached" });
+    expect(mock.changes.map(({ headers }) => headers["if-match"])).toEqual([
+      expect.stringMatching(/^"[0-9a-f]{32}"$/),
+      expect.stringMatching(/^"[0-9a-f]{32}"$/),
+    ]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it.each([
+    ["internal", 500, true],
+    ["denied", 403, false],
+  ] as const)(
+    "a channel that cannot be read (%s) is removed unseen where its record is damaged",
+    async (code, status, goes) => {
+      mock.failing.set("/api/v1/channels/channel-0", [status, code]);
+      const visited = await visit(browser, mock, "alerts?tab=channels");
+      const { page } = visited;
+      const remove = dialog(page).getByRole("button", { name: "Remove", exact: true });
+      await page.getByRole("button", { name: "Remove" }).first().click();
+      await dialog(page)
+        .getByLabel(/Type the name/)
+        .fill("channel-0");
+      if (goes) {
+        // It is tried again before it is given up.
+        await expect.poll(() => remove.isEnabled(), { timeout: 20_000 }).toBe(true);
+        await remove.click();
+        await dialog(page).waitFor({ state: "detached" });
+        expect(mock.changes.map(({ method, headers }) => [method, headers["if-match"]])).toEqual([
+          ["DELETE", undefined],
+        ]);
+      } else {
+        await dialog(page).getByText("denied", { exact: true }).waitFor();
+        expect(await remove.isDisabled()).toBe(true);
+      }
+      expect(mock.refused).toEqual([]);
+      await visited.close();
+    },
+  );
+
   it("what is gone is said to be gone", async () => {
     const visited = await visit(browser, mock, "volumes/volume-0005");
     const { page } = visited;

@@ -36,6 +36,8 @@ export interface Mock {
   readonly refused: string[];
   /** Whoever has no such token is refused; null: nobody is. */
   token: string | null;
+  /** What is not to be read: the status and the code that this path answers. */
+  readonly failing: Map<string, readonly [number, string]>;
   /** How often this path was read. */
   asked(path: string): number;
   tell(stream: "events" | "changes", data: unknown): void;
@@ -148,6 +150,8 @@ export async function startMock(): Promise<Mock> {
       refused.push(`${method} ${url.pathname}: ${wrong.join(", ")}`);
       return problem(response, 400, "bad-request", wrong.join(", "));
     }
+    const failing = method === "GET" ? mock.failing.get(url.pathname) : undefined;
+    if (failing !== undefined) return problem(response, ...failing, "it cannot be read");
     if (method !== "GET" && !isMatched(world, url.pathname, request.headers["if-match"])) {
       return problem(response, 412, "changed", "it was changed since; read it again, and decide anew");
     }
@@ -172,6 +176,7 @@ export async function startMock(): Promise<Mock> {
     changes,
     refused,
     token: null,
+    failing: new Map(),
     asked: (path) => reads.get(path) ?? 0,
     tell: (stream, data) => streams[stream].forEach((to) => to.write(`id: 1\ndata: ${JSON.stringify(data)}\n\n`)),
     listeners: (stream) => streams[stream].size,

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { addressesOf } from "../src/lib/addresses";
 import { groupRows } from "../src/lib/groups";
 import { blindRows, findingRows, placeOf } from "../src/lib/inspection";
-import { linkRows, lossText, matrixOf, microseconds, rackKey, sickOf } from "../src/lib/links";
+import { leftOf, linkRows, lossText, matrixOf, microseconds, networkWord, rackKey, sickOf } from "../src/lib/links";
 import type { BadLink } from "../src/lib/links";
 import { recoveryOf } from "../src/lib/jobs";
 import type { JobRow } from "../src/lib/jobs";
@@ -10,13 +10,22 @@ import { changeSickDisks, changeSickNetworks } from "../src/lib/recovery";
 
 function link(from: string, to: string, given: Partial<BadLink> = {}): BadLink {
   const figures = { sent: 100, lost: 5, loss_ppm: 50_000, round_trip_us: 200, least_us: 100 };
-  return { from, to, trouble: "loss", ...figures, ...given };
+  return { from, to, network: "first", trouble: "loss", ...figures, ...given };
 }
 
 describe("links", () => {
-  it("are rows, a direction each", () => {
-    const rows = linkRows([link("a", "b"), link("b", "a"), link('a","b', "c")]);
-    expect(new Set(rows.map(({ id }) => id)).size).toBe(3);
+  it("are rows, a direction and a network each", () => {
+    const rows = linkRows([link("a", "b"), link("a", "b", { network: "second" }), link("b", "a"), link('a","b', "c")]);
+    expect(new Set(rows.map(({ id }) => id)).size).toBe(4);
+  });
+  it("are of a network, where the node that answers says of which", () => {
+    expect([networkWord("first"), networkWord("second"), networkWord(undefined)]).toEqual([
+      "link.network.first",
+      "link.network.second",
+      undefined,
+    ]);
+    const left = { bad: 1, sick: [], links: [link("a", "b", { network: "second" })] };
+    expect([leftOf({ left }), leftOf({}).links, leftOf(undefined).bad]).toEqual([left, [], 0]);
   });
   it.each([
     [0, "0 %"],
@@ -37,6 +46,10 @@ describe("links", () => {
       ["n9", "x", "n10"],
     ]);
     expect([matrix.find("a", "x")?.loss_ppm, matrix.find("a", "n10")]).toEqual([50_000, undefined]);
+  });
+  it("are in a matrix by the worse of two networks, which stands first", () => {
+    const matrix = matrixOf([link("a", "x", { trouble: "cut", network: "second" }), link("a", "x")])!;
+    expect([matrix.find("a", "x")?.trouble, matrix.from, matrix.to]).toEqual(["cut", ["a"], ["x"]]);
   });
   it("are no matrix where nothing is bad, or so much that nobody reads it", () => {
     expect(matrixOf([])).toBeUndefined();

@@ -21,6 +21,8 @@ export interface Plan<T> {
   readonly call: Call<T>;
   /** What is called before it, in this order: all is done, or what is done stays and the dialog says what failed. */
   readonly before?: readonly Call[];
+  /** One of those is done, and this came of it. */
+  readonly passed?: (call: Call, answer: unknown) => void;
   /** The command of `amita` that does the same; none where there is none. */
   readonly command?: string | undefined;
 }
@@ -120,8 +122,11 @@ function useWork<V extends object, T>(props: ActionProps<V, T>) {
   const sendOnce = useSendOnce();
   return useMutation({
     mutationFn: async (given: V) => {
-      const { before = [], call } = props.plan(given);
-      for (const earlier of before) await sendOnce(earlier);
+      const { before = [], passed, call } = props.plan(given);
+      for (const earlier of before) {
+        const { data } = await sendOnce(earlier);
+        passed?.(earlier, data);
+      }
       return sendOnce(call);
     },
     onSuccess: (answer) => {

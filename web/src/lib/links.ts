@@ -1,7 +1,10 @@
 // Links between nodes that are bad: as rows of a table, as a matrix, and who is to blame for them.
 import type { components } from "../api/schema";
+import type { Word } from "../i18n";
 
 type Schemas = components["schemas"];
+export type Links = Schemas["Links"];
+export type LeftLinks = Schemas["LeftLinks"];
 export type BadLink = Schemas["BadLink"];
 export type SickPart = Schemas["SickPart"];
 
@@ -9,9 +12,24 @@ export interface LinkRow extends BadLink {
   readonly id: string;
 }
 
-/** Each direction is a row of its own. */
+/** Each direction is a row of its own, by each network. */
 export function linkRows(links: readonly BadLink[]): LinkRow[] {
-  return links.map((link) => ({ ...link, id: JSON.stringify([link.from, link.to]) }));
+  return links.map((link) => ({ ...link, id: JSON.stringify([link.from, link.to, link.network]) }));
+}
+
+const NETWORKS: Readonly<Record<Schemas["LinkNetwork"], Word>> = {
+  first: "link.network.first",
+  second: "link.network.second",
+};
+
+/** Which network it is; a node of an older version does not say. */
+export function networkWord(network: Schemas["LinkNetwork"] | null | undefined): Word | undefined {
+  return network == null ? undefined : NETWORKS[network];
+}
+
+/** What was left for the other network; a node of an older version does not say. */
+export function leftOf(links: Partial<Pick<Links, "left">> | undefined): LeftLinks {
+  return links?.left ?? { bad: 0, sick: [], links: [] };
 }
 
 /** `25000` of a million is `2.5 %`: two digits behind the point where that says something. */
@@ -46,8 +64,10 @@ export function matrixOf(links: readonly BadLink[]): Matrix | undefined {
   const from = byCount(links.map((link) => link.from));
   const to = byCount(links.map((link) => link.to));
   if (from.length === 0 || from.length > MOST_NODES || to.length > MOST_NODES) return undefined;
-  const known = new Map(linkRows(links).map((row) => [row.id, row]));
-  return { from, to, find: (from, to) => known.get(JSON.stringify([from, to])) };
+  const key = (from: string, to: string) => JSON.stringify([from, to]);
+  // Of two networks the worse one, which stands first.
+  const known = new Map([...links].reverse().map((link) => [key(link.from, link.to), link]));
+  return { from, to, find: (from, to) => known.get(key(from, to)) };
 }
 
 export interface Sick {

@@ -27,7 +27,7 @@ function differences<T extends object>(from: T, to: T): Partial<T> {
   return Object.fromEntries(keys.map((key) => [key, to[key]])) as Partial<T>;
 }
 
-export type Manner = Pick<Recovery, "automatic" | "p99_percent" | "iops_percent">;
+export type Manner = Pick<Recovery, "automatic" | "p99_percent" | "iops_percent" | "least_bytes_per_second">;
 
 /** How recovery gives way to clients. */
 export function changeManner(from: Manner, to: Manner): Changed {
@@ -36,6 +36,9 @@ export function changeManner(from: Manner, to: Manner): Changed {
   if (body.automatic !== undefined) words.push("--mode", body.automatic ? "automatic" : "limits");
   if (body.p99_percent !== undefined) words.push("--p99", String(body.p99_percent));
   if (body.iops_percent !== undefined) words.push("--client-iops", String(body.iops_percent));
+  if (body.least_bytes_per_second !== undefined) {
+    words.push("--least-bandwidth", bytesArgument(body.least_bytes_per_second));
+  }
   return changed(body, words);
 }
 

@@ -58,6 +58,8 @@ export const disks = {
   "node.drain.title": "Drain all stores of {name}",
   "node.drain.about":
     "The data of {count} stores moves to others, as the rules allow. They serve until the last group is elsewhere; then the node can go.",
+  "node.drain.part":
+    "{done} of {count} are done. What is left stands below; where one was refused, it is the first of that.",
   "node.undrain": "Use all stores again",
   "node.undrain.title": "Use all stores of {name} again",
   "node.undrain.about": "The drains of {count} stores end.",

@@ -29,6 +29,9 @@ export const inspection = {
   "link.sick": "network sick",
   "link.from": "From",
   "link.to": "To",
+  "link.network": "Network",
+  "link.network.first": "network 1",
+  "link.network.second": "network 2",
   "link.trouble": "What is wrong",
   "link.cut": "cut",
   "link.loss": "loses",
@@ -42,6 +45,10 @@ export const inspection = {
   "link.matrix.about":
     "A row is a node that sends, a column one that is sent to. Empty: that link is not known to be bad.",
   "link.matrix.corner": "from \\ to",
+  "link.left": "Left for the other network",
+  "link.left.summary": "{count} more were left for the other network; they stand below.",
+  "link.left.about":
+    "These are bad as well, as they were when they were left: connections go by the other network, and nobody suffers from them. Mend them all the same.",
   "proposal.now": "At this moment",
   "proposal.decided": "What was decided of late",
   "proposal.network.none": "No network is sick at this moment.",

@@ -29,6 +29,10 @@ export const settings = {
   "recovery.p99.help": "In percent of the one without recovery; at least 110.",
   "recovery.iops": "Clients' throughput that is still well",
   "recovery.iops.help": "In percent of the one without recovery; 1 to 95.",
+  "recovery.least": "Least that lost copies are brought back at",
+  "recovery.least.help":
+    "Bytes a second of each node, whatever clients feel, where a copy lacks; limits are stronger. As 20M (binary); 0: what it keeps by itself.",
+  "recovery.least.none": "what it keeps by itself",
   "recovery.limits": "Limits of recovery on each node",
   "recovery.limits.title": "Limits: {level}",
   "recovery.limits.about": "On each node, at once. Lower limits spare clients and make repairs last longer.",

@@ -55,6 +55,7 @@ export const disks: Readonly<Record<keyof typeof english, string>> = {
   "node.drain": "排空全部存储",
   "node.drain.title": "排空 {name} 的全部存储",
   "node.drain.about": "{count} 个存储的数据按规则迁往其他存储。最后一个组迁走之前仍提供服务；之后节点即可移除。",
+  "node.drain.part": "{count} 个中已完成 {done} 个。剩余的列于下方；若有被拒绝的，即其中第一个。",
   "node.undrain": "重新使用全部存储",
   "node.undrain.title": "重新使用 {name} 的全部存储",
   "node.undrain.about": "{count} 个存储的排空将结束。",

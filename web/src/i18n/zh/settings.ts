@@ -27,6 +27,10 @@ export const settings: Readonly<Record<keyof typeof english, string>> = {
   "recovery.p99.help": "相对无恢复时的百分比；至少 110。",
   "recovery.iops": "可接受的客户端吞吐",
   "recovery.iops.help": "相对无恢复时的百分比；1 到 95。",
+  "recovery.least": "恢复缺失副本的最低速率",
+  "recovery.least.help":
+    "缺少副本时每个节点每秒的字节数，不论客户端感受；限额优先。如 20M（二进制）；0 表示由系统自行保持。",
+  "recovery.least.none": "由系统自行保持",
   "recovery.limits": "每个节点的恢复限额",
   "recovery.limits.title": "限额：{level}",
   "recovery.limits.about": "在每个节点上立即生效。限额越低越不影响客户端，但修复越久。",

@@ -2,6 +2,7 @@
 import { Form, Input, Modal } from "antd";
 import { useState } from "react";
 import { call } from "../../api/call";
+import { isUnreadable } from "../../api/problem";
 import { ifMatch, useSeen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { Labels } from "../../components/Labels";
@@ -185,8 +186,8 @@ export function TestChannel({ channel: { name }, onClose }: { channel: Channel; 
 export function RemoveChannel({ channel: { name, target }, onClose }: { channel: Channel; onClose: () => void }) {
   const { t } = useSpeech();
   const seen = useSeen("/api/v1/channels/{name}", { name });
-  // One whose record nobody can read goes as well: there is nothing of it to be named.
-  const isRead = seen.error === null;
+  // One whose record nobody can read goes as well: there is nothing of it to be named. Whatever else fails leaves the button off.
+  const isDamaged = seen.etag === undefined && isUnreadable(seen.error);
   return (
     <ActionDialog
       title={t("channel.remove.title", { name })}
@@ -195,10 +196,10 @@ export function RemoveChannel({ channel: { name, target }, onClose }: { channel:
       initial={{}}
       typed={name}
       danger
-      seen={isRead ? seen : undefined}
+      seen={isDamaged ? undefined : seen}
       plan={() => ({
         call: call("delete", "/api/v1/channels/{name}", {
-          params: { path: { name }, header: isRead ? ifMatch(seen) : {} },
+          params: { path: { name }, header: isDamaged ? {} : ifMatch(seen) },
         }),
         command: amitaCommand("notify", "remove", name),
       })}

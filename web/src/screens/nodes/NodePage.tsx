@@ -10,7 +10,7 @@ import { useSpeech } from "../../i18n";
 import type { Word } from "../../i18n";
 import { addressesOf } from "../../lib/addresses";
 import { formatBytes } from "../../lib/format";
-import { lossText, microseconds } from "../../lib/links";
+import { leftOf, lossText, microseconds, networkWord } from "../../lib/links";
 import type { BadLink } from "../../lib/links";
 import { placeHref } from "../../lib/router";
 import { DrainNode } from "./actions";
@@ -82,13 +82,15 @@ function Addresses({ node }: { node: Node }) {
 /** What ails the link from here to there, or from there to here. */
 function LinkLine({ link }: { link: BadLink }) {
   const { t } = useSpeech();
-  const { from, to, trouble, loss_ppm, round_trip_us } = link;
+  const { from, to, network, trouble, loss_ppm, round_trip_us } = link;
+  const by = networkWord(network);
   const figure = trouble === "late" ? microseconds(round_trip_us) : lossText(loss_ppm);
   const words = { cut: t("link.cut"), loss: t("link.loss"), late: t("link.late") };
   return (
     <li>
       <Name text={`${from} → ${to}`} whole />: {words[trouble]}
       {trouble === "cut" ? null : `, ${figure}`}
+      {by === undefined ? null : `, ${t(by)}`}
     </li>
   );
 }
@@ -96,13 +98,25 @@ function LinkLine({ link }: { link: BadLink }) {
 /** So many are shown; the rest has the list of links. */
 const MOST_LINKS = 8;
 
+function LinkLines({ links }: { links: readonly BadLink[] }) {
+  return (
+    <ul className="facts">
+      {links.slice(0, MOST_LINKS).map((link) => (
+        <LinkLine key={`${link.from} ${link.to} ${link.network}`} link={link} />
+      ))}
+    </ul>
+  );
+}
+
 function Links({ name }: { name: string }) {
   const { t } = useSpeech();
   const { data } = useThing("/api/v1/links");
   // A node of an older version cannot say: nothing is said then.
   if (data === undefined) return null;
   const { links, silent, sick } = data.data;
-  const own = links.filter(({ from, to }) => from === name || to === name);
+  const isOwn = ({ from, to }: BadLink) => from === name || to === name;
+  const own = links.filter(isOwn);
+  const left = leftOf(data.data).links.filter(isOwn);
   const isBlamed = sick.some(({ kind, names }) => kind === "node" && names.includes(name));
   return (
     <section className="card">
@@ -112,12 +126,16 @@ function Links({ name }: { name: string }) {
       </div>
       {silent.includes(name) ? <p>{t("node.links.silent")}</p> : null}
       {own.length === 0 ? <p>{t("node.links.none")}</p> : null}
-      <ul className="facts">
-        {own.slice(0, MOST_LINKS).map((link) => (
-          <LinkLine key={`${link.from} ${link.to}`} link={link} />
-        ))}
-      </ul>
-      <a href={placeHref(["inspection"], { tab: "links", q: own.length === 0 ? "" : name })}>{t("proposal.links")}</a>
+      <LinkLines links={own} />
+      {left.length === 0 ? null : (
+        <>
+          <h3>{t("link.left")}</h3>
+          <LinkLines links={left} />
+        </>
+      )}
+      <a href={placeHref(["inspection"], { tab: "links", q: own.length + left.length === 0 ? "" : name })}>
+        {t("proposal.links")}
+      </a>
     </section>
   );
 }

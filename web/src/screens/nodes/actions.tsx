@@ -1,8 +1,10 @@
 // What can be done with nodes and stores.
 import { Checkbox, Form, Input, InputNumber } from "antd";
+import { useState } from "react";
 import { call } from "../../api/call";
+import type { Call } from "../../api/call";
 import type { components } from "../../api/schema";
-import { ifMatch, useSeen } from "../../api/seen";
+import { ifMatch, useSeen, useSeenAll } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { useSpeech } from "../../i18n";
 import type { Translate } from "../../i18n";
@@ -131,21 +133,63 @@ interface NodeDrain {
   readonly onClose: () => void;
 }
 
-/** All stores of a node, one after the other: where one is refused, those before it are drained all the same. */
+interface Drained {
+  readonly id: string;
+  readonly outlook: Outlook | null | undefined;
+}
+
+/** What the cluster does about each of them. */
+function Drains({ drained }: { drained: readonly Drained[] }) {
+  const { t } = useSpeech();
+  return (
+    <ul className="facts">
+      {drained.map(({ id, outlook }) => (
+        <li key={id}>
+          <code>{id}</code>: {follows(outlook, t)}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/**
+ * All stores of a node, one after the other, each as it was seen: where one is refused, those before it are drained all the same, and
+ * what is done again is done to the others.
+ */
 export function DrainNode({ node, stores, draining, onClose }: NodeDrain) {
   const { t } = useSpeech();
-  const calls = stores.map(({ id }) =>
-    call("patch", "/api/v1/stores/{id}", { params: { path: { id } }, body: { draining } }),
-  );
-  const words = stores.map(({ id }) => amitaCommand("disk", "drain", id, draining ? undefined : "--undo"));
+  const [done, setDone] = useState<readonly Drained[]>([]);
+  const left = stores.map(({ id }) => id).filter((id) => done.every((one) => one.id !== id));
+  const seen = useSeenAll("/api/v1/stores/{id}", "id", left);
+  const calls = left.map((id) => ({
+    id,
+    call: call("patch", "/api/v1/stores/{id}", {
+      params: { path: { id }, header: ifMatch(seen.of(id)) },
+      body: { draining },
+    }),
+  }));
+  const last = calls[calls.length - 1]!;
+  const before = calls.slice(0, -1);
+  const passed = (made: Call, answer: unknown) => {
+    const { id } = before.find((one) => one.call === made)!;
+    const { outlook } = answer as NonNullable<(typeof last.call)["answer"]>;
+    setDone((known) => [...known, { id, outlook }]);
+  };
+  const words = left.map((id) => amitaCommand("disk", "drain", id, draining ? undefined : "--undo"));
   return (
     <ActionDialog
       title={t(draining ? "node.drain.title" : "node.undrain.title", { name: node })}
       verb={t(draining ? "node.drain" : "node.undrain")}
-      about={t(draining ? "node.drain.about" : "node.undrain.about", { count: stores.length })}
+      about={
+        <>
+          <p>{t(draining ? "node.drain.about" : "node.undrain.about", { count: stores.length })}</p>
+          {done.length === 0 ? null : <p>{t("node.drain.part", { done: done.length, count: stores.length })}</p>}
+        </>
+      }
       initial={{}}
-      plan={() => ({ before: calls.slice(0, -1), call: calls[calls.length - 1]!, command: words.join("\n") })}
-      done={({ outlook }) => follows(outlook, t)}
+      seen={seen}
+      plan={() => ({ before: before.map((one) => one.call), passed, call: last.call, command: words.join("\n") })}
+      shows={({ outlook }) => <Drains drained={[...done, { id: last.id, outlook }]} />}
       onClose={onClose}
     />
   );

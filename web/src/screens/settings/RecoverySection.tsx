@@ -29,6 +29,10 @@ function limitsText(limits: Schemas["Limits"], t: Translate, locale: string): st
     .join(", ");
 }
 
+function leastText(bytes: number, t: Translate): string {
+  return bytes === 0 ? t("recovery.least.none") : t("recovery.limit.bytes", { size: formatBytes(bytes) });
+}
+
 function mannerSettings(found: Recovery, t: Translate): Setting[] {
   return [
     {
@@ -38,6 +42,7 @@ function mannerSettings(found: Recovery, t: Translate): Setting[] {
     },
     { name: t("recovery.p99"), value: `${found.p99_percent} %`, help: t("recovery.p99.help") },
     { name: t("recovery.iops"), value: `${found.iops_percent} %`, help: t("recovery.iops.help") },
+    { name: t("recovery.least"), value: leastText(found.least_bytes_per_second, t), help: t("recovery.least.help") },
   ];
 }
 

@@ -37,14 +37,14 @@ function change(body: Schemas["RecoveryChange"], seen: Seen) {
 export function SetManner({ recovery, etag, onClose }: Props) {
   const { t } = useSpeech();
   const seen = useSeenRecovery({ recovery, etag });
-  const { automatic, p99_percent, iops_percent } = recovery;
-  const initial: Manner = { automatic, p99_percent, iops_percent };
+  const { automatic, p99_percent, iops_percent, least_bytes_per_second } = recovery;
+  const from: Manner = { automatic, p99_percent, iops_percent, least_bytes_per_second };
   return (
     <ActionDialog
       title={t("recovery.title")}
       verb={t("action.change")}
       about={t("recovery.set.about")}
-      initial={initial}
+      initial={{ automatic, p99_percent, iops_percent, least: bytesArgument(least_bytes_per_second) }}
       fields={
         <>
           <CheckField name="automatic" label={t("recovery.automatic")} about={t("recovery.automatic.help")} />
@@ -62,11 +62,19 @@ export function SetManner({ recovery, etag, onClose }: Props) {
             min={1}
             max={95}
           />
+          <TextField
+            name="least"
+            label={t("recovery.least")}
+            about={t("recovery.least.help")}
+            fits={(text) => parseBytes(text) !== undefined}
+            why={t("recovery.bytes.wrong")}
+          />
         </>
       }
       seen={seen}
-      plan={(to) => {
-        const { body, command } = changeManner(initial, to);
+      plan={({ least, ...to }) => {
+        const bytes = parseBytes(least) ?? from.least_bytes_per_second;
+        const { body, command } = changeManner(from, { ...to, least_bytes_per_second: bytes });
         return { call: change(body, seen), command };
       }}
       onClose={onClose}
