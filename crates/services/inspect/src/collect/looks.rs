@@ -26,10 +26,12 @@ impl Looks {
         }
     }
 
-    /// Forgets what was found, and looks at each of these, but at those where the last look has not ended.
+    /// Forgets what was found, and looks at each of these, but at those where the last look has not ended. Where it has ended since anybody
+    /// asked, what it has found is kept until the new look has ended, or this is called again: else a disk that is always late would hang
+    /// for ever.
     pub fn begin(&mut self, paths: &[PathBuf]) {
-        self.gather();
         self.found.clear();
+        self.gather();
         for path in paths {
             if self.under_way.contains_key(path) {
                 continue;
@@ -44,10 +46,10 @@ impl Looks {
                 });
             match begun {
                 Ok(_) => drop(self.under_way.insert(path.clone(), answered)),
-                Err(why) => drop(
-                    self.found
-                        .insert(path.clone(), Err(format!("no thread to look at it: {why}"))),
-                ),
+                Err(why) => {
+                    let late = self.found.entry(path.clone());
+                    late.or_insert_with(|| Err(format!("no thread to look at it: {why}")));
+                }
             }
         }
     }
@@ -58,7 +60,7 @@ impl Looks {
         self.under_way.is_empty()
     }
 
-    /// What the look at it has found.
+    /// What the look at it has found; while that has not ended, what the one before has found, if it ended late.
     ///
     /// # Errors
     /// Why nothing is known: of a look that has not ended, that.
