@@ -1,12 +1,29 @@
 //! Looks at disks, each by a thread of its own: one that hangs holds up no other, and not who asked either.
+//!
+//! A disk sends what it likes, and a look has no part in the way of I/O: where reading it panics, that look has failed, and no more. That
+//! takes a program that unwinds, and whose hook, where it ends the process, does not where [`is_look`] says yes.
 
 use crate::inventory::Device;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 type Found = Result<Device, String>;
+
+/// What is told of a look that has panicked.
+const LOOK_PANICKED: &str = "the look at it has failed by a fault of the program, which is in the node's log";
+
+thread_local! {
+    static IS_LOOK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does this thread nothing but look at a disk, so that a panic ends that look and not the process?
+#[must_use]
+pub fn is_look() -> bool {
+    IS_LOOK.try_with(Cell::get).unwrap_or(false)
+}
 
 /// Looks at the disks beneath paths: one at a time for each path, however long it takes.
 pub struct Looks {
@@ -41,6 +58,7 @@ impl Looks {
             let begun = std::thread::Builder::new()
                 .name("amita-disk-look".to_owned())
                 .spawn(move || {
+                    IS_LOOK.set(true);
                     // Nobody waits any more where the node has ended meanwhile.
                     let _ = answer.send(look(&of));
                 });
@@ -75,7 +93,7 @@ impl Looks {
             let answer = match answered.try_recv() {
                 Ok(answer) => answer,
                 Err(TryRecvError::Empty) => return true,
-                Err(TryRecvError::Disconnected) => Err("the look at it has failed".to_owned()),
+                Err(TryRecvError::Disconnected) => Err(LOOK_PANICKED.to_owned()),
             };
             found.insert(path.clone(), answer);
             false

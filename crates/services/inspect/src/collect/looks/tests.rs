@@ -95,3 +95,13 @@ fn a_look_that_panics_is_said_and_the_next_one_is_made() {
         assert!(looks.found(&path).expect_err("it failed").contains("failed"));
     }
 }
+
+#[test]
+fn only_the_thread_of_a_look_is_one() {
+    let mut looks = Looks::by(|_| Ok(device(&is_look().to_string())));
+    let path = PathBuf::from("/well");
+    looks.begin(std::slice::from_ref(&path));
+    until(&mut looks, |looks| looks.under_way.is_empty());
+    assert_eq!(looks.found(&path).expect("a device").name, "true");
+    assert!(!is_look());
+}
