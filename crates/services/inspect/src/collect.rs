@@ -14,7 +14,7 @@ mod smart;
 pub use disk::{Below, ENOUGH_REQUESTS, Figures, device, disks};
 pub use health::{controller, log};
 pub use host::{host, uring};
-pub use looks::Looks;
+pub use looks::{Looks, is_look};
 pub use nic::{Serving, nics};
 pub use smart::{ScsiAsk, smart_of};
 

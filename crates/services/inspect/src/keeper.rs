@@ -1,10 +1,11 @@
 //! The thread of a node that tells what its machine is like, and stamps its clock; and the one that looks at the disks of all nodes where
 //! it is the coordinator. A disk of its own that hangs holds up neither: each disk is asked by a thread of its own.
 //!
-//! Facts are read every few minutes, and written when they have changed, else once an hour; of a disk that has not answered for too long
-//! they say that. A stamp of the clock is written once a minute, in large clusters as many seconds apart as there are nodes: the cluster as
-//! a whole writes one stamp a second at most. Whoever sees the first stamp of a neighbour answers with one of its own, so that a node which
-//! has just come is compared at once. Where the metadata is away nothing is written, and no I/O ever waits for any of this.
+//! Facts are read every few minutes, and written when they have changed, else once an hour. A disk that does not answer in time hangs, they
+//! say; where it has answered since the round before, but late, they say what. A stamp of the clock is written once a minute, in large
+//! clusters as many seconds apart as there are nodes: the cluster as a whole writes one stamp a second at most. Whoever sees the first
+//! stamp of a neighbour answers with one of its own, so that a node which has just come is compared at once. Where the metadata is away
+//! nothing is written, and no I/O ever waits for any of this.
 
 use crate::clocks::{Sights, neighbours};
 use crate::collect::{Below, Figures, Looks, Root, Serving, addresses, device, disks, host, nics, synchronised};

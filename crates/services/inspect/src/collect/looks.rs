@@ -1,12 +1,29 @@
 //! Looks at disks, each by a thread of its own: one that hangs holds up no other, and not who asked either.
+//!
+//! A disk sends what it likes, and a look has no part in the way of I/O: where reading it panics, that look has failed, and no more. That
+//! takes a program that unwinds, and whose hook, where it ends the process, does not where [`is_look`] says yes.
 
 use crate::inventory::Device;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 type Found = Result<Device, String>;
+
+/// What is told of a look that has panicked.
+const LOOK_PANICKED: &str = "the look at it has failed by a fault of the program, which is in the node's log";
+
+thread_local! {
+    static IS_LOOK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does this thread nothing but look at a disk, so that a panic ends that look and not the process?
+#[must_use]
+pub fn is_look() -> bool {
+    IS_LOOK.try_with(Cell::get).unwrap_or(false)
+}
 
 /// Looks at the disks beneath paths: one at a time for each path, however long it takes.
 pub struct Looks {
@@ -26,10 +43,12 @@ impl Looks {
         }
     }
 
-    /// Forgets what was found, and looks at each of these, but at those where the last look has not ended.
+    /// Forgets what was found, and looks at each of these, but at those where the last look has not ended. Where it has ended since anybody
+    /// asked, what it has found is kept until the new look has ended, or this is called again: else a disk that is always late would hang
+    /// for ever.
     pub fn begin(&mut self, paths: &[PathBuf]) {
-        self.gather();
         self.found.clear();
+        self.gather();
         for path in paths {
             if self.under_way.contains_key(path) {
                 continue;
@@ -39,15 +58,16 @@ impl Looks {
             let begun = std::thread::Builder::new()
                 .name("amita-disk-look".to_owned())
                 .spawn(move || {
+                    IS_LOOK.set(true);
                     // Nobody waits any more where the node has ended meanwhile.
                     let _ = answer.send(look(&of));
                 });
             match begun {
                 Ok(_) => drop(self.under_way.insert(path.clone(), answered)),
-                Err(why) => drop(
-                    self.found
-                        .insert(path.clone(), Err(format!("no thread to look at it: {why}"))),
-                ),
+                Err(why) => {
+                    let late = self.found.entry(path.clone());
+                    late.or_insert_with(|| Err(format!("no thread to look at it: {why}")));
+                }
             }
         }
     }
@@ -58,7 +78,7 @@ impl Looks {
         self.under_way.is_empty()
     }
 
-    /// What the look at it has found.
+    /// What the look at it has found; while that has not ended, what the one before has found, if it ended late.
     ///
     /// # Errors
     /// Why nothing is known: of a look that has not ended, that.
@@ -73,7 +93,7 @@ impl Looks {
             let answer = match answered.try_recv() {
                 Ok(answer) => answer,
                 Err(TryRecvError::Empty) => return true,
-                Err(TryRecvError::Disconnected) => Err("the look at it has failed".to_owned()),
+                Err(TryRecvError::Disconnected) => Err(LOOK_PANICKED.to_owned()),
             };
             found.insert(path.clone(), answer);
             false

@@ -163,3 +163,34 @@ fn a_disk_that_hangs_holds_up_neither_the_clock_nor_what_is_told_of_the_others()
     assert!(told.disks[0].device.get().expect_err("it hangs").contains("hangs"));
     assert_eq!(told.disks[1].device.get().expect("a device").name, "nvme0n1");
 }
+
+#[test]
+fn a_disk_that_answers_late_is_known_in_the_next_round() {
+    let meta = Mutex::new(State::new());
+    let mut teller = Teller::new(sources(1), Root::default());
+    let (free, held) = std::sync::mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    teller.looks = Looks::by(move |_| {
+        let _ = held.lock().expect("a lock").recv();
+        Ok(crate::inventory::tests::device("sda"))
+    });
+    let mut round = || {
+        teller.read_at = None;
+        teller.tell(&meta);
+        if teller.looking_since.is_some() {
+            teller.looking_since = Instant::now().checked_sub(PATIENCE);
+            teller.tell(&meta);
+        }
+        assert!(teller.looking_since.is_none());
+        facts(&meta).expect("facts").disks.remove(0).device
+    };
+    assert!(round().get().expect_err("it is late").contains("hangs"));
+    free.send(()).expect("somebody waits");
+    // It ends some time, between rounds nearly always, and the look of the round that finds it so hangs again.
+    let mut told = round();
+    while told.get().is_err() {
+        std::thread::sleep(Duration::from_millis(1));
+        told = round();
+    }
+    assert_eq!(told.get().expect("a device").name, "sda");
+}

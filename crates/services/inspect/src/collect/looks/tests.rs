@@ -49,6 +49,43 @@ fn a_disk_that_hangs_is_looked_at_once_and_holds_up_no_other() {
 }
 
 #[test]
+fn what_a_look_finds_that_ends_late_is_told_in_the_next_round_and_in_no_other() {
+    let (free, held) = channel::<()>();
+    let (held, begun) = (Mutex::new(held), AtomicU32::new(0));
+    let mut looks = Looks::by(move |_| {
+        let which = begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let _ = held.lock().expect("a lock").recv();
+        Ok(device(&format!("look {which}")))
+    });
+    let path = PathBuf::from("/slow");
+    let paths = std::slice::from_ref(&path);
+    let name = |looks: &Looks| looks.found(&path).map(|found| found.name);
+    looks.begin(paths);
+    assert!(name(&looks).expect_err("it is held").contains("hangs"));
+    free.send(()).expect("somebody waits");
+    // It ends where nobody gathers. The look that follows it is held again.
+    while name(&looks).is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        looks.begin(paths);
+    }
+    assert!(!looks.have_ended());
+    assert_eq!(name(&looks).expect("the late one"), "look 1");
+    looks.begin(paths);
+    assert!(!looks.have_ended());
+    assert!(name(&looks).expect_err("it was told once").contains("hangs"));
+    // What ends in time takes the place of what was late.
+    free.send(()).expect("somebody waits");
+    while name(&looks).is_err() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        looks.begin(paths);
+    }
+    assert_eq!(name(&looks).expect("the late one"), "look 2");
+    free.send(()).expect("somebody waits");
+    until(&mut looks, |looks| looks.under_way.is_empty());
+    assert_eq!(name(&looks).expect("the one in time"), "look 3");
+}
+
+#[test]
 fn a_look_that_panics_is_said_and_the_next_one_is_made() {
     let mut looks = Looks::by(|_| panic!("a disk like no other"));
     let path = PathBuf::from("/odd");
@@ -57,4 +94,14 @@ fn a_look_that_panics_is_said_and_the_next_one_is_made() {
         until(&mut looks, |looks| looks.under_way.is_empty());
         assert!(looks.found(&path).expect_err("it failed").contains("failed"));
     }
+}
+
+#[test]
+fn only_the_thread_of_a_look_is_one() {
+    let mut looks = Looks::by(|_| Ok(device(&is_look().to_string())));
+    let path = PathBuf::from("/well");
+    looks.begin(std::slice::from_ref(&path));
+    until(&mut looks, |looks| looks.under_way.is_empty());
+    assert_eq!(looks.found(&path).expect("a device").name, "true");
+    assert!(!is_look());
 }
