@@ -24,7 +24,7 @@ pub(super) struct Lane {
     pub(super) beside_due: Option<Time>,
     /// It is to have the link as soon as it is up, though that is well.
     pub(super) moves: bool,
-    /// Has the other network refused, too, when it was last tried since the link was up?
+    /// Has the other network refused, too, when it was last tried, since the link was up? Not while it is tried again.
     pub(super) beside_refused: bool,
     /// The link was refused, which says nothing before the other network has said something.
     pub(super) withheld: bool,
@@ -138,7 +138,8 @@ impl Lane {
     /// The other network did not work either; did it refuse? What that says of the peer, if anything.
     pub(super) fn beside_failed(&mut self, now: Time, timeouts: &Timeouts, certain: bool) -> Option<bool> {
         self.moves = false;
-        self.beside_refused = certain;
+        // What is refused beside a link that is up says nothing of the time after it.
+        self.beside_refused = certain && !self.up;
         let was_withheld = std::mem::take(&mut self.withheld);
         if self.link.is_some() {
             return None;

@@ -170,6 +170,7 @@ impl Fabric {
                     lane.beside_due = None;
                     let other = lane.network.other();
                     if lane.beside.is_none() && !lane.is_calling(other) {
+                        lane.beside_refused = false;
                         call(lane, other);
                     }
                 }
@@ -286,6 +287,8 @@ impl Fabric {
             } else {
                 lane.beside = Some(link);
                 lane.beside_due = None;
+                // Somebody has taken it.
+                lane.beside_refused = false;
             }
         }
         if let Some(connection) = self.connection_mut(link) {
@@ -461,6 +464,8 @@ impl Fabric {
         lane.link = None;
         lane.up = false;
         lane.moves = false;
+        // Only what is refused from now on counts.
+        (lane.beside_refused, lane.withheld) = (false, false);
         if is_cut && has_second {
             lane.try_beside(now);
             self.due_by(now);

@@ -126,6 +126,38 @@ fn a_refusal_by_one_network_waits_for_what_the_other_one_says() {
 }
 
 #[test]
+fn a_refusal_beside_a_link_that_was_up_says_nothing_of_later() {
+    let mut cluster = world(10, OTHER);
+    cluster.start(OTHER, node(2));
+    cluster.run_till(|cluster| cluster.node(1).ups() == 1);
+    cluster.kill(OTHER);
+    cluster.node(1).steer(2, Network::Second);
+    cluster.run(seconds(3));
+    assert_eq!(
+        (cluster.node(1).ups(), downs(&mut cluster, 1)),
+        (1, 0),
+        "it was refused"
+    );
+    // The second network is well again, and slow; now the first one refuses.
+    cluster.start_raw(OTHER, Raw::listening(cluster.address(OTHER)));
+    cluster.world.delay_link(1, OTHER, millis(200));
+    cluster.world.delay_link(OTHER, 1, millis(200));
+    cluster.kill(RELAY);
+    cluster.run(seconds(1));
+    assert_eq!(downs(&mut cluster, 1), 1);
+    assert_eq!(
+        certain(&mut cluster),
+        0,
+        "the second network has not refused since the link went down"
+    );
+    // Once both refuse it is known.
+    cluster.world.delay_link(1, OTHER, millis(0));
+    cluster.world.delay_link(OTHER, 1, millis(0));
+    cluster.kill(OTHER);
+    cluster.run_till(|cluster| certain(cluster) >= 4);
+}
+
+#[test]
 fn a_network_that_dies_under_a_link_costs_a_second() {
     for seed in 0..20 {
         let mut cluster = up(100 + seed, 2);
