@@ -24,6 +24,9 @@ pub(super) struct Lane {
     pub(super) beside_due: Option<Time>,
     /// It is to have the link as soon as it is up, though that is well.
     pub(super) moves: bool,
+    /// The one beside it has said its hello, and has the link at the other end: until it is up, or has ended, the link's own network is
+    /// left alone, or a hello by that one would end it.
+    pub(super) yields: bool,
     /// Has the other network refused, too, when it was last tried, since the link was up? Not while it is tried again.
     pub(super) beside_refused: bool,
     /// The link was refused, which says nothing before the other network has said something.
@@ -58,6 +61,7 @@ impl Lane {
             beside: None,
             beside_due: None,
             moves: false,
+            yields: false,
             beside_refused: false,
             withheld: false,
             attempts: ArrayVec::new(),
@@ -121,7 +125,7 @@ impl Lane {
                 }
                 continue;
             }
-            if self.link.is_some() {
+            if self.link.is_some() || self.yields {
                 continue;
             }
             tell(false);

@@ -4,7 +4,7 @@
 //! a connection that is begun when the first dial fails, when a ping is not answered, or to move there ([`Fabric::steer`]), and that
 //! waits for nothing and holds up nothing. Whichever is up first has the link, and the other connection is ended before anything is said on
 //! the new one: what was unanswered is sent again, as after any reconnection (R8), and at the other end the new hello ends the old
-//! connection, if that is still there.
+//! connection, if that is still there. Where that is known here before the welcome is, the link waits for it ([`Lane::yields`]).
 
 use super::lane::{Attempt, Lane};
 use super::{Fabric, Operation, token};
@@ -213,7 +213,7 @@ impl Fabric {
         let mut lanes = self.peers.get(&node).into_iter().flat_map(|peer| &peer.lanes);
         lanes.find(|lane| lane.index == index).is_some_and(|lane| {
             if network == lane.network {
-                lane.link.is_none()
+                lane.link.is_none() && !lane.yields
             } else {
                 lane.beside.is_none() && self.gives_way(lane)
             }
@@ -389,7 +389,7 @@ impl Fabric {
         (lane.link, lane.network, lane.up) = (Some(link), network, true);
         (lane.beside, lane.beside_due, lane.due) = (None, None, None);
         (lane.moves, lane.beside_refused, lane.withheld) = (false, false, false);
-        lane.refusals = 0;
+        (lane.yields, lane.refusals) = (false, 0);
         lane.refused = [None, None];
         // Before anything is said on the new one: what is unanswered on the old one is sent again.
         for other in others {
@@ -416,6 +416,16 @@ impl Fabric {
         self.end(driver, link, DownReason::PeerSaid(refuse.reason.clone()), None);
     }
 
+    /// The other end says that a newer connection has this one's place: the one beside it, if there is one.
+    pub(super) fn replaced(&mut self, link: Link) {
+        let Some(peer) = self.connection(link).map(|found| found.peer) else {
+            return;
+        };
+        if let Some(lane) = self.lane_of(peer, |lane| lane.link == Some(link) && lane.beside.is_some()) {
+            lane.moves = true;
+        }
+    }
+
     pub(super) fn tell_refused(&mut self, peer: NodeId, link: Link, reason: String) {
         let Some(network) = self.connection(link).map(|found| found.network) else {
             return;
@@ -440,8 +450,13 @@ impl Fabric {
         let timeouts = self.config.timeouts.clone();
         if let Some(lane) = self.lane_of(peer, |lane| lane.beside == Some(link)) {
             lane.beside = None;
+            let has_yielded = std::mem::take(&mut lane.yields);
+            let index = lane.index;
             if let Some(certain) = lane.beside_failed(now, &timeouts, false) {
                 self.events.push_back(Event::Unreachable { peer, certain });
+            }
+            if has_yielded {
+                self.dial_again(peer, index);
             }
             return self.due_by(now);
         }
@@ -449,6 +464,12 @@ impl Fabric {
             .peers
             .get(&peer)
             .is_some_and(|peer| peer.addresses.second.is_some());
+        let beside = self
+            .lane_of(peer, |lane| lane.link == Some(link))
+            .and_then(|lane| lane.beside);
+        let has_greeted = beside
+            .and_then(|beside| self.connection(beside))
+            .is_some_and(|beside| beside.phase == Phase::AwaitWelcome);
         let lasted = if was_up { self.now.since(since) } else { Duration::ZERO };
         let stable = lasted >= self.config.timeouts.backoff_last;
         let Some(lane) = self.lane_of(peer, |lane| lane.link == Some(link)) else {
@@ -463,6 +484,8 @@ impl Fabric {
         let index = lane.index;
         lane.link = None;
         lane.up = false;
+        // Its last word may have been lost: whoever moves takes the end of the link for that.
+        lane.yields = was_up && !is_cut && lane.moves && has_greeted;
         lane.moves = false;
         // Only what is refused from now on counts.
         (lane.beside_refused, lane.withheld) = (false, false);
@@ -490,7 +513,7 @@ impl Fabric {
         let Some(lane) = peer.lanes.iter_mut().find(|lane| lane.index == index) else {
             return;
         };
-        let goes_on = lane.link.is_some() || lane.is_calling(lane.network);
+        let goes_on = lane.link.is_some() || lane.yields || lane.is_calling(lane.network);
         if goes_on || lane.due.is_some() {
             return;
         }

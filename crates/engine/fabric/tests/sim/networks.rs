@@ -258,6 +258,62 @@ fn a_link_moves_in_order_and_stays_where_it_cannot_move() {
 }
 
 #[test]
+fn a_move_to_a_slower_network_breaks_the_link_once() {
+    for seed in 0..10 {
+        let mut cluster = up(300 + seed, 2);
+        cluster.world.delay_link(1, 2, millis(40));
+        cluster.world.delay_link(2, 1, millis(40));
+        for id in 0..200 {
+            cluster.node(1).send(2, write(id, 4096));
+        }
+        cluster.poke();
+        cluster.node(1).steer(2, Network::Second);
+        cluster.run_till(|cluster| cluster.node(1).ups() == 2);
+        cluster.run(seconds(10));
+        assert_eq!(
+            (cluster.node(1).ups(), downs(&mut cluster, 1), held(&mut cluster)),
+            (2, 1, 1),
+            "seed {seed}"
+        );
+        assert_eq!(
+            downs(&mut cluster, 2),
+            1,
+            "seed {seed}: the old one is replaced, and not the new one"
+        );
+        assert_eq!(
+            cluster.relay(RELAY).connections(),
+            1,
+            "seed {seed}: nobody calls by the first network meanwhile"
+        );
+        let refused = |event: &Event| matches!(event, Event::Unreachable { .. } | Event::Refused { .. });
+        assert_eq!(cluster.node(1).count(refused), 0, "seed {seed}");
+        cluster.node(1).send(2, renew_lease(1000));
+        cluster.run_till(|cluster| cluster.node(1).answers.iter().any(|(_, id)| *id == 1000));
+    }
+}
+
+#[test]
+fn a_move_whose_other_network_is_cut_after_the_hello_comes_back_by_the_first() {
+    let mut cluster = up(11, 2);
+    cluster.world.delay_link(1, 2, millis(40));
+    cluster.world.delay_link(2, 1, millis(40));
+    cluster.node(1).steer(2, Network::Second);
+    // Node 2 has replaced the link, and what it says of the new one is lost.
+    cluster.run_till(|cluster| downs(cluster, 2) == 1);
+    cluster.world.partition(1, 2);
+    cluster.run_till(|cluster| downs(cluster, 1) == 1);
+    let took = time_till(&mut cluster, |cluster| cluster.node(1).ups() == 2);
+    assert!(took < millis(2100), "once the handshake has taken too long: {took:?}");
+    cluster.run(seconds(20));
+    assert_eq!(
+        (cluster.node(1).ups(), downs(&mut cluster, 1), certain(&mut cluster)),
+        (2, 1, 0)
+    );
+    cluster.node(1).send(2, renew_lease(1));
+    cluster.run_till(|cluster| cluster.node(1).answers.len() == 1);
+}
+
+#[test]
 fn who_answers_at_the_second_address_and_is_another_node_gets_nothing() {
     let mut cluster = world(7, OTHER);
     cluster.start(OTHER, node(OTHER));
