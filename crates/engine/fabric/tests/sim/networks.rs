@@ -92,6 +92,29 @@ fn where_the_first_network_says_nothing_the_second_has_the_link_within_the_patie
 }
 
 #[test]
+fn a_hello_that_was_given_up_does_not_end_the_link_when_its_network_heals() {
+    for seed in 0..10 {
+        let mut cluster = world(400 + seed, 2);
+        cluster.world.delay_link(1, 2, millis(40));
+        cluster.world.delay_link(2, 1, millis(40));
+        cluster.kill(RELAY);
+        // By the second network it is connected after 80 ms, and says its hello after 160, which is to come after 200.
+        cluster.run(millis(180));
+        cluster.world.partition(1, 2);
+        cluster.start_relay(RELAY, 2);
+        let took = time_till(&mut cluster, |cluster| cluster.node(1).ups() == 1);
+        assert!(took < millis(1500), "node 2 waits for that hello: {took:?}");
+        cluster.world.heal(1, 2);
+        cluster.run(seconds(5));
+        assert_eq!(
+            (cluster.node(1).ups(), downs(&mut cluster, 1), downs(&mut cluster, 2)),
+            (1, 0, 0),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
 fn a_process_that_is_dead_is_known_to_be_as_soon_as_both_networks_have_refused() {
     let mut cluster = world(3, OTHER);
     // Somebody was there, so that the host refuses.
