@@ -155,11 +155,12 @@ impl Fabric {
                 let patience = now.plus(config.timeouts.connect);
                 let mut call = |lane: &mut Lane, network: Network| {
                     *attempt += 1;
-                    if let Some(address) = peer.addresses.by(network)
-                        && lane.begin(network, *attempt, patience)
-                    {
+                    let address = peer.addresses.by(network);
+                    let address = address.filter(|_| lane.begin(network, *attempt, patience));
+                    if let Some(address) = address {
                         driver.connect(address, token(Operation::Connect, *attempt));
                     }
+                    address.is_some()
                 };
                 if lane.link.is_none() && lane.due.is_some_and(|due| due <= now) {
                     lane.due = None;
@@ -171,7 +172,9 @@ impl Fabric {
                     let other = lane.network.other();
                     if lane.beside.is_none() && !lane.is_calling(other) {
                         lane.beside_refused = false;
-                        call(lane, other);
+                        // It stays where it is if nothing can be begun, and does not move some day.
+                        let has_begun = call(lane, other);
+                        lane.moves &= has_begun;
                     }
                 }
                 next = lane

@@ -281,6 +281,24 @@ fn a_link_moves_in_order_and_stays_where_it_cannot_move() {
 }
 
 #[test]
+fn a_move_that_cannot_be_begun_does_not_happen_some_day() {
+    let mut cluster = up(13, 2);
+    cluster.world.partition(1, 2);
+    // As many calls as may be with the kernel at once; then one that is not begun.
+    for _ in 0..4 {
+        cluster.node(1).steer(2, Network::Second);
+        cluster.run(millis(1050));
+    }
+    cluster.node(1).steer(2, Network::Second);
+    cluster.run(millis(100));
+    cluster.world.heal(1, 2);
+    cluster.run(seconds(20));
+    assert_eq!((cluster.node(1).ups(), downs(&mut cluster, 1)), (1, 0));
+    cluster.node(1).steer(2, Network::Second);
+    cluster.run_till(|cluster| cluster.node(1).ups() == 2);
+}
+
+#[test]
 fn a_move_to_a_slower_network_breaks_the_link_once() {
     for seed in 0..10 {
         let mut cluster = up(300 + seed, 2);
