@@ -1,10 +1,11 @@
 //! The nodes that this one keeps links to: dialling, and dialling again.
 //!
 //! A link goes by one of its peer's networks and is dialled there as if there were no other. What goes by the other one is *beside* it:
-//! a connection that is begun when the first dial fails, when a ping is not answered, or to move there ([`Fabric::steer`]), and that
-//! waits for nothing and holds up nothing. Whichever is up first has the link, and the other connection is ended before anything is said on
-//! the new one: what was unanswered is sent again, as after any reconnection (R8), and at the other end the new hello ends the old
-//! connection, if that is still there. Where that is known here before the welcome is, the link waits for it ([`Lane::yields`]).
+//! a connection that is begun when the first dial fails, when its handshake or a ping is not answered, or to move there
+//! ([`Fabric::steer`]), and that waits for nothing and holds up nothing. Whichever is up first has the link, and the other connection is
+//! ended before anything is said on the new one: what was unanswered is sent again, as after any reconnection (R8), and at the other end
+//! the new hello ends the old connection, if that is still there. Where that is known here before the welcome is, the link waits for it
+//! ([`Lane::yields`]).
 
 use super::lane::{Attempt, Lane};
 use super::{Fabric, Operation, token};
@@ -282,11 +283,20 @@ impl Fabric {
 
     /// A connection is made: this end proves who it is, and introduces itself.
     fn call(&mut self, driver: &mut dyn Driver, link: Link, node: NodeId, index: u16) {
-        let network = self.connection(link).map(|found| found.network);
+        let found = self.connection(link);
+        let (network, has_other) = found.map(|found| (found.network, found.has_other)).unzip();
+        let is_late = self.now.plus(self.config.timeouts.quiet);
+        if has_other == Some(true) {
+            self.due_by(is_late);
+        }
         if let Some(lane) = self.lane_of(node, |lane| lane.index == index) {
             if network == Some(lane.network) {
                 lane.link = Some(link);
                 lane.due = None;
+                // Somebody on the way may have taken the call for the peer, and say nothing.
+                if has_other == Some(true) {
+                    lane.try_beside(is_late);
+                }
             } else {
                 lane.beside = Some(link);
                 lane.beside_due = None;

@@ -401,6 +401,21 @@ fn who_takes_connections_at_the_second_address_and_says_nothing_holds_up_nobody(
 }
 
 #[test]
+fn who_takes_connections_at_the_first_address_and_says_nothing_does_not_make_it_silent() {
+    let mut cluster = up(14, 2);
+    cluster.run(seconds(3));
+    cluster.kill(RELAY);
+    cluster.start_raw(RELAY, Raw::listening(cluster.address(RELAY)));
+    let took = time_till(&mut cluster, |cluster| cluster.node(1).ups() == 2);
+    assert!(took < millis(600), "before a peer is taken for dead: {took:?}");
+    cluster.run(seconds(20));
+    assert_eq!(
+        (cluster.node(1).ups(), downs(&mut cluster, 1), certain(&mut cluster)),
+        (2, 1, 0)
+    );
+}
+
+#[test]
 fn a_second_address_comes_moves_and_goes_without_the_first_ones_links() {
     let mut cluster = world(9, 2);
     let (first, second, elsewhere) = (cluster.address(RELAY), cluster.address(2), cluster.address(OTHER));
