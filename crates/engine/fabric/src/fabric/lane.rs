@@ -24,7 +24,10 @@ pub(super) struct Lane {
     pub(super) beside_due: Option<Time>,
     /// It is to have the link as soon as it is up, though that is well.
     pub(super) moves: bool,
-    /// Has the other network refused, too, when it was last tried since the link was up?
+    /// The one beside it has said its hello, and has the link at the other end: until it is up, or has ended, the link's own network is
+    /// left alone, or a hello by that one would end it.
+    pub(super) yields: bool,
+    /// Has the other network refused, too, when it was last tried, since the link was up? Not while it is tried again.
     pub(super) beside_refused: bool,
     /// The link was refused, which says nothing before the other network has said something.
     pub(super) withheld: bool,
@@ -58,6 +61,7 @@ impl Lane {
             beside: None,
             beside_due: None,
             moves: false,
+            yields: false,
             beside_refused: false,
             withheld: false,
             attempts: ArrayVec::new(),
@@ -121,7 +125,7 @@ impl Lane {
                 }
                 continue;
             }
-            if self.link.is_some() {
+            if self.link.is_some() || self.yields {
                 continue;
             }
             tell(false);
@@ -138,7 +142,8 @@ impl Lane {
     /// The other network did not work either; did it refuse? What that says of the peer, if anything.
     pub(super) fn beside_failed(&mut self, now: Time, timeouts: &Timeouts, certain: bool) -> Option<bool> {
         self.moves = false;
-        self.beside_refused = certain;
+        // What is refused beside a link that is up says nothing of the time after it.
+        self.beside_refused = certain && !self.up;
         let was_withheld = std::mem::take(&mut self.withheld);
         if self.link.is_some() {
             return None;

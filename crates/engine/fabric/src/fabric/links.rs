@@ -215,6 +215,7 @@ impl Fabric {
             self.counters.strangers += 1;
         }
         match last_words {
+            None if outgoing && phase != Phase::Up => self.take_back(driver, link),
             None => self.remove(driver, link),
             Some(refuse) => {
                 self.scratch.clear();
@@ -260,16 +261,26 @@ impl Fabric {
 
     /// Closes the socket and forgets the connection. What is under way on it ends in completions that find nothing.
     pub(super) fn remove(&mut self, driver: &mut dyn Driver, link: Link) {
+        if let Some(socket) = self.forget(link) {
+            driver.close(socket);
+        }
+    }
+
+    /// The same for a call that is given up: a hello that is still on its way would end the link that is made instead, when a network
+    /// that was cut heals.
+    fn take_back(&mut self, driver: &mut dyn Driver, link: Link) {
+        if let Some(socket) = self.forget(link) {
+            driver.abort(socket);
+        }
+    }
+
+    /// Forgets the connection; its socket is to be closed.
+    fn forget(&mut self, link: Link) -> Option<SocketId> {
         let slot = Slot::of(link.0);
-        let Some(connection) = self
-            .slots
-            .get_mut(slot.index())
-            .and_then(|slot| slot.take_if(|found| found.link == link))
-        else {
-            return;
-        };
-        driver.close(connection.socket);
+        let place = self.slots.get_mut(slot.index())?;
+        let connection = place.take_if(|found| found.link == link)?;
         self.free.push(slot);
         self.gate.remove(link);
+        Some(connection.socket)
     }
 }

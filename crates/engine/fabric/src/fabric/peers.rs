@@ -1,10 +1,11 @@
 //! The nodes that this one keeps links to: dialling, and dialling again.
 //!
 //! A link goes by one of its peer's networks and is dialled there as if there were no other. What goes by the other one is *beside* it:
-//! a connection that is begun when the first dial fails, when a ping is not answered, or to move there ([`Fabric::steer`]), and that
-//! waits for nothing and holds up nothing. Whichever is up first has the link, and the other connection is ended before anything is said on
-//! the new one: what was unanswered is sent again, as after any reconnection (R8), and at the other end the new hello ends the old
-//! connection, if that is still there.
+//! a connection that is begun when the first dial fails, when its handshake or a ping is not answered, or to move there
+//! ([`Fabric::steer`]), and that waits for nothing and holds up nothing. Whichever is up first has the link, and the other connection is
+//! ended before anything is said on the new one: what was unanswered is sent again, as after any reconnection (R8), and at the other end
+//! the new hello ends the old connection, if that is still there. Where that is known here before the welcome is, the link waits for it
+//! ([`Lane::yields`]).
 
 use super::lane::{Attempt, Lane};
 use super::{Fabric, Operation, token};
@@ -155,11 +156,12 @@ impl Fabric {
                 let patience = now.plus(config.timeouts.connect);
                 let mut call = |lane: &mut Lane, network: Network| {
                     *attempt += 1;
-                    if let Some(address) = peer.addresses.by(network)
-                        && lane.begin(network, *attempt, patience)
-                    {
+                    let address = peer.addresses.by(network);
+                    let address = address.filter(|_| lane.begin(network, *attempt, patience));
+                    if let Some(address) = address {
                         driver.connect(address, token(Operation::Connect, *attempt));
                     }
+                    address.is_some()
                 };
                 if lane.link.is_none() && lane.due.is_some_and(|due| due <= now) {
                     lane.due = None;
@@ -170,7 +172,10 @@ impl Fabric {
                     lane.beside_due = None;
                     let other = lane.network.other();
                     if lane.beside.is_none() && !lane.is_calling(other) {
-                        call(lane, other);
+                        lane.beside_refused = false;
+                        // It stays where it is if nothing can be begun, and does not move some day.
+                        let has_begun = call(lane, other);
+                        lane.moves &= has_begun;
                     }
                 }
                 next = lane
@@ -212,7 +217,7 @@ impl Fabric {
         let mut lanes = self.peers.get(&node).into_iter().flat_map(|peer| &peer.lanes);
         lanes.find(|lane| lane.index == index).is_some_and(|lane| {
             if network == lane.network {
-                lane.link.is_none()
+                lane.link.is_none() && !lane.yields
             } else {
                 lane.beside.is_none() && self.gives_way(lane)
             }
@@ -278,14 +283,25 @@ impl Fabric {
 
     /// A connection is made: this end proves who it is, and introduces itself.
     fn call(&mut self, driver: &mut dyn Driver, link: Link, node: NodeId, index: u16) {
-        let network = self.connection(link).map(|found| found.network);
+        let found = self.connection(link);
+        let (network, has_other) = found.map(|found| (found.network, found.has_other)).unzip();
+        let is_late = self.now.plus(self.config.timeouts.quiet);
+        if has_other == Some(true) {
+            self.due_by(is_late);
+        }
         if let Some(lane) = self.lane_of(node, |lane| lane.index == index) {
             if network == Some(lane.network) {
                 lane.link = Some(link);
                 lane.due = None;
+                // Somebody on the way may have taken the call for the peer, and say nothing.
+                if has_other == Some(true) {
+                    lane.try_beside(is_late);
+                }
             } else {
                 lane.beside = Some(link);
                 lane.beside_due = None;
+                // Somebody has taken it.
+                lane.beside_refused = false;
             }
         }
         if let Some(connection) = self.connection_mut(link) {
@@ -386,7 +402,7 @@ impl Fabric {
         (lane.link, lane.network, lane.up) = (Some(link), network, true);
         (lane.beside, lane.beside_due, lane.due) = (None, None, None);
         (lane.moves, lane.beside_refused, lane.withheld) = (false, false, false);
-        lane.refusals = 0;
+        (lane.yields, lane.refusals) = (false, 0);
         lane.refused = [None, None];
         // Before anything is said on the new one: what is unanswered on the old one is sent again.
         for other in others {
@@ -413,6 +429,16 @@ impl Fabric {
         self.end(driver, link, DownReason::PeerSaid(refuse.reason.clone()), None);
     }
 
+    /// The other end says that a newer connection has this one's place: the one beside it, if there is one.
+    pub(super) fn replaced(&mut self, link: Link) {
+        let Some(peer) = self.connection(link).map(|found| found.peer) else {
+            return;
+        };
+        if let Some(lane) = self.lane_of(peer, |lane| lane.link == Some(link) && lane.beside.is_some()) {
+            lane.moves = true;
+        }
+    }
+
     pub(super) fn tell_refused(&mut self, peer: NodeId, link: Link, reason: String) {
         let Some(network) = self.connection(link).map(|found| found.network) else {
             return;
@@ -437,8 +463,13 @@ impl Fabric {
         let timeouts = self.config.timeouts.clone();
         if let Some(lane) = self.lane_of(peer, |lane| lane.beside == Some(link)) {
             lane.beside = None;
+            let has_yielded = std::mem::take(&mut lane.yields);
+            let index = lane.index;
             if let Some(certain) = lane.beside_failed(now, &timeouts, false) {
                 self.events.push_back(Event::Unreachable { peer, certain });
+            }
+            if has_yielded {
+                self.dial_again(peer, index);
             }
             return self.due_by(now);
         }
@@ -446,6 +477,12 @@ impl Fabric {
             .peers
             .get(&peer)
             .is_some_and(|peer| peer.addresses.second.is_some());
+        let beside = self
+            .lane_of(peer, |lane| lane.link == Some(link))
+            .and_then(|lane| lane.beside);
+        let has_greeted = beside
+            .and_then(|beside| self.connection(beside))
+            .is_some_and(|beside| beside.phase == Phase::AwaitWelcome);
         let lasted = if was_up { self.now.since(since) } else { Duration::ZERO };
         let stable = lasted >= self.config.timeouts.backoff_last;
         let Some(lane) = self.lane_of(peer, |lane| lane.link == Some(link)) else {
@@ -460,7 +497,11 @@ impl Fabric {
         let index = lane.index;
         lane.link = None;
         lane.up = false;
+        // Its last word may have been lost: whoever moves takes the end of the link for that.
+        lane.yields = was_up && !is_cut && lane.moves && has_greeted;
         lane.moves = false;
+        // Only what is refused from now on counts.
+        (lane.beside_refused, lane.withheld) = (false, false);
         if is_cut && has_second {
             lane.try_beside(now);
             self.due_by(now);
@@ -485,7 +526,7 @@ impl Fabric {
         let Some(lane) = peer.lanes.iter_mut().find(|lane| lane.index == index) else {
             return;
         };
-        let goes_on = lane.link.is_some() || lane.is_calling(lane.network);
+        let goes_on = lane.link.is_some() || lane.yields || lane.is_calling(lane.network);
         if goes_on || lane.due.is_some() {
             return;
         }

@@ -1,7 +1,7 @@
 //! What comes in.
 
 use super::{Fabric, Slot};
-use crate::codec::{self, DecodeError, Frame, PREFIX_BYTES};
+use crate::codec::{self, DecodeError, Frame, PREFIX_BYTES, RefuseCode};
 use crate::connection::{Connection, Guard, Phase, Proven};
 use crate::event::{DownReason, Event, Link, Violation};
 use crate::faults::{self, Fault};
@@ -109,6 +109,9 @@ impl Fabric {
                 }
             }
             (Phase::Up, Frame::Refuse(refuse)) => {
+                if refuse.code == RefuseCode::Replaced {
+                    self.replaced(link);
+                }
                 self.end(driver, link, DownReason::PeerSaid(refuse.reason), None);
             }
             (Phase::AwaitHello, Frame::Hello(hello)) => self.greeted(driver, link, &hello),

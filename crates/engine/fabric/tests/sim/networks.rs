@@ -92,6 +92,29 @@ fn where_the_first_network_says_nothing_the_second_has_the_link_within_the_patie
 }
 
 #[test]
+fn a_hello_that_was_given_up_does_not_end_the_link_when_its_network_heals() {
+    for seed in 0..10 {
+        let mut cluster = world(400 + seed, 2);
+        cluster.world.delay_link(1, 2, millis(40));
+        cluster.world.delay_link(2, 1, millis(40));
+        cluster.kill(RELAY);
+        // By the second network it is connected after 80 ms, and says its hello after 160, which is to come after 200.
+        cluster.run(millis(180));
+        cluster.world.partition(1, 2);
+        cluster.start_relay(RELAY, 2);
+        let took = time_till(&mut cluster, |cluster| cluster.node(1).ups() == 1);
+        assert!(took < millis(1500), "node 2 waits for that hello: {took:?}");
+        cluster.world.heal(1, 2);
+        cluster.run(seconds(5));
+        assert_eq!(
+            (cluster.node(1).ups(), downs(&mut cluster, 1), downs(&mut cluster, 2)),
+            (1, 0, 0),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
 fn a_process_that_is_dead_is_known_to_be_as_soon_as_both_networks_have_refused() {
     let mut cluster = world(3, OTHER);
     // Somebody was there, so that the host refuses.
@@ -123,6 +146,38 @@ fn a_refusal_by_one_network_waits_for_what_the_other_one_says() {
     cluster.start_relay(RELAY, 2);
     let took = time_till(&mut cluster, |cluster| cluster.node(1).ups() == 2);
     assert!(took < millis(1300), "{took:?}");
+}
+
+#[test]
+fn a_refusal_beside_a_link_that_was_up_says_nothing_of_later() {
+    let mut cluster = world(10, OTHER);
+    cluster.start(OTHER, node(2));
+    cluster.run_till(|cluster| cluster.node(1).ups() == 1);
+    cluster.kill(OTHER);
+    cluster.node(1).steer(2, Network::Second);
+    cluster.run(seconds(3));
+    assert_eq!(
+        (cluster.node(1).ups(), downs(&mut cluster, 1)),
+        (1, 0),
+        "it was refused"
+    );
+    // The second network is well again, and slow; now the first one refuses.
+    cluster.start_raw(OTHER, Raw::listening(cluster.address(OTHER)));
+    cluster.world.delay_link(1, OTHER, millis(200));
+    cluster.world.delay_link(OTHER, 1, millis(200));
+    cluster.kill(RELAY);
+    cluster.run(seconds(1));
+    assert_eq!(downs(&mut cluster, 1), 1);
+    assert_eq!(
+        certain(&mut cluster),
+        0,
+        "the second network has not refused since the link went down"
+    );
+    // Once both refuse it is known.
+    cluster.world.delay_link(1, OTHER, millis(0));
+    cluster.world.delay_link(OTHER, 1, millis(0));
+    cluster.kill(OTHER);
+    cluster.run_till(|cluster| certain(cluster) >= 4);
 }
 
 #[test]
@@ -226,6 +281,80 @@ fn a_link_moves_in_order_and_stays_where_it_cannot_move() {
 }
 
 #[test]
+fn a_move_that_cannot_be_begun_does_not_happen_some_day() {
+    let mut cluster = up(13, 2);
+    cluster.world.partition(1, 2);
+    // As many calls as may be with the kernel at once; then one that is not begun.
+    for _ in 0..4 {
+        cluster.node(1).steer(2, Network::Second);
+        cluster.run(millis(1050));
+    }
+    cluster.node(1).steer(2, Network::Second);
+    cluster.run(millis(100));
+    cluster.world.heal(1, 2);
+    cluster.run(seconds(20));
+    assert_eq!((cluster.node(1).ups(), downs(&mut cluster, 1)), (1, 0));
+    cluster.node(1).steer(2, Network::Second);
+    cluster.run_till(|cluster| cluster.node(1).ups() == 2);
+}
+
+#[test]
+fn a_move_to_a_slower_network_breaks_the_link_once() {
+    for seed in 0..10 {
+        let mut cluster = up(300 + seed, 2);
+        cluster.world.delay_link(1, 2, millis(40));
+        cluster.world.delay_link(2, 1, millis(40));
+        for id in 0..200 {
+            cluster.node(1).send(2, write(id, 4096));
+        }
+        cluster.poke();
+        cluster.node(1).steer(2, Network::Second);
+        cluster.run_till(|cluster| cluster.node(1).ups() == 2);
+        cluster.run(seconds(10));
+        assert_eq!(
+            (cluster.node(1).ups(), downs(&mut cluster, 1), held(&mut cluster)),
+            (2, 1, 1),
+            "seed {seed}"
+        );
+        assert_eq!(
+            downs(&mut cluster, 2),
+            1,
+            "seed {seed}: the old one is replaced, and not the new one"
+        );
+        assert_eq!(
+            cluster.relay(RELAY).connections(),
+            1,
+            "seed {seed}: nobody calls by the first network meanwhile"
+        );
+        let refused = |event: &Event| matches!(event, Event::Unreachable { .. } | Event::Refused { .. });
+        assert_eq!(cluster.node(1).count(refused), 0, "seed {seed}");
+        cluster.node(1).send(2, renew_lease(1000));
+        cluster.run_till(|cluster| cluster.node(1).answers.iter().any(|(_, id)| *id == 1000));
+    }
+}
+
+#[test]
+fn a_move_whose_other_network_is_cut_after_the_hello_comes_back_by_the_first() {
+    let mut cluster = up(11, 2);
+    cluster.world.delay_link(1, 2, millis(40));
+    cluster.world.delay_link(2, 1, millis(40));
+    cluster.node(1).steer(2, Network::Second);
+    // Node 2 has replaced the link, and what it says of the new one is lost.
+    cluster.run_till(|cluster| downs(cluster, 2) == 1);
+    cluster.world.partition(1, 2);
+    cluster.run_till(|cluster| downs(cluster, 1) == 1);
+    let took = time_till(&mut cluster, |cluster| cluster.node(1).ups() == 2);
+    assert!(took < millis(2100), "once the handshake has taken too long: {took:?}");
+    cluster.run(seconds(20));
+    assert_eq!(
+        (cluster.node(1).ups(), downs(&mut cluster, 1), certain(&mut cluster)),
+        (2, 1, 0)
+    );
+    cluster.node(1).send(2, renew_lease(1));
+    cluster.run_till(|cluster| cluster.node(1).answers.len() == 1);
+}
+
+#[test]
 fn who_answers_at_the_second_address_and_is_another_node_gets_nothing() {
     let mut cluster = world(7, OTHER);
     cluster.start(OTHER, node(OTHER));
@@ -269,6 +398,21 @@ fn who_takes_connections_at_the_second_address_and_says_nothing_holds_up_nobody(
     assert!(took < millis(500), "as soon as with one network: {took:?}");
     cluster.run(seconds(20));
     assert_eq!((cluster.node(1).ups(), downs(&mut cluster, 1)), (2, 1));
+}
+
+#[test]
+fn who_takes_connections_at_the_first_address_and_says_nothing_does_not_make_it_silent() {
+    let mut cluster = up(14, 2);
+    cluster.run(seconds(3));
+    cluster.kill(RELAY);
+    cluster.start_raw(RELAY, Raw::listening(cluster.address(RELAY)));
+    let took = time_till(&mut cluster, |cluster| cluster.node(1).ups() == 2);
+    assert!(took < millis(600), "before a peer is taken for dead: {took:?}");
+    cluster.run(seconds(20));
+    assert_eq!(
+        (cluster.node(1).ups(), downs(&mut cluster, 1), certain(&mut cluster)),
+        (2, 1, 0)
+    );
 }
 
 #[test]
