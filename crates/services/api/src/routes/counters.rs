@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -30,8 +29,6 @@ const MAX_PIECE_BYTES: usize = 8 << 20;
 const MAX_NODE_BYTES: usize = 16 << 20;
 /// After this no more nodes are asked for an answer: those that do not answer take their time.
 const LONGEST: Duration = Duration::from_secs(5);
-/// Answers that are gathered at once.
-static GATHERED: Semaphore = Semaphore::const_new(4);
 
 pub fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(part))
@@ -284,10 +281,7 @@ async fn list(
         let why = format!("a limit is 1 to {MOST}, and not {limit}");
         return Err(Problem::new(Code::BadRequest, why));
     }
-    let Ok(_place) = GATHERED.try_acquire() else {
-        let why = "this node gathers as many counters as it does at once; ask again in a moment, or another node";
-        return Err(Problem::new(Code::TooMany, why));
-    };
+    let _place = api.gathering().await?;
     let mut peers = observed::peers(&api, asker, None).await?;
     peers.retain(|peer| after.as_deref().is_none_or(|after| peer.name() > after));
     peers.sort_by(|one, other| one.name().cmp(other.name()));
