@@ -62,7 +62,7 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
-pub use links::{Links, MAX_BAD_LINKS, links};
+pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,

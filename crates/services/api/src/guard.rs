@@ -31,6 +31,10 @@ const ALWAYS: &[(HeaderName, &str)] = &[
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proved;
 
+/// Of a response: whoever asked has it for themselves, for having it does more than look. It is shared with nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Own;
+
 /// Looks at a request before anything else does, and at its answer behind everything.
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
     let mut response = match check(&request) {
@@ -61,10 +65,12 @@ fn check(request: &Request) -> Result<(), Problem> {
 
 /// For routes whose GET does more than look, as one that has a gateway own a volume does: a picture in another site's page must not.
 pub(crate) async fn own_site_only(request: Request, next: Next) -> Response {
-    match host(&request).and_then(|host| own_site(&request, &host)) {
+    let mut response = match host(&request).and_then(|host| own_site(&request, &host)) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
-    }
+    };
+    response.extensions_mut().insert(Own);
+    response
 }
 
 fn own_site(request: &Request, host: &Authority) -> Result<(), Problem> {

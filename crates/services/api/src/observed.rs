@@ -93,6 +93,16 @@ impl Peer {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
+
+    /// One of which no more than the name is known.
+    #[cfg(test)]
+    pub(crate) fn alone(name: &str) -> Peer {
+        Peer {
+            name: name.to_owned(),
+            api: None,
+            alive: false,
+        }
+    }
 }
 
 /// The cluster's nodes, as who asks may see them; `only`: this one.

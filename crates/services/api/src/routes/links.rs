@@ -39,6 +39,25 @@ impl From<link::LinkTrouble> for LinkTrouble {
     }
 }
 
+/// One of the two networks by which a node may be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkNetwork {
+    /// The one that every node has.
+    First,
+    /// The other one, where there are two.
+    Second,
+}
+
+impl From<link::Network> for LinkNetwork {
+    fn from(network: link::Network) -> LinkNetwork {
+        match network {
+            link::Network::First => LinkNetwork::First,
+            link::Network::Second => LinkNetwork::Second,
+        }
+    }
+}
+
 /// A link that is bad in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct BadLink {
@@ -46,6 +65,8 @@ pub struct BadLink {
     pub from: String,
     /// The node at the other end.
     pub to: String,
+    /// By which of that node's networks.
+    pub network: LinkNetwork,
     /// What is wrong with it.
     pub trouble: LinkTrouble,
     /// Segments with data that were sent in the time that was looked at.
@@ -77,6 +98,8 @@ pub enum SickKind {
 /// A part of the network that is to blame for bad links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SickPart {
+    /// Of which network; null: of what is in use, whichever that is.
+    pub network: Option<LinkNetwork>,
     /// What it is.
     pub kind: SickKind,
     /// The names of the nodes; of a rack its site, which may be empty, and its name. Empty for the network.
@@ -87,6 +110,17 @@ pub struct SickPart {
     pub what: String,
     /// By what that is known, in a sentence without its end.
     pub evidence: String,
+}
+
+/// Links that are bad, and that their senders have left for the other network: nobody suffers from them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct LeftLinks {
+    /// How many there are, as their senders count.
+    pub bad: u64,
+    /// What is to blame, with its network: first of the one, then of the other, of each the largest thing first.
+    pub sick: Vec<SickPart>,
+    /// Those links as they were found when they were left, the worst first: of each node the worst 32, and 1,000 in all.
+    pub links: Vec<BadLink>,
 }
 
 /// What is known of the links between nodes.
@@ -104,12 +138,14 @@ pub struct Links {
     pub sick: Vec<SickPart>,
     /// The bad links, the worst first: of each node the worst 32, and 1,000 in all.
     pub links: Vec<BadLink>,
+    /// Bad links that were left for the other network: they are not among those above.
+    pub left: LeftLinks,
     /// Nodes that live and have not told what they find, or not of late.
     pub silent: Vec<String>,
 }
 
 impl SickPart {
-    fn of(finding: &Finding, name: &dyn Fn(NodeId) -> String) -> SickPart {
+    fn of(finding: &Finding, network: Option<link::Network>, name: &dyn Fn(NodeId) -> String) -> SickPart {
         let (kind, names) = match &finding.blame {
             Blame::Network => (SickKind::Network, Vec::new()),
             Blame::Rack(site, rack) => (SickKind::Rack, vec![site.clone(), rack.clone()]),
@@ -117,6 +153,7 @@ impl SickPart {
             Blame::Link(one, other) => (SickKind::Link, vec![name(*one), name(*other)]),
         };
         SickPart {
+            network: network.map(LinkNetwork::from),
             kind,
             names,
             what: finding.blame.named(name),
@@ -125,19 +162,38 @@ impl SickPart {
     }
 }
 
-impl Links {
-    fn of(found: &admin::Links, at: u64) -> Links {
-        let name = |node: NodeId| found.name(node);
-        let links = found.bad.iter().map(|(from, bad)| BadLink {
+impl BadLink {
+    fn of((from, bad): &(NodeId, link::BadLink), name: &dyn Fn(NodeId) -> String) -> BadLink {
+        BadLink {
             from: name(*from),
             to: name(bad.peer),
+            network: bad.network.into(),
             trouble: bad.what.into(),
             sent: bad.sent,
             lost: bad.lost,
             loss_ppm: bad.loss_ppm(),
             round_trip_us: bad.round_trip_us,
             least_us: bad.least_us,
-        });
+        }
+    }
+}
+
+impl LeftLinks {
+    fn of(found: &admin::LeftLinks, name: &dyn Fn(NodeId) -> String) -> LeftLinks {
+        let sick = found.findings.iter();
+        LeftLinks {
+            bad: found.count,
+            sick: sick
+                .map(|(network, finding)| SickPart::of(finding, Some(*network), name))
+                .collect(),
+            links: found.bad.iter().map(|bad| BadLink::of(bad, name)).collect(),
+        }
+    }
+}
+
+impl Links {
+    fn of(found: &admin::Links, at: u64) -> Links {
+        let name = |node: NodeId| found.name(node);
         Links {
             at,
             nodes: found.witnesses as u64,
@@ -146,9 +202,10 @@ impl Links {
             sick: found
                 .findings
                 .iter()
-                .map(|finding| SickPart::of(finding, &name))
+                .map(|finding| SickPart::of(finding, None, &name))
                 .collect(),
-            links: links.collect(),
+            links: found.bad.iter().map(|bad| BadLink::of(bad, &name)).collect(),
+            left: LeftLinks::of(&found.left, &name),
             silent: found.silent.iter().map(|node| name(*node)).collect(),
         }
     }
@@ -157,6 +214,7 @@ impl Links {
 /// The links between nodes: which are bad, by what figures, and whose fault that is.
 ///
 /// Each node measures the links by which it sends, and tells of those that are bad; what was not renewed for twenty minutes is not shown.
+/// A link that is bad by one of two networks is left for the other one where that is well; it is in `left` then.
 /// What is done about it says `/settings/recovery` (`sick_networks`); what was decided is told by events (`network-sick`).
 #[utoipa::path(get, path = "/links", operation_id = "showLinks", tag = "cluster",
     responses((status = 200, body = Links),
@@ -181,6 +239,11 @@ mod tests {
             round_trip_us: 300,
             least_us: 100,
         };
+        let second = link::BadLink {
+            peer: NodeId(1),
+            network: link::Network::Second,
+            ..bad
+        };
         let finding = |blame: Blame| Finding {
             blame,
             outward: (0, 2),
@@ -194,6 +257,11 @@ mod tests {
             ],
             bad: vec![(NodeId(1), bad)],
             bad_count: 2,
+            left: admin::LeftLinks {
+                findings: vec![(link::Network::Second, finding(Blame::Node(NodeId(1))))],
+                bad: vec![(NodeId(2), second)],
+                count: 3,
+            },
             measured: 6,
             witnesses: 3,
             silent: vec![NodeId(9)],
@@ -212,6 +280,21 @@ mod tests {
         );
         let link = &shown.links[0];
         assert_eq!((&*link.from, &*link.to, link.loss_ppm), ("n1", "n2", 25_000));
+        assert_eq!((link.network, shown.sick[1].network), (LinkNetwork::First, None));
+        let (left, sick) = (&shown.left.links[0], &shown.left.sick[0]);
+        assert_eq!(
+            (&*left.from, &*left.to, left.network),
+            ("n2", "n1", LinkNetwork::Second)
+        );
+        assert_eq!(
+            (shown.left.bad, sick.network, &sick.names[..]),
+            (3, Some(LinkNetwork::Second), &["n1".to_owned()][..])
+        );
+        let text = serde_json::to_value(&shown).expect("JSON");
+        assert_eq!(
+            (&text["links"][0]["network"], &text["left"]["sick"][0]["network"]),
+            (&"first".into(), &"second".into())
+        );
         assert_eq!(shown.silent, [NodeId(9).to_string()]);
     }
 }
