@@ -3,7 +3,7 @@
 use super::{Arguments, Summary, Target, check, check_file, tell};
 use crate::admin::Described as _;
 use crate::by_api::rest::{Rest, encode};
-use crate::by_api::stream::Coming;
+use crate::by_api::stream::{Coming, SILENCE};
 use crate::by_api::transport::Question;
 use crate::commands::volume::data::PIECE_BYTES;
 use crate::commands::volume::image::Format;
@@ -14,11 +14,8 @@ use amita_terminal::{interrupt, size};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tempfile::NamedTempFile;
-
-/// A node gives a volume up that has answered nothing for two minutes: one that has sent nothing for longer is gone.
-const SILENCE: Duration = Duration::from_secs(150);
 
 /// Copies it.
 ///
