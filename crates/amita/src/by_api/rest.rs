@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// For so long a request is asked after that another node has begun.
 const LONGEST_IN_PROGRESS: Duration = LONGEST.saturating_add(Duration::from_secs(90));
 /// The most pieces of a list.
-const MOST_PIECES: usize = 10_000;
+pub const MOST_PIECES: usize = 10_000;
 
 /// A way to nodes' APIs, for one command.
 #[derive(Debug)]
