@@ -46,7 +46,9 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     let interval = interval(arguments)?;
     let nodes = Nodes::find(metadata)?;
     interrupt::catch();
-    show(arguments, interval, &nodes.stores(), &|| Ok(nodes.ask("/top")))
+    show(arguments, interval, &nodes.stores(), &|| {
+        Ok(nodes.ask::<NodePage>("/top"))
+    })
 }
 
 /// The same by the API.
