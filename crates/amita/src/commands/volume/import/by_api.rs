@@ -197,11 +197,19 @@ impl Copy {
     fn run(&mut self, rest: &Rest, sending: &mut Sending) -> Result<()> {
         while self.done_bytes < self.bytes {
             let piece = self.piece()?;
+            if self.done_bytes + piece.len() as u64 == self.bytes {
+                self.check_end()?;
+            }
             self.sum.update(&piece);
             self.done_bytes += piece.len() as u64;
             rest.send(sending, piece)?;
             self.bar.set_position(self.done_bytes);
         }
+        Ok(())
+    }
+
+    /// Before its last piece is sent: a stream that has more is not the image, and the node is not to take it for whole.
+    fn check_end(&mut self) -> Result<()> {
         if let Source::Stream(stream) = &mut self.source {
             let more = stream.read(&mut [0]).context(|| "standard input".to_owned())?;
             if more > 0 {
@@ -331,6 +339,12 @@ mod tests {
         );
         let mut padded = copy(stream(b"abc"), 8, true);
         assert_eq!(padded.piece().expect("padded"), &b"abc\0\0\0\0\0"[..]);
+        let mut long = copy(stream(b"abcdefghi"), 8, false);
+        assert_eq!(long.piece().expect("a piece"), &b"abcdefgh"[..]);
+        assert!(
+            long.check_end()
+                .is_err_and(|why| why.what.contains("more than the 8 bytes"))
+        );
         // Nothing at all is no image.
         assert!(copy(stream(b""), 8, true).piece().is_err());
     }
