@@ -8,7 +8,7 @@
 //! * [`sent`]: keys and secrets of files that are sent with it.
 //! * [`operations`]: what is done by the API's own operations, where it is given: figures, and the data of volumes.
 //! * [`follow`]: what goes on until it is ended.
-//! * [`transport`]: one node is asked, by HTTPS; [`body`]: what is sent to it.
+//! * [`transport`]: one node is asked, by HTTPS; [`body`]: what is sent to it; `wait`: it is waited for.
 //!
 //! What a command says and does is decided by the node, as far as it can: the client shows it (decision 066).
 
@@ -24,6 +24,7 @@ pub mod sent;
 pub mod stream;
 pub mod table;
 pub mod transport;
+mod wait;
 pub mod who;
 
 /// The longest that a node waits for what a command waits for.

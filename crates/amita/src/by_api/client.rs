@@ -11,6 +11,7 @@ use super::place::Place;
 use super::sent::Sent;
 use super::table::{Does, NOT_PRIVATE, Way, carried_out, given_by_api, goes_on, is_confidential, way};
 use super::transport::{self, NoAnswer, Question, Said};
+use super::wait::wait;
 use super::who::Nodes;
 use super::{follow, operations};
 use crate::cli::Cli;
@@ -163,10 +164,11 @@ impl Sending {
         }
         // What only looks leaves nothing to be found again.
         let key = (self.does != Does::Look).then(|| Uuid::new_v4().to_string());
-        let sent = runtime.block_on(self.try_all(&Question::command(body.to_string(), key)));
+        let question = Question::command(body.to_string(), key);
+        let sent = wait(&runtime, self.try_all(&question));
         // A look-up of a name that hangs keeps nobody waiting.
         runtime.shutdown_background();
-        sent
+        sent?
     }
 
     async fn try_all(&self, question: &Question) -> Result<Outcome> {

@@ -7,8 +7,9 @@
 use super::LONGEST;
 use super::client::problem;
 use super::place::Place;
-use super::stream::{self, Coming, Opened, Sending, Wanted};
+use super::stream::{self, Coming, Opened, SILENCE, Sending, Wanted};
 use super::transport::{self, NoAnswer, Question, Said};
+use super::wait::{wait, within};
 use super::who::Nodes;
 use amita_api::Code;
 use amita_control::admin;
@@ -20,7 +21,6 @@ use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
 
 /// What changes something goes to no further node after so many were lost in the middle of it.
 const MOST_LOST: usize = 2;
@@ -28,10 +28,8 @@ const MOST_LOST: usize = 2;
 const PAUSE: Duration = Duration::from_secs(1);
 /// For so long a request is asked after that another node has begun.
 const LONGEST_IN_PROGRESS: Duration = LONGEST.saturating_add(Duration::from_secs(90));
-/// How often it is looked whether the command is to end.
-const LOOK: Duration = Duration::from_millis(200);
 /// The most pieces of a list.
-const MOST_PIECES: usize = 10_000;
+pub const MOST_PIECES: usize = 10_000;
 
 /// A way to nodes' APIs, for one command.
 #[derive(Debug)]
@@ -148,7 +146,12 @@ impl Rest {
     fn ask(&self, question: &Question) -> Result<Said> {
         let mut tried = Tried::default();
         for (index, place) in self.nodes.in_turn() {
-            match self.runtime.block_on(self.try_one(place, question)) {
+            let done = wait(&self.runtime, self.try_one(place, question));
+            let done = done.map_err(|ended| match question.key {
+                Some(_) => ended.advice(LOOK_FIRST),
+                None => ended,
+            })?;
+            match done {
                 Ok(said) => {
                     self.nodes.answered(index);
                     return Ok(said);
@@ -186,9 +189,8 @@ impl Rest {
     pub fn open(&self, question: &Question) -> Result<(usize, String, Box<Coming>)> {
         let mut tried = Tried::default();
         for (index, place) in self.nodes.in_turn() {
-            interrupt::check()?;
-            let opened = self.runtime.block_on(stream::open(place, &self.nodes.proof, question));
-            let missed = match opened {
+            let opened = stream::open(place, &self.nodes.proof, question);
+            let missed = match wait(&self.runtime, opened)? {
                 Ok(Opened::Coming(coming)) => {
                     self.nodes.answered(index);
                     return Ok((index, place.to_string(), coming));
@@ -211,17 +213,9 @@ impl Rest {
     /// # Errors
     /// It is cut off; or the command is to end.
     pub fn next(&self, coming: &mut Coming, patience: Duration) -> Result<Option<Bytes>> {
-        let until = Instant::now() + patience;
-        loop {
-            interrupt::check()?;
-            if let Ok(next) = self.runtime.block_on(async { timeout(LOOK, coming.next()).await }) {
-                return next.map_err(|why| Failure::new(why).kind(Kind::Unreachable));
-            }
-            if Instant::now() >= until {
-                let what = format!("nothing has come for {} s", patience.as_secs());
-                return Err(Failure::new(what).kind(Kind::Unreachable));
-            }
-        }
+        let silent = || Err(format!("nothing has come for {} s", patience.as_secs()));
+        let next = within(&self.runtime, patience, coming.next())?.unwrap_or_else(silent);
+        next.map_err(gone)
     }
 
     /// Finds a node that wants so many bytes, which are sent as they come: which one it is.
@@ -231,9 +225,8 @@ impl Rest {
     pub fn begin(&self, question: &Question, length: u64) -> Result<(String, Sending)> {
         let mut tried = Tried::default();
         for (index, place) in self.nodes.in_turn() {
-            interrupt::check()?;
             let asked = stream::send_pieces(place, &self.nodes.proof, question, length);
-            let missed = match self.runtime.block_on(asked) {
+            let missed = match wait(&self.runtime, asked)? {
                 Ok(Wanted::Yes(sending)) => {
                     self.nodes.answered(index);
                     return Ok((place.to_string(), sending));
@@ -246,14 +239,14 @@ impl Rest {
         Err(tried.failure())
     }
 
-    /// Sends the next bytes.
+    /// Sends the next bytes. What was sent before is taken within [`SILENCE`], or the node is taken for gone.
     ///
     /// # Errors
     /// The node wants no more of them, or is gone; or the command is to end.
     pub fn send(&self, sending: &mut Sending, piece: Bytes) -> Result<()> {
-        interrupt::check()?;
-        let gone = |why: String| Failure::new(why).kind(Kind::Unreachable);
-        match self.runtime.block_on(sending.send(piece)).map_err(gone)? {
+        let silent = || Err(format!("it has taken nothing for {} s", SILENCE.as_secs()));
+        let sent = within(&self.runtime, SILENCE, sending.send(piece))?.unwrap_or_else(silent);
+        match sent.map_err(gone)? {
             None => Ok(()),
             Some(said) => Err(failure_of(&said)),
         }
@@ -262,15 +255,19 @@ impl Rest {
     /// All was sent: what the node says then.
     ///
     /// # Errors
-    /// It has failed, or the node is gone.
+    /// It has failed, or the node is gone; or the command is to end.
     pub fn end<T: DeserializeOwned>(&self, sending: Sending) -> Result<T> {
-        let gone = |why: String| Failure::new(why).kind(Kind::Unreachable);
-        let said = self.runtime.block_on(sending.end()).map_err(gone)?;
+        let said = wait(&self.runtime, sending.end())?.map_err(gone)?;
         match said.status {
             200..=299 => read(&said),
             _ => Err(failure_of(&said)),
         }
     }
+}
+
+/// A node that was at it does not go on with it.
+fn gone(why: String) -> Failure {
+    Failure::new(why).kind(Kind::Unreachable)
 }
 
 /// What a node that was asked for a stream has answered in its place.

@@ -2,7 +2,7 @@
 
 use super::body::Body;
 use super::place::Place;
-use super::transport::{Connection, LONGEST_ANSWER, Proof, Question, SELF, Said, reach, said};
+use super::transport::{Connection, Proof, Question, SELF, Said, reach, said, while_there};
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use hyper::body::{Body as _, Bytes, Incoming};
@@ -16,6 +16,8 @@ use tokio::time::{sleep, timeout};
 
 /// A node says within this that what is asked for comes, or that what is to be sent is wanted: a gateway has to open the volume before.
 const LONGEST_OPENING: Duration = Duration::from_secs(180);
+/// A node gives a volume up that has answered nothing for two minutes: one that has sent nothing, or taken nothing, for longer is gone.
+pub const SILENCE: Duration = Duration::from_secs(150);
 /// Pieces of a body that wait to be sent.
 const PIECES: usize = 4;
 
@@ -82,6 +84,8 @@ impl Coming {
 pub struct Sending {
     pieces: mpsc::Sender<Bytes>,
     answer: JoinHandle<Result<Said, String>>,
+    place: Place,
+    proof: Proof,
 }
 
 /// What becomes of a body that is to be sent as it comes.
@@ -116,7 +120,12 @@ pub async fn send_pieces(place: &Place, proof: &Proof, question: &Question, leng
         Ok(Said { is_sent: true, ..told })
     });
     tokio::select! {
-        () = is_wanted.notified() => Ok(Wanted::Yes(Sending { pieces: to, answer })),
+        () = is_wanted.notified() => Ok(Wanted::Yes(Sending {
+            pieces: to,
+            answer,
+            place: place.clone(),
+            proof: proof.clone(),
+        })),
         told = &mut answer => joined(told).map(Wanted::No),
         () = sleep(LONGEST_OPENING) => {
             answer.abort();
@@ -151,10 +160,13 @@ impl Sending {
     /// # Errors
     /// It is gone, or says nothing for too long.
     pub async fn end(self) -> Result<Said, String> {
-        drop(self.pieces);
-        match timeout(LONGEST_ANSWER, self.answer).await {
-            Ok(told) => joined(told),
-            Err(_) => Err(format!("it has not answered within {} s", LONGEST_ANSWER.as_secs())),
-        }
+        let Sending {
+            pieces,
+            answer,
+            place,
+            proof,
+        } = self;
+        drop(pieces);
+        while_there(&place, &proof, async { joined(answer.await) }).await
     }
 }

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(10);
 /// and is given up when it was not so often, one after another.
 const MISSES: u32 = 2;
 /// A node that says nothing of a command for so long has forgotten it.
-pub(super) const LONGEST_ANSWER: Duration = LONGEST.saturating_add(Duration::from_secs(60));
+const LONGEST_ANSWER: Duration = LONGEST.saturating_add(Duration::from_secs(60));
 /// The most addresses of a name that are tried.
 const MOST_TRIED: usize = 4;
 /// The longest answer: a command's, whose every character may be escaped.
@@ -201,25 +201,34 @@ pub async fn send(place: &Place, proof: &Proof, question: &Question) -> Result<S
             .await
             .map(|said| Said { is_sent: true, ..said })
     };
-    let mut asked = std::pin::pin!(timeout(LONGEST_ANSWER, asked));
+    while_there(place, proof, asked).await.map_err(NoAnswer::Perhaps)
+}
+
+/// Waits for an answer, while the node is there: a machine that has lost its power ends no connection.
+///
+/// # Errors
+/// What `answer` says; or the node is gone, or says nothing for too long.
+pub(super) async fn while_there(
+    place: &Place,
+    proof: &Proof,
+    answer: impl Future<Output = Result<Said, String>>,
+) -> Result<Said, String> {
+    let silent = |_| Err(format!("it has not answered within {} s", LONGEST_ANSWER.as_secs()));
+    let mut answer = std::pin::pin!(timeout(LONGEST_ANSWER, answer));
     let mut misses = 0;
     loop {
         tokio::select! {
-            said = &mut asked => {
-                let silent = |_| Err(format!("it has not answered within {} s", LONGEST_ANSWER.as_secs()));
-                return said.unwrap_or_else(silent).map_err(NoAnswer::Perhaps);
-            }
+            said = &mut answer => return said.unwrap_or_else(silent),
             () = sleep(LOOK) => {}
         }
-        // A machine that has lost its power ends no connection.
         tokio::select! {
-            said = &mut asked => return said.unwrap_or_else(|_| Err("it has not answered".to_owned())).map_err(NoAnswer::Perhaps),
+            said = &mut answer => return said.unwrap_or_else(silent),
             there = reach(place, proof, SELF) => match there {
                 Ok(_) => misses = 0,
                 Err(why) => {
                     misses += 1;
                     if misses >= MISSES {
-                        return Err(NoAnswer::Perhaps(format!("it is gone: {why}")));
+                        return Err(format!("it is gone: {why}"));
                     }
                 }
             },

@@ -12,7 +12,7 @@ use amita_terminal::error::{Kind, Result};
 pub(super) fn run(as_json: bool, nodes: Nodes) -> Result<()> {
     let words: &[&str] = if as_json { &["status", "--json"] } else { &["status"] };
     let sending = Sending::look(nodes, words);
-    again(as_json, || match sending.send(None) {
+    let ended = again(as_json, || match sending.send(None) {
         Ok(outcome) if outcome.exit_code == 0 && as_json => Ok(in_one_line(&outcome.stdout)),
         Ok(outcome) if outcome.exit_code == 0 => Ok(outcome.stdout),
         // The node is there, and cannot tell.
@@ -23,7 +23,12 @@ pub(super) fn run(as_json: bool, nodes: Nodes) -> Result<()> {
         }
         Err(failure) if failure.kind == Kind::Unreachable => Ok(not_known(&failure, as_json)),
         Err(failure) => Err(failure),
-    })
+    });
+    match ended {
+        // Ctrl-C is how it ends, also while a node is asked.
+        Err(failure) if failure.kind == Kind::Interrupted => Ok(()),
+        ended => ended,
+    }
 }
 
 /// JSON without what is there for people: the same as the command by the metadata writes.

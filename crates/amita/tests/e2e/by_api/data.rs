@@ -6,6 +6,7 @@ use crate::world::{A_NODE_IS_GONE, VOLUME, VOLUME_BYTES, World, binary, eventual
 use amita_harness::tool::{self, Output};
 use serde_json::Value;
 use std::path::Path;
+use std::sync::mpsc::channel;
 
 const MIB: u64 = 1 << 20;
 
@@ -137,7 +138,7 @@ fn a_volume_is_copied_out_and_in_compared_and_reverted_by_the_api() {
 }
 
 #[test]
-fn a_copy_is_made_by_another_node_and_what_is_cut_leaves_no_half_file() {
+fn a_copy_is_made_by_another_node_and_what_is_cut_is_not_told_as_whole() {
     let mut world = World::with_volume();
     let all = apis(&world);
     let identity = world.operator();
@@ -162,18 +163,26 @@ fn a_copy_is_made_by_another_node_and_what_is_cut_leaves_no_half_file() {
         pipe.display()
     );
     let mut cut = tool::start(world.folder(), "sh", ["-c", writing.as_str()]).expect("it starts");
-    eventually("it is on its way", || {
-        let log = world.amita_done(&["audit", "list", "--json"]);
-        log.contains("volume.export-data")
-    });
-    world.cluster.kill_node(0);
-    // What is in the pipe is taken, and then it is told that there is no more.
+    let (came, has_come) = channel();
+    let (go_on, goes_on) = channel::<()>();
     let drained = std::thread::spawn(move || {
         let mut fifo = fifo;
         let mut bytes = vec![0; 1 << 16];
+        // It is on its way when its first byte is here; the pipe and the connection have no room for the whole.
+        std::io::Read::read_exact(&mut fifo, &mut bytes[..1]).expect("it comes");
+        let is_wanted = came.send(()).is_ok() && goes_on.recv().is_ok();
+        assert!(is_wanted, "the test waits");
+        // What is in the pipe is taken, and then it is told that there is no more.
         // The pipe is held open for writing here, too: reading ends with the process of the test.
         while std::io::Read::read(&mut fifo, &mut bytes).is_ok_and(|read| read > 0) {}
     });
+    let mut has_begun = false;
+    eventually("it is on its way", || {
+        has_begun |= has_come.try_recv().is_ok();
+        has_begun
+    });
+    world.cluster.kill_node(0);
+    go_on.send(()).expect("the pipe is read");
     eventually("it has ended", || cut.ended().expect("it is a child").is_some());
     assert!(cut.last_words().contains("not the whole"), "{}", cut.last_words());
     drop(drained);

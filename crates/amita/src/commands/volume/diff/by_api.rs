@@ -3,7 +3,7 @@
 use super::{Arguments, Compared, Teller, named};
 use crate::by_api::rest::{Rest, encode};
 use amita_client::Extent;
-use amita_terminal::error::Result;
+use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
 use serde::Deserialize;
 
@@ -57,6 +57,21 @@ impl Joined {
     }
 }
 
+/// Is what is told of one moment? A snapshot is. The volume as it is now has its owner for one piece only, and behind that others may write to it
+/// before the next one is asked for.
+fn check_moment(volume: &str, from: &str, to: Option<&str>, goes_on: bool) -> Result<()> {
+    if to.is_some() || !goes_on {
+        return Ok(());
+    }
+    let what = format!(
+        "what was changed in volume {volume} since {from} does not go into one answer of the API, and between two others may write to the volume: \
+         it would be of several moments"
+    );
+    Err(Failure::new(what).kind(Kind::Conflict).advice(format!(
+        "Compare with a snapshot: `amita volume snapshot create {volume} NAME`, and `amita volume diff {volume}@{from} NAME`."
+    )))
+}
+
 /// Shows it.
 ///
 /// # Errors
@@ -81,6 +96,7 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
             None => rest.get(&path)?,
             Some(after) => rest.get(&format!("{path}&after={}", encode(after)))?,
         };
+        check_moment(volume, from, to, piece.next.is_some())?;
         let compared = Compared {
             volume,
             from,
@@ -112,6 +128,15 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_now_is_told_in_one_piece_or_not_at_all() {
+        assert!(check_moment("db", "monday", None, false).is_ok());
+        assert!(check_moment("db", "monday", Some("tuesday"), true).is_ok());
+        let refused = check_moment("db", "monday", None, true).expect_err("of several moments");
+        assert_eq!(refused.kind, Kind::Conflict);
+        assert!(refused.advice.contains("snapshot create db"), "{refused}");
+    }
 
     #[test]
     fn what_goes_on_in_the_next_piece_is_one_extent() {

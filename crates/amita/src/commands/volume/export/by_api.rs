@@ -3,7 +3,7 @@
 use super::{Arguments, Summary, Target, check, check_file, tell};
 use crate::admin::Described as _;
 use crate::by_api::rest::{Rest, encode};
-use crate::by_api::stream::Coming;
+use crate::by_api::stream::{Coming, SILENCE};
 use crate::by_api::transport::Question;
 use crate::commands::volume::data::PIECE_BYTES;
 use crate::commands::volume::image::Format;
@@ -13,12 +13,9 @@ use amita_terminal::progress::{self, ProgressBar};
 use amita_terminal::{interrupt, size};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 use tempfile::NamedTempFile;
-
-/// A node gives a volume up that has answered nothing for two minutes: one that has sent nothing for longer is gone.
-const SILENCE: Duration = Duration::from_secs(150);
 
 /// Copies it.
 ///
@@ -42,7 +39,8 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
     let bytes = coming
         .length
         .ok_or_else(|| Failure::new(format!("{node} does not say how long {name} is")))?;
-    let part = (!is_stdout).then(|| part(file)).transpose()?;
+    let real = real(file);
+    let part = (!is_stdout).then(|| part(&real)).transpose()?;
     let target = match (&part, arguments.format) {
         (None, _) => Target::Stdout,
         (Some(part), Format::Raw) => raw(part, bytes).context(|| format!("cannot write {}", file.display()))?,
@@ -64,7 +62,7 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
     } = copy;
     drop(target);
     if let Some(part) = part {
-        keep(part, arguments)?;
+        keep(part, &real, arguments.force)?;
     }
     let summary = Summary {
         volume: name.clone(),
@@ -76,6 +74,11 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
         seconds: start.elapsed().as_secs_f64(),
     };
     tell(arguments, &summary, snapshot.is_some())
+}
+
+/// The file that a name leads to: what is written takes its place, and not that of a symbolic link.
+fn real(file: &Path) -> PathBuf {
+    std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned())
 }
 
 /// The folder that a file is in.
@@ -104,9 +107,8 @@ fn raw(part: &NamedTempFile, bytes: u64) -> std::io::Result<Target> {
 }
 
 /// Gives it its name. Its folder is durable then, too.
-fn keep(part: NamedTempFile, arguments: &Arguments) -> Result<()> {
-    let file = &arguments.file;
-    let kept = match arguments.force {
+fn keep(part: NamedTempFile, file: &Path, force: bool) -> Result<()> {
+    let kept = match force {
         true => part.persist(file),
         false => part.persist_noclobber(file),
     };
@@ -187,21 +189,6 @@ impl Copy<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{self, Command};
-    use crate::commands::volume;
-    use std::ffi::OsString;
-
-    fn arguments(file: &Path, more: &[&str]) -> Arguments {
-        let words = ["amita", "volume", "export", "db"].into_iter().map(OsString::from);
-        let words = words
-            .chain([file.as_os_str().to_owned()])
-            .chain(more.iter().map(OsString::from));
-        match cli::read(words).expect("a command line").0.command {
-            Command::Volume(volume::Command::Export(arguments)) => arguments,
-            other => panic!("{other:?}"),
-        }
-    }
-
     #[test]
     fn a_file_has_its_name_when_it_is_whole_and_nothing_is_left_of_another_one() {
         let home = tempfile::tempdir().expect("a folder");
@@ -212,12 +199,20 @@ mod tests {
         let made = part(&file).expect("a part");
         assert!(matches!(raw(&made, 8192), Ok(Target::Raw(_))));
         assert_eq!((there(), file.exists()), (1, false));
-        keep(made, &arguments(&file, &[])).expect("kept");
+        keep(made, &file, false).expect("kept");
         assert_eq!((there(), std::fs::metadata(&file).expect("a file").len()), (1, 8192));
         // Others' is written over where that was said.
-        let refused = keep(part(&file).expect("a part"), &arguments(&file, &[])).expect_err("it exists");
+        let refused = keep(part(&file).expect("a part"), &file, false).expect_err("it exists");
         assert_eq!((refused.kind, there()), (Kind::Conflict, 1));
-        keep(part(&file).expect("a part"), &arguments(&file, &["--force"])).expect("kept");
+        keep(part(&file).expect("a part"), &file, true).expect("kept");
         assert_eq!(std::fs::metadata(&file).expect("a file").len(), 0);
+        // A link goes on leading there.
+        let link = home.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        let made = part(&real(&link)).expect("a part");
+        raw(&made, 4096).expect("long");
+        keep(made, &real(&link), true).expect("kept");
+        assert!(std::fs::symlink_metadata(&link).expect("a link").is_symlink());
+        assert_eq!(std::fs::metadata(&file).expect("a file").len(), 4096);
     }
 }

@@ -51,7 +51,7 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
         return Err(failure.advice("`amita volume create` makes a volume that reads as zeros."));
     }
     interrupt::catch();
-    let (volume, tag) = prepare(arguments, wanted, rest)?;
+    let (volume, tag, before) = prepare(arguments, wanted, rest)?;
     let path = format!("/api/v1/volumes/{}/data?as_it_is=true", encode(&volume.name));
     let question = Question {
         method: Method::PUT,
@@ -60,7 +60,8 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
     let question = question
         .header(IF_MATCH, tag)
         .header(CONTENT_TYPE, "application/octet-stream");
-    let (node, mut sending) = rest.begin(&question, image_bytes)?;
+    let begun = rest.begin(&question, image_bytes);
+    let (node, mut sending) = begun.map_err(|failure| before.told(failure, arguments, &volume))?;
     let mut copy = Copy {
         source,
         bytes: image_bytes,
@@ -101,8 +102,47 @@ pub(in crate::commands::volume) fn run(arguments: &Arguments, rest: &Rest) -> Re
     tell(arguments, &summary)
 }
 
+/// What was done to the volume before anything was sent.
+#[derive(Debug)]
+enum Before {
+    Made,
+    Enlarged,
+    Nothing,
+}
+
+impl Before {
+    /// That no node takes the image, with what is there by then.
+    fn told(self, failure: Failure, arguments: &Arguments, volume: &Volume) -> Failure {
+        let (name, is) = (&volume.name, size::show(volume.size_bytes));
+        let (there, advice) = match self {
+            Before::Made => (
+                format!("volume {name} ({is}) was made, and nothing was sent to it: it reads as zeros"),
+                anew(arguments),
+            ),
+            Before::Enlarged => (
+                format!("volume {name} was made larger ({is}), and nothing was sent to it: it holds what it held"),
+                "Give the command again.".to_owned(),
+            ),
+            Before::Nothing => return failure,
+        };
+        let what = format!("{}\n{there}", failure.what);
+        let advice = format!("{} {advice}", failure.advice);
+        Failure { what, ..failure }.advice(advice.trim_start().to_owned())
+    }
+}
+
+/// How the import is begun again, or given up.
+fn anew(arguments: &Arguments) -> String {
+    let name = &arguments.name;
+    let again = match arguments.file == Path::new("-") {
+        true => format!("`amita volume import - {name} --force` begins anew"),
+        false => "The same command with --force begins anew".to_owned(),
+    };
+    format!("{again}; `amita volume delete {name}` removes what is there.")
+}
+
 /// Makes the volume, or takes the one that is there; and its entity tag.
-fn prepare(arguments: &Arguments, wanted: u64, rest: &Rest) -> Result<(Volume, String)> {
+fn prepare(arguments: &Arguments, wanted: u64, rest: &Rest) -> Result<(Volume, String, Before)> {
     let name = &arguments.name;
     let at = format!("/api/v1/volumes/{}", encode(name));
     let (volume, tag) = match rest.get_tagged::<Volume>(&at) {
@@ -114,7 +154,8 @@ fn prepare(arguments: &Arguments, wanted: u64, rest: &Rest) -> Result<(Volume, S
                 )));
             };
             let body = json!({ "name": name, "pool": pool, "size_bytes": wanted });
-            return rest.ask_tagged(&changing(Method::POST, "/api/v1/volumes", &body));
+            let (made, tag) = rest.ask_tagged(&changing(Method::POST, "/api/v1/volumes", &body))?;
+            return Ok((made, tag, Before::Made));
         }
         Err(failure) => return Err(failure),
     };
@@ -131,10 +172,11 @@ fn prepare(arguments: &Arguments, wanted: u64, rest: &Rest) -> Result<(Volume, S
         return Err(Failure::new(what).kind(Kind::Conflict).advice(advice));
     }
     if volume.size_bytes >= wanted {
-        return Ok((volume, tag));
+        return Ok((volume, tag, Before::Nothing));
     }
     let larger = changing(Method::PATCH, &at, &json!({ "size_bytes": wanted }));
-    rest.ask_tagged(&larger.header(IF_MATCH, tag))
+    let (larger, tag) = rest.ask_tagged(&larger.header(IF_MATCH, tag))?;
+    Ok((larger, tag, Before::Enlarged))
 }
 
 fn changing(method: Method, path: &str, body: &serde_json::Value) -> Question {
@@ -155,11 +197,19 @@ impl Copy {
     fn run(&mut self, rest: &Rest, sending: &mut Sending) -> Result<()> {
         while self.done_bytes < self.bytes {
             let piece = self.piece()?;
+            if self.done_bytes + piece.len() as u64 == self.bytes {
+                self.check_end()?;
+            }
             self.sum.update(&piece);
             self.done_bytes += piece.len() as u64;
             rest.send(sending, piece)?;
             self.bar.set_position(self.done_bytes);
         }
+        Ok(())
+    }
+
+    /// Before its last piece is sent: a stream that has more is not the image, and the node is not to take it for whole.
+    fn check_end(&mut self) -> Result<()> {
         if let Source::Stream(stream) = &mut self.source {
             let more = stream.read(&mut [0]).context(|| "standard input".to_owned())?;
             if more > 0 {
@@ -211,14 +261,7 @@ impl Copy {
             size::show(self.done_bytes),
             size::show(self.bytes)
         );
-        let again = match arguments.file == Path::new("-") {
-            true => format!("`amita volume import - {name} --force` begins anew"),
-            false => "The same command with --force begins anew".to_owned(),
-        };
-        let advice = format!(
-            "{} {again}; `amita volume delete {name}` removes what is there.",
-            failure.advice
-        );
+        let advice = format!("{} {}", failure.advice, anew(arguments));
         Failure { what, ..failure }.advice(advice.trim_start().to_owned())
     }
 }
@@ -226,6 +269,49 @@ impl Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{self, Command};
+    use crate::commands::volume;
+    use std::ffi::OsString;
+
+    fn arguments(line: &str) -> Arguments {
+        let words = line.split(' ').map(OsString::from);
+        match cli::read(words).expect("a command line").0.command {
+            Command::Volume(volume::Command::Import(arguments)) => arguments,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_made_for_an_image_that_no_node_takes_is_told() {
+        let volume = Volume {
+            name: "db".to_owned(),
+            id: 1,
+            pool: "fast".to_owned(),
+            size_bytes: 1 << 30,
+            importing: false,
+        };
+        let full = || {
+            Failure::new("no node answers")
+                .kind(Kind::Unreachable)
+                .advice("Name others.")
+        };
+        let line = arguments("amita volume import disk.raw db --pool fast");
+        let made = Before::Made.told(full(), &line, &volume);
+        assert_eq!(made.kind, Kind::Unreachable);
+        assert!(
+            made.what.contains("no node answers") && made.what.contains("was made"),
+            "{made}"
+        );
+        for advice in ["Name others.", "--force", "volume delete db"] {
+            assert!(made.advice.contains(advice), "{made}");
+        }
+        let larger = Before::Enlarged.told(full(), &line, &volume);
+        assert!(
+            larger.what.contains("larger") && !larger.advice.contains("delete"),
+            "{larger}"
+        );
+        assert_eq!(Before::Nothing.told(full(), &line, &volume), full());
+    }
 
     fn copy(source: Source, bytes: u64, pads: bool) -> Copy {
         Copy {
@@ -253,6 +339,12 @@ mod tests {
         );
         let mut padded = copy(stream(b"abc"), 8, true);
         assert_eq!(padded.piece().expect("padded"), &b"abc\0\0\0\0\0"[..]);
+        let mut long = copy(stream(b"abcdefghi"), 8, false);
+        assert_eq!(long.piece().expect("a piece"), &b"abcdefgh"[..]);
+        assert!(
+            long.check_end()
+                .is_err_and(|why| why.what.contains("more than the 8 bytes"))
+        );
         // Nothing at all is no image.
         assert!(copy(stream(b""), 8, true).piece().is_err());
     }
