@@ -76,9 +76,9 @@ pub struct Arguments {
     /// Where hosts connect by NVMe/TCP [default: nowhere]. 4420 is the usual port; discovery is at the same one
     #[arg(long, env = "AMITA_NVME", value_name = "ADDRESS:PORT")]
     pub nvme: Option<SocketAddr>,
-    /// The file with the cluster's sealing key, which opens the keys of NVMe hosts (`amita host seal-key`); without it
-    /// hosts that have keys cannot connect here
-    #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE", requires = "nvme")]
+    /// The file with the cluster's sealing key, which opens the keys of NVMe hosts and the secrets of channels (`amita host
+    /// seal-key`); without it hosts that have keys cannot connect here, and its API seals none
+    #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE")]
     pub seal_key: Option<PathBuf>,
     /// The largest Diffie-Hellman group that NVMe hosts may authenticate themselves with. A larger one costs the gateway more for
     /// whoever connects; it spends a quarter of a processor on that, at most
