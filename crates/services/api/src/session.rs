@@ -36,7 +36,7 @@ pub(crate) const MAX_GATEWAYS: usize = 2;
 /// Answers at once that have counters of all nodes.
 pub(crate) const MAX_GATHERS: usize = 4;
 /// A request waits no longer for its turn.
-const LONGEST_QUEUE: Duration = Duration::from_secs(5);
+pub(crate) const LONGEST_QUEUE: Duration = Duration::from_secs(5);
 /// Refusals that are told of one asker, and of all.
 const REFUSALS_OF_ONE: Limit = Limit {
     most: 20,
