@@ -1,6 +1,6 @@
 //! Snapshots that policies cannot take.
 
-use crate::world::{Plan, VOLUME, World, eventually};
+use crate::world::{Plan, World, eventually};
 
 fn has_run(world: &World, policy: &str) -> bool {
     world.json(&["snapshot-policy", "show", policy])["runs"]["taken"].as_u64() > Some(0)
