@@ -9,7 +9,8 @@
 //! * Nothing is asked for within [`STAY_ROUNDS`] of the last move.
 //! * What was left for being bad is tried again after [`REST_ROUNDS`], what was cut every [`STAY_ROUNDS`]. Nobody sends there meanwhile,
 //!   so nobody can say that it is well: what was measured before is forgotten when they are back. Each further time within
-//!   [`CLEAN_ROUNDS`] it rests for twice as long.
+//!   [`CLEAN_ROUNDS`] it rests for twice as long. While the peer says that it is bad it is not tried again either, for
+//!   [`LONGEST_REST_ROUNDS`] at most: both might wait for each other.
 
 use amita_types::link::{BadLink, LinkTrouble, Network};
 use amita_types::recovery::SickPolicy;
