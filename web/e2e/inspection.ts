@@ -106,7 +106,7 @@ export function networkEvent(): Schemas["Event"] {
   return {
     ...{ id: `${String(THEN * 1000 + 500_000).padStart(20, "0")}-00000001-0000`, at_ms: THEN * 1000 + 500_000 },
     severity: "warning",
-    ...{ node: "node-001", kind: "network-sick", objects: ["node-003"] },
+    ...{ node: "node-001", node_id: 1, kind: "network-sick", objects: ["node-003"] },
     text:
       "The network of node-003 is sick: 4 of 98 links are bad; nothing is done, as the policy says: its stores would get no " +
       "more groups, and would be evicted until it is well.",

@@ -149,6 +149,7 @@ export function event(index: number, text = `Store ${index} is up to date and in
     id: `${String(THEN * 1000 + index).padStart(20, "0")}-00000001-0000`,
     at_ms: THEN * 1000 + index * 1000,
     node: "node-001",
+    node_id: 1,
     kind: index % 9 === 0 ? "store-full" : "sync-finished",
     severity: index % 9 === 0 ? "error" : "info",
     objects: [String(index)],
