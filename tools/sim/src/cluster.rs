@@ -657,6 +657,7 @@ impl Cluster {
         let now = self.world.now();
         self.end_faults();
         self.ledger.healed(now);
+        self.networks_heal(now);
         self.end_passing();
         self.workload.stop();
         self.hosts.be_patient();

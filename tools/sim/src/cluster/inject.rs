@@ -253,6 +253,7 @@ impl Cluster {
                 peers,
                 bad,
                 way,
+                networks: _,
                 for_ns,
             } => {
                 let pairs = self.pairs_between(&[node], &peers, way);

@@ -6,6 +6,7 @@
 use crate::cluster::Setup;
 use crate::faults::{Bad, Fault, Lost, Member, Step};
 use crate::random::Random;
+use amita_types::link::Network;
 use amita_types::recovery::{SickNetworks, SickPolicy, SlowPolicy};
 use std::time::Duration;
 
@@ -83,6 +84,7 @@ fn sick_node(setup: &mut Setup, random: &mut Random, bad: Bad) {
         peers: others(setup.nodes, node),
         bad,
         way: way(random),
+        networks: vec![Network::First],
         for_ns: random.within(150, 200) * S,
     };
     setup.plan.steps = vec![at(FIRST, fault)];
@@ -202,6 +204,7 @@ impl Setup {
                 peers: others(setup.nodes, node),
                 bad: Bad::Lossy { per_mille: 300 },
                 way: way(&mut random),
+                networks: vec![Network::First],
                 for_ns: random.within(2, 6) * S,
             }
         } else {
@@ -258,6 +261,7 @@ impl Setup {
                 peers,
                 bad,
                 way: way(&mut random),
+                networks: vec![Network::First],
                 for_ns: random.within(60, 240) * S,
             };
             steps.push(at(FIRST + round * random.within(60, 250), fault));
