@@ -293,6 +293,8 @@ pub enum Bad {
     },
     /// Nothing passes.
     Cut,
+    /// Connections break, and are refused by something on the way.
+    Refused,
 }
 
 /// Links that are bad for less than this are not to be found so: nodes look at them every ten seconds, and three times in a row.

@@ -18,6 +18,7 @@ pub(super) use verdicts::{Verdict, Verdicts};
 use super::coordinator::Caller;
 use super::node::node_id;
 use super::records::json;
+use super::wires::network_of;
 use super::{Cluster, Setup};
 use crate::faults::{Fault, Member};
 use amita_metadata::{Call, Error, Reply};
@@ -33,6 +34,8 @@ const HEARD: Duration = Duration::from_secs(5);
 /// When nothing is wrong any more all links are found well within this, and whoever was isolated is back: rests double, and the longest of a run
 /// began when the last fault was some minutes old.
 const RECOVER: Duration = Duration::from_secs(1800);
+/// What was left for being bad is tried again after an hour at most; so everybody is back on the first network within this.
+const BACK: Duration = Duration::from_secs(3600 + 600);
 
 /// A link may be found bad, when it was not before, until so long after what has made it so: an idle one has sent 200 segments within some eight
 /// looks, of which the newest tell nothing else, three of them make it bad, and what is found has to be told.
@@ -115,7 +118,13 @@ impl Cluster {
         for member in 0..self.nodes.len() {
             let (meter, node) = (&mut self.networks.meters[member], &mut self.nodes[member]);
             let meter = meter.as_mut().filter(|_| node.frozen_until <= now);
-            if let Some(report) = meter.and_then(|meter| meter.act(now, node)) {
+            let (report, paths) = meter
+                .map(|meter| (meter.act(now, node), meter.moves()))
+                .unwrap_or((None, Ok(Vec::new())));
+            for path in paths? {
+                self.coverage.hit(path);
+            }
+            if let Some(report) = report {
                 self.tell_links(now, member, report)?;
             }
         }
@@ -147,6 +156,10 @@ impl Cluster {
                 ));
             }
             self.networks.found[member].insert(far, now);
+            let is_both = |other: &BadLink| other.peer == found.peer && other.network != found.network;
+            if report.worst.contains(found) && report.left_worst.iter().any(is_both) {
+                self.coverage.hit("network.both_bad");
+            }
             self.coverage.hit(match found.what {
                 LinkTrouble::Loss => "network.found_lossy",
                 LinkTrouble::Late => "network.found_late",
@@ -210,7 +223,8 @@ impl Cluster {
     /// The other ends of a node's links that are bad at a moment, or were of late, in whichever direction: by a network, or by any.
     pub(super) fn bad_peers(&self, member: Member, at: Time, by: Option<Network>) -> BTreeSet<Member> {
         let mut peers = BTreeSet::new();
-        let faults = self.bad_links_at(at, BLAMED);
+        // What was left is told by whoever is elected while it rests.
+        let faults = self.bad_links_at(at, if by.is_some() { BACK } else { BLAMED });
         for fault in faults.filter(|fault| by.is_none_or(|network| fault.is_of(network))) {
             let Some((one, other)) = fault.bad_sides(self.nodes.len()) else {
                 continue;
@@ -246,9 +260,20 @@ impl Cluster {
         reports.all(|report| report.is_well())
     }
 
+    /// Does every connection between nodes go by the first network, and is nothing said to be sick any more?
+    pub(super) fn are_back(&self) -> bool {
+        if !self.setup.has_second() {
+            return true;
+        }
+        let connections = self.world.connections();
+        let is_first = |place: u32| network_of(place) == Network::First;
+        connections.iter().all(|found| is_first(found.from)) && self.stands().is_none()
+    }
+
     /// How long it takes until every group has all of its members in sync, once nothing is wrong any more.
     pub(super) fn recovers_within(&self) -> Duration {
         match self.setup.measured {
+            Some(measured) if measured.two => BACK,
             Some(_) => RECOVER,
             None => super::RECOVER,
         }
@@ -257,11 +282,18 @@ impl Cluster {
     /// Links are still found bad.
     pub(super) fn judge_unwell(&self) -> Result<(), String> {
         if self.links_are_well() {
-            return Ok(());
+            return match self.are_back() {
+                true => Ok(()),
+                false => Err(format!(
+                    "after {BACK:?} connections go by the second network, or something is said to be sick: {:?}",
+                    self.stands()
+                )),
+            };
         }
         let reports: Vec<_> = (0..self.nodes.len()).map(|member| self.link_report(member)).collect();
         Err(format!(
-            "nothing is wrong any more, and after {RECOVER:?} links are found bad: {reports:?}"
+            "nothing is wrong any more, and after {:?} links are found bad: {reports:?}",
+            self.recovers_within()
         ))
     }
 

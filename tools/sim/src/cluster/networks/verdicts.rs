@@ -55,6 +55,22 @@ fn member(node: NodeId) -> Member {
 }
 
 impl Cluster {
+    /// What is sick, as the elected coordinator has told last; where the operator wants nothing to be decided, the end of nothing is told.
+    pub(super) fn stands(&self) -> Option<&Case> {
+        if self
+            .networks
+            .policies
+            .iter()
+            .any(|(_, policy)| *policy == SickPolicy::Off)
+        {
+            return None;
+        }
+        self.leads
+            .iter()
+            .flatten()
+            .find_map(|lead| lead.verdicts.standing.first())
+    }
+
     /// What coordinators have said of networks since somebody looked.
     pub(in crate::cluster) fn hear_verdicts(&mut self, now: Time) -> Result<(), String> {
         for place in 0..self.leads.len() {
