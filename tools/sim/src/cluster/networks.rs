@@ -20,7 +20,7 @@ use super::node::node_id;
 use super::records::json;
 use super::wires::network_of;
 use super::{Cluster, Setup};
-use crate::faults::{Fault, Member};
+use crate::faults::{Bad, Fault, Member};
 use amita_metadata::{Call, Error, Reply};
 use amita_reactor::Time;
 use amita_types::link::{BadLink, LinkReport, LinkTrouble, Network, links_key};
@@ -44,6 +44,9 @@ const FOUND: Duration = Duration::from_secs(200);
 const GOES_ON: Duration = Duration::from_secs(100);
 /// Somebody may be blamed for links until so long after that: they are found well a few minutes after they are.
 const BLAMED: Duration = Duration::from_secs(600);
+
+/// So long after a fault nothing is left of it that could have a store evicted.
+const SETTLED: Duration = Duration::from_secs(30);
 
 /// What measures, and by which policy is judged.
 pub(super) struct Networks {
@@ -237,6 +240,22 @@ impl Cluster {
             }
         }
         peers
+    }
+
+    /// Is all that is wrong, or was so of late, that first networks are cut or refuse, where there is a second one? Then nothing is evidence
+    /// of the death of a node that lives (decisions 027, 068).
+    pub(super) fn are_reached_by_second(&self, at: Time) -> bool {
+        let is_first = |fault: &Fault| match fault {
+            Fault::BadLinks { bad, networks, .. } => {
+                matches!(bad, Bad::Cut | Bad::Refused) && *networks == [Network::First]
+            }
+            _ => false,
+        };
+        let faults = self.bad_links_at(at, SETTLED);
+        let faults: Vec<&Fault> = faults
+            .filter(|fault| !matches!(fault, Fault::SickNetworks { .. }))
+            .collect();
+        self.setup.has_second() && !faults.is_empty() && faults.into_iter().all(is_first)
     }
 
     /// Is a link bad at a moment, or was one of late?
