@@ -26,6 +26,7 @@ mod settings;
 mod setup;
 mod shrink;
 mod snapshots;
+mod wires;
 
 pub use clones::Cloning;
 pub use deletion::Passers;
@@ -87,6 +88,8 @@ const UNWRITTEN: u64 = 16;
 const AGAIN: Duration = Duration::from_millis(300);
 /// Between two looks at what clones wait for.
 const LOOK_AT_CLONES: Duration = Duration::from_millis(1);
+/// Between two looks at which network nodes go by.
+const LOOK_AT_NETWORKS: Duration = Duration::from_secs(10);
 /// After the closing reads, before the power is cut.
 const REST: Duration = Duration::from_millis(2500);
 /// How often the volume may be taken over while it is read for the last time.
@@ -188,7 +191,11 @@ impl Cluster {
         }
         for (member, &rate) in setup.clocks.iter().enumerate() {
             for core in 0..setup.cores[member] {
-                world.set_clock(node::place(member, core), rate);
+                let at = node::place(member, core);
+                world.set_clock(at, rate);
+                if setup.has_second() {
+                    world.set_clock(wires::second(at), rate);
+                }
             }
         }
         let mut metadata = Metadata::new(random.fork(10));
@@ -657,6 +664,7 @@ impl Cluster {
         let now = self.world.now();
         self.end_faults();
         self.ledger.healed(now);
+        self.networks_heal(now);
         self.end_passing();
         self.workload.stop();
         self.hosts.be_patient();
@@ -767,10 +775,14 @@ impl Cluster {
             self.workload.go_on(RECOVERY_OPERATIONS);
         }
         let limit = self.world.now().plus(self.recovers_within());
-        let mut looked = 0;
+        let (mut looked, mut again) = (0, Time::default());
         loop {
-            let revision = self.metadata.state().revision();
-            if std::mem::replace(&mut looked, revision) != revision && self.is_whole() {
+            let (revision, now) = (self.metadata.state().revision(), self.world.now());
+            let is_due = self.setup.has_second() && again <= now;
+            if is_due {
+                again = now.plus(LOOK_AT_NETWORKS);
+            }
+            if (std::mem::replace(&mut looked, revision) != revision || is_due) && self.is_whole() {
                 break;
             }
             if self.world.now() >= limit {
@@ -787,7 +799,7 @@ impl Cluster {
 
     /// Are all copies there, and is every link that is measured found well, so that nobody is to leave any more?
     fn is_whole(&self) -> bool {
-        self.missing().is_empty() && self.links_are_well()
+        self.missing().is_empty() && self.links_are_well() && self.are_back()
     }
 
     /// Members of groups that are not in sync.

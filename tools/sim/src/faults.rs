@@ -7,6 +7,7 @@
 //! A fault ends by itself, or at the latest when the run heals everything for its closing checks.
 
 use crate::random::Random;
+use amita_types::link::Network;
 use amita_types::recovery::SickPolicy;
 use std::fmt;
 
@@ -265,6 +266,8 @@ pub enum Fault {
         bad: Bad,
         /// In which direction; outgoing: as the node sends.
         way: Lost,
+        /// By which of the networks.
+        networks: Vec<Network>,
         /// How long.
         for_ns: u64,
     },
@@ -290,6 +293,8 @@ pub enum Bad {
     },
     /// Nothing passes.
     Cut,
+    /// Connections break, and are refused by something on the way.
+    Refused,
 }
 
 /// Links that are bad for less than this are not to be found so: nodes look at them every ten seconds, and three times in a row.
@@ -309,6 +314,44 @@ impl Fault {
             _ => return None,
         };
         (for_ns >= SHORTEST_ILLNESS_NS).then_some((one, other))
+    }
+
+    /// How long links are bad by it; zero where it makes none so.
+    #[must_use]
+    pub fn bad_for_ns(&self) -> u64 {
+        match self {
+            Fault::BadLinks { for_ns, .. } | Fault::Partition { for_ns, .. } | Fault::Isolated { for_ns, .. } => {
+                *for_ns
+            }
+            _ => 0,
+        }
+    }
+
+    /// Does it reach this network? What parts nodes parts them by all.
+    #[must_use]
+    pub fn is_of(&self, network: Network) -> bool {
+        match self {
+            Fault::BadLinks { networks, .. } => networks.contains(&network),
+            _ => true,
+        }
+    }
+
+    /// May a node be found to lose what it sends? Where only what is sent to it is lost, its own segments are there. `is_node`: it is the
+    /// node whose links are bad, and not one of the others.
+    #[must_use]
+    pub fn loses_of(&self, is_node: bool) -> bool {
+        match self {
+            Fault::BadLinks {
+                bad: Bad::Lossy { .. },
+                way,
+                ..
+            } => match way {
+                Lost::Both => true,
+                Lost::Outgoing => is_node,
+                Lost::Incoming => !is_node,
+            },
+            _ => true,
+        }
     }
 }
 

@@ -149,6 +149,11 @@ pub const CLUSTER: &[&str] = &[
     "network.back_early",
     "network.stays_for_copies",
     "network.healthy",
+    "network.left_for_loss",
+    "network.left_for_cut",
+    "network.back",
+    "network.move_failed",
+    "network.both_bad",
     // Snapshots: what each look at them has looked at.
     "snapshot.taken",
     "judge.snapshots",

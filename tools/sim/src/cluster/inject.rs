@@ -1,7 +1,8 @@
 //! The plan's faults, as they are injected and as they end.
 
-use super::node::{disk, host_at, host_place, node_id, place, store_id};
+use super::node::{at_place, disk, host_at, host_place, node_id, place, store_id};
 use super::records::json;
+use super::wires::{network_of, second};
 use super::{Cluster, volume_id, volume_name};
 use crate::faults::{Bad, Fault, Lost, Member, Plan, Step};
 use amita_reactor::Time;
@@ -120,7 +121,7 @@ impl Cluster {
             Fault::Freeze { node, for_ns } => {
                 if self.nodes[node].is_up() {
                     for core in 0..self.nodes[node].cores() {
-                        self.world.freeze(place(node, core), Duration::from_nanos(for_ns));
+                        self.freeze(node, core, Duration::from_nanos(for_ns));
                     }
                     self.nodes[node].frozen_until = Time(now.0 + for_ns);
                 }
@@ -128,7 +129,7 @@ impl Cluster {
             Fault::CoreFreeze { node, core, for_ns } => {
                 if self.nodes[node].is_up() {
                     let core = core % self.nodes[node].cores();
-                    self.world.freeze(place(node, core), Duration::from_nanos(for_ns));
+                    self.freeze(node, core, Duration::from_nanos(for_ns));
                     self.coverage.hit("fault.core_frozen");
                 }
             }
@@ -253,9 +254,11 @@ impl Cluster {
                 peers,
                 bad,
                 way,
+                networks,
                 for_ns,
             } => {
-                let pairs = self.pairs_between(&[node], &peers, way);
+                let mut pairs = self.pairs_between(&[node], &peers, way);
+                pairs.retain(|(from, _)| networks.contains(&network_of(*from)));
                 self.spoil(now, pairs, bad, for_ns);
                 self.coverage.hit("fault.bad_links");
             }
@@ -363,12 +366,38 @@ impl Cluster {
         let length = Duration::from_nanos(for_ns);
         for core in 0..self.nodes[node].cores() {
             if counts {
-                self.world.freeze(place(node, core), length);
+                self.freeze(node, core, length);
             } else {
-                self.world.suspend(place(node, core), length);
+                for at in self.interfaces(node, core) {
+                    self.world.suspend(at, length);
+                }
             }
         }
         self.nodes[node].frozen_until = Time(now.0 + for_ns);
+    }
+
+    /// The places of a core: one for each network.
+    fn interfaces(&self, node: Member, core: usize) -> Vec<u32> {
+        let at = place(node, core);
+        [at].into_iter()
+            .chain(self.setup.has_second().then(|| second(at)))
+            .collect()
+    }
+
+    fn freeze(&mut self, node: Member, core: usize, length: Duration) {
+        for at in self.interfaces(node, core) {
+            self.world.freeze(at, length);
+        }
+    }
+
+    /// Who has connections by pairs of places loses them.
+    fn break_links(&mut self, pairs: &[(u32, u32)]) {
+        for connection in self.world.connections() {
+            let (from, to) = (connection.from, connection.to);
+            if pairs.contains(&(from, to)) || pairs.contains(&(to, from)) {
+                self.world.reset(connection.connection);
+            }
+        }
     }
 
     /// Cuts directed pairs of places, for a while.
@@ -386,6 +415,9 @@ impl Cluster {
         if bad == Bad::Cut {
             return self.part(now, pairs, for_ns);
         }
+        if bad == Bad::Refused {
+            self.break_links(&pairs);
+        }
         let id = self.injector.order + 1;
         self.later(now, for_ns, End::Links(id));
         self.injector.bad_links.insert(id, (pairs, bad));
@@ -399,6 +431,7 @@ impl Cluster {
                 match *bad {
                     Bad::Lossy { per_mille } => self.world.lose_link(*from, *to, per_mille),
                     Bad::Late { extra_ns } => self.world.delay_link(*from, *to, Duration::from_nanos(extra_ns)),
+                    Bad::Refused => self.nodes[at_place(*from).0].firewall.refuse(*from, *to),
                     Bad::Cut => {}
                 }
             }
@@ -503,6 +536,7 @@ impl Cluster {
                 for (from, to) in ended.map(|(pairs, _)| pairs).unwrap_or_default() {
                     self.world.lose_link(from, to, 0);
                     self.world.delay_link(from, to, Duration::ZERO);
+                    self.nodes[at_place(from).0].firewall.pass(from, to);
                 }
                 // What is bad for another reason as well stays so.
                 self.spoil_links();
@@ -565,6 +599,10 @@ impl Cluster {
         let cores = &self.setup.cores;
         (0..cores[one])
             .flat_map(|a| (0..cores[other]).map(move |b| (place(one, a), place(other, b))))
+            .flat_map(|(a, b)| {
+                let beside = self.setup.has_second().then(|| (second(a), second(b)));
+                [(a, b)].into_iter().chain(beside)
+            })
             .collect()
     }
 

@@ -18,14 +18,15 @@ pub(super) use verdicts::{Verdict, Verdicts};
 use super::coordinator::Caller;
 use super::node::node_id;
 use super::records::json;
+use super::wires::network_of;
 use super::{Cluster, Setup};
-use crate::faults::Member;
+use crate::faults::{Bad, Fault, Member};
 use amita_metadata::{Call, Error, Reply};
 use amita_reactor::Time;
-use amita_types::link::{LinkReport, LinkTrouble, links_key};
+use amita_types::link::{BadLink, LinkReport, LinkTrouble, Network, links_key};
 use amita_types::recovery::{Recovery, SickPolicy, recovery_key};
 use meter::Meter;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What the operator has set is known to whoever leads, and what was decided by it is carried out, within this.
@@ -33,19 +34,41 @@ const HEARD: Duration = Duration::from_secs(5);
 /// When nothing is wrong any more all links are found well within this, and whoever was isolated is back: rests double, and the longest of a run
 /// began when the last fault was some minutes old.
 const RECOVER: Duration = Duration::from_secs(1800);
+/// What was left for being bad is tried again after an hour at most; so everybody is back on the first network within this.
+const BACK: Duration = Duration::from_secs(3600 + 600);
+
+/// A link may be found bad, when it was not before, until so long after what has made it so: an idle one has sent 200 segments within some eight
+/// looks, of which the newest tell nothing else, three of them make it bad, and what is found has to be told.
+const FOUND: Duration = Duration::from_secs(200);
+/// What was told a while ago by the same process is told on; a link that is just being left is not told.
+const GOES_ON: Duration = Duration::from_secs(100);
+/// Somebody may be blamed for links until so long after that: they are found well a few minutes after they are.
+const BLAMED: Duration = Duration::from_secs(600);
+
+/// So long after a fault nothing is left of it that could have a store evicted.
+const SETTLED: Duration = Duration::from_secs(30);
 
 /// What measures, and by which policy is judged.
 pub(super) struct Networks {
     meters: Vec<Option<Meter>>,
     /// What the operator has set, and when.
     policies: Vec<(Time, SickPolicy)>,
+    /// Links that each process has rightly found bad, and when it last said so.
+    found: Vec<BTreeMap<Far, Time>>,
+    /// When all faults have ended.
+    healed: Option<Time>,
 }
+
+/// The other end of a link, and the network.
+type Far = (Member, Network);
 
 impl Networks {
     pub(super) fn new(setup: &Setup) -> Networks {
         let policy = setup.measured.map(|measured| measured.settings.policy);
         Networks {
             meters: (0..setup.nodes).map(|_| None).collect(),
+            found: vec![BTreeMap::new(); setup.nodes],
+            healed: None,
             policies: policy.into_iter().map(|policy| (Time::default(), policy)).collect(),
         }
     }
@@ -82,6 +105,7 @@ impl Cluster {
     /// A node's process has started: its links are measured, where they are.
     pub(super) fn begin_to_measure(&mut self, now: Time, member: Member) {
         self.networks.meters[member] = self.setup.measured.map(|_| Meter::new(now, node_id(member)));
+        self.networks.found[member].clear();
     }
 
     /// It has ended.
@@ -97,7 +121,13 @@ impl Cluster {
         for member in 0..self.nodes.len() {
             let (meter, node) = (&mut self.networks.meters[member], &mut self.nodes[member]);
             let meter = meter.as_mut().filter(|_| node.frozen_until <= now);
-            if let Some(report) = meter.and_then(|meter| meter.act(now, node)) {
+            let (report, paths) = meter
+                .map(|meter| (meter.act(now, node), meter.moves()))
+                .unwrap_or((None, Ok(Vec::new())));
+            for path in paths? {
+                self.coverage.hit(path);
+            }
+            if let Some(report) = report {
                 self.tell_links(now, member, report)?;
             }
         }
@@ -111,16 +141,27 @@ impl Cluster {
         each.min()
     }
 
-    /// What a node finds is told. It finds no link bad that never was.
+    /// All faults end now.
+    pub(super) fn networks_heal(&mut self, now: Time) {
+        self.networks.healed = Some(now);
+    }
+
+    /// What a node finds is told. It finds no link bad that was not of late, be it in use or left.
     fn tell_links(&mut self, now: Time, member: Member, report: LinkReport) -> Result<(), String> {
         self.tell(|| format!("node {}: its links: {report:?}", member + 1));
-        for found in &report.worst {
-            let peer = found.peer.0 as usize - 1;
-            if !self.bad_peers(member, now).contains(&peer) {
+        for found in report.worst.iter().chain(&report.left_worst) {
+            let far = (found.peer.0 as usize - 1, found.network);
+            let known = self.networks.found[member].get(&far);
+            if !known.is_some_and(|told| told.plus(GOES_ON) >= now) && !self.is_made_bad(now, member, found) {
                 let name = member + 1;
                 return Err(format!(
                     "node {name} finds a link bad, and nothing that was injected has made it so: {found:?}"
                 ));
+            }
+            self.networks.found[member].insert(far, now);
+            let is_both = |other: &BadLink| other.peer == found.peer && other.network != found.network;
+            if report.worst.contains(found) && report.left_worst.iter().any(is_both) {
+                self.coverage.hit("network.both_bad");
             }
             self.coverage.hit(match found.what {
                 LinkTrouble::Loss => "network.found_lossy",
@@ -154,10 +195,40 @@ impl Cluster {
         self.coverage.hit("network.policy_set");
     }
 
-    /// The other ends of a node's links that were made bad before a moment, in whichever direction.
-    pub(super) fn bad_peers(&self, member: Member, at: Time) -> BTreeSet<Member> {
+    /// The faults that have made links bad at a moment, or so long before it.
+    fn bad_links_at(&self, at: Time, before: Duration) -> impl Iterator<Item = &Fault> {
+        let lasts = move |since: Time, fault: &Fault| {
+            let end = Time(since.0.saturating_add(fault.bad_for_ns()));
+            let end = self.networks.healed.map_or(end, |healed| end.min(healed));
+            since <= at && end.plus(before) >= at
+        };
+        let injected = self.injected.iter();
+        injected
+            .filter(move |(since, fault)| lasts(*since, fault))
+            .map(|(_, fault)| fault)
+    }
+
+    /// Has something made the link so that the node may find it bad? Losses it finds of what it sends itself; what is late, or cut, is so
+    /// in whichever direction.
+    fn is_made_bad(&self, now: Time, member: Member, found: &BadLink) -> bool {
+        let peer = found.peer.0 as usize - 1;
+        self.bad_links_at(now, FOUND).any(|fault| {
+            let Some((one, other)) = fault.bad_sides(self.nodes.len()) else {
+                return false;
+            };
+            let is_node = one.contains(&member) && other.contains(&peer);
+            let is_other = other.contains(&member) && one.contains(&peer);
+            let may_lose = found.what != LinkTrouble::Loss || fault.loses_of(is_node);
+            (is_node || is_other) && may_lose && fault.is_of(found.network)
+        })
+    }
+
+    /// The other ends of a node's links that are bad at a moment, or were of late, in whichever direction: by a network, or by any.
+    pub(super) fn bad_peers(&self, member: Member, at: Time, by: Option<Network>) -> BTreeSet<Member> {
         let mut peers = BTreeSet::new();
-        for (_, fault) in self.injected.iter().filter(|(since, _)| *since <= at) {
+        // What was left is told by whoever is elected while it rests.
+        let faults = self.bad_links_at(at, if by.is_some() { BACK } else { BLAMED });
+        for fault in faults.filter(|fault| by.is_none_or(|network| fault.is_of(network))) {
             let Some((one, other)) = fault.bad_sides(self.nodes.len()) else {
                 continue;
             };
@@ -169,6 +240,27 @@ impl Cluster {
             }
         }
         peers
+    }
+
+    /// Is all that is wrong, or was so of late, that first networks are cut or refuse, where there is a second one? Then nothing is evidence
+    /// of the death of a node that lives (decisions 027, 068).
+    pub(super) fn are_reached_by_second(&self, at: Time) -> bool {
+        let is_first = |fault: &Fault| match fault {
+            Fault::BadLinks { bad, networks, .. } => {
+                matches!(bad, Bad::Cut | Bad::Refused) && *networks == [Network::First]
+            }
+            _ => false,
+        };
+        let faults = self.bad_links_at(at, SETTLED);
+        let faults: Vec<&Fault> = faults
+            .filter(|fault| !matches!(fault, Fault::SickNetworks { .. }))
+            .collect();
+        self.setup.has_second() && !faults.is_empty() && faults.into_iter().all(is_first)
+    }
+
+    /// Is a link bad at a moment, or was one of late?
+    fn are_bad(&self, at: Time, by: Option<Network>) -> bool {
+        (0..self.nodes.len()).any(|member| !self.bad_peers(member, at, by).is_empty())
     }
 
     fn has_bad_links(&self) -> bool {
@@ -187,9 +279,20 @@ impl Cluster {
         reports.all(|report| report.is_well())
     }
 
+    /// Does every connection between nodes go by the first network, and is nothing said to be sick any more?
+    pub(super) fn are_back(&self) -> bool {
+        if !self.setup.has_second() {
+            return true;
+        }
+        let connections = self.world.connections();
+        let is_first = |place: u32| network_of(place) == Network::First;
+        connections.iter().all(|found| is_first(found.from)) && self.stands().is_none()
+    }
+
     /// How long it takes until every group has all of its members in sync, once nothing is wrong any more.
     pub(super) fn recovers_within(&self) -> Duration {
         match self.setup.measured {
+            Some(measured) if measured.two => BACK,
             Some(_) => RECOVER,
             None => super::RECOVER,
         }
@@ -198,11 +301,18 @@ impl Cluster {
     /// Links are still found bad.
     pub(super) fn judge_unwell(&self) -> Result<(), String> {
         if self.links_are_well() {
-            return Ok(());
+            return match self.are_back() {
+                true => Ok(()),
+                false => Err(format!(
+                    "after {BACK:?} connections go by the second network, or something is said to be sick: {:?}",
+                    self.stands()
+                )),
+            };
         }
         let reports: Vec<_> = (0..self.nodes.len()).map(|member| self.link_report(member)).collect();
         Err(format!(
-            "nothing is wrong any more, and after {RECOVER:?} links are found bad: {reports:?}"
+            "nothing is wrong any more, and after {:?} links are found bad: {reports:?}",
+            self.recovers_within()
         ))
     }
 

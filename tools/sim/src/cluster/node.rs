@@ -3,6 +3,7 @@
 use super::imposter::Imposter;
 use super::session::{Heard, Session};
 use super::setup::{Protocol, Setup};
+use super::wires::{Firewall, Wires, core_place, second};
 use crate::faults::Member;
 use crate::handshakes::StandIn;
 use crate::random::Random;
@@ -16,7 +17,7 @@ use amita_node::mail::{CoreMessage, Mail, ring_messages};
 use amita_node::{Core, CoreConfig};
 use amita_nvme::NvmeFront;
 use amita_reactor::mailbox::{Receiver, Sender, channel};
-use amita_reactor::sim::{SimDriver, World};
+use amita_reactor::sim::World;
 use amita_reactor::{Completion, Driver, Time, Wait};
 use amita_types::{ClusterId, NodeId, StoreId};
 use std::cell::RefCell;
@@ -47,7 +48,7 @@ pub const MAX_CORES: usize = 4;
 const PLACES: u32 = 2;
 /// Further cores have theirs behind those of all nodes: what runs with fewer cores do does not hang on how many there
 /// may be.
-const FURTHER: u32 = PLACES * MAX_NODES;
+pub(super) const FURTHER: u32 = PLACES * MAX_NODES;
 /// Nodes, at most.
 const MAX_NODES: u32 = 5;
 /// The place of the node that lies.
@@ -91,10 +92,10 @@ pub fn place(member: Member, core: usize) -> u32 {
     }
 }
 
-/// The member and core of a place.
+/// The member and core of a place, or of the core's second interface.
 #[must_use]
 pub fn at_place(place: u32) -> (Member, usize) {
-    let (place, first) = match place - 1 {
+    let (place, first) = match core_place(place) - 1 {
         place @ FURTHER.. => (place - FURTHER, PLACES),
         place => (place, 0),
     };
@@ -119,6 +120,12 @@ pub fn address(world: &World, member: Member) -> SocketAddr {
     SocketAddr::new(world.address(place(member, 0)), FABRIC_PORT)
 }
 
+/// The address of its fabric by the second network.
+#[must_use]
+pub fn second_address(world: &World, member: Member) -> SocketAddr {
+    SocketAddr::new(world.address(second(place(member, 0))), FABRIC_PORT)
+}
+
 /// The address where it speaks NVMe/TCP.
 #[must_use]
 pub fn nvme_address(world: &World, member: Member) -> SocketAddr {
@@ -126,7 +133,7 @@ pub fn nvme_address(world: &World, member: Member) -> SocketAddr {
 }
 
 struct Running {
-    driver: SimDriver,
+    driver: Wires,
     core: Core,
     /// Sessions whose hosts have hung up: the process finds that out when it has taken in what came before.
     hung_up: Vec<FrontId>,
@@ -146,6 +153,9 @@ pub struct Node {
     pub serving: Vec<StoreId>,
     /// What it says in the name of others, while it lies.
     pub imposter: Imposter,
+    /// Who refuses its connects on the way.
+    pub firewall: Firewall,
+    has_second: bool,
 }
 
 impl Node {
@@ -162,6 +172,8 @@ impl Node {
             frozen_until: Time::default(),
             failed: BTreeMap::new(),
             serving: Vec::new(),
+            firewall: Firewall::default(),
+            has_second: setup.has_second(),
         }
     }
 
@@ -184,15 +196,27 @@ impl Node {
         self.failed.clear();
         self.serving.clear();
         let cores = setup.cores[self.member];
-        let drivers: Vec<SimDriver> = (0..cores).map(|core| world.driver(place(self.member, core))).collect();
+        let wire = |core| {
+            let at = place(self.member, core);
+            let beside = self.has_second.then(|| world.driver(second(at)));
+            let firewall = self.firewall.clone();
+            Wires::new(world.driver(at), beside, firewall, setup.plants.one_refusal)
+        };
+        let drivers: Vec<Wires> = (0..cores).map(wire).collect();
         let mails = mails(&drivers);
         let address = address(world, self.member);
+        let beside = self.has_second.then(|| second_address(world, self.member));
         for (core, (mut driver, mail)) in drivers.into_iter().zip(mails).enumerate() {
             let mut service = Core::new(self.config(setup, core, &driver), mail);
             if core == 0 {
                 service
                     .listen_fabric(&mut driver, address)
                     .expect("nobody else has the address");
+                if let Some(beside) = beside {
+                    service
+                        .listen_fabric2(&mut driver, beside)
+                        .expect("nobody else has the address");
+                }
             }
             if let Some(fronted) = &setup.fronted {
                 listen(&mut service, &mut driver, node_id(self.member), core, fronted.protocol);
@@ -212,7 +236,7 @@ impl Node {
         }
     }
 
-    fn config(&self, setup: &Setup, core: usize, driver: &SimDriver) -> CoreConfig {
+    fn config(&self, setup: &Setup, core: usize, driver: &Wires) -> CoreConfig {
         let session = self.session();
         let cores = setup.cores[self.member];
         let mut fabric = amita_fabric::Config::new(CLUSTER, node_id(self.member), session, driver.pool().clone());
@@ -291,10 +315,12 @@ impl Node {
     /// Ends the process.
     pub fn end(&mut self, world: &mut World, power_cut: bool) {
         for core in 0..self.cores.len() {
-            if power_cut {
-                world.power_cut(place(self.member, core));
-            } else {
-                world.kill(place(self.member, core));
+            let at = place(self.member, core);
+            for place in [at].into_iter().chain(self.has_second.then(|| second(at))) {
+                match power_cut {
+                    true => world.power_cut(place),
+                    false => world.kill(place),
+                }
             }
         }
         self.cores.clear();
@@ -381,7 +407,7 @@ impl Node {
 }
 
 /// Lets hosts in, as the product's cores do.
-fn listen(service: &mut Core, driver: &mut SimDriver, node: NodeId, core: usize, protocol: Protocol) {
+fn listen(service: &mut Core, driver: &mut Wires, node: NodeId, core: usize, protocol: Protocol) {
     let at = |port| SocketAddr::new(driver.ip(), port);
     let (address, make): (SocketAddr, MakeFront) = match protocol {
         Protocol::Nvme => {
@@ -409,7 +435,7 @@ fn listen(service: &mut Core, driver: &mut SimDriver, node: NodeId, core: usize,
 }
 
 /// The mail of every core of a node.
-fn mails(drivers: &[SimDriver]) -> Vec<Mail> {
+fn mails(drivers: &[Wires]) -> Vec<Mail> {
     if drivers.len() == 1 {
         return vec![Mail::alone()];
     }

@@ -48,7 +48,9 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
         let record = map::Node {
             metrics: None,
             api: None,
-            fabric2: None,
+            fabric2: setup
+                .has_second()
+                .then(|| node::second_address(world, member).to_string()),
             site: String::new(),
             rack: String::new(),
             maintenance: false,

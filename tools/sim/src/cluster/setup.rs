@@ -44,6 +44,8 @@ pub struct Plants {
     pub shrink_uncleared: bool,
     /// S13: a volume is reverted before its stores have adopted the generation of who reverts it.
     pub revert_unadopted: bool,
+    /// What a node's first network refuses is taken for refused by its second one as well.
+    pub one_refusal: bool,
 }
 
 /// By what hosts speak to gateways.
@@ -268,6 +270,12 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Have nodes two networks?
+    #[must_use]
+    pub fn has_second(&self) -> bool {
+        self.measured.is_some_and(|measured| measured.two)
+    }
+
     /// When hosts find out that their gateway has gone without a word. (By NVMe/TCP keep alives tell.)
     #[must_use]
     pub fn hosts_notice(&self) -> Duration {

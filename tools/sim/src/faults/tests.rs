@@ -48,6 +48,7 @@ fn only_what_lasts_makes_a_link_bad() {
         peers: vec![0],
         bad: Bad::Cut,
         way: Lost::Both,
+        networks: vec![Network::First],
         for_ns,
     };
     assert_eq!(links(60_000 * MS).bad_sides(3), Some((vec![2], vec![0])));
@@ -60,4 +61,30 @@ fn only_what_lasts_makes_a_link_bad() {
     };
     assert_eq!(partition.bad_sides(3), Some((vec![1], vec![0, 2])));
     assert_eq!(Fault::Move { gateway: 1 }.bad_sides(3), None);
+}
+
+#[test]
+fn a_link_loses_as_it_was_made_to() {
+    let lossy = |way| Fault::BadLinks {
+        node: 2,
+        peers: vec![0],
+        bad: Bad::Lossy { per_mille: 50 },
+        way,
+        networks: vec![Network::Second],
+        for_ns: 60_000 * MS,
+    };
+    let ways = [Lost::Both, Lost::Outgoing, Lost::Incoming]
+        .map(|way| [true, false].map(|is_node| lossy(way).loses_of(is_node)));
+    assert_eq!(ways, [[true, true], [true, false], [false, true]]);
+    let fault = lossy(Lost::Both);
+    assert_eq!(Network::ALL.map(|network| fault.is_of(network)), [false, true]);
+    assert_eq!(fault.bad_for_ns(), 60_000 * MS);
+    // What parts nodes parts them by both networks.
+    let parted = Fault::Isolated {
+        gateway: 0,
+        lost: Lost::Both,
+        metadata: false,
+        for_ns: 60_000 * MS,
+    };
+    assert_eq!(Network::ALL.map(|network| parted.is_of(network)), [true, true]);
 }

@@ -274,6 +274,7 @@ fn of_clusters() -> Vec<Mutant> {
             &[],
         ),
         cluster("trust-clocks", "R4", plant!(plants => plants.trust_clocks = true), &[]),
+        cluster("one-refusal", "R12", plant!(plants => plants.one_refusal = true), &[]),
         cluster("memory-is-life", "R12", of_volume!(MemoryIsLife), &[]),
         cluster("unreadable-is-torn", "D4", of_store!(UnreadableIsTorn), &[]),
         cluster("fresh-sum", "D7", of_store!(FreshSum), &[]),

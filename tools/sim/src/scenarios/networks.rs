@@ -53,6 +53,27 @@ pub fn all() -> Vec<Scenario> {
             "Nodes die and stand still, connections break, packets are lost for seconds: that is nobody's cable.",
             Setup::well_networks,
         ),
+        scenario(
+            "R12: one network's refusal is no death",
+            "M1's first network is cut, or refuses for it: it lives, is reached by the second one, and nobody takes it for dead.",
+            Setup::first_cut,
+            plant!(plants => plants.one_refusal = true),
+        ),
+        survived(
+            "R10: who has a second network leaves the first one",
+            "M1's first cable loses packets, or is late: connections go by the second one, and come back when it is well.",
+            Setup::first_lossy,
+        ),
+        survived(
+            "R10: both networks of a node are sick",
+            "There is nowhere to go at first, and nothing better then.",
+            Setup::both_sick,
+        ),
+        survived(
+            "R10: links by two networks are bad at random",
+            "The same as by one, by one or both.",
+            Setup::two_at_random,
+        ),
         survived(
             "R10: links are bad at random",
             "Several nodes and links are bad at once or one after the other, while coordinators die and policies change.",

@@ -146,7 +146,14 @@ impl Cluster {
         };
         match self.metadata.author(kv.mod_revision) {
             // R2, R12: an owner takes members out.
-            Some((node, Caller::Core(..))) if is_owner(*node) => changed.judge_owner().map_err(wrong)?,
+            Some((node, Caller::Core(..))) if is_owner(*node) => {
+                changed.judge_owner().map_err(wrong)?;
+                if self.are_reached_by_second(then.at) && changed.left().any(|store| then.is_live(store)) {
+                    return Err(wrong(
+                        "a node that lives was taken for dead, and is reached by its second network",
+                    ));
+                }
+            }
             Some((node, Caller::Coordinator)) if Some(*node) == then.elected => {
                 let left = changed.judge_coordinator(then).map_err(wrong)?;
                 counts.evicted_by_coordinator += left.dead;

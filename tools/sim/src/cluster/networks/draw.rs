@@ -6,6 +6,7 @@
 use crate::cluster::Setup;
 use crate::faults::{Bad, Fault, Lost, Member, Step};
 use crate::random::Random;
+use amita_types::link::Network;
 use amita_types::recovery::{SickNetworks, SickPolicy, SlowPolicy};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub struct Measured {
     pub settings: SickNetworks,
     /// Between two questions over a connection without traffic.
     pub idle_ping: Duration,
+    /// Has each node two networks?
+    pub two: bool,
 }
 
 fn random(seed: u64) -> Random {
@@ -53,7 +56,18 @@ fn well(seed: u64, random: &mut Random, policy: SickPolicy) -> Setup {
             per_hour: 4,
         },
         idle_ping: Duration::from_millis(*random.pick(&[500, 500, 800])),
+        two: false,
     });
+    setup
+}
+
+/// The same where each node has two networks; times are the product's, as what is given up when is what is looked at.
+fn two(seed: u64, random: &mut Random) -> Setup {
+    let mut setup = well(seed, random, SickPolicy::Isolate);
+    (setup.refused_for, setup.silent_for) = (amita_node::REFUSED_FOR, amita_node::SILENT_FOR);
+    if let Some(measured) = &mut setup.measured {
+        measured.two = true;
+    }
     setup
 }
 
@@ -83,6 +97,7 @@ fn sick_node(setup: &mut Setup, random: &mut Random, bad: Bad) {
         peers: others(setup.nodes, node),
         bad,
         way: way(random),
+        networks: vec![Network::First],
         for_ns: random.within(150, 200) * S,
     };
     setup.plan.steps = vec![at(FIRST, fault)];
@@ -98,7 +113,7 @@ fn at(after_operations: u64, fault: Fault) -> Step {
 }
 
 impl Setup {
-    /// Links are measured: eight forms in turn, each run of one by its seed.
+    /// Links are measured: eight forms in turn, each run of one by its seed; the last one has nodes with two networks, in four forms.
     #[must_use]
     pub fn measuring(seed: u64) -> Setup {
         match seed / 40 % 8 {
@@ -108,6 +123,12 @@ impl Setup {
             3 => Setup::sick_and_needed(seed),
             4 => Setup::well_networks(seed),
             5 => Setup::sick_and_tolerated(seed),
+            7 => match seed / 320 % 4 {
+                0 => Setup::first_cut(seed),
+                1 => Setup::first_lossy(seed),
+                2 => Setup::both_sick(seed),
+                _ => Setup::two_at_random(seed),
+            },
             _ => Setup::sick_at_random(seed),
         }
     }
@@ -141,6 +162,82 @@ impl Setup {
         let mut random = random(seed);
         let mut setup = well(seed, &mut random, SickPolicy::Isolate);
         sick_node(&mut setup, &mut random, Bad::Cut);
+        setup
+    }
+
+    /// A node's links by the first of two networks are cut, or refused on the way. Whoever lives is reached by the second one, and nobody leaves.
+    #[must_use]
+    pub fn first_cut(seed: u64) -> Setup {
+        let mut random = random(seed);
+        let mut setup = two(seed, &mut random);
+        let bad = *random.pick(&[Bad::Cut, Bad::Refused, Bad::Refused]);
+        sick_node(&mut setup, &mut random, bad);
+        setup.expect_no_eviction = true;
+        setup
+    }
+
+    /// They are lossy, or late, and are left for the second network.
+    #[must_use]
+    pub fn first_lossy(seed: u64) -> Setup {
+        let mut random = random(seed);
+        let mut setup = two(seed, &mut random);
+        let bad = match random.percent(70) {
+            true => lossy(&mut random),
+            false => late(&mut random),
+        };
+        sick_node(&mut setup, &mut random, bad);
+        setup
+    }
+
+    /// The first network is lossy while the second one is cut, and then is lossy as well: there is nowhere to go, and then nothing better.
+    #[must_use]
+    pub fn both_sick(seed: u64) -> Setup {
+        let mut random = random(seed);
+        let mut setup = two(seed, &mut random);
+        let node = random.below(setup.nodes as u64) as usize;
+        let spoilt = |network: Network, bad: Bad, (after_s, for_s): (u64, u64)| Step {
+            delay_ns: after_s * S,
+            ..at(
+                FIRST,
+                Fault::BadLinks {
+                    node,
+                    peers: others(setup.nodes, node),
+                    bad,
+                    way: Lost::Both,
+                    networks: vec![network],
+                    for_ns: for_s * S,
+                },
+            )
+        };
+        let steps = vec![
+            spoilt(Network::Second, Bad::Cut, (0, 150)),
+            spoilt(Network::First, lossy(&mut random), (0, 400)),
+            spoilt(Network::Second, lossy(&mut random), (150, 250)),
+        ];
+        (setup.plan.steps, setup.plan.victims) = (steps, vec![node]);
+        setup
+    }
+
+    /// As with one network, by one or both of two.
+    #[must_use]
+    pub fn two_at_random(seed: u64) -> Setup {
+        let mut setup = Setup::sick_at_random(seed);
+        let mut random = Random::new(seed).fork(62);
+        if let Some(measured) = &mut setup.measured {
+            measured.two = true;
+        }
+        for step in &mut setup.plan.steps {
+            if let Fault::BadLinks { networks, bad, .. } = &mut step.fault {
+                *networks = match random.below(4) {
+                    0 => Network::ALL.to_vec(),
+                    1 => vec![Network::Second],
+                    _ => vec![Network::First],
+                };
+                if *bad == Bad::Cut && random.percent(50) {
+                    *bad = Bad::Refused;
+                }
+            }
+        }
         setup
     }
 
@@ -202,6 +299,7 @@ impl Setup {
                 peers: others(setup.nodes, node),
                 bad: Bad::Lossy { per_mille: 300 },
                 way: way(&mut random),
+                networks: vec![Network::First],
                 for_ns: random.within(2, 6) * S,
             }
         } else {
@@ -258,6 +356,7 @@ impl Setup {
                 peers,
                 bad,
                 way: way(&mut random),
+                networks: vec![Network::First],
                 for_ns: random.within(60, 240) * S,
             };
             steps.push(at(FIRST + round * random.within(60, 250), fault));

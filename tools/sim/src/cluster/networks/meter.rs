@@ -3,10 +3,11 @@
 
 use crate::cluster::node::Node;
 use amita_node::control::ToCore;
-use amita_node::links::{Heard, LinkAnswer, LinkQuestion, Links, ROUND};
+use amita_node::links::{Heard, LinkAnswer, LinkQuestion, Links, ROUND, Tale};
 use amita_reactor::Time;
 use amita_types::NodeId;
-use amita_types::link::LinkReport;
+use amita_types::link::{LinkReport, LinkTrouble, Network};
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
@@ -31,7 +32,29 @@ pub(super) struct Meter {
     /// What its watch has told.
     heard: Heard,
     state: State,
+    round: u64,
+    moves: BTreeMap<NodeId, Moves>,
+    /// What was met of them, and nobody has been told.
+    met: Vec<&'static str>,
 }
+
+/// Of the connections to one peer.
+#[derive(Default)]
+struct Moves {
+    /// Was a network left?
+    left: bool,
+    /// In which round a move was asked for that has not come true.
+    asked: Option<u64>,
+    /// In which rounds they have moved.
+    made: Vec<u64>,
+}
+
+/// A move that has not come true by so many rounds has failed.
+const FAILED: u64 = 5;
+/// Between two moves of one peer's connections is a minute at least (and a round, by which they are seen); in an hour there are so many at
+/// most.
+const HOUR: u64 = 360;
+const MOST_MOVES: usize = 60;
 
 fn ask(node: &mut Node, core: usize, from: usize) -> (usize, Answer) {
     let (reply, answer) = channel();
@@ -46,6 +69,9 @@ impl Meter {
             links: Links::default(),
             heard: Heard::default(),
             state: State::Resting(now.plus(ROUND)),
+            round: 0,
+            moves: BTreeMap::new(),
+            met: Vec::new(),
         }
     }
 
@@ -88,6 +114,7 @@ impl Meter {
             return None;
         }
         let ended = self.links.end_round(&self.heard);
+        self.follow(&ended.steer, &ended.tales);
         for (peer, network) in ended.steer {
             for core in 0..node.cores() {
                 node.control(core, ToCore::Steer { node: peer, network });
@@ -102,6 +129,54 @@ impl Meter {
             at_s: now.0 / 1_000_000_000,
             ..report
         })
+    }
+
+    /// Follows where connections are to go, and have gone.
+    fn follow(&mut self, steer: &[(NodeId, Network)], tales: &[(NodeId, String, Tale)]) {
+        self.round += 1;
+        for (peer, _, tale) in tales {
+            let moves = self.moves.entry(*peer).or_default();
+            let path = match tale {
+                Tale::Left(left) => match left.link.what {
+                    LinkTrouble::Cut => "network.left_for_cut",
+                    LinkTrouble::Loss => "network.left_for_loss",
+                    LinkTrouble::Late => "network.left_for_late",
+                },
+                Tale::Back(_) => "network.back",
+                Tale::Would(_) => {
+                    self.met.push("network.would_leave");
+                    continue;
+                }
+            };
+            self.met.push(path);
+            (moves.left, moves.asked) = (matches!(tale, Tale::Left(_)), None);
+            moves.made.push(self.round);
+        }
+        for (peer, network) in steer {
+            let moves = self.moves.entry(*peer).or_default();
+            // Connections that have moved by themselves are sent back without a word.
+            if moves.left == (*network == Network::First) {
+                moves.asked = Some(self.round);
+            }
+        }
+        for moves in self.moves.values_mut() {
+            moves.made.retain(|made| made + HOUR > self.round);
+            if moves.asked.take_if(|asked| *asked + FAILED <= self.round).is_some() {
+                self.met.push("network.move_failed");
+            }
+        }
+    }
+
+    /// What was met of moves since somebody asked; there are not too many of them.
+    pub fn moves(&mut self) -> Result<Vec<&'static str>, String> {
+        match self.moves.iter().find(|(_, moves)| moves.made.len() > MOST_MOVES) {
+            Some((peer, moves)) => Err(format!(
+                "the connections of node {} to node {peer} have moved {} times within an hour",
+                self.node,
+                moves.made.len()
+            )),
+            None => Ok(std::mem::take(&mut self.met)),
+        }
     }
 
     /// It was told, or the metadata was away.

@@ -6,8 +6,9 @@ use amita_control::coordinator::{Sentence, Warning};
 use amita_control::network::Blame;
 use amita_reactor::Time;
 use amita_types::NodeId;
+use amita_types::link::Network;
 use amita_types::recovery::SickPolicy;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What one coordinator has said.
@@ -15,7 +16,12 @@ use std::time::Duration;
 pub struct Verdicts {
     said: Vec<Verdict>,
     resting: Resting,
+    /// Sick networks that it has told of, and that are not well again as far as it has said.
+    standing: BTreeSet<Case>,
 }
+
+/// What is sick; of a network that was left, which.
+type Case = (Option<Network>, Blame);
 
 #[derive(Debug)]
 pub enum Verdict {
@@ -49,6 +55,22 @@ fn member(node: NodeId) -> Member {
 }
 
 impl Cluster {
+    /// What is sick, as the elected coordinator has told last; where the operator wants nothing to be decided, the end of nothing is told.
+    pub(super) fn stands(&self) -> Option<&Case> {
+        if self
+            .networks
+            .policies
+            .iter()
+            .any(|(_, policy)| *policy == SickPolicy::Off)
+        {
+            return None;
+        }
+        self.leads
+            .iter()
+            .flatten()
+            .find_map(|lead| lead.verdicts.standing.first())
+    }
+
     /// What coordinators have said of networks since somebody looked.
     pub(in crate::cluster) fn hear_verdicts(&mut self, now: Time) -> Result<(), String> {
         for place in 0..self.leads.len() {
@@ -56,15 +78,25 @@ impl Cluster {
             let Some(verdicts) = verdicts.filter(|verdicts| !verdicts.said.is_empty()) else {
                 continue;
             };
-            let Verdicts { said, mut resting } = std::mem::take(verdicts);
+            let Verdicts {
+                said,
+                mut resting,
+                mut standing,
+            } = std::mem::take(verdicts);
             for verdict in said {
                 match verdict {
-                    Verdict::Deposed => resting.clear(),
-                    Verdict::Said(warning) => self.judge_verdict(now, &mut resting, &warning)?,
+                    Verdict::Deposed => {
+                        resting.clear();
+                        standing.clear();
+                    }
+                    Verdict::Said(warning) => {
+                        judge_end(&mut standing, &warning)?;
+                        self.judge_verdict(now, &mut resting, &warning)?;
+                    }
                 }
             }
             if let Some(lead) = &mut self.leads[place] {
-                lead.verdicts.resting = resting;
+                (lead.verdicts.resting, lead.verdicts.standing) = (resting, standing);
             }
         }
         Ok(())
@@ -78,13 +110,13 @@ impl Cluster {
                 evidence,
                 sentence,
             } => {
-                self.judge_blame(now, blame, evidence)?;
+                self.judge_blame(now, blame, evidence, left_by(sentence))?;
                 self.judge_sentence(now, resting, blame, sentence)
             }
             // Its rest may end from now on.
             Warning::NetworkWell {
                 blame: Blame::Node(node),
-                ..
+                left: None,
             } => {
                 if let Some(rest) = resting.get_mut(node) {
                     rest.until = now;
@@ -95,19 +127,19 @@ impl Cluster {
         }
     }
 
-    /// Whoever is blamed has had bad links enough; in a cluster that is well nobody is.
-    fn judge_blame(&mut self, now: Time, blame: &Blame, evidence: &str) -> Result<(), String> {
+    /// Whoever is blamed has had bad links enough, of what was left by that network; in a cluster that is well nobody is.
+    fn judge_blame(&mut self, now: Time, blame: &Blame, evidence: &str, left: Option<Network>) -> Result<(), String> {
         let (is_right, path) = match blame {
             Blame::Node(node) => {
-                let bad = self.bad_peers(member(*node), now).len();
+                let bad = self.bad_peers(member(*node), now, left).len();
                 let is_right = bad >= 2 && bad * 2 >= self.nodes.len() - 1;
                 (is_right, "network.blamed_node")
             }
             Blame::Link(one, other) => {
-                let is_right = self.bad_peers(member(*one), now).contains(&member(*other));
+                let is_right = self.bad_peers(member(*one), now, left).contains(&member(*other));
                 (is_right, "network.blamed_link")
             }
-            Blame::Network => (self.has_bad_links(), "network.blamed_network"),
+            Blame::Network => (self.are_bad(now, left), "network.blamed_network"),
             // No node of a run has a rack.
             Blame::Rack(..) => (false, "network.blamed_rack"),
         };
@@ -136,6 +168,7 @@ impl Cluster {
                 (SickPolicy::Isolate, "network.stays_for_copies")
             }
             Sentence::Stays { .. } => (SickPolicy::Isolate, "network.stays"),
+            Sentence::Switched { .. } => (SickPolicy::Propose, "network.switched"),
             _ => (SickPolicy::Propose, "network.told"),
         };
         if !self.networks.in_force(now).any(|policy| policy >= least) {
@@ -148,6 +181,30 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// The network that was left, where that is what is sick.
+fn left_by(sentence: &Sentence) -> Option<Network> {
+    match sentence {
+        Sentence::Switched { left } => Some(*left),
+        _ => None,
+    }
+}
+
+/// Only what was told to be sick is told to be well.
+fn judge_end(standing: &mut BTreeSet<Case>, warning: &Warning) -> Result<(), String> {
+    match warning {
+        Warning::SickNetwork { blame, sentence, .. } => {
+            standing.insert((left_by(sentence), blame.clone()));
+        }
+        Warning::NetworkWell { blame, left } => {
+            if !standing.remove(&(*left, blame.clone())) {
+                return Err(format!("it was never told to be sick: {warning}"));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// A node is isolated; no other one may be resting.

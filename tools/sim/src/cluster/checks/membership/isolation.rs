@@ -52,7 +52,7 @@ impl Cluster {
         let Some(measured) = self.setup.measured.filter(|_| self.networks.may_isolate(at)) else {
             return Err("the coordinator evicted a store that a living node serves".to_owned());
         };
-        let bad = self.bad_peers(member, at).len();
+        let bad = self.bad_peers(member, at, None).len();
         if bad * 2 < self.nodes.len() - 1 {
             return Err(format!(
                 "node {node} was isolated, and {bad} of its links were ever bad"
