@@ -64,6 +64,8 @@ const BAD_ROUNDS: u32 = 3;
 const WELL_ROUNDS: u32 = 6;
 /// Connections that were not seen for so many rounds are forgotten.
 const FORGET_ROUNDS: u64 = 64;
+/// A network that was left and had no connection for so many rounds is measured anew when it has one.
+const UNUSED_ROUNDS: u64 = 3;
 /// Peers whose figures are shown at most: those with bad links first.
 pub const MAX_SHOWN: usize = 128;
 
@@ -194,6 +196,14 @@ impl Peer {
         &self.sides[network.index()]
     }
 
+    /// Was that network left, and is it tried again, by whichever end? What was measured before is none of now: it would be said of what is
+    /// in use, long after.
+    fn is_tried_again(&self, round: u64, network: Network) -> bool {
+        let is_left = self.choice.left().is_some_and(|left| left.link.network == network);
+        let reached = self.side(network).reached;
+        is_left && reached.is_some_and(|seen| seen + UNUSED_ROUNDS < round)
+    }
+
     /// Was there a connection of either end by that network in that round?
     fn is_used(&self, round: u64, network: Network) -> bool {
         self.side(network).reached == Some(round)
@@ -287,6 +297,9 @@ impl Links {
         peer.seen = self.round;
         let place = path.network.index();
         peer.on[place] |= path.outgoing;
+        if peer.is_tried_again(self.round, path.network) {
+            peer.sides[place].forget();
+        }
         peer.sides[place].take(self.round, (sent, lost), &counts);
     }
 

@@ -8,7 +8,8 @@
 //!   connections move when they are up there; where they do not come up within [`MOVE_ROUNDS`], they stay.
 //! * Nothing is asked for within [`STAY_ROUNDS`] of the last move.
 //! * What was left for being bad is tried again after [`REST_ROUNDS`], what was cut every [`STAY_ROUNDS`]. Nobody sends there meanwhile,
-//!   so nobody can say that it is well: what was measured before is forgotten when they are back. Each further time within
+//!   so nobody can say that it is well: what was measured before is forgotten when they are back, and when the first connection of either
+//!   end is ([`super::Links`]). Each further time within
 //!   [`CLEAN_ROUNDS`] it rests for twice as long. While the peer says that it is bad it is not tried again either, for
 //!   [`LONGEST_REST_ROUNDS`] at most: both might wait for each other.
 

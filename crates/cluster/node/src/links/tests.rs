@@ -398,6 +398,34 @@ fn a_link_that_loses_is_left_and_is_no_reason_to_blame_anybody() {
 }
 
 #[test]
+fn what_was_left_is_measured_anew_when_either_end_tries_it_again() {
+    let mut bench = lossy(SickPolicy::Isolate);
+    bench.go(2, Network::Second);
+    for _ in 0..40 {
+        bench.send(0, place(2, Network::Second), 2, 10, 0);
+        bench.round();
+    }
+    // The peer is sooner back than this node, by a connection of its own.
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        bench.send(1, place(2, Network::First), 2, 10, 0);
+        bench.links.not_told();
+        told.extend(bench.round().map(|report| (report.bad, report.left)));
+    }
+    assert_eq!(told, [(0, 1); 4], "nothing is known of it now");
+    for _ in 0..3 {
+        bench.send(1, place(2, Network::First), 2, 1000, 90);
+        bench.links.not_told();
+        told.extend(bench.round().map(|report| (report.bad, report.left)));
+    }
+    assert_eq!(
+        told.last(),
+        Some(&(1, 1)),
+        "it is in use and bad again, whoever uses it"
+    );
+}
+
+#[test]
 fn what_is_only_proposed_stays_and_is_told_once() {
     for (policy, told) in [(SickPolicy::Off, 0), (SickPolicy::Propose, 1)] {
         let mut bench = lossy(policy);
