@@ -22,7 +22,7 @@
 //! It costs time in proportion to the bad links (32 a node at most) for each that is blamed, and next to nothing where all is well.
 
 use amita_types::NodeId;
-use amita_types::link::{BadLink, LinkReport, LinkTrouble, Network};
+use amita_types::link::{BadLink, LinkReport, Network};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -135,19 +135,9 @@ impl Finding {
 
 /// What a node has measured.
 fn said(from: &str, to: &str, found: &BadLink) -> String {
-    match found.what {
-        LinkTrouble::Cut => format!("from node {from} nothing reaches node {to}, which lives"),
-        LinkTrouble::Loss => format!(
-            "from node {from} to node {to} {} of {} segments were lost ({}.{:02} %)",
-            found.lost,
-            found.sent,
-            found.loss_ppm() / 10_000,
-            found.loss_ppm() % 10_000 / 100
-        ),
-        LinkTrouble::Late => format!(
-            "from node {from} to node {to} and back it takes {} us, and took {} us",
-            found.round_trip_us, found.least_us
-        ),
+    match found.figures() {
+        Some(figures) => format!("from node {from} to node {to} {figures}"),
+        None => format!("from node {from} nothing reaches node {to}, which lives"),
     }
 }
 

@@ -14,6 +14,10 @@ amita_reactor::fault_switches! {
     SkipHeadCrc,
     /// Messages of one link are delivered in another order now and then.
     Reorder,
+    /// What one of a peer's two networks refuses is taken for the death of its process, whatever the other one says.
+    OneRefusal,
+    /// A link that moves to another network leaves its connection there, and so does the other end.
+    KeepLeft,
 }
 
 #[cfg(any(test, feature = "planted"))]

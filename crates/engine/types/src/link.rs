@@ -182,6 +182,25 @@ impl BadLink {
             LinkTrouble::Loss | LinkTrouble::Late => loss_ppm(self.sent, self.lost),
         }
     }
+
+    /// What was measured, in words that stand behind those that name the link; none of one that is cut.
+    #[must_use]
+    pub fn figures(&self) -> Option<String> {
+        match self.what {
+            LinkTrouble::Cut => None,
+            LinkTrouble::Loss => Some(format!(
+                "{} of {} segments were lost ({}.{:02} %)",
+                self.lost,
+                self.sent,
+                self.loss_ppm() / 10_000,
+                self.loss_ppm() % 10_000 / 100
+            )),
+            LinkTrouble::Late => Some(format!(
+                "there and back takes {} us, and took {} us",
+                self.round_trip_us, self.least_us
+            )),
+        }
+    }
 }
 
 /// Of a million segments so many were lost; none where nothing was sent.
@@ -303,6 +322,24 @@ mod tests {
         assert_eq!(report.of_left(Network::Second).bad, 0);
         report.left_worst.push(bad(9, Network::Second));
         assert_eq!(report.of_left(Network::First).bad, 1);
+    }
+
+    #[test]
+    fn a_bad_link_is_said_with_its_figures() {
+        let said = |what| {
+            let found = BadLink {
+                what,
+                lost: 1,
+                round_trip_us: 25_000,
+                least_us: 100,
+                ..bad(7, Network::First)
+            };
+            found.figures()
+        };
+        let (lost, late) = (said(LinkTrouble::Loss), said(LinkTrouble::Late));
+        assert_eq!(lost.as_deref(), Some("1 of 1000 segments were lost (0.10 %)"));
+        assert_eq!(late.as_deref(), Some("there and back takes 25000 us, and took 100 us"));
+        assert_eq!(said(LinkTrouble::Cut), None);
     }
 
     #[test]

@@ -130,12 +130,17 @@ fn key(request: &Request) -> Option<Key> {
 
 /// Answers by what was answered before, where that will do.
 pub(crate) async fn share(State(api): State<Api>, request: Request, next: Next) -> Response {
+    share_within(LONGEST_QUEUE, &api, request, next).await
+}
+
+/// The same for somebody who waits no longer than this for what is looked up for somebody else.
+async fn share_within(patience: Duration, api: &Api, request: Request, next: Next) -> Response {
     let (came, age) = (Instant::now(), max_age(&request));
     let place = age.and_then(|_| key(&request)).and_then(|key| api.answers().place(key));
     let (Some(age), Some(place)) = (age, place) else {
         return next.run(request).await;
     };
-    let Ok(mut found) = tokio::time::timeout(LONGEST_QUEUE, place.0.lock()).await else {
+    let Ok(mut found) = tokio::time::timeout(patience, place.0.lock()).await else {
         return next.run(request).await;
     };
     if let Some(Found { since, kept }) = &*found {
@@ -178,78 +183,4 @@ async fn look_up(request: Request, next: Next) -> (Response, Option<Kept>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn age_of(method: &str, headers: &[(&str, &str)]) -> Option<u64> {
-        let mut request = http::Request::builder().method(method).uri("/api/v1/health");
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        max_age(&request.body(Body::empty()).unwrap()).map(|age| age.as_secs())
-    }
-
-    #[test]
-    fn only_who_says_so_gets_what_is_older() {
-        assert_eq!(age_of("GET", &[]), None);
-        assert_eq!(age_of("GET", &[("cache-control", "max-age=5")]), Some(5));
-        assert_eq!(
-            age_of("GET", &[("cache-control", "no-transform, Max-Age = 7")]),
-            Some(7)
-        );
-        assert_eq!(age_of("GET", &[("cache-control", "max-age=3600")]), Some(60));
-        for not in [
-            "max-age=0",
-            "max-age=-1",
-            "max-age=x",
-            "max-age",
-            "no-cache, max-age=5",
-            "max-age=5, no-store",
-        ] {
-            assert_eq!(age_of("GET", &[("cache-control", not)]), None, "{not}");
-        }
-        assert_eq!(age_of("POST", &[("cache-control", "max-age=5")]), None);
-        assert_eq!(
-            age_of("GET", &[("cache-control", "max-age=5"), ("if-none-match", "\"a\"")]),
-            None
-        );
-    }
-
-    fn key_of(number: usize) -> Key {
-        ["who".to_owned(), format!("/{number}"), String::new()]
-    }
-
-    fn fill(place: &Place, since: Instant) {
-        *place.0.try_lock().unwrap() = Some(Found { since, kept: None });
-    }
-
-    #[test]
-    fn so_many_are_kept_and_no_more() {
-        let answers = Answers::default();
-        let held: Vec<_> = (0..MAX_KEPT)
-            .map(|number| answers.place(key_of(number)).unwrap())
-            .collect();
-        assert!(answers.place(key_of(MAX_KEPT)).is_none(), "all are in use");
-        assert!(Arc::ptr_eq(&held[3], &answers.place(key_of(3)).unwrap()));
-    }
-
-    #[test]
-    fn the_oldest_goes_that_nobody_uses() {
-        let answers = Answers::default();
-        let now = Instant::now();
-        let held: Vec<_> = (0..MAX_KEPT)
-            .map(|number| answers.place(key_of(number)).unwrap())
-            .collect();
-        for (number, place) in held.iter().enumerate() {
-            fill(place, now + Duration::from_millis(number as u64));
-        }
-        let used = Arc::clone(&held[0]);
-        drop(held);
-        assert!(answers.place(key_of(MAX_KEPT)).is_some());
-        let places = answers.0.lock().unwrap();
-        assert_eq!(places.len(), MAX_KEPT);
-        assert!(places.contains_key(&key_of(0)), "it is in use");
-        assert!(!places.contains_key(&key_of(1)), "it was the oldest of the others");
-        drop(used);
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@
 //! blamed, and what becomes of whom ([`verdicts`]); that nobody is isolated who is needed, from the records in the end
 //! (`checks::membership::isolation`). When all faults have ended, all links are found well and all copies are there again.
 
+mod connections;
 mod draw;
 mod meter;
 mod verdicts;
@@ -25,6 +26,7 @@ use amita_metadata::{Call, Error, Reply};
 use amita_reactor::Time;
 use amita_types::link::{BadLink, LinkReport, LinkTrouble, Network, links_key};
 use amita_types::recovery::{Recovery, SickPolicy, recovery_key};
+use connections::Beside;
 use meter::Meter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -57,6 +59,7 @@ pub(super) struct Networks {
     found: Vec<BTreeMap<Far, Time>>,
     /// When all faults have ended.
     healed: Option<Time>,
+    beside: Beside,
 }
 
 /// The other end of a link, and the network.
@@ -69,6 +72,7 @@ impl Networks {
             meters: (0..setup.nodes).map(|_| None).collect(),
             found: vec![BTreeMap::new(); setup.nodes],
             healed: None,
+            beside: Beside::default(),
             policies: policy.into_iter().map(|policy| (Time::default(), policy)).collect(),
         }
     }
@@ -118,6 +122,7 @@ impl Cluster {
         if self.setup.measured.is_none() {
             return Ok(());
         }
+        self.judge_connections(now)?;
         for member in 0..self.nodes.len() {
             let (meter, node) = (&mut self.networks.meters[member], &mut self.nodes[member]);
             let meter = meter.as_mut().filter(|_| node.frozen_until <= now);
@@ -243,19 +248,29 @@ impl Cluster {
     }
 
     /// Is all that is wrong, or was so of late, that first networks are cut or refuse, where there is a second one? Then nothing is evidence
-    /// of the death of a node that lives (decisions 027, 068).
+    /// of the death of a node that lives (decisions 027, 068). Where they refuse, the second one may be late: its answer is waited for.
     pub(super) fn are_reached_by_second(&self, at: Time) -> bool {
-        let is_first = |fault: &Fault| match fault {
-            Fault::BadLinks { bad, networks, .. } => {
-                matches!(bad, Bad::Cut | Bad::Refused) && *networks == [Network::First]
-            }
-            _ => false,
+        let wrong = |fault: &Fault| match fault {
+            Fault::BadLinks { bad, networks, .. } => match networks.as_slice() {
+                [network] => Some((*network, *bad)),
+                _ => None,
+            },
+            _ => None,
         };
         let faults = self.bad_links_at(at, SETTLED);
-        let faults: Vec<&Fault> = faults
-            .filter(|fault| !matches!(fault, Fault::SickNetworks { .. }))
-            .collect();
-        self.setup.has_second() && !faults.is_empty() && faults.into_iter().all(is_first)
+        let faults = faults.filter(|fault| !matches!(fault, Fault::SickNetworks { .. }));
+        let Some(faults) = faults.map(wrong).collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        let is_cut = faults.contains(&(Network::First, Bad::Cut));
+        let is_reached = |(network, bad): &(Network, Bad)| match (network, bad) {
+            (Network::First, Bad::Cut | Bad::Refused) => true,
+            (Network::Second, Bad::Late { .. }) => !is_cut,
+            _ => false,
+        };
+        let mut networks = faults.iter().map(|(network, _)| *network);
+        let is_first = networks.any(|network| network == Network::First);
+        self.setup.has_second() && is_first && faults.iter().all(is_reached)
     }
 
     /// Is a link bad at a moment, or was one of late?

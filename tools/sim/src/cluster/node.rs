@@ -200,7 +200,7 @@ impl Node {
             let at = place(self.member, core);
             let beside = self.has_second.then(|| world.driver(second(at)));
             let firewall = self.firewall.clone();
-            Wires::new(world.driver(at), beside, firewall, setup.plants.one_refusal)
+            Wires::new(world.driver(at), beside, firewall)
         };
         let drivers: Vec<Wires> = (0..cores).map(wire).collect();
         let mails = mails(&drivers);

@@ -44,8 +44,6 @@ pub struct Plants {
     pub shrink_uncleared: bool,
     /// S13: a volume is reverted before its stores have adopted the generation of who reverts it.
     pub revert_unadopted: bool,
-    /// What a node's first network refuses is taken for refused by its second one as well.
-    pub one_refusal: bool,
 }
 
 /// By what hosts speak to gateways.

@@ -4,8 +4,7 @@
 //! has the core's clock, lives and stands still with it: what is lost, late or cut between two of those is so by the second network
 //! alone. Here the two are one driver.
 
-use super::node::{FURTHER, at_place};
-use crate::faults::Member;
+use super::node::FURTHER;
 use amita_reactor::admission::AcceptLimits;
 use amita_reactor::driver::{AcceptCounts, DriverCounts, FileId, FileInfo, ListenerId, PathCounts, SocketId, TimerId};
 use amita_reactor::sim::SimDriver;
@@ -84,21 +83,15 @@ pub struct Wires {
     firewall: Firewall,
     /// Connects that were refused on the way, and that nobody has heard of.
     refused: Vec<Token>,
-    /// Is what the first network refuses taken for refused by both?
-    one_is_enough: bool,
-    /// Nodes whose first network has refused when it was last tried.
-    refusing: BTreeSet<Member>,
 }
 
 impl Wires {
-    pub fn new(first: SimDriver, second: Option<SimDriver>, firewall: Firewall, one_is_enough: bool) -> Wires {
+    pub fn new(first: SimDriver, second: Option<SimDriver>, firewall: Firewall) -> Wires {
         Wires {
             first,
             second,
             firewall,
             refused: Vec::new(),
-            one_is_enough,
-            refusing: BTreeSet::new(),
         }
     }
 
@@ -125,20 +118,6 @@ impl Wires {
             Some(second) if listener.0 & SECOND_LISTENER != 0 => (second, ListenerId(listener.0 & !SECOND_LISTENER)),
             _ => (&mut self.first, listener),
         }
-    }
-
-    /// Is a connect there refused on the way?
-    fn is_refused(&mut self, from: u32, to: u32) -> bool {
-        let is_refused = self.firewall.refuses(from, to);
-        let (member, _) = at_place(to);
-        if core_place(to) != to {
-            return is_refused || self.one_is_enough && self.refusing.contains(&member);
-        }
-        match is_refused {
-            true => self.refusing.insert(member),
-            false => self.refusing.remove(&member),
-        };
-        is_refused
     }
 }
 
@@ -211,7 +190,7 @@ impl Driver for Wires {
         };
         let by_second = core_place(to) != to;
         let from = if by_second { own } else { core_place(own) };
-        if self.is_refused(from, to) {
+        if self.firewall.refuses(from, to) {
             self.refused.push(token);
             return self.first.again();
         }

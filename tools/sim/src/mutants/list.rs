@@ -47,6 +47,13 @@ macro_rules! of_gateway {
     };
 }
 
+/// Switches a rule of the connections off.
+macro_rules! of_fabric {
+    ($plant:ident) => {
+        plant!(plants => plants.fabric = plants.fabric.with(amita_fabric::Fault::$plant))
+    };
+}
+
 /// Switches a rule of the coordinator off.
 macro_rules! of_coordinator {
     ($plant:ident) => {
@@ -151,6 +158,7 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("up-at-each-record", "R7", of_gateway!(UpAtEachRecord), &[74]),
         cluster("forget-bytes", "R7", of_volume!(ForgetBytes), &[0]),
         cluster("no-least", "R8", of_volume!(NoLeast), &[]),
+        cluster("keep-left", "R8", of_fabric!(KeepLeft), &[]),
         cluster("no-pulse", "R9", of_gateway!(NoPulse), &[]),
         cluster("any-age", "R9", of_gateway!(AnyAge), &[]),
         cluster("any-generation", "R9", of_gateway!(AnyGeneration), &[]),
@@ -274,7 +282,7 @@ fn of_clusters() -> Vec<Mutant> {
             &[],
         ),
         cluster("trust-clocks", "R4", plant!(plants => plants.trust_clocks = true), &[]),
-        cluster("one-refusal", "R12", plant!(plants => plants.one_refusal = true), &[]),
+        cluster("one-refusal", "R12", of_fabric!(OneRefusal), &[]),
         cluster("memory-is-life", "R12", of_volume!(MemoryIsLife), &[]),
         cluster("unreadable-is-torn", "D4", of_store!(UnreadableIsTorn), &[]),
         cluster("fresh-sum", "D7", of_store!(FreshSum), &[]),

@@ -55,14 +55,15 @@ pub fn all() -> Vec<Scenario> {
         ),
         scenario(
             "R12: one network's refusal is no death",
-            "M1's first network is cut, or refuses for it: it lives, is reached by the second one, and nobody takes it for dead.",
+            "M1's first network is cut, or refuses for it while the second one is late to answer: it lives, and nobody takes it for dead.",
             Setup::first_cut,
-            plant!(plants => plants.one_refusal = true),
+            plant!(plants => plants.fabric = plants.fabric.with(amita_fabric::Fault::OneRefusal)),
         ),
-        survived(
+        scenario(
             "R10: who has a second network leaves the first one",
-            "M1's first cable loses packets, or is late: connections go by the second one, and come back when it is well.",
+            "M1's first cable loses packets, or is late: connections go by the second one, leave none, and come back in the end.",
             Setup::first_lossy,
+            plant!(plants => plants.fabric = plants.fabric.with(amita_fabric::Fault::KeepLeft)),
         ),
         survived(
             "R10: both networks of a node are sick",

@@ -1,5 +1,5 @@
 use super::*;
-use amita_types::link::{MAX_NAMED, MAX_NAMED_OF_MOST};
+use amita_types::link::{LinkTrouble, MAX_NAMED, MAX_NAMED_OF_MOST};
 use proptest::prelude::*;
 
 /// What each node tells where these links are bad, as nodes do it (`amita_node::links`).

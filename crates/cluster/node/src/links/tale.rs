@@ -3,7 +3,6 @@
 use super::{Left, Tale};
 use amita_control::events::{Draft, Kind};
 use amita_types::NodeId;
-use amita_types::link::LinkTrouble;
 
 /// Peers that an event names; of the others it says how many they are.
 const NAMED: usize = 4;
@@ -53,21 +52,8 @@ fn sentence(peer: &str, tale: &Tale) -> String {
 }
 
 fn evidence(peer: &str, left: &Left) -> String {
-    let link = &left.link;
-    let what = match link.what {
-        LinkTrouble::Cut => "it says nothing there, or refuses".to_owned(),
-        LinkTrouble::Loss => format!(
-            "{} of {} segments were lost ({}.{:02} %)",
-            link.lost,
-            link.sent,
-            link.loss_ppm() / 10_000,
-            link.loss_ppm() % 10_000 / 100
-        ),
-        LinkTrouble::Late => format!(
-            "there and back takes {} us, and took {} us",
-            link.round_trip_us, link.least_us
-        ),
-    };
+    let figures = left.link.figures();
+    let what = figures.unwrap_or_else(|| "it says nothing there, or refuses".to_owned());
     if left.own {
         what
     } else {
@@ -78,7 +64,7 @@ fn evidence(peer: &str, left: &Left) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use amita_types::link::{BadLink, Network};
+    use amita_types::link::{BadLink, LinkTrouble, Network};
 
     fn left(what: LinkTrouble, own: bool) -> Left {
         let link = BadLink {

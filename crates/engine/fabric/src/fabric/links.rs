@@ -5,6 +5,7 @@ use super::{Fabric, Slot};
 use crate::codec::{Hello, Refuse, RefuseCode, encode_hello, encode_refuse};
 use crate::connection::{Connection, Guard, Phase};
 use crate::event::{DownReason, Event, Link, Violation};
+use crate::faults::Fault;
 use crate::handshake::{hello, judge, judge_name};
 use crate::window::Window;
 use amita_reactor::{Driver, SocketId};
@@ -131,8 +132,10 @@ impl Fabric {
         let Some(links) = self.incoming.get(&theirs.node) else {
             return;
         };
+        let keeps_left = self.config.faults.has(Fault::KeepLeft);
         let is_replaced = |connection: &Connection| {
-            connection.session != theirs.session || (connection.core, connection.index) == (theirs.core, theirs.link)
+            let is_same = (connection.core, connection.index) == (theirs.core, theirs.link);
+            connection.session != theirs.session || is_same && !keeps_left
         };
         let mut replaced: Vec<Link> = links
             .iter()

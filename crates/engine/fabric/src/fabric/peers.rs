@@ -14,6 +14,7 @@ use crate::backoff::pause;
 use crate::codec::{Hello, Refuse, RefuseCode, encode_hello};
 use crate::connection::{Connection, Guard, Phase};
 use crate::event::{DownReason, Event, Link, Violation};
+use crate::faults::Fault;
 use crate::handshake::{hello, judge};
 use crate::limits::{BROKEN_FAILURES, MAX_WINDOW_BYTES, MAX_WINDOW_REQUESTS, QUICK_REFUSALS, USEFUL_LINK};
 use crate::window::Window;
@@ -353,7 +354,8 @@ impl Fabric {
             self.next = self.next.min(now);
         }
         // That the process is dead is known only when its host has said so by both networks.
-        lane.withheld = certain && has_second && !lane.beside_refused;
+        let one_is_enough = self.config.faults.has(Fault::OneRefusal);
+        lane.withheld = certain && has_second && !lane.beside_refused && !one_is_enough;
         if !lane.withheld {
             self.events.push_back(Event::Unreachable { peer: node, certain });
         }
@@ -395,10 +397,12 @@ impl Fabric {
         connection.session = theirs.session;
         connection.core = theirs.core;
         let network = connection.network;
+        let keeps_left = self.config.faults.has(Fault::KeepLeft);
         let Some(lane) = self.lane_of(peer, |lane| lane.has(link)) else {
             return;
         };
-        let others: ArrayVec<Link, 2> = lane.connections().filter(|other| *other != link).collect();
+        let others = lane.connections().filter(|other| *other != link && !keeps_left);
+        let others: ArrayVec<Link, 2> = others.collect();
         (lane.link, lane.network, lane.up) = (Some(link), network, true);
         (lane.beside, lane.beside_due, lane.due) = (None, None, None);
         (lane.moves, lane.beside_refused, lane.withheld) = (false, false, false);

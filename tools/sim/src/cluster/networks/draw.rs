@@ -104,6 +104,26 @@ fn sick_node(setup: &mut Setup, random: &mut Random, bad: Bad) {
     setup.plan.victims = vec![node];
 }
 
+/// The second network is late for some seconds in which the first one begins to refuse: a connection by it takes longer than refusals that
+/// would be a death if they were all that there is, and not as long as silence.
+fn hesitate(setup: &mut Setup, random: &mut Random) {
+    let Some(&node) = setup.plan.victims.first() else {
+        return;
+    };
+    let late = Fault::BadLinks {
+        node,
+        peers: others(setup.nodes, node),
+        bad: late(random),
+        way: Lost::Both,
+        networks: vec![Network::Second],
+        for_ns: 4 * S,
+    };
+    for step in &mut setup.plan.steps {
+        step.delay_ns = S;
+    }
+    setup.plan.steps.insert(0, at(FIRST, late));
+}
+
 fn at(after_operations: u64, fault: Fault) -> Step {
     Step {
         after_operations: after_operations as u32,
@@ -165,13 +185,17 @@ impl Setup {
         setup
     }
 
-    /// A node's links by the first of two networks are cut, or refused on the way. Whoever lives is reached by the second one, and nobody leaves.
+    /// A node's links by the first of two networks are cut, or refused on the way while the second one is late to answer. Whoever lives is reached
+    /// by the second one, and nobody leaves.
     #[must_use]
     pub fn first_cut(seed: u64) -> Setup {
         let mut random = random(seed);
         let mut setup = two(seed, &mut random);
         let bad = *random.pick(&[Bad::Cut, Bad::Refused, Bad::Refused]);
         sick_node(&mut setup, &mut random, bad);
+        if bad == Bad::Refused {
+            hesitate(&mut setup, &mut random);
+        }
         setup.expect_no_eviction = true;
         setup
     }

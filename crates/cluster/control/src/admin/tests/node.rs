@@ -1,12 +1,10 @@
 use super::*;
 use amita_types::condition::{Condition, condition_key};
 
-#[test]
-fn a_number_that_was_reserved_leaves_nothing_behind() {
-    let meta = empty();
-    init_cluster(&meta, ClusterId(9)).unwrap();
-    let served = Served {
-        fabric: "127.0.0.1:1",
+/// A node of one core that is reached there by its peers, and by nobody else.
+fn served_at(fabric: &str) -> Served<'_> {
+    Served {
+        fabric,
         fabric2: None,
         nbd: None,
         nbd_socket: None,
@@ -16,7 +14,14 @@ fn a_number_that_was_reserved_leaves_nothing_behind() {
         cores: 1,
         gateway: false,
         unprotected: false,
-    };
+    }
+}
+
+#[test]
+fn a_number_that_was_reserved_leaves_nothing_behind() {
+    let meta = empty();
+    init_cluster(&meta, ClusterId(9)).unwrap();
+    let served = served_at("127.0.0.1:1");
     let (first, second) = (reserve_node(&meta, "a").unwrap(), reserve_node(&meta, "a").unwrap());
     assert_ne!(first, second, "numbers are never given twice");
     assert!(
@@ -87,18 +92,7 @@ fn a_node_is_removed_when_it_is_gone_and_nothing_needs_it() {
 fn a_second_address_is_in_the_record_where_there_is_one() {
     let meta = empty();
     init_cluster(&meta, ClusterId(9)).unwrap();
-    let mut served = Served {
-        fabric: "10.0.0.1:7700",
-        fabric2: None,
-        nbd: None,
-        nbd_socket: None,
-        nvme: None,
-        metrics: None,
-        api: None,
-        cores: 1,
-        gateway: false,
-        unprotected: false,
-    };
+    let mut served = served_at("10.0.0.1:7700");
     let id = reserve_node(&meta, "a").unwrap();
     let written = |served: &Served<'_>| {
         let node = register_as(&meta, "a", id, served).unwrap();
