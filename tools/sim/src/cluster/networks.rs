@@ -299,9 +299,15 @@ impl Cluster {
         if !self.setup.has_second() {
             return true;
         }
+        self.by_second().is_empty() && self.stands().is_none()
+    }
+
+    /// Connections between nodes that go by the second network: the places of their ends.
+    fn by_second(&self) -> Vec<(u32, u32)> {
         let connections = self.world.connections();
-        let is_first = |place: u32| network_of(place) == Network::First;
-        connections.iter().all(|found| is_first(found.from)) && self.stands().is_none()
+        let is_second = |place: u32| network_of(place) == Network::Second;
+        let found = connections.iter().filter(|found| is_second(found.from));
+        found.map(|found| (found.from, found.to)).collect()
     }
 
     /// How long it takes until every group has all of its members in sync, once nothing is wrong any more.
@@ -319,7 +325,8 @@ impl Cluster {
             return match self.are_back() {
                 true => Ok(()),
                 false => Err(format!(
-                    "after {BACK:?} connections go by the second network, or something is said to be sick: {:?}",
+                    "after {BACK:?} connections go by the second network ({:?}), or something is said to be sick: {:?}",
+                    self.by_second(),
                     self.stands()
                 )),
             };

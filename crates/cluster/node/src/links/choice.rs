@@ -5,14 +5,16 @@
 //! first network is tried again; and what is told.
 //!
 //! * A link that is bad is left if the other network of the same peer is not known to be bad, where the policy lets nodes be avoided. The
-//!   connections move when they are up there; where they do not come up within [`MOVE_ROUNDS`], they stay.
+//!   connections move when they are up there; where they do not come up within [`MOVE_ROUNDS`], they stay. What is called bad still and has
+//!   lost nothing of late is about to be well, and is not left.
 //! * Nothing is asked for within [`STAY_ROUNDS`] of the last move.
 //! * What was left for being bad is tried again after [`REST_ROUNDS`], what was cut every [`STAY_ROUNDS`]. Nobody sends there meanwhile,
 //!   so nobody can say that it is well: what was measured before is forgotten when they are back, and when the first connection of either
 //!   end is ([`super::Links`]). Each further time within
 //!   [`CLEAN_ROUNDS`] it rests for twice as long. While the peer says that it is bad it is not tried again either, for
-//!   [`LONGEST_REST_ROUNDS`] at most: both might wait for each other.
+//!   [`LONGEST_REST_ROUNDS`] at most: both might wait for each other. What the peer has said before that is no reason to leave it again.
 
+use super::{LATE_TIMES, LATE_US, WELL_PPM};
 use amita_types::link::{BadLink, LinkTrouble, Network};
 use amita_types::recovery::SickPolicy;
 
@@ -40,6 +42,15 @@ pub(super) struct Seen {
     pub(super) own: [Option<BadLink>; 2],
     /// The same as the peer finds of what it sends here.
     pub(super) told: [Option<BadLink>; 2],
+}
+
+/// Does what was measured last speak for the trouble that it is called bad for?
+fn goes_on(link: &BadLink) -> bool {
+    match link.what {
+        LinkTrouble::Cut => true,
+        LinkTrouble::Loss => link.loss_ppm() >= WELL_PPM,
+        LinkTrouble::Late => link.round_trip_us >= LATE_US.max(link.least_us.saturating_mul(LATE_TIMES)),
+    }
 }
 
 impl Seen {
@@ -104,6 +115,8 @@ pub(super) struct Choice {
     left: Option<Left>,
     /// What would have been done was told.
     proposed: bool,
+    /// What the peer said of each network when that was used again.
+    heard: [Option<BadLink>; 2],
 }
 
 impl Choice {
@@ -129,6 +142,19 @@ impl Choice {
 
     /// What is to be done about a peer that has two networks.
     pub(super) fn decide(&mut self, round: u64, policy: SickPolicy, cut: BadLink, seen: &Seen) -> Step {
+        let step = self.step(round, policy, cut, seen);
+        for network in Network::ALL {
+            let (heard, told) = (&mut self.heard[network.index()], seen.told[network.index()]);
+            if step.tale == Some(Tale::Back(network)) {
+                *heard = told;
+            } else if *heard != told {
+                *heard = None;
+            }
+        }
+        step
+    }
+
+    fn step(&mut self, round: u64, policy: SickPolicy, cut: BadLink, seen: &Seen) -> Step {
         let other = self.wanted.other();
         let (is_here, is_there) = (seen.on[self.wanted.index()], seen.on[other.index()]);
         if let Some((since, why)) = self.moving {
@@ -171,8 +197,11 @@ impl Choice {
             self.proposed = false;
             return Step::default();
         };
+        // The peer has not tried it since.
+        let is_old = !own && self.heard[self.wanted.index()] == Some(link);
         // Who is cut off is reached by no network, or by the other one already.
-        if link.what == LinkTrouble::Cut || seen.bad(other).is_some() || round < self.next {
+        let is_cut = link.what == LinkTrouble::Cut;
+        if is_cut || is_old || !goes_on(&link) || seen.bad(other).is_some() || round < self.next {
             return Step::default();
         }
         let left = Left { link, own };

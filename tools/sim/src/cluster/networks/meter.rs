@@ -6,7 +6,7 @@ use amita_node::control::ToCore;
 use amita_node::links::{Heard, LinkAnswer, LinkQuestion, Links, ROUND, Tale};
 use amita_reactor::Time;
 use amita_types::NodeId;
-use amita_types::link::{LinkReport, LinkTrouble, Network};
+use amita_types::link::{BadLink, LinkReport, LinkTrouble, Network};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(super) struct Meter {
     moves: BTreeMap<NodeId, Moves>,
     /// What was met of them, and nobody has been told.
     met: Vec<&'static str>,
+    /// What was left, or should have been, though nothing is wrong with it any more.
+    groundless: Option<BadLink>,
 }
 
 /// Of the connections to one peer.
@@ -55,6 +57,8 @@ const FAILED: u64 = 5;
 /// most.
 const HOUR: u64 = 360;
 const MOST_MOVES: usize = 60;
+/// Of a million segments so many may be lost of a link that is called well.
+const WELL_PPM: u64 = 3_000;
 
 fn ask(node: &mut Node, core: usize, from: usize) -> (usize, Answer) {
     let (reply, answer) = channel();
@@ -72,6 +76,7 @@ impl Meter {
             round: 0,
             moves: BTreeMap::new(),
             met: Vec::new(),
+            groundless: None,
         }
     }
 
@@ -135,6 +140,10 @@ impl Meter {
     fn follow(&mut self, steer: &[(NodeId, Network)], tales: &[(NodeId, String, Tale)]) {
         self.round += 1;
         for (peer, _, tale) in tales {
+            if let Tale::Left(left) | Tale::Would(left) = tale {
+                let is_groundless = left.link.what == LinkTrouble::Loss && left.link.loss_ppm() < WELL_PPM;
+                self.groundless = self.groundless.or(is_groundless.then_some(left.link));
+            }
             let moves = self.moves.entry(*peer).or_default();
             let path = match tale {
                 Tale::Left(left) => match left.link.what {
@@ -167,8 +176,14 @@ impl Meter {
         }
     }
 
-    /// What was met of moves since somebody asked; there are not too many of them.
+    /// What was met of moves since somebody asked; each had its reason then, and there are not too many of them.
     pub fn moves(&mut self) -> Result<Vec<&'static str>, String> {
+        if let Some(link) = &self.groundless {
+            return Err(format!(
+                "node {} leaves a link for what it has lost, and it loses nothing any more: {link:?}",
+                self.node
+            ));
+        }
         match self.moves.iter().find(|(_, moves)| moves.made.len() > MOST_MOVES) {
             Some((peer, moves)) => Err(format!(
                 "the connections of node {} to node {peer} have moved {} times within an hour",

@@ -2,13 +2,14 @@ use super::*;
 use amita_types::NodeId;
 
 fn bad(network: Network, what: LinkTrouble) -> BadLink {
+    let round_trip_us = if what == LinkTrouble::Late { 50_000 } else { 100 };
     BadLink {
         peer: NodeId(2),
         network,
         what,
         sent: 1000,
         lost: 50,
-        round_trip_us: 100,
+        round_trip_us,
         least_us: 100,
     }
 }
@@ -250,4 +251,50 @@ fn what_the_peer_has_left_is_not_tried_before_it_but_for_an_hour_at_most() {
         "{:?}",
         bench.tales
     );
+}
+
+#[test]
+fn what_the_peer_said_before_is_no_reason_to_leave_again_and_what_it_says_anew_is() {
+    let mut bench = Bench::new(SickPolicy::Avoid);
+    let said = bad(Network::First, LinkTrouble::Loss);
+    bench.seen.told[0] = Some(said);
+    bench.run(LONGEST_REST_ROUNDS + 2 * STAY_ROUNDS + 10);
+    assert!(matches!(
+        bench.tales[..],
+        [(_, Tale::Left(_)), (_, Tale::Back(Network::First))]
+    ));
+    bench.run(5 * STAY_ROUNDS);
+    assert_eq!(
+        (bench.tales.len(), bench.choice.left()),
+        (2, None),
+        "the peer rests for longer"
+    );
+    bench.seen.told[0] = Some(BadLink { lost: 70, ..said });
+    bench.run(3);
+    assert!(
+        bench
+            .choice
+            .left()
+            .is_some_and(|left| left.link.lost == 70 && !left.own)
+    );
+}
+
+#[test]
+fn what_is_about_to_be_well_is_not_left() {
+    for what in [LinkTrouble::Loss, LinkTrouble::Late] {
+        let mut bench = Bench::new(SickPolicy::Avoid);
+        let ailing = bad(Network::First, what);
+        let (lost, round_trip_us) = (0, 100);
+        let mending = BadLink {
+            lost,
+            round_trip_us,
+            ..ailing
+        };
+        bench.seen.own[0] = Some(mending);
+        bench.run(20);
+        assert!(bench.steered.is_empty(), "{what:?}");
+        bench.seen.own[0] = Some(ailing);
+        bench.run(1);
+        assert_eq!(bench.steered.len(), 1, "{what:?}");
+    }
 }
