@@ -276,7 +276,8 @@ fn a_mark_goes_on_telling_what_was_changed() {
     is_same(&world, nodes[gateway], &two, copy_text);
     let dirty_ones = dirty(&world, nodes[0], &two, "one");
     assert_eq!(dirty_ones, expected.map(|(offset, length, _)| (offset, length, true)));
-    // Whoever is left knows it, the one that was away too.
+    // Whoever is left knows it, the one that was away too. The gateway may not have reached that one yet when it wrote.
+    await_in_sync(&world);
     world.cluster.kill_node(0);
     assert_eq!(diff(&world, &format!("{VOLUME}@one"), "two"), expected);
     // The mark goes with the next deletion, and its name is free.

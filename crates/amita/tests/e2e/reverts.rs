@@ -11,6 +11,7 @@ use amita_harness::process::Process;
 use amita_harness::tool;
 use amita_identity::Role;
 use serde_json::Value;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 const BLOCK: u64 = 4096;
@@ -47,13 +48,18 @@ fn trim(client: &mut Client, content: &mut [u8], offset: u64, bytes: u64) {
     content[offset as usize..][..bytes as usize].fill(0);
 }
 
-/// Everything, byte by byte.
+/// Everything, byte by byte. A node that did not run for a second drops its connections: what is left is read by another one.
 pub fn compare(world: &World, node: usize, export: &str, content: &[u8]) {
     let mut client = open(world, node, export);
     assert_eq!(client.size_bytes(), content.len() as u64, "{export}");
     let mut found = vec![0; MIB as usize];
+    let until = Instant::now() + PATIENCE;
     for (at, expected) in (0..).step_by(MIB as usize).zip(content.chunks(MIB as usize)) {
-        client.read(at, &mut found[..expected.len()]).expect("it is read");
+        while let Err(why) = client.read(at, &mut found[..expected.len()]) {
+            let is_dropped = matches!(why.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
+            assert!(is_dropped && Instant::now() < until, "{export}: it is not read: {why}");
+            client = open(world, node, export);
+        }
         let differs = found.iter().zip(expected).position(|(one, other)| one != other);
         assert_eq!(differs.map(|byte| at + byte as u64), None, "{export} differs there");
     }
