@@ -157,7 +157,7 @@ impl Cluster {
         for found in report.worst.iter().chain(&report.left_worst) {
             let far = (found.peer.0 as usize - 1, found.network);
             let known = self.networks.found[member].get(&far);
-            if !known.is_some_and(|told| told.plus(GOES_ON) >= now) && !self.is_made_bad(now, member, found) {
+            if known.is_none_or(|told| told.plus(GOES_ON) < now) && !self.is_made_bad(now, member, found) {
                 let name = member + 1;
                 return Err(format!(
                     "node {name} finds a link bad, and nothing that was injected has made it so: {found:?}"

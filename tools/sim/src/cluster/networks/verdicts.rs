@@ -197,10 +197,8 @@ fn judge_end(standing: &mut BTreeSet<Case>, warning: &Warning) -> Result<(), Str
         Warning::SickNetwork { blame, sentence, .. } => {
             standing.insert((left_by(sentence), blame.clone()));
         }
-        Warning::NetworkWell { blame, left } => {
-            if !standing.remove(&(*left, blame.clone())) {
-                return Err(format!("it was never told to be sick: {warning}"));
-            }
+        Warning::NetworkWell { blame, left } if !standing.remove(&(*left, blame.clone())) => {
+            return Err(format!("it was never told to be sick: {warning}"));
         }
         _ => {}
     }
