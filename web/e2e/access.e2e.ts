@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { nqn } from "./access";
-import { accessibility, expectWell, harm, NO_HARM, picture, startBrowser, visit } from "./browser";
+import { accessibility, expectWell, harm, NO_HARM, picture, search, startBrowser, visit } from "./browser";
 import { HOSTILE } from "./hostile";
 import { startMock } from "./mock";
 import type { Mock } from "./mock";
@@ -242,7 +242,7 @@ describe("certificates", () => {
     expect(texts[1]).toContain("amita cert renew --identity /etc/amita/identity --ca-server HOST:7600");
     await page.getByText("docs/operating/day2/expired-certificate.md").waitFor();
     await page.getByText("Node node-0007: the node has no identity").waitFor();
-    await page.keyboard.press("/");
+    await search(page);
     await page.keyboard.type("node-0003");
     await page.getByText("1 of 6").waitFor();
     expect(changes()).toEqual([]);
@@ -256,7 +256,7 @@ describe("works", () => {
     const visited = await visit(browser, mock, "jobs");
     const { page } = visited;
     await page.getByText("1 h 1 min, 256 MiB a second").waitFor();
-    await page.keyboard.press("/");
+    await search(page);
     await page.keyboard.type("volume-0003");
     await page.getByText("1 of 9").waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();

@@ -1,7 +1,18 @@
 // What people do: look for a volume, make one, snapshot it, delete it; by keys; with a token; with strangers' names.
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { accessibility, expectWell, harm, NO_HARM, picture, slowestFrame, startBrowser, visit } from "./browser";
+import {
+  accessibility,
+  expectWell,
+  harm,
+  NO_HARM,
+  picture,
+  press,
+  search,
+  slowestFrame,
+  startBrowser,
+  visit,
+} from "./browser";
 import { HOSTILE } from "./hostile";
 import { startMock } from "./mock";
 import type { Mock } from "./mock";
@@ -28,7 +39,7 @@ describe("volumes", () => {
     const { page } = visited;
     await page.getByText("1,000 of 1,000").waitFor();
     expect(await page.locator(".ant-table-row").count()).toBeLessThan(80);
-    await page.keyboard.press("/");
+    await search(page);
     await page.keyboard.type("volume-0777");
     await page.getByText("1 of 1,000").waitFor();
     expect(await page.locator(".ant-table-row").count()).toBe(1);
@@ -270,7 +281,7 @@ describe("what goes", () => {
       .fill("00000007");
     await confirm(page, "Forget");
     await page.getByRole("tab", { name: "Nodes" }).click();
-    await page.keyboard.press("/");
+    await search(page);
     await page.getByRole("searchbox").fill("node-007");
     await page.getByRole("button", { name: "Remove" }).click();
     await dialog(page)
@@ -384,8 +395,7 @@ describe("who looks", () => {
     await page.keyboard.press("g");
     await page.keyboard.press("v");
     await page.getByRole("heading", { name: "Volumes" }).waitFor();
-    await page.keyboard.press("?");
-    await dialog(page).getByText("Search on this screen").waitFor();
+    await press(page, "?", dialog(page).getByText("Search on this screen"));
     expect(await accessibility(page)).toEqual([]);
     await page.keyboard.press("Escape");
     await dialog(page).waitFor({ state: "detached" });

@@ -2,7 +2,7 @@
 import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
-import type { Browser, Page } from "playwright-core";
+import type { Browser, Locator, Page } from "playwright-core";
 import { expect } from "vitest";
 import type { Mock } from "./mock";
 
@@ -71,6 +71,24 @@ export async function accessibility(page: Page): Promise<string[]> {
   return findings.flatMap(({ id, nodes }) =>
     nodes.slice(0, 3).map((node) => `${id}: ${node.html.slice(0, 200)} ${node.failureSummary ?? ""}`),
   );
+}
+
+/** Presses a key until what it brings is there: of what is pressed while a screen is drawn anew the page may hear nothing. */
+export async function press(page: Page, key: string, brought: Locator): Promise<void> {
+  for (let attempt = 0; attempt < 10; attempt += 1) {
+    await page.keyboard.press(key);
+    const came = await brought.waitFor({ timeout: 3_000 }).then(
+      () => true,
+      () => false,
+    );
+    if (came) return;
+  }
+  throw new Error(`${key} was pressed ten times and brought nothing`);
+}
+
+/** Where one searches on a screen, by its key. */
+export function search(page: Page): Promise<void> {
+  return press(page, "/", page.locator("input:focus"));
 }
 
 export async function picture(page: Page, name: string): Promise<void> {

@@ -1,7 +1,7 @@
 // What people do who look for what is sick: findings, links, a node, the groups of a pool, in both languages and by keys.
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { accessibility, expectWell, picture, startBrowser, visit } from "./browser";
+import { accessibility, expectWell, picture, search, startBrowser, visit } from "./browser";
 import { startMock } from "./mock";
 import type { Mock } from "./mock";
 import { event } from "./world";
@@ -22,7 +22,7 @@ describe("the inspection", () => {
     await page.getByRole("heading", { name: "Inspection" }).waitFor();
     await page.getByText("4 of 4").waitFor();
     await page.getByText("1 critical, 2 warnings, 1 notice").waitFor();
-    await page.keyboard.press("/");
+    await search(page);
     await page.keyboard.type("nic-slow");
     await page.getByText("1 of 4").waitFor();
     await page.getByText("amita explain nic-slow").waitFor();
