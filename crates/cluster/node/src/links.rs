@@ -447,7 +447,12 @@ fn decide(node: NodeId, peer: &mut Peer, round: u64, heard: &Heard, ended: &mut 
         round_trip_us: 0,
         least_us: 0,
     };
-    let seen = Seen { on: peer.on, own, told };
+    let seen = Seen {
+        on: peer.on,
+        used: Network::ALL.map(|network| peer.is_used(round, network)),
+        own,
+        told,
+    };
     let step = peer.choice.decide(round, heard.policy, cut, &seen);
     if let Some(network) = step.forget {
         peer.sides[network.index()].forget();

@@ -38,19 +38,18 @@ const CLEAN_ROUNDS: u64 = 360;
 pub(super) struct Seen {
     /// By which of them connections of this node go.
     pub(super) on: [bool; 2],
+    /// By which of them connections of either end go.
+    pub(super) used: [bool; 2],
     /// What is bad of each, as this node finds.
     pub(super) own: [Option<BadLink>; 2],
     /// The same as the peer finds of what it sends here.
     pub(super) told: [Option<BadLink>; 2],
 }
 
-/// Does what was measured last speak for the trouble that it is called bad for?
+/// Does what was measured last speak against it? Exactly what does not is what makes it well in the end.
 fn goes_on(link: &BadLink) -> bool {
-    match link.what {
-        LinkTrouble::Cut => true,
-        LinkTrouble::Loss => link.loss_ppm() >= WELL_PPM,
-        LinkTrouble::Late => link.round_trip_us >= LATE_US.max(link.least_us.saturating_mul(LATE_TIMES)),
-    }
+    let is_late = link.round_trip_us >= LATE_US.max(link.least_us.saturating_mul(LATE_TIMES));
+    link.what == LinkTrouble::Cut || link.loss_ppm() >= WELL_PPM || is_late
 }
 
 impl Seen {
@@ -142,10 +141,12 @@ impl Choice {
 
     /// What is to be done about a peer that has two networks.
     pub(super) fn decide(&mut self, round: u64, policy: SickPolicy, cut: BadLink, seen: &Seen) -> Step {
+        let before = self.wanted;
         let step = self.step(round, policy, cut, seen);
         for network in Network::ALL {
             let (heard, told) = (&mut self.heard[network.index()], seen.told[network.index()]);
-            if step.tale == Some(Tale::Back(network)) {
+            let has_fallen_back = before != network && self.wanted == network;
+            if has_fallen_back || step.tale == Some(Tale::Back(network)) {
                 *heard = told;
             } else if *heard != told {
                 *heard = None;
@@ -176,7 +177,9 @@ impl Choice {
             };
         }
         if self.back_at.is_some_and(|at| at <= round) {
-            if seen.told[other.index()].is_some() && round < self.last + LONGEST_REST_ROUNDS {
+            // Who is back there already has found it bad: that is measured, and would be forgotten.
+            let is_bad_now = seen.used[other.index()] && seen.own[other.index()].is_some();
+            if is_bad_now || seen.told[other.index()].is_some() && round < self.last + LONGEST_REST_ROUNDS {
                 // The peer has not tried it again yet; where both wait for each other it is tried all the same.
                 self.back_at = Some(round + STAY_ROUNDS);
                 return Step::default();
@@ -193,15 +196,20 @@ impl Choice {
     /// Is the link in use to be left?
     fn judge(&mut self, round: u64, policy: SickPolicy, seen: &Seen) -> Step {
         let other = self.wanted.other();
-        let Some((link, own)) = seen.bad(self.wanted) else {
+        let place = self.wanted.index();
+        if seen.bad(self.wanted).is_none() {
             self.proposed = false;
             return Step::default();
+        }
+        let own = seen.own[place].filter(goes_on).map(|link| (link, true));
+        // What the peer has said before is of before.
+        let is_new = |link: &BadLink| goes_on(link) && self.heard[place] != Some(*link);
+        let told = seen.told[place].filter(is_new).map(|link| (link, false));
+        let Some((link, own)) = own.or(told) else {
+            return Step::default();
         };
-        // The peer has not tried it since.
-        let is_old = !own && self.heard[self.wanted.index()] == Some(link);
         // Who is cut off is reached by no network, or by the other one already.
-        let is_cut = link.what == LinkTrouble::Cut;
-        if is_cut || is_old || !goes_on(&link) || seen.bad(other).is_some() || round < self.next {
+        if link.what == LinkTrouble::Cut || seen.bad(other).is_some() || round < self.next {
             return Step::default();
         }
         let left = Left { link, own };

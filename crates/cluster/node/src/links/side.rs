@@ -148,11 +148,13 @@ impl Side {
         })
     }
 
-    /// What was measured is none of now; what was counted stays.
+    /// What was measured is none of now; what was counted stays, and how fast the way can be: a new connection by one that is late still knows no
+    /// better.
     pub(super) fn forget(&mut self) {
         *self = Side {
             total: self.total,
             reached: self.reached,
+            least_us: self.least_us,
             ..Side::default()
         };
     }

@@ -405,7 +405,7 @@ fn what_was_left_is_measured_anew_when_either_end_tries_it_again() {
         bench.send(0, place(2, Network::Second), 2, 10, 0);
         bench.round();
     }
-    // The peer is sooner back than this node, by a connection of its own.
+    // One core is sooner back than the others.
     let mut told = Vec::new();
     for _ in 0..4 {
         bench.send(1, place(2, Network::First), 2, 10, 0);
@@ -422,6 +422,44 @@ fn what_was_left_is_measured_anew_when_either_end_tries_it_again() {
         told.last(),
         Some(&(1, 1)),
         "it is in use and bad again, whoever uses it"
+    );
+}
+
+#[test]
+fn what_was_left_for_being_late_is_found_late_by_a_connection_that_knows_no_better() {
+    let first = place(2, Network::First);
+    let late = |bench: &mut Bench, core: usize, least_us: u32| {
+        bench.send(core, first, 2, 1000, 0);
+        let counts = &mut bench.counts.get_mut(&(core, first)).unwrap().1;
+        (counts.round_trip_us, counts.least_us) = (50_000, least_us);
+        bench.round();
+    };
+    let mut bench = Bench {
+        second: BTreeSet::from([NodeId(2)]),
+        ..Bench::default()
+    };
+    bench.heard.policy = SickPolicy::Avoid;
+    for _ in 0..3 {
+        late(&mut bench, 0, 100);
+    }
+    bench.go(2, Network::Second);
+    while bench.steered.len() < 2 {
+        bench.send(0, place(2, Network::Second), 2, 10, 0);
+        bench.round();
+    }
+    assert_eq!(
+        bench.steered,
+        [(NodeId(2), Network::Second), (NodeId(2), Network::First)]
+    );
+    bench.counts.clear();
+    for _ in 0..10 {
+        late(&mut bench, 1, 50_000);
+    }
+    assert!(matches!(bench.tales[..], [Tale::Left(_), Tale::Back(Network::First)]));
+    assert_eq!(
+        bench.steered.last(),
+        Some(&(NodeId(2), Network::Second)),
+        "it is late still"
     );
 }
 
