@@ -10,11 +10,12 @@
 //! * Nothing is asked for within [`STAY_ROUNDS`] of the last move.
 //! * What was left for being bad is tried again after [`REST_ROUNDS`], what was cut every [`STAY_ROUNDS`]. Nobody sends there meanwhile,
 //!   so nobody can say that it is well: what was measured before is forgotten when they are back, and when the first connection of either
-//!   end is ([`super::Links`]). Each further time within
-//!   [`CLEAN_ROUNDS`] it rests for twice as long. While the peer says that it is bad it is not tried again either, for
-//!   [`LONGEST_REST_ROUNDS`] at most: both might wait for each other. What the peer has said before that is no reason to leave it again.
+//!   end is ([`super::Links`]). Each further time within [`CLEAN_ROUNDS`] it rests for twice as long. While the peer says that it is bad
+//!   it is not tried again either, for [`LONGEST_REST_ROUNDS`] at most: both might wait for each other. What the peer has said before
+//!   that is no reason to leave it again.
 
-use super::{LATE_TIMES, LATE_US, WELL_PPM};
+use super::WELL_PPM;
+use super::side::is_late;
 use amita_types::link::{BadLink, LinkTrouble, Network};
 use amita_types::recovery::SickPolicy;
 
@@ -48,14 +49,13 @@ pub(super) struct Seen {
 
 /// Does what was measured last speak against it? Exactly what does not is what makes it well in the end.
 fn goes_on(link: &BadLink) -> bool {
-    let is_late = link.round_trip_us >= LATE_US.max(link.least_us.saturating_mul(LATE_TIMES));
-    link.what == LinkTrouble::Cut || link.loss_ppm() >= WELL_PPM || is_late
+    link.what == LinkTrouble::Cut || link.loss_ppm() >= WELL_PPM || is_late(link.round_trip_us, link.least_us)
 }
 
 impl Seen {
-    fn bad(&self, network: Network) -> Option<(BadLink, bool)> {
-        let (own, told) = (self.own[network.index()], self.told[network.index()]);
-        own.map(|found| (found, true)).or(told.map(|found| (found, false)))
+    /// Does either end find something bad of it?
+    fn is_bad(&self, network: Network) -> bool {
+        self.own[network.index()].or(self.told[network.index()]).is_some()
     }
 }
 
@@ -197,7 +197,7 @@ impl Choice {
     fn judge(&mut self, round: u64, policy: SickPolicy, seen: &Seen) -> Step {
         let other = self.wanted.other();
         let place = self.wanted.index();
-        if seen.bad(self.wanted).is_none() {
+        if !seen.is_bad(self.wanted) {
             self.proposed = false;
             return Step::default();
         }
@@ -209,7 +209,7 @@ impl Choice {
             return Step::default();
         };
         // Who is cut off is reached by no network, or by the other one already.
-        if link.what == LinkTrouble::Cut || seen.bad(other).is_some() || round < self.next {
+        if link.what == LinkTrouble::Cut || seen.is_bad(other) || round < self.next {
             return Step::default();
         }
         let left = Left { link, own };

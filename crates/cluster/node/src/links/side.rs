@@ -32,6 +32,11 @@ enum Sign {
     Unclear,
 }
 
+/// Does a round trip take too long, for a way that can be as fast as that (both in microseconds)?
+pub(super) fn is_late(round_trip_us: u32, least_us: u32) -> bool {
+    round_trip_us >= LATE_US.max(least_us.saturating_mul(LATE_TIMES))
+}
+
 impl Side {
     /// A connection has sent, and lost, so much more.
     pub(super) fn take(&mut self, round: u64, (sent, lost): (u64, u64), counts: &PathCounts) {
@@ -89,7 +94,7 @@ impl Side {
             return Sign::Bad(LinkTrouble::Loss);
         }
         if let (Some(now), Some(least)) = (self.round_trip_us, self.least_us)
-            && now >= LATE_US.max(least.saturating_mul(LATE_TIMES))
+            && is_late(now, least)
         {
             return Sign::Bad(LinkTrouble::Late);
         }
