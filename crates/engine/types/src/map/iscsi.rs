@@ -1,0 +1,246 @@
+//! What initiators see by iSCSI: targets, their LUNs, who may log in, and where.
+
+use super::{NamespaceSnapshot, PREFIX, is_false};
+use crate::id::{ClusterId, NodeId, SnapshotId, VolumeId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The highest number of a LUN: what flat space addressing holds (SAM-5, 4.7.7.4). Up to 255 it is addressed as a peripheral (4.7.7.3).
+pub const MAX_LUN_NUMBER: u16 = 16_383;
+
+/// `/amita/iscsi/targets/NAME`: what initiators log in to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IscsiTarget {
+    /// Its name, as operators know it.
+    pub name: String,
+    /// Its iSCSI name: unique, and in its canonical form ([`crate::iscsi_name`]).
+    pub iqn: String,
+    /// The names of the nodes that serve it; empty: all that speak iSCSI.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<String>,
+    /// May any initiator log in, and see all LUNs? Otherwise only those of `initiators`; none, when that is empty.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub any_initiator: bool,
+    /// Are logins without CHAP refused? Initiators without a secret cannot log in then.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub chap_required: bool,
+    /// At how many percent of its pool a LUN's initiators are told that space runs out; none: where stores count as near full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space_warning_percent: Option<u8>,
+    /// Who may log in, in order of their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub initiators: Vec<IscsiAccess>,
+    /// In order of their number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub luns: Vec<IscsiLun>,
+}
+
+impl IscsiTarget {
+    /// What an initiator may there, if it is named.
+    #[must_use]
+    pub fn access(&self, initiator: &str) -> Option<&IscsiAccess> {
+        self.initiators.iter().find(|known| known.initiator == initiator)
+    }
+
+    /// The LUN of that number.
+    #[must_use]
+    pub fn lun(&self, number: u16) -> Option<&IscsiLun> {
+        self.luns.iter().find(|known| known.number == number)
+    }
+}
+
+/// An initiator that may log in to a target, and what it sees there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IscsiAccess {
+    /// Its iSCSI name, in its canonical form.
+    pub initiator: String,
+    /// The numbers of the LUNs that it sees, in order; none: all of them, those that come later too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub luns: Option<Vec<u16>>,
+}
+
+impl IscsiAccess {
+    /// Does it see the LUN of that number, if there is one?
+    #[must_use]
+    pub fn sees(&self, number: u16) -> bool {
+        self.luns.as_ref().is_none_or(|luns| luns.contains(&number))
+    }
+}
+
+/// A logical unit of a target: a volume, or a snapshot of one, under a number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IscsiLun {
+    /// Its number, 0 to [`MAX_LUN_NUMBER`].
+    pub number: u16,
+    /// The volume.
+    pub volume: VolumeId,
+    /// Its UUID: the same for ever, and the same as that of the volume as a namespace.
+    pub uuid: uuid::Uuid,
+    /// By what initiators know the disk: the same at every gateway, for ever.
+    pub naa: Naa,
+    /// Bytes of a logical block: 512 or 4096. A physical one has 4096.
+    pub block_bytes: u32,
+    /// The snapshot of the volume that it is, to be read only; none: the volume itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<NamespaceSnapshot>,
+    /// Also while the volume is a namespace of a subsystem.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shared: bool,
+}
+
+impl IscsiLun {
+    /// Does it stand for this snapshot of this volume? [`SnapshotId::HEAD`]: for the volume itself.
+    #[must_use]
+    pub fn is_of(&self, volume: VolumeId, snapshot: SnapshotId) -> bool {
+        self.volume == volume && self.snapshot_id() == snapshot
+    }
+
+    /// The number of the snapshot that it is; [`SnapshotId::HEAD`]: the volume itself.
+    #[must_use]
+    pub fn snapshot_id(&self) -> SnapshotId {
+        self.snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number)
+    }
+}
+
+/// A name of the form NAA 3h, locally assigned: 60 bits (SPC-4, 7.8.6.6.4). It stands in records as 16 hexadecimal digits.
+///
+/// The other forms begin with a number that IEEE gives to makers, and this one needs none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Naa(u64);
+
+const NAA_KIND: u64 = 3;
+/// Bits of it that are the maker's.
+const NAA_BITS: u32 = 60;
+/// Of these, so many tell volumes apart, and the others the snapshots of one.
+const NAA_VOLUME_BITS: u32 = 36;
+
+impl Naa {
+    /// The name of a volume's data, or of a snapshot of it. It follows from numbers that are never given again, as a namespace's UUID does.
+    /// In one cluster no two are the same before the 2^36th volume and the 2^24th snapshot of one.
+    #[must_use]
+    pub fn of(cluster: ClusterId, volume: VolumeId, snapshot: SnapshotId) -> Naa {
+        let own = (u64::from(snapshot.0) << NAA_VOLUME_BITS) ^ volume.0;
+        let halves = (cluster.0 >> 64) ^ cluster.0;
+        let cluster = u64::try_from(halves & u128::from(u64::MAX)).unwrap_or_default();
+        Naa((NAA_KIND << NAA_BITS) | ((own ^ cluster) & ((1 << NAA_BITS) - 1)))
+    }
+
+    /// Its eight bytes, as an identifier's descriptor has them.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+}
+
+impl fmt::Display for Naa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A text is no name of the form NAA 3h.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not 16 hexadecimal digits, the first of which is 3")]
+pub struct NoNaa(String);
+
+impl FromStr for Naa {
+    type Err = NoNaa;
+
+    fn from_str(text: &str) -> Result<Naa, NoNaa> {
+        let is_digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let number = u64::from_str_radix(text, 16).ok().filter(|_| is_digits);
+        number
+            .filter(|number| number >> NAA_BITS == NAA_KIND)
+            .map(Naa)
+            .ok_or_else(|| NoNaa(text.chars().take(32).collect()))
+    }
+}
+
+impl TryFrom<String> for Naa {
+    type Error = NoNaa;
+
+    fn try_from(text: String) -> Result<Naa, NoNaa> {
+        text.parse()
+    }
+}
+
+impl From<Naa> for String {
+    fn from(naa: Naa) -> String {
+        naa.to_string()
+    }
+}
+
+/// `/amita/iscsi/initiators/NAME`: an initiator, and the secrets that it and targets prove to have. They are sealed: only who has the
+/// cluster's sealing key can read them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IscsiInitiator {
+    /// Its iSCSI name, in its canonical form.
+    pub name: String,
+    /// The name that it gives for CHAP; none: its iSCSI name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap_user: Option<String>,
+    /// Its secret for CHAP, sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<String>,
+    /// The targets' secret, sealed, for initiators that want proof as well. It is another one than its own (RFC 7143, 12.1.3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap_target: Option<String>,
+}
+
+impl IscsiInitiator {
+    /// The name that it gives for CHAP.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        self.chap_user.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// `/amita/iscsi/gateways/NODE`: a node that speaks iSCSI. What it listens at is one portal group, and one target port group as well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IscsiGateway {
+    /// The node.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// The portal group's tag, the target port group's number and the relative target port identifier: 1 to 65,535, never another node's.
+    pub tag: u16,
+    /// `HOST:PORT` of each portal; empty: it listens nowhere now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub portals: Vec<String>,
+}
+
+/// The prefix of the targets.
+#[must_use]
+pub fn iscsi_targets_prefix() -> String {
+    format!("{PREFIX}iscsi/targets/")
+}
+/// The key of a target's record.
+#[must_use]
+pub fn iscsi_target_key(name: &str) -> String {
+    format!("{}{name}", iscsi_targets_prefix())
+}
+/// The prefix of the initiators.
+#[must_use]
+pub fn iscsi_initiators_prefix() -> String {
+    format!("{PREFIX}iscsi/initiators/")
+}
+/// The key of an initiator's record.
+#[must_use]
+pub fn iscsi_initiator_key(name: &str) -> String {
+    format!("{}{name}", iscsi_initiators_prefix())
+}
+/// The prefix of the nodes that speak iSCSI.
+#[must_use]
+pub fn iscsi_gateways_prefix() -> String {
+    format!("{PREFIX}iscsi/gateways/")
+}
+/// The key of a node that speaks iSCSI.
+#[must_use]
+pub fn iscsi_gateway_key(node: &str) -> String {
+    format!("{}{node}", iscsi_gateways_prefix())
+}
+
+#[cfg(test)]
+mod tests;
