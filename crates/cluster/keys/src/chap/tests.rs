@@ -17,7 +17,10 @@ fn a_secret_has_96_bits_at_least_and_is_what_initiators_keep() {
         ChapSecret::parse(&format!("{long}x")),
         Err(ChapError::Length { given: 256 })
     );
-    assert_eq!(ChapSecret::parse("twelve\tbytes"), Err(ChapError::Character { place: 7 }));
+    assert_eq!(
+        ChapSecret::parse("twelve\tbytes"),
+        Err(ChapError::Character { place: 7 })
+    );
     assert_eq!(
         ChapSecret::parse("twelve bytes\u{e4}"),
         Err(ChapError::Character { place: 13 })

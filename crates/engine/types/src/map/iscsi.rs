@@ -1,10 +1,8 @@
 //! What initiators see by iSCSI: targets, their LUNs, who may log in, and where.
 
 use super::{NamespaceSnapshot, PREFIX, is_false};
-use crate::id::{ClusterId, NodeId, SnapshotId, VolumeId};
+use crate::id::{NodeId, SnapshotId, VolumeId};
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 /// The highest number of a LUN: what flat space addressing holds (SAM-5, 4.7.7.4). Up to 255 it is addressed as a peripheral (4.7.7.3).
 pub const MAX_LUN_NUMBER: u16 = 16_383;
@@ -75,10 +73,8 @@ pub struct IscsiLun {
     pub number: u16,
     /// The volume.
     pub volume: VolumeId,
-    /// Its UUID: the same for ever, and the same as that of the volume as a namespace.
+    /// Its UUID: the same for ever, and the same as that of the volume as a namespace. Initiators know the disk by what is made of it ([`naa`]).
     pub uuid: uuid::Uuid,
-    /// By what initiators know the disk: the same at every gateway, for ever.
-    pub naa: Naa,
     /// Bytes of a logical block: 512 or 4096. A physical one has 4096.
     pub block_bytes: u32,
     /// The snapshot of the volume that it is, to be read only; none: the volume itself.
@@ -103,73 +99,25 @@ impl IscsiLun {
     }
 }
 
-/// A name of the form NAA 3h, locally assigned: 60 bits (SPC-4, 7.8.6.6.4). It stands in records as 16 hexadecimal digits.
+/// The name by which initiators know a disk: NAA 6h (SPC-4, 7.8.6.6.6), made of the UUID by which hosts know it, so that it is the same at
+/// every gateway for ever.
 ///
-/// The other forms begin with a number that IEEE gives to makers, and this one needs none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Naa(u64);
-
-const NAA_KIND: u64 = 3;
-/// Bits of it that are the maker's.
-const NAA_BITS: u32 = 60;
-/// Of these, so many tell volumes apart, and the others the snapshots of one.
-const NAA_VOLUME_BITS: u32 = 36;
-
-impl Naa {
-    /// The name of a volume's data, or of a snapshot of it. It follows from numbers that are never given again, as a namespace's UUID does.
-    /// In one cluster no two are the same before the 2^36th volume and the 2^24th snapshot of one.
-    #[must_use]
-    pub fn of(cluster: ClusterId, volume: VolumeId, snapshot: SnapshotId) -> Naa {
-        let own = (u64::from(snapshot.0) << NAA_VOLUME_BITS) ^ volume.0;
-        let halves = (cluster.0 >> 64) ^ cluster.0;
-        let cluster = u64::try_from(halves & u128::from(u64::MAX)).unwrap_or_default();
-        Naa((NAA_KIND << NAA_BITS) | ((own ^ cluster) & ((1 << NAA_BITS) - 1)))
-    }
-
-    /// Its eight bytes, as an identifier's descriptor has them.
-    #[must_use]
-    pub fn to_bytes(self) -> [u8; 8] {
-        self.0.to_be_bytes()
-    }
+/// The form begins with a number that IEEE gives to makers. This one is nobody's: its first octet says that it is administered locally and
+/// was assigned by nobody else (IEEE 802c, "administratively assigned").
+#[must_use]
+pub fn naa(uuid: &uuid::Uuid) -> [u8; 16] {
+    const KIND: u128 = 0x6 << 124;
+    const COMPANY: u128 = 0x02_414d << 100;
+    let all = uuid.as_u128();
+    // What tells snapshots apart lies above the UUID's version, and what tells volumes apart below (`Namespace::uuid_of_snapshot`).
+    let own = (((all >> 80) & 0xf_ffff_ffff) << 64) | (all & u128::from(u64::MAX));
+    (KIND | COMPANY | own).to_be_bytes()
 }
 
-impl fmt::Display for Naa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-/// A text is no name of the form NAA 3h.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not 16 hexadecimal digits, the first of which is 3")]
-pub struct NoNaa(String);
-
-impl FromStr for Naa {
-    type Err = NoNaa;
-
-    fn from_str(text: &str) -> Result<Naa, NoNaa> {
-        let is_digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-        let number = u64::from_str_radix(text, 16).ok().filter(|_| is_digits);
-        number
-            .filter(|number| number >> NAA_BITS == NAA_KIND)
-            .map(Naa)
-            .ok_or_else(|| NoNaa(text.chars().take(32).collect()))
-    }
-}
-
-impl TryFrom<String> for Naa {
-    type Error = NoNaa;
-
-    fn try_from(text: String) -> Result<Naa, NoNaa> {
-        text.parse()
-    }
-}
-
-impl From<Naa> for String {
-    fn from(naa: Naa) -> String {
-        naa.to_string()
-    }
+/// The same as 32 hexadecimal digits: Linux has them behind `wwn-0x`, ESXi behind `naa.`.
+#[must_use]
+pub fn naa_text(uuid: &uuid::Uuid) -> String {
+    format!("{:032x}", u128::from_be_bytes(naa(uuid)))
 }
 
 /// `/amita/iscsi/initiators/NAME`: an initiator, and the secrets that it and targets prove to have. They are sealed: only who has the

@@ -1,4 +1,6 @@
 use super::*;
+use crate::id::ClusterId;
+use crate::map::Namespace;
 use std::collections::BTreeSet;
 
 const CLUSTER: ClusterId = ClusterId(0x1234_5678_9abc_def0_0fed_cba9_8765_4321);
@@ -8,7 +10,6 @@ fn lun() -> IscsiLun {
         number: 3,
         volume: VolumeId(7),
         uuid: uuid::Uuid::nil(),
-        naa: Naa::of(CLUSTER, VolumeId(7), SnapshotId::HEAD),
         block_bytes: 512,
         snapshot: None,
         shared: false,
@@ -33,7 +34,7 @@ fn records_are_short_and_read_as_they_were_written() {
     let text = serde_json::to_string(&target).expect("plain data");
     assert_eq!(
         text,
-        r#"{"name":"db","iqn":"iqn.2026-11.io.amita:12345678:db","initiators":[{"initiator":"iqn.1993-08.org.debian:01:a","luns":[3]}],"luns":[{"number":3,"volume":7,"uuid":"00000000-0000-0000-0000-000000000000","naa":"3dd99dd11dd99dd6","block_bytes":512}]}"#
+        r#"{"name":"db","iqn":"iqn.2026-11.io.amita:12345678:db","initiators":[{"initiator":"iqn.1993-08.org.debian:01:a","luns":[3]}],"luns":[{"number":3,"volume":7,"uuid":"00000000-0000-0000-0000-000000000000","block_bytes":512}]}"#
     );
     assert_eq!(
         serde_json::from_str::<IscsiTarget>(&text).expect("it was written"),
@@ -42,7 +43,7 @@ fn records_are_short_and_read_as_they_were_written() {
     // What a later version adds is no reason not to read it; what is wrong is.
     let later = text.replacen('{', r#"{"later":1,"#, 1);
     assert_eq!(serde_json::from_str::<IscsiTarget>(&later).expect("readable"), target);
-    let wrong = text.replace("3dd99dd11dd99dd6", "6dd99dd11dd99dd6");
+    let wrong = text.replace(r#""block_bytes":512"#, r#""block_bytes":"512""#);
     assert!(serde_json::from_str::<IscsiTarget>(&wrong).is_err());
 }
 
@@ -62,26 +63,18 @@ fn an_initiator_sees_what_its_mask_says() {
 #[test]
 fn names_of_disks_are_their_own_and_stay() {
     let mut names = BTreeSet::new();
-    for volume in 0..1000 {
-        for snapshot in [0, 1, 2, 1 << 23] {
-            let name = Naa::of(CLUSTER, VolumeId(volume), SnapshotId(snapshot));
-            assert_eq!(name.to_bytes()[0] >> 4, 3, "{name}");
-            assert_eq!(name.to_string().parse(), Ok(name));
-            assert!(names.insert(name), "{name} is of two");
+    for volume in (0..1000).chain([1 << 40, 1 << 61]) {
+        for snapshot in [0, 1, 2, 1 << 23, u32::MAX] {
+            let uuid = Namespace::uuid_of_snapshot(CLUSTER, VolumeId(volume), SnapshotId(snapshot));
+            let name = naa_text(&uuid);
+            assert!(name.len() == 32 && name.starts_with("602414d"), "{name}");
+            assert!(names.insert(name), "volume {volume}, snapshot {snapshot}");
         }
     }
-    assert_eq!(lun().naa.to_string(), "3dd99dd11dd99dd6");
-    assert_eq!(lun().naa.to_bytes(), [0x3d, 0xd9, 0x9d, 0xd1, 0x1d, 0xd9, 0x9d, 0xd6]);
-    for bad in [
-        "",
-        "3",
-        "4dd99dd11dd99dd6",
-        "3dd99dd11dd99dd",
-        "3dd99dd11dd99dd66",
-        "+dd99dd11dd99dd6",
-    ] {
-        assert!(bad.parse::<Naa>().is_err(), "{bad:?}");
-    }
+    let uuid = Namespace::uuid_of(CLUSTER, VolumeId(7));
+    assert_eq!(uuid.to_string(), "12345678-9abc-8ef0-8fed-cba987654326");
+    assert_eq!(naa_text(&uuid), "602414d456789abc8fedcba987654326");
+    assert_eq!(naa(&uuid)[..5], [0x60, 0x24, 0x14, 0xd4, 0x56]);
 }
 
 #[test]
