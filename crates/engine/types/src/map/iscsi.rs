@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 /// The highest number of a LUN: what flat space addressing holds (SAM-5, 4.7.7.4). Up to 255 it is addressed as a peripheral (4.7.7.3).
 pub const MAX_LUN_NUMBER: u16 = 16_383;
 
+/// The maker that disks name (T10 vendor identification): initiators' settings of paths go by it.
+pub const SCSI_VENDOR: &str = "AMITA";
+/// What they say that they are (product identification).
+pub const SCSI_PRODUCT: &str = "VOLUME";
+
 /// `/amita/iscsi/targets/NAME`: what initiators log in to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IscsiTarget {
