@@ -63,10 +63,10 @@ pub use host::{
 };
 pub use initiator::{
     ChapUser, InitiatorKeys, MAX_CHAP_USER_BYTES, MAX_INITIATORS, MAX_MASKED, MAX_TARGET_INITIATORS, Mask,
-    allow_initiator, chap_field, deny_initiator, initiator, initiators, remove_initiator, reseal_initiator,
+    allow_initiator, chap_field, deny_initiator, hide_lun, initiator, initiators, remove_initiator, reseal_initiator,
     set_initiator_keys,
 };
-pub use iscsi_gateway::{MAX_PORTALS, iscsi_gateways, register_iscsi_gateway};
+pub use iscsi_gateway::{MAX_PORTALS, iscsi_gateways, register_iscsi_gateway, target_portals};
 pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,

@@ -290,6 +290,40 @@ fn admit(target: &mut IscsiTarget, name: &str, mask: &Mask) -> Result<()> {
     Ok(())
 }
 
+/// An initiator sees a LUN no more; one that sees no other then may log in to the target no more. One that saw all sees all others that are
+/// there now.
+///
+/// # Errors
+/// No such target or LUN, or the initiator is not allowed there; the metadata is away or refuses.
+pub fn hide_lun(meta: &dyn Transact, target: &str, name: &str, number: u16) -> Result<IscsiTarget> {
+    let canonical = check_iscsi_name("initiator", name)?;
+    change_target(meta, target, |found| {
+        if found.lun(number).is_none() {
+            return Err(no_lun(found, number));
+        }
+        let Some(at) = found.initiators.iter().position(|known| known.initiator == canonical) else {
+            return Err(not_allowed(found, &canonical));
+        };
+        let all = || found.luns.iter().map(|lun| lun.number).collect();
+        let mut seen: Vec<u16> = found.initiators[at].luns.clone().unwrap_or_else(all);
+        seen.retain(|known| *known != number);
+        if seen.is_empty() {
+            found.initiators.remove(at);
+        } else {
+            found.initiators[at].luns = Some(seen);
+        }
+        Ok(())
+    })
+}
+
+fn not_allowed(target: &IscsiTarget, initiator: &str) -> AdminError {
+    AdminError::InitiatorNotAllowed {
+        initiator: initiator.to_owned(),
+        target: target.name.clone(),
+        allowed: target.initiators.iter().map(|known| known.initiator.clone()).collect(),
+    }
+}
+
 /// An initiator may log in to a target no more; if it is logged in it is cut off.
 ///
 /// # Errors
@@ -298,11 +332,7 @@ pub fn deny_initiator(meta: &dyn Transact, target: &str, name: &str) -> Result<I
     let canonical = check_iscsi_name("initiator", name)?;
     change_target(meta, target, |found| {
         let Some(at) = found.initiators.iter().position(|known| known.initiator == canonical) else {
-            return Err(AdminError::InitiatorNotAllowed {
-                initiator: canonical.clone(),
-                target: target.to_owned(),
-                allowed: found.initiators.iter().map(|known| known.initiator.clone()).collect(),
-            });
+            return Err(not_allowed(found, &canonical));
         };
         found.initiators.remove(at);
         Ok(())

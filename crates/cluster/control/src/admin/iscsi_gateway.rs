@@ -2,9 +2,10 @@
 
 use super::subsystem::{put, unchanged};
 use super::{AdminError, RACES, Result, check_name, get, list};
+use crate::guide::iscsi::Portal;
 use amita_metadata::{Call, Transact};
 use amita_types::NodeId;
-use amita_types::map::{self, IscsiGateway};
+use amita_types::map::{self, IscsiGateway, IscsiTarget};
 use std::net::SocketAddr;
 
 /// Portals of one node, at most: one for each network that initiators come by.
@@ -16,6 +17,27 @@ pub const MAX_PORTALS: usize = 16;
 /// The metadata is away, or a record is not readable.
 pub fn iscsi_gateways(meta: &dyn Transact) -> Result<Vec<IscsiGateway>> {
     list(meta, &map::iscsi_gateways_prefix())
+}
+
+/// Where initiators log in to a target: the portals of the `owner` first, those of nodes that live next.
+///
+/// # Errors
+/// The metadata is away, or a record is not readable.
+pub fn target_portals(meta: &dyn Transact, target: &IscsiTarget, owner: Option<NodeId>) -> Result<Vec<Portal>> {
+    let lives = super::status::lives(meta)?;
+    let serves = |found: &&IscsiGateway| target.gateways.is_empty() || target.gateways.contains(&found.name);
+    let mut portals = Vec::new();
+    for gateway in iscsi_gateways(meta)?.iter().filter(serves) {
+        // What cannot be read as an address is nobody's way.
+        let at = gateway.portals.iter().filter_map(|portal| portal.parse().ok());
+        portals.extend(at.map(|at: SocketAddr| Portal {
+            owner: owner == Some(gateway.node),
+            alive: lives.alive(gateway.node),
+            ..Portal::new(&gateway.name, at, gateway.tag)
+        }));
+    }
+    portals.sort_by_key(|portal| (!portal.owner, !portal.alive));
+    Ok(portals)
 }
 
 /// Says at which portals a node speaks iSCSI; none: it does no more. The tag of its portal group stays with it as long as the node's record

@@ -478,6 +478,65 @@ fn initiators_see_what_they_were_allowed_and_nothing_that_comes_later() {
 }
 
 #[test]
+fn a_lun_is_taken_from_one_initiator_and_left_to_others() {
+    let meta = ground();
+    for name in ["a", "b"] {
+        add_lun(&meta, "t", &of(name)).unwrap();
+    }
+    for name in [LINUX, ESX] {
+        allow_initiator(&meta, "t", name, &Mask::All).unwrap();
+    }
+    let found = hide_lun(&meta, "t", &LINUX.to_ascii_uppercase(), 0).unwrap();
+    assert_eq!(found.access(LINUX).unwrap().luns, Some(vec![1]));
+    assert_eq!(found.access(ESX).unwrap().luns, None);
+    let found = hide_lun(&meta, "t", LINUX, 1).unwrap();
+    assert_eq!(found.access(LINUX), None, "it sees nothing, and has no business there");
+    assert!(matches!(
+        hide_lun(&meta, "t", LINUX, 1),
+        Err(AdminError::InitiatorNotAllowed { .. })
+    ));
+    assert!(matches!(hide_lun(&meta, "t", ESX, 7), Err(AdminError::NoSuch { .. })));
+}
+
+#[test]
+fn the_owners_portals_come_first_and_then_those_of_nodes_that_live() {
+    let meta = ground();
+    let portal = |number: u8| std::net::SocketAddr::from(([192, 0, 2, number], 3260));
+    for (name, node, portals) in [
+        ("n0", NodeId(77), vec![portal(7)]),
+        ("n1", NodeId(1), vec![portal(1), portal(2)]),
+        ("n2", NodeId(2), vec![portal(3)]),
+        ("n3", NodeId(3), Vec::new()),
+    ] {
+        register_iscsi_gateway(&meta, name, node, &portals).unwrap();
+    }
+    let found = target(&meta, "t").unwrap();
+    let places = |target: &IscsiTarget, owner| -> Vec<(String, bool, bool)> {
+        let portals = target_portals(&meta, target, owner).unwrap();
+        portals
+            .into_iter()
+            .map(|portal| (portal.address, portal.owner, portal.alive))
+            .collect()
+    };
+    let of = |address: &str, owner, alive| (address.to_owned(), owner, alive);
+    assert_eq!(
+        places(&found, Some(NodeId(2))),
+        [
+            of("192.0.2.3", true, true),
+            of("192.0.2.1", false, true),
+            of("192.0.2.2", false, true),
+            of("192.0.2.7", false, false)
+        ]
+    );
+    let only = TargetChange {
+        gateways: Some(vec!["n1".to_owned()]),
+        ..TargetChange::default()
+    };
+    let found = set_target(&meta, "t", &only).unwrap();
+    assert_eq!(places(&found, None).len(), 2);
+}
+
+#[test]
 fn lists_of_a_target_are_bounded() {
     let meta = ground();
     add_lun(&meta, "t", &of("a")).unwrap();

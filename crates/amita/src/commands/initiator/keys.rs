@@ -1,0 +1,199 @@
+//! Secrets of initiators on their way in: from a file, from standard input, or made here; checked, and sealed.
+
+use amita_control::admin::{InitiatorKeys, Secret, chap_field};
+use amita_keys::{ChapSecret, SealKey, Zeroizing, system_random};
+use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_types::map::IscsiInitiator;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A file with a secret is at most this long.
+const MAX_FILE_BYTES: u64 = 1024;
+
+/// Where the secrets of an initiator come from.
+#[derive(Debug, clap::Args)]
+#[group(id = "secrets", multiple = true)]
+pub struct SecretArguments {
+    /// What the initiator proves to have: a file with 12 to 255 printable characters (16 at most for Windows), or - for standard input
+    #[arg(long, value_name = "FILE|-")]
+    pub chap_secret: Option<PathBuf>,
+    /// What targets prove to have when the initiator asks, another one: a file, or - for standard input
+    #[arg(long, value_name = "FILE|-")]
+    pub chap_target_secret: Option<PathBuf>,
+    /// Make the initiator's secret, and the targets' with it, and show them once
+    #[arg(long, conflicts_with = "chap_secret")]
+    pub generate_chap: bool,
+    /// With --generate-chap: make no secret for targets
+    #[arg(long, requires = "generate_chap", conflicts_with = "generate_chap_target")]
+    pub one_way: bool,
+    /// Make the targets' secret, and show it once
+    #[arg(long, conflicts_with = "chap_target_secret")]
+    pub generate_chap_target: bool,
+    /// The file with the cluster's sealing key (`amita host seal-key`); needed with any secret
+    #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE")]
+    pub seal_key: Option<PathBuf>,
+}
+
+/// A secret that was made here, to be shown once.
+pub struct Generated {
+    /// What it is for.
+    pub what: &'static str,
+    pub secret: ChapSecret,
+}
+
+/// Which secrets are taken away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Removes {
+    pub chap: bool,
+    pub chap_target: bool,
+}
+
+/// Where one of both comes from.
+enum Source<'a> {
+    Nowhere,
+    File(&'static str, &'a Path),
+    Made(&'static str),
+}
+
+impl SecretArguments {
+    /// Reads and makes what is wanted, and seals it for the initiator of that name. `known`: what is known of it so far.
+    pub fn sealed(
+        &self,
+        name: &str,
+        known: Option<&IscsiInitiator>,
+        removes: Removes,
+    ) -> Result<(InitiatorKeys, Vec<Generated>)> {
+        let both = self.generate_chap && !self.one_way && !removes.chap_target && self.chap_target_secret.is_none();
+        let makes_target = self.generate_chap_target || both;
+        let chap = source(
+            "--chap-secret",
+            self.chap_secret.as_deref(),
+            self.generate_chap,
+            "chap-secret",
+        );
+        let target = source(
+            "--chap-target-secret",
+            self.chap_target_secret.as_deref(),
+            makes_target,
+            "chap-target-secret",
+        );
+        let stdin = [&self.chap_secret, &self.chap_target_secret];
+        if stdin.iter().filter(|file| is_stdin(file.as_deref())).count() > 1 {
+            return Err(
+                Failure::new("standard input holds one secret, and two are to come from there")
+                    .kind(Kind::Usage)
+                    .advice("Put one of them into a file."),
+            );
+        }
+        let mut keys = InitiatorKeys::default();
+        let mut generated = Vec::new();
+        if !matches!((&chap, &target), (Source::Nowhere, Source::Nowhere)) {
+            let seal = self.seal_key()?;
+            let chap = take(chap, &mut generated)?;
+            let target = take(target, &mut generated)?;
+            // What is there already counts as well, as long as it is not taken away: the two must not be the same.
+            let kept = |new: Option<&ChapSecret>, sealed: Option<&String>, field: &'static str| {
+                let there = sealed
+                    .filter(|_| new.is_none())
+                    .map(|sealed| open(&seal, name, field, sealed));
+                there.transpose()
+            };
+            let old_chap = known.and_then(|known| known.chap.as_ref()).filter(|_| !removes.chap);
+            let old_target = known
+                .and_then(|known| known.chap_target.as_ref())
+                .filter(|_| !removes.chap_target);
+            let kept_chap = kept(chap.as_ref(), old_chap, chap_field::INITIATOR)?;
+            let kept_target = kept(target.as_ref(), old_target, chap_field::TARGET)?;
+            let pair = (
+                chap.as_ref().or(kept_chap.as_ref()),
+                target.as_ref().or(kept_target.as_ref()),
+            );
+            if let (Some(chap), Some(target)) = pair {
+                target
+                    .other_than(chap)
+                    .map_err(|why| Failure::new(why.to_string()).kind(Kind::Usage))?;
+            }
+            let sealed = |secret: Option<ChapSecret>, field: &'static str| -> Result<Secret> {
+                let Some(secret) = secret else { return Ok(Secret::Keep) };
+                let sealed = seal.seal(name, field, secret.text());
+                Ok(Secret::Sealed(sealed.context(|| "cannot seal the secret".to_owned())?))
+            };
+            keys.chap = sealed(chap, chap_field::INITIATOR)?;
+            keys.chap_target = sealed(target, chap_field::TARGET)?;
+        }
+        if removes.chap {
+            keys.chap = Secret::Remove;
+        }
+        if removes.chap_target {
+            keys.chap_target = Secret::Remove;
+        }
+        Ok((keys, generated))
+    }
+
+    fn seal_key(&self) -> Result<SealKey> {
+        let Some(path) = &self.seal_key else {
+            return Err(
+                Failure::new("secrets of initiators are kept sealed, and no sealing key was given")
+                    .kind(Kind::Usage)
+                    .advice(
+                        "Pass --seal-key FILE, or set AMITA_SEAL_KEY: the file that the gateways have. `amita host \
+                         seal-key FILE` makes one for a new cluster.",
+                    ),
+            );
+        };
+        SealKey::load(path).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))
+    }
+}
+
+fn source<'a>(flag: &'static str, file: Option<&'a Path>, makes: bool, what: &'static str) -> Source<'a> {
+    match file {
+        Some(file) => Source::File(flag, file),
+        None if makes => Source::Made(what),
+        None => Source::Nowhere,
+    }
+}
+
+fn take(from: Source<'_>, generated: &mut Vec<Generated>) -> Result<Option<ChapSecret>> {
+    match from {
+        Source::Nowhere => Ok(None),
+        Source::File(flag, file) => read(flag, file).map(Some),
+        Source::Made(what) => {
+            let secret = ChapSecret::generate(&mut system_random);
+            let shown = secret.clone();
+            generated.push(Generated { what, secret: shown });
+            Ok(Some(secret))
+        }
+    }
+}
+
+/// A secret that is there, only to be compared.
+fn open(seal: &SealKey, name: &str, field: &'static str, sealed: &str) -> Result<ChapSecret> {
+    let text = seal
+        .unseal(name, field, sealed)
+        .map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
+    ChapSecret::parse(&text).map_err(|why| Failure::new(format!("the {field} of {name} that is there: {why}")))
+}
+
+fn is_stdin(file: Option<&Path>) -> bool {
+    file.is_some_and(|path| path.as_os_str() == "-")
+}
+
+/// Reads a secret, and checks it. What was read is never said; nor is what stands where the file's name belongs, which may be the secret
+/// itself by mistake.
+fn read(flag: &'static str, path: &Path) -> Result<ChapSecret> {
+    let from_stdin = is_stdin(Some(path));
+    let place = if from_stdin { "standard input" } else { "the file" };
+    let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
+    let read = if from_stdin {
+        std::io::stdin().take(MAX_FILE_BYTES).read_to_string(&mut text)
+    } else {
+        File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text))
+    };
+    read.map_err(|why| {
+        Failure::new(format!("{flag}: cannot read {place}: {why}"))
+            .kind(Kind::Unreadable)
+            .advice("It takes the name of a file, not the secret itself: everybody on this machine could read that in the list of processes.")
+    })?;
+    ChapSecret::parse(&text).map_err(|why| Failure::new(format!("{flag}: {place}: {why}")).kind(Kind::Usage))
+}
