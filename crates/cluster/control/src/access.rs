@@ -172,6 +172,8 @@ actions! {
     LunAdd "lun.add" WORK,
     /// Take a volume out of a target.
     LunRemove "lun.remove" WORK,
+    /// Make an initiator known.
+    InitiatorAdd "initiator.add" WORK,
     /// Let an initiator log in to a target, and see LUNs there.
     InitiatorAllow "initiator.allow" WORK,
     /// Let an initiator log in to a target no longer.

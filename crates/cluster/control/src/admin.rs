@@ -63,8 +63,8 @@ pub use host::{
 };
 pub use initiator::{
     ChapUser, InitiatorKeys, MAX_CHAP_USER_BYTES, MAX_INITIATORS, MAX_MASKED, MAX_TARGET_INITIATORS, Mask,
-    allow_initiator, chap_field, deny_initiator, hide_lun, initiator, initiators, remove_initiator, reseal_initiator,
-    set_initiator_keys,
+    add_initiator, allow_initiator, chap_field, deny_initiator, hide_lun, initiator, initiators, remove_initiator,
+    reseal_initiator, set_initiator_keys,
 };
 pub use iscsi_gateway::{MAX_PORTALS, iscsi_gateways, register_iscsi_gateway, target_portals};
 pub use job::{

@@ -1,5 +1,6 @@
 //! Secrets of CHAP, as iSCSI uses it.
 
+use crate::sealed::{SealError, SealKey};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -98,6 +99,63 @@ impl fmt::Debug for ChapSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ChapSecret(secret)")
     }
+}
+
+/// One of the two secrets that an initiator's record holds.
+#[derive(Clone, Copy, Debug)]
+pub struct ChapSide<'a> {
+    /// The field of the record that it is sealed for.
+    pub field: &'static str,
+    /// It is to be this one.
+    pub new: Option<&'a ChapSecret>,
+    /// It is there already, sealed, and stays where there is no new one.
+    pub kept: Option<&'a str>,
+}
+
+impl ChapSide<'_> {
+    fn now(&self, name: &str, key: &SealKey) -> Result<Option<ChapSecret>, PairError> {
+        match (self.new, self.kept) {
+            (Some(new), _) => Ok(Some(new.clone())),
+            (None, Some(sealed)) => Ok(Some(ChapSecret::parse(&key.unseal(name, self.field, sealed)?)?)),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn sealed(&self, name: &str, key: &SealKey) -> Result<Option<String>, PairError> {
+        let sealed = self.new.map(|new| key.seal(name, self.field, new.text()));
+        Ok(sealed.transpose()?)
+    }
+}
+
+/// Why the secrets of an initiator are not sealed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PairError {
+    /// They are no such secrets.
+    #[error(transparent)]
+    Chap(#[from] ChapError),
+    /// One cannot be sealed, or one that is there not be opened to be compared.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+}
+
+/// Seals the new secrets of the initiator of that name: its own, and the targets'. What stays is looked at too: never are both the same.
+///
+/// # Errors
+/// They are, or what is there does not open with this key.
+pub fn seal_pair(
+    name: &str,
+    own: &ChapSide<'_>,
+    target: &ChapSide<'_>,
+    key: &SealKey,
+) -> Result<(Option<String>, Option<String>), PairError> {
+    if own.new.is_some() || target.new.is_some() {
+        let (own, target) = (own.now(name, key)?, target.now(name, key)?);
+        if let (Some(own), Some(target)) = (own, target) {
+            target.other_than(&own)?;
+        }
+    }
+    Ok((own.sealed(name, key)?, target.sealed(name, key)?))
 }
 
 #[cfg(test)]

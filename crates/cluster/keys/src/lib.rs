@@ -22,7 +22,7 @@ mod interchange;
 mod sealed;
 mod tls;
 
-pub use chap::{ChapError, ChapSecret, MAX_CHAP_SECRET_BYTES, MIN_CHAP_SECRET_BYTES};
+pub use chap::{ChapError, ChapSecret, ChapSide, MAX_CHAP_SECRET_BYTES, MIN_CHAP_SECRET_BYTES, PairError, seal_pair};
 pub use dhchap::DhchapSecret;
 pub use hash::Hash;
 pub use interchange::KeyError;

@@ -1,8 +1,8 @@
 //! Secrets of initiators on their way in: from a file, from standard input, or made here; checked, and sealed.
 
 use amita_control::admin::{InitiatorKeys, Secret, chap_field};
-use amita_keys::{ChapSecret, SealKey, Zeroizing, system_random};
-use amita_terminal::error::{Context, Failure, Kind, Result};
+use amita_keys::{ChapSecret, ChapSide, PairError, SealKey, Zeroizing, seal_pair, system_random};
+use amita_terminal::error::{Failure, Kind, Result};
 use amita_types::map::IscsiInitiator;
 use std::fs::File;
 use std::io::Read;
@@ -93,34 +93,29 @@ impl SecretArguments {
             let chap = take(chap, &mut generated)?;
             let target = take(target, &mut generated)?;
             // What is there already counts as well, as long as it is not taken away: the two must not be the same.
-            let kept = |new: Option<&ChapSecret>, sealed: Option<&String>, field: &'static str| {
-                let there = sealed
-                    .filter(|_| new.is_none())
-                    .map(|sealed| open(&seal, name, field, sealed));
-                there.transpose()
-            };
-            let old_chap = known.and_then(|known| known.chap.as_ref()).filter(|_| !removes.chap);
+            let old_chap = known.and_then(|known| known.chap.as_deref()).filter(|_| !removes.chap);
             let old_target = known
-                .and_then(|known| known.chap_target.as_ref())
+                .and_then(|known| known.chap_target.as_deref())
                 .filter(|_| !removes.chap_target);
-            let kept_chap = kept(chap.as_ref(), old_chap, chap_field::INITIATOR)?;
-            let kept_target = kept(target.as_ref(), old_target, chap_field::TARGET)?;
-            let pair = (
-                chap.as_ref().or(kept_chap.as_ref()),
-                target.as_ref().or(kept_target.as_ref()),
-            );
-            if let (Some(chap), Some(target)) = pair {
-                target
-                    .other_than(chap)
-                    .map_err(|why| Failure::new(why.to_string()).kind(Kind::Usage))?;
-            }
-            let sealed = |secret: Option<ChapSecret>, field: &'static str| -> Result<Secret> {
-                let Some(secret) = secret else { return Ok(Secret::Keep) };
-                let sealed = seal.seal(name, field, secret.text());
-                Ok(Secret::Sealed(sealed.context(|| "cannot seal the secret".to_owned())?))
+            let own = ChapSide {
+                field: chap_field::INITIATOR,
+                new: chap.as_ref(),
+                kept: old_chap,
             };
-            keys.chap = sealed(chap, chap_field::INITIATOR)?;
-            keys.chap_target = sealed(target, chap_field::TARGET)?;
+            let targets = ChapSide {
+                field: chap_field::TARGET,
+                new: target.as_ref(),
+                kept: old_target,
+            };
+            let (chap, target) = seal_pair(name, &own, &targets, &seal).map_err(|why| {
+                let kind = match why {
+                    PairError::Seal(_) => Kind::Unreadable,
+                    _ => Kind::Usage,
+                };
+                Failure::new(why.to_string()).kind(kind)
+            })?;
+            keys.chap = chap.map_or(Secret::Keep, Secret::Sealed);
+            keys.chap_target = target.map_or(Secret::Keep, Secret::Sealed);
         }
         if removes.chap {
             keys.chap = Secret::Remove;
@@ -165,14 +160,6 @@ fn take(from: Source<'_>, generated: &mut Vec<Generated>) -> Result<Option<ChapS
             Ok(Some(secret))
         }
     }
-}
-
-/// A secret that is there, only to be compared.
-fn open(seal: &SealKey, name: &str, field: &'static str, sealed: &str) -> Result<ChapSecret> {
-    let text = seal
-        .unseal(name, field, sealed)
-        .map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
-    ChapSecret::parse(&text).map_err(|why| Failure::new(format!("the {field} of {name} that is there: {why}")))
 }
 
 fn is_stdin(file: Option<&Path>) -> bool {

@@ -145,6 +145,22 @@ fn unknown(meta: &dyn Transact, name: &str) -> Result<IscsiInitiator> {
     })
 }
 
+/// Makes an initiator known, with nothing to prove. It may log in nowhere until a target allows it.
+///
+/// # Errors
+/// No iSCSI name, one that is known already; too many; the metadata is away or refuses.
+pub fn add_initiator(meta: &dyn Transact, name: &str) -> Result<IscsiInitiator> {
+    let name = check_iscsi_name("initiator", name)?;
+    let made = unknown(meta, &name)?;
+    if put_if(meta, &map::iscsi_initiator_key(&name), 0, &made)? {
+        return Ok(made);
+    }
+    Err(AdminError::Exists {
+        what: "initiator",
+        name,
+    })
+}
+
 /// Says what an initiator has to prove; one that is not known yet is known by that. Sessions that it has by another secret are cut off.
 ///
 /// # Errors

@@ -64,6 +64,49 @@ fn what_is_made_is_a_secret_that_all_initiators_take() {
 }
 
 #[test]
+fn what_stays_is_compared_with_what_comes() {
+    const NAME: &str = "iqn.1993-08.org.debian:01:a";
+    let (key, other) = (SealKey::generate(), SealKey::generate());
+    let [one, two] = ["secret-of-one", "secret-of-two"].map(|text| ChapSecret::parse(text).unwrap());
+    let side = |field: &'static str, new: Option<&'static str>, kept: Option<&ChapSecret>| {
+        let new = new.map(|text| ChapSecret::parse(text).unwrap());
+        (field, new, kept.map(|kept| key.seal(NAME, field, kept.text()).unwrap()))
+    };
+    let seal =
+        |own: Option<&'static str>, target: Option<&'static str>, kept: [Option<&ChapSecret>; 2], key: &SealKey| {
+            let (own, target) = (side("chap", own, kept[0]), side("chap_target", target, kept[1]));
+            let [own, target] = [&own, &target].map(|(field, new, kept)| ChapSide {
+                field: *field,
+                new: new.as_ref(),
+                kept: kept.as_deref(),
+            });
+            seal_pair(NAME, &own, &target, key)
+        };
+    let (own, target) = seal(Some("secret-of-one"), None, [None, Some(&two)], &key).unwrap();
+    assert_eq!(*key.unseal(NAME, "chap", &own.unwrap()).unwrap(), "secret-of-one");
+    assert_eq!(target, None, "what stays is not written");
+    for (own, target, kept) in [
+        (Some("secret-of-one"), Some("secret-of-one"), [None, None]),
+        (Some("secret-of-one"), None, [None, Some(&one)]),
+        (None, Some("secret-of-one"), [Some(&one), None]),
+        (None, Some("secret-of-one"), [Some(&one), Some(&two)]),
+    ] {
+        let result = seal(own, target, kept, &key);
+        assert!(matches!(result, Err(PairError::Chap(ChapError::Same))), "{result:?}");
+    }
+    let result = seal(Some("secret-of-one"), None, [None, Some(&two)], &other);
+    assert!(
+        matches!(result, Err(PairError::Seal(SealError::OtherKey { .. }))),
+        "{result:?}"
+    );
+    // Where nothing is set, nothing is looked at.
+    assert_eq!(
+        seal(None, None, [Some(&one), Some(&one)], &other).unwrap(),
+        (None, None)
+    );
+}
+
+#[test]
 fn nothing_shows_a_secret() {
     let secret = ChapSecret::parse("hidden-secret").unwrap();
     assert_eq!(format!("{secret:?}"), "ChapSecret(secret)");
