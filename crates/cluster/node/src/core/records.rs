@@ -105,7 +105,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         }
     }
     match change {
-        Change::Nothing | Change::Hosts | Change::Export => {}
+        Change::Nothing | Change::Hosts | Change::Initiators | Change::Export => {}
         Change::Reservation(volume, revision) => {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
         }
