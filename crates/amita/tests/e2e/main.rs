@@ -21,6 +21,7 @@ mod history;
 mod identity;
 mod images;
 mod inspect;
+mod iscsi;
 mod jobs;
 mod load;
 mod local_socket;
