@@ -12,18 +12,40 @@
 //! * [`mod@plan`]: what is to be done, and the residual of what was moved.
 //! * [`sense`]: statuses and sense data.
 //! * [`unit`]: targets, target port groups, logical units, who may see them.
-//! * [`nexus`]: what is kept of an initiator port and a target port.
+//! * [`nexus`]: what is kept of an initiator port and a target port, and what it is still to be told.
+//! * [`opcodes`]: the table of the commands; `device` looks a task's command up there and asks its module for a plan.
+//! * [`persistent`]: reservations; [`mod@copy`] and [`token`]: copies without the host; [`mode`], `vpd`, `inquiry`, `report`: what is told.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod access;
+mod block;
 pub mod command;
+pub mod copy;
+mod device;
+mod inquiry;
+pub mod lba_status;
+pub mod mode;
 pub mod nexus;
+pub mod opcodes;
+pub mod persistent;
 pub mod plan;
+mod report;
 pub mod sense;
+#[cfg(test)]
+mod testing;
+pub mod token;
 pub mod unit;
+mod vpd;
 
 pub use command::{Attribute, Cdb, Lengths, Lun, Task};
-pub use nexus::{InitiatorPort, Nexus};
-pub use plan::{Answer, Extent, Plan, Residual};
+pub use copy::{CopyRest, copied};
+pub use lba_status::LbaStatus;
+pub use nexus::{Happening, InitiatorPort, Nexus};
+pub use persistent::{NexusName, Reservation, Reserving, reserved};
+pub use plan::{
+    Answer, Check, Extent, Io, Place, Plan, Residual, Segment, Work, atoms, failed, gathered, miscompare, plan,
+};
 pub use sense::{Sense, Status};
-pub use unit::{Access, Catalog, Group, Target, Unit};
+pub use token::{Token, TokenWork, populated, redeemed};
+pub use unit::{Access, Alua, Catalog, Group, Target, Unit};

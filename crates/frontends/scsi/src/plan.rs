@@ -6,21 +6,24 @@
 //!
 //! * [`Plan::Gather`]: [`gathered`] is given the parameter list, and returns the next plan (which takes nothing more from the host).
 //! * [`Plan::Io`]: it is carried out as [`Work`] says; all of it went well: [`Answer::good`]; something failed: [`failed`].
-//! * [`Plan::Reserve`]: the service is asked; [`reserved`] is given what it said.
-//! * [`Plan::Blocks`]: the allocation of chunk after chunk is asked for until [`LbaStatus`](crate::plan::LbaStatus) has enough.
-//! * [`Plan::Copy`]: pieces are read and written; [`copied`] is given how it went.
-//! * [`Plan::Token`]: a token is made or looked up in the node's register of them.
+//! * [`Plan::Reserve`]: the service is asked; [`reserved`](crate::persistent::reserved) is given what it said.
+//! * [`Plan::Blocks`]: the allocation of chunk after chunk is asked for until [`LbaStatus`] has enough.
+//! * [`Plan::Copy`]: pieces are read and written; [`copied`](crate::copy::copied) is given how it went.
+//! * [`Plan::Token`]: a token is made or looked up in a register of them; then [`populated`](crate::token::populated) or
+//!   [`redeemed`](crate::token::redeemed).
 //! * [`Plan::Move`]: a volume is to be moved to another gateway.
 
-use crate::command::Lengths;
-use crate::copy::{CopyRest, TokenWork};
+use crate::command::{Cdb, Lengths, Lun, Task};
+use crate::copy::CopyRest;
 use crate::lba_status::LbaStatus;
-use crate::list::Gathering;
+use crate::nexus::Nexus;
 use crate::persistent::{Reservation, Reserving};
-use crate::sense::{Sense, Status};
-use crate::unit::Unit;
+use crate::sense::{Key, Sense, Status, code};
+use crate::token::TokenWork;
+use crate::unit::{Catalog, Target, Unit};
 use amita_frontend::{HostKey, Source};
 use amita_types::VolumeId;
+use amita_types::io::IoError;
 
 /// The longest READ, WRITE, VERIFY or the like, in bytes: MAXIMUM TRANSFER LENGTH of the block limits page.
 pub const MAX_TRANSFER_BYTES: u64 = 8 << 20;
@@ -92,6 +95,24 @@ impl Plan {
             }
         }
     }
+}
+
+/// A command whose parameter list is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gathering {
+    pub(crate) lun: Lun,
+    pub(crate) cdb: Cdb,
+}
+
+/// What is to be done for a task of that nexus. It is called once for each, in the order in which they were sent: what is pending for the host is
+/// told to the first.
+pub fn plan(task: &Task<'_>, catalog: &Catalog, target: &Target, nexus: &mut Nexus) -> Plan {
+    crate::device::plan(task, catalog, target, nexus)
+}
+
+/// What is to be done now that the parameter list is here. It takes nothing more from the host.
+pub fn gathered(then: &Gathering, list: &[u8], catalog: &Catalog, target: &Target, nexus: &mut Nexus) -> Plan {
+    crate::device::gathered(then, list, catalog, target, nexus)
 }
 
 impl From<Answer> for Plan {
@@ -259,9 +280,10 @@ impl Io {
     pub fn lengths(&self) -> Lengths {
         let block = u64::from(self.place.block_bytes);
         let out = match &self.work {
-            Work::Write(extent) | Work::WriteAtomic { extent, .. } | Work::WriteAndCheck(extent, _) | Work::Or(extent) => {
-                extent.length
-            }
+            Work::Write(extent)
+            | Work::WriteAtomic { extent, .. }
+            | Work::WriteAndCheck(extent, _)
+            | Work::Or(extent) => extent.length,
             Work::Check(extent, Check::Same) => extent.length,
             Work::Check(extent, Check::SameBlock) if extent.length > 0 => block,
             Work::CompareAndWrite(extent) => 2 * extent.length,
@@ -323,3 +345,38 @@ pub fn atoms(extent: Extent, boundary_bytes: u64) -> impl Iterator<Item = Extent
         Some(atom)
     })
 }
+
+/// The answer to I/O that has failed; `at`: the byte of the volume where, if that is known.
+#[must_use]
+pub fn failed(place: &Place, error: IoError, at: Option<u64>) -> Answer {
+    let (key, code) = match error {
+        IoError::Reserved => return Answer::of(Status::ReservationConflict),
+        // The host waits a moment and asks again.
+        IoError::Busy => return Answer::of(Status::Busy),
+        IoError::OutOfRange => (Key::IllegalRequest, code::LBA_OUT_OF_RANGE),
+        // SBC-3, "Resource exhaustion considerations": by this code ESXi pauses a virtual machine instead of failing its I/O.
+        IoError::NoSpace => (Key::DataProtect, code::SPACE_ALLOCATION_FAILED),
+        IoError::ReadOnly => (Key::DataProtect, code::WRITE_PROTECTED),
+        // It is being moved: by this path or another it works in a moment.
+        IoError::Lost => (Key::NotReady, code::ASYMMETRIC_ACCESS_TRANSITION),
+        IoError::Damaged => (Key::MediumError, code::UNRECOVERED_READ_ERROR),
+        IoError::Miscompare => (Key::Miscompare, code::MISCOMPARE_DURING_VERIFY),
+        _ => (Key::HardwareError, code::INTERNAL_TARGET_FAILURE),
+    };
+    let mut sense = Sense::new(key, code);
+    if matches!(error, IoError::OutOfRange | IoError::Damaged | IoError::NoSpace) {
+        sense.information = at.map(|at| at / u64::from(place.block_bytes.max(1)));
+    }
+    sense.into()
+}
+
+/// The answer to a comparison that has failed; `at`: the byte of data-out that differs first (SBC-3, "COMPARE AND WRITE command": INFORMATION).
+#[must_use]
+pub fn miscompare(at: Option<u64>) -> Answer {
+    let mut sense = Sense::new(Key::Miscompare, code::MISCOMPARE_DURING_VERIFY);
+    sense.information = at;
+    sense.into()
+}
+
+#[cfg(test)]
+mod tests;

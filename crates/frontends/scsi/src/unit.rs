@@ -21,13 +21,18 @@ pub struct Catalog {
     pub targets: Vec<Arc<Target>>,
     /// The reservations of volumes as the metadata has them. Of a volume that is not among them nobody has registered.
     pub reservations: BTreeMap<VolumeId, Arc<reservation::State>>,
+    /// Is there a register of tokens, for copies by token (POPULATE TOKEN, WRITE USING TOKEN)?
+    pub tokens: bool,
 }
 
 impl Catalog {
     /// The target of that name.
     #[must_use]
     pub fn target(&self, name: &str) -> Option<&Arc<Target>> {
-        let index = self.targets.binary_search_by(|known| known.name.as_str().cmp(name)).ok()?;
+        let index = self
+            .targets
+            .binary_search_by(|known| known.name.as_str().cmp(name))
+            .ok()?;
         self.targets.get(index)
     }
 

@@ -8,7 +8,11 @@ fn numbers_of_logical_units_by_both_methods() {
     assert_eq!(Lun([0x41, 0x02, 0, 0, 0, 0, 0, 0]).number(), Some(0x102));
     assert_eq!(Lun([0x7f, 0xff, 0, 0, 0, 0, 0, 0]).number(), Some(MAX_LUN));
     assert_eq!(Lun([0x01, 5, 0, 0, 0, 0, 0, 0]).number(), None, "another bus");
-    assert_eq!(Lun([0x80, 5, 0, 0, 0, 0, 0, 0]).number(), None, "logical unit addressing");
+    assert_eq!(
+        Lun([0x80, 5, 0, 0, 0, 0, 0, 0]).number(),
+        None,
+        "logical unit addressing"
+    );
     assert_eq!(Lun([0, 5, 0, 1, 0, 0, 0, 0]).number(), None, "a second level");
     assert_eq!(Lun::REPORT_LUNS.number(), None);
     assert_eq!(Lun::of(255).0, [0, 255, 0, 0, 0, 0, 0, 0]);

@@ -5,10 +5,7 @@ use proptest::prelude::*;
 fn fixed_format() {
     let sense = Sense::new(Key::IllegalRequest, code::LBA_OUT_OF_RANGE).with_information(0x0102_0304);
     let bytes = sense.encode(Format::Fixed);
-    assert_eq!(
-        bytes,
-        [0xf0, 0, 5, 1, 2, 3, 4, 10, 0, 0, 0, 0, 0x21, 0, 0, 0, 0, 0]
-    );
+    assert_eq!(bytes, [0xf0, 0, 5, 1, 2, 3, 4, 10, 0, 0, 0, 0, 0x21, 0, 0, 0, 0, 0]);
     let beyond = sense.with_information(1 << 32).encode(Format::Fixed);
     assert_eq!(beyond[..7], [0x70, 0, 5, 0, 0, 0, 0], "no room in 32 bits: not valid");
 }
