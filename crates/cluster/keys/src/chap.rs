@@ -4,7 +4,7 @@ use crate::sealed::{SealError, SealKey};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// The shortest secret: 96 bits. With a shorter one a login has to end where IPsec does not protect it (RFC 7143, 12.1.3).
+/// The shortest secret: 96 bits. With a shorter one a login has to end where IPsec does not protect it (RFC 7143, 9.2.1).
 pub const MIN_CHAP_SECRET_BYTES: usize = 12;
 /// The longest one: what initiators keep. Windows takes 16 bytes at most.
 pub const MAX_CHAP_SECRET_BYTES: usize = 255;
@@ -35,7 +35,7 @@ pub enum ChapError {
     /// Both sides would have to prove the same.
     #[error(
         "the targets' secret is the same as the initiator's: whoever is asked for one could have it said by the other side; choose another \
-         (RFC 7143, 12.1.3)"
+         (RFC 7143, 9.2.1)"
     )]
     Same,
 }

@@ -3,7 +3,7 @@
 //! Names are compared byte for byte, once they are in the form that RFC 3722 gives them: capitals stand for small letters. Of what is not
 //! ASCII that form needs the tables of Unicode 3.2, and no initiator that is known has such a name: those are not taken.
 
-/// The longest name (RFC 7143, 4.2.7.1: 223 bytes, without the null that ends it on the wire).
+/// The longest name (RFC 7143, 4.2.7: 223 bytes, without the null that ends it on the wire).
 pub const MAX_ISCSI_NAME_BYTES: usize = 223;
 
 /// The name in the form in which names are kept and compared.
@@ -17,7 +17,7 @@ pub fn canonical(name: &str) -> Result<String, String> {
             name.len()
         ));
     }
-    // RFC 3722, 6.2: of ASCII, nothing else is left in a name.
+    // RFC 3722, 6: of ASCII, nothing else is left in a name.
     let strange = |c: &char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':'));
     match name.chars().find(strange) {
         Some(c) if c.is_ascii() => {

@@ -127,7 +127,7 @@ fn a_secret_that_is_made_comes_with_the_targets_but_where_that_is_not_wanted() {
     }
 }
 
-/// RFC 7143, 12.1.3: whoever is asked to prove something could have the other side say it.
+/// RFC 7143, 9.2.1: whoever is asked to prove something could have the other side say it.
 #[test]
 fn both_sides_never_have_the_same_secret_also_where_one_is_there_already() {
     let ground = Ground::new();

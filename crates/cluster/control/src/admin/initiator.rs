@@ -76,7 +76,7 @@ impl InitiatorKeys {
     }
 }
 
-/// What both sides give as a name is a text of at most 255 bytes (RFC 7143, 6.1), and has to be typed on the initiator.
+/// What is given as a name for CHAP has to be typed on the initiator.
 fn check_user(user: &str) -> Result<()> {
     let bad = |why: String| AdminError::BadName {
         what: "CHAP user",

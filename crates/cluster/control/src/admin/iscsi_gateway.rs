@@ -102,7 +102,7 @@ pub fn register_iscsi_gateway(
 }
 
 /// The tag behind the last one that was given, round and round: one of a node that is gone is given again as late as can be. Zero is none
-/// (RFC 7143, 13.9, allows it; a relative target port identifier of zero is reserved, SPC-4, 7.8.6.7).
+/// (RFC 7143, 13.9, allows it; a relative target port identifier of zero is reserved: SPC-4, "Relative target port identifier designator format").
 fn free_tag(meta: &dyn Transact, last: u64) -> Result<u16> {
     let known = iscsi_gateways(meta)?;
     let tags = u64::from(u16::MAX);

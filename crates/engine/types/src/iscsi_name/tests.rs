@@ -22,7 +22,7 @@ fn names_of_known_initiators_are_names() {
     }
 }
 
-/// RFC 3722, 6.1: capitals are mapped to small letters before names are compared.
+/// RFC 3722, 4: capitals are mapped to small letters before names are compared.
 #[test]
 fn capitals_stand_for_small_letters() {
     for name in GOOD {

@@ -4,7 +4,7 @@ use super::{NamespaceSnapshot, PREFIX, is_false};
 use crate::id::{NodeId, SnapshotId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-/// The highest number of a LUN: what flat space addressing holds (SAM-5, 4.7.7.4). Up to 255 it is addressed as a peripheral (4.7.7.3).
+/// The highest number of a LUN: what flat space addressing holds. Up to 255 it is addressed as a peripheral device (SAM-5, the addressing methods of LUNs).
 pub const MAX_LUN_NUMBER: u16 = 16_383;
 
 /// The maker that disks name (T10 vendor identification): initiators' settings of paths go by it.
@@ -104,7 +104,7 @@ impl IscsiLun {
     }
 }
 
-/// The name by which initiators know a disk: NAA 6h (SPC-4, 7.8.6.6.6), made of the UUID by which hosts know it, so that it is the same at
+/// The name by which initiators know a disk: NAA 6h (SPC-4, "NAA IEEE Registered Extended designator format"), made of the UUID by which hosts know it, so that it is the same at
 /// every gateway for ever.
 ///
 /// The form begins with a number that IEEE gives to makers. This one is nobody's: its first octet says that it is administered locally and
@@ -137,7 +137,7 @@ pub struct IscsiInitiator {
     /// Its secret for CHAP, sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<String>,
-    /// The targets' secret, sealed, for initiators that want proof as well. It is another one than its own (RFC 7143, 12.1.3).
+    /// The targets' secret, sealed, for initiators that want proof as well. It is another one than its own (RFC 7143, 9.2.1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap_target: Option<String>,
 }

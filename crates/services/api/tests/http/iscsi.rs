@@ -81,7 +81,7 @@ async fn what_is_no_secret_is_refused_and_not_repeated() {
         json!({ "chap": "hidden" }),
         json!({ "chap": "hidden\u{7}secret" }),
         json!({ "chap": "hidden-secret".repeat(20) }),
-        // RFC 7143, 12.1.3.
+        // RFC 7143, 9.2.1.
         json!({ "chap": "hidden-secret-1", "chap_target": "hidden-secret-1" }),
         json!({ "chap_target": "hidden-secret-1" }),
     ] {
