@@ -1,0 +1,113 @@
+//! iSCSI for the server of volumes in memory, for tests and examples: the register of sessions is shared by all connections, which
+//! may be on different threads.
+
+use crate::{Call, Catalog, Config, Hub, IscsiFront, Port, Reply};
+use amita_frontend::memory::{Accept, Accepted, MemoryService, Register};
+use amita_frontend::{ConnectionId, Event, FrontId, RegisterMessage};
+use amita_reactor::{Outbox, Time};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug, Default)]
+struct Inner {
+    hub: Hub,
+    catalog: Arc<Catalog>,
+    /// What was said and not taken.
+    said: BTreeMap<FrontId, Vec<(u64, Reply)>>,
+}
+
+/// A register with the settings of the moment.
+#[derive(Clone, Debug, Default)]
+pub struct Board(Arc<Mutex<Inner>>);
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The service's fronts ask this register.
+    pub fn serve(&self, service: &mut MemoryService) {
+        service.register = Some(Arc::new(self.clone()));
+    }
+
+    /// Takes new settings.
+    pub fn set_catalog(&self, catalog: Arc<Catalog>) {
+        self.lock().catalog = catalog;
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.lock().catalog.clone()
+    }
+
+    /// How many sessions there are.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.lock().hub.sessions()
+    }
+}
+
+impl Register for Board {
+    fn call(&self, front: FrontId, tag: u64, call: RegisterMessage) {
+        let call = *call.downcast::<Call>().expect("a call of iSCSI");
+        let inner = &mut *self.lock();
+        let leaves = matches!(call, Call::Leave);
+        inner.hub.call(ConnectionId { core: 0, front }, tag, call);
+        while let Some((connection, tag, word)) = inner.hub.next_reply() {
+            inner.said.entry(connection.front).or_default().push((tag, word));
+        }
+        if leaves {
+            // Nobody is there any more to hear it.
+            inner.said.remove(&front);
+        }
+    }
+
+    fn take(&self, front: FrontId) -> Vec<(u64, RegisterMessage)> {
+        let said = self.lock().said.remove(&front).unwrap_or_default();
+        said.into_iter()
+            .map(|(tag, word)| (tag, Box::new(word) as RegisterMessage))
+            .collect()
+    }
+}
+
+/// iSCSI with these settings; the targets are those of the board.
+#[derive(Clone, Debug, Default)]
+pub struct Iscsi {
+    /// The settings.
+    pub config: Config,
+    /// The sessions and the targets.
+    pub board: Board,
+}
+
+impl Accept for Iscsi {
+    fn accept(
+        &self,
+        id: FrontId,
+        now: Time,
+        addresses: Option<(SocketAddr, SocketAddr)>,
+        service: &mut MemoryService,
+        _: &mut Outbox,
+    ) -> io::Result<Accepted> {
+        let (_, peer) = addresses.ok_or(io::ErrorKind::Unsupported)?;
+        let board = self.board.clone();
+        let port = Rc::new(Port::new(self.config.clone()));
+        port.set_catalog(board.catalog());
+        board.serve(service);
+        let front = IscsiFront::accept(port.clone(), id, now, peer);
+        Ok(Accepted {
+            front: Box::new(front),
+            look: Box::new(move |service| {
+                service.collect(id);
+                let catalog = board.catalog();
+                (!Arc::ptr_eq(&catalog, &port.catalog())).then(|| {
+                    port.set_catalog(catalog);
+                    Event::Settings
+                })
+            }),
+        })
+    }
+}
