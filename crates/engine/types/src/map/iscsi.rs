@@ -4,7 +4,8 @@ use super::{NamespaceSnapshot, PREFIX, is_false};
 use crate::id::{NodeId, SnapshotId, VolumeId};
 use serde::{Deserialize, Serialize};
 
-/// The highest number of a LUN: what flat space addressing holds. Up to 255 it is addressed as a peripheral device (SAM-5, the addressing methods of LUNs).
+/// The highest number of a LUN: what flat space addressing holds. Up to 255 it is addressed as a peripheral device (SAM-5, the addressing
+/// methods of LUNs).
 pub const MAX_LUN_NUMBER: u16 = 16_383;
 
 /// The maker that disks name (T10 vendor identification): initiators' settings of paths go by it.
@@ -104,8 +105,8 @@ impl IscsiLun {
     }
 }
 
-/// The name by which initiators know a disk: NAA 6h (SPC-4, "NAA IEEE Registered Extended designator format"), made of the UUID by which hosts know it, so that it is the same at
-/// every gateway for ever.
+/// The name by which initiators know a disk: NAA 6h (SPC-4, "NAA IEEE Registered Extended designator format"), made of the UUID by which
+/// hosts know it, so that it is the same at every gateway for ever.
 ///
 /// The form begins with a number that IEEE gives to makers. This one is nobody's: its first octet says that it is administered locally and
 /// was assigned by nobody else (IEEE 802c, "administratively assigned").
