@@ -221,7 +221,9 @@ impl Exchange {
             return Err("the initiator sends the target's own challenge back");
         }
         let secret = self.credentials.target_secret.as_ref();
-        let secret = secret.filter(|secret| !secret.is_empty()).ok_or("the target is to prove itself, and has no secret for that initiator")?;
+        let secret = secret
+            .filter(|secret| !secret.is_empty())
+            .ok_or("the target is to prove itself, and has no secret for that initiator")?;
         if *secret == self.credentials.secret {
             return Err("the two secrets of that initiator are the same");
         }

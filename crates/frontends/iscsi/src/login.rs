@@ -214,7 +214,10 @@ impl Login {
         let invalid = |why: &str| Err(Refusal::new(Status::INVALID_REQUEST, why));
         self.requests += 1;
         if self.requests > MAX_REQUESTS {
-            return Err(Refusal::new(Status::INITIATOR_ERROR, "a login of more requests than anybody needs"));
+            return Err(Refusal::new(
+                Status::INITIATOR_ERROR,
+                "a login of more requests than anybody needs",
+            ));
         }
         if request.version_min > 0 {
             return Err(Refusal::new(Status::VERSION, "a version of iSCSI other than 0"));

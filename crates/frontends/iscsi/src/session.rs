@@ -21,6 +21,7 @@ mod events;
 mod functions;
 mod logout;
 mod numbers;
+mod order;
 mod ping;
 mod protocol;
 mod task;
@@ -44,6 +45,7 @@ use amita_scsi::{InitiatorPort, Nexus, Target};
 use functions::Functions;
 use logout::Leaving;
 use numbers::{Numbers, Turn};
+use order::Order;
 use ping::Watch;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -97,6 +99,7 @@ pub(crate) struct Session {
     /// Bytes of tasks that need their data as a whole.
     gathering: usize,
     functions: Functions,
+    order: Order,
     text: text::Exchange,
     watch: Watch,
     leaving: Leaving,
@@ -153,6 +156,7 @@ impl Session {
             awaiting_unasked: 0,
             gathering: 0,
             functions: Functions::default(),
+            order: Order::default(),
             text: text::Exchange::default(),
             watch: Watch::new(cx.now),
             leaving: Leaving::No,
@@ -216,7 +220,9 @@ impl Session {
                     let taken = Link::take(&frame, inbox);
                     self.take(taken, cx)?;
                 }
-                Ok(Incoming::TooLong(header)) => return Err(self.broken(&header, "more data in a PDU than was agreed", cx)),
+                Ok(Incoming::TooLong(header)) => {
+                    return Err(self.broken(&header, "more data in a PDU than was agreed", cx));
+                }
                 Err(fatal) => return Err(End::Now(CloseReason::Protocol(fatal.0))),
             }
         }
@@ -250,7 +256,9 @@ impl Session {
             self.reject(&header, reject::DATA_DIGEST, cx);
             return match header.is_immediate() {
                 true => Ok(()),
-                false => Err(End::After(CloseReason::Protocol("the data digest of a command is wrong"))),
+                false => Err(End::After(CloseReason::Protocol(
+                    "the data digest of a command is wrong",
+                ))),
             };
         }
         if header.is_immediate() {
@@ -293,6 +301,7 @@ impl Session {
     /// Starts what waited for room, and answers what waited for tasks to end. Called once at the end of a pass.
     pub fn end_pass(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
         self.pump(cx)?;
+        order::release(self, cx)?;
         functions::finish(self, cx)?;
         logout::finish(self, cx)
     }
@@ -300,10 +309,14 @@ impl Session {
     /// When [`Session::tick`] wants to be called.
     pub fn deadline(&self) -> Option<Time> {
         let config = self.port.config();
-        [self.engine.retry_at(), self.leaving.deadline(), self.watch.deadline(config)]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.engine.retry_at(),
+            self.leaving.deadline(),
+            self.watch.deadline(config),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Time has passed.
@@ -354,7 +367,11 @@ impl Session {
             transfer::give_up(self, slot, cx)?;
         }
         // Those with nothing under way are over.
-        tasks.retain(|(slot, serial)| self.engine.busy(*slot).is_some_and(|request| request.own.serial == *serial));
+        tasks.retain(|(slot, serial)| {
+            self.engine
+                .busy(*slot)
+                .is_some_and(|request| request.own.serial == *serial)
+        });
         Ok(tasks.into_iter().map(|(_, serial)| serial).collect())
     }
 }

@@ -514,7 +514,10 @@ impl Host {
         }
         self.stat_sn = self.stat_sn.wrapping_add(u32::from(has_status));
         let told = header.u32_at(32);
-        assert!(!crate::wire::is_before(told, self.max_cmd_sn), "MaxCmdSN never becomes less");
+        assert!(
+            !crate::wire::is_before(told, self.max_cmd_sn),
+            "MaxCmdSN never becomes less"
+        );
         self.max_cmd_sn = told;
     }
 

@@ -1,10 +1,10 @@
 //! Text: key=value pairs, and the forms that values have (RFC 7143, 6.1).
 
-mod value;
 #[cfg(test)]
 mod tests;
+mod value;
 
-pub use value::{decode_binary, encode_hex, choose, parse_boolean, parse_number};
+pub use value::{choose, decode_binary, encode_hex, parse_boolean, parse_number};
 
 /// What is understood, but not acceptable (6.2).
 pub const REJECT: &str = "Reject";

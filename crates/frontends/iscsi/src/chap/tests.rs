@@ -28,7 +28,10 @@ fn take(exchange: &mut Exchange, pairs: &[(&str, &str)]) -> Result<Vec<(String, 
     let mut answer = Text::new();
     exchange.take(pairs, &mut counting(), &mut answer)?;
     let pairs = parse(answer.as_bytes()).expect("a text");
-    Ok(pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
+    Ok(pairs
+        .into_iter()
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect())
 }
 
 fn value(pairs: &[(String, String)], key: &str) -> String {
@@ -39,7 +42,9 @@ fn value(pairs: &[(String, String)], key: &str) -> String {
 /// Goes as far as the challenge; the response to it.
 fn challenged(exchange: &mut Exchange, offer: &str, secret: &[u8]) -> (Vec<(String, String)>, String) {
     let answer = take(exchange, &[("CHAP_A", offer)]).expect("a challenge");
-    let algorithm = Algorithm::ALL.into_iter().find(|one| (*one as u8).to_string() == value(&answer, "CHAP_A"));
+    let algorithm = Algorithm::ALL
+        .into_iter()
+        .find(|one| (*one as u8).to_string() == value(&answer, "CHAP_A"));
     let identifier: u8 = value(&answer, "CHAP_I").parse().expect("a number");
     let challenge = decode_binary(&value(&answer, "CHAP_C"), 1024).expect("a challenge");
     let response = algorithm.expect("one of ours").response(identifier, secret, &challenge);
@@ -122,10 +127,18 @@ fn what_is_wrong_proves_nothing() {
     }
     let mut exchange = new(false);
     let response = right(&mut exchange);
-    let asks = [("CHAP_N", "host"), ("CHAP_R", response.as_str()), ("CHAP_I", "1"), ("CHAP_C", "0x01")];
+    let asks = [
+        ("CHAP_N", "host"),
+        ("CHAP_R", response.as_str()),
+        ("CHAP_I", "1"),
+        ("CHAP_C", "0x01"),
+    ];
     assert!(take(&mut exchange, &asks).is_err(), "the target has no secret");
     assert!(!exchange.is_done());
-    assert!(take(&mut new(false), &[("CHAP_N", "host"), ("CHAP_R", "0x00")]).is_err(), "no challenge before");
+    assert!(
+        take(&mut new(false), &[("CHAP_N", "host"), ("CHAP_R", "0x00")]).is_err(),
+        "no challenge before"
+    );
 }
 
 #[test]
@@ -153,6 +166,11 @@ fn the_targets_own_challenge_is_not_answered() {
     same.target_secret = Some(same.secret.clone());
     let mut exchange = Exchange::new(same, &Algorithm::ALL);
     let (_, response) = challenged(&mut exchange, "7", SECRET);
-    let asks = [("CHAP_N", "host"), ("CHAP_R", response.as_str()), ("CHAP_I", "1"), ("CHAP_C", "0x0102")];
+    let asks = [
+        ("CHAP_N", "host"),
+        ("CHAP_R", response.as_str()),
+        ("CHAP_I", "1"),
+        ("CHAP_C", "0x0102"),
+    ];
     assert!(take(&mut exchange, &asks).is_err(), "one secret for both ways");
 }

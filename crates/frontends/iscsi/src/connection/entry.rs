@@ -82,7 +82,13 @@ impl Entry {
     }
 
     /// The register has taken it in: the session begins.
-    pub fn enter(mut self: Box<Self>, port: &Rc<Port>, front: FrontId, tsih: u16, cx: &mut Cx<'_>) -> Result<Session, End> {
+    pub fn enter(
+        mut self: Box<Self>,
+        port: &Rc<Port>,
+        front: FrontId,
+        tsih: u16,
+        cx: &mut Cx<'_>,
+    ) -> Result<Session, End> {
         let (Some((request, response)), Some(names)) = (self.asking.take(), self.login.names().cloned()) else {
             return Err(End::Now(CloseReason::Protocol("a login that nobody has asked for")));
         };

@@ -42,11 +42,18 @@ fn a_session_comes_and_goes() {
     let said = enter(&mut hub, 1, &party("a", 1, "t"), proven());
     assert_eq!(said, [(1, 10, Reply::Entered { tsih: 1 })]);
     let said = enter(&mut hub, 2, &party("a", 2, "t"), proven());
-    assert_eq!(said, [(2, 20, Reply::Entered { tsih: 2 })], "another port of the same initiator");
+    assert_eq!(
+        said,
+        [(2, 20, Reply::Entered { tsih: 2 })],
+        "another port of the same initiator"
+    );
     assert_eq!(hub.sessions(), 2);
     hub.call(connection(1), 0, Call::Leave);
     hub.call(connection(2), 0, Call::Leave);
-    assert_eq!((hub.sessions(), hub.ports.len(), hub.held.len(), hub.handles.len()), (0, 0, 0, 0));
+    assert_eq!(
+        (hub.sessions(), hub.ports.len(), hub.held.len(), hub.handles.len()),
+        (0, 0, 0, 0)
+    );
     assert!(all(&mut hub).is_empty());
 }
 
@@ -99,7 +106,12 @@ fn one_address_cannot_have_all_places() {
     let mut hub = Hub::default();
     let stranger = Holder::Unproven([192, 0, 2, 1].into());
     for number in 0..MAX_SESSIONS_OF_HOLDER {
-        let said = enter(&mut hub, number as u64, &party("a", number as u8, "t"), stranger.clone());
+        let said = enter(
+            &mut hub,
+            number as u64,
+            &party("a", number as u8, "t"),
+            stranger.clone(),
+        );
         assert!(matches!(said[..], [(_, _, Reply::Entered { .. })]), "{said:?}");
     }
     let full = enter(&mut hub, 500, &party("a", 200, "t"), stranger.clone());

@@ -116,7 +116,11 @@ fn request(stage: u8, next: u8) -> Request {
 }
 
 fn names(initiator: &'static str) -> Vec<(&'static str, &'static str)> {
-    vec![("InitiatorName", initiator), ("TargetName", TARGET), ("SessionType", "Normal")]
+    vec![
+        ("InitiatorName", initiator),
+        ("TargetName", TARGET),
+        ("SessionType", "Normal"),
+    ]
 }
 
 fn refused(result: Result<Step, Refusal>) -> Status {
@@ -131,7 +135,10 @@ fn text(step: Result<Step, Refusal>) -> (Response, BTreeMap<String, String>) {
         panic!("{step:?}")
     };
     let pairs = parse(response.text.as_bytes()).expect("a text");
-    let pairs = pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    let pairs = pairs
+        .into_iter()
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect();
     (response, pairs)
 }
 
@@ -144,10 +151,16 @@ fn in_one_request() {
     assert!(matches!(step, Ok(Step::Enter(_))), "{step:?}");
     let (response, pairs) = text(step);
     assert_eq!(pairs["TargetPortalGroupTag"], "3");
-    assert_eq!((pairs["InitialR2T"].as_str(), pairs["MaxRecvDataSegmentLength"].as_str()), ("Yes", "262144"));
+    assert_eq!(
+        (pairs["InitialR2T"].as_str(), pairs["MaxRecvDataSegmentLength"].as_str()),
+        ("Yes", "262144")
+    );
     let header = response.header(world.login.first().expect("begun"), 5);
     assert_eq!(header.0[..2], [0x23, 0x80 | 1 << 2 | 3]);
-    assert_eq!((header.0[8..14].to_vec(), header.u16_at(14), header.task_tag()), (vec![0x80, 1, 2, 3, 4, 5], 5, 9));
+    assert_eq!(
+        (header.0[8..14].to_vec(), header.u16_at(14), header.task_tag()),
+        (vec![0x80, 1, 2, 3, 4, 5], 5, 9)
+    );
     let (party, holder) = world.login.party().expect("names");
     assert_eq!((party.target.as_str(), party.initiator.as_str()), (TARGET, INITIATOR));
     assert_eq!(holder, Holder::Unproven([192, 0, 2, 1].into()));
@@ -169,16 +182,25 @@ fn stage_by_stage_as_linux_does() {
 #[test]
 fn a_secret_must_be_proven() {
     let mut world = World::new();
-    assert_eq!(refused(world.send(&request(1, 3), &names(PROVING))), Status::AUTHENTICATION_FAILED);
+    assert_eq!(
+        refused(world.send(&request(1, 3), &names(PROVING))),
+        Status::AUTHENTICATION_FAILED
+    );
     let mut world = World::new();
     let mut keys = names(PROVING);
     keys.push(("AuthMethod", "None"));
-    assert_eq!(refused(world.send(&request(0, 1), &keys)), Status::AUTHENTICATION_FAILED);
+    assert_eq!(
+        refused(world.send(&request(0, 1), &keys)),
+        Status::AUTHENTICATION_FAILED
+    );
     // To ask for the next stage is not enough.
     let mut world = World::new();
     let (response, _) = text(world.send(&request(0, 3), &names(PROVING)));
     assert!(!response.transits);
-    assert_eq!(world.login.party().expect("names").1, Holder::Unproven([192, 0, 2, 1].into()));
+    assert_eq!(
+        world.login.party().expect("names").1,
+        Holder::Unproven([192, 0, 2, 1].into())
+    );
 }
 
 #[test]
@@ -224,10 +246,19 @@ fn who_may_log_in_to_what() {
     };
     let stranger = "iqn.2026-01.test:stranger";
     assert_eq!(refused(login(stranger, TARGET, &[])), Status::NOT_FOUND);
-    assert_eq!(refused(login(INITIATOR, "iqn.2026-01.test:nothing", &[])), Status::NOT_FOUND);
-    assert_eq!(refused(login(INITIATOR, "iqn.2026-01.test:elsewhere", &[])), Status::UNAVAILABLE);
+    assert_eq!(
+        refused(login(INITIATOR, "iqn.2026-01.test:nothing", &[])),
+        Status::NOT_FOUND
+    );
+    assert_eq!(
+        refused(login(INITIATOR, "iqn.2026-01.test:elsewhere", &[])),
+        Status::UNAVAILABLE
+    );
     assert_eq!(refused(login("host", TARGET, &[])), Status::INITIATOR_ERROR);
-    assert_eq!(refused(login(INITIATOR, TARGET, &[("SessionType", "Other")])), Status::SESSION_TYPE);
+    assert_eq!(
+        refused(login(INITIATOR, TARGET, &[("SessionType", "Other")])),
+        Status::SESSION_TYPE
+    );
     // Capitals are no other name (RFC 3722).
     assert!(login("IQN.2026-01.test:HOST", TARGET, &[]).is_ok());
     let Err(moved) = login(INITIATOR, "iqn.2026-01.test:moved", &[]) else {
@@ -240,7 +271,10 @@ fn who_may_log_in_to_what() {
     assert_eq!(missing(&[("InitiatorName", INITIATOR)]), Status::MISSING_PARAMETER);
     let mut early = World::new();
     early.catalog = Catalog::default();
-    assert_eq!(refused(early.send(&request(1, 3), &names(INITIATOR))), Status::UNAVAILABLE);
+    assert_eq!(
+        refused(early.send(&request(1, 3), &names(INITIATOR))),
+        Status::UNAVAILABLE
+    );
 }
 
 #[test]
@@ -251,7 +285,10 @@ fn a_target_may_want_proof_of_all() {
         ..TargetDetail::default()
     };
     world.catalog.details.insert(TARGET.into(), detail);
-    assert_eq!(refused(world.send(&request(1, 3), &names(INITIATOR))), Status::AUTHENTICATION_FAILED);
+    assert_eq!(
+        refused(world.send(&request(1, 3), &names(INITIATOR))),
+        Status::AUTHENTICATION_FAILED
+    );
 }
 
 /// One that could not be read is no secret that everybody has.
@@ -266,17 +303,30 @@ fn an_empty_secret_opens_nothing() {
     });
     let mut keys = names(PROVING);
     keys.extend([("AuthMethod", "CHAP"), ("CHAP_A", "7")]);
-    assert_eq!(refused(world.send(&request(0, 0), &keys)), Status::AUTHENTICATION_FAILED);
+    assert_eq!(
+        refused(world.send(&request(0, 0), &keys)),
+        Status::AUTHENTICATION_FAILED
+    );
 }
 
 #[test]
 fn to_discover() {
-    let keys = [("InitiatorName", "iqn.2026-01.test:anybody"), ("SessionType", "Discovery")];
+    let keys = [
+        ("InitiatorName", "iqn.2026-01.test:anybody"),
+        ("SessionType", "Discovery"),
+    ];
     let step = World::new().send(&request(1, 3), &keys);
     assert!(matches!(step, Ok(Step::Enter(_))), "{step:?}");
     // Who has a secret proves it here, too, unless that is set otherwise.
-    let keys = [("InitiatorName", PROVING), ("SessionType", "Discovery"), ("AuthMethod", "None")];
-    assert_eq!(refused(World::new().send(&request(0, 1), &keys)), Status::AUTHENTICATION_FAILED);
+    let keys = [
+        ("InitiatorName", PROVING),
+        ("SessionType", "Discovery"),
+        ("AuthMethod", "None"),
+    ];
+    assert_eq!(
+        refused(World::new().send(&request(0, 1), &keys)),
+        Status::AUTHENTICATION_FAILED
+    );
     let mut world = World::new();
     world.config.discovery_is_proven = false;
     assert!(world.send(&request(0, 1), &keys).is_ok());
@@ -287,14 +337,23 @@ fn requests_that_may_not_come() {
     let mut world = World::new();
     let mut joins = request(1, 3);
     joins.tsih = 4;
-    assert_eq!(refused(world.send(&joins, &names(INITIATOR))), Status::TOO_MANY_CONNECTIONS);
+    assert_eq!(
+        refused(world.send(&joins, &names(INITIATOR))),
+        Status::TOO_MANY_CONNECTIONS
+    );
     let mut version = request(1, 3);
     version.version_min = 1;
     assert_eq!(refused(World::new().send(&version, &names(INITIATOR))), Status::VERSION);
     let mut both = request(1, 3);
     both.continues = true;
-    assert_eq!(refused(World::new().send(&both, &names(INITIATOR))), Status::INVALID_REQUEST);
-    assert_eq!(refused(World::new().send(&request(1, 0), &names(INITIATOR))), Status::INVALID_REQUEST);
+    assert_eq!(
+        refused(World::new().send(&both, &names(INITIATOR))),
+        Status::INVALID_REQUEST
+    );
+    assert_eq!(
+        refused(World::new().send(&request(1, 0), &names(INITIATOR))),
+        Status::INVALID_REQUEST
+    );
     // Stages do not jump, and a login stays one login.
     let mut world = World::new();
     assert!(world.send(&request(0, 0), &names(INITIATOR)).is_ok());
@@ -331,7 +390,10 @@ fn a_text_in_parts() {
     assert!(matches!(world.send_bytes(&request(1, 3), rest), Ok(Step::Enter(_))));
     let mut world = World::new();
     let mut steps = (0..10).map(|_| world.send_bytes(&part, &[b'a'; 8192]));
-    assert_eq!(steps.find_map(Result::err).expect("an end").status, Status::INITIATOR_ERROR);
+    assert_eq!(
+        steps.find_map(Result::err).expect("an end").status,
+        Status::INITIATOR_ERROR
+    );
 }
 
 #[test]
@@ -339,7 +401,10 @@ fn a_refusal_as_bytes() {
     let header = Header::new(0x43, 0x87).with_task_tag(3).with_u16(14, 2);
     let answer = super::request::refused(&header, Status::NOT_FOUND);
     assert_eq!(answer.0[..4], [0x23, 0x04, 0, 0]);
-    assert_eq!((answer.u16_at(14), answer.task_tag(), answer.0[36], answer.0[37]), (2, 3, 2, 3));
+    assert_eq!(
+        (answer.u16_at(14), answer.task_tag(), answer.0[36], answer.0[37]),
+        (2, 3, 2, 3)
+    );
 }
 
 proptest! {

@@ -7,7 +7,9 @@ const LOGIN: Phase = Phase::Login { discovery: false };
 /// What the keys are answered.
 fn answers(negotiation: &mut Negotiation, offers: &[(&str, &str)], phase: Phase) -> Vec<(String, String)> {
     let mut answer = Text::new();
-    negotiation.take(offers, phase, &mut answer).expect("no key comes twice");
+    negotiation
+        .take(offers, phase, &mut answer)
+        .expect("no key comes twice");
     let pairs = parse(answer.as_bytes()).expect("a text");
     pairs
         .into_iter()
@@ -80,19 +82,31 @@ fn lists_are_chosen_from_in_the_order_of_the_initiator() {
     };
     assert_eq!(one(required.clone(), "DataDigest", "None,CRC32C").0, "CRC32C");
     assert_eq!(one(required, "DataDigest", "None").0, REJECT);
-    assert_eq!(chosen("TaskReporting", "FastAbort,ResponseFence,RFC3720"), "ResponseFence");
+    assert_eq!(
+        chosen("TaskReporting", "FastAbort,ResponseFence,RFC3720"),
+        "ResponseFence"
+    );
     assert_eq!(chosen("TaskReporting", "FastAbort"), REJECT);
 }
 
 #[test]
 fn each_key_has_its_rule() {
     let rules: &[(&str, &[(&str, &str)])] = &[
-        ("MaxConnections", &[("1", "1"), ("8", "1"), ("0", REJECT), ("65536", REJECT)]),
+        (
+            "MaxConnections",
+            &[("1", "1"), ("8", "1"), ("0", REJECT), ("65536", REJECT)],
+        ),
         ("InitialR2T", &[("Yes", "Yes"), ("No", "Yes"), ("Maybe", REJECT)]),
         ("ImmediateData", &[("Yes", "Yes"), ("No", "No")]),
         (
             "MaxBurstLength",
-            &[("512", "512"), ("0x1000", "4096"), ("16777215", "1048576"), ("511", REJECT), ("16777216", REJECT)],
+            &[
+                ("512", "512"),
+                ("0x1000", "4096"),
+                ("16777215", "1048576"),
+                ("511", REJECT),
+                ("16777216", REJECT),
+            ],
         ),
         ("FirstBurstLength", &[("8192", "8192"), ("1048576", "65536")]),
         ("DefaultTime2Wait", &[("0", "2"), ("5", "5"), ("3601", REJECT)]),
@@ -135,7 +149,10 @@ fn a_burst_bounds_what_comes_unasked_in_any_order() {
     ] {
         let mut negotiation = Negotiation::new(Wishes::default());
         let answer = answers(&mut negotiation, &offers, LOGIN);
-        assert!(answer.contains(&("FirstBurstLength".into(), "4096".into())), "{answer:?}");
+        assert!(
+            answer.contains(&("FirstBurstLength".into(), "4096".into())),
+            "{answer:?}"
+        );
     }
     let (_, agreed) = one(Wishes::default(), "MaxBurstLength", "4096");
     assert_eq!(agreed.first_burst, 4096, "it was not offered");
@@ -147,7 +164,11 @@ fn a_discovery_session_has_no_use_for_most() {
     let discovery = Phase::Login { discovery: true };
     let answer = answers(
         &mut negotiation,
-        &[("MaxBurstLength", "4096"), ("HeaderDigest", "CRC32C"), ("ErrorRecoveryLevel", "0")],
+        &[
+            ("MaxBurstLength", "4096"),
+            ("HeaderDigest", "CRC32C"),
+            ("ErrorRecoveryLevel", "0"),
+        ],
         discovery,
     );
     assert_eq!(
@@ -165,7 +186,11 @@ fn keys_have_their_time() {
     let mut negotiation = Negotiation::new(Wishes::default());
     let answer = answers(
         &mut negotiation,
-        &[("MaxBurstLength", "4096"), ("MaxRecvDataSegmentLength", "4096"), ("InitiatorAlias", "a")],
+        &[
+            ("MaxBurstLength", "4096"),
+            ("MaxRecvDataSegmentLength", "4096"),
+            ("InitiatorAlias", "a"),
+        ],
         Phase::FullFeature,
     );
     assert_eq!(answer, [("MaxBurstLength".into(), REJECT.into())]);

@@ -166,6 +166,7 @@ fn forget(session: &mut Session, slot: SlotId) {
     let (serial, tag) = (own.serial, own.tag);
     session.immediate -= usize::from(own.is_immediate);
     session.gathering -= own.gathers;
+    session.order.ended(own.is_ordered);
     own.clear();
     session.engine.free(slot);
     if let Some(place) = session.tags.iter().position(|(known, _)| *known == tag) {

@@ -1,7 +1,7 @@
 //! SCSI commands: what comes with them is checked, `amita-scsi` says what they mean, and their tasks begin (RFC 7143, 11.3).
 
 use super::task::{Fault, Work};
-use super::{Session, answer, work};
+use super::{Session, answer, order, work};
 use crate::Cx;
 use crate::connection::End;
 use crate::port::MAX_IMMEDIATE;
@@ -27,7 +27,13 @@ pub(super) struct Carried {
 }
 
 /// Takes a command.
-pub(super) fn take(session: &mut Session, header: &Header, ahs: &[u8], data: Slice, cx: &mut Cx<'_>) -> Result<(), End> {
+pub(super) fn take(
+    session: &mut Session,
+    header: &Header,
+    ahs: &[u8],
+    data: Slice,
+    cx: &mut Cx<'_>,
+) -> Result<(), End> {
     let tag = header.task_tag();
     if tag == NO_TAG {
         return Err(session.broken(header, "a command without a tag", cx));
@@ -75,8 +81,27 @@ pub(super) fn take(session: &mut Session, header: &Header, ahs: &[u8], data: Sli
     if !session.engine.may_take_unasked(unasked) {
         return work::refuse(session, slot, Status::TaskSetFull, is_last, cx);
     }
-    let plan = plan(session, header, &ahs, expected);
-    work::begin(session, slot, plan, carried, cx)
+    let first = &header.0[32..48];
+    let long;
+    let cdb = match ahs.cdb_rest {
+        [] => first,
+        rest => {
+            long = [first, rest].concat();
+            &long[..]
+        }
+    };
+    order::begin(session, slot, cdb, attribute(header), carried, cx)
+}
+
+/// In which order with others it is to be carried out (11.3.1).
+fn attribute(header: &Header) -> Attribute {
+    match header.flags() & 7 {
+        0 => Attribute::Untagged,
+        2 => Attribute::Ordered,
+        3 => Attribute::HeadOfQueue,
+        4 => Attribute::Aca,
+        _ => Attribute::Simple,
+    }
 }
 
 /// Is the data that comes unasked within what was agreed?
@@ -123,37 +148,30 @@ fn begin(session: &mut Session, header: &Header, expected: Lengths, writes: bool
     Some(slot)
 }
 
-/// What is to be done for it.
-fn plan(session: &mut Session, header: &Header, ahs: &Ahs<'_>, expected: Lengths) -> amita_scsi::Plan {
-    let first = &header.0[32..48];
-    let long;
-    let cdb = match ahs.cdb_rest {
-        [] => first,
-        rest => {
-            long = [first, rest].concat();
-            &long[..]
-        }
-    };
-    let attribute = match header.flags() & 7 {
-        0 => Attribute::Untagged,
-        2 => Attribute::Ordered,
-        3 => Attribute::HeadOfQueue,
-        4 => Attribute::Aca,
-        _ => Attribute::Simple,
-    };
+/// Carries out a command whose turn it is.
+pub(super) fn carry_out(
+    session: &mut Session,
+    slot: SlotId,
+    cdb: &[u8],
+    attribute: Attribute,
+    carried: Carried,
+    cx: &mut Cx<'_>,
+) -> Result<(), End> {
+    let own = &session.engine.request(slot).own;
     let task = Task {
-        lun: Lun(header.lun()),
+        lun: own.lun,
         cdb,
         attribute,
-        expected,
+        expected: own.expected,
     };
     let Session {
         catalog, target, nexus, ..
     } = session;
-    match target {
+    let plan = match target {
         Some(target) => amita_scsi::plan::plan(&task, &catalog.scsi, target, nexus),
         None => unreachable!("a session that is there to discover takes no commands"),
-    }
+    };
+    work::begin(session, slot, plan, carried, cx)
 }
 
 /// Says what is to be done with a parameter list that is here.

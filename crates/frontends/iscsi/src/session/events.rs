@@ -84,7 +84,10 @@ impl Session {
             }
         }
         let has_to_prove = self.names.target.is_some() || self.port.config().discovery_is_proven;
-        let secret = catalog.chap(initiator).filter(|_| has_to_prove).map(|(_, secret)| secret);
+        let secret = catalog
+            .chap(initiator)
+            .filter(|_| has_to_prove)
+            .map(|(_, secret)| secret);
         let shown = self.rests_on.as_ref().and_then(|known| known.chap.as_ref());
         match secret == shown {
             true => Ok(()),

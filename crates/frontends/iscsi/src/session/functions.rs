@@ -168,7 +168,11 @@ fn begin(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result<Begu
         },
         function::QUERY_TASK_SET if is_there && session.agreed.protocol_level >= 2 => {
             let is_busy = session.engine.position(|request| of_lun(&request.own)).is_some();
-            Begun::answered(if is_busy { response::SUCCEEDED } else { response::COMPLETE })
+            Begun::answered(if is_busy {
+                response::SUCCEEDED
+            } else {
+                response::COMPLETE
+            })
         }
         function::ABORT_TASK_SET | function::CLEAR_TASK_SET | function::LOGICAL_UNIT_RESET => {
             Begun::answered(response::NO_UNIT)
@@ -183,7 +187,11 @@ fn begin(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result<Begu
         function::QUERY_TASK if session.agreed.protocol_level >= 2 => {
             let found = session.task_of(header.target_tag());
             let is_there = found.is_some_and(|slot| session.engine.request(slot).own.lun == lun);
-            Begun::answered(if is_there { response::SUCCEEDED } else { response::COMPLETE })
+            Begun::answered(if is_there {
+                response::SUCCEEDED
+            } else {
+                response::COMPLETE
+            })
         }
         function::NEXUS_RESET if session.agreed.protocol_level >= 2 => {
             let waits_for = session.end_tasks(|_| true, Fault::Aborted, cx)?;

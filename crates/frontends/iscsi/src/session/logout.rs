@@ -132,9 +132,7 @@ pub(super) fn ask(session: &mut Session, cx: &mut Cx<'_>) {
     let time = session.port.config().logout_time;
     let seconds = u16::try_from(time.as_secs()).unwrap_or(u16::MAX);
     tell(session, LOGOUT_WANTED, [0, 0, seconds], cx);
-    session.leaving = Leaving::Asked {
-        by: cx.now.plus(time),
-    };
+    session.leaving = Leaving::Asked { by: cx.now.plus(time) };
 }
 
 /// Says that the connection is closed.

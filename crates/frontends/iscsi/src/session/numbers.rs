@@ -207,7 +207,9 @@ mod tests {
         assert_eq!(now(numbers.arrive(pdu(11))), None, "twice");
         assert!(numbers.next_held().is_none());
         assert_eq!(now(numbers.arrive(pdu(10))), Some(10));
-        let held: Vec<u32> = std::iter::from_fn(|| numbers.next_held()).map(|taken| taken.header.cmd_sn()).collect();
+        let held: Vec<u32> = std::iter::from_fn(|| numbers.next_held())
+            .map(|taken| taken.header.cmd_sn())
+            .collect();
         assert_eq!((held, numbers.held_bytes, numbers.expected()), (vec![11, 12], 0, 13));
     }
 

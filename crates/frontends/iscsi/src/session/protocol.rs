@@ -16,7 +16,10 @@ fn difference(host: &[u8], volume: &Payload, length: usize) -> Option<usize> {
     match volume {
         // Almost always they are equal, and that is seen faster as a whole.
         Payload::Data(data) if data[..] == *expected => None,
-        Payload::Data(data) => data.iter().zip(host.iter().cycle()).position(|(one, other)| one != other),
+        Payload::Data(data) => data
+            .iter()
+            .zip(host.iter().cycle())
+            .position(|(one, other)| one != other),
         _ => host.iter().take(length).position(|byte| *byte != 0),
     }
 }
@@ -25,7 +28,10 @@ fn difference(host: &[u8], volume: &Payload, length: usize) -> Option<usize> {
 fn expected<'a>(own: &'a Task, piece: &'a PieceState) -> Option<&'a [u8]> {
     match own.work {
         // What was written is read back by the same piece.
-        Work::Compare | Work::Write { check: Some(Check::Same | Check::SameBlock) } => Some(&piece.data),
+        Work::Compare
+        | Work::Write {
+            check: Some(Check::Same | Check::SameBlock),
+        } => Some(&piece.data),
         Work::CompareAndWrite => Some(&piece.data[..piece.data.len() / 2]),
         Work::Check if !own.whole.is_empty() => Some(&own.whole),
         _ => None,

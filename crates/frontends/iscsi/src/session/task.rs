@@ -136,6 +136,8 @@ pub(crate) struct Task {
     pub lun: Lun,
     /// Does it not count against the window?
     pub is_immediate: bool,
+    /// Do all later ones wait for it?
+    pub is_ordered: bool,
     /// Does the initiator expect to send?
     pub writes: bool,
     /// When it came.
@@ -170,9 +172,9 @@ pub(crate) struct Task {
 /// What comes after somebody else's answer.
 #[derive(Debug)]
 pub(crate) enum Then {
-    Reserve(amita_scsi::persistent::Reserving),
-    Blocks(amita_scsi::lba_status::LbaStatus),
-    Copy(amita_scsi::copy::CopyRest),
+    Reserve(amita_scsi::Reserving),
+    Blocks(amita_scsi::LbaStatus),
+    Copy(amita_scsi::CopyRest),
 }
 
 impl Task {

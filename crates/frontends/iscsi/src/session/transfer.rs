@@ -187,7 +187,12 @@ impl Session {
 }
 
 /// Takes a Data-Out; `data` is `None` when its digest was wrong.
-pub(super) fn incoming(session: &mut Session, header: &Header, data: Option<Slice>, cx: &mut Cx<'_>) -> Result<(), End> {
+pub(super) fn incoming(
+    session: &mut Session,
+    header: &Header,
+    data: Option<Slice>,
+    cx: &mut Cx<'_>,
+) -> Result<(), End> {
     if session.is_guest() {
         session.reject(header, reject::NOT_SUPPORTED, cx);
         return Ok(());

@@ -10,12 +10,12 @@ use crate::Cx;
 use crate::connection::End;
 use amita_frontend::engine::{Charge, Delivery, Part, PieceState, Plan, Protocol as _, Step, Submission};
 use amita_frontend::pieces::{piece_end, pieces, zeroes};
-use amita_frontend::reservation::{Refusal, State};
+use amita_frontend::reservation::{Refusal, Registrant, State};
 use amita_frontend::slots::SlotId;
 use amita_reactor::{Pool, Slice};
-use amita_scsi::persistent::Reservation;
+use amita_scsi::persistent::{NexusName, Reservation};
 use amita_scsi::plan::{Answer, Check, Extent, Io, MAX_ATOMIC_BYTES, MAX_COMPARE_BYTES, Work as Scsi};
-use amita_scsi::sense::Status;
+use amita_scsi::sense::{Code, Key, Sense, Status, code};
 use amita_types::MAX_IO_BYTES;
 use amita_types::io::{IoError, Op, Payload};
 use copy::Progress;
@@ -212,16 +212,18 @@ fn proceed(session: &mut Session, slot: SlotId, plan: amita_scsi::Plan, cx: &mut
             request.own.then = Some(Box::new(Then::Copy(then)));
             session.start(slot, cx)
         }
-        // There is neither a register of tokens nor a wish that a session could place: neither is offered to hosts.
-        amita_scsi::Plan::Token(_) | amita_scsi::Plan::Move { .. } => {
-            request.own.answer = Some(Answer::check(amita_scsi::Sense::new(
-                amita_scsi::sense::Key::IllegalRequest,
-                amita_scsi::sense::code::SET_TARGET_PORT_GROUPS_FAILED,
-            )));
-            command::complete(session, slot, cx)
-        }
+        // There is neither a register of tokens nor a way to wish for a move: neither is offered to hosts.
+        amita_scsi::Plan::Token(_) => cannot(session, slot, code::INSUFFICIENT_TOKEN_RESOURCES, cx),
+        amita_scsi::Plan::Move { .. } => cannot(session, slot, code::SET_TARGET_PORT_GROUPS_FAILED, cx),
         amita_scsi::Plan::Gather { .. } => unreachable!("a list that is here asks for no other"),
     }
+}
+
+/// Answers what cannot be done here.
+fn cannot(session: &mut Session, slot: SlotId, why: Code, cx: &mut Cx<'_>) -> Result<(), End> {
+    let sense = Sense::new(Key::IllegalRequest, why);
+    session.engine.request(slot).own.answer = Some(Answer::check(sense));
+    command::complete(session, slot, cx)
 }
 
 /// I/O that takes nothing from the host.
@@ -487,10 +489,13 @@ pub(super) fn finishes(work: &Work) -> bool {
 /// All of it has ended well.
 pub(super) fn finish(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Result<(), End> {
     let own = &mut session.engine.request(slot).own;
-    own.work = Work::Drain;
+    let copied_bytes = match std::mem::replace(&mut own.work, Work::Drain) {
+        Work::Copy(progress) => progress.copied_bytes(),
+        _ => 0,
+    };
     own.answer = match own.then.take().map(|then| *then) {
         Some(Then::Blocks(status)) => Some(status.answer()),
-        Some(Then::Copy(then)) => Some(amita_scsi::plan::copied(then, Ok(()), &mut session.nexus)),
+        Some(Then::Copy(then)) => Some(amita_scsi::copied(&then, copied_bytes, Ok(()), &mut session.nexus)),
         _ => None,
     };
     session.finish(slot, cx)
@@ -499,14 +504,25 @@ pub(super) fn finish(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Re
 /// What a task is answered that the volume has failed; `at`: the byte of the volume, if it is known.
 pub(super) fn failed(session: &mut Session, slot: SlotId, error: IoError, at: Option<u64>) -> Answer {
     let own = &mut session.engine.request(slot).own;
-    match (own.then.take().map(|then| *then), own.work, &own.io) {
-        (Some(Then::Copy(then)), Work::Copy(progress), _) => {
-            amita_scsi::plan::copied(then, Err((error, progress.segment())), &mut session.nexus)
-        }
-        (_, _, Some(io)) => amita_scsi::plan::failed(io, error, at),
-        // Which blocks are mapped was not to be had.
-        _ => Answer::of(Status::Busy),
+    let then = own.then.take().map(|then| *then);
+    if let (Some(Then::Copy(then)), Work::Copy(progress)) = (then, own.work) {
+        let copied_bytes = progress.copied_bytes();
+        return amita_scsi::copied(&then, copied_bytes, Err(error), &mut session.nexus);
     }
+    let Some(io) = &own.io else {
+        // Which blocks are mapped was not to be had.
+        return Answer::of(Status::Busy);
+    };
+    if error != IoError::Miscompare {
+        return amita_scsi::failed(&io.place, error, at);
+    }
+    // Told is the byte of what the host has sent.
+    let start = extent_of(&io.work).offset;
+    let place = at.map(|at| at.saturating_sub(start));
+    amita_scsi::miscompare(match io.work {
+        Scsi::Check(_, Check::SameBlock) => place.map(|place| place % u64::from(io.place.block_bytes.max(1))),
+        _ => place,
+    })
 }
 
 /// What became of a reservation command.
@@ -519,12 +535,19 @@ pub(super) fn reserved(
     let Some(slot) = session.engine.find(tag) else {
         return Ok(());
     };
+    // Of the nexuses that are registered this one is known by its name.
+    let nexus = &session.nexus;
+    let known = |registrant: &Registrant| {
+        (registrant.host == nexus.key()).then(|| NexusName {
+            initiator: nexus.initiator().clone(),
+            tag: nexus.tag(),
+        })
+    };
     let own = &mut session.engine.request(slot).own;
     if let Some(Then::Reserve(then)) = own.then.take().map(|then| *then) {
-        let answer = amita_scsi::plan::reserved(then, result, &mut session.nexus);
+        let answer = amita_scsi::reserved(&then, &result, known);
         own.wanted.into = answer.data.len() as u64;
         own.answer = Some(answer);
     }
     command::complete(session, slot, cx)
 }
-

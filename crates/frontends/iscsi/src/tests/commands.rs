@@ -47,7 +47,11 @@ fn data_goes_in_pdus_and_sequences_as_was_agreed() {
         burst += pdu.data.len();
         let is_last = offset == 160 * 4096;
         assert!(burst <= 262_144);
-        assert_eq!(pdu.header.flags() & 0x80 != 0, burst == 262_144 || is_last, "F at {offset}");
+        assert_eq!(
+            pdu.header.flags() & 0x80 != 0,
+            burst == 262_144 || is_last,
+            "F at {offset}"
+        );
         assert_eq!(pdu.header.flags() & 1 != 0, is_last);
         if burst == 262_144 {
             burst = 0;
@@ -156,7 +160,11 @@ fn zeros_and_unmapping() {
     let mut cdb = [0; 16];
     cdb[0] = 0x42;
     cdb[8] = list.len() as u8;
-    assert_eq!(host.run(&mut world, command(1, 0xa0, list.len() as u32, cdb), &list).told(), GOOD);
+    assert_eq!(
+        host.run(&mut world, command(1, 0xa0, list.len() as u32, cdb), &list)
+            .told(),
+        GOOD
+    );
     let mut expected = data;
     for first in [10, 100] {
         expected[first * 4096..(first + 10) * 4096].fill(0);
@@ -181,7 +189,11 @@ fn zeros_and_unmapping() {
 #[test]
 fn digests_cover_everything() {
     let mut world = World::new();
-    let keys = [("HeaderDigest", "CRC32C"), ("DataDigest", "CRC32C"), ("MaxRecvDataSegmentLength", "262144")];
+    let keys = [
+        ("HeaderDigest", "CRC32C"),
+        ("DataDigest", "CRC32C"),
+        ("MaxRecvDataSegmentLength", "262144"),
+    ];
     let mut host = Host::session_of(&mut world, 1, &keys);
     assert_eq!(host.digests, (true, true));
     let data = pattern(4, 40 * 4096);
@@ -189,5 +201,49 @@ fn digests_cover_everything() {
     assert!(host.run(&mut world, read(1, 0, 40), &[]).data == data);
     // Lengths that are no words are padded.
     let outcome = host.run(&mut world, command(0, 0xc0, 333, cdb10(READ, 0, 1)), &[]);
-    assert_eq!((outcome.told(), outcome.residual, outcome.data.len()), (GOOD, (4, 512 - 333), 333));
+    assert_eq!(
+        (outcome.told(), outcome.residual, outcome.data.len()),
+        (GOOD, (4, 512 - 333), 333)
+    );
+}
+
+/// SAM-5, "Task attributes": an ordered task waits for all older ones, and all later ones wait for it.
+#[test]
+fn ordered_tasks_are_carried_out_in_order() {
+    let mut world = World::new();
+    let mut host = Host::session(&mut world);
+    let with = |header: Header, attribute: u8| header.with_byte(1, header.flags() & !7 | attribute);
+    world.runs = false;
+    let data: Vec<Vec<u8>> = (0..3).map(|seed| pattern(seed * 77, 4096)).collect();
+    let first = host.give(&mut world, with(write(1, 0, 1), 1), &data[0]);
+    let ordered = host.give(&mut world, with(write(1, 0, 1), 2), &data[1]);
+    let later = host.give(&mut world, with(write(1, 0, 1), 1), &data[2]);
+    let head = host.give(&mut world, with(read(1, 0, 1), 3), &[]);
+    let other = host.give(&mut world, with(read(0, 0, 1), 1), &[]);
+    assert_eq!(
+        world.service.queue.len(),
+        3,
+        "the first, the head of the queue, another logical unit"
+    );
+    world.runs = true;
+    host.settle(&mut world);
+    let order: Vec<u32> = host.pdus().iter().map(|pdu| pdu.header.task_tag()).collect();
+    assert_eq!(order, [first, head, other, ordered, later]);
+    assert_eq!(world.volumes.read(world.volume(1), 0, 4096), data[2]);
+    // One that waits can be aborted.
+    world.runs = false;
+    host.give(&mut world, with(read(1, 0, 1), 1), &[]);
+    let waits = host.give(&mut world, with(read(1, 0, 1), 2), &[]);
+    let mut abort = Header::new(0x40 | opcode::TASK_MANAGEMENT, 0x81).with_target_tag(waits);
+    abort.0[9] = 1;
+    host.give(&mut world, abort, &[]);
+    let answer = host.one();
+    assert_eq!(
+        (answer.kind(), answer.header.0[2]),
+        (opcode::TASK_MANAGEMENT_RESPONSE, 0)
+    );
+    world.runs = true;
+    host.settle(&mut world);
+    assert_eq!(host.pdus().len(), 1);
+    assert_eq!(host.run(&mut world, with(read(1, 0, 1), 1), &[]).told(), GOOD);
 }

@@ -38,7 +38,10 @@ pub fn decode_binary(value: &str, max_bytes: usize) -> Option<Vec<u8>> {
             let (first, rest) = rest.split_at(rest.len() % 2);
             let pairs = (0..rest.len()).step_by(2).map(|at| &rest[at..at + 2]);
             let first = Some(first).filter(|first| !first.is_empty());
-            let bytes = first.into_iter().chain(pairs).map(|digits| u8::from_str_radix(digits, 16));
+            let bytes = first
+                .into_iter()
+                .chain(pairs)
+                .map(|digits| u8::from_str_radix(digits, 16));
             bytes.collect::<Result<Vec<u8>, _>>().ok()?
         }
         "0b" | "0B" => {

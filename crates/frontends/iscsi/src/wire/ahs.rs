@@ -50,7 +50,9 @@ impl Ahs<'_> {
                 READ_LENGTH if found.read_bytes.is_none() && length == 5 => {
                     found.read_bytes = Some(u32_at(rest, 4));
                 }
-                EXTENDED_CDB | READ_LENGTH => return Err("an additional header that comes twice, or is of a wrong length"),
+                EXTENDED_CDB | READ_LENGTH => {
+                    return Err("an additional header that comes twice, or is of a wrong length");
+                }
                 _ => return Err("an additional header of an unknown type"),
             }
             let next = end.next_multiple_of(4).min(rest.len());

@@ -102,10 +102,7 @@ fn additional_headers_are_read_and_checked() {
 #[test]
 fn what_is_too_long_is_told_before_it_comes() {
     let header = Header::new(opcode::TEXT, 0).with_data_bytes(8193);
-    assert_eq!(
-        Link::LOGIN.frame(&mut filled(&header.0)),
-        Ok(Incoming::TooLong(header))
-    );
+    assert_eq!(Link::LOGIN.frame(&mut filled(&header.0)), Ok(Incoming::TooLong(header)));
     let header = Header::new(opcode::TEXT, 0).with_byte(4, 1);
     assert!(Link::LOGIN.frame(&mut filled(&header.0)).is_err(), "text has no AHS");
     let header = Header::new(opcode::SCSI_COMMAND, 0).with_byte(4, 255);

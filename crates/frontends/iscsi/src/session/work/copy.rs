@@ -29,12 +29,14 @@ pub(crate) struct Progress {
     /// Where the piece goes that is being read.
     to: u64,
     held: Option<Held>,
+    /// Bytes that are written, of all segments.
+    copied: u64,
 }
 
 impl Progress {
-    /// The segment that is being copied.
-    pub fn segment(&self) -> usize {
-        self.segment
+    /// Bytes that are written, of all segments.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copied
     }
 }
 
@@ -80,6 +82,7 @@ pub(super) fn step(session: &mut Session, slot: SlotId, mut progress: Progress, 
     if progress.done >= segment.length {
         request.own.work = Work::Copy(Progress {
             segment: progress.segment + 1,
+            copied: progress.copied,
             ..Progress::default()
         });
         return Step::Again;
@@ -110,16 +113,21 @@ pub(super) fn step(session: &mut Session, slot: SlotId, mut progress: Progress, 
 /// A piece has ended: what was read is kept, to be written.
 pub(super) fn landed(session: &mut Session, slot: SlotId, part: Part<Fault>, cx: &mut Cx<'_>) {
     let own = &mut session.engine.request(slot).own;
-    let (Work::Copy(progress), Op::Read { length, .. }, Ok(())) = (&mut own.work, part.op, part.verdict) else {
+    let (Work::Copy(progress), Ok(())) = (&mut own.work, part.verdict) else {
+        return;
+    };
+    let Op::Read { length, .. } = part.op else {
+        progress.copied += part.op.length();
         return;
     };
     let mut payload = part.payload;
+    let is_zero = matches!(payload, Payload::Zeros(_));
     progress.held = Some(Held {
         offset: progress.to,
         length,
-        is_zero: matches!(payload, Payload::Zeros(_)),
+        is_zero,
     });
-    if !matches!(payload, Payload::Zeros(_)) {
+    if !is_zero {
         own.whole = bytes_of(&mut payload, length, cx.pool);
     }
 }
