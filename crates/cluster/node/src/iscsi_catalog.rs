@@ -64,7 +64,7 @@ impl IscsiCataloguer {
             .iter()
             .find(|group| group.node == self.node)
             .map(|group| group.tag);
-        let details = view
+        let details: BTreeMap<String, TargetDetail> = view
             .targets()
             .map(|record| (record.iqn.clone(), detail(record, &groups, here)))
             .collect();

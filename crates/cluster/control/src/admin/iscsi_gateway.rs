@@ -106,7 +106,7 @@ pub fn register_iscsi_gateway(
 fn free_tag(meta: &dyn Transact, last: u64) -> Result<u16> {
     let known = iscsi_gateways(meta)?;
     let tags = u64::from(u16::MAX);
-    let candidates = (0..tags).map(|step| (last + step) % tags + 1);
+    let candidates = (0..tags).map(|step| (last % tags + step) % tags + 1);
     candidates
         .filter_map(|tag| u16::try_from(tag).ok())
         .find(|tag| known.iter().all(|gateway| gateway.tag != *tag))
