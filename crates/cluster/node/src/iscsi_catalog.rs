@@ -127,9 +127,11 @@ impl IscsiCataloguer {
             .initiators
             .iter()
             .map(|access| {
+                let mut mask = access.luns.clone();
+                mask.iter_mut().for_each(|luns| luns.sort_unstable());
                 Arc::new(Access {
                     name: access.initiator.clone(),
-                    mask: access.luns.clone(),
+                    mask,
                 })
             })
             .collect();
