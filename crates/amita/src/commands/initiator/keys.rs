@@ -114,6 +114,7 @@ impl SecretArguments {
                 };
                 Failure::new(why.to_string()).kind(kind)
             })?;
+            keys.compared = Some(known.map_or((None, None), |known| (known.chap.clone(), known.chap_target.clone())));
             keys.chap = chap.map_or(Secret::Keep, Secret::Sealed);
             keys.chap_target = target.map_or(Secret::Keep, Secret::Sealed);
         }

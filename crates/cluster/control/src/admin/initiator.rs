@@ -48,10 +48,18 @@ pub struct InitiatorKeys {
     pub chap: Secret,
     /// What targets prove to have.
     pub chap_target: Secret,
+    /// Both secrets as they were, sealed, when it was seen that what is set is not the same as what stays: where they are others by now,
+    /// nothing is set.
+    pub compared: Option<(Option<String>, Option<String>)>,
 }
 
 impl InitiatorKeys {
     fn set(&self, initiator: &mut IscsiInitiator) -> Result<()> {
+        if let Some((chap, chap_target)) = &self.compared
+            && (*chap != initiator.chap || *chap_target != initiator.chap_target)
+        {
+            return Err(AdminError::Changed);
+        }
         self.chap.set(&mut initiator.chap);
         self.chap_target.set(&mut initiator.chap_target);
         match &self.user {
@@ -164,7 +172,8 @@ pub fn add_initiator(meta: &dyn Transact, name: &str) -> Result<IscsiInitiator> 
 /// Says what an initiator has to prove; one that is not known yet is known by that. Sessions that it has by another secret are cut off.
 ///
 /// # Errors
-/// No iSCSI name; a secret of the targets without one of the initiator; the metadata is away or refuses.
+/// No iSCSI name; a secret of the targets without one of the initiator; others have changed the secrets since they were compared; the metadata
+/// is away or refuses.
 pub fn set_initiator_keys(meta: &dyn Transact, name: &str, keys: &InitiatorKeys) -> Result<IscsiInitiator> {
     let name = check_iscsi_name("initiator", name)?;
     let key = map::iscsi_initiator_key(&name);

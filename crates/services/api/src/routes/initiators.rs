@@ -206,9 +206,11 @@ impl InitiatorKeysChange {
         };
         let (own, own_goes) = parsed(self.chap, chap_field::INITIATOR)?;
         let (target, target_goes) = parsed(self.chap_target, chap_field::TARGET)?;
+        let mut compared = None;
         let sealed = if own.is_none() && target.is_none() {
             (None, None)
         } else {
+            compared = Some((known.chap.clone(), known.chap_target.clone()));
             let seal = seal.ok_or_else(|| {
                 let why = "this node has no sealing key; ask one that has (`amita serve --seal-key`)";
                 Problem::new(Code::WrongState, why)
@@ -232,6 +234,7 @@ impl InitiatorKeysChange {
             user,
             chap: set(sealed.0, own_goes),
             chap_target: set(sealed.1, target_goes),
+            compared,
         })
     }
 }

@@ -571,6 +571,7 @@ fn secrets_come_sealed_and_the_targets_needs_the_initiators() {
         user: ChapUser::Named("esx".to_owned()),
         chap: Secret::Sealed("s1".to_owned()),
         chap_target: Secret::Sealed("s2".to_owned()),
+        compared: Some((None, None)),
     };
     let found = set_initiator_keys(&meta, &ESX.to_ascii_uppercase(), &keys).unwrap();
     assert_eq!((found.name.as_str(), found.user()), (ESX, "esx"));
@@ -607,6 +608,14 @@ fn secrets_come_sealed_and_the_targets_needs_the_initiators() {
         let said = set_initiator_keys(&meta, ESX, &named).unwrap_err().to_string();
         assert!(said.contains(why), "{user:?}: {said}");
     }
+    // It was compared with what is not there any more.
+    let late = InitiatorKeys {
+        chap_target: Secret::Sealed("s3".to_owned()),
+        compared: Some((Some("s0".to_owned()), None)),
+        ..InitiatorKeys::default()
+    };
+    assert_eq!(set_initiator_keys(&meta, ESX, &late), Err(AdminError::Changed));
+    assert_eq!(initiator(&meta, ESX).unwrap().chap_target, None);
     // Nothing is set, and it is known all the same.
     set_initiator_keys(&meta, LINUX, &InitiatorKeys::default()).unwrap();
     let names: Vec<String> = initiators(&meta).unwrap().into_iter().map(|known| known.name).collect();
