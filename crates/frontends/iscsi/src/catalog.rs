@@ -61,11 +61,11 @@ impl Catalog {
     /// Where a target can be reached: portals of live gateways that serve it, each with the tag of its group. (Those of gateways
     /// that are dead would be waited for; they are told again when they live.)
     pub fn portals_of<'a>(&'a self, target: &'a Target) -> impl Iterator<Item = (SocketAddr, u16)> + 'a {
-        let groups = target.groups.iter().filter_map(|tag| self.scsi.group(*tag));
-        let live = groups.filter(|group| group.alive || group.node == self.scsi.node);
-        live.flat_map(|group| {
+        let groups = target.groups.iter().filter_map(move |tag| self.scsi.group(*tag));
+        let live = groups.filter(move |group| group.alive || group.node == self.scsi.node);
+        live.flat_map(move |group| {
             let portals = self.portals.get(&group.tag).into_iter().flatten();
-            portals.map(|portal| (*portal, group.tag))
+            portals.map(move |portal| (*portal, group.tag))
         })
     }
 }

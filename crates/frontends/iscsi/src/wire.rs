@@ -12,10 +12,10 @@ mod link;
 #[cfg(test)]
 mod tests;
 
-pub use ahs::{Ahs, MAX_CDB_BYTES};
+pub use ahs::Ahs;
 #[cfg(test)]
 pub(crate) use link::split;
-pub use link::{Frame, Incoming, Link, Taken};
+pub use link::{Incoming, Link, Taken};
 
 /// Bytes of the basic header segment.
 pub const BHS_BYTES: usize = 48;
@@ -78,8 +78,6 @@ pub mod reject {
     pub const IMMEDIATE: u8 = 0x06;
     pub const IN_PROGRESS: u8 = 0x07;
     pub const INVALID_FIELD: u8 = 0x09;
-    pub const OUT_OF_RESOURCES: u8 = 0x0a;
-    pub const WAITING_FOR_LOGOUT: u8 = 0x0c;
 }
 
 /// A 16-bit number of a header.
@@ -181,11 +179,6 @@ impl Header {
     #[must_use]
     pub fn cmd_sn(&self) -> u32 {
         self.u32_at(24)
-    }
-
-    #[must_use]
-    pub fn exp_stat_sn(&self) -> u32 {
-        self.u32_at(28)
     }
 
     #[must_use]

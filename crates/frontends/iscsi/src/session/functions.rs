@@ -5,8 +5,8 @@
 //! them. (Sessions at other gateways are not told: what is under way there, its initiators answer for.)
 
 use super::Session;
+use super::logout;
 use super::task::{Fault, Task};
-use super::{logout, task};
 use crate::Cx;
 use crate::connection::End;
 use crate::hub::{Call, Scope};
@@ -255,7 +255,7 @@ fn clear(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) -> Result<Vec<u64
         Scope::Unit(number) => Some(number),
         Scope::Target | Scope::TargetAndSessions => None,
     };
-    let is_meant = |task: &task::Task| number.is_none_or(|number| task.lun.number() == Some(number));
+    let is_meant = |task: &Task| number.is_none_or(|number| task.lun.number() == Some(number));
     let serials = session.end_tasks(is_meant, Fault::Aborted, cx)?;
     session.nexus.happened(number, Happening::Reset);
     Ok(serials)

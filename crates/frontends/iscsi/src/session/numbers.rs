@@ -62,11 +62,6 @@ impl Numbers {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// The next command's number.
-    pub fn expected(&self) -> u32 {
-        self.exp_cmd_sn
-    }
-
     /// Puts the numbers into a header that has a status, or of which the initiator takes notice as if it had.
     pub fn stamp(&mut self, header: Header) -> Header {
         let stat_sn = self.stat_sn;
@@ -210,7 +205,7 @@ mod tests {
         let held: Vec<u32> = std::iter::from_fn(|| numbers.next_held())
             .map(|taken| taken.header.cmd_sn())
             .collect();
-        assert_eq!((held, numbers.held_bytes, numbers.expected()), (vec![11, 12], 0, 13));
+        assert_eq!((held, numbers.held_bytes, numbers.exp_cmd_sn), (vec![11, 12], 0, 13));
     }
 
     #[test]
@@ -224,7 +219,7 @@ mod tests {
         assert!(numbers.plug(13, 14));
         assert_eq!(now(numbers.arrive(pdu(12))), Some(12));
         assert!(numbers.next_held().is_none());
-        assert_eq!(numbers.expected(), 14);
+        assert_eq!(numbers.exp_cmd_sn, 14);
     }
 
     #[test]

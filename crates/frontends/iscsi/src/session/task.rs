@@ -190,11 +190,6 @@ impl Task {
             ..Task::default()
         };
     }
-
-    /// Is data of the host to come, asked for or not?
-    pub fn awaits_data(&self) -> bool {
-        self.incoming.unasked.is_some() || !self.incoming.open.is_empty()
-    }
 }
 
 /// What is written as one, and the boundary that no such write crosses: all I/O is cut at the multiples of this, so that no long

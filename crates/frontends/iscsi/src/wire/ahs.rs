@@ -8,7 +8,7 @@
 use super::{MAX_AHS_BYTES, u16_at, u32_at};
 
 /// The longest CDB, in bytes (SPC-4, 4.2.4: variable length CDBs).
-pub const MAX_CDB_BYTES: usize = 260;
+const MAX_CDB_BYTES: usize = 260;
 
 const EXTENDED_CDB: u8 = 1;
 const READ_LENGTH: u8 = 2;

@@ -45,10 +45,7 @@ fn fields_of_a_command_lie_where_the_specification_has_them() {
     assert!(!header.is_immediate() && header.has(flag::FINAL) && header.has(flag::READ) && !header.has(flag::WRITE));
     assert_eq!(header.lun(), [0, 5, 0, 0, 0, 0, 0, 0]);
     assert_eq!(header.task_tag(), 0xaabb_ccdd);
-    assert_eq!(
-        (header.target_tag(), header.cmd_sn(), header.exp_stat_sn()),
-        (4096, 7, 9)
-    );
+    assert_eq!((header.target_tag(), header.cmd_sn(), header.u32_at(28)), (4096, 7, 9));
     let long = Header::new(0x25, 0).with_data_bytes(0x01_0203).with_byte(4, 2);
     assert_eq!(long.data_bytes(), 0x01_0203);
     assert_eq!(long.ahs_bytes(), 8);
