@@ -94,52 +94,41 @@ impl CopyRest {
             block_bytes,
         }
     }
-
-    /// How many segments lie before that byte of all of them, and how many bytes of the one that does not.
-    fn position(&self, mut bytes: u64) -> (u16, u64) {
-        let mut whole = 0;
-        for length in &self.lengths {
-            if bytes < *length {
-                break;
-            }
-            bytes -= length;
-            whole += 1;
-        }
-        (whole, bytes)
-    }
 }
 
-/// The answer to a copy. `copied_bytes`: so many are copied for certain, from the begin of the first segment on; `result`: why it went no further.
-pub fn copied(then: &CopyRest, copied_bytes: u64, result: Result<(), IoError>, nexus: &mut Nexus) -> Answer {
-    let (segments, rest) = then.position(copied_bytes);
+/// The answer to a copy. `result`: why it went no further, and at which segment that was; all before it are copied.
+pub fn copied(then: CopyRest, result: Result<(), (IoError, usize)>, nexus: &mut Nexus) -> Answer {
+    let whole = match result {
+        Ok(()) => then.lengths.len(),
+        Err((_, index)) => index.min(then.lengths.len()),
+    };
     let (answer, failure) = match result {
         Ok(()) => (Answer::good(), None),
-        Err(IoError::Reserved) => (Answer::of(Status::ReservationConflict), None),
-        Err(error) => {
+        Err((IoError::Reserved, _)) => (Answer::of(Status::ReservationConflict), None),
+        Err((error, _)) => {
             let mut sense = Sense::new(Key::CopyAborted, code_of(error));
-            // SPC-4, "Errors detected during processing of segment descriptors": which segment in the third and fourth byte of COMMAND-SPECIFIC
-            // INFORMATION, the residue of it in INFORMATION.
-            let length = then.lengths.get(usize::from(segments)).copied().unwrap_or(rest);
-            sense.command_specific = Some(u64::from(segments));
-            sense.information = Some(length.saturating_sub(rest) / u64::from(then.block_bytes.max(1)));
+            // SPC-4, "Errors detected during processing of segment descriptors": which segment it is in the third and fourth byte of
+            // COMMAND-SPECIFIC INFORMATION, how many blocks of it are left in INFORMATION. (Its pieces are copied in any order.)
+            let left = then.lengths.get(whole).copied().unwrap_or(0);
+            sense.command_specific = Some(whole as u64);
+            sense.information = Some(left / u64::from(then.block_bytes));
             (Answer::check(sense), Some(sense))
         }
     };
-    if let Some(id) = then.id {
-        let action = match id {
-            ListId::Short(_) => action::EXTENDED_COPY,
-            ListId::Long(_) => action::WRITE_USING_TOKEN,
-        };
-        let outcome = Outcome {
-            action,
-            segments,
-            bytes: copied_bytes,
-            failure,
-            block_bytes: then.block_bytes,
-            token: None,
-        };
-        nexus.copies.keep(id, outcome);
-    }
+    let Some(id) = then.id else { return answer };
+    let action = match id {
+        ListId::Short(_) => action::EXTENDED_COPY,
+        ListId::Long(_) => action::WRITE_USING_TOKEN,
+    };
+    let outcome = Outcome {
+        action,
+        segments: whole as u16,
+        bytes: then.lengths[..whole].iter().sum(),
+        failure,
+        block_bytes: then.block_bytes,
+        token: None,
+    };
+    nexus.copies.keep(id, outcome);
     answer
 }
 

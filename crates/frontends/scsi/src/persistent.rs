@@ -20,7 +20,6 @@ use crate::nexus::{InitiatorPort, Nexus};
 use crate::opcodes as op;
 use crate::plan::{Answer, Plan};
 use crate::sense::{Key, Sense, code};
-use amita_frontend::HostKey;
 use amita_frontend::reservation::{self, Kind};
 
 /// What the volume's reservations are asked.
@@ -65,10 +64,7 @@ pub struct NexusName {
 
 /// What becomes of what the reservations said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserving {
-    host: HostKey,
-    then: Then,
-}
+pub struct Reserving(Then);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
@@ -121,10 +117,7 @@ fn ask(scope: &Scope<'_>, nexus: &Nexus, command: Reservation, then: Then) -> Pl
         volume: scope.unit.volume,
         host: nexus.key(),
         command,
-        then: Reserving {
-            host: nexus.key(),
-            then,
-        },
+        then: Reserving(then),
     }
 }
 

@@ -326,6 +326,19 @@ pub enum Work {
     Touch,
 }
 
+impl Work {
+    /// Which byte of data-out is compared with that byte of the volume.
+    fn data_out_offset(&self, at: u64, block_bytes: u32) -> Option<u64> {
+        match self {
+            Work::CompareAndWrite(extent) | Work::Check(extent, Check::Same) | Work::WriteAndCheck(extent, _) => {
+                at.checked_sub(extent.offset)
+            }
+            Work::Check(extent, Check::SameBlock) => Some(at.checked_sub(extent.offset)? % u64::from(block_bytes)),
+            _ => None,
+        }
+    }
+}
+
 /// The pieces of a WRITE ATOMIC, each of which is written as one: cut at the multiples of the boundary.
 pub fn atoms(extent: Extent, boundary_bytes: u64) -> impl Iterator<Item = Extent> {
     let mut offset = extent.offset;
@@ -346,9 +359,9 @@ pub fn atoms(extent: Extent, boundary_bytes: u64) -> impl Iterator<Item = Extent
     })
 }
 
-/// The answer to I/O that has failed; `at`: the byte of the volume where, if that is known.
+/// The answer to I/O that has failed. `at`: the byte of the volume where, if that is known; of a miscompare, the first that differs.
 #[must_use]
-pub fn failed(place: &Place, error: IoError, at: Option<u64>) -> Answer {
+pub fn failed(io: &Io, error: IoError, at: Option<u64>) -> Answer {
     let (key, code) = match error {
         IoError::Reserved => return Answer::of(Status::ReservationConflict),
         // The host waits a moment and asks again.
@@ -364,17 +377,12 @@ pub fn failed(place: &Place, error: IoError, at: Option<u64>) -> Answer {
         _ => (Key::HardwareError, code::INTERNAL_TARGET_FAILURE),
     };
     let mut sense = Sense::new(key, code);
-    if matches!(error, IoError::OutOfRange | IoError::Damaged | IoError::NoSpace) {
-        sense.information = at.map(|at| at / u64::from(place.block_bytes.max(1)));
-    }
-    sense.into()
-}
-
-/// The answer to a comparison that has failed; `at`: the byte of data-out that differs first (SBC-3, "COMPARE AND WRITE command": INFORMATION).
-#[must_use]
-pub fn miscompare(at: Option<u64>) -> Answer {
-    let mut sense = Sense::new(Key::Miscompare, code::MISCOMPARE_DURING_VERIFY);
-    sense.information = at;
+    sense.information = match error {
+        // The offset in data-out (SBC-3, "COMPARE AND WRITE command").
+        IoError::Miscompare => at.and_then(|at| io.work.data_out_offset(at, io.place.block_bytes)),
+        IoError::OutOfRange | IoError::Damaged | IoError::NoSpace => at.map(|at| at / u64::from(io.place.block_bytes)),
+        _ => None,
+    };
     sense.into()
 }
 

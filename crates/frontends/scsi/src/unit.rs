@@ -245,3 +245,6 @@ impl Space {
         u128::from(self.used_bytes) * 100 >= u128::from(self.total_bytes) * u128::from(self.warning_percent)
     }
 }
+
+#[cfg(test)]
+mod tests;
