@@ -117,12 +117,14 @@ fn respond(session: &mut Session, slot: SlotId, mut answer: Answer, cx: &mut Cx<
             return data_in(session, slot, Slice::copy_from(&answer.data), true, cx);
         }
     }
-    // What has failed has moved what has moved; what went well, as much as it was to.
-    let moved = match (answer.status, own.writes) {
-        (Status::Good | Status::ConditionMet, true) => own.wanted.out,
-        (Status::Good | Status::ConditionMet, false) => own.wanted.into,
-        (_, true) => u64::from(own.incoming.received).min(own.wanted.out),
-        (_, false) => u64::from(own.outgoing.sent),
+    // What has failed has moved what has moved; what went well, as much as it was to; and what the host did not send enough for, would
+    // have moved more.
+    let is_good = matches!(answer.status, Status::Good | Status::ConditionMet);
+    let moved = match own.writes {
+        true if is_good || own.wanted.out > own.expected.out => own.wanted.out,
+        true => u64::from(own.incoming.received).min(own.wanted.out),
+        false if is_good => own.wanted.into,
+        false => u64::from(own.outgoing.sent),
     };
     let (flags, count) = residual(own, moved);
     let header = Header::new(opcode::SCSI_RESPONSE, flag::FINAL | flags)

@@ -73,6 +73,8 @@ pub(super) fn take(
         return Ok(());
     };
     let carried = Carried { data, is_last };
+    // What comes behind it unasked begins there, whatever becomes of the command.
+    session.engine.request(slot).own.incoming.received = carried.data.len() as u32;
     if let Err(fault) = check_data(session, expected, &carried) {
         session.engine.request(slot).fail(fault, None);
         return work::drain(session, slot, is_last, cx);

@@ -7,7 +7,7 @@ use super::Session;
 use crate::Cx;
 use crate::catalog::{Catalog, target_address};
 use crate::negotiation::Phase;
-use crate::text::{Gathered, Pair, REJECT, Text, find, parse};
+use crate::text::{Gathered, NOT_UNDERSTOOD, Pair, Text, find, parse};
 use crate::wire::{Header, NO_TAG, flag, opcode, reject};
 use amita_scsi::Target;
 use amita_types::iscsi_name;
@@ -68,38 +68,48 @@ pub(super) fn request(session: &mut Session, header: &Header, data: &[u8], cx: &
 }
 
 /// Takes keys.
+///
+/// A text of nothing but keys that nobody knows is refused as a whole: libiscsi's suite wants it so, and who speaks what is newer than
+/// this sees as much by that. (Private keys, and unknown ones beside known ones, are "NotUnderstood".)
 fn take(session: &mut Session, pairs: &[Pair<'_>]) -> Result<(), &'static str> {
     let mut answer = Text::new();
     if let Some(value) = find(pairs, "SendTargets") {
-        targets(session, value, &mut answer);
+        targets(session, value, &mut answer)?;
     }
     let rest: Vec<Pair<'_>> = pairs.iter().filter(|pair| pair.0 != "SendTargets").copied().collect();
+    let before = answer.len();
     session.negotiation.take(&rest, Phase::FullFeature, &mut answer)?;
+    let answered = parse(&answer.as_bytes()[before..])?;
+    let is_unknown = |pair: &Pair<'_>| pair.1 == NOT_UNDERSTOOD && !pair.0.starts_with("X-");
+    if !pairs.is_empty() && answered.len() == pairs.len() && answered.iter().all(is_unknown) {
+        return Err("a text of unknown keys");
+    }
     session.text.answer = answer.into_bytes();
     Ok(())
 }
 
 /// Begins to tell of targets (appendix C): of all in a discovery session, and else of the one that the session is with.
-fn targets(session: &mut Session, value: &str, answer: &mut Text) {
+///
+/// "All" is for discovery sessions only; a normal one that asks so (libiscsi's suite) is told what it may know: its own target.
+fn targets(session: &mut Session, value: &str, answer: &mut Text) -> Result<(), &'static str> {
     let own = session.names.target.as_deref();
-    match (value, own) {
-        ("All", None) => session.text.listing = Listing::Behind(String::new()),
-        // "SendTargets=All [...] MUST NOT be [used] in a normal session", and nothing is meant by nothing in a discovery session.
-        ("All", Some(_)) | ("", None) => answer.push("SendTargets", REJECT),
-        (value, own) => {
-            let named = match (value, own) {
-                ("", Some(own)) => Some(own.to_owned()),
-                _ => iscsi_name::canonical(value).ok(),
-            };
-            // Another target than its own is not told of in a normal session; what it may not use, in none.
-            let named = named.filter(|name| own.is_none_or(|own| own == name));
-            let catalog = &session.catalog;
-            let target = named.and_then(|name| catalog.scsi.target(&name));
-            if let Some(target) = target.filter(|target| target.admits(&session.names.initiator)) {
-                tell(catalog, target, answer);
-            }
+    let named = match (value, own) {
+        ("All", None) => {
+            session.text.listing = Listing::Behind(String::new());
+            return Ok(());
         }
+        ("", None) => return Err("a discovery session has no target of its own"),
+        ("All" | "", Some(own)) => own.to_owned(),
+        (name, _) => iscsi_name::canonical(name).map_err(|_| "SendTargets with what is no name")?,
+    };
+    // Another target than its own is not told of in a normal session; what it may not use, in none.
+    let is_told = own.is_none_or(|own| own == named);
+    let catalog = &session.catalog;
+    let target = catalog.scsi.target(&named).filter(|_| is_told);
+    if let Some(target) = target.filter(|target| target.admits(&session.names.initiator)) {
+        tell(catalog, target, answer);
     }
+    Ok(())
 }
 
 /// Tells of one target: its name, and where it is.

@@ -31,8 +31,20 @@ pub(super) fn begin(
     carried: Carried,
     cx: &mut Cx<'_>,
 ) -> Result<(), End> {
-    let wanted = plan.lengths();
-    session.engine.request(slot).own.wanted = wanted;
+    let own = &mut session.engine.request(slot).own;
+    own.wanted = plan.lengths();
+    let plan = if own.wanted.out > own.expected.out {
+        match shortened(plan, own.expected.out) {
+            Some(plan) => plan,
+            None => {
+                let sense = Sense::new(Key::IllegalRequest, code::INVALID_FIELD_IN_INFORMATION_UNIT);
+                own.answer = Some(Answer::check(sense));
+                return drain(session, slot, carried.is_last, cx);
+            }
+        }
+    } else {
+        plan
+    };
     let gathers = match &plan {
         amita_scsi::Plan::Gather { bytes, .. } => *bytes as usize,
         amita_scsi::Plan::Io(io) => whole_bytes(io),
@@ -44,7 +56,7 @@ pub(super) fn begin(
     session.gathering += gathers;
     session.engine.request(slot).own.gathers = gathers;
     // The transport's numbers have 32 bits, and no command takes more.
-    let out = u32::try_from(wanted.out).unwrap_or(u32::MAX);
+    let out = u32::try_from(plan.lengths().out).unwrap_or(u32::MAX);
     match plan {
         amita_scsi::Plan::Gather { then, .. } => {
             let own = &mut session.engine.request(slot).own;
@@ -74,6 +86,22 @@ pub(super) fn begin(
             proceed(session, slot, plan, cx)
         }
     }
+}
+
+/// What is done of a command of which the host sends only so much: of a write, the whole blocks that come; all else can be done as a whole
+/// only. (What initiators make of that they see by the residual, which has what is missing: 11.4.5.)
+fn shortened(plan: amita_scsi::Plan, out: u64) -> Option<amita_scsi::Plan> {
+    let amita_scsi::Plan::Io(mut io) = plan else {
+        return None;
+    };
+    if !out.is_multiple_of(u64::from(io.place.block_bytes.max(1))) {
+        return None;
+    }
+    match &mut io.work {
+        Scsi::Write(extent) | Scsi::WriteAndCheck(extent, _) => extent.length = out,
+        _ => return None,
+    }
+    Some(amita_scsi::Plan::Io(io))
 }
 
 /// Bytes of data that I/O needs as a whole: its data-out, or a piece of it that must not be cut.
@@ -247,7 +275,15 @@ fn io_without_data(session: &mut Session, slot: SlotId, io: Io, cx: &mut Cx<'_>)
         }
         Scsi::Zero(_) => Work::Zero { next: 0 },
         Scsi::Fill(extent, block) if extent.length > 0 => {
-            match pattern(block, extent.length, cx.pool) {
+            let bytes = extent.length.min(u64::from(MAX_IO_BYTES)) as usize;
+            let more = bytes.saturating_sub(request.own.gathers);
+            if session.gathering + more > session.port.config().gather_bytes.max(bytes) {
+                request.own.answer = Some(Answer::of(Status::TaskSetFull));
+                return command::complete(session, slot, cx);
+            }
+            session.gathering += more;
+            request.own.gathers += more;
+            match pattern(block, bytes, cx.pool) {
                 Some(pattern) => request.own.whole = pattern,
                 None => request.fail(Fault::Memory, None),
             }
@@ -288,9 +324,8 @@ fn read(session: &mut Session, slot: SlotId, length: u64, work: Work, cx: &mut C
     session.start(slot, cx)
 }
 
-/// A block again and again, as long as a piece of I/O.
-fn pattern(block: &[u8], length: u64, pool: &Pool) -> Option<Slice> {
-    let bytes = length.min(u64::from(MAX_IO_BYTES)) as usize;
+/// A block again and again: so many bytes.
+fn pattern(block: &[u8], bytes: usize, pool: &Pool) -> Option<Slice> {
     let mut pattern = pool.take(bytes)?;
     for part in pattern.chunks_mut(block.len().max(1)) {
         part.copy_from_slice(&block[..part.len()]);

@@ -78,6 +78,25 @@ fn residuals_are_exact() {
     assert_eq!((none.told(), none.residual, none.data.len()), (GOOD, (4, 1024), 0));
     let just = reads(1024);
     assert_eq!((just.told(), just.residual), (GOOD, (0, 0)));
+    // A write of more than the initiator wants to send: of that, whole blocks (libiscsi's suite has all of these).
+    let two = pattern(5, 1024);
+    for (expected, status, residual) in [
+        (0u32, GOOD, (4, 1024)),
+        (512, GOOD, (4, 512)),
+        (200, (2, [5, 0x0e, 3]), (4, 1024 - 200)),
+    ] {
+        let outcome = host.run(
+            &mut world,
+            command(0, 0xa0, expected, cdb10(WRITE, 0, 2)),
+            &two[..expected as usize],
+        );
+        assert_eq!((outcome.told(), outcome.residual), (status, residual), "{expected}");
+    }
+    assert_eq!(world.volumes.read(world.volume(0), 0, 512), two[..512]);
+    assert_eq!(world.volumes.read(world.volume(0), 512, 512), data[512..]);
+    // A read that is flagged as a write.
+    let outcome = host.run(&mut world, command(0, 0xa0, 512, cdb10(READ, 0, 1)), &[]);
+    assert_eq!((outcome.told(), outcome.residual), (GOOD, (2, 512)));
     // A write of less than the initiator wants to send.
     let long = pattern(1, 4096);
     let outcome = host.run(&mut world, command(0, 0xa0, 4096, cdb10(WRITE, 0, 2)), &long);

@@ -62,7 +62,12 @@ fn all_portals_of_all_targets_that_one_may_use() {
     );
     assert_eq!(targets(&mut world, &mut host, TARGET).0, pairs);
     assert_eq!(targets(&mut world, &mut host, "iqn.2026-01.test:other").0, [""; 0]);
-    assert_eq!(targets(&mut world, &mut host, "").0, ["SendTargets=Reject"]);
+    for wrong in ["", "Alle", "A"] {
+        let text = format!("SendTargets={wrong}\0");
+        let header = text_request(0x80, NO_TAG).with_u32(24, host.cmd_sn);
+        host.send(&mut world, &pdu(header, text.as_bytes(), host.digests));
+        assert_eq!(host.one().kind(), opcode::REJECT, "{wrong}");
+    }
     let mut stranger = discovery(&mut world, "iqn.2026-01.test:stranger", &[]);
     assert_eq!(targets(&mut world, &mut stranger, "All").0, [""; 0]);
     assert_eq!(targets(&mut world, &mut stranger, TARGET).0, [""; 0]);
@@ -117,7 +122,8 @@ fn a_normal_session_is_told_of_its_own_target() {
     let (pairs, _) = targets(&mut world, &mut host, "");
     assert_eq!(pairs.len(), 3);
     assert_eq!(targets(&mut world, &mut host, TARGET).0, pairs);
-    assert_eq!(targets(&mut world, &mut host, "All").0, ["SendTargets=Reject"]);
+    assert_eq!(targets(&mut world, &mut host, "All").0, pairs);
+    assert_eq!(targets(&mut world, &mut host, "iqn.2026-01.test:other").0, [""; 0]);
 }
 
 #[test]
@@ -148,6 +154,12 @@ fn a_text_that_makes_no_sense() {
     reject(&mut host, &mut world, text_request(0xc0, NO_TAG), b"A=b\0");
     reject(&mut host, &mut world, text_request(0x80, 77), b"");
     reject(&mut host, &mut world, text_request(0x80, NO_TAG), b"no pair\0");
+    reject(
+        &mut host,
+        &mut world,
+        text_request(0x80, NO_TAG),
+        b"SendTargetsPlease=All\0",
+    );
     // In parts, but without an end.
     for _ in 0..64 {
         let header = text_request(0x40, NO_TAG).with_u32(24, host.cmd_sn);
