@@ -99,7 +99,7 @@ fn of_fault(session: &mut Session, slot: SlotId, fault: Fault, at: Option<u64>) 
         Fault::Different => work::failed(session, slot, IoError::Miscompare, at),
         Fault::Transport(asc, ascq) => Answer::check(Sense::new(Key::AbortedCommand, Code(asc, ascq))),
         Fault::Memory => Answer::of(Status::Busy),
-        Fault::Gone => Answer::check(Sense::new(Key::IllegalRequest, code::LOGICAL_UNIT_NOT_SUPPORTED)),
+        Fault::Gone => Answer::check(Sense::new(Key::IllegalRequest, code::UNIT_NOT_SUPPORTED)),
         Fault::Aborted => Answer::good(),
     }
 }

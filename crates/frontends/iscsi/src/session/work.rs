@@ -223,7 +223,11 @@ fn proceed(session: &mut Session, slot: SlotId, plan: amita_scsi::Plan, cx: &mut
                     cx.service.reserve(front, tag, volume, host, command);
                     Ok(())
                 }
-                _ => reserved(session, tag, Err(Refusal::Unavailable), cx),
+                // What the service has no command for.
+                Reservation::RegisterAll { .. } | Reservation::Move { .. } => {
+                    reserved(session, tag, Err(Refusal::Full), cx)
+                }
+                Reservation::Lock | Reservation::Unlock => reserved(session, tag, Err(Refusal::Conflict), cx),
             }
         }
         amita_scsi::Plan::Blocks(status) => {

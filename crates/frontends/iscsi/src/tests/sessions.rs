@@ -77,21 +77,33 @@ fn pings_in_both_directions() {
     assert_eq!(host.pdus(), []);
     // A host that is silent is asked, and goes on when it answers.
     for _ in 0..3 {
-        world.now = host.front.deadline().expect("a deadline");
-        host.tick(&mut world);
-        let ping = host.one();
-        assert_eq!((ping.kind(), ping.header.task_tag()), (opcode::NOP_IN, NO_TAG));
-        assert_ne!(ping.header.target_tag(), NO_TAG);
+        let pings = wait(&mut host, &mut world);
+        assert_eq!(pings.len(), 1, "{:?}", host.closed);
+        let ping = &pings[0].header;
+        assert_eq!((ping.opcode(), ping.task_tag()), (opcode::NOP_IN, NO_TAG));
+        assert_ne!(ping.target_tag(), NO_TAG);
         world.pass(Duration::from_secs(1));
-        let header = header.with_target_tag(ping.header.target_tag());
+        let header = header.with_target_tag(ping.target_tag());
         host.send(&mut world, &pdu(header, &[], host.digests));
     }
-    for _ in 0..2 {
-        assert_eq!(host.closed, None);
+    assert_eq!(wait(&mut host, &mut world).len(), 1);
+    assert_eq!(
+        (wait(&mut host, &mut world), host.closed),
+        (vec![], Some(CloseReason::Timeout))
+    );
+}
+
+/// Time passes until the target says something, or ends the connection.
+fn wait(host: &mut Host, world: &mut World) -> Vec<Pdu> {
+    for _ in 0..20 {
         world.now = host.front.deadline().expect("a deadline");
-        host.tick(&mut world);
+        host.tick(world);
+        let pdus = host.pdus();
+        if !pdus.is_empty() || host.closed.is_some() {
+            return pdus;
+        }
     }
-    assert_eq!(host.closed, Some(CloseReason::Timeout));
+    panic!("nothing happens");
 }
 
 /// What a host that hears nothing repeats by another path must not be carried out here afterwards.
@@ -111,7 +123,7 @@ fn an_old_task_of_a_silent_host_ends_its_session() {
     }
     assert_eq!((host.closed.clone(), pings), (Some(CloseReason::Timeout), 1));
     // One that is heard may wait as long as the volume does.
-    let mut host = Host::session(&mut world);
+    let mut host = Host::session_of(&mut world, 2, &[]);
     let tag = host.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
     for _ in 0..20 {
         world.pass(Duration::from_millis(1500));
@@ -189,7 +201,7 @@ fn a_gateway_that_goes_asks_for_a_logout() {
             assert_eq!(host.one().kind(), opcode::LOGOUT_RESPONSE);
             continue;
         }
-        world.now = host.front.deadline().expect("a deadline");
+        world.pass(Duration::from_secs(5));
         host.tick(&mut world);
         assert_eq!(host.one().header.0[36], 2, "the connection is dropped");
         assert!(matches!(host.closed, Some(CloseReason::Refused(_))));
