@@ -94,24 +94,34 @@ impl CopyRest {
             block_bytes,
         }
     }
+
+    /// How many segments lie before that byte of all of them, and how many bytes of the one that does not.
+    fn position(&self, mut bytes: u64) -> (u16, u64) {
+        let mut whole = 0;
+        for length in &self.lengths {
+            if bytes < *length {
+                break;
+            }
+            bytes -= length;
+            whole += 1;
+        }
+        (whole, bytes)
+    }
 }
 
-/// The answer to a copy. `result`: why it went no further, and at which segment that was; all before it are copied.
-pub fn copied(then: CopyRest, result: Result<(), (IoError, usize)>, nexus: &mut Nexus) -> Answer {
-    let whole = match result {
-        Ok(()) => then.lengths.len(),
-        Err((_, index)) => index.min(then.lengths.len()),
-    };
+/// The answer to a copy. `copied_bytes`: so many are copied for certain, from the begin of the first segment on; `result`: why it went no further.
+pub fn copied(then: &CopyRest, copied_bytes: u64, result: Result<(), IoError>, nexus: &mut Nexus) -> Answer {
+    let (segments, rest) = then.position(copied_bytes);
     let (answer, failure) = match result {
         Ok(()) => (Answer::good(), None),
-        Err((IoError::Reserved, _)) => (Answer::of(Status::ReservationConflict), None),
-        Err((error, _)) => {
+        Err(IoError::Reserved) => (Answer::of(Status::ReservationConflict), None),
+        Err(error) => {
             let mut sense = Sense::new(Key::CopyAborted, code_of(error));
             // SPC-4, "Errors detected during processing of segment descriptors": which segment it is in the third and fourth byte of
-            // COMMAND-SPECIFIC INFORMATION, how many blocks of it are left in INFORMATION. (Its pieces are copied in any order.)
-            let left = then.lengths.get(whole).copied().unwrap_or(0);
-            sense.command_specific = Some(whole as u64);
-            sense.information = Some(left / u64::from(then.block_bytes));
+            // COMMAND-SPECIFIC INFORMATION, how many blocks of it are left in INFORMATION.
+            let length = then.lengths.get(usize::from(segments)).copied().unwrap_or(rest);
+            sense.command_specific = Some(u64::from(segments));
+            sense.information = Some((length - rest) / u64::from(then.block_bytes));
             (Answer::check(sense), Some(sense))
         }
     };
@@ -122,8 +132,8 @@ pub fn copied(then: CopyRest, result: Result<(), (IoError, usize)>, nexus: &mut 
     };
     let outcome = Outcome {
         action,
-        segments: whole as u16,
-        bytes: then.lengths[..whole].iter().sum(),
+        segments,
+        bytes: copied_bytes,
         failure,
         block_bytes: then.block_bytes,
         token: None,

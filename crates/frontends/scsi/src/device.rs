@@ -58,20 +58,18 @@ pub(crate) fn plan(task: &Task<'_>, catalog: &Catalog, target: &Target, nexus: &
         None => without_unit(task.lun, &cdb, target, nexus),
     };
     let plan = plan.unwrap_or_else(Plan::Answer);
-    if !is_enough(&plan, task.expected.out) {
-        // SPC-4 has the code; what is to become of a task whose transport will bring less than the command takes is nobody's rule: nothing
-        // of it is done, since nobody can say which part was meant.
+    if is_too_much(&plan, task.expected.out) {
         return Plan::from(Sense::new(Key::IllegalRequest, code::INVALID_FIELD_IN_INFORMATION_UNIT));
     }
     plan
 }
 
-/// Does the transport bring what the command takes? What is compared and what is written are halves of one: there, more is as wrong as less.
-fn is_enough(plan: &Plan, expected: u64) -> bool {
-    let taken = plan.lengths().out;
+/// Does the transport bring more than the command takes, where that cannot be meant? What is compared and what is written are halves of one: the
+/// second would begin at another place.
+fn is_too_much(plan: &Plan, expected: u64) -> bool {
     match plan {
-        Plan::Io(io) if matches!(io.work, Work::CompareAndWrite(_)) => taken == expected,
-        _ => taken <= expected,
+        Plan::Io(io) if matches!(io.work, Work::CompareAndWrite(_)) => expected > plan.lengths().out,
+        _ => false,
     }
 }
 

@@ -43,7 +43,9 @@ pub use copy::{CopyRest, copied};
 pub use lba_status::LbaStatus;
 pub use nexus::{Happening, InitiatorPort, Nexus};
 pub use persistent::{NexusName, Reservation, Reserving, reserved};
-pub use plan::{Answer, Check, Extent, Io, Place, Plan, Residual, Segment, Work, atoms, failed, gathered, plan};
+pub use plan::{
+    Answer, Check, Extent, Io, Place, Plan, Residual, Segment, Work, atoms, failed, gathered, miscompare, plan,
+};
 pub use sense::{Sense, Status};
 pub use token::{Token, TokenWork, populated, redeemed};
 pub use unit::{Access, Alua, Catalog, Group, Target, Unit};

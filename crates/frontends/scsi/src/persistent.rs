@@ -20,6 +20,7 @@ use crate::nexus::{InitiatorPort, Nexus};
 use crate::opcodes as op;
 use crate::plan::{Answer, Plan};
 use crate::sense::{Key, Sense, code};
+use amita_frontend::HostKey;
 use amita_frontend::reservation::{self, Kind};
 
 /// What the volume's reservations are asked.
@@ -64,7 +65,11 @@ pub struct NexusName {
 
 /// What becomes of what the reservations said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserving(Then);
+pub struct Reserving {
+    /// Who asks.
+    host: HostKey,
+    then: Then,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
@@ -117,7 +122,10 @@ fn ask(scope: &Scope<'_>, nexus: &Nexus, command: Reservation, then: Then) -> Pl
         volume: scope.unit.volume,
         host: nexus.key(),
         command,
-        then: Reserving(then),
+        then: Reserving {
+            host: nexus.key(),
+            then,
+        },
     }
 }
 

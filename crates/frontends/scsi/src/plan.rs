@@ -1,8 +1,8 @@
 //! What is to be done for a command.
 //!
 //! [`plan()`] is given a task; what it returns is either the [answer](Plan::Answer) or says what comes before that. What it takes from the
-//! host and what it sends there is told by [`Plan::lengths`] before a byte moves; a task that expects to send less than the command
-//! takes has been refused by then, so that a transport never comes short of what a plan takes. Afterwards:
+//! host and what it sends there is told by [`Plan::lengths`] before a byte moves. The transport knows what it is to move, and tells the
+//! [`Residual`]; what it is to bring less of than the command takes is its to shorten or to refuse. Afterwards:
 //!
 //! * [`Plan::Gather`]: [`gathered`] is given the parameter list, and returns the next plan (which takes nothing more from the host).
 //! * [`Plan::Io`]: it is carried out as [`Work`] says; all of it went well: [`Answer::good`]; something failed: [`failed`].
@@ -326,19 +326,6 @@ pub enum Work {
     Touch,
 }
 
-impl Work {
-    /// Which byte of data-out is compared with that byte of the volume.
-    fn data_out_offset(&self, at: u64, block_bytes: u32) -> Option<u64> {
-        match self {
-            Work::CompareAndWrite(extent) | Work::Check(extent, Check::Same) | Work::WriteAndCheck(extent, _) => {
-                at.checked_sub(extent.offset)
-            }
-            Work::Check(extent, Check::SameBlock) => Some(at.checked_sub(extent.offset)? % u64::from(block_bytes)),
-            _ => None,
-        }
-    }
-}
-
 /// The pieces of a WRITE ATOMIC, each of which is written as one: cut at the multiples of the boundary.
 pub fn atoms(extent: Extent, boundary_bytes: u64) -> impl Iterator<Item = Extent> {
     let mut offset = extent.offset;
@@ -359,13 +346,14 @@ pub fn atoms(extent: Extent, boundary_bytes: u64) -> impl Iterator<Item = Extent
     })
 }
 
-/// The answer to I/O that has failed. `at`: the byte of the volume where, if that is known; of a miscompare, the first that differs.
+/// The answer to I/O that has failed; `at`: the byte of the volume where, if that is known.
 #[must_use]
-pub fn failed(io: &Io, error: IoError, at: Option<u64>) -> Answer {
+pub fn failed(place: &Place, error: IoError, at: Option<u64>) -> Answer {
     let (key, code) = match error {
         IoError::Reserved => return Answer::of(Status::ReservationConflict),
         // The host waits a moment and asks again.
         IoError::Busy => return Answer::of(Status::Busy),
+        IoError::Miscompare => return miscompare(None),
         IoError::OutOfRange => (Key::IllegalRequest, code::LBA_OUT_OF_RANGE),
         // SBC-3, "Resource exhaustion considerations": by this code ESXi pauses a virtual machine instead of failing its I/O.
         IoError::NoSpace => (Key::DataProtect, code::SPACE_ALLOCATION_FAILED),
@@ -373,16 +361,21 @@ pub fn failed(io: &Io, error: IoError, at: Option<u64>) -> Answer {
         // It is being moved: by this path or another it works in a moment.
         IoError::Lost => (Key::NotReady, code::ASYMMETRIC_ACCESS_TRANSITION),
         IoError::Damaged => (Key::MediumError, code::UNRECOVERED_READ_ERROR),
-        IoError::Miscompare => (Key::Miscompare, code::MISCOMPARE_DURING_VERIFY),
         _ => (Key::HardwareError, code::INTERNAL_TARGET_FAILURE),
     };
     let mut sense = Sense::new(key, code);
-    sense.information = match error {
-        // The offset in data-out (SBC-3, "COMPARE AND WRITE command").
-        IoError::Miscompare => at.and_then(|at| io.work.data_out_offset(at, io.place.block_bytes)),
-        IoError::OutOfRange | IoError::Damaged | IoError::NoSpace => at.map(|at| at / u64::from(io.place.block_bytes)),
-        _ => None,
-    };
+    if matches!(error, IoError::OutOfRange | IoError::Damaged | IoError::NoSpace) {
+        sense.information = at.map(|at| at / u64::from(place.block_bytes));
+    }
+    sense.into()
+}
+
+/// The answer to a comparison that has failed; `at`: the byte of data-out that differs first, if it is known (SBC-3, "COMPARE AND WRITE command":
+/// INFORMATION).
+#[must_use]
+pub fn miscompare(at: Option<u64>) -> Answer {
+    let mut sense = Sense::new(Key::Miscompare, code::MISCOMPARE_DURING_VERIFY);
+    sense.information = at;
     sense.into()
 }
 

@@ -48,7 +48,7 @@ pub enum TokenWork {
     /// It is looked up what it stands for; then [`redeemed`].
     Redeem {
         list: u32,
-        token: [u8; TOKEN_BYTES],
+        token: Box<[u8; TOKEN_BYTES]>,
         /// Where it is written, in order.
         place: Place,
         extents: Vec<Extent>,
@@ -128,7 +128,7 @@ pub(crate) fn write(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Result
         .ok_or(Sense::in_list(8, None))?;
     Ok(Plan::Token(Box::new(TokenWork::Redeem {
         list: list_id(scope),
-        token,
+        token: Box::new(token),
         place,
         extents,
         skip_bytes,

@@ -47,7 +47,7 @@ pub(crate) fn page(scope: &Scope<'_>, nexus: &Nexus) -> Result<Answer, Sense> {
     let unit = scope.unit;
     let has = |page: &u8| *page != code::THIRD_PARTY_COPY || scope.catalog.tokens;
     let asked = scope.cdb.u8(2);
-    let body = match asked {
+    let body: Vec<u8> = match asked {
         code::SUPPORTED_PAGES => PAGES.into_iter().filter(has).collect(),
         code::SERIAL_NUMBER => serial_number(unit).into_bytes(),
         code::IDENTIFICATION => designator::all(unit, scope.target, nexus.tag()),

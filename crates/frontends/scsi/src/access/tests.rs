@@ -23,6 +23,7 @@ fn groups_with_their_states_and_ports() {
         unit.access = vec![(2, Alua::Optimized)];
         unit.preferred = Some(2);
     });
+    host.settle();
     let states: Vec<u8> = host.data(0, &REPORT)[4..].iter().step_by(12).copied().collect();
     // The gateway where it asks is told as gone, and tells it itself.
     assert_eq!(states, [0x03, 0x80]);

@@ -85,7 +85,7 @@ fn from_one_unit_to_another() {
         },
     ];
     assert_eq!(found, expected);
-    assert_eq!(copied(then, Ok(()), &mut host.nexus), Answer::good());
+    assert_eq!(copied(&then, 9 * 512, Ok(()), &mut host.nexus), Answer::good());
     assert_eq!(results(&mut host, 0, 7), [0, 0, 0, 8, 1, 0, 2, 0, 0, 0, 0x12, 0]);
     assert_eq!(results(&mut host, 1, 7), [0; 4]);
     assert_eq!(results(&mut host, 4, 7), [0; 4], "nothing has failed");
@@ -99,16 +99,16 @@ fn a_copy_that_fails_says_where() {
     let targets = [described(&unit(0)), described(&unit(1))];
     let segments = [segment(0, 1, 8, 16, 32), segment(1, 0, 4, 0, 4)];
     let (_, then) = copy_of(send(&mut host, &list(1, &targets, &segments)));
-    let failed = copied(then, Err((IoError::NoSpace, 1)), &mut host.nexus);
-    let mut expected = Sense::new(Key::CopyAborted, code::SPACE_ALLOCATION_FAILED).with_information(4);
+    let failed = copied(&then, 9 * 512, Err(IoError::NoSpace), &mut host.nexus);
+    let mut expected = Sense::new(Key::CopyAborted, code::SPACE_ALLOCATION_FAILED).with_information(3);
     expected.command_specific = Some(1);
     assert_eq!(failed, Answer::check(expected));
-    assert_eq!(results(&mut host, 0, 1), [0, 0, 0, 8, 2, 0, 1, 0, 0, 0, 0x10, 0]);
+    assert_eq!(results(&mut host, 0, 1), [0, 0, 0, 8, 2, 0, 1, 0, 0, 0, 0x12, 0]);
     let details = results(&mut host, 4, 1);
     assert_eq!((details.len(), details[3], details[56], details[59]), (78, 74, 2, 18));
     assert_eq!(details[60..63], [0xf0, 0, 0x0a]);
     let (_, then) = copy_of(send(&mut host, &list(1, &targets, &segments)));
-    let conflict = copied(then, Err((IoError::Reserved, 0)), &mut host.nexus);
+    let conflict = copied(&then, 0, Err(IoError::Reserved), &mut host.nexus);
     assert_eq!(conflict.status, Status::ReservationConflict);
 }
 
@@ -243,8 +243,7 @@ fn lists_without_an_identifier_keep_nothing() {
     let mut list = list(0, &targets, &segments);
     list[1] = 0x18;
     let (_, then) = copy_of(send(&mut host, &list));
-    assert_eq!(copied(then, Ok(()), &mut host.nexus), Answer::good());
-    assert_eq!(host.sense(0, &[0x84; 16]).specific, Sense::in_cdb(1, Some(7)).specific);
+    assert_eq!(copied(&then, 8 * 512, Ok(()), &mut host.nexus), Answer::good());
     assert!(host.nexus.copies.find(ListId::Short(0)).is_none());
     list[0] = 1;
     assert_eq!(sense(send(&mut host, &list)), Sense::in_list(0, None));

@@ -1,12 +1,12 @@
 //! PERSISTENT RESERVE IN (SPC-4), and the answers to all that reservations were asked.
 
-use super::{KINDS, Reservation, Reserving, Then, TransportId, ask, check_reservable, number};
+use super::{KINDS, NexusName, Reservation, Reserving, Then, TransportId, ask, check_reservable, number};
 use crate::device::Scope;
 use crate::nexus::Nexus;
 use crate::opcodes::action;
 use crate::plan::{Answer, Plan};
 use crate::sense::{Key, Sense, Status, code};
-use amita_frontend::reservation::{Command, Refusal, State};
+use amita_frontend::reservation::{Command, Refusal, Registrant, State};
 
 /// PERSISTENT RESERVE IN.
 pub(crate) fn read(scope: &Scope<'_>, nexus: &Nexus) -> Result<Plan, Answer> {
@@ -47,19 +47,23 @@ fn capabilities(scope: &Scope<'_>) -> Vec<u8> {
     ]
 }
 
-/// The answer to a command of reservations, for the nexus that has asked.
+/// The answer to a command of reservations. `known` names a registrant that came by iSCSI, if it is known.
 #[must_use]
-pub fn reserved(then: Reserving, result: Result<State, Refusal>, nexus: &Nexus) -> Answer {
-    match (then.0, result) {
-        (Then::Keys(allocation), Ok(state)) => Answer::with_data(keys(&state), allocation),
-        (Then::Held(allocation), Ok(state)) => Answer::with_data(held(&state), allocation),
-        (Then::Status(allocation), Ok(state)) => Answer::with_data(status(&state, nexus), allocation),
+pub fn reserved(
+    then: &Reserving,
+    result: &Result<State, Refusal>,
+    known: impl Fn(&Registrant) -> Option<NexusName>,
+) -> Answer {
+    match (then.then, result) {
+        (Then::Keys(allocation), Ok(state)) => Answer::with_data(keys(state), allocation),
+        (Then::Held(allocation), Ok(state)) => Answer::with_data(held(state), allocation),
+        (Then::Status(allocation), Ok(state)) => Answer::with_data(status(state, known), allocation),
         // It has a key, which is not 0.
-        (Then::StaysUnregistered, Ok(state)) if state.registrant(nexus.key()).is_some() => {
+        (Then::StaysUnregistered, Ok(state)) if state.registrant(then.host).is_some() => {
             Answer::of(Status::ReservationConflict)
         }
         (_, Ok(_)) | (Then::IsUnregistered, Err(Refusal::Conflict)) => Answer::good(),
-        (then, Err(refusal)) => refused(then, &refusal),
+        (then, Err(refusal)) => refused(then, refusal),
     }
 }
 
@@ -105,14 +109,14 @@ fn held(state: &State) -> Vec<u8> {
     with_header(state, &body)
 }
 
-/// READ FULL STATUS. The volume's reservations know a registrant by an identifier; the names of its ports are known of the nexus itself.
-fn status(state: &State, nexus: &Nexus) -> Vec<u8> {
+/// READ FULL STATUS. Who is not known by the names of its ports is named by the identifier that the volume's reservations have of it.
+fn status(state: &State, known: impl Fn(&Registrant) -> Option<NexusName>) -> Vec<u8> {
     const HOLDER: u8 = 0x01;
     let mut body = Vec::new();
     for registrant in &state.registrants {
-        let (id, tag) = match registrant.host == nexus.key() {
-            true => (TransportId::Iscsi(nexus.initiator().clone()), nexus.tag()),
-            false => (TransportId::Other(registrant.host_id), 0),
+        let (id, tag) = match known(registrant) {
+            Some(name) => (TransportId::Iscsi(name.initiator), name.tag),
+            None => (TransportId::Other(registrant.host_id), 0),
         };
         let id = id.encode();
         let is_holder = state.is_holder(registrant.host);

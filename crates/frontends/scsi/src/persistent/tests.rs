@@ -2,7 +2,7 @@ use super::*;
 use crate::sense::Status;
 use crate::testing::{Host, port, sense};
 use amita_frontend::HostKey;
-use amita_frontend::reservation::{Command, Refusal, State};
+use amita_frontend::reservation::{Command, Refusal, Registrant, State};
 use amita_types::{SnapshotId, VolumeId};
 use proptest::prelude::*;
 
@@ -64,7 +64,9 @@ impl Volume {
         if let Ok(state) = &result {
             self.state = state.clone();
         }
-        reserved(then, result, &self.host.nexus)
+        let nexus = &self.host.nexus;
+        let own = |registrant: &Registrant| (registrant.host == nexus.key()).then(|| named(1, 1));
+        reserved(&then, &result, own)
     }
 
     fn out(&mut self, action: u8, kind: u8, key: u64, new_key: u64) -> Answer {
@@ -310,8 +312,10 @@ fn capabilities_and_full_status() {
 
 #[test]
 fn refusals() {
-    let host = Host::one();
-    let status = |then, refusal| reserved(Reserving(then), Err(refusal), &host.nexus);
+    let status = |then, refusal| {
+        let host = HostKey(1);
+        reserved(&Reserving { host, then }, &Err(refusal), |_| None)
+    };
     assert_eq!(status(Then::Done, Refusal::Conflict).status, CONFLICT);
     assert_eq!(status(Then::Keys(8), Refusal::Unavailable).status, Status::Busy);
     assert_eq!(

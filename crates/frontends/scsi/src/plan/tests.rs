@@ -62,44 +62,27 @@ fn what_is_taken_and_sent() {
 
 #[test]
 fn failures() {
-    let read = io(Work::Read(extent()));
-    let sense = |error, at| failed(&read, error, at).sense.expect("sense data");
+    let place = Place::of(&unit(0));
+    let sense = |error, at| failed(&place, error, at).sense.expect("sense data");
     let damaged = sense(IoError::Damaged, Some(8192));
-    assert_eq!(
-        (damaged.key, damaged.code, damaged.information),
-        (Key::MediumError, code::UNRECOVERED_READ_ERROR, Some(16))
-    );
+    let expected = Sense::new(Key::MediumError, code::UNRECOVERED_READ_ERROR).with_information(16);
+    assert_eq!(damaged, expected);
     // What ESXi pauses a virtual machine for.
     let full = sense(IoError::NoSpace, None);
     assert_eq!((full.key, full.code), (Key::DataProtect, code::SPACE_ALLOCATION_FAILED));
     assert_eq!(sense(IoError::Lost, None).key, Key::NotReady);
     assert_eq!(sense(IoError::Unavailable, None).key, Key::HardwareError);
     assert_eq!(
-        failed(&read, IoError::Reserved, None),
+        failed(&place, IoError::Reserved, None),
         Answer::of(Status::ReservationConflict)
     );
-    assert_eq!(failed(&read, IoError::Busy, Some(1)), Answer::of(Status::Busy));
+    assert_eq!(failed(&place, IoError::Busy, Some(1)), Answer::of(Status::Busy));
+    assert_eq!(failed(&place, IoError::Miscompare, Some(1)), miscompare(None));
 }
 
 #[test]
-fn miscompares_say_where_in_the_data() {
-    let at = |work, at| {
-        let answer = failed(&io(work), IoError::Miscompare, at);
-        let sense = answer.sense.expect("sense data");
-        assert_eq!(
-            (sense.key, sense.code),
-            (Key::Miscompare, code::MISCOMPARE_DURING_VERIFY)
-        );
-        sense.information
-    };
-    assert_eq!(at(Work::CompareAndWrite(extent()), Some(4096 + 513)), Some(513));
-    assert_eq!(at(Work::Check(extent(), Check::Same), Some(4096)), Some(0));
-    assert_eq!(at(Work::WriteAndCheck(extent(), Check::Same), Some(5000)), Some(904));
-    assert_eq!(at(Work::Check(extent(), Check::SameBlock), Some(4096 + 513)), Some(1));
-    assert_eq!(at(Work::CompareAndWrite(extent()), None), None);
-    assert_eq!(
-        at(Work::CompareAndWrite(extent()), Some(0)),
-        None,
-        "a place that it has not"
-    );
+fn miscompares_say_where() {
+    let expected = Sense::new(Key::Miscompare, code::MISCOMPARE_DURING_VERIFY);
+    assert_eq!(miscompare(Some(513)).sense, Some(expected.with_information(513)));
+    assert_eq!(miscompare(None), Answer::check(expected));
 }

@@ -141,7 +141,7 @@ fn a_token_is_handed_in() {
             .iter()
             .all(|part| part.from == source && part.to.source.volume == VolumeId(1))
     );
-    assert_eq!(crate::copied(then, Ok(()), &mut host.nexus), Answer::good());
+    assert_eq!(crate::copied(&then, 20 * 512, Ok(()), &mut host.nexus), Answer::good());
     let data = information_of(&mut host);
     assert_eq!((data[4], data[5], data[23], data[25]), (0x11, 1, 20, 3));
     assert_eq!(data[32..], [0; 4]);
@@ -247,7 +247,7 @@ fn the_page_of_copies() {
     // Commands, each with its service actions.
     assert_eq!(
         page[36..52],
-        [0, 1, 0, 12, 11, 0x83, 3, 0, 0x10, 0x11, 0x84, 5, 0, 1, 3, 4]
+        [0, 1, 0, 16, 12, 0x83, 3, 0, 0x10, 0x11, 0x84, 5, 0, 1, 3, 4]
     );
 }
 
