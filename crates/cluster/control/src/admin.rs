@@ -101,8 +101,8 @@ pub use snapshot::{
     snapshot, snapshot_or_mark, snapshot_state, snapshots, split,
 };
 pub use status::{
-    GroupCounts, Members, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, members, status,
-    volume_statuses,
+    GroupCounts, IscsiCounts, Members, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, members,
+    status, volume_statuses,
 };
 pub(crate) use subsystem::unchanged;
 pub use subsystem::{

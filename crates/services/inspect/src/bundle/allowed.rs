@@ -252,6 +252,7 @@ pub const STATUS: &[&str] = &[
     "recovery",
     "slow_stores",
     "nvme",
+    "iscsi",
     "deleted_volumes",
     "nodes.id",
     "nodes.name",

@@ -738,3 +738,46 @@ fn tags_are_given_round_and_round() {
     });
     assert_eq!((first.tag, tags), (1, [u16::MAX, 2]));
 }
+
+#[test]
+fn status_counts_what_there_is_and_names_a_record_that_nobody_can_read() {
+    let meta = ground();
+    let counts = |meta: &dyn Transact| status(meta).unwrap().iscsi;
+    assert_eq!(
+        counts(&meta),
+        IscsiCounts {
+            targets: 1,
+            ..IscsiCounts::default()
+        }
+    );
+    add_lun(&meta, "t", &of("a")).unwrap();
+    allow_initiator(&meta, "t", LINUX, &Mask::All).unwrap();
+    for (name, node, portals) in [
+        ("n1", 1, vec![std::net::SocketAddr::from(([192, 0, 2, 1], 3260))]),
+        ("n9", 99, vec![std::net::SocketAddr::from(([192, 0, 2, 9], 3260))]),
+    ] {
+        register_iscsi_gateway(&meta, name, NodeId(node), &portals).unwrap();
+    }
+    let all = IscsiCounts {
+        gateways: 2,
+        alive: 1,
+        targets: 1,
+        luns: 1,
+        initiators: 1,
+    };
+    assert_eq!(counts(&meta), all);
+    register_iscsi_gateway(&meta, "n1", NodeId(1), &[]).unwrap();
+    assert_eq!(
+        (counts(&meta).gateways, counts(&meta).alive),
+        (1, 0),
+        "it listens nowhere"
+    );
+    let key = map::iscsi_initiator_key(LINUX);
+    meta.txn(&Call::put(key.clone(), "rubbish")).unwrap();
+    let found = status(&meta).unwrap();
+    assert!(
+        found.warnings.iter().any(|line| line.contains(&key)),
+        "{:?}",
+        found.warnings
+    );
+}
