@@ -19,7 +19,7 @@ use crate::text::{Pair, Text, decode_binary, encode_hex, find, parse_number};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest;
 
-/// Bytes of a challenge: as long as the longest response ("[...] SHOULD be [at least] the length of the hash").
+/// Bytes of a challenge: as long as the longest response.
 const CHALLENGE_BYTES: usize = 32;
 /// The longest challenge of an initiator, in bytes (12.1.3).
 const MAX_CHALLENGE_BYTES: usize = 1024;
@@ -216,7 +216,7 @@ impl Exchange {
         let identifier = identifier.ok_or("CHAP_I is a number below 256")?;
         let challenge = find(pairs, "CHAP_C").and_then(|value| decode_binary(value, MAX_CHALLENGE_BYTES));
         let challenge = challenge.ok_or("no CHAP_C, or one that cannot be read")?;
-        // "[...] MUST NOT [...] reuse [...] a CHAP challenge": this one would be answered for whoever has none.
+        // It would be answered for somebody who has no secret, and sends it on where that is asked for.
         if challenge == own_challenge {
             return Err("the initiator sends the target's own challenge back");
         }

@@ -162,8 +162,8 @@ impl IscsiFront {
 
 /// The login request at the front of the inbox, when all of it has come.
 fn login_request(inbox: &mut Inbox) -> Result<Option<(Option<Request>, Taken)>, End> {
-    // "[...] any PDU except a Login Request [...] the target MUST immediately terminate the connection" (6.3): that can be seen
-    // in its first byte. Hosts of other protocols are not kept waiting either.
+    // Whatever else comes first ends the connection at once (6.3): that can be seen in its first byte, so that hosts of other
+    // protocols are not kept waiting either.
     let wrong = |what| End::Now(CloseReason::Protocol(what));
     if inbox.data().first().is_some_and(|first| first & 0x3f != opcode::LOGIN) {
         return Err(wrong("the first PDU is not a login request"));

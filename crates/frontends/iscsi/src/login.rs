@@ -175,7 +175,7 @@ impl Login {
         let wrong = |why: &str| Refusal::new(Status::INITIATOR_ERROR, why);
         self.gathered.add(data).map_err(wrong)?;
         if request.continues {
-            // "[...] an empty [...] Login Response" asks for the rest (11.12.2, 6.2).
+            // An empty response asks for the rest (11.12.2, 6.2).
             return Ok(Step::Answer(self.response(request, false, Text::new())));
         }
         let text = self.gathered.take();
@@ -227,7 +227,7 @@ impl Login {
         }
         match &self.first {
             None => {
-                // "[...] an attempt to add a connection" to a session, each of which has one (MaxConnections=1).
+                // A handle would add the connection to a session: each has one (MaxConnections=1).
                 if request.tsih != 0 {
                     return Err(Refusal::new(
                         Status::TOO_MANY_CONNECTIONS,
@@ -359,7 +359,7 @@ fn admit(catalog: &Catalog, target: &str, initiator: &str, answer: &mut Text) ->
             false => Status::MOVED_TEMPORARILY,
         };
         let mut refusal = Refusal::new(status, format!("{target} is to be used at {}", moved.portal));
-        // "[...] the portal group tag is omitted" in a redirection (13.8).
+        // A redirection has no tag (13.8).
         refusal.text.push("TargetAddress", &target_address(moved.portal, None));
         return Err(refusal);
     }
@@ -369,7 +369,7 @@ fn admit(catalog: &Catalog, target: &str, initiator: &str, answer: &mut Text) ->
             format!("{target} is not served by this gateway (any more)"),
         ));
     }
-    // "[...] MUST be returned [...] in the first Login Response" (13.10).
+    // It is in the first response of a login to a target (13.10).
     if let Some(tag) = catalog.tag() {
         answer.push("TargetPortalGroupTag", &tag.to_string());
     }

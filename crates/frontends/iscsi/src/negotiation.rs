@@ -214,7 +214,7 @@ impl Negotiation {
         }
         if let Some(place) = NEGOTIATED.iter().position(|known| *known == key) {
             let Phase::Login { discovery } = phase else {
-                // "Leading Only" and "Initialize Only" keys are for the login (section 13).
+                // Keys of use LO and IO are for the login (section 13).
                 answer.push(key, REJECT);
                 return Ok(());
             };
@@ -269,7 +269,7 @@ impl Negotiation {
             }
             "MaxBurstLength" => {
                 agreed.max_burst = number(value, LENGTHS)?.min(wishes.max_burst);
-                // "FirstBurstLength MUST NOT exceed MaxBurstLength" (13.15), also where it stays as it was.
+                // The first burst is never longer than a burst (13.15), also where it stays as it was.
                 agreed.first_burst = agreed.first_burst.min(agreed.max_burst);
                 Some(agreed.max_burst.to_string())
             }
@@ -317,7 +317,7 @@ fn number(value: &str, range: std::ops::RangeInclusive<u64>) -> Option<u32> {
         .map(|number| number as u32)
 }
 
-/// "[...] the first value that the responder supports" of a list (6.2.1).
+/// Of a list, the first value that is taken here (6.2.1).
 fn choose_digest<'a>(value: &'a str, digests: Digests, agreed: &mut bool) -> Option<&'a str> {
     const CRC: &str = "CRC32C";
     let chosen = choose(value, |one| match digests {

@@ -251,8 +251,8 @@ impl Session {
             }
         }
         if taken.data.is_none() {
-            // "[...] answer with a Reject [...] Data-Digest-Error and discard the PDU" (7.8). A command that was discarded leaves a gap in
-            // the numbers, which only a recovery that is not offered here could fill.
+            // It is discarded, and the initiator is told (7.8). A command that was discarded leaves a gap in the numbers, which only a
+            // recovery that is not offered here could fill.
             self.reject(&header, reject::DATA_DIGEST, cx);
             return match header.is_immediate() {
                 true => Ok(()),
@@ -290,7 +290,7 @@ impl Session {
             opcode::NOP_OUT => ping::answer(self, &header, data, cx),
             opcode::TEXT => text::request(self, &header, &data, cx),
             opcode::LOGOUT => return logout::request(self, &header, cx),
-            // In a discovery session "[...] no other [...] requests" than these (4.3).
+            // A discovery session has no other requests (4.3).
             _ if self.is_guest() => self.reject(&header, reject::NOT_SUPPORTED, cx),
             opcode::SCSI_COMMAND => return command::take(self, &header, &ahs, data, cx),
             _ => return functions::request(self, &header, cx),
@@ -340,7 +340,7 @@ impl Session {
         self.send(answer, &header.0, cx);
     }
 
-    /// The initiator has broken the protocol: it is told by which PDU, and the session ends (7.7, 7.12).
+    /// The initiator has broken the protocol: it is told by which PDU, and the session ends (7.7, 7.13).
     fn broken(&mut self, header: &Header, what: &'static str, cx: &mut Cx<'_>) -> End {
         self.reject(header, reject::PROTOCOL, cx);
         End::After(CloseReason::Protocol(what))

@@ -38,7 +38,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Pair<'_>>, &'static str> {
         if pairs.len() == MAX_PAIRS {
             return Err("more keys than anybody needs");
         }
-        // "[...] not more than once in a [...] negotiation" (6.2).
+        // A key is negotiated once (6.2).
         if pairs.iter().any(|(known, _)| *known == key) {
             return Err("a key that comes twice");
         }

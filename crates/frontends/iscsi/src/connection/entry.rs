@@ -28,7 +28,7 @@ impl Entry {
         Entry {
             login: Login::new(peer, config),
             last: Header::default(),
-            // "[...] any value" (11.13.3).
+            // Which one it begins with is the target's choice (11.13.4).
             stat_sn: 1,
             asking: None,
         }

@@ -91,7 +91,7 @@ impl Response {
 /// The header of a response that ends the login (11.13.5), but for the sequence numbers.
 #[must_use]
 pub fn refused(header: &Header, status: Status) -> Header {
-    // "[...] the T bit [...] is 0", and the stage is the initiator's.
+    // There is no transit, and the stage is the initiator's.
     let mut answer = Header::new(opcode::LOGIN_RESPONSE, header.flags() & 0x0c);
     answer.0[8..16].copy_from_slice(&header.0[8..16]);
     answer

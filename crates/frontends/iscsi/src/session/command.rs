@@ -45,7 +45,7 @@ pub(super) fn take(
     }
     let (reads, writes, is_last) = (header.has(flag::READ), header.has(flag::WRITE), header.has(flag::FINAL));
     if !writes && !is_last {
-        // "[...] MUST be set to 1 [...] if W is 0" (11.3.1): what would come cannot be told from anything.
+        // Without W there is F (11.3.1): what would come cannot be told from anything.
         return Err(session.broken(header, "more data of a command that sends none", cx));
     }
     let Ok(ahs) = Ahs::parse(ahs) else {

@@ -228,7 +228,7 @@ fn abort_task(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result
             ..Begun::answered(response::COMPLETE)
         });
     }
-    // "[...] if the CmdSN [...] is within the valid window [...] the target MUST consider the CmdSN received" (11.5.5).
+    // A task that has not come, and whose number (RefCmdSN) is still waited for: it counts as received (11.5.5).
     let number = header.u32_at(32);
     Ok(match session.numbers.plug(number, header.cmd_sn()) {
         true => Begun::answered(response::COMPLETE),

@@ -72,7 +72,7 @@ pub(super) fn request(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -
     }
 }
 
-/// "[...] all tasks [...] are terminated" with the session (11.14).
+/// All tasks end with the session (11.14).
 fn leave(session: &mut Session, tag: u32, cx: &mut Cx<'_>) -> Result<(), End> {
     session.end_tasks(|_| true, Fault::Aborted, cx)?;
     session.leaving = Leaving::LoggedOut { tag };

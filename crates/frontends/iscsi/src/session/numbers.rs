@@ -16,7 +16,7 @@ const MAX_HELD_BYTES: usize = 64 << 10;
 pub(super) enum Turn {
     /// It is its turn.
     Now(Taken),
-    /// It waits, or is one that came before, or one that may not come yet: "[...] silently ignored".
+    /// It waits, or is one that came before, or one that may not come yet: nobody is told (4.2.2.1).
     No,
     /// More waits than may.
     TooMuch,
@@ -69,7 +69,7 @@ impl Numbers {
         self.stamp_window(header.with_u32(24, stat_sn))
     }
 
-    /// The same for one without: StatSN is the next one's (11.8.4, 11.19.2), or is not said at all (11.7.4).
+    /// The same for one without: StatSN is the next one's (in an R2T and a ping: 11.8, 11.19.2), or is not said at all (in Data-In: 11.7).
     pub fn stamp_quietly(&mut self, header: Header, says_next: bool) -> Header {
         let header = match says_next {
             true => header.with_u32(24, self.stat_sn),

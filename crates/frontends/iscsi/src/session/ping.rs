@@ -67,7 +67,7 @@ fn next_look(at: Time) -> Time {
 
 /// Answers a NOP-Out: with what it has, if it wants an answer.
 pub(super) fn answer(session: &mut Session, header: &Header, mut data: Slice, cx: &mut Cx<'_>) {
-    // "[...] a NOP-Out [...] ITT [...] 0xffffffff" is an answer itself, or says nothing but its numbers (11.18).
+    // One without a tag is an answer itself, or says nothing but its numbers (11.18).
     if header.task_tag() == NO_TAG {
         return;
     }
@@ -87,7 +87,7 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>) {
     let header = Header::new(opcode::NOP_IN, flag::FINAL)
         .with_task_tag(NO_TAG)
         .with_target_tag(tag);
-    // "[...] StatSN is not advanced" (11.19.2).
+    // Its StatSN is that of the next status (11.19.2).
     let header = session.numbers.stamp_quietly(header, true);
     session.link.send(header, cx.outbox, cx.pool);
 }

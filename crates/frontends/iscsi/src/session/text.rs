@@ -39,7 +39,7 @@ pub(super) fn request(session: &mut Session, header: &Header, data: &[u8], cx: &
     let (is_last, continues) = (header.has(flag::FINAL), header.has(flag::CONTINUE));
     let tags = (header.task_tag(), header.target_tag());
     let is_begin = header.target_tag() == NO_TAG;
-    // "[...] F [...] and C [...] MUST NOT both be 1" (11.10.2).
+    // What goes on is not the last (11.10.2).
     let is_wrong = (is_last && continues) || header.task_tag() == NO_TAG;
     if is_wrong || (!is_begin && session.text.open != Some(tags)) {
         session.text = Exchange::default();

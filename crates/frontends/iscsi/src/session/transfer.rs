@@ -227,7 +227,7 @@ pub(super) fn incoming(
     let in_order = header.u32_at(36) == *number && header.u32_at(40) == incoming.received;
     let is_right = match is_unasked {
         true => to <= u64::from(limit),
-        // "[...] the last PDU [...] F bit" ends the sequence, and nothing else does (11.7.1).
+        // The F bit ends the sequence, where all of it has come, and not before (11.7.1).
         false => to <= u64::from(limit) && length > 0 && is_last == (to == u64::from(limit)),
     };
     if !in_order || !is_right {
@@ -244,7 +244,7 @@ pub(super) fn incoming(
     let child = request.own.child.unwrap_or(slot);
     match data {
         None => {
-            // "[...] terminate the task with [...] protocol service CRC error" when all has come (7.8).
+            // The task ends with this error when all that was asked for has come (7.8).
             request.fail(DIGEST, None);
             session.reject(header, reject::DATA_DIGEST, cx);
         }

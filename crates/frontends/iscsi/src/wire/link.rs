@@ -82,7 +82,7 @@ impl Link {
                 inbox.need(data_offset);
                 return Ok(Incoming::Nothing);
             }
-            // Recovery within a connection is not offered: "[...] the target MUST [...] close the connection" is what is left (7.8).
+            // Nothing is recovered within a connection, so that its end is what is left (7.8).
             let digest = u32::from_le_bytes([
                 bytes[header_bytes],
                 bytes[header_bytes + 1],
@@ -97,7 +97,7 @@ impl Link {
         if data_bytes > self.max_receive {
             return Ok(Incoming::TooLong(header));
         }
-        // "The data digest [...] is present only when [...] DataSegmentLength is not 0" (11.2.3).
+        // Without data there is no digest of it (11.2.3).
         let has_data_digest = self.data_digest && data_bytes > 0;
         let digest_bytes = if has_data_digest { DIGEST_BYTES } else { 0 };
         let pdu_bytes = data_offset + padded(data_bytes) + digest_bytes;
