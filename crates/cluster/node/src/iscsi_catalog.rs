@@ -6,8 +6,7 @@ use amita_iscsi::{Initiator, Secret, TargetDetail};
 use amita_keys::{SealError, SealKey};
 use amita_scsi::unit::{Alua, Space};
 use amita_scsi::{Access, Group, Target, Unit};
-use amita_types::map;
-use amita_types::{NodeId, VolumeId};
+use amita_types::{NodeId, VolumeId, iscsi_name, map, name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -51,9 +50,11 @@ impl IscsiCataloguer {
         let mut spaces = BTreeMap::new();
         let mut targets: Vec<Arc<Target>> = view
             .targets()
+            .filter(|record| is_name(&record.iqn))
             .map(|record| Arc::new(self.target(record, view, &groups, &mut spaces, &is_open)))
             .collect();
         targets.sort_by(|a, b| a.name.cmp(&b.name));
+        targets.dedup_by(|later, first| later.name == first.name);
         let units = targets.iter().flat_map(|target| &target.units);
         // Nobody reserves what was.
         let volumes = units.filter(|unit| unit.source().is_head()).map(|unit| unit.volume);
@@ -64,15 +65,19 @@ impl IscsiCataloguer {
             .iter()
             .find(|group| group.node == self.node)
             .map(|group| group.tag);
-        let details: BTreeMap<String, TargetDetail> = view
-            .targets()
-            .map(|record| (record.iqn.clone(), detail(record, &groups, here)))
-            .collect();
+        let mut details: BTreeMap<String, TargetDetail> = BTreeMap::new();
+        for record in view.targets() {
+            // Of two of one name, which no command makes, the first counts, as above.
+            let of_first = details.entry(record.iqn.clone());
+            of_first.or_insert_with(|| detail(record, &groups, here));
+        }
         let mut initiators: Vec<Arc<Initiator>> = view
             .initiators()
+            .filter(|record| is_name(&record.name))
             .map(|record| Arc::new(self.initiator(record)))
             .collect();
         initiators.sort_by(|a, b| a.name.cmp(&b.name));
+        initiators.dedup_by(|later, first| later.name == first.name);
         let mut scsi = amita_scsi::Catalog {
             node: self.node,
             revision: self.made.scsi.revision,
@@ -123,6 +128,7 @@ impl IscsiCataloguer {
             })
             .collect();
         units.sort_by_key(|unit| unit.number);
+        units.dedup_by_key(|unit| unit.number);
         let mut initiators: Vec<Arc<Access>> = record
             .initiators
             .iter()
@@ -136,6 +142,7 @@ impl IscsiCataloguer {
             })
             .collect();
         initiators.sort_by(|a, b| a.name.cmp(&b.name));
+        initiators.dedup_by(|later, first| later.name == first.name);
         Target {
             name: record.iqn.clone(),
             groups: serving.iter().map(|group| group.tag).collect(),
@@ -247,6 +254,11 @@ impl IscsiCataloguer {
     }
 }
 
+/// Is it one as it is kept? Nothing else stands in a record that was made by a command, and whatever stands there is said to initiators.
+fn is_name(name: &str) -> bool {
+    iscsi_name::canonical(name).is_ok_and(|canonical| canonical == name)
+}
+
 /// Does the gateway serve the target?
 fn serves(record: &map::IscsiTarget, group: &Group) -> bool {
     record.gateways.is_empty() || record.gateways.contains(&group.name)
@@ -255,7 +267,9 @@ fn serves(record: &map::IscsiTarget, group: &Group) -> bool {
 fn detail(record: &map::IscsiTarget, groups: &[Group], here: Option<u16>) -> TargetDetail {
     let is_here = |tag: u16| groups.iter().any(|group| group.tag == tag && serves(record, group));
     TargetDetail {
-        alias: record.name.clone(),
+        alias: Some(record.name.clone())
+            .filter(|name| name::fault(name).is_none())
+            .unwrap_or_default(),
         chap_required: record.chap_required,
         // Initiators with several paths log in by all of them, and ALUA tells which is the shortest.
         moved: None,
@@ -269,7 +283,8 @@ fn portals(view: &View) -> BTreeMap<u16, Vec<SocketAddr>> {
     for gateway in view.iscsi_gateways() {
         let listens = gateway.portals.iter().filter_map(|portal| portal.parse().ok());
         let listens: Vec<SocketAddr> = listens.collect();
-        if !listens.is_empty() {
+        // Zero is no tag of anybody.
+        if !listens.is_empty() && gateway.tag > 0 {
             portals.entry(gateway.tag).or_insert(listens);
         }
     }

@@ -373,3 +373,73 @@ fn initiators_are_warned_where_the_pool_is_as_full_as_the_target_says() {
             .is_scarce()
     );
 }
+
+/// Whoever can write the metadata, and means harm, ends no node by it, and has nothing said to initiators that is no name.
+#[test]
+fn spoiled_records_end_nothing_and_what_is_shown_is_in_order() {
+    let records = [
+        (
+            map::iscsi_target_key("db"),
+            serde_json::to_value(target(vec![lun(0, None), lun(5, Some(3))])).unwrap(),
+        ),
+        (
+            map::iscsi_initiator_key(LINUX),
+            serde_json::to_value(initiator(Some("sealed:1:AAAA".to_owned()), None)).unwrap(),
+        ),
+        (
+            map::iscsi_gateway_key("n1"),
+            serde_json::to_value(gateway(1, 11, &["192.0.2.1:3260"])).unwrap(),
+        ),
+        (
+            map::iscsi_gateway_key("n2"),
+            serde_json::to_value(gateway(2, 11, &["192.0.2.2:3260"])).unwrap(),
+        ),
+    ];
+    let others: Vec<serde_json::Value> = records.iter().map(|(_, record)| record.clone()).collect();
+    let (mut shown, mut left_out) = (0, 0);
+    for seed in 0..500 {
+        let mut random = amita_testkit::Random::new(seed);
+        let mut view = view();
+        let mut cataloguer = cataloguer(None);
+        for (key, record) in &records {
+            let mut spoiled = record.clone();
+            let changes = random.below(4);
+            amita_testkit::spoil::spoil(&mut random, &mut spoiled, &others, changes);
+            put(&mut view, key.clone(), &spoiled);
+        }
+        // Another target of the same name, and one that no command makes.
+        let twin = IscsiTarget {
+            name: "twin\n".to_owned(),
+            ..target(Vec::new())
+        };
+        put(&mut view, map::iscsi_target_key("twin"), &twin);
+        let rubbish = IscsiTarget {
+            iqn: "iqn.2026-11.io.amita:x\0TargetName=y".to_owned(),
+            ..target(Vec::new())
+        };
+        put(&mut view, map::iscsi_target_key("x"), &rubbish);
+        let made = cataloguer.make(&view, |_| true).expect("the first");
+        let tags: Vec<u16> = made.scsi.groups.iter().map(|group| group.tag).collect();
+        assert!(
+            tags.is_sorted_by(|a, b| a < b) && !tags.contains(&0),
+            "{seed}: {tags:?}"
+        );
+        let names: Vec<&str> = made.scsi.targets.iter().map(|target| target.name.as_str()).collect();
+        assert!(names.is_sorted_by(|a, b| a < b), "{seed}: {names:?}");
+        assert!(names.iter().all(|name| !name.contains('\0')), "{seed}: {names:?}");
+        for target in &made.scsi.targets {
+            assert!(target.units.is_sorted_by(|a, b| a.number < b.number), "{seed}");
+            assert!(target.units.iter().all(|unit| unit.is_sound()), "{seed}");
+            assert!(target.initiators.is_sorted_by(|a, b| a.name < b.name), "{seed}");
+            let mut masks = target.initiators.iter().filter_map(|access| access.mask.as_ref());
+            assert!(masks.all(|mask| mask.is_sorted()), "{seed}");
+            let detail = made.detail(&target.name).expect("each has one");
+            assert!(!detail.alias.contains('\n'), "{seed}");
+            shown += target.units.len();
+            left_out += 2 - target.units.len().min(2);
+        }
+        assert!(made.initiators.is_sorted_by(|a, b| a.name < b.name), "{seed}");
+        assert!(made.chap(LINUX).is_none_or(|(_, secret)| secret.is_empty()), "{seed}");
+    }
+    assert!(shown > 100 && left_out > 100, "{shown}, {left_out}");
+}

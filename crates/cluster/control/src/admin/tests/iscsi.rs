@@ -781,3 +781,73 @@ fn status_counts_what_there_is_and_names_a_record_that_nobody_can_read() {
         found.warnings
     );
 }
+
+/// Whatever operators do, in whatever order: no volume is two LUNs, no list names a number that there is not, and all is in order.
+#[test]
+fn records_stay_sound_whatever_is_done() {
+    const TARGETS: [&str; 3] = ["t", "u", "w"];
+    const VOLUMES: [&str; 4] = ["a", "b", "c", "a@monday"];
+    let meta = ground();
+    snap(&meta, "a", "monday");
+    let (mut done, mut refused) = (0, 0);
+    let mut random = amita_testkit::Random::new(18);
+    for step in 0..3000 {
+        let target_name = *random.pick(&TARGETS);
+        let initiator_name = *random.pick(&[LINUX, ESX, "eui.02004567a425678d"]);
+        let number = random.below(6) as u16;
+        let force = random.percent(30);
+        let spec = LunSpec {
+            number: random.percent(50).then_some(number),
+            shared: random.percent(20),
+            ..of(random.pick(&VOLUMES))
+        };
+        let mask = match random.below(3) {
+            0 => Mask::All,
+            1 => Mask::Also(number),
+            _ => Mask::These(vec![number, random.below(6) as u16]),
+        };
+        let result = match random.below(9) {
+            0 => create_target(&meta, &made(target_name)).map(drop),
+            1 => delete_target(&meta, target_name, force).map(drop),
+            2 | 3 => add_lun(&meta, target_name, &spec).map(drop),
+            4 => remove_lun(&meta, target_name, number).map(drop),
+            5 | 6 => allow_initiator(&meta, target_name, initiator_name, &mask).map(drop),
+            7 => hide_lun(&meta, target_name, initiator_name, number).map(drop),
+            _ => remove_initiator(&meta, initiator_name, force).map(drop),
+        };
+        match result {
+            Ok(()) => done += 1,
+            Err(AdminError::TooManyRaces { .. } | AdminError::Damaged { .. }) => panic!("{step}: {result:?}"),
+            Err(_) => refused += 1,
+        }
+        let known: BTreeSet<String> = initiators(&meta).unwrap().into_iter().map(|known| known.name).collect();
+        let mut names = BTreeSet::new();
+        for target in targets(&meta).unwrap() {
+            let numbers: Vec<u16> = target.luns.iter().map(|lun| lun.number).collect();
+            assert!(numbers.is_sorted_by(|a, b| a < b), "{step}: {numbers:?}");
+            for lun in &target.luns {
+                assert!(names.insert(map::naa(&lun.uuid)), "{step}: one disk is two LUNs");
+            }
+            let allowed: Vec<&str> = target
+                .initiators
+                .iter()
+                .map(|access| access.initiator.as_str())
+                .collect();
+            assert!(allowed.is_sorted_by(|a, b| a < b), "{step}: {allowed:?}");
+            for access in &target.initiators {
+                assert!(
+                    known.contains(&access.initiator),
+                    "{step}: {} is allowed and not known",
+                    access.initiator
+                );
+                let seen = access.luns.as_deref().unwrap_or_default();
+                assert!(seen.is_sorted_by(|a, b| a < b), "{step}: {seen:?}");
+                assert!(
+                    seen.iter().all(|lun| numbers.contains(lun)),
+                    "{step}: {seen:?} of {numbers:?}"
+                );
+            }
+        }
+    }
+    assert!(done > 500 && refused > 500, "{done}, {refused}");
+}
