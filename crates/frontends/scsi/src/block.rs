@@ -13,7 +13,7 @@ use crate::opcodes as op;
 use crate::plan::{Answer, Check, Extent, Io, MAX_COMPARE_BYTES, MAX_TRANSFER_BYTES, Place, Plan, Work, atoms};
 use crate::sense::{Key, Sense, code};
 use crate::unit::Unit;
-use crate::vpd::atomic_bytes;
+use crate::vpd::{atomic_bytes, atomic_unit_bytes};
 use amita_frontend::pieces::piece_end;
 
 /// Blocks that a command names, and where it says how many.
@@ -170,17 +170,24 @@ fn is_one_piece(unit: &Unit, extent: Extent) -> bool {
     extent.length == 0 || piece_end(extent.offset, extent.end(), unit.chunk_bytes) == extent.end()
 }
 
-/// WRITE ATOMIC (16) (SBC-4): with a boundary, as one between two of its multiples; without, as one.
+/// WRITE ATOMIC (16) (SBC-4): with a boundary, as one between two of its multiples; without, as one, and longer than the page promises where it
+/// lies in one chunk.
 fn atomic(unit: &Unit, cdb: &Cdb, blocks: Blocks) -> Result<Work, Sense> {
     let block = u64::from(unit.block_bytes);
     let boundary_bytes = u64::from(cdb.u16(10)) * block;
-    let largest = atomic_bytes(unit);
+    let (largest, unit_bytes) = (atomic_bytes(unit), atomic_unit_bytes(unit));
+    let extent = blocks.limited(unit, largest)?;
+    if !extent.offset.is_multiple_of(unit_bytes) {
+        return Err(Sense::in_cdb(2, None));
+    }
     // Only what divides the largest boundary can hold at every place of the volume.
-    if boundary_bytes != 0 && !largest.is_multiple_of(boundary_bytes) {
+    let is_boundary =
+        boundary_bytes.is_multiple_of(unit_bytes) && largest.is_multiple_of(boundary_bytes.max(unit_bytes));
+    if !is_boundary {
         return Err(Sense::in_cdb(10, None));
     }
-    let extent = blocks.limited(unit, largest)?;
-    match atoms(extent, boundary_bytes).all(|atom| is_one_piece(unit, atom)) {
+    let is_whole = extent.length.is_multiple_of(unit_bytes);
+    match is_whole && atoms(extent, boundary_bytes).all(|atom| is_one_piece(unit, atom)) {
         true => Ok(Work::WriteAtomic { extent, boundary_bytes }),
         false => Err(Sense::in_cdb(blocks.count_at, None)),
     }

@@ -65,12 +65,14 @@ pub(crate) fn plan(task: &Task<'_>, catalog: &Catalog, target: &Target, nexus: &
 }
 
 /// Does the transport bring more than the command takes, where that cannot be meant? What is compared and what is written are halves of one: the
-/// second would begin at another place.
+/// second would begin at another place; and of two blocks that are to be written again and again nobody knows which.
 fn is_too_much(plan: &Plan, expected: u64) -> bool {
-    match plan {
-        Plan::Io(io) if matches!(io.work, Work::CompareAndWrite(_)) => expected > plan.lengths().out,
+    let is_exact = match plan {
+        Plan::Io(io) => matches!(io.work, Work::CompareAndWrite(_)),
+        Plan::Gather { then, .. } => matches!(then.cdb.opcode(), opcodes::WRITE_SAME_10 | opcodes::WRITE_SAME_16),
         _ => false,
-    }
+    };
+    is_exact && expected > plan.lengths().out
 }
 
 pub(crate) fn gathered(then: &Gathering, list: &[u8], catalog: &Catalog, target: &Target, nexus: &mut Nexus) -> Plan {

@@ -31,8 +31,12 @@ pub const MAX_TRANSFER_BYTES: u64 = 8 << 20;
 pub const OPTIMAL_TRANSFER_BYTES: u64 = 128 << 10;
 /// The longest COMPARE AND WRITE, in bytes: what the volume compares and writes as one.
 pub const MAX_COMPARE_BYTES: u64 = 64 << 10;
-/// The longest WRITE ATOMIC, in bytes, and the boundary that it may not cross.
+/// The longest WRITE ATOMIC, in bytes, and the largest boundary between what is written as one.
 pub const MAX_ATOMIC_BYTES: u64 = 128 << 10;
+/// What any WRITE ATOMIC is aligned to and a multiple of: one of this length is written as one wherever it is (ATOMIC ALIGNMENT, ATOMIC
+/// TRANSFER LENGTH GRANULARITY and MAXIMUM ATOMIC TRANSFER LENGTH alike, since no other alignment keeps all lengths inside one chunk). It is
+/// the page of databases that ask for such writes.
+pub const ATOMIC_UNIT_BYTES: u64 = 16 << 10;
 /// The most block descriptors of one UNMAP: MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT.
 pub const MAX_UNMAP_DESCRIPTORS: u32 = 256;
 /// The longest parameter list that any command takes.

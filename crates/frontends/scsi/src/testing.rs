@@ -120,7 +120,7 @@ impl Host {
 
     /// Sends a command with its parameter list.
     pub fn send_with(&mut self, lun: u16, cdb: &[u8], list: &[u8]) -> Plan {
-        match self.send(lun, cdb) {
+        match self.send_expecting(lun, cdb, list.len() as u64) {
             Plan::Gather { bytes, then } => {
                 assert_eq!(bytes as usize, list.len(), "what is taken of the host");
                 gathered(&then, list, &self.catalog, &self.target, &mut self.nexus)

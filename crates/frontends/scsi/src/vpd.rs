@@ -10,7 +10,8 @@ use crate::device::Scope;
 use crate::inquiry::DISK;
 use crate::nexus::Nexus;
 use crate::plan::{
-    Answer, MAX_ATOMIC_BYTES, MAX_COMPARE_BYTES, MAX_TRANSFER_BYTES, MAX_UNMAP_DESCRIPTORS, OPTIMAL_TRANSFER_BYTES,
+    ATOMIC_UNIT_BYTES, Answer, MAX_ATOMIC_BYTES, MAX_COMPARE_BYTES, MAX_TRANSFER_BYTES, MAX_UNMAP_DESCRIPTORS,
+    OPTIMAL_TRANSFER_BYTES,
 };
 use crate::sense::{MAX_SENSE_BYTES, Sense};
 use crate::token;
@@ -97,7 +98,6 @@ fn block_limits(unit: &Unit) -> Vec<u8> {
     const ALIGNMENT_IS_VALID: u32 = 1 << 31;
     let blocks = |bytes: u64| (bytes / u64::from(unit.block_bytes)) as u32;
     let physical = unit.blocks_per_physical();
-    let atomic = blocks(atomic_bytes(unit));
     let mut body = vec![0; 60];
     body[0] = WSNZ;
     body[1] = blocks(MAX_COMPARE_BYTES).min(u32::from(u8::MAX)) as u8;
@@ -116,9 +116,10 @@ fn block_limits(unit: &Unit) -> Vec<u8> {
     ];
     write_numbers(&mut body[4..], &numbers);
     // MAXIMUM WRITE SAME LENGTH (8 bytes): not limited.
-    // An atomic write is one where it does not cross the boundary. So there is a limit with a boundary, and none without one is promised
-    // (MAXIMUM ATOMIC TRANSFER LENGTH is 0).
-    let atomics = [0, 0, physical, atomic, atomic];
+    // MAXIMUM ATOMIC TRANSFER LENGTH, ATOMIC ALIGNMENT, ATOMIC TRANSFER LENGTH GRANULARITY; with a boundary the lengths between two
+    // multiples of it: MAXIMUM ATOMIC TRANSFER LENGTH WITH ATOMIC BOUNDARY, MAXIMUM ATOMIC BOUNDARY SIZE.
+    let (unit_blocks, largest) = (blocks(atomic_unit_bytes(unit)), blocks(atomic_bytes(unit)));
+    let atomics = [unit_blocks, unit_blocks, unit_blocks, largest, largest];
     write_numbers(&mut body[40..], &atomics);
     body
 }
@@ -132,6 +133,11 @@ fn write_numbers(body: &mut [u8], numbers: &[u32]) {
 /// What is written as one where it does not cross a multiple of it.
 pub(crate) fn atomic_bytes(unit: &Unit) -> u64 {
     MAX_ATOMIC_BYTES.min(u64::from(unit.chunk_bytes))
+}
+
+/// What is written as one at every multiple of it.
+pub(crate) fn atomic_unit_bytes(unit: &Unit) -> u64 {
+    ATOMIC_UNIT_BYTES.min(u64::from(unit.chunk_bytes))
 }
 
 /// SBC-3, "Block Device Characteristics VPD page".

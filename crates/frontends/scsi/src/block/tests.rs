@@ -174,30 +174,41 @@ fn atomic_writes_and_their_boundary() {
         extent: extent_of(lba, count),
         boundary_bytes,
     };
-    assert_eq!(work(plan(0, 0, 256)), expected(0, 256, 0));
-    assert_eq!(work(plan(16, 0, 200)), expected(16, 200, 0));
+    assert_eq!(work(plan(64, 0, 32)), expected(64, 32, 0));
     assert_eq!(
-        work(plan(8192 - 8, 256, 16)),
-        expected(8192 - 8, 16, 131_072),
-        "cut at the boundary"
+        work(plan(0, 0, 256)),
+        expected(0, 256, 0),
+        "longer than is promised, in one chunk"
     );
     assert_eq!(
-        sense(plan(8192 - 8, 0, 16)),
+        work(plan(8192 - 32, 256, 64)),
+        expected(8192 - 32, 64, 131_072),
+        "cut at the boundary"
+    );
+    assert_eq!(work(plan(32, 32, 0)), expected(32, 0, 16384));
+    assert_eq!(
+        sense(plan(8192 - 32, 0, 64)),
         Sense::in_cdb(12, None),
         "crosses into the next chunk"
     );
-    assert_eq!(sense(plan(0, 0, 257)), Sense::in_cdb(12, None));
-    // It would touch 33 blocks of 4 KiB.
-    assert_eq!(sense(plan(1, 0, 256)), Sense::in_cdb(12, None));
+    assert_eq!(sense(plan(0, 0, 288)), Sense::in_cdb(12, None));
+    assert_eq!(sense(plan(0, 0, 8)), Sense::in_cdb(12, None), "no multiple of the unit");
+    assert_eq!(sense(plan(8, 0, 32)), Sense::in_cdb(2, None), "not aligned");
     assert_eq!(
-        sense(plan(0, 24, 8)),
+        sense(plan(0, 96, 32)),
         Sense::in_cdb(10, None),
         "holds not at every place"
     );
     assert_eq!(
-        sense(plan(0, 512, 8)),
+        sense(plan(0, 512, 32)),
         Sense::in_cdb(10, None),
         "larger than the page says"
+    );
+    assert_eq!(sense(plan(0, 8, 32)), Sense::in_cdb(10, None));
+    assert_eq!(
+        sense(plan(BLOCKS + 1, 0, 8)).code,
+        code::LBA_OUT_OF_RANGE,
+        "first of all"
     );
 }
 
@@ -326,7 +337,7 @@ fn blocks_of_4096_bytes() {
     };
     assert_eq!(work(host.send(0, &ten(0x28, 0, 3, 2))), Work::Read(expected));
     assert_eq!(host.sense(0, &ten(0x28, 0, 16384, 1)).code, code::LBA_OUT_OF_RANGE);
-    let plan = host.send(0, &ten(0x41, 0, 0, 1));
+    let plan = host.send_expecting(0, &ten(0x41, 0, 0, 1), 4096);
     assert_eq!(plan.lengths().out, 4096);
 }
 

@@ -128,7 +128,6 @@ fn what_is_taken_is_told_before() {
     for (cdb, bytes) in [
         (&ten(0x2a, 0, 0, 2)[..], 1024),
         (&ten(0x2f, 2, 0, 2)[..], 1024),
-        (&ten(0x41, 0, 0, 2)[..], 512),
         (&ten(0x42, 0, 0, 24)[..], 24),
         (&[0x15, 0x10, 0, 0, 12, 0][..], 12),
     ] {
@@ -146,6 +145,12 @@ fn what_is_taken_is_told_before() {
     for bytes in [1025, 2048] {
         assert_eq!(sense(host.send_expecting(0, &compare, bytes)), refused, "halves of one");
     }
+    assert_eq!(host.send_expecting(0, &ten(0x41, 0, 0, 2), 512).lengths().out, 512);
+    assert_eq!(
+        sense(host.send_expecting(0, &ten(0x41, 0, 0, 2), 1024)),
+        refused,
+        "two blocks"
+    );
 }
 
 #[test]
@@ -184,7 +189,13 @@ proptest! {
     ) {
         let mut host = Host::new(vec![unit(0), unit(1)]);
         for (cdb, lun) in commands {
-            let plan = match host.send(lun, &cdb) {
+            // Those that take just so much.
+            let expected = match cdb.first() {
+                Some(0x41 | 0x93) => 512,
+                Some(0x89) => 2 * 512 * u64::from(cdb.get(13).copied().unwrap_or(0)),
+                _ => u64::MAX,
+            };
+            let plan = match host.send_expecting(lun, &cdb, expected) {
                 Plan::Gather { bytes, then } => {
                     let mut list = lists.clone();
                     list.resize(bytes as usize, 0);

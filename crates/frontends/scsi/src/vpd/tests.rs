@@ -105,7 +105,7 @@ fn limits_of_blocks_of_512_bytes() {
     assert_eq!(numbers, [16384, 256, 0, u32::MAX, 256, 8, 1 << 31]);
     assert_eq!(data[36..44], [0; 8], "WRITE SAME is not limited");
     let atomic: Vec<u32> = (44..64).step_by(4).map(|at| number(&data, at)).collect();
-    assert_eq!(atomic, [0, 0, 8, 256, 256]);
+    assert_eq!(atomic, [32, 32, 32, 256, 256]);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn limits_of_blocks_of_4096_bytes() {
     host.settle();
     let data = page(&mut host, 0xb0);
     assert_eq!((data[5], number(&data, 8), number(&data, 28)), (16, 2048, 1));
-    assert_eq!((number(&data, 52), number(&data, 56)), (1, 32));
+    assert_eq!((number(&data, 44), number(&data, 52), number(&data, 56)), (4, 4, 32));
 }
 
 #[test]
