@@ -104,7 +104,7 @@ fn a_volume_is_handed_to_an_initiator_step_by_step() {
 fn gateway(world: &World, name: &str, portals: &[&str]) {
     let client = world.cluster.metadata_client().expect("an address");
     let node = admin::register_node(&client, name, "192.0.2.1:7700", None, 1).expect("registered");
-    let portals: Vec<_> = portals.iter().map(|at| at.parse().expect("an address")).collect();
+    let portals: Vec<std::net::SocketAddr> = portals.iter().map(|at| at.parse().expect("an address")).collect();
     admin::register_iscsi_gateway(&client, name, node.id, &portals).expect("registered");
 }
 

@@ -120,13 +120,17 @@ impl IscsiFront {
 
     /// What came back from the service.
     fn handle(&mut self, event: Event, cx: &mut Cx<'_>) -> Result<(), End> {
-        match (&mut self.phase, event) {
-            (Phase::Login(_), Event::Register { reply, .. }) => match reply.downcast::<Reply>() {
-                Ok(reply) => self.entered(&reply, cx),
-                Err(_) => unreachable!("the register of iSCSI sessions speaks its own words"),
-            },
-            (Phase::Session(session), event) => session.event(event, cx),
-            _ => Ok(()),
+        match &mut self.phase {
+            Phase::Session(session) => return session.event(event, cx),
+            Phase::Over => return Ok(()),
+            Phase::Login(_) => {}
+        }
+        let Event::Register { reply, .. } = event else {
+            return Ok(());
+        };
+        match reply.downcast::<Reply>() {
+            Ok(reply) => self.entered(&reply, cx),
+            Err(_) => unreachable!("the register of iSCSI sessions speaks its own words"),
         }
     }
 

@@ -63,7 +63,7 @@ pub enum Plan {
         /// Who asks: the nexus.
         host: HostKey,
         command: Reservation,
-        /// For [`reserved`].
+        /// For [`reserved`](crate::persistent::reserved).
         then: Reserving,
     },
     /// Which blocks are mapped.
@@ -71,7 +71,7 @@ pub enum Plan {
     /// Ranges are copied, one after the other.
     Copy {
         segments: Vec<Segment>,
-        /// For [`copied`].
+        /// For [`copied`](crate::copy::copied).
         then: CopyRest,
     },
     /// Something is to be done with a token.

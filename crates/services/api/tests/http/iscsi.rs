@@ -105,7 +105,7 @@ async fn attachment(world: &World, initiator: Option<&str>) -> Said {
 }
 
 fn serve(world: &World, node: &str, number: u32, portals: &[&str]) {
-    let portals: Vec<_> = portals.iter().map(|at| at.parse().unwrap()).collect();
+    let portals: Vec<std::net::SocketAddr> = portals.iter().map(|at| at.parse().unwrap()).collect();
     admin::register_iscsi_gateway(&*world.meta, node, NodeId(number), &portals).unwrap();
 }
 

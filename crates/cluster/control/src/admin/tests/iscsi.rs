@@ -698,7 +698,7 @@ fn a_gateway_keeps_the_tag_of_its_portal_group() {
     let silent = register_iscsi_gateway(&meta, "n1", NodeId(1), &[]).unwrap().unwrap();
     assert_eq!((silent.tag, silent.portals.len()), (1, 0));
     assert_eq!(iscsi_gateways(&meta).unwrap(), [silent, second]);
-    let many: Vec<_> = (0..=16).map(portal).collect();
+    let many: Vec<std::net::SocketAddr> = (0..=16).map(portal).collect();
     assert!(matches!(
         register_iscsi_gateway(&meta, "n1", NodeId(1), &many),
         Err(AdminError::Full { most: MAX_PORTALS, .. })
