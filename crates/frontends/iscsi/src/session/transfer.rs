@@ -41,6 +41,8 @@ pub(super) fn begin(session: &mut Session, slot: SlotId, carried: Carried, cx: &
         request.unasked = true;
         session.engine.charge(slot, end);
         arrived(session, slot, slot, data, true, cx)?;
+        session.engine.request(slot).issued = true;
+        return session.finish_if_complete(slot, cx);
     } else if !data.is_empty() || !is_last {
         first_data(session, slot, data, is_last, cx)?;
     }
@@ -214,13 +216,13 @@ pub(super) fn incoming(
             None => return Err(session.broken(header, "data that nobody has asked for", cx)),
         }
     } else {
-        match incoming.open.front_mut() {
-            Some(asked) if asked.tag == header.target_tag() => (asked.end, &mut asked.data_sn),
-            _ if incoming.open.iter().any(|asked| asked.tag == header.target_tag()) => {
-                return Err(session.broken(header, "data out of the order of its R2Ts", cx));
-            }
-            _ => return Ok(()),
+        match incoming.open.iter().position(|asked| asked.tag == header.target_tag()) {
+            Some(0) => {}
+            Some(_) => return Err(session.broken(header, "data out of the order of its R2Ts", cx)),
+            None => return Ok(()),
         }
+        let asked = &mut incoming.open[0];
+        (asked.end, &mut asked.data_sn)
     };
     let (length, is_last) = (header.data_bytes() as u64, header.has(flag::FINAL));
     let to = u64::from(incoming.received) + length;
