@@ -1,6 +1,9 @@
 //! What the cluster's settings say of iSCSI, as one node sees it: beside the [SCSI side](amita_scsi::Catalog) of it, where portals
 //! are, and what initiators have to prove.
 
+#[cfg(test)]
+mod tests;
+
 use amita_scsi::Target;
 use std::collections::BTreeMap;
 use std::fmt;
