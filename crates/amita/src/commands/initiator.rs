@@ -66,7 +66,7 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = true, id = "what", args = [
     "chap_secret", "chap_target_secret", "generate_chap", "generate_chap_target", "remove_chap", "remove_chap_target",
-    "chap_user", "own_chap_user"])]
+    "chap_user", "own_chap_user", "chap_target_user", "own_chap_target_user"])]
 pub struct KeyArguments {
     /// The initiator's iSCSI name
     pub initiator: String,
@@ -85,6 +85,12 @@ pub struct KeyArguments {
     /// It gives its iSCSI name for CHAP, as initiators do by themselves
     #[arg(long)]
     pub own_chap_user: bool,
+    /// The name that targets give it for CHAP, all the same one: ESXi cannot be told another for each
+    #[arg(long, value_name = "NAME", conflicts_with = "own_chap_target_user")]
+    pub chap_target_user: Option<String>,
+    /// Each target gives it its own iSCSI name, as they do by themselves
+    #[arg(long)]
+    pub own_chap_target_user: bool,
     /// Say what it is now as JSON: without any secret, so none can be made on the way
     #[arg(long, conflicts_with_all = ["generate_chap", "generate_chap_target"])]
     pub json: bool,
@@ -95,6 +101,8 @@ pub struct KeyArguments {
 struct Shown {
     initiator: String,
     chap_user: String,
+    /// The name that targets give it; null: each its own.
+    chap_target_user: Option<String>,
     chap: bool,
     chap_target: bool,
     targets: Vec<Sees>,
@@ -120,6 +128,7 @@ impl Shown {
         Shown {
             initiator: initiator.name.clone(),
             chap_user: initiator.user().to_owned(),
+            chap_target_user: initiator.chap_target_user.clone(),
             chap: initiator.chap.is_some(),
             chap_target: initiator.chap_target.is_some(),
             targets: sees.collect(),
@@ -267,12 +276,17 @@ fn wanted(arguments: &KeyArguments, reader: &Reader<'_>) -> Result<(InitiatorKey
         chap_target: arguments.remove_chap_target,
     };
     let (mut keys, generated) = arguments.secrets.sealed(&name, known.as_ref(), removes)?;
-    keys.user = match (&arguments.chap_user, arguments.own_chap_user) {
-        (Some(user), _) => ChapUser::Named(user.clone()),
-        (None, true) => ChapUser::Own,
-        (None, false) => ChapUser::Keep,
-    };
+    keys.user = user(arguments.chap_user.as_deref(), arguments.own_chap_user);
+    keys.target_user = user(arguments.chap_target_user.as_deref(), arguments.own_chap_target_user);
     Ok((keys, generated))
+}
+
+fn user(named: Option<&str>, own: bool) -> ChapUser {
+    match named {
+        Some(name) => ChapUser::Named(name.to_owned()),
+        None if own => ChapUser::Own,
+        None => ChapUser::Keep,
+    }
 }
 
 fn show(reader: &Reader<'_>, initiator: &IscsiInitiator, as_json: bool, generated: &[Generated]) -> Result<()> {

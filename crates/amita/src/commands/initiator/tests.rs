@@ -64,6 +64,7 @@ impl Ground {
         IscsiInitiator {
             name: NAME.to_owned(),
             chap_user: None,
+            chap_target_user: None,
             chap: sealed(chap_field::INITIATOR, chap),
             chap_target: sealed(chap_field::TARGET, chap_target),
         }
@@ -188,6 +189,7 @@ fn what_is_shown_has_no_secret_and_json_makes_none() {
     let known = IscsiInitiator {
         name: NAME.to_owned(),
         chap_user: Some("esx".to_owned()),
+        chap_target_user: None,
         chap: Some("sealed:1:AAAA".to_owned()),
         chap_target: None,
     };

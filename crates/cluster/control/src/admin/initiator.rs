@@ -28,7 +28,7 @@ pub mod chap_field {
     pub const TARGET: &str = "chap_target";
 }
 
-/// The name that an initiator gives for CHAP.
+/// The name that an initiator gives for CHAP, or that targets give it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ChapUser {
     /// It stays as it is.
@@ -36,14 +36,17 @@ pub enum ChapUser {
     Keep,
     /// It is this one.
     Named(String),
-    /// It is the initiator's iSCSI name.
+    /// It is the initiator's iSCSI name, or that of the target that is asked.
     Own,
 }
 
 /// What is set of what an initiator has to prove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InitiatorKeys {
+    /// The name that it gives.
     pub user: ChapUser,
+    /// The name that targets give it.
+    pub target_user: ChapUser,
     /// What it proves to have.
     pub chap: Secret,
     /// What targets prove to have.
@@ -69,6 +72,14 @@ impl InitiatorKeys {
                 initiator.chap_user = Some(user.clone()).filter(|user| *user != initiator.name);
             }
             ChapUser::Own => initiator.chap_user = None,
+        }
+        match &self.target_user {
+            ChapUser::Keep => {}
+            ChapUser::Named(user) => {
+                check_user(user)?;
+                initiator.chap_target_user = Some(user.clone());
+            }
+            ChapUser::Own => initiator.chap_target_user = None,
         }
         // A target answers an initiator's challenge in the course of the initiator's own proof (RFC 7143, 12.1.3).
         if initiator.chap_target.is_some() && initiator.chap.is_none() {
@@ -148,6 +159,7 @@ fn unknown(meta: &dyn Transact, name: &str) -> Result<IscsiInitiator> {
     Ok(IscsiInitiator {
         name: name.to_owned(),
         chap_user: None,
+        chap_target_user: None,
         chap: None,
         chap_target: None,
     })

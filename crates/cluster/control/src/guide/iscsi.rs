@@ -68,6 +68,8 @@ pub struct Chap {
     pub user: Option<String>,
     /// Targets prove that they have their secret.
     pub both_ways: bool,
+    /// The name that they give then; none: each its own.
+    pub target_user: Option<String>,
 }
 
 impl Chap {
@@ -77,6 +79,7 @@ impl Chap {
         Chap {
             user: initiator.chap.as_ref().map(|_| initiator.user().to_owned()),
             both_ways: initiator.chap_target.is_some(),
+            target_user: initiator.chap_target_user.clone(),
         }
     }
 }
@@ -256,7 +259,8 @@ fn linux(facts: &Facts<'_>) -> Steps {
         connect.push(set("node.session.auth.username", &quoted(user)));
         connect.push(set("node.session.auth.password", &format!("\"$(cat {SECRET})\"")));
         if chap.both_ways {
-            connect.push(set("node.session.auth.username_in", target));
+            let own = chap.target_user.as_deref().unwrap_or(target);
+            connect.push(set("node.session.auth.username_in", &quoted(own)));
             connect.push(set(
                 "node.session.auth.password_in",
                 &format!("\"$(cat {TARGET_SECRET})\""),
@@ -327,7 +331,8 @@ fn esxi(facts: &Facts<'_>) -> Steps {
         if chap.both_ways {
             connect.push("read -rs -p 'secret of the targets: ' S".to_owned());
             connect.push(format!(
-                "{adapter} auth chap set --adapter=$A --direction=mutual --level=required --authname={target} --secret=\"$S\""
+                "{adapter} auth chap set --adapter=$A --direction=mutual --level=required --authname={} --secret=\"$S\"",
+                quoted(chap.target_user.as_deref().unwrap_or(target))
             ));
         }
     }

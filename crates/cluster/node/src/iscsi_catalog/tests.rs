@@ -102,6 +102,7 @@ fn initiator(chap: Option<String>, chap_target: Option<String>) -> IscsiInitiato
     IscsiInitiator {
         name: LINUX.to_owned(),
         chap_user: None,
+        chap_target_user: None,
         chap,
         chap_target,
     }

@@ -135,6 +135,9 @@ pub struct IscsiInitiator {
     /// The name that it gives for CHAP; none: its iSCSI name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap_user: Option<String>,
+    /// The name that targets give it for CHAP, where it wants proof of them; none: each its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap_target_user: Option<String>,
     /// Its secret for CHAP, sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chap: Option<String>,

@@ -36,6 +36,8 @@ pub struct Initiator {
     pub name: String,
     /// The name that it gives for CHAP.
     pub chap_user: String,
+    /// The name that targets give it for CHAP; null: each its own.
+    pub chap_target_user: Option<String>,
     /// It has to prove by CHAP that it has its secret.
     pub chap: bool,
     /// Targets prove to it that they have one as well.
@@ -50,6 +52,7 @@ impl Initiator {
         Initiator {
             name: initiator.name.clone(),
             chap_user: initiator.user().to_owned(),
+            chap_target_user: initiator.chap_target_user.clone(),
             chap: initiator.chap.is_some(),
             chap_target: initiator.chap_target.is_some(),
             targets: allowed.map(|target| target.name.clone()).collect(),
@@ -75,6 +78,10 @@ pub struct InitiatorKeysChange {
     #[serde(default, deserialize_with = "nullable")]
     #[expect(clippy::option_option, reason = "see `nullable`")]
     pub chap_user: Option<Option<String>>,
+    /// The name that targets give it for CHAP, all the same one; null: each its own iSCSI name.
+    #[serde(default, deserialize_with = "nullable")]
+    #[expect(clippy::option_option, reason = "see `nullable`")]
+    pub chap_target_user: Option<Option<String>>,
     /// What it proves to have: 12 to 255 printable characters (16 at most for Windows).
     #[serde(default, deserialize_with = "nullable")]
     #[expect(clippy::option_option, reason = "see `nullable`")]
@@ -189,6 +196,15 @@ fn parsed(given: Option<Option<String>>, field: &'static str) -> Result<(Option<
     }
 }
 
+#[expect(clippy::option_option, reason = "see `nullable`")]
+fn named(given: Option<Option<String>>) -> ChapUser {
+    match given {
+        None => ChapUser::Keep,
+        Some(None) => ChapUser::Own,
+        Some(Some(user)) => ChapUser::Named(user),
+    }
+}
+
 fn set(sealed: Option<String>, goes: bool) -> Secret {
     match sealed {
         Some(sealed) => Secret::Sealed(sealed),
@@ -199,11 +215,7 @@ fn set(sealed: Option<String>, goes: bool) -> Secret {
 
 impl InitiatorKeysChange {
     fn sealed(self, known: &map::IscsiInitiator, seal: Option<&SealKey>) -> Result<InitiatorKeys, Problem> {
-        let user = match self.chap_user {
-            None => ChapUser::Keep,
-            Some(None) => ChapUser::Own,
-            Some(Some(user)) => ChapUser::Named(user),
-        };
+        let (user, target_user) = (named(self.chap_user), named(self.chap_target_user));
         let (own, own_goes) = parsed(self.chap, chap_field::INITIATOR)?;
         let (target, target_goes) = parsed(self.chap_target, chap_field::TARGET)?;
         let mut compared = None;
@@ -232,6 +244,7 @@ impl InitiatorKeysChange {
         };
         Ok(InitiatorKeys {
             user,
+            target_user,
             chap: set(sealed.0, own_goes),
             chap_target: set(sealed.1, target_goes),
             compared,

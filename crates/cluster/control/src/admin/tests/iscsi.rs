@@ -569,12 +569,14 @@ fn secrets_come_sealed_and_the_targets_needs_the_initiators() {
     let meta = ground();
     let keys = InitiatorKeys {
         user: ChapUser::Named("esx".to_owned()),
+        target_user: ChapUser::Named("amita".to_owned()),
         chap: Secret::Sealed("s1".to_owned()),
         chap_target: Secret::Sealed("s2".to_owned()),
         compared: Some((None, None)),
     };
     let found = set_initiator_keys(&meta, &ESX.to_ascii_uppercase(), &keys).unwrap();
     assert_eq!((found.name.as_str(), found.user()), (ESX, "esx"));
+    assert_eq!(found.chap_target_user.as_deref(), Some("amita"));
     assert_eq!(
         (found.chap.as_deref(), found.chap_target.as_deref()),
         (Some("s1"), Some("s2"))
@@ -587,6 +589,7 @@ fn secrets_come_sealed_and_the_targets_needs_the_initiators() {
     assert!(said.contains("the initiator has to prove itself first"), "{said}");
     let own = InitiatorKeys {
         user: ChapUser::Own,
+        target_user: ChapUser::Own,
         chap_target: Secret::Remove,
         ..InitiatorKeys::default()
     };

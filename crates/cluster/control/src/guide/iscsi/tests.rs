@@ -22,6 +22,7 @@ fn both_ways(user: &str) -> Chap {
     Chap {
         user: Some(user.to_owned()),
         both_ways: true,
+        target_user: None,
     }
 }
 
@@ -69,6 +70,20 @@ fn a_host_with_secrets_gets_them_from_itself() {
             && esxi.contains(r"--authname='o'\''neill'"),
         "{esxi}"
     );
+    // One name for all targets, which is all that the adapter of ESXi can be told.
+    let named = Chap {
+        target_user: Some("amita".to_owned()),
+        ..both_ways("esx")
+    };
+    let named = self::guide(&named);
+    assert!(
+        named
+            .esxi
+            .connect
+            .join("\n")
+            .contains("--direction=mutual --level=required --authname=amita ")
+    );
+    assert!(named.linux.connect.join("\n").contains("username_in' -v amita\n"));
     let windows = guide.windows.connect.join("\n");
     assert!(
         windows.contains("-AuthenticationType MUTUALCHAP -ChapUsername 'o''neill' -ChapSecret $s"),

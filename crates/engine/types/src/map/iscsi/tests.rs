@@ -82,6 +82,7 @@ fn who_has_no_other_name_gives_its_own_for_chap() {
     let mut initiator = IscsiInitiator {
         name: "iqn.1993-08.org.debian:01:a".to_owned(),
         chap_user: None,
+        chap_target_user: None,
         chap: None,
         chap_target: None,
     };
