@@ -161,7 +161,10 @@ impl Nexus {
             .retain(|number, _| shown.binary_search_by_key(number, |unit| unit.number).is_ok());
         is_other_inventory |= self.units.len() != known;
         for unit in shown {
-            let reservations: Option<&State> = catalog.reservations.get(&unit.volume).map(AsRef::as_ref);
+            // A snapshot is not what is reserved.
+            let is_reservable = !unit.is_write_protected();
+            let reservations = catalog.reservations.get(&unit.volume).filter(|_| is_reservable);
+            let reservations: Option<&State> = reservations.map(AsRef::as_ref);
             match self.units.get_mut(&unit.number) {
                 Some(seen) if seen.uuid == unit.uuid => seen.compare(unit, reservations, self.key),
                 other => {

@@ -1,10 +1,10 @@
 //! INQUIRY with a page code: vital product data (SPC-4, "Vital product data parameters"; SBC-3, those of disks).
 
-mod designator;
+pub(crate) mod designator;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use designator::{is_of_unit, names};
+pub(crate) use designator::is_of_unit;
 
 use crate::device::Scope;
 use crate::inquiry::DISK;

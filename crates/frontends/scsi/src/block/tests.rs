@@ -282,7 +282,7 @@ fn unmaps() {
         sense(unmap_of(&mut host, &unmap_list(&[(BLOCKS, 1)]))).code,
         code::LBA_OUT_OF_RANGE
     );
-    let too_many = vec![(0, 1); 257];
+    let too_many: Vec<(u64, u32)> = (0..257).map(|lba| (lba, 1)).collect();
     assert_eq!(
         sense(unmap_of(&mut host, &unmap_list(&too_many))),
         Sense::in_list(2, None)

@@ -3,7 +3,7 @@ use crate::plan::Place;
 use crate::sense::{SegmentPointer, Specific};
 use crate::testing::{Host, SIZE_BYTES, answer, sense, target, unit};
 use crate::unit::{Access, Unit};
-use crate::vpd::names;
+use crate::vpd::designator::names;
 use amita_types::SnapshotId;
 use proptest::prelude::*;
 use std::sync::Arc;
