@@ -72,6 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             user,
             chap: Some(Secret::new(secret.into_bytes())),
             chap_target: None,
+            target_user: None,
         })
     });
     let catalog = Catalog {

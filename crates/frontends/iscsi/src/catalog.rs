@@ -84,6 +84,8 @@ pub struct Initiator {
     pub chap: Option<Secret>,
     /// The secret that the target proves to have, when the initiator asks for that.
     pub chap_target: Option<Secret>,
+    /// The name that targets say in CHAP then; none: their own. (ESXi compares it with one name for all targets of an adapter.)
+    pub target_user: Option<String>,
 }
 
 /// What iSCSI has to know of a target beyond its SCSI side.

@@ -90,6 +90,7 @@ fn catalog(volumes: &Volumes) -> Catalog {
             user: "user".into(),
             chap: secret.map(|secret| Secret::new(secret.as_bytes().to_vec())),
             chap_target: None,
+            target_user: None,
         })
     };
     let portals = ["192.0.2.1:3260", "[2001:db8::1]:3260"];

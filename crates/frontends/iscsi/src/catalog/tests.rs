@@ -54,6 +54,7 @@ fn initiators_are_found_by_their_names() {
             user: "user".into(),
             chap: secret.map(|secret| Secret::new(secret.to_vec())),
             chap_target: None,
+            target_user: None,
         })
     };
     let catalog = Catalog {

@@ -38,7 +38,10 @@ impl Security {
                     user: initiator.user.clone(),
                     secret: secret.clone(),
                     target_secret: initiator.chap_target.clone(),
-                    target_user: target.unwrap_or(DISCOVERY_USER).to_owned(),
+                    target_user: initiator
+                        .target_user
+                        .clone()
+                        .unwrap_or_else(|| target.unwrap_or(DISCOVERY_USER).to_owned()),
                 };
                 Security::Chap {
                     exchange: Box::new(Exchange::new(credentials, hashes)),

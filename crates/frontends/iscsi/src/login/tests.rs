@@ -63,12 +63,14 @@ fn catalog() -> Catalog {
                 user: INITIATOR.into(),
                 chap: None,
                 chap_target: None,
+                target_user: None,
             }),
             Arc::new(Initiator {
                 name: PROVING.into(),
                 user: "user".into(),
                 chap: Some(Secret::new(SECRET.to_vec())),
                 chap_target: None,
+                target_user: None,
             }),
         ],
         details: BTreeMap::from([("iqn.2026-01.test:moved".into(), detail)]),
@@ -300,6 +302,7 @@ fn an_empty_secret_opens_nothing() {
         user: "user".into(),
         chap: Some(Secret::new(Vec::new())),
         chap_target: None,
+        target_user: None,
     });
     let mut keys = names(PROVING);
     keys.extend([("AuthMethod", "CHAP"), ("CHAP_A", "7")]);
