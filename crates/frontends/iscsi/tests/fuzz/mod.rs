@@ -195,12 +195,14 @@ impl Connection {
                 + data.next_multiple_of(4)
                 + digest(has_digests && self.digests.1 && data > 0);
             assert!(rest.len() >= length, "the target sends whole PDUs");
-            self.look(header);
+            let begin = 48 + digest(has_digests && self.digests.0);
+            let text = &rest[begin..begin + data];
+            self.look(header, text);
             rest = &rest[length..];
         }
     }
 
-    fn look(&mut self, header: &[u8]) {
+    fn look(&mut self, header: &[u8], text: &[u8]) {
         let (kind, tag) = (header[0], word(header, 16));
         if kind != 0x23 {
             self.max_cmd_sn = word(header, 32);
@@ -218,7 +220,11 @@ impl Connection {
                 false
             }
             0x23 => {
-                self.logged_in |= header[36] == 0 && header[1] & 0x83 == 0x83;
+                if header[36] == 0 && header[1] & 0x83 == 0x83 {
+                    self.logged_in = true;
+                    let has = |key: &[u8]| text.windows(key.len()).any(|part| part == key);
+                    self.digests = (has(b"HeaderDigest=CRC32C\0"), has(b"DataDigest=CRC32C\0"));
+                }
                 false
             }
             0x20 | 0x22 | 0x24 | 0x26 | 0x32 | 0x3f => false,
