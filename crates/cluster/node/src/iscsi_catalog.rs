@@ -219,6 +219,7 @@ impl IscsiCataloguer {
         Initiator {
             name: record.name.clone(),
             user: record.user().to_owned(),
+            target_user: record.chap_target_user.clone(),
             chap,
             chap_target,
         }

@@ -268,7 +268,10 @@ fn secrets_are_opened_with_the_clusters_key() {
     let key = SealKey::generate();
     let seal = |field: &str, text: &str| Some(key.seal(LINUX, field, text).unwrap());
     let mut view = view();
-    let record = initiator(seal("chap", "secret-of-mine"), seal("chap_target", "secret-of-theirs"));
+    let record = IscsiInitiator {
+        chap_target_user: Some("amita".to_owned()),
+        ..initiator(seal("chap", "secret-of-mine"), seal("chap_target", "secret-of-theirs"))
+    };
     put(&mut view, map::iscsi_initiator_key(LINUX), &record);
     let made = cataloguer(Some(key.clone())).make(&view, |_| false).unwrap();
     let (known, secret) = made.chap(LINUX).unwrap();
@@ -277,6 +280,7 @@ fn secrets_are_opened_with_the_clusters_key() {
         (LINUX, &b"secret-of-mine"[..])
     );
     assert_eq!(known.chap_target.as_ref().unwrap().as_bytes(), b"secret-of-theirs");
+    assert_eq!(known.target_user.as_deref(), Some("amita"));
     assert!(!format!("{made:?}").contains("secret-of"), "it is never shown");
     // Whoever wrote both the same past the commands lets nobody in.
     let record = initiator(seal("chap", "the-same-secret"), seal("chap_target", "the-same-secret"));
