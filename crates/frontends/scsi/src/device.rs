@@ -38,6 +38,7 @@ pub(crate) fn has(catalog: &Catalog, target: &Target, needs: Needs) -> bool {
         Needs::Nothing => true,
         Needs::ExplicitAccess => target.explicit_access,
         Needs::Tokens => catalog.tokens,
+        Needs::ExtendedReservations => catalog.extended_reservations,
     }
 }
 

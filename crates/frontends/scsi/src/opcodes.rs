@@ -121,6 +121,8 @@ pub enum Needs {
     ExplicitAccess,
     /// There is a register of tokens.
     Tokens,
+    /// Reservations know more than NVMe asks of them.
+    ExtendedReservations,
 }
 
 const fn plain(opcode: u8, usage: &'static [u8], gate: Gate) -> Known {
@@ -201,8 +203,8 @@ pub const COMMANDS: &[Known] = &[
     plain(WRITE_6, &BLOCKS_SIX, Gate::Owner),
     plain(INQUIRY, &[FF, 0x01, FF, FF, FF, 0], Gate::Open),
     plain(MODE_SELECT_6, &[FF, 0x11, 0, 0, FF, 0], Gate::Write),
-    plain(RESERVE_6, &SIX, Gate::Owner),
-    plain(RELEASE_6, &SIX, Gate::Owner),
+    needing(plain(RESERVE_6, &SIX, Gate::Owner), Needs::ExtendedReservations),
+    needing(plain(RELEASE_6, &SIX, Gate::Owner), Needs::ExtendedReservations),
     plain(MODE_SENSE_6, &[FF, 0x08, FF, FF, FF, 0], Gate::Write),
     plain(READ_CAPACITY_10, &[FF, 0, FF, FF, FF, FF, 0, 0, 0x01, 0], Gate::Open),
     plain(READ_10, &READ_SHORT, Gate::Owner),
@@ -214,8 +216,8 @@ pub const COMMANDS: &[Known] = &[
     plain(WRITE_SAME_10, &SAME_SHORT, Gate::Owner),
     plain(UNMAP, &[FF, 0, 0, 0, 0, 0, 0, FF, FF, 0], Gate::Owner),
     plain(MODE_SELECT_10, &[FF, 0x11, 0, 0, 0, 0, 0, FF, FF, 0], Gate::Write),
-    plain(RESERVE_10, &TEN, Gate::Owner),
-    plain(RELEASE_10, &TEN, Gate::Owner),
+    needing(plain(RESERVE_10, &TEN, Gate::Owner), Needs::ExtendedReservations),
+    needing(plain(RELEASE_10, &TEN, Gate::Owner), Needs::ExtendedReservations),
     plain(MODE_SENSE_10, &[FF, 0x18, FF, FF, 0, 0, 0, FF, FF, 0], Gate::Write),
     with(PERSISTENT_RESERVE_IN, action::READ_KEYS, &LIST_TEN, Gate::Owner),
     with(PERSISTENT_RESERVE_IN, action::READ_RESERVATION, &LIST_TEN, Gate::Owner),
@@ -243,11 +245,14 @@ pub const COMMANDS: &[Known] = &[
         &RESERVE_OUT,
         Gate::Owner,
     ),
-    with(
-        PERSISTENT_RESERVE_OUT,
-        action::REGISTER_AND_MOVE,
-        &RESERVE_OUT,
-        Gate::Owner,
+    needing(
+        with(
+            PERSISTENT_RESERVE_OUT,
+            action::REGISTER_AND_MOVE,
+            &RESERVE_OUT,
+            Gate::Owner,
+        ),
+        Needs::ExtendedReservations,
     ),
     with(THIRD_PARTY_COPY_OUT, action::EXTENDED_COPY, &COPY_LIST, Gate::Write),
     needing(

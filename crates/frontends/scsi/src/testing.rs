@@ -53,6 +53,7 @@ pub fn catalog() -> Catalog {
         node: NodeId(1),
         revision: 1,
         tokens: true,
+        extended_reservations: true,
         groups: vec![group(1), group(2)],
         ..Catalog::default()
     }

@@ -158,9 +158,17 @@ fn register(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Plan, Sense
     }
 }
 
-/// The further nexuses that a REGISTER names: ports by their TransportIDs (SPEC_I_PT), all target ports (ALL_TG_PT).
+/// The further nexuses that a REGISTER names: ports by their TransportIDs (SPEC_I_PT), all target ports (ALL_TG_PT). Where REPORT CAPABILITIES
+/// does not tell of them, they are refused.
 fn others(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Vec<NexusName>, Sense> {
     let flags = list[FLAGS_AT];
+    let refused = [(SPEC_I_PT, 3), (ALL_TG_PT, 2)]
+        .into_iter()
+        .find(|(bit, _)| flags & bit != 0);
+    match refused {
+        Some((_, at)) if !scope.catalog.extended_reservations => return Err(Sense::in_list(FLAGS_AT as u16, Some(at))),
+        _ => {}
+    }
     let mut initiators = vec![nexus.initiator().clone()];
     if flags & SPEC_I_PT != 0 {
         initiators.extend(transport_ids(list)?);

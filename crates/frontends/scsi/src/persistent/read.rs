@@ -23,8 +23,9 @@ pub(crate) fn read(scope: &Scope<'_>, nexus: &Nexus) -> Result<Plan, Answer> {
 
 /// REPORT CAPABILITIES.
 fn capabilities(scope: &Scope<'_>) -> Vec<u8> {
-    // CRH, SIP_C, ATP_C, PTPL_C; TMV, and no ALLOW COMMANDS beyond the least; PTPL_A.
-    const CAPABLE: u8 = 0x1d;
+    // PTPL_C; CRH, SIP_C, ATP_C; TMV, and no ALLOW COMMANDS beyond the least; PTPL_A.
+    const CAPABLE: u8 = 0x01;
+    const EXTENDED: u8 = 0x1c;
     const TYPES_VALID: u8 = 0x80;
     const PERSISTS: u8 = 0x01;
     let persists = scope
@@ -35,10 +36,15 @@ fn capabilities(scope: &Scope<'_>) -> Vec<u8> {
     // A bit for each type: byte 4 has types 0 to 7, byte 5 has 8 on.
     let mask = KINDS.iter().fold(0_u16, |mask, (kind, _)| mask | 1_u16 << *kind);
     let [high, low] = mask.to_be_bytes();
+    let extended = if scope.catalog.extended_reservations {
+        EXTENDED
+    } else {
+        0
+    };
     vec![
         0,
         8,
-        CAPABLE,
+        CAPABLE | extended,
         TYPES_VALID | if persists { PERSISTS } else { 0 },
         low,
         high,

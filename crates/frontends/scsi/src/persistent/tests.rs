@@ -331,6 +331,20 @@ fn refusals() {
 }
 
 #[test]
+fn what_the_volume_cannot_is_not_offered() {
+    let mut volume = Volume::new();
+    volume.host.catalog.extended_reservations = false;
+    assert_eq!(volume.read(2)[2], 0x01);
+    for (flags, bit) in [(4, 2), (8, 3), (12, 3)] {
+        let refused = volume.host.send_with(0, &out(0, 0, 24), &list(0, 5, flags));
+        assert_eq!(sense(refused), Sense::in_list(20, Some(bit)));
+    }
+    assert_eq!(volume.host.sense(0, &[0x16, 0, 0, 0, 0, 0]).code, code::INVALID_OPCODE);
+    assert_eq!(volume.host.sense(0, &out(7, 0, 24)), Sense::in_cdb(1, Some(4)));
+    assert_eq!(volume.out(0, 0, 0, 0x11).status, GOOD);
+}
+
+#[test]
 fn exclusive_reservations() {
     let mut host = Host::one();
     for (cdb, expected) in [

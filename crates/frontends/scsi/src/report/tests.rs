@@ -90,8 +90,9 @@ fn all_commands_are_told() {
     assert_eq!(timed.len(), 4 + 20 * COMMANDS.len());
     assert_eq!(timed[4..14], [0, 0, 0, 0, 0, 2, 0, 6, 0, 10]);
     host.catalog.tokens = false;
+    host.catalog.extended_reservations = false;
     host.target.explicit_access = false;
-    assert_eq!(codes(&mut host, 0, 0, 0).len(), 4 + 8 * (COMMANDS.len() - 4));
+    assert_eq!(codes(&mut host, 0, 0, 0).len(), 4 + 8 * (COMMANDS.len() - 9));
 }
 
 #[test]

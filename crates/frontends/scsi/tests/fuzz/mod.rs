@@ -167,6 +167,7 @@ impl World {
                 revision: 1,
                 groups: vec![group(1), group(2)],
                 tokens: true,
+                extended_reservations: true,
                 ..Catalog::default()
             },
             target: Target {
