@@ -84,7 +84,8 @@ impl IscsiCataloguer {
             groups,
             targets,
             reservations,
-            tokens: false,
+            // There is no register of tokens, and the owners' reservations know what NVMe asks of them.
+            ..amita_scsi::Catalog::default()
         };
         let beside = (&self.made.portals, &self.made.initiators, &self.made.details);
         if scsi == *self.made.scsi && beside == (&portals, &initiators, &details) && scsi.revision > 0 {
