@@ -350,15 +350,27 @@ pub const COMMANDS: &[Known] = &[
     plain(VERIFY_12, &VERIFY_MIDDLE, Gate::Owner),
 ];
 
+/// Where the commands of each operation code begin; where there are none, anywhere else. Every I/O is looked up.
+const FIRST: [u8; 256] = {
+    let (mut first, mut at) = ([0; 256], COMMANDS.len());
+    while at > 0 {
+        at -= 1;
+        first[COMMANDS[at].opcode as usize] = at as u8;
+    }
+    first
+};
+
 impl Known {
     /// The command of a descriptor block, of those that `has` lets through.
     ///
     /// # Errors
     /// There is no such operation code, or no such service action of it.
     pub fn find(cdb: &Cdb, has: impl Fn(Needs) -> bool) -> Result<&'static Known, Sense> {
-        let mut of_opcode = COMMANDS
+        let opcode = cdb.opcode();
+        let mut of_opcode = COMMANDS[usize::from(FIRST[usize::from(opcode)])..]
             .iter()
-            .filter(|known| known.opcode == cdb.opcode() && has(known.needs))
+            .take_while(|known| known.opcode == opcode)
+            .filter(|known| has(known.needs))
             .peekable();
         if of_opcode.peek().is_none() {
             return Err(Sense::new(Key::IllegalRequest, code::INVALID_OPCODE));

@@ -157,7 +157,7 @@ fn ranges(scope: &Scope<'_>, list: &[u8], header_bytes: usize) -> Result<Vec<Ext
         let (lba, count) = (be_u64(bytes), u64::from(be_u32(&bytes[8..])));
         let range = extent(scope.unit, lba, count).ok_or_else(|| out_of_range(scope.unit, lba))?;
         // "[...] a logical block in more than one range: INVALID FIELD IN PARAMETER LIST".
-        if found.iter().any(|known| known.overlaps(&range)) {
+        if range.length > 0 && found.iter().any(|known| known.overlaps(&range)) {
             return Err(Sense::in_list((header_bytes + index * RANGE_BYTES) as u16, None));
         }
         if range.length > 0 {

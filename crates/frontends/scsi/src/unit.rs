@@ -119,7 +119,7 @@ impl Target {
     /// The logical units that an initiator can use, in order of their number.
     pub fn units_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Arc<Unit>> {
         let shown = self.units.iter().filter(|unit| unit.is_sound());
-        shown.filter(|unit| self.shows(name, unit.number))
+        shown.filter(move |unit| self.shows(name, unit.number))
     }
 }
 

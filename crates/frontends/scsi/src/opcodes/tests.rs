@@ -27,6 +27,22 @@ fn the_table_is_in_order_and_its_blocks_are_as_long_as_their_group_says() {
 }
 
 #[test]
+fn every_command_is_found_and_no_other() {
+    assert!(COMMANDS.len() < 256);
+    for known in COMMANDS {
+        let cdb = Cdb::new(&[known.opcode, known.action.unwrap_or(0)]);
+        let found = Known::find(&cdb, all).expect("a command");
+        assert_eq!((found.opcode, found.action), (known.opcode, known.action));
+    }
+    for opcode in 0..=u8::MAX {
+        let is_there = COMMANDS.iter().any(|known| known.opcode == opcode);
+        let found = Known::find(&Cdb::new(&[opcode]), all);
+        let is_missing = matches!(&found, Err(sense) if sense.code == code::INVALID_OPCODE);
+        assert_eq!(is_missing, !is_there, "{opcode:#04x}");
+    }
+}
+
+#[test]
 fn what_is_not_there() {
     let sense = |bytes: &[u8]| Known::find(&Cdb::new(bytes), all).expect_err("no such command");
     assert_eq!(sense(&[0x04; 6]), Sense::new(Key::IllegalRequest, code::INVALID_OPCODE));
