@@ -84,9 +84,9 @@ pub(crate) fn check_writable(unit: &Unit, nexus: &Nexus) -> Result<(), Sense> {
     if unit.is_write_protected() {
         return Err(Sense::new(Key::DataProtect, code::WRITE_PROTECTED));
     }
-    match nexus.modes(Some(unit.number)) {
-        Some(modes) if modes.write_protect => Err(Sense::new(Key::DataProtect, code::SOFTWARE_WRITE_PROTECTED)),
-        _ => Ok(()),
+    match nexus.protects(unit) {
+        true => Err(Sense::new(Key::DataProtect, code::SOFTWARE_WRITE_PROTECTED)),
+        false => Ok(()),
     }
 }
 

@@ -142,6 +142,12 @@ impl Nexus {
         self.units.get(&number?).map(|seen| &seen.modes)
     }
 
+    /// Has it protected that logical unit from its own writes? (One of another target, which may have the same number, it cannot have.)
+    pub(crate) fn protects(&self, unit: &Unit) -> bool {
+        let seen = self.units.get(&unit.number).filter(|seen| seen.uuid == unit.uuid);
+        seen.is_some_and(|seen| seen.modes.write_protect)
+    }
+
     pub(crate) fn modes_mut(&mut self, number: u16) -> Option<&mut Modes> {
         self.units.get_mut(&number).map(|seen| &mut seen.modes)
     }
