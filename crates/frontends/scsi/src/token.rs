@@ -302,7 +302,7 @@ pub(crate) fn information(outcome: &Outcome) -> Vec<u8> {
     data[15] = BLOCKS;
     let blocks = outcome.bytes / u64::from(outcome.block_bytes.max(1));
     data[16..24].copy_from_slice(&blocks.to_be_bytes());
-    data[24..26].copy_from_slice(&outcome.segments.to_be_bytes());
+    // SEGMENTS PROCESSED is 0: a copy by token has none.
     data.extend(sense);
     match &outcome.token {
         // ROD TOKEN DESCRIPTORS LENGTH, two reserved bytes, the token.

@@ -83,12 +83,13 @@ fn extended_inquiry() -> Vec<u8> {
     body
 }
 
-/// SPC-4, "Mode Page Policy VPD page": all pages are each nexus's own.
+/// SPC-4, "Mode Page Policy VPD page": the thresholds of space are everybody's (SBC-3 wants them so), all other pages are each nexus's own.
 fn mode_page_policy() -> Vec<u8> {
-    const ALL: u8 = 0x3f;
-    const ALL_SUBPAGES: u8 = 0xff;
-    const PER_NEXUS: u8 = 0x03;
-    vec![ALL, ALL_SUBPAGES, PER_NEXUS, 0]
+    const PROVISIONING: [u8; 2] = [0x1c, 0x02];
+    const ALL: [u8; 2] = [0x3f, 0xff];
+    const SHARED: [u8; 2] = [0x00, 0];
+    const PER_NEXUS: [u8; 2] = [0x03, 0];
+    [PROVISIONING, SHARED, ALL, PER_NEXUS].concat()
 }
 
 /// SBC-3, "Block Limits VPD page"; the limits of atomic writes are SBC-4's.

@@ -88,7 +88,7 @@ fn a_token_is_made_and_told() {
     let data = information_of(&mut host);
     assert_eq!(data.len(), 32 + 4 + 2 + 512);
     assert_eq!(data[..8], [0, 0, 2, 0x22, 0x10, 1, 0, 1]);
-    assert_eq!(data[15..26], [0xf1, 0, 0, 0, 0, 0, 0, 0, 24, 0, 2]);
+    assert_eq!(data[15..26], [0xf1, 0, 0, 0, 0, 0, 0, 0, 24, 0, 0]);
     assert_eq!(data[32..38], [0, 0, 2, 2, 0, 0]);
     assert_eq!(data[38..], token().encode());
     let unknown = host.sense(0, &[0x84, 0x07, 9, 2, 3, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0]);
@@ -143,7 +143,7 @@ fn a_token_is_handed_in() {
     );
     assert_eq!(crate::copied(&then, 20 * 512, Ok(()), &mut host.nexus), Answer::good());
     let data = information_of(&mut host);
-    assert_eq!((data[4], data[5], data[23], data[25]), (0x11, 1, 20, 3));
+    assert_eq!((data[4], data[5], data[23], data[25]), (0x11, 1, 20, 0));
     assert_eq!(data[32..], [0; 4]);
 }
 

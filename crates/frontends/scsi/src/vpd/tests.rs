@@ -123,7 +123,7 @@ fn what_it_is_made_of() {
     let mut host = Host::one();
     let extended = page(&mut host, 0x86);
     assert_eq!((extended.len(), extended[5], extended[7], extended[13]), (64, 7, 1, 40));
-    assert_eq!(page(&mut host, 0x87)[4..], [0x3f, 0xff, 3, 0]);
+    assert_eq!(page(&mut host, 0x87)[4..], [0x1c, 2, 0, 0, 0x3f, 0xff, 3, 0]);
     let characteristics = page(&mut host, 0xb1);
     assert_eq!(
         (characteristics.len(), &characteristics[4..6], characteristics[8]),
