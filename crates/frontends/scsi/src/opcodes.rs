@@ -85,8 +85,7 @@ pub mod action {
     pub const SUPPORTED_FUNCTIONS: u8 = 0x0d;
 }
 
-/// What a reservation of another host says to a command (SPC-4, "SPC-4 commands that are allowed in the presence of various
-/// reservations"; SBC-3, the same of its own).
+/// What a reservation of another host says to a command (SPC-4 5.13.1, table 65; SBC-4 4.17, table 13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// Nothing.
@@ -205,7 +204,7 @@ pub const COMMANDS: &[Known] = &[
     plain(MODE_SELECT_6, &[FF, 0x11, 0, 0, FF, 0], Gate::Write),
     needing(plain(RESERVE_6, &SIX, Gate::Owner), Needs::ExtendedReservations),
     needing(plain(RELEASE_6, &SIX, Gate::Owner), Needs::ExtendedReservations),
-    plain(MODE_SENSE_6, &[FF, 0x08, FF, FF, FF, 0], Gate::Write),
+    plain(MODE_SENSE_6, &[FF, 0x08, FF, FF, FF, 0], Gate::Read),
     plain(READ_CAPACITY_10, &[FF, 0, FF, FF, FF, FF, 0, 0, 0x01, 0], Gate::Open),
     plain(READ_10, &READ_SHORT, Gate::Owner),
     plain(WRITE_10, &WRITE_SHORT, Gate::Owner),
@@ -218,7 +217,7 @@ pub const COMMANDS: &[Known] = &[
     plain(MODE_SELECT_10, &[FF, 0x11, 0, 0, 0, 0, 0, FF, FF, 0], Gate::Write),
     needing(plain(RESERVE_10, &TEN, Gate::Owner), Needs::ExtendedReservations),
     needing(plain(RELEASE_10, &TEN, Gate::Owner), Needs::ExtendedReservations),
-    plain(MODE_SENSE_10, &[FF, 0x18, FF, FF, 0, 0, 0, FF, FF, 0], Gate::Write),
+    plain(MODE_SENSE_10, &[FF, 0x18, FF, FF, 0, 0, 0, FF, FF, 0], Gate::Read),
     with(PERSISTENT_RESERVE_IN, action::READ_KEYS, &LIST_TEN, Gate::Owner),
     with(PERSISTENT_RESERVE_IN, action::READ_RESERVATION, &LIST_TEN, Gate::Owner),
     with(
@@ -268,19 +267,19 @@ pub const COMMANDS: &[Known] = &[
         ),
         Needs::Tokens,
     ),
-    with(THIRD_PARTY_COPY_IN, action::COPY_STATUS, &COPY_RESULTS, Gate::Write),
-    with(THIRD_PARTY_COPY_IN, action::RECEIVE_DATA, &COPY_RESULTS, Gate::Write),
+    with(THIRD_PARTY_COPY_IN, action::COPY_STATUS, &COPY_RESULTS, Gate::Open),
+    with(THIRD_PARTY_COPY_IN, action::RECEIVE_DATA, &COPY_RESULTS, Gate::Open),
     with(
         THIRD_PARTY_COPY_IN,
         action::OPERATING_PARAMETERS,
         &COPY_LIST,
-        Gate::Write,
+        Gate::Open,
     ),
     with(
         THIRD_PARTY_COPY_IN,
         action::FAILED_SEGMENT_DETAILS,
         &COPY_RESULTS,
-        Gate::Write,
+        Gate::Open,
     ),
     needing(
         with(
@@ -332,13 +331,13 @@ pub const COMMANDS: &[Known] = &[
         MAINTENANCE_IN,
         action::SUPPORTED_OPERATION_CODES,
         &[FF, 0x1f, 0x87, FF, FF, FF, FF, FF, FF, FF, 0, 0],
-        Gate::Write,
+        Gate::Read,
     ),
     with(
         MAINTENANCE_IN,
         action::SUPPORTED_FUNCTIONS,
         &[FF, 0x1f, 0x80, 0, 0, 0, FF, FF, FF, FF, 0, 0],
-        Gate::Write,
+        Gate::Read,
     ),
     needing(
         with(MAINTENANCE_OUT, action::TARGET_PORT_GROUPS, &MAINTENANCE, Gate::Write),

@@ -77,8 +77,10 @@ enum Then {
     Done,
     /// RELEASE.
     Release,
-    /// PREEMPT.
-    Preempt,
+    /// REGISTER AND MOVE.
+    Move,
+    /// REGISTER of several nexuses.
+    Several,
     /// REGISTER of no key with the key 0: it was not registered, or it conflicts.
     StaysUnregistered,
     /// REGISTER AND IGNORE EXISTING KEY of no key: whether it was registered or not.

@@ -82,11 +82,10 @@ fn states_of_the_gateway() {
     assert_eq!(host.sense(0, &ten(0x28, 0, 0, 1)).code, code::TARGET_PORT_UNAVAILABLE);
 }
 
-#[test]
-fn reservations_of_others_stop_what_does_no_io() {
-    let mut host = Host::one();
+/// What another host has reserved, in such a way.
+fn reserve(host: &mut Host, kind: Kind) {
     let mut state = State::default();
-    let (other, key, kind) = (HostKey(9), 1, Kind::WriteExclusive);
+    let (other, key) = (HostKey(9), 1);
     let register = Command::Register {
         host_id: [9; 16],
         key,
@@ -97,29 +96,50 @@ fn reservations_of_others_stop_what_does_no_io() {
     state.apply(other, &Command::Acquire { key, kind }).expect("reserved");
     host.catalog.reservations.insert(VolumeId(1), Arc::new(state));
     host.catalog.revision += 1;
+}
+
+#[test]
+fn reservations_of_others_stop_what_does_no_io() {
     let conflict = Answer::of(Status::ReservationConflict);
-    for cdb in [
+    // SPC-4, table 65: what tells of the unit, and what changes it.
+    let tells = [
         &[0x1a, 0, 0x3f, 0, 252, 0][..],
-        &[0x5a, 0, 0x3f, 0, 0, 0, 0, 1, 0, 0],
-        &[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
-        &[0x15, 0x10, 0, 0, 12, 0],
-        &[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
-    ] {
-        assert_eq!(answer(host.send(0, cdb)), conflict, "{cdb:02x?}");
+        &[0x5a, 0, 0x3f, 0, 0, 0, 0, 1, 0, 0][..],
+        &[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0][..],
+        &[0xa3, 0x0d, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0][..],
+        &[0x34, 0, 0, 0, 0, 0, 0, 0, 8, 0][..],
+    ];
+    let changes = [
+        &[0x15, 0x10, 0, 0, 12, 0][..],
+        &[0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 44, 0, 0][..],
+        &[0xa4, 0x0a, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0][..],
+    ];
+    let open = [
+        &READY[..],
+        &[0x12, 1, 0x83, 0, 252, 0][..],
+        &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+        &[0x84, 0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0][..],
+        &[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0][..],
+    ];
+    for kind in Kind::ALL {
+        let mut host = Host::one();
+        reserve(&mut host, kind);
+        for cdb in tells {
+            let found = answer(host.send(0, cdb));
+            assert_eq!(found == conflict, !kind.is_open_for_reading(), "{kind:?} {cdb:02x?}");
+        }
+        for cdb in changes {
+            assert_eq!(answer(host.send(0, cdb)), conflict, "{kind:?} {cdb:02x?}");
+        }
+        for cdb in open {
+            assert_eq!(answer(host.send(0, cdb)).status, Status::Good, "{kind:?} {cdb:02x?}");
+        }
+        // The I/O itself is held against it by the owner.
+        assert!(matches!(host.send(0, &ten(0x2a, 0, 0, 1)), Plan::Io(_)));
+        // What is reserved is not its snapshots.
+        host.change(|unit| unit.snapshot = SnapshotId(4));
+        assert!(!host.data(0, &[0x1a, 0, 0x3f, 0, 252, 0]).is_empty());
     }
-    assert_eq!(answer(host.send(0, &READY)), Answer::good());
-    assert!(!host.data(0, &[0x12, 1, 0x83, 0, 252, 0]).is_empty());
-    assert!(!host.data(0, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_empty());
-    assert_eq!(
-        answer(host.send(0, &ten(0x34, 0, 0, 8))),
-        Answer::good(),
-        "all may read"
-    );
-    // The I/O itself is held against it by the owner.
-    assert!(matches!(host.send(0, &ten(0x2a, 0, 0, 1)), Plan::Io(_)));
-    // What is reserved is not its snapshots.
-    host.change(|unit| unit.snapshot = SnapshotId(4));
-    assert!(!host.data(0, &[0x1a, 0, 0x3f, 0, 252, 0]).is_empty());
 }
 
 #[test]

@@ -142,11 +142,11 @@ fn informational_exceptions(_: &Unit, _: Modes) -> Vec<u8> {
     vec![0; 10]
 }
 
-/// SBC-3, "Logical Block Provisioning mode page": one threshold, of the space that is used of the pool, told once to each nexus (SITUA is 0).
+/// SBC-4 6.5.9: one threshold, of the space that is used of the pool, told once to each nexus (SITUA is 0).
 fn provisioning(unit: &Unit, _: Modes) -> Vec<u8> {
     const ENABLED: u8 = 0x80;
-    // THRESHOLD TYPE 0 (soft), THRESHOLD ARMING 2 (armed when it is exceeded).
-    const ARMED_INCREASING: u8 = 0x02;
+    // THRESHOLD TYPE 0 (a count of threshold sets), THRESHOLD ARMING 1 (SBC-4 6.5.9.2).
+    const ARMED_INCREASING: u8 = 0x01;
     const USED_RESOURCE: u8 = 0x02;
     let mut body = vec![0; 12];
     if let Some(space) = unit.space {

@@ -86,7 +86,7 @@ fn thresholds_of_space() {
     });
     let data = host.data(0, &short(0x1c, 2));
     assert_eq!(data[4..8], [0x5c, 0x02, 0, 20]);
-    assert_eq!(data[20..], [0x82, 2, 0, 0, 0, 0, 0, 75], "75 sets of 1 GiB");
+    assert_eq!(data[20..], [0x81, 2, 0, 0, 0, 0, 0, 75], "75 sets of 1 GiB");
     assert_eq!(host.data(0, &short(0x01, 0))[11], 0x80, "LBPERE");
 }
 

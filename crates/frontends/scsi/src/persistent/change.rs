@@ -86,7 +86,7 @@ pub(crate) fn change(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Pl
                 kind: kind_of(scope)?,
                 abort: action == action::PREEMPT_AND_ABORT,
             };
-            (preempt, Then::Preempt)
+            (preempt, Then::Done)
         }
     };
     Ok(ask(scope, nexus, Reservation::Engine(command), then))
@@ -100,6 +100,8 @@ fn register(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Plan, Sense
     let engine = |command, then| Ok(ask(scope, nexus, Reservation::Engine(command), then));
     let others = others(scope, list, nexus)?;
     match (key, new_key) {
+        // SPEC_I_PT is for who registers only (SPC-4 5.13.7, table 67, note c).
+        _ if flags & SPEC_I_PT != 0 && key != 0 => Err(Sense::in_list(FLAGS_AT as u16, Some(3))),
         (_, 0) if ignore_key => engine(
             Command::Unregister {
                 key: 0,
@@ -132,10 +134,8 @@ fn register(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Plan, Sense
                 ignore_key,
                 persist: flags & APTPL != 0,
             };
-            Ok(ask(scope, nexus, command, Then::Done))
+            Ok(ask(scope, nexus, command, Then::Several))
         }
-        // SPEC_I_PT is for who registers only.
-        _ if flags & SPEC_I_PT != 0 && key != 0 => Err(Sense::in_list(FLAGS_AT as u16, Some(3))),
         (0, _) if !ignore_key => engine(
             Command::Register {
                 host_id: nexus.key().into(),
@@ -232,8 +232,8 @@ fn hand_over(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Plan, Sens
     }
     let (initiator, length) = TransportId::parse(&list[LIST_BYTES..], LIST_BYTES as u16)?;
     let to = NexusName { initiator, tag };
-    let is_self = to.initiator == *nexus.initiator() && tag == nexus.tag();
-    // Nothing follows it, and it is another nexus.
+    // Nothing follows it, and it is another initiator port, by whichever target port (SPC-4 5.13.8).
+    let is_self = to.initiator == *nexus.initiator();
     if length != told || is_self {
         return Err(Sense::in_list(LIST_BYTES as u16, None));
     }
@@ -244,5 +244,5 @@ fn hand_over(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Plan, Sens
         unregister: flags & UNREG != 0,
         persist: flags & APTPL != 0,
     };
-    Ok(ask(scope, nexus, command, Then::Done))
+    Ok(ask(scope, nexus, command, Then::Move))
 }

@@ -23,10 +23,11 @@ pub(crate) fn read(scope: &Scope<'_>, nexus: &Nexus) -> Result<Plan, Answer> {
 
 /// REPORT CAPABILITIES.
 fn capabilities(scope: &Scope<'_>) -> Vec<u8> {
-    // PTPL_C; CRH, SIP_C, ATP_C; TMV, and no ALLOW COMMANDS beyond the least; PTPL_A.
+    // PTPL_C; CRH, SIP_C, ATP_C; TMV; ALLOW COMMANDS 100b: all that table 65 allows is allowed; PTPL_A (SPC-4 6.15.4).
     const CAPABLE: u8 = 0x01;
     const EXTENDED: u8 = 0x1c;
     const TYPES_VALID: u8 = 0x80;
+    const ALL_ALLOWED: u8 = 0x40;
     const PERSISTS: u8 = 0x01;
     let persists = scope
         .catalog
@@ -45,7 +46,7 @@ fn capabilities(scope: &Scope<'_>) -> Vec<u8> {
         0,
         8,
         CAPABLE | extended,
-        TYPES_VALID | if persists { PERSISTS } else { 0 },
+        TYPES_VALID | ALL_ALLOWED | if persists { PERSISTS } else { 0 },
         low,
         high,
         0,
@@ -77,7 +78,11 @@ fn refused(then: Then, refusal: &Refusal) -> Answer {
     match (refusal, then) {
         (Refusal::Conflict, _) => Answer::of(Status::ReservationConflict),
         (Refusal::Invalid, Then::Release) => Sense::new(Key::IllegalRequest, code::INVALID_RELEASE).into(),
-        // SERVICE ACTION RESERVATION KEY.
+        // Nothing is reserved that could be handed over.
+        (Refusal::Invalid, Then::Move) => Sense::in_cdb(1, Some(4)).into(),
+        // One of the named is registered.
+        (Refusal::Invalid, Then::Several) => Sense::in_list(24, None).into(),
+        // SERVICE ACTION RESERVATION KEY (SPC-4 5.13.11.2.4, table 72).
         (Refusal::Invalid, _) => Sense::in_list(8, None).into(),
         (Refusal::Full, _) => Sense::new(Key::IllegalRequest, code::INSUFFICIENT_REGISTRATION_RESOURCES).into(),
         // Nothing was done: the host may ask again.

@@ -275,7 +275,7 @@ fn register_and_move() {
     assert_eq!(refused(&list), Sense::in_list(8, None));
     assert_eq!(refused(&move_list(0, 2, &id[..id.len() - 4])), Sense::in_list(26, None));
     let own = TransportId::Iscsi(port(1)).encode();
-    assert_eq!(refused(&move_list(0, 1, &own)), Sense::in_list(24, None), "to itself");
+    assert_eq!(refused(&move_list(0, 2, &own)), Sense::in_list(24, None), "to itself");
     let two = [&id[..], &id].concat();
     assert_eq!(refused(&move_list(0, 2, &two)), Sense::in_list(24, None), "to two");
 }
@@ -283,7 +283,7 @@ fn register_and_move() {
 #[test]
 fn capabilities_and_full_status() {
     let mut volume = Volume::new();
-    assert_eq!(volume.read(2), [0, 8, 0x1d, 0x80, 0xea, 0x01, 0, 0]);
+    assert_eq!(volume.read(2), [0, 8, 0x1d, 0xc0, 0xea, 0x01, 0, 0]);
     let other = Command::Register {
         host_id: *b"a host of NVMe..",
         key: 0x44,
@@ -319,8 +319,16 @@ fn refusals() {
     assert_eq!(status(Then::Done, Refusal::Conflict).status, CONFLICT);
     assert_eq!(status(Then::Keys(8), Refusal::Unavailable).status, Status::Busy);
     assert_eq!(
-        status(Then::Preempt, Refusal::Invalid).sense,
+        status(Then::Done, Refusal::Invalid).sense,
         Some(Sense::in_list(8, None))
+    );
+    assert_eq!(
+        status(Then::Move, Refusal::Invalid).sense,
+        Some(Sense::in_cdb(1, Some(4)))
+    );
+    assert_eq!(
+        status(Then::Several, Refusal::Invalid).sense,
+        Some(Sense::in_list(24, None))
     );
     let full = status(Then::Done, Refusal::Full).sense.expect("sense");
     assert_eq!(full.code, code::INSUFFICIENT_REGISTRATION_RESOURCES);
