@@ -6,9 +6,10 @@
 //! | specific to disks (32) | seal (32) | zeros (352) |
 //! | 96                     | 128       | 160         |
 //! ```
-//! All numbers are big-endian. What is behind byte 128 is the maker's own; here it is what nobody can guess.
+//! All numbers are big-endian (SPC-4 5.17.6.4, table 111). What is behind byte 128 is the maker's own; here it is what nobody can guess.
 
 use crate::sense::{Key, Sense, code};
+use amita_types::BLOCK_BYTES;
 
 /// Bytes of a token.
 pub const TOKEN_BYTES: usize = 512;
@@ -28,6 +29,8 @@ pub struct Token {
     pub unit: [u8; 16],
     /// How many bytes it represents.
     pub bytes: u64,
+    /// Bytes of a logical block of that logical unit: 512 or 4096.
+    pub block_bytes: u32,
     /// What nobody can guess: random, or made of the rest by who has a key.
     pub seal: [u8; 32],
 }
@@ -47,6 +50,10 @@ impl Token {
         bytes[16..26].copy_from_slice(&[IDENTIFICATION, 0, 0, 0, BINARY, UUID, 0, 18, 0x10, 0]);
         bytes[26..42].copy_from_slice(&self.unit);
         bytes[56..64].copy_from_slice(&self.bytes.to_be_bytes());
+        // Of the data of READ CAPACITY (16): the length of a block, how many a physical one has, LBPME and LBPRZ (SBC-4 4.28.5).
+        bytes[96..100].copy_from_slice(&self.block_bytes.to_be_bytes());
+        bytes[101] = (BLOCK_BYTES / self.block_bytes.clamp(1, BLOCK_BYTES)).ilog2() as u8;
+        bytes[102] = 0xc0;
         bytes[128..160].copy_from_slice(&self.seal);
         bytes
     }
@@ -69,6 +76,7 @@ impl Token {
             identifier: number(8),
             unit,
             bytes: number(56),
+            block_bytes: (number(96) >> 32) as u32,
             seal,
         };
         // It is taken only as it was made.

@@ -49,6 +49,7 @@ fn token() -> Token {
         identifier: 0x0102_0304_0506_0708,
         unit: UUID,
         bytes: 24 * 512,
+        block_bytes: 512,
         seal: [0xa5; 32],
     }
 }
@@ -93,6 +94,17 @@ fn a_token_is_made_and_told() {
     assert_eq!(data[38..], token().encode());
     let unknown = host.sense(0, &[0x84, 0x07, 9, 2, 3, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0]);
     assert_eq!(unknown, Sense::in_cdb(2, None));
+}
+
+#[test]
+fn the_form_of_a_token() {
+    let bytes = token().encode();
+    assert_eq!(bytes[..16], [0, 0x80, 0, 1, 0, 0, 1, 0xf8, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(bytes[16..26], [0xe4, 0, 0, 0, 1, 0x0a, 0, 18, 0x10, 0]);
+    assert_eq!(bytes[26..42], UUID);
+    assert_eq!(bytes[48..64], (24 * 512_u128).to_be_bytes());
+    assert_eq!(bytes[96..104], [0, 0, 2, 0, 0, 3, 0xc0, 0]);
+    assert_eq!(Token::parse(&bytes), Ok(token()));
 }
 
 #[test]
