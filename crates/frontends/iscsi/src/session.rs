@@ -50,6 +50,7 @@ use ping::Watch;
 use std::rc::Rc;
 use std::sync::Arc;
 use task::{Fault, Task};
+use work::copy::{MAX_COPIES, MAX_PIECES};
 
 /// How many pieces of one task are under way at once, for tasks that move no data over the network.
 const WINDOW: u32 = 8;
@@ -98,6 +99,8 @@ pub(crate) struct Session {
     awaiting_unasked: usize,
     /// Bytes of tasks that need their data as a whole.
     gathering: usize,
+    /// Copies under way.
+    copies: usize,
     functions: Functions,
     order: Order,
     text: text::Exchange,
@@ -122,8 +125,8 @@ impl Session {
         };
         let commands = usize::from(config.commands);
         let limits = Limits {
-            // A write has a second slot for the data that came with it.
-            requests: 2 * (commands + MAX_IMMEDIATE),
+            // A write has a second slot for the data that came with it, and pieces of copies have their own.
+            requests: 2 * (commands + MAX_IMMEDIATE) + MAX_COPIES * MAX_PIECES,
             read_bytes: config.read_bytes,
             write_bytes: config.write_bytes,
             pieces: config.pieces,
@@ -155,6 +158,7 @@ impl Session {
             immediate: 0,
             awaiting_unasked: 0,
             gathering: 0,
+            copies: 0,
             functions: Functions::default(),
             order: Order::default(),
             text: text::Exchange::default(),

@@ -168,6 +168,7 @@ fn forget(session: &mut Session, slot: SlotId) {
     let (serial, tag) = (own.serial, own.tag);
     session.immediate -= usize::from(own.is_immediate);
     session.gathering -= own.gathers;
+    session.copies -= usize::from(own.is_copy);
     session.order.ended(own.is_ordered);
     own.clear();
     session.engine.free(slot);

@@ -100,7 +100,7 @@ impl Protocol for Session {
 
     fn deliver(&mut self, slot: SlotId, part: Part<Fault>, cx: &mut Cx<'_>) -> Result<(), End> {
         match self.engine.request(slot).own.work {
-            Work::Blocks | Work::Copy(_) => work::landed(self, slot, part, cx),
+            Work::Blocks | Work::CopyPiece(_) => work::landed(self, slot, part, cx),
             _ => {
                 let length = part.op.length() as usize;
                 let data = match part.payload {
@@ -134,9 +134,13 @@ impl Protocol for Session {
         let request = self.engine.request(slot);
         if let Some(parent) = request.own.parent {
             let (failure, at) = (request.failure, request.failed_at);
+            let is_copied = matches!(request.own.work, Work::CopyPiece(_));
             request.own.clear();
             self.engine.free(slot);
-            return transfer::first_data_done(self, parent, failure, at, cx);
+            return match is_copied {
+                true => work::copy::piece_done(self, parent, slot, failure, at, cx),
+                false => transfer::first_data_done(self, parent, failure, at, cx),
+            };
         }
         if request.failure.is_none() && work::finishes(&request.own.work) {
             return work::finish(self, slot, cx);

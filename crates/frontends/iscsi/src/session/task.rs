@@ -1,6 +1,6 @@
 //! A task under way, beside what the engine knows of it.
 
-use super::work::copy::Progress;
+use super::work::copy::{Begun, Piece, Progress};
 use amita_frontend::pieces::piece_end;
 use amita_frontend::slots::SlotId;
 use amita_reactor::{BufMut, Slice, Time};
@@ -71,6 +71,8 @@ pub(crate) enum Work {
     Blocks,
     /// Ranges are copied.
     Copy(Progress),
+    /// A piece of them.
+    CopyPiece(Piece),
 }
 
 /// An R2T that is not answered to its end.
@@ -158,6 +160,10 @@ pub(crate) struct Task {
     /// Bytes that it has of the room for such.
     pub gathers: usize,
     pub segments: Vec<Segment>,
+    /// Pieces of a copy that are begun, in order.
+    pub pieces: VecDeque<Begun>,
+    /// Is it one of the copies that are counted?
+    pub is_copy: bool,
     /// Does the host know already that it has ended well?
     pub is_told: bool,
     /// Does it not count against the window any more?
@@ -184,9 +190,12 @@ impl Task {
         incoming.clear();
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.clear();
         *self = Task {
             incoming,
             segments,
+            pieces,
             ..Task::default()
         };
     }

@@ -238,7 +238,12 @@ fn proceed(session: &mut Session, slot: SlotId, plan: amita_scsi::Plan, cx: &mut
             session.start(slot, cx)
         }
         amita_scsi::Plan::Copy { segments, then } => {
-            request.delivery = Delivery::AnyOrder;
+            if session.copies >= copy::MAX_COPIES {
+                request.own.answer = Some(Answer::of(Status::TaskSetFull));
+                return command::complete(session, slot, cx);
+            }
+            session.copies += 1;
+            request.own.is_copy = true;
             request.own.segments = segments;
             request.own.work = Work::Copy(Progress::default());
             request.own.then = Some(Box::new(Then::Copy(then)));
@@ -339,7 +344,7 @@ fn pattern(block: &[u8], bytes: usize, pool: &Pool) -> Option<Slice> {
 
 /// Is it done one piece after the other, or by what pieces bring?
 pub(super) fn is_stepwise(work: &Work) -> bool {
-    matches!(work, Work::Blocks | Work::Copy(_))
+    matches!(work, Work::Blocks | Work::CopyPiece(_))
 }
 
 /// The next piece of what moves no data over the network.
@@ -350,6 +355,7 @@ pub(super) fn step(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Step
         Work::Or { next } => step_or(session, slot, next, cx),
         Work::Blocks => step_blocks(session, slot, cx),
         Work::Copy(progress) => copy::step(session, slot, progress, cx),
+        Work::CopyPiece(piece) => copy::step_piece(session, slot, piece, cx),
         _ => Step::Through,
     }
 }
@@ -464,7 +470,7 @@ fn step_blocks(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Step {
 pub(super) fn landed(session: &mut Session, slot: SlotId, part: Part<Fault>, cx: &mut Cx<'_>) {
     let own = &mut session.engine.request(slot).own;
     if own.work != Work::Blocks {
-        return copy::landed(session, slot, part, cx);
+        return copy::landed(own, part, cx);
     }
     if let (Ok(()), Some(Then::Blocks(status))) = (part.verdict, own.then.as_deref_mut()) {
         let bits = match &part.payload {

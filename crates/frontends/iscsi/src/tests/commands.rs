@@ -266,3 +266,58 @@ fn ordered_tasks_are_carried_out_in_order() {
     assert_eq!(host.pdus().len(), 1);
     assert_eq!(host.run(&mut world, with(read(1, 0, 1), 1), &[]).told(), GOOD);
 }
+
+/// SPC-4, EXTENDED COPY with the descriptors that VMware sends: from one logical unit to another, and within one.
+#[test]
+fn extended_copy() {
+    let mut world = World::new();
+    let mut host = Host::session(&mut world);
+    let data = pattern(11, 1 << 20);
+    assert_eq!(host.run(&mut world, write(1, 256, 256), &data).told(), GOOD);
+    // What names a logical unit: its designator of type NAA, from page 83h.
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[2], cdb[4]) = (0x12, 1, 0x83, 252);
+    let page = host.run(&mut world, command(1, 0xc0, 252, cdb), &[]).data;
+    let mut rest = &page[4..];
+    let designator = loop {
+        let length = 4 + usize::from(rest[3]);
+        if rest[1] & 0x3f == 3 {
+            break rest[..length].to_vec();
+        }
+        rest = &rest[length..];
+    };
+    let mut list = vec![0; 16];
+    list[3] = 64;
+    list[11] = 28;
+    for _ in 0..2 {
+        let mut descriptor = [0; 32];
+        descriptor[0] = 0xe4;
+        descriptor[4..4 + designator.len()].copy_from_slice(&designator);
+        descriptor[29..32].copy_from_slice(&[0, 0x10, 0]);
+        list.extend(descriptor);
+    }
+    // Block to block: 200 blocks from LBA 256 to LBA 2001, which lie otherwise in their chunks.
+    let mut segment = [0; 28];
+    (segment[0], segment[3], segment[7]) = (0x02, 0x18, 1);
+    segment[10..12].copy_from_slice(&200u16.to_be_bytes());
+    segment[12..20].copy_from_slice(&256u64.to_be_bytes());
+    segment[20..28].copy_from_slice(&2001u64.to_be_bytes());
+    list.extend(segment);
+    let mut cdb = [0; 16];
+    cdb[0] = 0x83;
+    cdb[13] = list.len() as u8;
+    let outcome = host.run(&mut world, command(1, 0xa0, list.len() as u32, cdb), &list);
+    assert_eq!(outcome.told(), GOOD);
+    assert!(world.volumes.read(world.volume(1), 2001 * 4096, 200 * 4096) == data[..200 * 4096]);
+    // What takes no space takes none behind it either.
+    let used = world.volumes.allocated_bytes(world.volume(1));
+    let at = list.len() - 16;
+    list[at..at + 8].copy_from_slice(&3000u64.to_be_bytes());
+    list[at + 8..].copy_from_slice(&3500u64.to_be_bytes());
+    assert_eq!(
+        host.run(&mut world, command(1, 0xa0, list.len() as u32, cdb), &list)
+            .told(),
+        GOOD
+    );
+    assert_eq!(world.volumes.allocated_bytes(world.volume(1)), used);
+}
