@@ -561,6 +561,10 @@ pub(super) fn failed(session: &mut Session, slot: SlotId, error: IoError, at: Op
     if error != IoError::Miscompare {
         return amita_scsi::failed(&io.place, error, at);
     }
+    if matches!(io.work, Scsi::Or(_)) {
+        // Others were faster, again and again: the host may try later.
+        return Answer::of(Status::Busy);
+    }
     // Told is the byte of what the host has sent.
     let start = extent_of(&io.work).offset;
     let place = at.map(|at| at.saturating_sub(start));
