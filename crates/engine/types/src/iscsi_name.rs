@@ -73,7 +73,7 @@ fn is_month(text: &str) -> bool {
         return false;
     };
     let digits = |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
-    digits(year, 4) && digits(month, 2) && matches!(month.parse(), Ok(1..=12))
+    digits(year, 4) && digits(month, 2) && matches!(month.parse::<u8>(), Ok(1..=12))
 }
 
 fn is_label(label: &str) -> bool {
