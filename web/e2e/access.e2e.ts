@@ -339,8 +339,49 @@ describe("settings", () => {
       { near_full_percent: 80 },
       { degraded: { bytes_per_second: 100 * 2 ** 20 } },
     ]);
+    const manner = page.locator("section.card").filter({ has: page.getByRole("heading", { name: "Recovery beside" }) });
+    await manner.getByText("what it keeps by itself", { exact: true }).waitFor();
+    await manner.getByRole("button", { name: "Change" }).click();
+    await dialog(page).getByLabel("Least that lost copies are brought back at").fill("20M");
+    expect(await command(page)).toBe("amita recovery set --least-bandwidth 20M");
+    await confirm(page, "Change");
+    await manner.getByText("20 MiB a second").waitFor();
+    expect(mock.changes.at(-1)?.body).toEqual({ least_bytes_per_second: 20 * 2 ** 20 });
     await page.getByRole("link", { name: "Who changed recovery" }).click();
     await page.getByText("625 of 625").waitFor();
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("say what becomes of sick networks and disks, and what would be done at this moment", async () => {
+    const visited = await visit(browser, mock, "settings");
+    const { page } = visited;
+    const networks = page.locator("section.card").filter({ has: page.getByRole("heading", { name: "Sick networks" }) });
+    await networks.getByText("a person is told what would be done").waitFor();
+    await networks.getByText("The network of node node-003 is sick").waitFor();
+    await networks.getByText("its stores would get no more groups, and would be evicted").waitFor();
+    await networks.getByRole("button", { name: "Change" }).click();
+    await dialog(page).getByLabel("What becomes of such nodes").selectOption("isolate");
+    await dialog(page).getByLabel("After (s)", { exact: true }).fill("120");
+    expect(await command(page)).toBe("amita recovery set --sick-networks isolate --sick-after 120");
+    expect(await accessibility(page)).toEqual([]);
+    await picture(page, "dialog-sick-networks");
+    await confirm(page, "Change");
+    await networks.getByText("its stores are evicted where there are copies enough").waitFor();
+    const disks = page.locator("section.card").filter({ has: page.getByRole("heading", { name: "Sick disks" }) });
+    await disks.getByText("the coordinator would drain it").waitFor();
+    await disks.getByRole("button", { name: "Change" }).click();
+    await dialog(page).getByLabel("What becomes of their stores").selectOption("drain");
+    expect(await command(page)).toBe("amita recovery set --sick-disks drain");
+    expect(await accessibility(page)).toEqual([]);
+    await confirm(page, "Change");
+    await disks.getByText("it is drained by itself").waitFor();
+    expect(mock.changes.map(({ body }) => body)).toEqual([
+      { sick_networks: { policy: "isolate", after_seconds: 120 } },
+      { sick_disks: "drain" },
+    ]);
+    await networks.getByRole("link", { name: "All bad links with their figures" }).click();
+    await page.getByText("5 of 5").waitFor();
     expectWell(visited, mock);
     await visited.close();
   });

@@ -314,6 +314,7 @@ export function makeAccess(): Access {
       automatic: true,
       p99_percent: 200,
       iops_percent: 80,
+      least_bytes_per_second: 0,
       critical: { bytes_per_second: 0, iops: 0, windows: 0 },
       degraded: limits(4),
       rebalance: limits(2),

@@ -34,15 +34,31 @@ function differences(found: Match, query: URLSearchParams): object {
   };
 }
 
+function storesOf({ stores }: World, query: URLSearchParams): Items {
+  const node = query.get("node");
+  return node === null ? stores : stores.filter((one) => one.node === node);
+}
+
+/** The newest first, of these kinds. */
+function eventsOf({ events }: World, query: URLSearchParams): Items {
+  const kinds = query.getAll("kind");
+  return [...events].reverse().filter(({ kind }) => kinds.length === 0 || kinds.includes(kind));
+}
+
 /** The lists of the world, by their paths. */
 function listOf(world: World, found: Match, query: URLSearchParams): Items | undefined {
   const lists: Record<string, Items> = {
     "/api/v1/nodes": world.nodes,
-    "/api/v1/stores": world.stores,
+    "/api/v1/stores": storesOf(world, query),
     "/api/v1/pools": world.pools,
+    "/api/v1/pools/{name}/groups": world.groups,
     "/api/v1/volumes": world.volumes,
     "/api/v1/deleted-volumes": world.deleted,
-    "/api/v1/events": [...world.events].reverse(),
+    "/api/v1/events": eventsOf(world, query),
+    "/api/v1/event-kinds": [
+      { kind: "store-full", severity: "error", meaning: "A store is full.", advice: "Add stores." },
+      { kind: "sync-finished", severity: "info", meaning: "A store holds all again.", advice: "Nothing." },
+    ],
     "/api/v1/volumes/{name}/snapshots": world.snapshots[found.values.name ?? ""] ?? [],
   };
   return lists[found.path] ?? accessList(world, found, query);
@@ -60,6 +76,12 @@ function oneOf(world: World, found: Match, query: URLSearchParams): unknown {
       return world.volumes.find((one) => one.name === name) ?? null;
     case "/api/v1/pools/{name}":
       return world.pools.find((one) => one.name === name) ?? null;
+    case "/api/v1/inspect":
+      return world.inspection;
+    case "/api/v1/links":
+      return world.links;
+    case "/api/v1/stores/{id}":
+      return world.stores.find((one) => one.id === values.id) ?? null;
     case "/api/v1/nodes/{name}":
       return world.nodes.find((one) => one.name === name) ?? null;
     case "/api/v1/volumes/{name}/snapshots/{snapshot}":

@@ -36,6 +36,8 @@ export interface Mock {
   readonly refused: string[];
   /** Whoever has no such token is refused; null: nobody is. */
   token: string | null;
+  /** What is not to be read: the status and the code that this path answers. */
+  readonly failing: Map<string, readonly [number, string]>;
   /** How often this path was read. */
   asked(path: string): number;
   tell(stream: "events" | "changes", data: unknown): void;
@@ -87,6 +89,20 @@ async function readBody(request: IncomingMessage): Promise<unknown> {
   return text === "" ? undefined : (JSON.parse(text) as unknown);
 }
 
+function tagOf(body: unknown): string {
+  const text = body === undefined ? "" : JSON.stringify(body);
+  return `"${createHash("sha256").update(text).digest("hex").slice(0, 32)}"`;
+}
+
+/** Is what the request names (`If-Match`) what is there? An image and a revert are of the volume whose path is before theirs. */
+function isMatched(world: World, path: string, wanted: string | undefined): boolean {
+  if (wanted === undefined || wanted === "*") return true;
+  const owner = path.replace(/\/(data|snapshots\/[^/]+\/revert)$/, "");
+  const found = match("GET", owner);
+  if (found === undefined) return true;
+  return tagOf(answer(world, "GET", found, new URLSearchParams(), undefined).body) === wanted;
+}
+
 export async function startMock(): Promise<Mock> {
   const world = makeWorld();
   const changes: Request[] = [];
@@ -134,12 +150,17 @@ export async function startMock(): Promise<Mock> {
       refused.push(`${method} ${url.pathname}: ${wrong.join(", ")}`);
       return problem(response, 400, "bad-request", wrong.join(", "));
     }
+    const failing = method === "GET" ? mock.failing.get(url.pathname) : undefined;
+    if (failing !== undefined) return problem(response, ...failing, "it cannot be read");
+    if (method !== "GET" && !isMatched(world, url.pathname, request.headers["if-match"])) {
+      return problem(response, 412, "changed", "it was changed since; read it again, and decide anew");
+    }
     const answered = answer(world, method, found, url.searchParams, body);
     if (answered.problem !== undefined)
       return problem(response, answered.status, answered.problem, answered.detail ?? "");
     const text = answered.body === undefined ? "" : JSON.stringify(answered.body);
-    const tag = createHash("sha256").update(text).digest("hex").slice(0, 32);
-    response.writeHead(answered.status, { "Content-Type": "application/json", ETag: `"${tag}"` }).end(text);
+    const headers = { "Content-Type": "application/json", ETag: tagOf(answered.body) };
+    response.writeHead(answered.status, headers).end(text);
   };
 
   const server = createServer((request, response) => {
@@ -155,6 +176,7 @@ export async function startMock(): Promise<Mock> {
     changes,
     refused,
     token: null,
+    failing: new Map(),
     asked: (path) => reads.get(path) ?? 0,
     tell: (stream, data) => streams[stream].forEach((to) => to.write(`id: 1\ndata: ${JSON.stringify(data)}\n\n`)),
     listeners: (stream) => streams[stream].size,

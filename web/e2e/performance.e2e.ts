@@ -1,4 +1,5 @@
 // Figures over time: as lines, as a table, by latency; and one I/O's way.
+import { gzipSync } from "node:zlib";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { accessibility, expectWell, harm, NO_HARM, startBrowser, visit } from "./browser";
@@ -99,5 +100,28 @@ it.each(["performance?tab=top", "performance?tab=ios"])("a stranger's name is te
   await visited.page.locator("main").getByText("onerror=window.hacked").first().waitFor();
   expect(await harm(visited.page)).toEqual(NO_HARM);
   expectWell(visited, mock);
+  await visited.close();
+});
+
+/** What a browser has to fetch before the first screen is whole, as nodes send it: antd and the charts are most of it. */
+const MOST_FIRST_BYTES = 400 * 1024;
+
+it("the first screen fetches little", async () => {
+  const visited = await visit(browser, mock, "overview");
+  const { page } = visited;
+  await page.locator(".chart .u-over").first().waitFor();
+  const files = await page.evaluate(() =>
+    performance
+      .getEntriesByType("resource")
+      .map(({ name }) => name)
+      .filter((name) => name.includes("/assets/")),
+  );
+  expect(files.length).toBeGreaterThan(2);
+  const sizes = await Promise.all(
+    files.map(async (file) => gzipSync(Buffer.from(await (await fetch(file)).arrayBuffer())).length),
+  );
+  const all = sizes.reduce((sum, size) => sum + size, 0);
+  console.log(`the first screen: ${files.length} files, ${(all / 1024).toFixed(0)} KiB compressed`);
+  expect(all).toBeLessThan(MOST_FIRST_BYTES);
   await visited.close();
 });

@@ -4,6 +4,8 @@ import { makeAccess } from "./access";
 import type { Access } from "./access";
 import type { components } from "../src/api/schema";
 import { HOSTILE } from "./hostile";
+import { makeInspected, networkEvent } from "./inspection";
+import type { Inspected } from "./inspection";
 
 type Schemas = components["schemas"];
 
@@ -11,11 +13,12 @@ const TIB = 2 ** 40;
 /** 2026-11-20, in seconds. */
 const THEN = 1_795_132_800;
 
-export interface World extends Access {
+export interface World extends Access, Inspected {
   health: Schemas["Health"];
   nodes: Schemas["Node"][];
   stores: Schemas["Store"][];
   pools: Schemas["PoolDetails"][];
+  groups: Schemas["Group"][];
   volumes: Schemas["Volume"][];
   snapshots: Record<string, Schemas["Snapshot"][]>;
   deleted: Schemas["DeletedVolume"][];
@@ -95,6 +98,18 @@ function pool(name: string, id: number, stores: readonly Schemas["Store"][]): Sc
   };
 }
 
+/** Of every hundred one is being brought up to date, and one lacks a copy. */
+function group(stores: readonly Schemas["Store"][], index: number): Schemas["Group"] {
+  const members = [0, 1, 2].map((copy) => stores[(index * 3 + copy) % stores.length]!.id);
+  const isSyncing = index % 100 === 50;
+  const isLacking = index % 100 === 60;
+  return {
+    ...{ index, epoch: 3 + (index % 7), members },
+    in_sync: isSyncing || isLacking ? members.slice(0, 2) : members,
+    syncing: isSyncing ? members.slice(2) : [],
+  };
+}
+
 function volume(index: number): Schemas["Volume"] {
   return {
     name: HOSTILE[index - 10] ?? `volume-${String(index).padStart(4, "0")}`,
@@ -134,6 +149,7 @@ export function event(index: number, text = `Store ${index} is up to date and in
     id: `${String(THEN * 1000 + index).padStart(20, "0")}-00000001-0000`,
     at_ms: THEN * 1000 + index * 1000,
     node: "node-001",
+    node_id: 1,
     kind: index % 9 === 0 ? "store-full" : "sync-finished",
     severity: index % 9 === 0 ? "error" : "info",
     objects: [String(index)],
@@ -146,6 +162,7 @@ export function makeWorld(): World {
   const stores = range(800, (index) => store(nodes, index));
   return {
     ...makeAccess(),
+    ...makeInspected(),
     health: {
       cluster: "5d1c8f0e",
       health: "degraded",
@@ -157,12 +174,27 @@ export function makeWorld(): World {
           text: "Node node-007 is gone; its copies are made anew in 5 min.",
           advice: "Bring it back, or say that it is in maintenance: amita node maintenance on node-007.",
         },
+        {
+          name: "network-sick",
+          severity: "warning",
+          objects: ["node-003"],
+          text: "The network of node node-003 is sick: 4 of 98 links that others send to it by are bad.",
+          advice: "Look after cables, interfaces and ports of switches there.",
+        },
+        {
+          name: "disk-failing",
+          severity: "warning",
+          objects: [stores[20]!.id],
+          text: "Store 00000014 is on a disk that fails: the coordinator would drain it.",
+          advice: "Drain it: amita disk drain 00000014.",
+        },
         { name: "moving", severity: "info", objects: ["fast"], text: "12 copies of groups move.", advice: "" },
       ],
     },
     nodes,
     stores,
     pools: [pool("archive", 2, stores.slice(0, 400)), pool("fast", 1, stores.slice(400))],
+    groups: range(1024, (index) => group(stores.slice(400), index)),
     volumes: range(1000, volume),
     snapshots: {
       "volume-0001": ["first", "second", "third"].map((name, index) => snapshot("volume-0001", name, index + 1)),
@@ -177,7 +209,10 @@ export function makeWorld(): World {
       clones: 0,
       former: index === 2,
     })),
-    events: range(300, (index) => event(index, index === 299 ? `A name: ${HOSTILE[0]}` : undefined)),
+    events: [
+      ...range(300, (index) => event(index, index === 299 ? `A name: ${HOSTILE[0]}` : undefined)),
+      networkEvent(),
+    ],
     self: {
       name: "alice",
       role: "admin",
@@ -186,7 +221,7 @@ export function makeWorld(): World {
         ...["create", "resize", "rename", "label", "protect", "delete", "clone", "undelete", "purge"].map(
           (act) => `volume.${act}`,
         ),
-        ...["flatten", "scrub", "move", "export", "unexport", "import", "revert", "download"].map(
+        ...["flatten", "scrub", "move", "export", "unexport", "import", "revert", "export-data"].map(
           (act) => `volume.${act}`,
         ),
         ...["create", "create-set", "protect", "delete"].map((act) => `snapshot.${act}`),
@@ -205,6 +240,7 @@ export function makeWorld(): World {
           "disk.class",
           "disk.replace",
           "disk.forget",
+          "disk.adopt",
           "node.remove",
           "pool.set",
           "pool.delete",

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { problemOf } from "../src/api/problem";
+import { isUnreadable, problemOf, ProblemError } from "../src/api/problem";
 import { mergeEvents } from "../src/lib/events";
 import { labelChange, parseLabels, writeLabels } from "../src/lib/labels";
 import { parsePlace, placeHref } from "../src/lib/router";
@@ -87,4 +87,18 @@ describe("problems", () => {
     ]);
   });
   it("of strangers are told as such", () => expect(problemOf(502, "<html>").code).toBe("no-problem"));
+});
+
+it.each([
+  ["internal", 500, true],
+  ["changed", 412, false],
+  ["metadata-away", 503, false],
+  ["not-found", 404, false],
+  ["denied", 403, false],
+] as const)("a record is damaged where the API says `%s` (%d): %j", (code, status, is) =>
+  expect(isUnreadable(new ProblemError(status, code, "", ""))).toBe(is),
+);
+
+it("what was not read is not damaged", () => {
+  expect([isUnreadable(null), isUnreadable(new Error("no network"))]).toEqual([false, false]);
 });

@@ -3,6 +3,7 @@ import { align, CHARTS, KINDS } from "../src/screens/performance/charts";
 import type { Answer } from "../src/screens/performance/charts";
 import { formatFigure, formatNanoseconds } from "../src/screens/performance/figures";
 import { fieldAt, most, shade } from "../src/screens/performance/heat";
+import { sharing } from "../src/screens/performance/read";
 import { waterfall } from "../src/screens/performance/waterfall";
 
 function answer(metric: string, points: Answer["points"]): Answer {
@@ -45,6 +46,14 @@ describe("figures", () => {
     expect(formatFigure(12_345.6, "rate", "en-US")).toBe("12,346");
     expect(formatFigure(0.256, "processors", "en-US")).toBe("0.26");
   });
+});
+
+it("only figures of the whole cluster are shared with other pages", () => {
+  expect(sharing({ object: "cluster", metric: "iops" }, 30)).toBe("max-age=30");
+  expect([sharing({ object: "volume/7", metric: "iops" }, 10), sharing({ of: "volumes", by: "iops" }, 10)]).toEqual([
+    "no-cache",
+    "no-cache",
+  ]);
 });
 
 describe("a heat map", () => {

@@ -74,10 +74,17 @@ describe("recovery", () => {
   });
 
   it("is told how to give way, and what becomes of slow stores", () => {
-    const from = { automatic: true, p99_percent: 200, iops_percent: 80 };
-    expect(changeManner(from, { automatic: false, p99_percent: 150, iops_percent: 80 }).command).toBe(
+    const from = { automatic: true, p99_percent: 200, iops_percent: 80, least_bytes_per_second: 0 };
+    expect(changeManner(from, { ...from, automatic: false, p99_percent: 150 }).command).toBe(
       "amita recovery set --mode limits --p99 150",
     );
+    const least = { ...from, least_bytes_per_second: 20 * 2 ** 20 };
+    expect(changeManner(from, least)).toEqual({
+      body: { least_bytes_per_second: 20_971_520 },
+      command: "amita recovery set --least-bandwidth 20M",
+    });
+    expect(changeManner(least, from).command).toBe("amita recovery set --least-bandwidth 0");
+    expect(changeManner(least, least)).toEqual({ body: {}, command: undefined });
     const slow = { policy: "propose", after_seconds: 60, rest_seconds: 600, per_hour: 1 } as const;
     expect(changeSlowStores(slow, { ...slow, policy: "evict", rest_seconds: 60 })).toEqual({
       body: { slow_stores: { policy: "evict", rest_seconds: 60 } },

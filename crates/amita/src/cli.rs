@@ -10,14 +10,18 @@ use crate::commands::{
     status, store, subsystem, support_bundle, target, token, top, trace, volume,
 };
 use crate::demo;
+use amita_api::Files;
 use amita_control::access::Caller;
 use amita_identity::{Actor, Clock, Live};
+use amita_keys::{SealKey, Zeroizing};
 use amita_metadata::Client;
 use amita_metadata::client::{Options, Tls, User};
 use amita_terminal::error::{Failure, Kind, Result};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,8 +49,9 @@ pub struct Cli {
     /// nothing. For networks of the cluster's own
     #[arg(long, global = true, env = "AMITA_INSECURE_NETWORK", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_network: bool,
-    /// Where nodes serve the API (`amita serve --api`): the command is sent to one of them, which carries it out with your rights, and to
-    /// the next one where that does not answer. In place of --metadata; as who the certificate of --identity says, or a token
+    /// Where nodes serve the API (`amita serve --api`): the command is carried out by one of them, with your rights, and by the next one
+    /// where that does not answer; files are read and written here. In place of --metadata; as who the certificate of --identity says, or a
+    /// token
     #[arg(long, global = true, env = "AMITA_BY_API", value_name = "HOST:PORT[,...]")]
     pub by_api: Option<String>,
     /// The file with a token of the API, for its owner alone (mode 0600), for --by-api; AMITA_TOKEN is the token itself
@@ -372,6 +377,10 @@ pub struct Lent {
     pub tells_refusals: bool,
     /// When the token that they have shown ends, in seconds since 1970.
     pub ends_at: Option<u64>,
+    /// What the files hold that they have named.
+    pub files: Files,
+    /// The file of the node's sealing key, by which keys and secrets are kept.
+    pub seal_key: Option<PathBuf>,
 }
 
 impl Endpoints {
@@ -388,6 +397,44 @@ impl Endpoints {
     #[must_use]
     pub fn lent(&self) -> Option<&Lent> {
         self.lent.as_deref()
+    }
+
+    /// What a file holds that the command line names, or standard input (`-`), up to so many bytes: of this machine, or, where the command
+    /// is carried out for somebody else, what they have sent.
+    ///
+    /// # Errors
+    /// It cannot be read, is no text, or was not sent.
+    pub fn read_file(&self, path: &Path, most_bytes: u64) -> std::io::Result<Zeroizing<String>> {
+        if let Some(lent) = self.lent() {
+            let sent = path.to_str().and_then(|name| lent.files.get(name)).cloned();
+            return sent.ok_or_else(|| std::io::Error::other("it was not sent with the command"));
+        }
+        let mut text = Zeroizing::new(String::new());
+        match path == Path::new("-") {
+            true => std::io::stdin().take(most_bytes).read_to_string(&mut text),
+            false => File::open(path)?.take(most_bytes).read_to_string(&mut text),
+        }?;
+        Ok(text)
+    }
+
+    /// By what keys and secrets are sealed: the file that was given, or the node's own, where the command is carried out for somebody else.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn seal_key(&self, given: Option<&Path>) -> Result<Option<SealKey>> {
+        let path = match self.lent() {
+            Some(lent) => lent.seal_key.as_deref(),
+            None => given,
+        };
+        let loaded = path.map(SealKey::load).transpose();
+        loaded.map_err(|why| match self.lent() {
+            // Where it is on the node is for its log.
+            Some(_) => {
+                log::warn!("keys and secrets cannot be sealed for who asks by the API: {why}");
+                Failure::new("this node cannot read its sealing key: its log says why")
+            }
+            None => Failure::new(why.to_string()).kind(Kind::Unreadable),
+        })
     }
 
     /// At one address that is known.

@@ -1,14 +1,16 @@
-//! A panic ends the process at once, on whatever thread: what has lost its reason serves no I/O, and others take over. Only a thread that
-//! carries a request of the API unwinds, and ends that request ([`amita_api::panics`]).
+//! A panic ends the process at once, on whatever thread: what has lost its reason serves no I/O, and others take over. Two kinds of thread
+//! unwind: one that carries a request of the API ends that request ([`amita_api::panics`]), and one that reads what a disk says of its
+//! health ends that look ([`is_look`]).
 
 use amita_api::panics::may_unwind;
+use amita_inspect::collect::is_look;
 
 /// From now on it is so in this process. What was said of a panic before is said still, and first.
 pub fn install() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |found| {
         usual(found);
-        if !may_unwind() {
+        if !may_unwind() && !is_look() {
             std::process::abort();
         }
     }));
@@ -18,12 +20,14 @@ pub fn install() {
 mod tests {
     use super::*;
     use amita_api::panics::Unwinding;
+    use amita_inspect::collect::Looks;
     use std::os::unix::process::ExitStatusExt as _;
+    use std::path::PathBuf;
     use std::process::{Command, Output};
 
     /// What the test does that is started by the test.
     const PLANNED: &str = "AMITA_TEST_PANIC";
-    const NAME: &str = "panics::tests::a_panic_ends_the_process_but_where_it_ends_a_request";
+    const NAME: &str = "panics::tests::a_panic_ends_the_process_but_where_it_ends_a_request_or_a_look";
     const SIGABRT: i32 = 6;
 
     /// Panics on a thread of its own, and is there afterwards.
@@ -36,6 +40,18 @@ mod tests {
         assert!(thread.join().is_err() && !may_unwind());
     }
 
+    /// Panics in a look at a disk, and is there afterwards.
+    fn panic_in_a_look() {
+        install();
+        let mut looks = Looks::by(|path| panic!("as planned: {}", path.display()));
+        let path = PathBuf::from("/odd");
+        looks.begin(std::slice::from_ref(&path));
+        while !looks.have_ended() {
+            std::thread::yield_now();
+        }
+        assert!(looks.found(&path).is_err() && !is_look());
+    }
+
     fn run(planned: &str) -> Output {
         let own = std::env::current_exe().expect("this program");
         let mut again = Command::new(own);
@@ -44,13 +60,18 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_the_process_but_where_it_ends_a_request() {
+    fn a_panic_ends_the_process_but_where_it_ends_a_request_or_a_look() {
         match std::env::var(PLANNED).as_deref() {
             Ok("request") => return panic_on_a_thread(true),
+            Ok("look") => return panic_in_a_look(),
             Ok(_) => return panic_on_a_thread(false),
             Err(_) => {}
         }
-        for (planned, code, signal) in [("request", Some(0), None), ("core", None, Some(SIGABRT))] {
+        for (planned, code, signal) in [
+            ("request", Some(0), None),
+            ("look", Some(0), None),
+            ("core", None, Some(SIGABRT)),
+        ] {
             let ended = run(planned);
             let said = String::from_utf8_lossy(&ended.stderr);
             assert_eq!(

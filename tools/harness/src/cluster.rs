@@ -108,6 +108,9 @@ pub struct Node {
     pub nvme: SocketAddr,
     /// Where the other nodes are told to reach it, when that is not `fabric`: at a forwarder, say.
     pub advertised: Option<SocketAddr>,
+    /// The same by a second network, if it has one.
+    pub fabric2: Option<SocketAddr>,
+    pub advertised2: Option<SocketAddr>,
     /// The process, while it was not killed.
     pub process: Option<Process>,
 }
@@ -259,6 +262,8 @@ impl Cluster {
                 nbd_socket: None,
                 nvme: nvme_address(number),
                 advertised: None,
+                fabric2: None,
+                advertised2: None,
                 process: None,
             })
             .collect();
@@ -342,7 +347,9 @@ impl Cluster {
     /// When the process cannot be started. Whether it serves is not waited for: see [`Cluster::await_node`].
     pub fn start_node(&mut self, index: usize) -> Result<()> {
         let node = &self.nodes[index];
-        let fabric = (0..FABRIC_PORTS).map(|core| SocketAddr::new(node.fabric.ip(), node.fabric.port() + core));
+        let networks = std::iter::once(node.fabric).chain(node.fabric2);
+        let fabric = networks
+            .flat_map(|first| (0..FABRIC_PORTS).map(move |core| SocketAddr::new(first.ip(), first.port() + core)));
         await_free(&fabric.chain([node.nbd, node.nvme]).collect::<Vec<_>>())?;
         let mut command = self.command(self.config.bound);
         let node = &self.nodes[index];
@@ -364,6 +371,12 @@ impl Cluster {
         }
         if let Some(advertised) = node.advertised {
             command.arg("--advertise-fabric").arg(advertised.to_string());
+        }
+        if let Some(second) = node.fabric2 {
+            command.arg("--fabric2").arg(second.to_string());
+        }
+        if let Some(advertised) = node.advertised2 {
+            command.arg("--advertise-fabric2").arg(advertised.to_string());
         }
         if let Some(identity) = self.node_identity(node)? {
             command.arg("--identity").arg(identity);
@@ -472,6 +485,8 @@ impl Cluster {
             nbd_socket: None,
             nvme: nvme_address(self.nodes.len() + 1),
             advertised: None,
+            fabric2: None,
+            advertised2: None,
             process: None,
         };
         self.nodes.push(node);
@@ -528,6 +543,18 @@ impl Cluster {
     /// Has the others told to reach a node somewhere else: from its next start on.
     pub fn advertise(&mut self, index: usize, address: SocketAddr) {
         self.nodes[index].advertised = Some(address);
+    }
+
+    /// Gives a node a second network, from its next start on. Returns where it listens there.
+    pub fn give_second_network(&mut self, index: usize) -> SocketAddr {
+        let address = fabric_address();
+        self.nodes[index].fabric2 = Some(address);
+        address
+    }
+
+    /// Has the others told to reach a node somewhere else by its second network: from its next start on.
+    pub fn advertise_second(&mut self, index: usize, address: SocketAddr) {
+        self.nodes[index].advertised2 = Some(address);
     }
 
     /// Gives each node a Unix socket for NBD as well, from its next start on, in a folder of their own; not where the folder's

@@ -17,6 +17,7 @@ pub mod hosts;
 mod imposter;
 mod inject;
 mod liar;
+mod networks;
 pub mod node;
 pub mod operator;
 mod records;
@@ -28,6 +29,7 @@ mod snapshots;
 
 pub use clones::Cloning;
 pub use deletion::Passers;
+pub use networks::Measured;
 pub use settings::Settings;
 pub use setup::{Careless, Fronted, Plants, Protocol, Setup, patience};
 
@@ -41,6 +43,7 @@ use crate::random::Random;
 use crate::solo::write_format;
 use crate::stamp::{SECTORS_PER_BLOCK, Sector};
 use crate::workload::{IoRequest, Workload};
+use amita_control::coordinator::Config;
 use amita_metadata::Event;
 use amita_node::control::{FromCore, Record, ToCore};
 use amita_reactor::Time;
@@ -54,6 +57,7 @@ use deletion::Passing;
 use hosts::{CLOSING_HOST, Hosts};
 use inject::Injector;
 use liar::Liar;
+use networks::Networks;
 use node::{LIAR_PLACE, Node, at_place, disk, host_at, node_id, store_id};
 use records::{describe, json, summary, write_records};
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,6 +123,8 @@ pub struct Cluster {
     nodes: Vec<Node>,
     /// The coordinator of each node that runs.
     leads: Vec<Option<Lead>>,
+    /// What measures links between nodes, where they are measured.
+    networks: Networks,
     hosts: Hosts,
     workload: Workload,
     history: History,
@@ -193,6 +199,7 @@ impl Cluster {
             metadata,
             nodes: (0..setup.nodes).map(|member| Node::new(member, &setup)).collect(),
             leads: (0..setup.nodes).map(|_| None).collect(),
+            networks: Networks::new(&setup),
             hosts: Hosts::new(&setup, random.fork(12)),
             workload: Workload::new(setup.profile.clone(), &random.fork(13)),
             history: History::new(),
@@ -260,6 +267,7 @@ impl Cluster {
         self.coverage
             .add("run.blocked_for_good", u64::from(!self.blocked.is_empty()));
         self.judge_metadata()?;
+        self.count_measured();
         let (blocks, chunk) = (
             self.setup.blocks,
             u64::from(self.setup.chunk_bytes / amita_types::BLOCK_BYTES),
@@ -361,6 +369,8 @@ impl Cluster {
         self.look_at_snapshots(now)?;
         self.deliver(now);
         self.coordinate(now);
+        self.hear_verdicts(now)?;
+        self.measure(now)?;
         self.pass_volumes(now)?;
         self.use_clones(now)?;
         self.shrink_volumes(now)?;
@@ -392,6 +402,7 @@ impl Cluster {
             self.injector.next(),
             self.metadata.next(),
             self.next_coordination(),
+            self.next_measurement(),
             self.hosts.next(),
             self.passing.next(),
             // What waits for something else is looked at now and then, and does not stop the time.
@@ -451,6 +462,18 @@ impl Cluster {
                 Delivery::Answer {
                     node,
                     process,
+                    tag: Caller::Links,
+                    result,
+                } => {
+                    let member = node.0 as usize - 1;
+                    self.note(u64::from(result.is_ok()));
+                    if self.nodes[member].process == process {
+                        self.links_were_told(now, member, &result);
+                    }
+                }
+                Delivery::Answer {
+                    node,
+                    process,
                     tag: Caller::Core(core, call),
                     result,
                 } => {
@@ -496,6 +519,7 @@ impl Cluster {
                                 created: 0,
                             },
                         };
+                        self.networks.hear(member, &record.key, record.value.as_deref());
                         self.nodes[member].control(0, ToCore::Record(record));
                     }
                     if self.setup.fronted.is_some() {
@@ -583,11 +607,12 @@ impl Cluster {
         self.nodes[member].start(&mut self.world, &self.setup);
         self.passing.node_starts(member);
         let (now, process) = (self.world.now(), self.nodes[member].process);
-        let lag = self.setup.coordinator_lag;
+        let (lag, faults) = (self.setup.coordinator_lag, self.setup.plants.coordinator);
         self.leads[member] = self
             .setup
             .coordinator
-            .map(|config| Lead::new(member, process, config, lag));
+            .map(|config| Lead::new(member, process, Config { faults, ..config }, lag));
+        self.begin_to_measure(now, member);
         let value = self.live(member);
         self.metadata.session(now, node_id(member), process, value);
         self.metadata.watch(now, node_id(member), process);
@@ -618,6 +643,7 @@ impl Cluster {
         self.count_node(member);
         self.nodes[member].end(&mut self.world, power_cut);
         self.leads[member] = None;
+        self.end_measuring(member);
         self.metadata.process_ended(node_id(member));
         let now = self.world.now();
         self.hosts.process_ended(now, member, &mut self.workload);
@@ -734,21 +760,22 @@ impl Cluster {
     fn recover(&mut self) -> Result<(), String> {
         // An owner that never reaches a member does not bring it up to date.
         let never = self.setup.coordinator.is_none() || !self.setup.apart.is_empty();
-        if !RESYNC || never || self.missing().is_empty() {
+        if !RESYNC || never || self.is_whole() {
             return Ok(());
         }
         if self.random.percent(50) {
             self.workload.go_on(RECOVERY_OPERATIONS);
         }
-        let limit = self.world.now().plus(RECOVER);
+        let limit = self.world.now().plus(self.recovers_within());
         let mut looked = 0;
         loop {
             let revision = self.metadata.state().revision();
-            if std::mem::replace(&mut looked, revision) != revision && self.missing().is_empty() {
+            if std::mem::replace(&mut looked, revision) != revision && self.is_whole() {
                 break;
             }
             if self.world.now() >= limit {
                 self.excuse_missing()?;
+                self.judge_unwell()?;
                 break;
             }
             self.step(limit)?;
@@ -756,6 +783,11 @@ impl Cluster {
         self.coverage.add("run.recovered", u64::from(self.missing().is_empty()));
         self.workload.stop();
         self.settle()
+    }
+
+    /// Are all copies there, and is every link that is measured found well, so that nobody is to leave any more?
+    fn is_whole(&self) -> bool {
+        self.missing().is_empty() && self.links_are_well()
     }
 
     /// Members of groups that are not in sync.

@@ -179,9 +179,9 @@ impl Ledger {
                 (Kind::Link, until(for_ns), nodes)
             }
             // Who speaks in the name of others does not answer for itself.
-            Fault::SlowNetwork { node, for_ns, .. } | Fault::Lies { node, for_ns } => {
-                (Kind::Link, until(for_ns), bit(node))
-            }
+            Fault::SlowNetwork { node, for_ns, .. }
+            | Fault::BadLinks { node, for_ns, .. }
+            | Fault::Lies { node, for_ns } => (Kind::Link, until(for_ns), bit(node)),
             Fault::HostsCut { gateway } => (Kind::Link, until(0), bit(gateway)),
             Fault::HostsApart { gateway, for_ns, .. }
             | Fault::HostsSlow { gateway, for_ns, .. }
@@ -205,7 +205,7 @@ impl Ledger {
             Fault::Rot { .. } => return,
             Fault::Move { .. } | Fault::PlannedMove { .. } => (Kind::Move, until(0), EVERYBODY),
             // Planned work fails no client.
-            Fault::Drain { .. } | Fault::Maintenance { .. } => return,
+            Fault::Drain { .. } | Fault::Maintenance { .. } | Fault::SickNetworks { .. } => return,
         };
         self.add(kind, now, until, nodes);
     }

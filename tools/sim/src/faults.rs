@@ -7,6 +7,7 @@
 //! A fault ends by itself, or at the latest when the run heals everything for its closing checks.
 
 use crate::random::Random;
+use amita_types::recovery::SickPolicy;
 use std::fmt;
 
 const MS: u64 = 1_000_000;
@@ -254,6 +255,61 @@ pub enum Fault {
         /// Which.
         gateway: Member,
     },
+    /// The links between a node and others are bad, for minutes. Plans do not draw it: runs in which links are measured have their own.
+    BadLinks {
+        /// Which.
+        node: Member,
+        /// The others.
+        peers: Vec<Member>,
+        /// What is wrong with them.
+        bad: Bad,
+        /// In which direction; outgoing: as the node sends.
+        way: Lost,
+        /// How long.
+        for_ns: u64,
+    },
+    /// The operator says what is to become of nodes whose network is sick. Plans do not draw it either.
+    SickNetworks {
+        /// What is done.
+        policy: SickPolicy,
+    },
+}
+
+/// What is wrong with a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// It loses so many segments of a thousand.
+    Lossy {
+        /// So many.
+        per_mille: u32,
+    },
+    /// Everything takes longer.
+    Late {
+        /// By this.
+        extra_ns: u64,
+    },
+    /// Nothing passes.
+    Cut,
+}
+
+/// Links that are bad for less than this are not to be found so: nodes look at them every ten seconds, and three times in a row.
+const SHORTEST_ILLNESS_NS: u64 = 20_000 * MS;
+
+impl Fault {
+    /// The nodes on either side of links that it makes bad for long enough to be found; none where it makes none so.
+    #[must_use]
+    pub fn bad_sides(&self, nodes: usize) -> Option<(Vec<Member>, Vec<Member>)> {
+        let but = |side: &[Member]| -> Vec<Member> { (0..nodes).filter(|node| !side.contains(node)).collect() };
+        let (one, other, for_ns) = match self {
+            Fault::BadLinks {
+                node, peers, for_ns, ..
+            } => (vec![*node], peers.clone(), *for_ns),
+            Fault::Partition { side, for_ns, .. } => (side.clone(), but(side), *for_ns),
+            Fault::Isolated { gateway, for_ns, .. } => (vec![*gateway], but(&[*gateway]), *for_ns),
+            _ => return None,
+        };
+        (for_ns >= SHORTEST_ILLNESS_NS).then_some((one, other))
+    }
 }
 
 /// Which direction of a partition is lost.

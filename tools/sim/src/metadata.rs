@@ -372,7 +372,10 @@ impl<T: Clone> Metadata<T> {
 
     /// Lets time pass; what is to be handed over goes to `out`, in order. `frozen` nodes renew nothing.
     pub fn advance(&mut self, now: Time, frozen: impl Fn(NodeId) -> bool, out: &mut Vec<Delivery<T>>) {
+        let before = self.state.revision();
         self.counts.sessions_lapsed += self.state.tick(Duration::from_nanos(now.0)).len() as u64;
+        self.made_at
+            .extend((before + 1..=self.state.revision()).map(|revision| (revision, now)));
         while let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
         {

@@ -8,6 +8,7 @@
 mod clones;
 mod cluster;
 mod machines;
+mod networks;
 mod resync;
 mod snapshots;
 mod store;
@@ -131,6 +132,7 @@ pub fn all() -> Vec<Scenario> {
     let mut all = store::all();
     all.extend(cluster::all());
     all.extend(machines::all());
+    all.extend(networks::all());
     all.extend(resync::all());
     all.extend(snapshots::all());
     all.extend(clones::all());

@@ -3,6 +3,7 @@ import { createFinalURL, createQuerySerializer, defaultPathSerializer } from "op
 import type { ParamsOption, RequestBodyOption } from "openapi-fetch";
 import type { PathsWithMethod, SuccessResponseJSON } from "openapi-typescript-helpers";
 import type { paths } from "./schema";
+import { maxAge, noteChange } from "./fresh";
 import { problemOf, ProblemError } from "./problem";
 import { readToken } from "./token";
 
@@ -61,6 +62,15 @@ export function identity(): Record<string, string> {
   return token === null ? {} : { Authorization: `Bearer ${token}` };
 }
 
+/** What is read by these stands in the audit log: each reader has an answer of their own. */
+const LOGGED = /^\/api\/v1\/volumes\/[^/?]+\/(diff|export)(\?|$)/;
+
+/** An answer that others got will do, if it is new enough. A call that says itself what will do is asked. */
+function age(call: Call): Record<string, string> {
+  const seconds = call.method === "get" && !LOGGED.test(call.address) ? maxAge() : 0;
+  return seconds > 0 ? { "Cache-Control": `max-age=${seconds}` } : {};
+}
+
 async function readBody(response: Response): Promise<unknown> {
   const text = await response.text();
   if (text === "") return undefined;
@@ -73,7 +83,12 @@ async function readBody(response: Response): Promise<unknown> {
 
 /** Makes the call. Throws a ProblemError. */
 export async function send<T>(call: Call<T>, signal?: AbortSignal): Promise<Answer<T>> {
-  const headers: Record<string, string> = { Accept: "application/json", ...identity(), ...call.headers };
+  const headers: Record<string, string> = {
+    Accept: "application/json",
+    ...identity(),
+    ...age(call),
+    ...call.headers,
+  };
   if (call.body !== undefined) headers["Content-Type"] = "application/json";
   const body = call.body === undefined ? undefined : JSON.stringify(call.body);
   const request: RequestInit = { method: call.method.toUpperCase(), headers, cache: "no-store" };
@@ -89,6 +104,7 @@ export async function send<T>(call: Call<T>, signal?: AbortSignal): Promise<Answ
     throw new ProblemError(0, "unreachable", "", error instanceof Error ? error.message : String(error));
   }
   const content = await readBody(response);
+  if (call.method !== "get") noteChange();
   if (!response.ok) throw problemOf(response.status, content);
   return { data: content as T, etag: response.headers.get("ETag") ?? undefined };
 }

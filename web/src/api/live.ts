@@ -4,6 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import type { Query, QueryClient } from "@tanstack/react-query";
 import { useEffect, useState, useSyncExternalStore } from "react";
 import type { components } from "./schema";
+import { noteChange, setTold } from "./fresh";
 import { openStream } from "./stream";
 
 export type Event = components["schemas"]["Event"];
@@ -18,6 +19,7 @@ const listeners = new Set<() => void>();
 
 function setLive(live: boolean): void {
   isLive = live;
+  setTold(live);
   for (const listener of listeners) listener();
 }
 
@@ -34,12 +36,15 @@ export function useIsLive(): boolean {
 /** What is made of things of many kinds. */
 const MADE_OF_ALL: readonly string[] = ["health", "pools", "jobs", "attachment"];
 
+/** What stands at such a part of an address is told of as a change of another kind. */
+const TOLD_AS: Readonly<Record<string, string>> = { links: "health" };
+
 /** Whether what was read by this address is one of these kinds of things, or is made of them. */
 function isOf(kinds: ReadonlySet<string>, query: Query): boolean {
   const path = String(query.queryKey[0]);
   const parts = path.split("/");
   const isMadeOfAll = MADE_OF_ALL.some((part) => parts.includes(part));
-  return isMadeOfAll || parts.some((part) => kinds.has(part));
+  return isMadeOfAll || parts.some((part) => kinds.has(TOLD_AS[part] ?? part));
 }
 
 function refresher(queries: QueryClient): (kinds: readonly string[]) => void {
@@ -68,7 +73,10 @@ export function useChanges(enabled: boolean): void {
   useEffect(() => {
     if (!enabled) return;
     const refresh = refresher(queries);
-    const heard = (data: unknown) => refresh((data as components["schemas"]["Changed"]).kinds);
+    const heard = (data: unknown) => {
+      noteChange();
+      refresh((data as components["schemas"]["Changed"]).kinds);
+    };
     return openStream("/api/v1/changes/watch", { heard, isOpen: setLive });
   }, [enabled, queries]);
 }

@@ -28,6 +28,14 @@ export function problemOf(status: number, body: unknown): ProblemError {
   return new ProblemError(status, "no-problem", `HTTP ${status}`, typeof body === "string" ? body.slice(0, 300) : "");
 }
 
+/**
+ * Does the API say that it found the thing and cannot make sense of it? So it says of a record that is damaged; that one is away, is gone
+ * or has become another are other codes.
+ */
+export function isUnreadable(error: unknown): boolean {
+  return asProblem(error).code === "internal";
+}
+
 /** Whatever was thrown, as a problem. */
 export function asProblem(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error;

@@ -10,12 +10,15 @@ import { asProblem } from "./problem";
 /** How often what is shown is read again where nobody tells of changes, and where somebody does. */
 const REFRESH_MS = 5_000;
 const REFRESH_LIVE_MS = 30_000;
+/** Lists are dearer. */
+const REFRESH_LIST_LIVE_MS = 60_000;
 /** The most items of one answer that the API gives. */
 const PIECE = 1_000;
 
-type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+export type Query = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>;
 
-function got<P extends Paths<"get">>(path: P, inPath: Query, query: Query): Call<Result<"get", P>> {
+/** Reading as a call. */
+export function got<P extends Paths<"get">>(path: P, inPath: Query, query: Query): Call<Result<"get", P>> {
   // The hooks below are typed by path; parameters are checked where they are put together, in the callers' types.
   return call("get", path, { params: { path: inPath, query } } as never);
 }
@@ -85,7 +88,7 @@ export interface List<T> {
 /** The whole of a list, piece by piece. A list of many pieces is read again less often. */
 export function useList<P extends Paths<"get">>(path: P, inPath: Query = {}, query: Query = {}): List<Item<P>> {
   const first = got(path, inPath, { ...query, limit: PIECE });
-  const refresh = useRefresh();
+  const refresh = useIsLive() ? REFRESH_LIST_LIVE_MS : REFRESH_MS;
   const read = useInfiniteQuery({
     queryKey: [path, first.address, "list"],
     queryFn: async ({ pageParam, signal }) => {

@@ -22,6 +22,12 @@ export const SCREENS: readonly Screen[] = [
   { id: "hosts", title: "screen.hosts", key: "h", View: lazy(() => import("../screens/hosts/Hosts")) },
   { id: "schedules", title: "screen.schedules", key: "s", View: lazy(() => import("../screens/schedules/Schedules")) },
   { id: "alerts", title: "screen.alerts", key: "l", View: lazy(() => import("../screens/alerts/Alerts")) },
+  {
+    id: "inspection",
+    title: "screen.inspection",
+    key: "x",
+    View: lazy(() => import("../screens/inspection/Inspection")),
+  },
   { id: "jobs", title: "screen.jobs", key: "j", View: lazy(() => import("../screens/jobs/Jobs")) },
   {
     id: "performance",

@@ -6,11 +6,14 @@ import type { ReactNode } from "react";
 import { send } from "../api/call";
 import type { Answer, Call } from "../api/call";
 import { asProblem } from "../api/problem";
+import { isOvertaken } from "../api/seen";
+import type { Seen } from "../api/seen";
 import { useToken } from "../api/token";
 import { useSpeech } from "../i18n";
 import { curlCommand } from "../lib/command";
 import { visible } from "../lib/visible";
 import { Copyable } from "./Copyable";
+import { Meanwhile } from "./Meanwhile";
 import { Problem } from "./Problem";
 
 /** What an action comes to with what was given. */
@@ -18,6 +21,8 @@ export interface Plan<T> {
   readonly call: Call<T>;
   /** What is called before it, in this order: all is done, or what is done stays and the dialog says what failed. */
   readonly before?: readonly Call[];
+  /** One of those is done, and this came of it. */
+  readonly passed?: (call: Call, answer: unknown) => void;
   /** The command of `amita` that does the same; none where there is none. */
   readonly command?: string | undefined;
 }
@@ -35,6 +40,8 @@ export interface ActionProps<V extends object, T> {
   readonly danger?: boolean;
   /** False: what the change is meant for is not known yet, and nothing can be done. */
   readonly ready?: boolean;
+  /** What it is meant for, where the call names it by `If-Match`: nothing can be done before that is known. */
+  readonly seen?: Seen | undefined;
   /** A name that has to be typed before anything is done. */
   readonly typed?: string | undefined;
   readonly done?: (answer: T) => ReactNode;
@@ -115,8 +122,11 @@ function useWork<V extends object, T>(props: ActionProps<V, T>) {
   const sendOnce = useSendOnce();
   return useMutation({
     mutationFn: async (given: V) => {
-      const { before = [], call } = props.plan(given);
-      for (const earlier of before) await sendOnce(earlier);
+      const { before = [], passed, call } = props.plan(given);
+      for (const earlier of before) {
+        const { data } = await sendOnce(earlier);
+        passed?.(earlier, data);
+      }
       return sendOnce(call);
     },
     onSuccess: (answer) => {
@@ -124,6 +134,7 @@ function useWork<V extends object, T>(props: ActionProps<V, T>) {
       message.success(props.done?.(answer.data) ?? t("action.done"));
       props.onClose();
     },
+    onError: (error) => (isOvertaken(error) ? void props.seen?.look() : undefined),
     // Also after a failure: it may be that the change was made.
     onSettled: () => queries.invalidateQueries(),
     // An answer may have a secret: nothing of it is kept when the dialog is closed.
@@ -154,6 +165,13 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
   const [form] = Form.useForm<V>();
   const [values, setValues] = useState<V>(props.initial);
   const work = useWork(props);
+  const { seen } = props;
+  const isLate = seen !== undefined && work.isError && isOvertaken(work.error);
+  const isReady = props.ready !== false && !isLate && (seen === undefined || seen.etag !== undefined);
+  const goOn = () => {
+    seen?.accept();
+    work.reset();
+  };
   if (props.shows !== undefined && work.isSuccess) {
     return <Shown title={props.title} onClose={props.onClose} content={props.shows(work.data.data)} />;
   }
@@ -162,7 +180,7 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
       open
       title={props.title}
       okText={props.verb}
-      okButtonProps={{ danger: props.danger ?? false, loading: work.isPending, disabled: props.ready === false }}
+      okButtonProps={{ danger: props.danger ?? false, loading: work.isPending, disabled: !isReady }}
       onOk={() => form.submit()}
       onCancel={props.onClose}
       width={640}
@@ -176,12 +194,14 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
         initialValues={props.initial}
         requiredMark={false}
         onValuesChange={(_, all) => setValues({ ...props.initial, ...all })}
-        onFinish={(given) => (props.ready === false ? undefined : work.mutate({ ...props.initial, ...given }))}
+        onFinish={(given) => (isReady ? work.mutate({ ...props.initial, ...given }) : undefined)}
       >
         {props.fields}
         {props.typed === undefined ? null : <Typed name={props.typed} />}
       </Form>
-      {work.isError ? <Problem error={work.error} /> : null}
+      {seen === undefined || seen.error === null || isLate ? null : <Problem error={seen.error} />}
+      {isLate ? <Meanwhile seen={seen} onGoOn={goOn} /> : null}
+      {work.isError && !isLate ? <Problem error={work.error} /> : null}
       <Previews plan={props.plan(values)} />
     </Modal>
   );

@@ -4,6 +4,7 @@ import { alerts } from "./en/alerts";
 import { disks } from "./en/disks";
 import { hosts } from "./en/hosts";
 import { images } from "./en/images";
+import { inspection } from "./en/inspection";
 import { performance } from "./en/performance";
 import { schedules } from "./en/schedules";
 import { settings } from "./en/settings";
@@ -58,6 +59,16 @@ export const en = {
   "action.command": "Command",
   "action.call": "API call",
   "action.not_allowed": "Your role may not do this ({action}).",
+  "meanwhile.title": "It was changed meanwhile; nothing was done.",
+  "meanwhile.about":
+    "Somebody, or the cluster itself, was faster. This has become another since you saw it; what you have typed is still there.",
+  "meanwhile.changes": "What has become another",
+  "meanwhile.nothing": "Of what is shown nothing is another by now.",
+  "meanwhile.field": "Field",
+  "meanwhile.was": "Was",
+  "meanwhile.is": "Is",
+  "meanwhile.go_on": "I have seen it: go on with this",
+  "meanwhile.again": "Look again",
   "action.type_name": "Type the name to go on: {name}",
   "action.type_name.wrong": "That is another name.",
   "list.actions": "Actions",
@@ -254,6 +265,11 @@ export const en = {
   "event.live": "live",
   "event.polled": "read every few seconds",
   "event.search": "Search events",
+  "event.older": "Older ones",
+  "event.kind.show": "What {kind} means",
+  "event.kind.meaning": "It means",
+  "event.kind.advice": "What to do",
+  "event.kind.unknown": "This node does not know the kind: a newer one has told of it.",
   "overview.cluster": "cluster {cluster}",
   "overview.advice": "What to do:",
   "overview.capacity": "Raw space used",
@@ -284,4 +300,5 @@ export const en = {
   ...performance,
   ...alerts,
   ...disks,
+  ...inspection,
 };

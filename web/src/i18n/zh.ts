@@ -5,6 +5,7 @@ import { alerts } from "./zh/alerts";
 import { disks } from "./zh/disks";
 import { hosts } from "./zh/hosts";
 import { images } from "./zh/images";
+import { inspection } from "./zh/inspection";
 import { performance } from "./zh/performance";
 import { schedules } from "./zh/schedules";
 import { settings } from "./zh/settings";
@@ -58,6 +59,15 @@ export const zh: Dictionary = {
   "action.command": "命令",
   "action.call": "API 调用",
   "action.not_allowed": "您的角色无权执行此操作（{action}）。",
+  "meanwhile.title": "期间已被更改；未执行任何操作。",
+  "meanwhile.about": "他人或集群本身已先行更改。以下内容在您查看之后变了；您输入的内容仍在。",
+  "meanwhile.changes": "变化的内容",
+  "meanwhile.nothing": "显示的内容现在没有变化。",
+  "meanwhile.field": "字段",
+  "meanwhile.was": "原为",
+  "meanwhile.is": "现为",
+  "meanwhile.go_on": "已查看：据此继续",
+  "meanwhile.again": "重新查看",
   "action.type_name": "请输入名称以继续：{name}",
   "action.type_name.wrong": "名称不符。",
   "list.actions": "操作",
@@ -248,6 +258,11 @@ export const zh: Dictionary = {
   "event.live": "实时",
   "event.polled": "每几秒读取",
   "event.search": "搜索事件",
+  "event.older": "更早的",
+  "event.kind.show": "{kind} 的含义",
+  "event.kind.meaning": "含义",
+  "event.kind.advice": "处理办法",
+  "event.kind.unknown": "本节点不认识此类型：由更新版本的节点报告。",
   "overview.cluster": "集群 {cluster}",
   "overview.advice": "建议：",
   "overview.capacity": "原始空间使用",
@@ -278,4 +293,5 @@ export const zh: Dictionary = {
   ...performance,
   ...alerts,
   ...disks,
+  ...inspection,
 };

@@ -121,6 +121,11 @@ export function jobRows({ jobs, stores, pools, policies }: Known): JobRow[] {
   ];
 }
 
+/** The recovery of a store, where there is one. */
+export function recoveryOf(rows: readonly JobRow[], store: string): JobRow | undefined {
+  return rows.find(({ kind, query }) => kind === "recovery" && query.q === store);
+}
+
 /** How many there are of each kind, in the order in which they come. */
 export function countKinds(rows: readonly JobRow[]): (readonly [JobKind, number])[] {
   const counts = new Map<JobKind, number>();

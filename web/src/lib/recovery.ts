@@ -27,7 +27,7 @@ function differences<T extends object>(from: T, to: T): Partial<T> {
   return Object.fromEntries(keys.map((key) => [key, to[key]])) as Partial<T>;
 }
 
-export type Manner = Pick<Recovery, "automatic" | "p99_percent" | "iops_percent">;
+export type Manner = Pick<Recovery, "automatic" | "p99_percent" | "iops_percent" | "least_bytes_per_second">;
 
 /** How recovery gives way to clients. */
 export function changeManner(from: Manner, to: Manner): Changed {
@@ -36,6 +36,9 @@ export function changeManner(from: Manner, to: Manner): Changed {
   if (body.automatic !== undefined) words.push("--mode", body.automatic ? "automatic" : "limits");
   if (body.p99_percent !== undefined) words.push("--p99", String(body.p99_percent));
   if (body.iops_percent !== undefined) words.push("--client-iops", String(body.iops_percent));
+  if (body.least_bytes_per_second !== undefined) {
+    words.push("--least-bandwidth", bytesArgument(body.least_bytes_per_second));
+  }
   return changed(body, words);
 }
 
@@ -58,6 +61,22 @@ export function changeSlowStores(from: Schemas["SlowStores"], to: Schemas["SlowS
   if (body.rest_seconds !== undefined) words.push("--slow-rest", String(body.rest_seconds));
   if (body.per_hour !== undefined) words.push("--slow-per-hour", String(body.per_hour));
   return changed({ slow_stores: body }, words);
+}
+
+/** What becomes of nodes whose network is sick. */
+export function changeSickNetworks(from: Schemas["SickNetworks"], to: Schemas["SickNetworks"]): Changed {
+  const body = differences(from, to);
+  const words: string[] = [];
+  if (body.policy !== undefined) words.push("--sick-networks", body.policy);
+  if (body.after_seconds !== undefined) words.push("--sick-after", String(body.after_seconds));
+  if (body.rest_seconds !== undefined) words.push("--sick-rest", String(body.rest_seconds));
+  if (body.per_hour !== undefined) words.push("--sick-per-hour", String(body.per_hour));
+  return changed({ sick_networks: body }, words);
+}
+
+/** What becomes of stores whose disks predict their failure. */
+export function changeSickDisks(from: Schemas["SickDisks"], to: Schemas["SickDisks"]): Changed {
+  return to === from ? changed({}, []) : changed({ sick_disks: to }, ["--sick-disks", to]);
 }
 
 /** Percents as a person writes them: `75, 85, 95`; undefined where they are not three that ascend. */

@@ -2,7 +2,7 @@
 
 use super::LONGEST;
 use super::given::globals;
-use super::table::{Does, carried_out};
+use super::table::{Does, NOT_PRIVATE, carried_out, is_confidential};
 use crate::cli::{self, Cli, Endpoints, Folder, Lent, Unread};
 use amita_api::{CommandLine, Commands, OnBehalf, Outcome};
 use amita_control::admin::Code;
@@ -11,6 +11,7 @@ use amita_terminal::capture::{self, Captured, Terms};
 use amita_terminal::error::{Failure, Kind, Result};
 use clap::CommandFactory as _;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// The longest answer of a command, in bytes.
@@ -20,13 +21,21 @@ const MAX_OUTPUT_BYTES: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Carrier {
     client: Client,
+    seal_key: Option<PathBuf>,
 }
 
 impl Carrier {
     /// By this connection to the metadata, which is the node's.
     #[must_use]
     pub fn new(client: Client) -> Carrier {
-        Carrier { client }
+        let seal_key = None;
+        Carrier { client, seal_key }
+    }
+
+    /// And with the file of the cluster's sealing key: keys of hosts and secrets of channels can be taken and made.
+    #[must_use]
+    pub fn sealing_by(self, file: Option<PathBuf>) -> Carrier {
+        Carrier { seal_key: file, ..self }
     }
 }
 
@@ -37,22 +46,24 @@ impl Commands for Carrier {
             caller: asker.caller,
             tells_refusals: asker.tells_refusals,
             ends_at: asker.ends_at,
+            files: line.files.clone(),
+            seal_key: self.seal_key.clone(),
         };
         let terms = Terms {
             most_bytes: MAX_OUTPUT_BYTES,
             until: Instant::now() + LONGEST,
             confirmed: line.confirmed.clone(),
         };
-        carry_out(&line.arguments, &Endpoints::lending(lent), terms)
+        carry_out(&line.arguments, &Endpoints::lending(lent), asker.is_private, terms)
     }
 }
 
-fn carry_out(arguments: &[String], endpoints: &Endpoints, terms: Terms) -> Outcome {
+fn carry_out(arguments: &[String], endpoints: &Endpoints, is_private: bool, terms: Terms) -> Outcome {
     let (cli, as_json) = match read(arguments) {
         Ok(read) => read,
         Err(outcome) => return *outcome,
     };
-    let does = match check(&cli) {
+    let does = match check(&cli, is_private) {
         Ok(does) => does,
         Err(refused) => return ended(Err(refused), as_json, Captured::default()),
     };
@@ -82,12 +93,12 @@ fn read(arguments: &[String]) -> std::result::Result<(Cli, bool), Box<Outcome>> 
             Unread::Json(failure) => ended(Err(failure), true, Captured::default()),
             Unread::Told(error) if error.use_stderr() => Outcome {
                 exit_code: Kind::Usage.code(),
-                beside: error.render().to_string(),
+                stderr: error.render().to_string(),
                 ..Outcome::default()
             },
             // Help, or the version.
             Unread::Told(error) => Outcome {
-                output: error.render().to_string(),
+                stdout: error.render().to_string(),
                 ..Outcome::default()
             },
         })
@@ -95,7 +106,7 @@ fn read(arguments: &[String]) -> std::result::Result<(Cli, bool), Box<Outcome>> 
 }
 
 /// May the command be carried out for others?
-fn check(cli: &Cli) -> Result<Does> {
+fn check(cli: &Cli, is_private: bool) -> Result<Does> {
     let given = &cli.given;
     let refused = |why: String| Failure::new(why).kind(Kind::Usage);
     if let Some(global) = globals(&Cli::command())
@@ -107,25 +118,29 @@ fn check(cli: &Cli) -> Result<Does> {
             global.flag
         )));
     }
-    carried_out(&given.command, &given.written).map_err(refused)
+    let does = carried_out(&given.command, &given.written).map_err(refused)?;
+    match is_private || !is_confidential(&given.command, &given.written) {
+        true => Ok(does),
+        false => Err(refused(NOT_PRIVATE.to_owned())),
+    }
 }
 
 /// How a command has ended, as the program would say it and end.
 fn ended(done: Result<()>, as_json: bool, said: Captured) -> Outcome {
     let Captured {
-        output,
-        mut beside,
+        output: stdout,
+        beside: mut stderr,
         question,
     } = said;
     let failure = done.err();
     if let Some(failure) = failure.as_ref().filter(|failure| !failure.is_said()) {
-        beside.push_str(&failure.told(as_json));
-        beside.push('\n');
+        stderr.push_str(&failure.told(as_json));
+        stderr.push('\n');
     }
     Outcome {
         exit_code: failure.as_ref().map_or(0, |failure| failure.kind.code()),
-        output,
-        beside,
+        stdout,
+        stderr,
         question: question.map(|question| (question.name, question.lost)),
         is_secret: false,
         is_denied: failure

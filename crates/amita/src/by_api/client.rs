@@ -7,36 +7,27 @@
 
 use super::LONGEST;
 use super::given::{Given, Source, bare, globals};
-use super::table::{Does, Way, carried_out, way};
-use super::transport::{self, NoAnswer, Place, Proof, Question, Said};
+use super::place::Place;
+use super::sent::Sent;
+use super::table::{Does, NOT_PRIVATE, Way, carried_out, given_by_api, goes_on, is_confidential, way};
+use super::transport::{self, NoAnswer, Question, Said};
+use super::wait::wait;
+use super::who::Nodes;
+use super::{follow, operations};
 use crate::cli::Cli;
 use crate::commands::core_dumps::CoreDumps;
-use crate::commands::join::Described as _;
 use amita_api::Code;
 use amita_control::admin;
-use amita_identity::{Clock, Live};
 use amita_terminal::error::{Context as _, Failure, Kind, Result};
 use amita_terminal::{confirm, output};
 use clap::CommandFactory as _;
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// The most addresses that are tried.
-const MOST_PLACES: usize = 64;
-/// The longest file of authorities, in bytes,
-const MAX_AUTHORITIES: u64 = 4 << 20;
-/// and of a token.
-const MAX_TOKEN: u64 = 4096;
 /// A command goes to no further node after so many were lost in the middle of it.
 const MOST_LOST: usize = 2;
 /// The pause before a node is asked again that is at the same command.
@@ -46,10 +37,10 @@ const LONGEST_IN_PROGRESS: Duration = LONGEST.saturating_add(Duration::from_secs
 
 /// What is known of how a command went, as a node tells it.
 #[derive(Clone, Debug, Deserialize)]
-struct Outcome {
-    exit_code: u8,
-    output: String,
-    beside: String,
+pub(crate) struct Outcome {
+    pub exit_code: u8,
+    pub stdout: String,
+    pub stderr: String,
     #[serde(default)]
     question: Option<Asked>,
 }
@@ -63,9 +54,9 @@ struct Asked {
 /// A command that is sent to nodes.
 #[derive(Debug)]
 pub struct Sending {
-    places: Vec<Place>,
-    proof: Proof,
+    nodes: Nodes,
     arguments: Vec<String>,
+    files: Sent,
     does: Does,
 }
 
@@ -91,20 +82,27 @@ pub fn is_sent(given: &Given) -> Result<bool> {
             "AMITA_BY_API and AMITA_METADATA are set: by which of them is the command to be carried out?".to_owned(),
             "Give --by-api or --metadata, or set one of them only.",
         ),
-        _ => match carried_out(&given.command, &given.written) {
-            Ok(_) => Ok(true),
+        _ => match given_by_api(&given.command, &given.written) {
+            Ok(()) => Ok(true),
             Err(why) => usage(why, metadata),
         },
     }
 }
 
-/// Has a node carry out what the command line says, and shows what it says; the exit code.
+/// Does what the command line says by the API: has a node carry it out, and shows what it says, or asks for what it is made of; the exit code.
 ///
 /// # Errors
-/// No node has carried it out; or the answer cannot be shown.
+/// No node has done it; or the answer cannot be shown.
 pub fn run(cli: &Cli, words: &[OsString]) -> Result<u8> {
     // A token, or a key, is in it.
     CoreDumps::default().settle();
+    let given = &cli.given;
+    if matches!(way(&given.command), Some(Way::Operations(_))) {
+        return operations::run(&cli.command, Nodes::of(cli)?).map(|()| 0);
+    }
+    if goes_on(&given.command, &given.written) {
+        return follow::run(&cli.command, Nodes::of(cli)?).map(|()| 0);
+    }
     let sending = Sending::of(cli, words)?;
     let outcome = sending.send(None)?;
     let Some(asked) = outcome.question else {
@@ -116,63 +114,71 @@ pub fn run(cli: &Cli, words: &[OsString]) -> Result<u8> {
 
 /// Shows what a node has said. (It has made it inert, and is not believed that it has.)
 fn show(outcome: &Outcome) -> Result<u8> {
-    output::raw(&output::shown(&outcome.output))?;
-    let _ = std::io::stderr().write_all(output::shown(&outcome.beside).as_bytes());
+    output::raw(&output::shown(&outcome.stdout))?;
+    let _ = std::io::stderr().write_all(output::shown(&outcome.stderr).as_bytes());
     Ok(outcome.exit_code)
 }
 
 impl Sending {
     fn of(cli: &Cli, words: &[OsString]) -> Result<Sending> {
         let usage = |why: String| Failure::new(why).kind(Kind::Usage);
-        let does = carried_out(&cli.given.command, &cli.given.written).map_err(usage)?;
+        let given = &cli.given;
+        let does = carried_out(&given.command, &given.written).map_err(usage)?;
         let arguments = bare(words, &globals(&Cli::command()));
         let arguments = arguments.map_err(|word| usage(format!("{} is no text", word.display())))?;
-        let token = token(cli)?;
-        let proves = token.is_some() || cli.identity.is_some() || cli.api_authority.is_some();
-        let given = cli.by_api.as_deref().unwrap_or_default();
-        let parts = given.split(',').map(str::trim).filter(|part| !part.is_empty());
-        let places =
-            parts.map(|part| Place::parse(part, proves).map_err(|why| usage(format!("--by-api {part}: {why}"))));
-        let places: Vec<Place> = places.collect::<Result<_>>()?;
-        if places.is_empty() || places.len() > MOST_PLACES {
-            return Err(usage(format!("--by-api: give 1 to {MOST_PLACES} addresses of nodes")));
+        let nodes = Nodes::of(cli)?;
+        if is_confidential(&given.command, &given.written) && !nodes.are_private() {
+            return Err(usage(NOT_PRIVATE.to_owned()));
         }
-        let proof = match places.iter().any(Place::is_tls) {
-            true => proof(cli, token.is_some())?,
-            false => Proof::none(),
-        };
-        let proof = match &token {
-            Some(token) => proof.with_token(token).map_err(usage)?,
-            None => proof,
-        };
         Ok(Sending {
-            places,
-            proof,
+            nodes,
             arguments,
+            files: Sent::read(given)?,
             does,
         })
     }
 
-    fn send(&self, confirmed: Option<&str>) -> Result<Outcome> {
+    /// A command that only looks.
+    pub(crate) fn look(nodes: Nodes, words: &[&str]) -> Sending {
+        Sending {
+            nodes,
+            arguments: words.iter().map(|&word| word.to_owned()).collect(),
+            files: Sent::default(),
+            does: Does::Look,
+        }
+    }
+
+    /// Has a node carry it out.
+    ///
+    /// # Errors
+    /// No node has, or it is not known whether one has.
+    pub(crate) fn send(&self, confirmed: Option<&str>) -> Result<Outcome> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
             .context(|| "no event loop".to_owned())?;
-        let body = json!({ "arguments": self.arguments, "confirmed": confirmed }).to_string();
+        let mut body = json!({ "arguments": self.arguments, "confirmed": confirmed });
+        if !self.files.is_empty() {
+            body["files"] = self.files.json();
+        }
         // What only looks leaves nothing to be found again.
         let key = (self.does != Does::Look).then(|| Uuid::new_v4().to_string());
-        let sent = runtime.block_on(self.try_all(&Question { body, key }));
+        let question = Question::command(body.to_string(), key);
+        let sent = wait(&runtime, self.try_all(&question));
         // A look-up of a name that hangs keeps nobody waiting.
         runtime.shutdown_background();
-        sent
+        sent?
     }
 
     async fn try_all(&self, question: &Question) -> Result<Outcome> {
         let mut tried = Tried::default();
-        for place in &self.places {
+        for (index, place) in self.nodes.in_turn() {
             match self.try_one(place, question).await {
-                Ok(outcome) => return Ok(outcome),
+                Ok(outcome) => {
+                    self.nodes.answered(index);
+                    return Ok(outcome);
+                }
                 Err(Missed::Final(failure)) => return Err(tried.closing(failure, self.does)),
                 Err(Missed::Next { why, perhaps }) => {
                     tried.reasons.push(format!("{place}: {why}"));
@@ -197,7 +203,7 @@ impl Sending {
     async fn try_one(&self, place: &Place, question: &Question) -> std::result::Result<Outcome, Missed> {
         let until = Instant::now() + LONGEST_IN_PROGRESS;
         loop {
-            let said = match transport::send(place, &self.proof, question).await {
+            let said = match transport::send(place, &self.nodes.proof, question).await {
                 Ok(said) => said,
                 Err(NoAnswer::Before(why)) => return Err(Missed::Next { why, perhaps: false }),
                 Err(NoAnswer::Perhaps(why)) => return Err(Missed::Lost(why)),
@@ -224,7 +230,7 @@ impl Sending {
         if outcome.exit_code == Kind::Usage.code()
             && let Some(other) = self.other_release(place).await
         {
-            outcome.beside.push_str(&format!(
+            outcome.stderr.push_str(&format!(
                 "{place} has release {other}, and this is {}: what the one knows the other may not.\n",
                 env!("CARGO_PKG_VERSION")
             ));
@@ -234,7 +240,7 @@ impl Sending {
 
     /// The release of a node, where it is not ours.
     async fn other_release(&self, place: &Place) -> Option<String> {
-        let release = transport::release(place, &self.proof).await?;
+        let release = transport::release(place, &self.nodes.proof).await?;
         (release != env!("CARGO_PKG_VERSION")).then_some(release)
     }
 
@@ -244,7 +250,7 @@ impl Sending {
         let next = |why: String, perhaps: bool| Missed::Next { why, perhaps };
         match status {
             404 => {
-                let release = transport::release(place, &self.proof).await;
+                let release = transport::release(place, &self.nodes.proof).await;
                 let release = release.unwrap_or_else(|| "which it does not tell".to_owned());
                 next(
                     format!("it has release {release}, and carries no commands out: {detail}"),
@@ -326,7 +332,7 @@ impl Tried {
 }
 
 /// The code of a problem, and what it is here.
-fn problem(said: &Said) -> (String, String) {
+pub(super) fn problem(said: &Said) -> (String, String) {
     let problem: Value = serde_json::from_slice(&said.body).unwrap_or_default();
     let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
     let detail = match text("detail") {
@@ -334,84 +340,6 @@ fn problem(said: &Said) -> (String, String) {
         detail => detail,
     };
     (text("code"), detail)
-}
-
-/// Whom nodes are believed by.
-fn proof(cli: &Cli, has_token: bool) -> Result<Proof> {
-    let usage = |why: String| Failure::new(why).kind(Kind::Usage);
-    if let (None, Some(folder)) = (&cli.api_authority, &cli.identity) {
-        return Ok(Proof::by_identity(&Live::open(folder, Clock::system()).described()?));
-    }
-    if !has_token {
-        return Err(
-            usage("--by-api: as who? There is no identity, and no token".to_owned()).advice(
-                "Give --identity DIR, or a token (--api-token-file FILE, AMITA_TOKEN): `amita token create` makes one.",
-            ),
-        );
-    }
-    let roots = match &cli.api_authority {
-        Some(path) => authorities(path)?,
-        None => of_system()?,
-    };
-    Proof::by_authorities(roots).map_err(usage)
-}
-
-fn authorities(path: &Path) -> Result<RootCertStore> {
-    let bad = |why: String| {
-        Failure::new(format!("--api-authority {}: {why}", path.display()))
-            .kind(Kind::Unreadable)
-            .advice("Give a file with the authorities' certificates (PEM).")
-    };
-    let mut text = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_AUTHORITIES).read_to_end(&mut text));
-    read.map_err(|why| bad(why.to_string()))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|why| bad(format!("it is no PEM: {why}")))?;
-        let added = roots.add(certificate);
-        added.map_err(|why| bad(format!("one of its certificates is none: {why}")))?;
-    }
-    match roots.is_empty() {
-        true => Err(bad("there is no certificate in it".to_owned())),
-        false => Ok(roots),
-    }
-}
-
-fn of_system() -> Result<RootCertStore> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    // One that cannot be read is no reason to believe none.
-    let (good, _) = roots.add_parsable_certificates(found.certs);
-    if good > 0 {
-        return Ok(roots);
-    }
-    let what = "--by-api: there is nobody to believe nodes by: this machine has no authorities";
-    Err(Failure::new(what)
-        .kind(Kind::Usage)
-        .advice("Give --identity DIR, or --api-authority FILE with the authorities of the nodes' certificates."))
-}
-
-/// The token, if there is one.
-fn token(cli: &Cli) -> Result<Option<String>> {
-    let Some(path) = &cli.api_token_file else {
-        let given = std::env::var("AMITA_TOKEN").ok();
-        return Ok(given.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()));
-    };
-    let bad = |why: String| Failure::new(format!("--api-token-file {}: {why}", path.display())).kind(Kind::Unreadable);
-    let file = File::open(path).map_err(|why| bad(why.to_string()))?;
-    let facts = file.metadata().map_err(|why| bad(why.to_string()))?;
-    let mode = facts.permissions().mode();
-    if facts.is_file() && mode & 0o077 != 0 {
-        let why = format!("others may read it (mode {:04o})", mode & 0o7777);
-        return Err(bad(why).advice("`chmod 600` it; and make another token if others have read it."));
-    }
-    let mut text = String::new();
-    let read = file.take(MAX_TOKEN).read_to_string(&mut text);
-    read.map_err(|why| bad(why.to_string()))?;
-    match text.trim() {
-        "" => Err(bad("it is empty".to_owned())),
-        token => Ok(Some(token.to_owned())),
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! How a command line was given: which command it is, which of its arguments were written out, and by what the cluster is reached.
 
+use super::table::sends;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use std::collections::BTreeSet;
@@ -40,6 +41,8 @@ pub struct Given {
     pub command: String,
     /// Its arguments that were written out, by their ids.
     pub written: BTreeSet<String>,
+    /// The files that are sent with it, by the flags that name them.
+    pub files: Vec<(String, OsString)>,
     /// Where the nodes' addresses come from,
     pub by_api: Source,
     /// and where the metadata's.
@@ -64,6 +67,12 @@ impl Given {
         let ids = last.ids().map(clap::Id::as_str);
         let written = ids.filter(|id| last.value_source(id) == Some(ValueSource::CommandLine));
         given.written = written.map(str::to_owned).collect();
+        for id in sends(&given.command) {
+            let raw = last.try_get_raw(id).ok().flatten();
+            let named = raw.into_iter().flatten().filter(|_| given.written.contains(*id));
+            let flag = format!("--{}", id.replace('_', "-"));
+            given.files.extend(named.map(|path| (flag.clone(), path.to_owned())));
+        }
         given
     }
 }

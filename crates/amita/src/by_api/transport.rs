@@ -1,9 +1,11 @@
 //! One node is asked by its API: by HTTPS, which the node proves itself by; in plain text on loopback only. Redirections are not followed.
 
 use super::LONGEST;
+use super::body::Body;
+use super::place::Place;
 use amita_identity::{Expected, Live, Role, server_name};
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
-use http::{HeaderName, HeaderValue, Method, Request};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, RETRY_AFTER, USER_AGENT};
+use http::{HeaderName, HeaderValue, Method, Request, Response};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
@@ -11,7 +13,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,72 +36,10 @@ const MOST_TRIED: usize = 4;
 /// The longest answer: a command's, whose every character may be escaped.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// What a node answers that is there, to who it knows.
-const SELF: &str = "/api/v1/self";
+pub(super) const SELF: &str = "/api/v1/self";
 /// Where commands are sent to.
 const COMMANDS: &str = "/api/v1/commands";
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
-/// Where a node's API is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    is_tls: bool,
-    host: String,
-    port: u16,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
-    }
-}
-
-impl Place {
-    /// Reads `[http://|https://]HOST:PORT`. `proves`: whoever asks proves who they are, so that it is HTTPS where nothing is said.
-    ///
-    /// # Errors
-    /// In words, what is wrong with it.
-    pub fn parse(text: &str, proves: bool) -> Result<Place, String> {
-        let (said, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
-            (Some(rest), _) => (Some(true), rest),
-            (None, Some(rest)) => (Some(false), rest),
-            (None, None) => (None, text),
-        };
-        let rest = rest.trim_end_matches('/');
-        let (host, port) = rest.rsplit_once(':').ok_or("there is no port: give HOST:PORT")?;
-        let port = port
-            .parse()
-            .map_err(|_| format!("{port:?} is no port: give HOST:PORT"))?;
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let host = bare.unwrap_or(host);
-        if host.is_empty() || host.contains(['/', '@', ' ']) || (bare.is_none() && host.contains(':')) {
-            return Err(format!(
-                "{host:?} is no host: give HOST:PORT, and [ADDRESS]:PORT for IPv6"
-            ));
-        }
-        let is_here = match host.parse::<IpAddr>() {
-            Ok(address) => address.to_canonical().is_loopback(),
-            Err(_) => host.eq_ignore_ascii_case("localhost"),
-        };
-        let is_tls = said.unwrap_or(proves || !is_here);
-        if !is_tls && !is_here {
-            return Err("without HTTPS only a node of this machine is asked, at an address of loopback".to_owned());
-        }
-        Ok(Place {
-            is_tls,
-            host: host.to_owned(),
-            port,
-        })
-    }
-
-    /// Does a node have to prove who it is?
-    #[must_use]
-    pub fn is_tls(&self) -> bool {
-        self.is_tls
-    }
-}
 
 /// Whom nodes are believed by, and what is shown to them.
 #[derive(Clone)]
@@ -171,10 +111,54 @@ impl Proof {
 /// What is asked of a node.
 #[derive(Clone, Debug)]
 pub struct Question {
+    /// How.
+    pub method: Method,
+    /// The path, with its parameters.
+    pub path: String,
     /// The body, in JSON.
-    pub body: String,
+    pub body: Option<String>,
     /// By which it is done once, however often it is sent.
     pub key: Option<String>,
+    /// What else stands in its head.
+    pub headers: Vec<(HeaderName, String)>,
+}
+
+impl Question {
+    /// For what lies there.
+    #[must_use]
+    pub fn get(path: &str) -> Question {
+        Question {
+            method: Method::GET,
+            path: path.to_owned(),
+            body: None,
+            key: None,
+            headers: Vec::new(),
+        }
+    }
+
+    /// With a body.
+    #[must_use]
+    pub fn with_body(method: Method, path: &str, body: String, key: Option<String>) -> Question {
+        Question {
+            method,
+            body: Some(body),
+            key,
+            ..Question::get(path)
+        }
+    }
+
+    /// That a command be carried out.
+    #[must_use]
+    pub fn command(body: String, key: Option<String>) -> Question {
+        Question::with_body(Method::POST, COMMANDS, body, key)
+    }
+
+    /// With a header more.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: impl Into<String>) -> Question {
+        self.headers.push((name, value.into()));
+        self
+    }
 }
 
 /// What a node has answered.
@@ -184,22 +168,24 @@ pub struct Said {
     pub status: u16,
     /// When it may be asked again, in seconds.
     pub retry_after: Option<u64>,
+    /// The entity tag.
+    pub tag: Option<String>,
     /// The body.
     pub body: Vec<u8>,
-    /// The command was sent; otherwise the node has refused to hear of it.
+    /// What is asked was sent; otherwise the node has refused to hear of it.
     pub is_sent: bool,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// The command was not sent.
+    /// It was not sent.
     Before(String),
     /// It may have been carried out.
     Perhaps(String),
 }
 
-/// Sends a command to a node, and waits for what it says of it.
+/// Asks a node, and waits for what it says.
 ///
 /// # Errors
 /// The node is not there, or is gone before it has answered.
@@ -209,26 +195,40 @@ pub async fn send(place: &Place, proof: &Proof, question: &Question) -> Result<S
     if said.status != 200 {
         return Ok(said);
     }
-    let asked = connection.ask(Method::POST, COMMANDS, Some(question));
-    let mut asked = std::pin::pin!(timeout(LONGEST_ANSWER, asked));
+    let asked = async {
+        connection
+            .ask(question)
+            .await
+            .map(|said| Said { is_sent: true, ..said })
+    };
+    while_there(place, proof, asked).await.map_err(NoAnswer::Perhaps)
+}
+
+/// Waits for an answer, while the node is there: a machine that has lost its power ends no connection.
+///
+/// # Errors
+/// What `answer` says; or the node is gone, or says nothing for too long.
+pub(super) async fn while_there(
+    place: &Place,
+    proof: &Proof,
+    answer: impl Future<Output = Result<Said, String>>,
+) -> Result<Said, String> {
+    let silent = |_| Err(format!("it has not answered within {} s", LONGEST_ANSWER.as_secs()));
+    let mut answer = std::pin::pin!(timeout(LONGEST_ANSWER, answer));
     let mut misses = 0;
     loop {
         tokio::select! {
-            said = &mut asked => {
-                let silent = |_| Err(format!("it has not answered within {} s", LONGEST_ANSWER.as_secs()));
-                return said.unwrap_or_else(silent).map_err(NoAnswer::Perhaps);
-            }
+            said = &mut answer => return said.unwrap_or_else(silent),
             () = sleep(LOOK) => {}
         }
-        // A machine that has lost its power ends no connection.
         tokio::select! {
-            said = &mut asked => return said.unwrap_or_else(|_| Err("it has not answered".to_owned())).map_err(NoAnswer::Perhaps),
+            said = &mut answer => return said.unwrap_or_else(silent),
             there = reach(place, proof, SELF) => match there {
                 Ok(_) => misses = 0,
                 Err(why) => {
                     misses += 1;
                     if misses >= MISSES {
-                        return Err(NoAnswer::Perhaps(format!("it is gone: {why}")));
+                        return Err(format!("it is gone: {why}"));
                     }
                 }
             },
@@ -244,18 +244,18 @@ pub async fn release(place: &Place, proof: &Proof) -> Option<String> {
 }
 
 /// Connects, and asks for something that costs nothing.
-async fn reach(place: &Place, proof: &Proof, path: &str) -> Result<(Connection, Said), String> {
+pub(super) async fn reach(place: &Place, proof: &Proof, path: &str) -> Result<(Connection, Said), String> {
     let reached = timeout(PATIENCE, async {
         let mut connection = connect(place, proof).await?;
-        let said = connection.ask(Method::GET, path, None).await?;
+        let said = connection.ask(&Question::get(path)).await?;
         Ok((connection, said))
     });
     let silent = |_| Err(format!("it does not answer within {} s", PATIENCE.as_secs()));
     reached.await.unwrap_or_else(silent)
 }
 
-struct Connection {
-    sender: SendRequest<String>,
+pub(super) struct Connection {
+    sender: SendRequest<Body>,
     driven: JoinHandle<()>,
     authority: String,
     token: Option<HeaderValue>,
@@ -268,9 +268,9 @@ impl Drop for Connection {
 }
 
 async fn connect(place: &Place, proof: &Proof) -> Result<Connection, String> {
-    let found = lookup_host((place.host.as_str(), place.port)).await;
-    let found = found.map_err(|why| format!("{} is not found: {why}", place.host))?;
-    let mut last = format!("{} has no address", place.host);
+    let found = lookup_host((place.host(), place.port())).await;
+    let found = found.map_err(|why| format!("{} is not found: {why}", place.host()))?;
+    let mut last = format!("{} has no address", place.host());
     for address in found.take(MOST_TRIED) {
         match connect_to(address, place, proof).await {
             Ok(connection) => return Ok(connection),
@@ -282,21 +282,20 @@ async fn connect(place: &Place, proof: &Proof) -> Result<Connection, String> {
 
 async fn connect_to(address: SocketAddr, place: &Place, proof: &Proof) -> Result<Connection, String> {
     // A name that leads elsewhere by now is another machine's.
-    if !place.is_tls && !address.ip().to_canonical().is_loopback() {
+    if !place.is_tls() && !address.ip().to_canonical().is_loopback() {
         return Err(format!("{address} is another machine, and is asked by HTTPS only"));
     }
     let stream = TcpStream::connect(address).await;
     let stream = stream.map_err(|why| format!("it cannot be reached: {why}"))?;
     let _ = stream.set_nodelay(true);
-    if !place.is_tls {
+    if !place.is_tls() {
         return shake_hands(stream, place, proof).await;
     }
     let config = proof.tls.clone().ok_or("there is nothing to believe it by")?;
     let name = match proof.by_cluster {
         true => server_name(),
-        false => {
-            ServerName::try_from(place.host.clone()).map_err(|_| format!("{} is no name of a server", place.host))?
-        }
+        false => ServerName::try_from(place.host().to_owned())
+            .map_err(|_| format!("{} is no name of a server", place.host()))?,
     };
     let stream = TlsConnector::from(config).connect(name, stream).await;
     let stream = stream.map_err(|why| format!("it is not believed: {why}"))?;
@@ -322,37 +321,50 @@ where
 }
 
 impl Connection {
-    async fn ask(&mut self, method: Method, path: &str, question: Option<&Question>) -> Result<Said, String> {
-        let failed = |why: hyper::Error| format!("it does not answer: {why}");
+    pub(super) fn request(&self, question: &Question, body: Body) -> Result<Request<Body>, String> {
         let mut request = Request::builder()
-            .method(method)
-            .uri(path)
+            .method(&question.method)
+            .uri(&question.path)
             .header(HOST, &self.authority)
             .header(USER_AGENT, concat!("amita/", env!("CARGO_PKG_VERSION")));
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token.clone());
         }
-        if let Some(question) = question {
+        if question.body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
-            if let Some(key) = &question.key {
-                request = request.header(IDEMPOTENCY_KEY, key);
-            }
         }
-        let body = question.map(|question| question.body.clone()).unwrap_or_default();
-        let request = request.body(body).map_err(|why| why.to_string())?;
-        self.sender.ready().await.map_err(failed)?;
-        let response = self.sender.send_request(request).await.map_err(failed)?;
-        let status = response.status().as_u16();
-        let retry_after = response.headers().get(RETRY_AFTER);
-        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-        let body = read(response.into_body()).await?;
-        Ok(Said {
-            status,
-            retry_after,
-            body,
-            is_sent: question.is_some(),
-        })
+        if let Some(key) = &question.key {
+            request = request.header(IDEMPOTENCY_KEY, key);
+        }
+        for (name, value) in &question.headers {
+            request = request.header(name, value);
+        }
+        request.body(body).map_err(|why| why.to_string())
     }
+
+    pub(super) async fn begin(&mut self, request: Request<Body>) -> Result<Response<Incoming>, String> {
+        let failed = |why: hyper::Error| format!("it does not answer: {why}");
+        self.sender.ready().await.map_err(failed)?;
+        self.sender.send_request(request).await.map_err(failed)
+    }
+
+    async fn ask(&mut self, question: &Question) -> Result<Said, String> {
+        let request = self.request(question, Body::of(question.body.as_deref()))?;
+        said(self.begin(request).await?).await
+    }
+}
+
+/// All of an answer.
+pub(super) async fn said(response: Response<Incoming>) -> Result<Said, String> {
+    let text = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let (tag, retry_after) = (text(ETAG).map(str::to_owned), text(RETRY_AFTER));
+    Ok(Said {
+        status: response.status().as_u16(),
+        retry_after: retry_after.and_then(|value| value.parse().ok()),
+        tag,
+        body: read(response.into_body()).await?,
+        is_sent: false,
+    })
 }
 
 async fn read(mut body: Incoming) -> Result<Vec<u8>, String> {
@@ -366,37 +378,4 @@ async fn read(mut body: Incoming) -> Result<Vec<u8>, String> {
         bytes.extend_from_slice(data);
     }
     Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_by_https_but_for_a_node_of_this_machine_to_which_nothing_is_proved() {
-        let read = |text: &str, proves| {
-            let place = Place::parse(text, proves).unwrap_or_else(|why| panic!("{text}: {why}"));
-            (place.to_string(), place.is_tls())
-        };
-        let of = |text: &str, is_tls| (text.to_owned(), is_tls);
-        assert_eq!(read("127.0.0.1:1", false), of("127.0.0.1:1", false));
-        assert_eq!(read("127.0.0.1:1", true), of("127.0.0.1:1", true));
-        assert_eq!(read("http://localhost:1/", true), of("localhost:1", false));
-        assert_eq!(read("[::1]:1", false), of("[::1]:1", false));
-        assert_eq!(read("n1.example:7710", false), of("n1.example:7710", true));
-        assert_eq!(read("https://[2001:db8::1]:2", false), of("[2001:db8::1]:2", true));
-        for (bad, why) in [
-            ("http://n1.example:1", "HTTPS"),
-            ("http://192.0.2.1:1", "HTTPS"),
-            ("n1", "no port"),
-            ("n1:x", "no port"),
-            (":1", "no host"),
-            ("::1:1", "no host"),
-            ("a@b:1", "no host"),
-            ("https://a/b:1", "no host"),
-        ] {
-            let refused = Place::parse(bad, false).expect_err(bad);
-            assert!(refused.contains(why), "{bad}: {refused}");
-        }
-    }
 }

@@ -1,5 +1,9 @@
 //! `amita events`: what happened, and why.
 
+mod by_api;
+
+pub use by_api::follow as follow_by_api;
+
 use crate::admin::{Admin, Described, metadata_failure};
 use crate::cli::Endpoints;
 use crate::logging::timestamp;
@@ -67,20 +71,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     if arguments.kinds {
         return kinds(arguments.json);
     }
-    if let Some(unknown) = arguments.kind.iter().find(|kind| events::Kind::named(kind).is_none()) {
-        return Err(Failure::new(format!("there is no kind of event named {unknown:?}"))
-            .kind(Kind::Usage)
-            .advice("`amita events --kinds` lists those there are."));
-    }
-    let since = arguments.since.map_or(0, |age| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        now.saturating_sub(age).as_millis().try_into().unwrap_or(u64::MAX)
-    });
-    let query = Query {
-        since_ms: since,
-        kinds: arguments.kind.clone(),
-        object: arguments.object.clone(),
-    };
+    let query = query(arguments)?;
     let admin = Admin::connect(metadata)?;
     let node = match &arguments.object {
         Some(name) => node_of(&admin, name)?,
@@ -114,6 +105,24 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What is asked for.
+fn query(arguments: &Arguments) -> Result<Query> {
+    if let Some(unknown) = arguments.kind.iter().find(|kind| events::Kind::named(kind).is_none()) {
+        return Err(Failure::new(format!("there is no kind of event named {unknown:?}"))
+            .kind(Kind::Usage)
+            .advice("`amita events --kinds` lists those there are."));
+    }
+    let since = arguments.since.map_or(0, |age| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.saturating_sub(age).as_millis().try_into().unwrap_or(u64::MAX)
+    });
+    Ok(Query {
+        since_ms: since,
+        kinds: arguments.kind.clone(),
+        object: arguments.object.clone(),
+    })
 }
 
 /// Which events are wanted.

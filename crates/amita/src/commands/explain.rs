@@ -306,6 +306,7 @@ mod tests {
                 "disk-aging",
                 "disk-failing",
                 "exists",
+                "job-paused",
                 "metadata-away",
                 "metadata-older",
                 "network-sick",

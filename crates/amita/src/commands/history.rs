@@ -2,6 +2,7 @@
 
 use super::events::parse_age;
 use crate::admin::Admin;
+use crate::by_api::rest::{Rest, encode};
 use crate::cli::Endpoints;
 use crate::commands::join::Described as _;
 use crate::logging::timestamp;
@@ -89,28 +90,45 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         Some(folder) => Some(Live::open(folder, Clock::system()).described()?),
         None => None,
     };
+    let path = path(arguments);
+    let places = nodes.into_iter().filter(|found| found.alive);
+    let places = places.filter_map(|found| found.node.api.map(|api| (found.node.name, api)));
+    let answer = first(places, &path, identity.as_ref())?;
+    show(arguments, &answer)
+}
+
+/// The same by the API.
+///
+/// # Errors
+/// No node answers, or the question has no answer.
+pub fn run_by_api(arguments: &Arguments, rest: &Rest) -> Result<()> {
+    show(arguments, &rest.get(&path(arguments))?)
+}
+
+/// What is asked for.
+fn path(arguments: &Arguments) -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
     let since = arguments.since.as_secs().max(1);
     let step = arguments.step.map_or(since.div_ceil(USUAL_ROWS), |step| step.as_secs());
-    let path = format!(
+    format!(
         "/api/v1/history?object={}&metric={}&from={}&to={now}&step={step}",
-        arguments.object,
+        encode(&arguments.object.to_string()),
         arguments.metric.0.name,
         now.saturating_sub(since)
-    );
-    let places = nodes.into_iter().filter(|found| found.alive);
-    let places = places.filter_map(|found| found.node.api.map(|api| (found.node.name, api)));
-    let answer = first(places, &path, identity.as_ref())?;
+    )
+}
+
+fn show(arguments: &Arguments, answer: &Value) -> Result<()> {
     let read: Answer = serde_json::from_value(answer.clone()).map_err(|why| {
         Failure::new(format!("the answer is of another form: {why}")).advice("Is the node of another version?")
     })?;
     for Missing { node, why } in &read.missing {
         log::warn!("node {node} is not in it: {why}");
     }
-    print(arguments.json, &answer, || text(&read))
+    print(arguments.json, answer, || text(&read))
 }
 
 /// The first answer of a node that has one; who refuses is believed.

@@ -1,6 +1,6 @@
 //! `amita host`: who may connect to which subsystem, and what they have to prove.
 
-mod keys;
+pub(crate) mod keys;
 
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
@@ -167,13 +167,14 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     if let Command::SealKey { file, json } = command {
         return make_seal_key(file, *json);
     }
-    let metadata = Admin::connect(metadata)?;
+    let endpoints = metadata;
+    let metadata = Admin::connect(endpoints)?;
     let reader = metadata.reader();
     match command {
         Command::Add(arguments) => {
             // Said before a key is read or made.
             admin::check_nqn("host", &arguments.nqn).described()?;
-            let (keys, generated) = arguments.keys.sealed(&arguments.nqn, false)?;
+            let (keys, generated) = arguments.keys.sealed(&arguments.nqn, false, endpoints)?;
             let nqn = &arguments.nqn;
             let made = metadata.act(Action::HostAdd, nqn, |meta| admin::add_host(meta, nqn, &keys));
             let made = made.described()?;
@@ -182,9 +183,10 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         Command::Key(arguments) => {
             // A name that is not known is said before a key is read or made.
             admin::host(&reader, &arguments.nqn).described()?;
-            let (mut keys, generated) = arguments
-                .keys
-                .sealed(&arguments.nqn, arguments.remove_dhchap_controller)?;
+            let (mut keys, generated) =
+                arguments
+                    .keys
+                    .sealed(&arguments.nqn, arguments.remove_dhchap_controller, endpoints)?;
             let HostKeys {
                 dhchap,
                 dhchap_controller,

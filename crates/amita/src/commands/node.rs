@@ -183,7 +183,11 @@ fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
                 node.id.to_string(),
                 if found.alive { "yes" } else { "NO" }.to_owned(),
                 node.cores.to_string(),
-                node.fabric.clone(),
+                std::iter::once(&node.fabric)
+                    .chain(&node.fabric2)
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", "),
                 [&node.nbd, &node.nbd_socket]
                     .into_iter()
                     .flatten()

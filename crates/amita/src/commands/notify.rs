@@ -6,19 +6,19 @@ use crate::commands::alert::MatchArguments;
 use crate::commands::events::parse_age;
 use crate::logging::timestamp;
 use amita_control::access::Action;
-use amita_keys::SealKey;
 use amita_notify::channel::{self, Channel, GroupBy, Protection, Secrets, SyslogBy};
 use amita_notify::delivery::Delivery;
 use amita_notify::{ChannelKind, Severity, admin};
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
 use serde_json::{Value, json};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The longest secret, in bytes.
 const MAX_SECRET: u64 = 4096;
+/// The longest file of authorities, in bytes.
+const MAX_AUTHORITY: u64 = 64 << 10;
 
 /// What to do with channels.
 #[derive(Debug, clap::Subcommand)]
@@ -183,14 +183,9 @@ fn usage(why: impl Into<String>) -> Failure {
 }
 
 /// A secret of a file, or of standard input: its first line.
-fn secret(path: &Path) -> Result<String> {
-    let mut text = String::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().take(MAX_SECRET).read_to_string(&mut text)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(MAX_SECRET).read_to_string(&mut text))
-    };
-    read.context(|| format!("{} cannot be read", path.display()))?;
+fn secret(path: &Path, from: &Endpoints) -> Result<String> {
+    let read = from.read_file(path, MAX_SECRET);
+    let text = read.context(|| format!("{} cannot be read", path.display()))?;
     let line = text.lines().next().unwrap_or_default().trim();
     if line.is_empty() {
         return Err(usage(format!("{} has nothing in its first line", path.display())));
@@ -205,8 +200,8 @@ fn add(how: &AddCommand, metadata: &Endpoints) -> Result<()> {
         AddCommand::Syslog(arguments) => (&arguments.name, &arguments.common),
     };
     let (kind, secrets) = match how {
-        AddCommand::Webhook(arguments) => webhook(arguments)?,
-        AddCommand::Mail(arguments) => mail(arguments)?,
+        AddCommand::Webhook(arguments) => webhook(arguments, metadata)?,
+        AddCommand::Mail(arguments) => mail(arguments, metadata)?,
         AddCommand::Syslog(arguments) => {
             let (by, server) = (arguments.by, arguments.server.clone().unwrap_or_default());
             (ChannelKind::Syslog { by, server }, Secrets::default())
@@ -214,13 +209,16 @@ fn add(how: &AddCommand, metadata: &Endpoints) -> Result<()> {
     };
     let admin = Admin::connect(metadata)?;
     let mut made = Channel::new(name, kind, &admin.caller().who().name, amita_notify::now());
-    let read = |path: &PathBuf| std::fs::read_to_string(path).context(|| format!("{} cannot be read", path.display()));
+    let read = |path: &PathBuf| {
+        let text = metadata.read_file(path, MAX_AUTHORITY);
+        text.map(|text| text.to_string())
+            .context(|| format!("{} cannot be read", path.display()))
+    };
     made.authority = common.ca.as_ref().map(read).transpose()?;
     (made.allow_loopback, made.least, made.matches) = (common.allow_loopback, common.severity, common.matches.of());
     (made.group_by, made.resolved) = (common.group_by, !common.no_resolved);
     (made.wait_s, made.repeat_s) = (common.group_wait.as_secs(), common.repeat.as_secs());
-    let seal = common.seal_key.as_deref().map(SealKey::load).transpose();
-    let seal = seal.map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))?;
+    let seal = metadata.seal_key(common.seal_key.as_deref())?;
     made.seal(&secrets, seal.as_ref())
         .map_err(|why| usage(format!("channel {name}: {why}")))?;
     let done = admin.act(Action::ChannelAdd, name, |meta| admin::add_channel(meta, &made));
@@ -234,20 +232,21 @@ fn add(how: &AddCommand, metadata: &Endpoints) -> Result<()> {
     })
 }
 
-fn webhook(arguments: &WebhookArguments) -> Result<(ChannelKind, Secrets)> {
+fn webhook(arguments: &WebhookArguments, from: &Endpoints) -> Result<(ChannelKind, Secrets)> {
     let url = match (&arguments.url, &arguments.url_file) {
         (Some(url), _) => url.clone(),
-        (None, Some(path)) => secret(path)?,
+        (None, Some(path)) => secret(path, from)?,
         (None, None) => return Err(usage("where is the webhook? Pass --url or --url-file")),
     };
     let (origin, path) = channel::split_url(&url).map_err(usage)?;
     let mut secrets = Secrets::default();
     secrets.path = Some(path);
-    secrets.key = arguments.secret_file.as_deref().map(secret).transpose()?;
+    let key = arguments.secret_file.as_deref().map(|path| secret(path, from));
+    secrets.key = key.transpose()?;
     Ok((ChannelKind::Webhook { origin }, secrets))
 }
 
-fn mail(arguments: &MailArguments) -> Result<(ChannelKind, Secrets)> {
+fn mail(arguments: &MailArguments, from: &Endpoints) -> Result<(ChannelKind, Secrets)> {
     let (server, port) = match channel::place(&arguments.server) {
         Some((server, port)) => (server, port),
         None => (arguments.server.clone(), arguments.protection.usual_port()),
@@ -261,7 +260,8 @@ fn mail(arguments: &MailArguments) -> Result<(ChannelKind, Secrets)> {
         to: arguments.to.clone(),
     };
     let mut secrets = Secrets::default();
-    secrets.key = arguments.password_file.as_deref().map(secret).transpose()?;
+    let key = arguments.password_file.as_deref().map(|path| secret(path, from));
+    secrets.key = key.transpose()?;
     Ok((kind, secrets))
 }
 

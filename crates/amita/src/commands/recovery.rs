@@ -34,6 +34,9 @@ pub struct Set {
     /// The clients' throughput that is still well, in percent of the one without recovery
     #[arg(long, value_name = "PERCENT")]
     pub client_iops: Option<u32>,
+    /// Bytes a second of each node that bringing lost copies back keeps whatever the clients feel; 0: what it keeps by itself
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub least_bandwidth: Option<u64>,
     /// The level that --bandwidth, --iops and --windows are for
     #[arg(long, value_enum)]
     pub level: Option<Level>,
@@ -118,7 +121,7 @@ pub enum Sick {
     Off,
     /// A person is told what is sick, and what would be done about it
     Propose,
-    /// And their stores get no more groups
+    /// And their stores get no more groups, and connections go by the second network of two nodes where the first is bad
     Avoid,
     /// And their stores are evicted where there are copies enough, one node at a time, and tried again later
     Isolate,
@@ -143,6 +146,7 @@ impl Set {
         }
         set(&mut settings.p99_percent, self.p99);
         set(&mut settings.iops_percent, self.client_iops);
+        settings.least_bytes_per_s = self.least_bandwidth.unwrap_or(settings.least_bytes_per_s);
         if let Some(level) = self.level {
             let limits = match level {
                 Level::Critical => &mut settings.critical,
@@ -215,6 +219,12 @@ fn text(settings: &Recovery) -> String {
     } else {
         "Recovery works as hard as its limits allow.\n".to_owned()
     };
+    if settings.automatic && settings.least_bytes_per_s > 0 {
+        out.push_str(&format!(
+            "Lost copies are brought back at {} a second of each node at least, whatever the clients feel.\n",
+            size::show(settings.least_bytes_per_s)
+        ));
+    }
     let mut table = Table::new(&["level", "bytes/s", "requests/s", "windows"]);
     let levels = [
         ("critical", settings.critical),
@@ -257,12 +267,12 @@ fn text(settings: &Recovery) -> String {
             sick.after_s
         ),
         SickPolicy::Avoid => format!(
-            "Nodes whose network is sick get no more groups after {} s.\n",
+            "Nodes whose network is sick get no more groups after {} s; where there are two networks, the bad one is left for the other.\n",
             sick.after_s
         ),
         SickPolicy::Isolate => format!(
             "Nodes whose network is sick get no more groups after {} s; they are isolated after {} s, at most {} an hour, and tried \
-             again after {} s.\n",
+             again after {} s. Where there are two networks, the bad one is left for the other.\n",
             sick.after_s,
             sick.after_s.saturating_mul(2),
             sick.per_hour,

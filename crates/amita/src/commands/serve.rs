@@ -59,6 +59,10 @@ pub struct Arguments {
         default_value = "127.0.0.1:7700"
     )]
     pub fabric: SocketAddr,
+    /// Where the other nodes connect by a second network, with its own address of this host; core I listens on this port plus I. They go
+    /// over to it, and back, by themselves (docs/operating/networks.md) [default: there is one network]
+    #[arg(long, env = "AMITA_FABRIC2", value_name = "ADDRESS:PORT")]
+    pub fabric2: Option<SocketAddr>,
     /// Where NBD clients connect [default: nowhere]
     #[arg(long, env = "AMITA_NBD", value_name = "ADDRESS:PORT")]
     pub nbd: Option<SocketAddr>,
@@ -72,9 +76,9 @@ pub struct Arguments {
     /// Where hosts connect by NVMe/TCP [default: nowhere]. 4420 is the usual port; discovery is at the same one
     #[arg(long, env = "AMITA_NVME", value_name = "ADDRESS:PORT")]
     pub nvme: Option<SocketAddr>,
-    /// The file with the cluster's sealing key, which opens the keys of NVMe hosts (`amita host seal-key`); without it
-    /// hosts that have keys cannot connect here
-    #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE", requires = "nvme")]
+    /// The file with the cluster's sealing key, which opens the keys of NVMe hosts and the secrets of channels (`amita host
+    /// seal-key`); without it hosts that have keys cannot connect here, and its API seals none
+    #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE")]
     pub seal_key: Option<PathBuf>,
     /// The largest Diffie-Hellman group that NVMe hosts may authenticate themselves with. A larger one costs the gateway more for
     /// whoever connects; it spends a quarter of a processor on that, at most
@@ -113,6 +117,14 @@ pub struct Arguments {
     /// forwarder. Core I is at this port plus I
     #[arg(long, env = "AMITA_ADVERTISE_FABRIC", value_name = "ADDRESS:PORT")]
     pub advertise_fabric: Option<SocketAddr>,
+    /// The same for --fabric2
+    #[arg(
+        long,
+        env = "AMITA_ADVERTISE_FABRIC2",
+        value_name = "ADDRESS:PORT",
+        requires = "fabric2"
+    )]
+    pub advertise_fabric2: Option<SocketAddr>,
     /// The site that the node stands in [default: as it was]
     #[arg(long, env = "AMITA_SITE", value_name = "SITE")]
     pub site: Option<String>,
@@ -308,7 +320,9 @@ impl Arguments {
         config.trace.one_in = self.trace_one_in;
         config.trace.slow = self.slow_ms.map(Duration::from_millis);
         config.advertise = self.advertise;
+        config.fabric2 = self.fabric2;
         config.advertise_fabric = self.advertise_fabric;
+        config.advertise_fabric2 = self.advertise_fabric2;
         config.stores.clone_from(&self.stores);
         config.site.clone_from(&self.site);
         config.rack.clone_from(&self.rack);
@@ -418,8 +432,11 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let api_at = api.as_ref().map_or_else(String::new, |api| {
         format!(", API on {0}{1}", api.url(), page_at(&api.url()))
     });
+    let fabric2 = running
+        .fabric2
+        .map_or_else(String::new, |address| format!(" and {address}"));
     log::info!(
-        "node {} ({}) serves: {} of {} stores, fabric on {}{nbd}{nbd_socket}{nvme}{metrics}{api_at}",
+        "node {} ({}) serves: {} of {} stores, fabric on {}{fabric2}{nbd}{nbd_socket}{nvme}{metrics}{api_at}",
         running.node,
         config.name,
         running.stores,
@@ -502,7 +519,7 @@ fn serve_api(listener: Listener, config: &ServeConfig, observed: Observed, ident
     let api = api
         .with_page(amita_page::answer)
         .observing(observed)
-        .with_commands(Arc::new(Carrier::new(client)))
+        .with_commands(Arc::new(Carrier::new(client).sealing_by(config.seal_key.clone())))
         .with_seal_key(config.seal_key.clone());
     let server = Server::start(listener, config.identity.clone(), api, &config.name);
     server.context(|| "the API cannot be served".to_owned())

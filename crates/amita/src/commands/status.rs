@@ -1,10 +1,12 @@
 //! `amita status`: is the cluster well, and if not, what is wrong?
 
+mod by_api;
 mod check;
 mod forecast;
 mod watch;
 
 use crate::admin::Admin;
+use crate::by_api::who::Nodes;
 use crate::cli::Endpoints;
 use amita_control::admin::{PoolStatus, RecoveryStatus, Status};
 use amita_control::health::{Fact, Space, sentence};
@@ -63,6 +65,14 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     print(arguments.json, &Shown::of(&status), || {
         text(&status, forecast::Known::default().now(&status, metadata))
     })
+}
+
+/// Says it again and again, as nodes tell it.
+///
+/// # Errors
+/// Nobody may be asked so; or nobody reads it. That no node answers for a while is shown, and is no reason to end.
+pub fn watch_by_api(arguments: &Arguments, nodes: Nodes) -> Result<()> {
+    by_api::run(arguments.json, nodes)
 }
 
 fn text(status: &Status, forecast: Option<&Forecast>) -> String {
@@ -247,7 +257,6 @@ fn recovering(found: &RecoveryStatus) -> String {
 pub(super) mod tests {
     use super::*;
     use amita_control::admin::{IscsiCounts, NvmeCounts, StoreStatus, store_record};
-    use amita_history::forecast::Reach;
     use amita_types::ClusterId;
     use amita_types::condition::StoreSpace;
 
@@ -298,21 +307,7 @@ pub(super) mod tests {
                 free_bytes: 40 << 30,
             }),
         });
-        let full = Reach {
-            percent: 100,
-            days: Some(40.0),
-            soonest_days: Some(36.0),
-            latest_days: None,
-        };
-        let forecast = Forecast {
-            used_bytes: 60 << 30,
-            capacity_bytes: 100 << 30,
-            bytes_per_day: f64::from(1 << 30),
-            bytes_per_day_low: 0.0,
-            bytes_per_day_high: 0.0,
-            span_s: 86_400,
-            levels: vec![full],
-        };
+        let forecast = forecast::tests::forecast(Some(40.0), Some(36.0), None);
         let lines = |forecast| -> Vec<String> { text(&status, forecast).lines().map(str::to_owned).collect() };
         let (known, unknown) = (lines(Some(&forecast)), lines(None));
         let at = unknown

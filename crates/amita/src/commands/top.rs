@@ -2,6 +2,8 @@
 
 mod rates;
 
+use super::trace::{self, Missing};
+use crate::by_api::rest::{MOST_PIECES, Rest, encode};
 use crate::cli::Endpoints;
 use crate::logging::timestamp;
 use crate::nodes::{Asked, Nodes};
@@ -10,6 +12,8 @@ use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
 use amita_terminal::{interrupt, output, say_line};
 use rates::Top;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,6 +21,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\n";
 const CLEAR_BELOW: &str = "\x1b[J";
+/// Where the API has what nodes count.
+const COUNTERS: &str = "/api/v1/counters";
 
 /// `amita top`.
 #[derive(Debug, clap::Args)]
@@ -35,15 +41,46 @@ pub struct Arguments {
 /// Shows it until it is ended.
 ///
 /// # Errors
-/// When the metadata cannot be reached, or no node answers.
+/// When the metadata cannot be reached, or no node answers at first: later that is shown.
 pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
-    let interval = Duration::try_from_secs_f64(arguments.interval)
-        .ok()
-        .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(interval))
-        .ok_or_else(|| Failure::new("an interval is 0.1 to 3600 seconds").kind(Kind::Usage))?;
+    let interval = interval(arguments)?;
     let nodes = Nodes::find(metadata)?;
     interrupt::catch();
-    let mut before = look(&nodes)?;
+    show(arguments, interval, &nodes.stores(), &|| {
+        Ok(nodes.ask::<NodePage>("/top"))
+    })
+}
+
+/// The same by the API.
+///
+/// # Errors
+/// No node answers at first: later that is shown.
+pub fn run_by_api(arguments: &Arguments, rest: &Rest) -> Result<()> {
+    let interval = interval(arguments)?;
+    interrupt::catch();
+    let ended = trace::stores(rest).and_then(|stores| show(arguments, interval, &stores, &|| counters(rest)));
+    match ended {
+        // Ctrl-C is how it ends, also while a node is asked.
+        Err(failure) if failure.kind == Kind::Interrupted && !arguments.once => Ok(()),
+        ended => ended,
+    }
+}
+
+fn interval(arguments: &Arguments) -> Result<Duration> {
+    Duration::try_from_secs_f64(arguments.interval)
+        .ok()
+        .filter(|interval| (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(interval))
+        .ok_or_else(|| Failure::new("an interval is 0.1 to 3600 seconds").kind(Kind::Usage))
+}
+
+/// Looks again and again, until it is ended, and shows what was done in between.
+fn show(
+    arguments: &Arguments,
+    interval: Duration,
+    stores: &BTreeMap<String, String>,
+    look: &dyn Fn() -> Result<Vec<Asked<NodePage>>>,
+) -> Result<()> {
+    let mut before = answered(look()?)?;
     let on_terminal = std::io::stdout().is_terminal() && !arguments.once && !arguments.json;
     if on_terminal {
         output::raw(&format!("{HOME}{CLEAR_BELOW}"))?;
@@ -56,11 +93,18 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         if interrupt::caught() {
             return Ok(());
         }
-        let now = look(&nodes)?;
-        let top = Top::between(&before, &now, &nodes.stores());
-        before = now;
+        let now = match look() {
+            // Who was asked has no room, or is gone: at the next look another one may tell.
+            Err(failure) if failure.kind == Kind::Unreachable && !arguments.once => silent(&before, &failure),
+            now => now?,
+        };
+        let now = if arguments.once { answered(now)? } else { now };
+        let top = Top::between(&before, &now, stores);
         if arguments.once {
             return print(arguments.json, &top, || text(&top));
+        }
+        if now.iter().any(|asked| asked.answer.is_ok()) {
+            before = now;
         }
         if arguments.json {
             output::json_line(&top)?;
@@ -73,8 +117,20 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
     }
 }
 
-fn look(nodes: &Nodes) -> Result<Vec<Asked<NodePage>>> {
-    let asked = nodes.ask::<NodePage>("/top");
+/// That nobody tells what these nodes do, where `failure` ends with why the last one that was asked does not.
+fn silent(before: &[Asked<NodePage>], failure: &Failure) -> Vec<Asked<NodePage>> {
+    let why = format!("nobody tells it: {}", failure.what.lines().last().unwrap_or_default());
+    let nodes = before.iter().map(|asked| asked.node.clone());
+    nodes
+        .map(|node| Asked {
+            node,
+            answer: Err(why.clone()),
+        })
+        .collect()
+}
+
+/// What was answered, if anything was.
+fn answered(asked: Vec<Asked<NodePage>>) -> Result<Vec<Asked<NodePage>>> {
     if asked.iter().all(|asked| asked.answer.is_err()) {
         let why = asked
             .iter()
@@ -83,6 +139,41 @@ fn look(nodes: &Nodes) -> Result<Vec<Asked<NodePage>>> {
         return Err(Failure::new(format!("no node answers\n{}", lines.join("\n"))).kind(Kind::Unreachable));
     }
     Ok(asked)
+}
+
+/// A piece of what the API answers.
+#[derive(Deserialize)]
+struct Counters {
+    items: Vec<NodePage>,
+    missing: Vec<Missing>,
+    next: Option<String>,
+}
+
+/// What all nodes have counted, piece by piece.
+fn counters(rest: &Rest) -> Result<Vec<Asked<NodePage>>> {
+    let mut asked = Vec::new();
+    let mut path = COUNTERS.to_owned();
+    for _ in 0..MOST_PIECES {
+        interrupt::check()?;
+        let Counters { items, missing, next } = rest.get(&path)?;
+        asked.extend(items.into_iter().map(|page| Asked {
+            node: page.name.clone(),
+            answer: Ok(page),
+        }));
+        asked.extend(
+            missing
+                .into_iter()
+                .map(|Missing { node, why }| Asked { node, answer: Err(why) }),
+        );
+        match next {
+            Some(after) => path = format!("{COUNTERS}?after={}", encode(&after)),
+            None => {
+                asked.sort_by(|one: &Asked<NodePage>, other| one.node.cmp(&other.node));
+                return Ok(asked);
+            }
+        }
+    }
+    Err(Failure::new(format!("{COUNTERS} has more pieces than {MOST_PIECES}")))
 }
 
 fn us(value: f64) -> String {
@@ -193,4 +284,42 @@ fn text(top: &Top) -> String {
         out.push('\n');
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> NodePage {
+        NodePage {
+            node: 1,
+            name: "n1".to_owned(),
+            cluster: "c".to_owned(),
+            now_ns: 1,
+            core_count: 0,
+            volumes: Vec::new(),
+            stores: Vec::new(),
+            cores: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn nodes_that_nobody_tells_of_are_silent_and_the_command_goes_on() {
+        let before = [("n1", Ok(page())), ("n2", Err("it is gone".to_owned()))];
+        let before = before.map(|(node, answer)| Asked {
+            node: node.to_owned(),
+            answer,
+        });
+        let failure =
+            Failure::new("no node answers\na:1: it is gone\nb:1: it answers 429: full").kind(Kind::Unreachable);
+        let now = silent(&before, &failure);
+        let top = Top::between(&before, &now, &BTreeMap::new());
+        assert_eq!((top.nodes, top.silent.len()), (0, 2));
+        assert!(
+            text(&top).contains("node n1: nobody tells it: b:1: it answers 429: full"),
+            "{}",
+            text(&top)
+        );
+        assert!(answered(now).is_err_and(|failure| failure.kind == Kind::Unreachable));
+    }
 }

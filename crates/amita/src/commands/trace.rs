@@ -1,12 +1,13 @@
 //! `amita trace`: where the time of single I/Os went.
 
+use crate::by_api::rest::{Rest, encode};
 use crate::cli::Endpoints;
 use crate::nodes::{Asked, Nodes};
 use amita_node::observe::{LegPage, StagePage, TracePage, TracesPage};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::size;
 use amita_terminal::table::print;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -65,6 +66,82 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
             Err(why) => silent.push(format!("node {node}: {why}")),
         }
     }
+    show(arguments, shown, silent, &stores)
+}
+
+/// The most traces that a node tells by the API.
+const MOST: usize = 100;
+
+/// What the API answers.
+#[derive(Deserialize)]
+struct Answer {
+    traces: Vec<Told>,
+    missing: Vec<Missing>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    node: String,
+    #[serde(flatten)]
+    trace: TracePage,
+}
+
+/// A node whose traces, or counters, are not in an answer of the API.
+#[derive(Deserialize)]
+pub(super) struct Missing {
+    pub node: String,
+    pub why: String,
+}
+
+/// A store, as the API has it.
+#[derive(Deserialize)]
+struct Store {
+    id: String,
+    node: String,
+}
+
+/// Each store's node, by the store's UUID.
+pub(super) fn stores(rest: &Rest) -> Result<BTreeMap<String, String>> {
+    let all: Vec<Store> = rest.all("/api/v1/stores?limit=1000")?;
+    Ok(all.into_iter().map(|store| (store.id, store.node)).collect())
+}
+
+/// The same by the API.
+///
+/// # Errors
+/// No node answers, or there is no such volume.
+pub fn run_by_api(arguments: &Arguments, rest: &Rest) -> Result<()> {
+    if arguments.count > MOST {
+        let what = format!("by the API {MOST} traces at most are told, and not {}", arguments.count);
+        return Err(Failure::new(what).kind(Kind::Usage));
+    }
+    let mut path = format!(
+        "/api/v1/traces?slow={}&limit={}",
+        arguments.slow,
+        arguments.count.max(1)
+    );
+    if let Some(volume) = &arguments.volume {
+        let name = encode(volume);
+        rest.get::<serde::de::IgnoredAny>(&format!("/api/v1/volumes/{name}"))?;
+        let _ = write!(path, "&volume={name}");
+    }
+    let stores = stores(rest)?;
+    let answer: Answer = rest.get(&path)?;
+    let told = answer.traces.into_iter();
+    let shown = told.map(|told| Shown::new(&told.node, told.trace, &stores)).collect();
+    let silent = answer
+        .missing
+        .iter()
+        .map(|Missing { node, why }| format!("node {node}: {why}"));
+    show(arguments, shown, silent.collect(), &stores)
+}
+
+fn show(
+    arguments: &Arguments,
+    mut shown: Vec<Shown>,
+    silent: Vec<String>,
+    stores: &BTreeMap<String, String>,
+) -> Result<()> {
     if shown.is_empty() && !silent.is_empty() {
         return Err(Failure::new(silent.join("\n")).kind(Kind::Unreachable));
     }
@@ -77,7 +154,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints) -> Result<()> {
         if shown.is_empty() {
             return "Nothing was kept yet.\n".to_owned();
         }
-        let waterfalls: Vec<String> = shown.iter().map(|shown| shown.text(&stores)).collect();
+        let waterfalls: Vec<String> = shown.iter().map(|shown| shown.text(stores)).collect();
         waterfalls.join("\n")
     })
 }

@@ -20,12 +20,13 @@ mod trash;
 pub use gateway::Gateways;
 
 use crate::admin::{Admin, Described};
+use crate::by_api::rest::Rest;
 use crate::cli::Endpoints;
 use crate::commands::nbd::for_whom;
 use crate::space;
 use amita_control::access::Action;
 use amita_control::admin::{self, Status, VolumeStatus};
-use amita_terminal::error::Result;
+use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::interrupt;
 use amita_terminal::say_line;
 use amita_terminal::size;
@@ -161,6 +162,21 @@ pub struct ScrubArguments {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Does by the API's own operations what reads or writes the data of volumes.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run_by_api(command: &Command, rest: &Rest) -> Result<()> {
+    match command {
+        Command::Import(arguments) => import::run_by_api(arguments, rest),
+        Command::Export(arguments) => export::run_by_api(arguments, rest),
+        Command::Diff(arguments) => diff::run_by_api(arguments, rest),
+        Command::Revert(arguments) => revert::run_by_api(arguments, rest),
+        // The table has no others.
+        _ => Err(Failure::new("this command is not done by the API's own operations").kind(Kind::Usage)),
+    }
 }
 
 /// Does it.

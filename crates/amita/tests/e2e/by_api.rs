@@ -1,6 +1,11 @@
 //! The command line by the API: what a command does, says and ends with is the same as by the metadata, with the rights of who gives it;
 //! and where one node is gone, another one carries it out.
 
+mod data;
+mod figures;
+mod follow;
+mod secrets;
+
 use crate::page::{end, gateway, pair};
 use crate::world::{A_NODE_IS_GONE, VOLUME, World, binary};
 use amita_harness::tool::Output;
@@ -169,9 +174,12 @@ fn roles_are_the_nodes_to_say_and_what_is_of_a_machine_stays_there() {
     assert!(!world.json(&["token", "list"]).to_string().contains("amita-api-1."));
     // What a node does for nobody is refused before anything is sent; what needs no cluster is done here.
     for (arguments, says) in [
-        (&["top", "--once"][..], "/api/v1/history"),
-        (&["volume", "export", VOLUME, "x.img"], "data of volumes"),
-        (&["status", "--watch"], "watch"),
+        (
+            &["audit", "ship", "--syslog", "udp:127.0.0.1:1", "--cursor", "x"][..],
+            "until it is ended",
+        ),
+        (&["host", "reseal", "--seal-key", "x"], "goes over no network"),
+        (&["volume", "import", "x.img", "x", "--resume"], "--resume"),
         (&["volume", "list", "--metadata", "127.0.0.1:1"], "by which of them"),
     ] {
         let refused = operator.run(arguments);

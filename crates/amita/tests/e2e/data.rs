@@ -97,7 +97,7 @@ fn differs(found: &[u8], expected: &[u8]) -> Option<usize> {
     found.iter().zip(expected).position(|(one, other)| one != other)
 }
 
-fn upload(file: &Path) -> [&str; 5] {
+fn import(file: &Path) -> [&str; 5] {
     let file = file.to_str().expect("plain");
     ["--upload-file", file, "--header", "If-Match: *", "--globoff"]
 }
@@ -154,7 +154,7 @@ fn it_is_copied_out_compared_and_reverted() {
     for (path, how) in [
         (&revert, matching("If-Match: *")),
         (&export, Vec::new()),
-        (&data, upload(&image).to_vec()),
+        (&data, import(&image).to_vec()),
     ] {
         let (status, said) = viewer.ask(path, &how);
         assert_eq!((status, &said["code"]), (403, &json!("denied")), "{path}: {said}");
@@ -172,7 +172,7 @@ fn it_is_copied_out_compared_and_reverted() {
     assert!(block.iter().all(|byte| *byte == 0));
     client.close();
     let audit = world.amita_done(&["audit", "list"]);
-    for action in ["volume.revert", "volume.download"] {
+    for action in ["volume.revert", "volume.export-data"] {
         assert!(
             audit
                 .lines()
@@ -196,7 +196,7 @@ fn an_image_goes_in_and_comes_out_and_one_that_is_cut_short_is_told_of() {
     let long = world.file("long.raw");
     let file = std::fs::File::create(&long).expect("made");
     file.set_len(VOLUME_BYTES + 1).expect("long");
-    let (status, said) = operator.ask(&data, &upload(&long));
+    let (status, said) = operator.ask(&data, &import(&long));
     assert_eq!((status, &said["code"]), (409, &json!("no-room")), "{said}");
     assert_eq!(differs(&operator.export(&export), &before), None, "nothing is written");
 
@@ -204,7 +204,7 @@ fn an_image_goes_in_and_comes_out_and_one_that_is_cut_short_is_told_of() {
     let image = pattern(5, (30 << 20) + 777);
     let file = world.file("image.raw");
     std::fs::write(&file, &image).expect("written");
-    let mut curl = operator.begin(&data, &upload(&file));
+    let mut curl = operator.begin(&data, &import(&file));
     eventually("it is a job", || operator.import_job().is_some());
     curl.kill();
     eventually("the job says what has become of it", || {
@@ -220,7 +220,7 @@ fn an_image_goes_in_and_comes_out_and_one_that_is_cut_short_is_told_of() {
         "{audit}"
     );
     // And comes again.
-    let said = operator.done(&data, &upload(&file));
+    let said = operator.done(&data, &import(&file));
     assert_eq!(
         (&said["image_bytes"], &said["volume"]),
         (&json!(image.len()), &json!(VOLUME))
@@ -234,7 +234,7 @@ fn an_image_goes_in_and_comes_out_and_one_that_is_cut_short_is_told_of() {
 
     // One that is not what it was said to be does not count.
     let empty = "Content-Digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
-    let (status, said) = operator.ask(&data, &[&upload(&file)[..], &["--header", empty]].concat());
+    let (status, said) = operator.ask(&data, &[&import(&file)[..], &["--header", empty]].concat());
     assert_eq!((status, &said["code"]), (422, &json!("incomplete")), "{said}");
     assert_eq!(operator.import_job().expect("it stays")["state"], "stalled");
     let qcow2 = world.file("image.qcow2");
@@ -242,7 +242,7 @@ fn an_image_goes_in_and_comes_out_and_one_that_is_cut_short_is_told_of() {
         "qemu-img",
         &["create", "-f", "qcow2", qcow2.to_str().expect("plain"), "8M"],
     );
-    let (status, said) = operator.ask(&data, &upload(&qcow2));
+    let (status, said) = operator.ask(&data, &import(&qcow2));
     assert_eq!((status, &said["code"]), (400, &json!("bad-request")), "{said}");
     world.end(&[]);
 }

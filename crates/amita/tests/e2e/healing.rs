@@ -6,6 +6,8 @@ use crate::world::{
 };
 use amita::nodes;
 use amita_harness::observe::Observer;
+use amita_types::StoreId;
+use amita_types::map::Group;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,33 @@ fn a_node_that_returns_is_brought_up_to_date_and_then_serves_alone_with_another(
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
 }
 
+/// Kills a node of three when all copies are up to date, and waits until those of the two others are the ones in sync: no set becomes smaller
+/// then. On a busy machine another store may be left out just before, though all was whole: then the node is started again, and everything
+/// waited for anew.
+fn kill_leaving_the_others(world: &mut World, node: usize) {
+    let observer = Observer::of(&world.cluster).expect("the metadata answers");
+    let name = world.cluster.nodes()[node].name.clone();
+    let id = observer.node(&name).expect("the node is known");
+    let stores = observer.stores().expect("the stores");
+    let is_own = |store: &StoreId| stores.iter().any(|own| own.id == *store && own.node == id);
+    loop {
+        await_in_sync(world);
+        world.cluster.kill_node(node);
+        let mut lacks_another = false;
+        eventually("the store of the dead node is left out", || {
+            let Ok(groups) = observer.groups() else { return false };
+            let others = |group: &Group| group.in_sync.iter().filter(|&store| !is_own(store)).count();
+            lacks_another = groups.iter().any(|(group, copies)| others(group) + 1 < *copies);
+            lacks_another || groups.iter().all(|(group, _)| others(group) == group.in_sync.len())
+        });
+        if !lacks_another {
+            return;
+        }
+        world.cluster.start_node(node).expect("it starts again");
+        world.cluster.await_node(node).expect("it serves again");
+    }
+}
+
 #[test]
 fn a_volume_that_nobody_has_open_is_brought_up_to_date_too() {
     let mut world = World::with_volume();
@@ -74,8 +103,7 @@ fn a_volume_that_nobody_has_open_is_brought_up_to_date_too() {
         world.cluster.start_node(node).expect("it starts again");
         world.cluster.await_node(node).expect("it serves again");
     }
-    await_in_sync(&world);
-    world.cluster.kill_node(2);
+    kill_leaving_the_others(&mut world, 2);
     let mut client = world.open(1);
     for number in 0..64u64 {
         let mut read = vec![0; 4096];

@@ -36,6 +36,12 @@ fn a_drain_is_paused_resumed_and_taken_back_by_its_job() {
         status.contains(&format!("The drain of store {store} stands still")),
         "{status}"
     );
+    let told = |name: &str| {
+        let status = world.json(&["status"]);
+        let facts = status["facts"].as_array().expect("facts").iter();
+        facts.filter(|fact| fact["name"] == name).count()
+    };
+    assert_eq!((told("job-paused"), told("job-overdue")), (1, 0));
     let listed = world.amita_done(&["job", "list"]);
     assert!(listed.contains(&id) && listed.contains("cancel, resume"), "{listed}");
 
@@ -45,6 +51,7 @@ fn a_drain_is_paused_resumed_and_taken_back_by_its_job() {
         (&json!("running"), &Value::Null)
     );
     assert_eq!((events(&world, "job-paused"), events(&world, "job-resumed")), (1, 1));
+    assert_eq!(told("job-paused"), 0, "it goes on");
     world.amita_done(&["job", "cancel", &id]);
     assert_eq!(world.json(&["job", "list"]), json!([]));
     let gone = world.amita(&["job", "pause", &id]);

@@ -27,6 +27,7 @@ mod load;
 mod local_socket;
 mod machine;
 mod metadata;
+mod networks;
 mod notify;
 mod nvme;
 mod observe;

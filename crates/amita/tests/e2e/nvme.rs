@@ -91,6 +91,7 @@ fn gateway(world: &World, name: &str, nvme: &str) {
     let client = world.cluster.metadata_client().expect("an address");
     let served = Served {
         fabric: "192.0.2.1:7700",
+        fabric2: None,
         nbd: None,
         nbd_socket: None,
         nvme: Some(nvme),

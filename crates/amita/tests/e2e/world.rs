@@ -85,6 +85,17 @@ impl World {
         World::made(Cluster::start_with(config, Cluster::give_sockets), scratch)
     }
 
+    /// So many nodes, of which something is set before they start.
+    pub fn prepared(nodes: usize, set: impl FnOnce(&mut Cluster)) -> World {
+        let scratch = scratch(nodes as u64 * STORE_BYTES);
+        let config = config(&scratch, nodes, Metadata::Embedded);
+        let set = |cluster: &mut Cluster| {
+            set(cluster);
+            Ok(())
+        };
+        World::made(Cluster::start_with(config, set), scratch)
+    }
+
     fn from(config: Config, scratch: Scratch) -> World {
         World::made(Cluster::start(config), scratch)
     }

@@ -96,8 +96,8 @@ actions! {
     VolumeLabel "volume.label" WORK,
     /// Copy an image into a volume.
     VolumeImport "volume.import" WORK,
-    /// Copy a volume, or learn what was changed in it, by the API.
-    VolumeDownload "volume.download" WORK,
+    /// Copy the data of a volume, or learn what was changed in it, by the API.
+    VolumeExportData "volume.export-data" WORK,
     /// Make a volume what a snapshot of it is.
     VolumeRevert "volume.revert" WORK,
     /// Take a snapshot of a volume.

@@ -19,6 +19,7 @@ mod host;
 mod initiator;
 mod iscsi_gateway;
 mod job;
+mod links;
 mod lun;
 mod moves;
 mod namespace;
@@ -53,7 +54,7 @@ pub use code::Code;
 pub use deletion::{Deleted, Deletion, Fate, carry_out, delete_volume};
 pub use error::AdminError;
 pub use export::{ExportSpec, MAX_CLIENT_NAME_BYTES, MAX_EXPORT_CLIENTS, export_volume, exports, unexport_volume};
-pub use figures::{Figures, PoolFigures, StoreFigures, figures};
+pub use figures::{DiskFigures, Figures, PoolFigures, StoreFigures, figures};
 pub use finalize::{Versions, finalize, versions};
 pub use flatten::{Ended, FlattenState, cancel_flatten, end_flatten, end_flattens, flatten_progress, flatten_volume};
 pub use former::{FormerSweep, Swept};
@@ -71,6 +72,7 @@ pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
+pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
 pub use lun::{LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, remove_lun};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
@@ -190,6 +192,7 @@ pub fn init_cluster(meta: &dyn Transact, id: ClusterId) -> Result<Cluster> {
 pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<&str>, cores: u32) -> Result<Node> {
     let served = Served {
         fabric,
+        fabric2: None,
         nbd,
         nbd_socket: None,
         nvme: None,
@@ -207,6 +210,8 @@ pub fn register_node(meta: &dyn Transact, name: &str, fabric: &str, nbd: Option<
 pub struct Served<'a> {
     /// Where its fabric is.
     pub fabric: &'a str,
+    /// Where its fabric is by its second network.
+    pub fabric2: Option<&'a str>,
     /// Where its NBD server is.
     pub nbd: Option<&'a str>,
     /// The path of its NBD server's Unix socket.

@@ -48,6 +48,7 @@ mod warning;
 pub use reconcile::{Concurrency, Recovery};
 pub use warning::{Sentence, Warning};
 
+use crate::Faults;
 use amita_metadata::{Call, Error, KeyValue, Reply};
 use amita_types::map;
 use amita_types::recovery::{SickNetworks, SlowStores};
@@ -96,6 +97,8 @@ pub struct Config {
     pub slow_stores: SlowStores,
     /// What becomes of nodes whose network is sick, likewise.
     pub sick_networks: SickNetworks,
+    /// Rules that are switched off.
+    pub faults: Faults,
 }
 
 impl Default for Config {
@@ -111,6 +114,7 @@ impl Default for Config {
             out_after: Duration::from_secs(600),
             slow_stores: SlowStores::default(),
             sick_networks: SickNetworks::default(),
+            faults: Faults::NONE,
         }
     }
 }
@@ -296,7 +300,7 @@ impl Coordinator {
     pub fn new(config: Config) -> Coordinator {
         Coordinator {
             health: Health::new(config.slow_stores),
-            networks: Networks::new(config.sick_networks),
+            networks: Networks::new(config.sick_networks, config.faults),
             config,
             ..Coordinator::default()
         }

@@ -155,6 +155,9 @@ kinds! {
     /// Links between nodes are bad, and it was found whose fault that is.
     NetworkSick "network-sick" Warning
         "Look after cables, interfaces and ports of switches there; `amita recovery set --sick-networks` says what becomes of such nodes.",
+    /// Connections of a node to others go by their other network, or would if the policy let them, because this one is bad.
+    NetworkSwitched "network-switched" Warning
+        "Look after cables, interfaces and ports of switches of the network that was left: nobody may go by the other one alone for long.",
     /// A node whose network is sick was isolated: its stores are taken out of their groups.
     NodeIsolated "node-isolated" Warning
         "Mend its cable, interface or port: it comes back by itself when its links are well.",

@@ -15,7 +15,8 @@ const KEEP_ALIVE_S: u32 = 5;
 const RECONNECT_S: u32 = 2;
 /// Attempts never end: a gateway that was away for a night is a path again by itself.
 const CTRL_LOSS_S: i32 = -1;
-/// Seconds without any path after which I/O fails. Until then it waits: an application sees a pause, no error.
+/// Seconds without any path after which I/O fails. Until then it waits: an application sees a pause, no error. Linux with nothing set fails it
+/// then, too, by its limit on attempts (decision 069).
 const FAST_IO_FAIL_S: u32 = 600;
 /// I/O queues of one path, each a connection. By itself a host takes one for each of its processors, on every path.
 const IO_QUEUES: u32 = 8;

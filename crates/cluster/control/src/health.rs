@@ -5,6 +5,7 @@
 //! so at this moment, each with the sentence what to do about it; what *happened* are [events](crate::events).
 
 mod disks;
+mod jobs;
 mod sentence;
 
 pub use sentence::{Space, sentence};
@@ -16,8 +17,9 @@ use crate::network::{Blame, Finding};
 use crate::policy::runner::unreadable_runs;
 use crate::policy::standing::{PolicyStatus, TOO_LATE};
 use amita_types::condition::{Failing, FailingChannel, Fullness, SickDisk, Thresholds, Trouble};
-use amita_types::map::{Pool, StoreDuty, Subsystem};
-use amita_types::{NodeId, StoreId};
+use amita_types::link::Network;
+use amita_types::map::{Pool, Scrub, StoreDuty, Subsystem};
+use amita_types::{NodeId, StoreId, VolumeId};
 use serde::Serialize;
 use std::fmt;
 
@@ -96,6 +98,9 @@ kinds! {
     /// No node that lives serves a subsystem that has namespaces.
     SubsystemUnserved "subsystem-unserved" Warning
         "Start one of its gateways with `--nvme ADDRESS:PORT`, or name another (`amita subsystem set --gateway`).",
+    /// A paused job is late: a disk that predicts its failure is not drained, or copies are not looked at.
+    JobOverdue "job-overdue" Warning
+        "Resume it (`amita job resume`), or take it back (`amita job cancel`).",
     /// A disk shows signs of wear, of errors, or takes longer and longer.
     DiskAging "disk-aging" Info
         "Order another one; `amita inspect` has its figures.",
@@ -105,6 +110,9 @@ kinds! {
     /// A node has no identity, and believes whoever reaches its fabric over the network.
     NodeUnprotected "node-unprotected" Info
         "Unless the network is the cluster's own, give all nodes and the metadata identities (`amita node join`).",
+    /// A job was paused, and stands still until it is resumed.
+    JobPaused "job-paused" Info
+        "Resume it when it may go on (`amita job resume`); `amita job list` shows how far it is.",
     /// A store is being drained, or has been.
     StoreDraining "store-draining" Info
         "Wait; when no group is left, `amita disk forget` takes it out of the records.",
@@ -128,7 +136,7 @@ pub struct Fact {
     pub name: &'static str,
     /// How much it matters.
     pub severity: Severity,
-    /// What it is about: names and UUIDs of nodes, stores, pools and volumes.
+    /// What it is about: names and UUIDs of nodes, stores, pools and volumes, ids of jobs.
     pub objects: Vec<String>,
     /// What is so, in a sentence.
     pub text: String,
@@ -183,6 +191,8 @@ pub struct Picture<'a> {
     pub slow_stores: &'a [SlowStatus],
     /// What of the network is sick.
     pub networks: &'a [Finding],
+    /// The same of what nodes have left for their other network.
+    pub left_networks: &'a [(Network, Finding)],
     /// Stores whose disks are not well.
     pub sick_disks: &'a [SickDisk],
     /// What was found against the metadata, in sentences.
@@ -195,6 +205,10 @@ pub struct Picture<'a> {
     pub policies: &'a [PolicyStatus],
     /// Channels of alerts that fail.
     pub failing_channels: &'a [FailingChannel],
+    /// Looks at all copies of volumes that stand still.
+    pub paused_scrubs: &'a [(VolumeId, Scrub)],
+    /// When this is so, in seconds since 1970: how long jobs stand still follows from it.
+    pub at: u64,
     /// The keys of records that are left alone, and what is wrong with them.
     pub unreadable: &'a [(String, String)],
 }
@@ -226,6 +240,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
     picture.of_networks(&mut facts);
     picture.of_stores(&mut facts);
     picture.of_disks(&mut facts);
+    picture.of_jobs(&mut facts);
     picture.of_subsystems(&mut facts);
     picture.of_policies(&mut facts);
     picture.of_channels(&mut facts);
@@ -479,20 +494,36 @@ impl Picture<'_> {
             let known = self.nodes.iter().find(|found| found.node.id == node);
             known.map_or_else(|| node.to_string(), |found| found.node.name.clone())
         };
-        for finding in self.networks {
-            let objects = match &finding.blame {
-                Blame::Network => Vec::new(),
-                Blame::Rack(_, rack) => vec![rack.clone()],
-                Blame::Node(node) => vec![name(*node)],
-                Blame::Link(one, other) => vec![name(*one), name(*other)],
-            };
+        let objects_of = |finding: &Finding| match &finding.blame {
+            Blame::Network => Vec::new(),
+            Blame::Rack(_, rack) => vec![rack.clone()],
+            Blame::Node(node) => vec![name(*node)],
+            Blame::Link(one, other) => vec![name(*one), name(*other)],
+        };
+        let named = |finding: &Finding| {
             let mut what = finding.blame.named(&name);
             what[..1].make_ascii_uppercase();
+            what
+        };
+        for finding in self.networks {
             facts.push(Fact::new(
                 Kind::NetworkSick,
-                objects,
-                format!("{what} is sick: {}.", finding.evidence_named(&name)),
+                objects_of(finding),
+                format!("{} is sick: {}.", named(finding), finding.evidence_named(&name)),
                 "Look after cables, interfaces and ports of switches there.",
+            ));
+        }
+        for (network, finding) in self.left_networks {
+            facts.push(Fact::new(
+                Kind::NetworkSick,
+                objects_of(finding),
+                format!(
+                    "{} (network {network}) is sick, and connections go by network {}: {}.",
+                    named(finding),
+                    network.other(),
+                    finding.evidence_named(&name)
+                ),
+                "Look after cables, interfaces and ports of switches there, before the other network has a fault as well.",
             ));
         }
     }
@@ -541,13 +572,11 @@ impl Picture<'_> {
             .filter(|found| found.store.duty == StoreDuty::Draining);
         for found in drained {
             let id = found.store.id;
-            let text = match (found.named, &found.store.paused) {
-                (0, _) => format!("Store {id} is drained: it can be taken out (`amita disk forget {id}`)."),
-                (left, None) => format!("Store {id} is being drained: {left} groups to go."),
-                (left, Some(paused)) => format!(
-                    "The drain of store {id} stands still, because {} has paused it: {left} groups to go (`amita job resume drain-{id}`).",
-                    paused.by
-                ),
+            let text = match found.named {
+                0 => format!("Store {id} is drained: it can be taken out (`amita disk forget {id}`)."),
+                // One that stands still is told of as such.
+                _ if found.store.paused.is_some() => continue,
+                left => format!("Store {id} is being drained: {left} groups to go."),
             };
             facts.push(Fact::new(Kind::StoreDraining, [id], text, ""));
         }

@@ -28,6 +28,7 @@ pub mod audit;
 pub mod candidates;
 pub mod coordinator;
 pub mod events;
+mod faults;
 pub mod guide;
 pub mod health;
 mod kinds;
@@ -39,3 +40,8 @@ pub mod policy;
 pub mod records;
 pub mod recover;
 pub mod regress;
+
+pub use faults::{Fault, Faults};
+
+/// Can rules be switched off in this build? Only builds of the simulator can; see the feature `planted`.
+pub const HAS_RULE_SWITCHES: bool = cfg!(feature = "planted");

@@ -16,10 +16,13 @@
 //! nobody is blamed: a healthy node in a sick network looks the same as a sick one in a healthy network. Two nodes alone cannot say
 //! which of them it is, either: it is their link.
 //!
+//! A link that is bad and was left for the other network of the two nodes is in none of this: who has a well network is well. It is
+//! judged apart, network by network ([`judge_left`]), so that what is sick is known, and is told once.
+//!
 //! It costs time in proportion to the bad links (32 a node at most) for each that is blamed, and next to nothing where all is well.
 
 use amita_types::NodeId;
-use amita_types::link::{BadLink, LinkReport, LinkTrouble};
+use amita_types::link::{BadLink, LinkReport, LinkTrouble, Network};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -181,6 +184,31 @@ pub fn judge(witnesses: &[Witness<'_>]) -> Vec<Finding> {
     }
     findings.extend(matrix.links());
     findings
+}
+
+/// Says what is sick of what nodes have left for their other network: first of the one, then of the other. Nobody suffers from it, and nobody
+/// is to be kept away for it.
+#[must_use]
+pub fn judge_left(witnesses: &[Witness<'_>]) -> Vec<(Network, Finding)> {
+    let is_left = |witness: &Witness<'_>| witness.report.is_some_and(|report| report.left > 0);
+    if !witnesses.iter().any(is_left) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for network in Network::ALL {
+        let reports: Vec<Option<LinkReport>> = witnesses
+            .iter()
+            .map(|witness| witness.report.map(|report| report.of_left(network)))
+            .collect();
+        let of_left = witnesses.iter().zip(&reports).map(|(witness, report)| Witness {
+            node: witness.node,
+            rack: witness.rack,
+            report: report.as_ref(),
+        });
+        let findings = judge(&of_left.collect::<Vec<_>>());
+        found.extend(findings.into_iter().map(|finding| (network, finding)));
+    }
+    found
 }
 
 /// What one node finds.

@@ -9,9 +9,9 @@ use amita_metadata as meta;
 use amita_sequencer::{CallId, Warning};
 use amita_store::memo::{Content, Head};
 use amita_store::offline::{GroupLook, VolumeLook};
-use amita_types::StoreId;
-use amita_types::VolumeId;
 use amita_types::holdings::Holdings;
+use amita_types::link::Network;
+use amita_types::{NodeId, StoreId, VolumeId};
 use std::sync::Arc;
 
 /// A record of the metadata, new, changed or gone. Never acted on as truth: a hint for routing and listing; what must
@@ -85,6 +85,8 @@ pub enum ToCore {
     Observe(crate::observe::Observe),
     /// Say which traces were kept since, likewise.
     Kept(crate::observe::KeptQuestion),
+    /// Have the connections to a node go by this network of it, as far as they can be had there.
+    Steer { node: NodeId, network: Network },
     /// Say what the kernel has counted of connections to other nodes, likewise.
     Links(crate::links::LinkQuestion),
 }

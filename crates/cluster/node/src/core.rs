@@ -34,6 +34,7 @@ mod clock;
 mod config;
 mod context;
 mod control_plane;
+mod doubts;
 mod effects;
 mod flattens;
 mod forward;
@@ -78,6 +79,7 @@ use amita_reactor::driver::{Completion, Driver, Time, Wait};
 use clock::Clock;
 use context::Context;
 use control_plane::ControlPlane;
+use doubts::Doubts;
 use forward::Forwarding;
 use named::Named;
 use nvme::NvmeSide;
@@ -106,6 +108,7 @@ pub struct Core {
     forwarding: Forwarding,
     nvme: NvmeSide,
     named: Named,
+    doubts: Doubts,
     views: Views,
     parents: ParentReads,
     /// Where fronts have things computed; none: on this core.
@@ -140,6 +143,7 @@ impl Core {
             forwarding: Forwarding::new(config.core),
             nvme: NvmeSide::new(config.nvme.clone()),
             named: Named::default(),
+            doubts: Doubts::default(),
             views: Views::new(config.core),
             parents: ParentReads::default(),
             desk: None,
@@ -178,6 +182,15 @@ impl Core {
     /// The address cannot be bound.
     pub fn listen_fabric(&mut self, driver: &mut dyn Driver, address: SocketAddr) -> io::Result<SocketAddr> {
         self.cx.peers.fabric.listen(driver, address)
+    }
+
+    /// The same by a second network.
+    ///
+    /// # Errors
+    /// As [`Core::listen_fabric`].
+    pub fn listen_fabric2(&mut self, driver: &mut dyn Driver, address: SocketAddr) -> io::Result<SocketAddr> {
+        let fabric = &mut self.cx.peers.fabric;
+        fabric.listen_by(driver, amita_types::link::Network::Second, address)
     }
 
     /// Opens a store and begins to mount it; [`FromCore::StoreServes`] or [`FromCore::StoreFailed`] tells the end.
@@ -275,6 +288,9 @@ impl Core {
         }
         if self.named.is_due(driver.now()) {
             named::look(self, driver);
+        }
+        if self.doubts.is_due(driver.now()) {
+            doubts::look(self, driver);
         }
         if self.views.is_due(driver.now()) {
             views::look(self, driver);
@@ -413,6 +429,7 @@ impl Core {
             self.cx.peers.fabric.deadline(),
             self.fronts.deadline(),
             self.named.deadline(),
+            self.doubts.deadline(),
             self.views.deadline(),
             self.parents.deadline(),
             self.flattens.deadline(),

@@ -73,10 +73,12 @@ impl Embedded {
             service,
             senders,
             fabric,
+            fabric2,
         } = CoreStarter::new(config, &joined, None).here(&to_control)?;
         let cores = Cores {
             senders,
             fabric,
+            fabric2,
             nbd: None,
             nvme: None,
             to_control,

@@ -48,4 +48,5 @@ pub const IS_OF_THE_SIMULATOR: bool = cfg!(feature = "planted")
     || amita_store::HAS_RULE_SWITCHES
     || amita_sequencer::HAS_RULE_SWITCHES
     || amita_fabric::HAS_RULE_SWITCHES
+    || amita_control::HAS_RULE_SWITCHES
     || amita_reactor::buggify::COMPILED_IN;

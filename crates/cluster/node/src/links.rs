@@ -11,12 +11,28 @@
 //! an idle one. Bad three times in a row, the link is called bad; well six times in a row, it is well. What is found is one record
 //! ([`amita_types::link`]); whose fault it is, is judged from the records of all nodes (`amita_control::network`).
 
+//!
+//! Where a peer has two networks each is measured and judged for itself, and [`choice`] says by which of them it is sent to. What was left
+//! because it is bad is told apart from what is bad and in use: the cluster blames nobody for it.
+
+mod choice;
+mod side;
+mod tale;
+
+pub use choice::{Left, Tale};
+pub use tale::drafts;
+
 use amita_fabric::{Link, LinkPath};
 use amita_reactor::driver::PathCounts;
 use amita_types::NodeId;
-use amita_types::link::{BadLink, LinkReport, LinkTrouble, MAX_NAMED, MAX_NAMED_OF_MOST, loss_ppm, renewed_after};
+use amita_types::link::{
+    BadLink, LinkReport, LinkTrouble, MAX_NAMED, MAX_NAMED_OF_MOST, Network, renewed_after, reporter,
+};
+use amita_types::recovery::{Recovery, SickPolicy, recovery_key};
+use choice::{Choice, Seen};
+use side::Side;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -73,8 +89,70 @@ pub struct LinkAnswer {
     pub next: Option<usize>,
     /// Nodes that live and that this core cannot reach.
     pub cut: Vec<NodeId>,
-    /// The names of the nodes above.
-    pub names: Vec<(NodeId, String)>,
+    /// The nodes above.
+    pub named: Vec<Named>,
+}
+
+/// A node, for whoever watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub node: NodeId,
+    pub name: String,
+    /// Has it two networks?
+    pub has_second: bool,
+}
+
+/// What a node has heard of others, beside what it measures.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// What the cluster does about sick networks.
+    pub policy: SickPolicy,
+    /// What others find of their links to this node, by the networks of this node, as far as they are bad.
+    pub accusers: BTreeMap<NodeId, [Option<BadLink>; 2]>,
+}
+
+impl Heard {
+    /// A record of the metadata is there, or (`None`) gone. Only those count that say what is done about sick networks, and what others
+    /// find of their links to `node`, which is this one.
+    pub fn hear(&mut self, node: NodeId, key: &str, value: Option<&[u8]>) {
+        if key == recovery_key() {
+            let said = value.and_then(|value| serde_json::from_slice::<Recovery>(value).ok());
+            // What cannot be read changes nothing, as everywhere.
+            if value.is_none() || said.is_some() {
+                self.policy = said.unwrap_or_default().sick_networks.policy;
+            }
+            return;
+        }
+        let Some(other) = reporter(key).filter(|other| *other != node) else {
+            return;
+        };
+        let report = value.and_then(|value| serde_json::from_slice::<LinkReport>(value).ok());
+        let found = report.map(|report| Network::ALL.map(|network| report.accuses(node, network)));
+        self.accusers.remove(&other);
+        if let Some(found) = found.filter(|found| found.iter().any(Option::is_some)) {
+            self.accusers.insert(other, found);
+        }
+    }
+}
+
+impl Default for Heard {
+    fn default() -> Heard {
+        Heard {
+            policy: SickPolicy::Propose,
+            accusers: BTreeMap::new(),
+        }
+    }
+}
+
+/// What comes of a round.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// What is to be told of it, if anything; when that is, is for whoever has a clock to say.
+    pub report: Option<LinkReport>,
+    /// Peers whose connections are to go by another network.
+    pub steer: Vec<(NodeId, Network)>,
+    /// What is to be told of networks that were left, or are used again.
+    pub tales: Vec<(NodeId, String, Tale)>,
 }
 
 /// A peer, for whoever watches.
@@ -89,123 +167,64 @@ pub struct PeerLink {
     pub least_us: u32,
     /// Is the link called bad?
     pub bad: Option<LinkTrouble>,
+    /// By which of its networks it is sent to.
+    pub network: Network,
+    /// What is wrong with the other one, if it was left for that.
+    pub left: Option<LinkTrouble>,
 }
 
 /// What is known of the links to one peer.
 #[derive(Debug, Default)]
 struct Peer {
     name: String,
-    /// What was sent and lost in each round, the newest last.
-    rounds: VecDeque<(u64, u64)>,
-    /// In this round.
-    now: (u64, u64),
-    total: (u64, u64),
-    round_trip_us: Option<u32>,
-    least_us: Option<u32>,
+    has_second: bool,
+    /// By each of its networks.
+    sides: [Side; 2],
+    /// By which of them connections of this node go, in this round.
+    on: [bool; 2],
+    choice: Choice,
+    /// By which it was sent to in the last one.
+    shown_network: Network,
     /// The last round in which there was a connection, or one was missed.
     seen: u64,
-    /// The last round in which there was a connection.
-    reached: Option<u64>,
-    bad: Option<LinkTrouble>,
-    /// Rounds in a row that speak against what it is called.
-    against: u32,
-}
-
-/// What a round says of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sign {
-    Bad(LinkTrouble),
-    Well,
-    /// Nothing or too little was sent, or it is between the two.
-    Unclear,
 }
 
 impl Peer {
-    /// The newest rounds that say something together: what was sent and lost in them.
-    fn window(&self) -> (u64, u64) {
-        let (mut sent, mut lost) = (0, 0);
-        for (round_sent, round_lost) in self.rounds.iter().rev() {
-            (sent, lost) = (sent + round_sent, lost + round_lost);
-            if sent >= MIN_SENT {
-                break;
-            }
-        }
-        (sent, lost)
+    fn side(&self, network: Network) -> &Side {
+        &self.sides[network.index()]
     }
 
-    /// Was something lost in several of the newest rounds, or is the newest enough by itself? What was lost in one moment stays in the window
-    /// of an idle link for minutes.
-    fn goes_on(&self) -> bool {
-        let enough = self.rounds.back().is_some_and(|(sent, _)| *sent >= MIN_SENT);
-        let mut left = MIN_SENT;
-        let mut lossy = 0;
-        for (sent, lost) in self.rounds.iter().rev() {
-            lossy += u32::from(*lost > 0);
-            left = left.saturating_sub(*sent);
-            if left == 0 {
-                break;
-            }
-        }
-        enough || lossy >= BAD_ROUNDS
+    /// Was there a connection of either end by that network in that round?
+    fn is_used(&self, round: u64, network: Network) -> bool {
+        self.side(network).reached == Some(round)
     }
 
-    fn sign(&self, cut: bool) -> Sign {
-        if cut {
-            return Sign::Bad(LinkTrouble::Cut);
-        }
-        // What old rounds say was counted then, and a round trip of old is none of now.
-        if self.rounds.back().is_none_or(|(sent, _)| *sent == 0) {
-            return Sign::Unclear;
-        }
-        let (sent, lost) = self.window();
-        let loss = loss_ppm(sent, lost);
-        if sent >= MIN_SENT && lost >= MIN_LOST && loss >= BAD_PPM && self.goes_on() {
-            return Sign::Bad(LinkTrouble::Loss);
-        }
-        if let (Some(now), Some(least)) = (self.round_trip_us, self.least_us)
-            && now >= LATE_US.max(least.saturating_mul(LATE_TIMES))
-        {
-            return Sign::Bad(LinkTrouble::Late);
-        }
-        match sent >= MIN_SENT && loss < WELL_PPM {
-            true => Sign::Well,
-            false => Sign::Unclear,
-        }
+    /// The networks that are in use, or without a connection the one that is wanted.
+    fn in_use(&self, round: u64) -> impl Iterator<Item = Network> + use<'_> {
+        let is_any = Network::ALL.into_iter().any(|network| self.is_used(round, network));
+        let wanted = self.choice.wanted();
+        Network::ALL.into_iter().filter(move |network| match is_any {
+            true => self.is_used(round, *network),
+            false => *network == wanted,
+        })
     }
 
-    fn end_round(&mut self, cut: bool) {
-        self.rounds.push_back(std::mem::take(&mut self.now));
-        let mut sent: u64 = self.rounds.iter().map(|(sent, _)| sent).sum();
-        while let Some((oldest, _)) = self.rounds.front()
-            && (self.rounds.len() > KEPT_ROUNDS || sent - oldest >= MIN_SENT)
-        {
-            sent -= oldest;
-            self.rounds.pop_front();
-        }
-        let sign = self.sign(cut);
-        match (sign, self.bad) {
-            // What it is called bad for may change: it is bad all the same.
-            (Sign::Bad(what), Some(_)) => (self.bad, self.against) = (Some(what), 0),
-            (Sign::Bad(what), None) => {
-                self.against += 1;
-                if self.against >= BAD_ROUNDS {
-                    (self.bad, self.against) = (Some(what), 0);
-                }
-            }
-            (Sign::Well, Some(_)) => {
-                self.against += 1;
-                if self.against >= WELL_ROUNDS {
-                    (self.bad, self.against) = (None, 0);
-                }
-            }
-            // Silence proves nothing. Whoever is not reached any more is forgotten.
-            (Sign::Unclear, Some(_)) => {}
-            (Sign::Well | Sign::Unclear, None) => self.against = 0,
-        }
+    fn is_measured(&self, round: u64) -> bool {
+        self.in_use(round).any(|network| self.side(network).is_measured())
     }
 
-    fn is_measured(&self) -> bool {
-        self.bad.is_some() || self.window().0 >= MIN_SENT
+    /// The worst that there is to say against what is in use. What is about to be left says nothing against the peer.
+    fn worst(&self, node: NodeId, round: u64) -> Option<BadLink> {
+        let stays = self.in_use(round).filter(|network| !self.choice.is_leaving(*network));
+        let bad = stays.filter_map(|network| self.side(network).bad_link(node, network));
+        bad.max_by_key(|found| (found.what, found.loss_ppm()))
+    }
+
+    /// The network by which it is sent to.
+    fn network(&self) -> Network {
+        let wanted = self.choice.wanted();
+        let is_elsewhere = self.on[wanted.other().index()] && !self.on[wanted.index()];
+        if is_elsewhere { wanted.other() } else { wanted }
     }
 }
 
@@ -227,8 +246,14 @@ pub struct Links {
 struct Told {
     round: u64,
     measured: u32,
-    bad: Vec<(NodeId, LinkTrouble)>,
+    /// How many of the bad ones are in use.
+    used: usize,
+    /// Those in use, then those that were left.
+    bad: Vec<Kind>,
 }
+
+/// A link that is bad, and for what.
+type Kind = (NodeId, Network, LinkTrouble);
 
 impl Links {
     /// Takes in what a core has said.
@@ -240,11 +265,12 @@ impl Links {
             self.cut.insert(*node);
             self.peers.entry(*node).or_default().seen = self.round;
         }
-        for (node, name) in &answer.names {
-            if let Some(peer) = self.peers.get_mut(node)
-                && peer.name != *name
-            {
-                peer.name.clone_from(name);
+        for named in &answer.named {
+            if let Some(peer) = self.peers.get_mut(&named.node) {
+                peer.has_second = named.has_second;
+                if peer.name != named.name {
+                    peer.name.clone_from(&named.name);
+                }
             }
         }
     }
@@ -258,37 +284,48 @@ impl Links {
         // What the peer had twice may be told later than it was sent again.
         let lost = u64::from(lost(counts).saturating_sub(lost(before))).min(sent);
         let peer = self.peers.entry(path.peer).or_default();
-        if peer.reached.replace(self.round) != Some(self.round) {
-            peer.round_trip_us = None;
-        }
         peer.seen = self.round;
-        (peer.now.0, peer.now.1) = (peer.now.0 + sent, peer.now.1 + lost);
-        (peer.total.0, peer.total.1) = (peer.total.0 + sent, peer.total.1 + lost);
-        if counts.least_us > 0 {
-            // Connections may go by different ways: the best says how the peer can be reached.
-            peer.round_trip_us = peer.round_trip_us.into_iter().chain([counts.round_trip_us]).min();
-            peer.least_us = peer.least_us.into_iter().chain([counts.least_us]).min();
-        }
+        let place = path.network.index();
+        peer.on[place] |= path.outgoing;
+        peer.sides[place].take(self.round, (sent, lost), &counts);
     }
 
-    /// The round is over. What is to be told of it, if anything; when that is, is for whoever has a clock to say.
-    pub fn end_round(&mut self) -> Option<LinkReport> {
+    /// The round is over.
+    pub fn end_round(&mut self, heard: &Heard) -> Round {
         let (round, cut) = (self.round, std::mem::take(&mut self.cut));
         self.last.retain(|_, (_, seen)| *seen + FORGET_ROUNDS > round);
         self.peers.retain(|_, peer| peer.seen + UNSEEN_ROUNDS > round);
+        let mut ended = Round::default();
         for (node, peer) in &mut self.peers {
             // With a connection of some core it is reached.
-            let is_cut = cut.contains(node) && peer.reached != Some(round);
-            peer.end_round(is_cut);
+            let is_reached = Network::ALL.into_iter().any(|network| peer.is_used(round, network));
+            let is_cut = cut.contains(node) && !is_reached;
+            let wanted = peer.choice.wanted();
+            for network in Network::ALL {
+                let side = &mut peer.sides[network.index()];
+                if network == wanted || side.reached.is_some() {
+                    side.end_round(is_cut && network == wanted);
+                }
+            }
+            decide(*node, peer, round, heard, &mut ended);
+        }
+        ended.report = self.report();
+        for peer in self.peers.values_mut() {
+            peer.on = [false; 2];
         }
         self.round += 1;
-        self.report()
+        ended
     }
 
     fn report(&mut self) -> Option<LinkReport> {
-        let measured = self.peers.values().filter(|peer| peer.is_measured()).count() as u32;
-        let bad = self.bad();
-        let kinds: Vec<(NodeId, LinkTrouble)> = bad.iter().map(|found| (found.peer, found.what)).collect();
+        let round = self.round;
+        let measured = self.peers.values().filter(|peer| peer.is_measured(round)).count() as u32;
+        let (bad, left) = (self.bad(), self.left());
+        let kinds: Vec<Kind> = bad
+            .iter()
+            .chain(&left)
+            .map(|found| (found.peer, found.network, found.what))
+            .collect();
         // What is bad is told anew, so that it is known to be so still.
         let renew = renewed_after(self.peers.len() + 1).as_secs() / ROUND.as_secs();
         let is_new = match &self.told {
@@ -300,8 +337,8 @@ impl Links {
                 let fallen = measured < told.measured / 2;
                 grown
                     || fallen
-                    || !bad.is_empty() && told.round + renew <= self.round
-                    || sorted(&told.bad) != sorted(&kinds)
+                    || !kinds.is_empty() && told.round + renew <= self.round
+                    || (told.used, sorted(&told.bad)) != (bad.len(), sorted(&kinds))
             }
         };
         if !is_new {
@@ -311,18 +348,22 @@ impl Links {
         self.told = Some(Told {
             round: self.round,
             measured,
+            used: bad.len(),
             bad: kinds,
         });
-        let most = match bad.len() * 2 > measured as usize {
+        let most = |links: &[BadLink]| match links.len() * 2 > measured as usize {
             true => MAX_NAMED_OF_MOST,
             false => MAX_NAMED,
         };
+        let (most_bad, most_left) = (most(&bad), most(&left));
         Some(LinkReport {
             beat: self.beat,
             at_s: 0,
             measured,
             bad: bad.len() as u32,
-            worst: bad.into_iter().take(most).collect(),
+            worst: bad.into_iter().take(most_bad).collect(),
+            left: left.len() as u32,
+            left_worst: left.into_iter().take(most_left).collect(),
         })
     }
 
@@ -331,45 +372,86 @@ impl Links {
         self.told = None;
     }
 
-    /// The bad links, the worst first.
+    /// The bad links that are in use, the worst first.
     fn bad(&self) -> Vec<BadLink> {
-        let mut bad: Vec<BadLink> = self
-            .peers
-            .iter()
-            .filter_map(|(node, peer)| {
-                let (sent, lost) = peer.window();
-                Some(BadLink {
-                    peer: *node,
-                    what: peer.bad?,
-                    sent,
-                    lost,
-                    round_trip_us: peer.round_trip_us.unwrap_or(0),
-                    least_us: peer.least_us.unwrap_or(0),
-                })
-            })
-            .collect();
-        bad.sort_by_key(|found| (Reverse((found.what, found.loss_ppm())), found.peer));
-        bad
+        let peers = self.peers.iter();
+        worst_first(peers.filter_map(|(node, peer)| peer.worst(*node, self.round)))
+    }
+
+    /// Those that were left for being bad as this node has found, the worst first.
+    fn left(&self) -> Vec<BadLink> {
+        let left = self.peers.values().filter_map(|peer| peer.choice.left());
+        worst_first(left.filter(|left| left.own).map(|left| left.link))
     }
 
     /// The figures of peers, for whoever watches: those with bad links first, [`MAX_SHOWN`] at most.
     #[must_use]
     pub fn shown(&self) -> Vec<PeerLink> {
-        let mut all: Vec<(&NodeId, &Peer)> = self.peers.iter().filter(|(_, peer)| !peer.name.is_empty()).collect();
-        all.sort_by_key(|(node, peer)| (peer.bad.is_none(), **node));
-        let shown = all.into_iter().take(MAX_SHOWN).map(|(_, peer)| PeerLink {
-            name: peer.name.clone(),
-            sent: peer.total.0,
-            lost: peer.total.1,
-            round_trip_us: peer.round_trip_us.unwrap_or(0),
-            least_us: peer.least_us.unwrap_or(0),
-            bad: peer.bad,
+        // The round that is shown has ended.
+        let round = self.round.saturating_sub(1);
+        let named = self.peers.iter().filter(|(_, peer)| !peer.name.is_empty());
+        let mut all: Vec<(NodeId, &Peer, Option<BadLink>)> = named
+            .map(|(node, peer)| (*node, peer, peer.worst(*node, round)))
+            .collect();
+        all.sort_by_key(|(node, peer, bad)| (bad.is_none(), peer.choice.left().is_none(), *node));
+        let shown = all.into_iter().take(MAX_SHOWN).map(|(_, peer, bad)| {
+            let total = |of: fn(&Side) -> u64| -> u64 { peer.sides.iter().map(of).sum() };
+            let best = |of: fn(&Side) -> Option<u32>| -> u32 {
+                let in_use = peer.in_use(round).filter_map(|network| of(peer.side(network)));
+                in_use.min().unwrap_or(0)
+            };
+            PeerLink {
+                name: peer.name.clone(),
+                sent: total(|side| side.total.0),
+                lost: total(|side| side.total.1),
+                round_trip_us: best(|side| side.round_trip_us),
+                least_us: best(|side| side.least_us),
+                bad: bad.map(|found| found.what),
+                network: peer.shown_network,
+                left: peer.choice.left().map(|left| left.link.what),
+            }
         });
         shown.collect()
     }
 }
 
-fn sorted(bad: &[(NodeId, LinkTrouble)]) -> Vec<(NodeId, LinkTrouble)> {
+/// By which of its networks a peer is sent to, and what is to be told of that.
+fn decide(node: NodeId, peer: &mut Peer, round: u64, heard: &Heard, ended: &mut Round) {
+    peer.shown_network = peer.network();
+    if !peer.has_second {
+        return peer.choice.reset();
+    }
+    let own = Network::ALL.map(|network| peer.side(network).bad_link(node, network));
+    // What the peer sends here by its own connections goes by a network of this node, which is the same one.
+    let told = heard.accusers.get(&node).copied().unwrap_or_default();
+    let told = told.map(|found| found.map(|found| BadLink { peer: node, ..found }));
+    let cut = BadLink {
+        peer: node,
+        network: peer.choice.wanted(),
+        what: LinkTrouble::Cut,
+        sent: 0,
+        lost: 0,
+        round_trip_us: 0,
+        least_us: 0,
+    };
+    let seen = Seen { on: peer.on, own, told };
+    let step = peer.choice.decide(round, heard.policy, cut, &seen);
+    if let Some(network) = step.forget {
+        peer.sides[network.index()].forget();
+    }
+    ended.steer.extend(step.steer.map(|network| (node, network)));
+    ended
+        .tales
+        .extend(step.tale.map(|tale| (node, peer.name.clone(), tale)));
+}
+
+fn worst_first(bad: impl Iterator<Item = BadLink>) -> Vec<BadLink> {
+    let mut bad: Vec<BadLink> = bad.collect();
+    bad.sort_by_key(|found| (Reverse((found.what, found.loss_ppm())), found.peer));
+    bad
+}
+
+fn sorted(bad: &[Kind]) -> Vec<Kind> {
     let mut bad = bad.to_vec();
     bad.sort_unstable();
     bad

@@ -68,6 +68,8 @@ pub struct Running {
     pub node: NodeId,
     /// Where the fabric of core 0 listens.
     pub fabric: SocketAddr,
+    /// The same by the second network, if it has one.
+    pub fabric2: Option<SocketAddr>,
     /// Where NBD listens, if it does.
     pub nbd: Option<SocketAddr>,
     /// Where NVMe/TCP listens, if it does.
@@ -98,6 +100,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
     let cores = Cores {
         senders: started.senders.clone(),
         fabric: started.fabric,
+        fabric2: started.fabric2,
         nbd: started.nbd,
         nvme: started.nvme,
         to_control,
@@ -114,6 +117,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
         senders: started.senders,
         node: joined.node,
         fabric: started.fabric,
+        fabric2: started.fabric2,
         nbd: started.nbd,
         nvme: started.nvme,
         stores: 0,

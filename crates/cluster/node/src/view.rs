@@ -4,6 +4,7 @@
 //! ([`crate::authority`]); this node's own sequencers read what they go by themselves.
 
 use crate::control::Record;
+use amita_fabric::Addresses;
 use amita_frontend::reservation;
 use amita_types::map::{self, PREFIX};
 use amita_types::recovery::{HealthReport, Recovery};
@@ -12,7 +13,6 @@ use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ pub enum Change {
     Nothing,
     /// Nodes came, moved or went: dial them at these addresses, or no longer.
     Nodes {
-        now: Vec<(NodeId, Option<SocketAddr>)>,
+        now: Vec<(NodeId, Option<Addresses>)>,
         /// The record that said so is not heard.
         refused: Option<String>,
     },

@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How far the thread stands behind the cores: one of this niceness gets a tenth of a processor that a core wants too.
-const NICENESS: i32 = 10;
+pub(crate) const NICENESS: i32 = 10;
 /// How long it waits at most, where there is nothing to wait for.
 const IDLE: Duration = Duration::from_secs(3600);
 

@@ -11,6 +11,7 @@ use crate::secure::{Handshake, Peer, Protection};
 use crate::window::Window;
 use amita_reactor::{Inbox, Outbox, Pool, Slice, SocketId, Time};
 use amita_types::NodeId;
+use amita_types::link::Network;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -77,6 +78,8 @@ pub(crate) struct Connection {
     pub(crate) address: Option<SocketAddr>,
     /// Did this end connect?
     pub(crate) outgoing: bool,
+    /// By which network: of the peer's two where this end has connected, else of this end's.
+    pub(crate) network: Network,
     /// The other end; known from the start for an outgoing one, else from its hello.
     pub(crate) peer: NodeId,
     /// Which of the links between the two nodes, and the peer's core and life: from its hello.
@@ -122,6 +125,10 @@ pub(crate) struct Connection {
     pub(crate) busy: bool,
     /// When the ping was sent that is unanswered.
     pub(crate) pinged: Option<Time>,
+    /// Has the peer another network than the one that this goes by?
+    pub(crate) has_other: bool,
+    /// Is it to be called by that one when a ping is not answered soon? Not twice for one ping.
+    pub(crate) may_doubt: bool,
     /// The peer's last ping is to be answered. (Only the last: whoever floods gets one answer a pass.)
     pub(crate) pong: Option<u64>,
     /// When the send under way began.
@@ -137,6 +144,8 @@ pub(crate) enum Due {
     At(Time),
     /// To ask whether the peer is there.
     Ping,
+    /// To call the peer by its other network: this one says nothing.
+    Doubt,
     /// To tell the peer, which is not read at present, that this end is there.
     Tell,
     /// To give up: the handshake, or saying goodbye, took too long.
@@ -162,6 +171,7 @@ impl Connection {
             guard,
             address: None,
             outgoing,
+            network: Network::First,
             peer: callee.unwrap_or_default(),
             index: 0,
             core: 0,
@@ -186,6 +196,8 @@ impl Connection {
             asked: now,
             busy: false,
             pinged: None,
+            has_other: false,
+            may_doubt: false,
             pong: None,
             sending_since: now,
             told: now,
@@ -301,7 +313,13 @@ impl Connection {
             Some(pinged) => {
                 let silence = timeouts.silence.saturating_sub(timeouts.quiet);
                 let end = pinged.plus(silence).max(self.heard.plus(timeouts.silence));
-                if end <= now { Due::Silent } else { Due::At(end) }
+                let doubt = pinged.plus(timeouts.quiet).max(self.heard.plus(timeouts.quiet * 2));
+                match self.may_doubt {
+                    _ if end <= now => Due::Silent,
+                    true if doubt <= now => Due::Doubt,
+                    true => Due::At(doubt.min(end)),
+                    false => Due::At(end),
+                }
             }
             None => {
                 let pause = if self.is_outstanding() {

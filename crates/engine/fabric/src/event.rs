@@ -99,6 +99,18 @@ pub enum DownReason {
     Dropped,
 }
 
+impl DownReason {
+    /// May it be the network that is wrong? Whoever closes a connection, or resets it, was reached.
+    pub(crate) fn is_of_network(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+        match self {
+            DownReason::Silent | DownReason::Stalled => true,
+            DownReason::Broken(kind) => !matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset),
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for DownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,6 +2,7 @@
 
 mod callers;
 mod gate;
+mod lane;
 mod links;
 mod paths;
 mod peers;
@@ -17,6 +18,7 @@ use crate::event::{Event, Link};
 use crate::secure::Names;
 use amita_reactor::{Completion, Driver, Outcome, SocketId, Time, Token};
 use amita_types::NodeId;
+use amita_types::link::Network;
 use callers::Callers;
 use gate::Gate;
 pub use paths::LinkPath;
@@ -187,7 +189,11 @@ impl Fabric {
         self.now = driver.now();
         let number = completion.token.0 & TOKEN_MASK;
         match completion.outcome {
-            Outcome::Accepted { socket, peer } => self.accepted(driver, socket, peer),
+            Outcome::Accepted { socket, peer } => {
+                let is_second = number == Network::Second.index() as u64;
+                let network = if is_second { Network::Second } else { Network::First };
+                self.accepted(driver, socket, peer, network);
+            }
             // The driver goes on accepting; a peer whose connection was lost by it comes again.
             Outcome::AcceptFailed { .. } => {}
             Outcome::Connected { result } => self.connected(driver, number, result),

@@ -14,9 +14,13 @@
 //!
 //! # What goes wrong, and what then
 //! * The peer's process dies: the kernel closes the link ([`Event::Down`]), and the next attempt to connect is refused
-//!   ([`Event::Unreachable`] with `certain`): a sequencer may evict its stores at once.
+//!   ([`Event::Unreachable`] with `certain`): a sequencer may evict its stores at once. Where the peer has two networks, both
+//!   must have refused.
 //! * The peer's host dies, or the network is cut: silence. With something outstanding the link is declared dead after
 //!   [`limits::SILENCE`]; an idle one is found out by its next ping.
+//! * One of the peer's two networks is cut or refuses: the other one is tried beside it, from the first failure on, and once a
+//!   ping has not been answered for [`limits::QUIET`]. Whichever is up first has the link; the other connection ends before
+//!   anything is sent, so that a switch is a reconnection like any other (decision 068).
 //! * The peer is slow: its window fills, then the queue, then [`SendError::Full`]; nothing grows without bound.
 //! * The peer asks too much: it is not read until it is answered. What arrives is bounded by the windows granted; what
 //!   all of them may hold together by [`Limits::unanswered_bytes`].
@@ -31,6 +35,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::cast_possible_truncation))]
 
+mod addresses;
 mod backoff;
 pub mod codec;
 mod config;
@@ -48,6 +53,7 @@ mod window;
 /// What a connection takes beside its buffers, in bytes: for whoever counts what a large cluster holds.
 pub const CONNECTION_BYTES: usize = size_of::<connection::Connection>();
 
+pub use addresses::Addresses;
 pub use config::{CLUSTER_VERSION_MAX, Config, Limits, Timeouts, VersionRange};
 pub use event::{DownReason, Event, Link, SendError, Violation};
 pub use fabric::{Counters, FABRIC_TOKENS, Fabric, LinkPath};

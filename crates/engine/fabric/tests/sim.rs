@@ -15,6 +15,8 @@ mod handshake;
 mod hostile;
 #[path = "sim/links.rs"]
 mod links;
+#[path = "sim/networks.rs"]
+mod networks;
 #[path = "sim/secure.rs"]
 mod secure;
 #[path = "sim/tampering.rs"]

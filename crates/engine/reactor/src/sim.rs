@@ -303,6 +303,11 @@ impl World {
         net.heal(engine, other, one);
     }
 
+    /// So many of a thousand segments are lost in one direction from now on (zero: none).
+    pub fn lose_link(&mut self, from: u32, to: u32, per_mille: u32) {
+        self.shared.borrow_mut().net.set_loss(from, to, per_mille);
+    }
+
     /// Adds to the latency of one direction from now on (zero: takes it back).
     pub fn delay_link(&mut self, from: u32, to: u32, delay: Duration) {
         self.shared.borrow_mut().net.set_delay(from, to, delay);

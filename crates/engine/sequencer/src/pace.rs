@@ -13,8 +13,9 @@
 //! Idle clients need no care: the width grows without them, and returns to where it was when they are back.
 //!
 //! **Levels.** What is more urgent goes first: less urgent work starts nothing while more urgent work waits. Each level has
-//! limits of its own that hold always, and the most urgent a width that it keeps whatever the clients feel, so that a group
-//! without a copy to spare is not left so for good.
+//! limits of its own that hold always, and a width that it keeps whatever the clients feel, the most urgent the widest; and no
+//! pause is longer than two seconds. So whatever is begun ends. An operator may have lost copies brought back at a rate that is
+//! kept, too, and pay for it with the clients' latency.
 //!
 //! It is a pure state machine: time comes in.
 
@@ -58,6 +59,15 @@ const FIRST: u32 = ONE;
 /// What each level keeps whatever the clients feel. Below a hundredth even a window that costs the clients many times their
 /// latency does not show in their p99.
 const LEAST: [u32; LEVELS] = [ONE / 20, ONE / 100, ONE / 200, ONE / 500];
+/// The levels that bring lost copies back: theirs is the rate that an operator wants kept.
+const KEEPS_RATE: [bool; LEVELS] = [true, true, false, false];
+/// What a window counts as for the rate that is kept, whatever it moves: most of those that compare find nothing to move, and they cost the
+/// clients something as well.
+const WINDOW_BYTES: u64 = 128 << 10;
+/// However low the rate that is kept, one window owes it no more than this.
+const LONGEST_DEBT: Duration = Duration::from_secs(3600);
+/// What was moved faster than the rate that is kept counts for this much of what comes.
+const CREDIT: Duration = Duration::from_secs(1);
 /// The longest pause between two windows.
 const LONGEST_GAP: Duration = Duration::from_secs(2);
 /// What a span is taken for in which work was slower than that: it hung, and is no measure of a pause.
@@ -75,6 +85,8 @@ struct Gate {
     active: u16,
     /// When what was moved is paid for.
     paid: Time,
+    /// From then on the rate that is kept is not reached, and a window starts whatever the clients feel.
+    behind: Time,
     /// When it was last refused.
     refused: Option<Time>,
 }
@@ -109,6 +121,8 @@ pub struct PaceStatus {
 pub struct Pace {
     settings: Recovery,
     gates: [Gate; LEVELS],
+    /// Bytes a second that are kept, this core's share; zero: none.
+    least_bytes_per_s: u64,
     now: Time,
     clients: Clients,
     /// Windows may be under way, in thousandths; while clients are at work.
@@ -134,6 +148,7 @@ impl Pace {
         let mut pace = Pace {
             settings: settings.clone(),
             gates: Default::default(),
+            least_bytes_per_s: 0,
             now: Time(0),
             clients: Clients::default(),
             width: FIRST,
@@ -156,7 +171,9 @@ impl Pace {
         for (gate, limits) in self.gates.iter_mut().zip(of) {
             gate.limits = share(limits, cores);
             gate.paid = gate.paid.min(self.now);
+            gate.behind = gate.behind.min(self.now);
         }
+        self.least_bytes_per_s = settings.least_bytes_per_s.div_ceil(u64::from(cores.max(1)));
         self.settings = settings.clone();
     }
 
@@ -195,11 +212,25 @@ impl Pace {
     }
 
     fn begin(&mut self, level: Level) {
+        let (now, cost) = (self.now, self.kept_time());
         let gate = &mut self.gates[level as usize];
         gate.active = gate.active.saturating_add(1);
         gate.refused = None;
+        gate.behind = gate.behind.max(now).plus(cost).min(now.plus(cost + CREDIT));
         self.worked = true;
         self.status.started += 1;
+    }
+
+    /// How long a window takes at the rate that is kept.
+    fn kept_time(&self) -> Duration {
+        let ns = WINDOW_BYTES * 1_000_000_000 / self.least_bytes_per_s.max(1);
+        Duration::from_nanos(ns).min(LONGEST_DEBT)
+    }
+
+    /// When a window of that level starts whatever the clients feel; none: it has no rate to keep.
+    fn kept_from(&self, level: Level) -> Option<Time> {
+        let keeps = self.least_bytes_per_s > 0 && KEEPS_RATE[level as usize];
+        keeps.then_some(self.gates[level as usize].behind)
     }
 
     fn hindrance(&mut self, now: Time, level: Level) -> Option<Time> {
@@ -224,6 +255,16 @@ impl Pace {
         if self.quiet.is_some() {
             return Some(now.plus(RETRY));
         }
+        let kept_from = self.kept_from(level);
+        if kept_from.is_some_and(|at| at <= now) {
+            return None;
+        }
+        let until = self.by_width(now, level)?;
+        Some(kept_from.map_or(until, |at| at.min(until)))
+    }
+
+    /// Until when the clients keep a window from starting.
+    fn by_width(&self, now: Time, level: Level) -> Option<Time> {
         let active: u32 = self.gates.iter().map(|gate| u32::from(gate.active)).sum();
         let width = self.width(level);
         if active > 0 && (active + 1) * ONE > width {

@@ -7,6 +7,7 @@
 use crate::id::NodeId;
 use crate::map::PREFIX;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::Duration;
 
 /// The most links that a report names.
@@ -24,6 +25,48 @@ pub fn renewed_after(nodes: usize) -> Duration {
 /// A report of bad links that was not renewed for so many seconds is none. Long enough for clocks of nodes that differ by minutes.
 pub const STALE_AFTER_S: u64 = 1200;
 
+/// One of the two networks by which a node may be reached: its record has an address for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// The one that every node has.
+    #[default]
+    First,
+    /// The other one, where there are two.
+    Second,
+}
+
+impl Network {
+    /// Both.
+    pub const ALL: [Network; 2] = [Network::First, Network::Second];
+
+    /// The other one of the two.
+    #[must_use]
+    pub fn other(self) -> Network {
+        match self {
+            Network::First => Network::Second,
+            Network::Second => Network::First,
+        }
+    }
+
+    /// Its place among the two, from 0.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    fn is_first(&self) -> bool {
+        *self == Network::First
+    }
+}
+
+/// As operators count them: 1 or 2.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.index() + 1)
+    }
+}
+
 /// `/amita/links/NODE_ID/all`: what a node finds of its links to others, in the direction in which it sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -38,13 +81,65 @@ pub struct LinkReport {
     pub bad: u32,
     /// The worst of the bad ones, the worst first: [`MAX_NAMED`] at most.
     pub worst: Vec<BadLink>,
+    /// Nodes to which it does not send by one of their networks any more, because the link there is bad; they count as well above as
+    /// far as the other network is well.
+    #[serde(skip_serializing_if = "is_none")]
+    pub left: u32,
+    /// The worst of these, as they were when they were left: [`MAX_NAMED`] at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_worst: Vec<BadLink>,
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl LinkReport {
     /// Is it to be believed at this moment, in seconds since 1970? Only what is bad is renewed.
     #[must_use]
     pub fn is_current(&self, now_s: u64) -> bool {
-        self.bad == 0 || self.at_s.saturating_add(STALE_AFTER_S) > now_s
+        self.is_well() || self.at_s.saturating_add(STALE_AFTER_S) > now_s
+    }
+
+    /// Is no link bad, of those that are used and of those that were left?
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.bad == 0 && self.left == 0
+    }
+
+    /// What it says of links that were left, as if that were all.
+    #[must_use]
+    pub fn of_left(&self, network: Network) -> LinkReport {
+        let left = self.left_worst.iter().filter(|found| found.network == network);
+        let worst: Vec<BadLink> = left.copied().collect();
+        let named = u32::try_from(worst.len()).unwrap_or(u32::MAX);
+        // Those that are not named are taken to be of the network of all that are.
+        let bad = match !worst.is_empty() && worst.len() == self.left_worst.len() {
+            true => self.left.max(named),
+            false => named,
+        };
+        LinkReport {
+            beat: self.beat,
+            at_s: self.at_s,
+            measured: self.measured.max(bad),
+            bad,
+            worst,
+            ..LinkReport::default()
+        }
+    }
+
+    /// What it says of its links to that node by that network: bad, whether it still uses it or not. Who has left most of its links
+    /// names few of them, and speaks of all.
+    #[must_use]
+    pub fn accuses(&self, node: NodeId, network: Network) -> Option<BadLink> {
+        let mut named = self.worst.iter().chain(&self.left_worst);
+        let is_it = |found: &&BadLink| found.peer == node && found.network == network;
+        if let Some(found) = named.find(is_it) {
+            return Some(*found);
+        }
+        let left = self.of_left(network);
+        let speaks_of_all = !left.is_complete() && left.bad * 2 > left.measured;
+        left.worst.first().filter(|_| speaks_of_all).copied()
     }
 
     /// Does it name all links that are bad?
@@ -59,6 +154,9 @@ impl LinkReport {
 pub struct BadLink {
     /// The node at the other end.
     pub peer: NodeId,
+    /// By which of that node's networks.
+    #[serde(default, skip_serializing_if = "Network::is_first")]
+    pub network: Network,
     /// What is wrong with it.
     pub what: LinkTrouble,
     /// Segments with data that were sent, of all connections to that node, in the time that was looked at.
@@ -111,6 +209,13 @@ pub fn links_prefix() -> String {
     format!("{PREFIX}links/")
 }
 
+/// The node whose report has this key, if it is that of one.
+#[must_use]
+pub fn reporter(key: &str) -> Option<NodeId> {
+    let name = key.strip_prefix(&links_prefix())?;
+    name.strip_suffix("/all")?.parse().ok()
+}
+
 /// The key of what a node finds of its links.
 #[must_use]
 pub fn links_key(node: NodeId) -> String {
@@ -143,6 +248,61 @@ mod tests {
         assert!(!report.is_current(11_200));
         (report.at_s, report.bad) = (0, 0);
         assert!(report.is_current(11_200));
+    }
+
+    fn bad(peer: u32, network: Network) -> BadLink {
+        BadLink {
+            peer: NodeId(peer),
+            network,
+            what: LinkTrouble::Loss,
+            sent: 1000,
+            lost: 50,
+            round_trip_us: 0,
+            least_us: 0,
+        }
+    }
+
+    /// N talks to N-1: what the earlier version writes can be read, and it reads what has one network as before.
+    #[test]
+    fn a_report_of_one_network_is_what_it_was() {
+        let report = LinkReport {
+            measured: 2,
+            bad: 1,
+            worst: vec![bad(7, Network::First)],
+            ..LinkReport::default()
+        };
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(!text.contains("network") && !text.contains("left"), "{text}");
+        assert_eq!(serde_json::from_str::<LinkReport>(&text).unwrap(), report);
+        let other = LinkReport {
+            left: 1,
+            left_worst: vec![bad(7, Network::Second)],
+            ..report
+        };
+        let text = serde_json::to_string(&other).unwrap();
+        assert!(text.contains(r#""network":"second""#), "{text}");
+        assert_eq!(serde_json::from_str::<LinkReport>(&text).unwrap(), other);
+    }
+
+    #[test]
+    fn who_has_left_most_links_speaks_of_all() {
+        let mut report = LinkReport {
+            measured: 100,
+            left: 40,
+            left_worst: vec![bad(7, Network::First)],
+            ..LinkReport::default()
+        };
+        assert!(!report.is_well() && !report.is_current(STALE_AFTER_S) && report.is_current(0));
+        let first = |report: &LinkReport, node| report.accuses(NodeId(node), Network::First).is_some();
+        assert_eq!((first(&report, 7), first(&report, 8)), (true, false));
+        report.left = 60;
+        assert_eq!((first(&report, 7), first(&report, 8)), (true, true));
+        assert_eq!(report.accuses(NodeId(7), Network::Second), None);
+        let left = report.of_left(Network::First);
+        assert_eq!((left.bad, left.measured, left.worst.len()), (60, 100, 1));
+        assert_eq!(report.of_left(Network::Second).bad, 0);
+        report.left_worst.push(bad(9, Network::Second));
+        assert_eq!(report.of_left(Network::First).bad, 1);
     }
 
     #[test]

@@ -79,6 +79,9 @@ pub struct Node {
     pub name: String,
     /// `HOST:PORT` of its fabric.
     pub fabric: String,
+    /// The same by a second network, if it has one. Versions before this field use the first alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric2: Option<String>,
     /// `HOST:PORT` of its NBD server, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<String>,

@@ -18,6 +18,10 @@ pub struct Recovery {
     pub p99_percent: u32,
     /// The clients' throughput while recovery works, in percent of the one without it, that is still well.
     pub iops_percent: u32,
+    /// Bytes a second of each node that bringing lost copies back (the next two levels) keeps whatever the clients feel, where there is as
+    /// much to bring and their limits allow it. Each window counts as 128 KiB, also one that finds nothing to bring. Zero: no more than what
+    /// the pace keeps by itself.
+    pub least_bytes_per_s: u64,
     /// Groups at their least number of copies.
     pub critical: Limits,
     /// Groups that lack a copy.
@@ -44,6 +48,7 @@ impl Default for Recovery {
             automatic: true,
             p99_percent: 200,
             iops_percent: 70,
+            least_bytes_per_s: 0,
             critical: windows(32),
             degraded: windows(16),
             rebalance: windows(8),
@@ -134,11 +139,12 @@ impl Default for SickNetworks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SickPolicy {
-    /// Nothing: nodes say what they find, and nothing is decided.
+    /// Nothing: nodes say what they find, and nothing is decided. (A network by which a node cannot be reached is left for its other one with
+    /// any policy.)
     Off,
     /// The operator is told what is sick, and what would be done about it.
     Propose,
-    /// Its stores get no more groups.
+    /// Its stores get no more groups. Where the two nodes of a bad link have another network, that one is used, and neither is sick.
     Avoid,
     /// Its stores are taken out of their groups where these have copies enough, one node at a time, and tried again later.
     Isolate,

@@ -4,7 +4,9 @@
 //! waits for something keeps no other request waiting.
 
 use amita_control::access::Caller;
-use std::fmt::Debug;
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
+use zeroize::Zeroizing;
 
 /// Commands that are carried out at once.
 pub(crate) const MAX_COMMANDS: usize = 16;
@@ -12,6 +14,42 @@ pub(crate) const MAX_COMMANDS: usize = 16;
 pub(crate) const MAX_ARGUMENTS: usize = 1024;
 /// and the longest one.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 16 << 10;
+/// The most files that are sent with a command,
+pub(crate) const MAX_FILES: usize = 8;
+/// and the most bytes of one.
+pub(crate) const MAX_FILE_BYTES: usize = 64 << 10;
+
+/// Files of the machine that a command is given at: what they hold is sent with it, by the names that its arguments have for them. Keys and
+/// passwords are among them, and no form of this shows what it holds.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Files(BTreeMap<String, Zeroizing<String>>);
+
+impl Files {
+    /// What a file holds; none: it was not sent.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Zeroizing<String>> {
+        self.0.get(name)
+    }
+
+    /// Was none sent?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(String, String)> for Files {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(files: I) -> Files {
+        let files = files.into_iter();
+        Files(files.map(|(name, text)| (name, Zeroizing::new(text))).collect())
+    }
+}
+
+impl Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} files", self.0.len())
+    }
+}
 
 /// A command that is to be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +58,8 @@ pub struct CommandLine {
     pub arguments: Vec<String>,
     /// The name that was written to confirm that something is destroyed.
     pub confirmed: Option<String>,
+    /// What the files hold that it names.
+    pub files: Files,
 }
 
 /// As whom a command is carried out.
@@ -31,6 +71,8 @@ pub struct OnBehalf {
     pub tells_refusals: bool,
     /// When the token that they have shown ends, in seconds since 1970.
     pub ends_at: Option<u64>,
+    /// They are connected by TLS: nobody else reads what they send, and what they are told.
+    pub is_private: bool,
 }
 
 /// What has become of a command.
@@ -39,9 +81,9 @@ pub struct Outcome {
     /// As the program's.
     pub exit_code: u8,
     /// What it has said on standard output.
-    pub output: String,
+    pub stdout: String,
     /// What it has said on standard error.
-    pub beside: String,
+    pub stderr: String,
     /// The name that has to be written, and what is lost: nothing was done.
     pub question: Option<(String, String)>,
     /// The answer has a secret.
@@ -56,4 +98,23 @@ pub struct Outcome {
 pub trait Commands: Send + Sync + Debug {
     /// Carries one out. It ends within minutes, whatever it waits for.
     fn run(&self, line: &CommandLine, asker: OnBehalf) -> Outcome;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_files_hold_is_shown_by_nothing() {
+        let files: Files = [("key".to_owned(), "hush".to_owned())].into_iter().collect();
+        assert_eq!(files.get("key").map(|text| text.as_str()), Some("hush"));
+        assert_eq!((files.get("other"), files.is_empty()), (None, false));
+        let line = CommandLine {
+            arguments: vec!["host".to_owned()],
+            confirmed: None,
+            files,
+        };
+        let shown = format!("{line:?}");
+        assert!(shown.contains("1 files") && !shown.contains("hush"), "{shown}");
+    }
 }

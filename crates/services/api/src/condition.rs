@@ -46,6 +46,8 @@ pub(crate) struct Held<'a, T> {
     shown: T,
     /// None: whatever is there.
     condition: Option<Condition>,
+    /// What this request has done by this: names of actions.
+    done: RefCell<Vec<&'static str>>,
 }
 
 struct Condition {
@@ -85,6 +87,7 @@ impl IfMatch {
             look: Box::new(look),
             shown,
             condition,
+            done: RefCell::default(),
         })
     }
 
@@ -131,8 +134,26 @@ impl<T> Held<'_, T> {
     /// Changes it, while it is that still; what this request has changed by this before counts as read.
     ///
     /// # Errors
-    /// It is another by now; they may not; or what `work` says.
+    /// It is another by now; they may not; or what `work` says. Behind that stands what this request has changed before: that stays.
     pub(crate) fn act<R>(
+        &self,
+        action: Action,
+        object: &str,
+        work: impl FnOnce(&dyn Transact) -> Result<R, AdminError>,
+    ) -> Result<R, Problem> {
+        let made = self.change(action, object, work);
+        let mut done = self.done.borrow_mut();
+        match made {
+            Ok(made) => {
+                done.push(action.name());
+                Ok(made)
+            }
+            Err(why) if done.is_empty() => Err(why),
+            Err(why) => Err(why.after(&done)),
+        }
+    }
+
+    fn change<R>(
         &self,
         action: Action,
         object: &str,

@@ -36,6 +36,10 @@ pub struct Revert<'a> {
 /// What was done of that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reverted {
+    /// The number of the volume's records: another one than before.
+    pub record_id: u64,
+    /// The number that stays.
+    pub id: u64,
     /// The snapshot of what the volume was before; none: it is lost, or nothing was done.
     pub kept: Option<String>,
     /// The volume's size, which stays.

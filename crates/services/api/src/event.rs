@@ -39,6 +39,8 @@ pub struct Event {
     pub at_ms: u64,
     /// The name of the node that tells; of one that is gone, its number.
     pub node: String,
+    /// Its number; 0: none tells, but an operator's command.
+    pub node_id: u32,
     /// Of what kind it is: see the list of kinds. One of a newer version may not be among them.
     #[schema(example = "node-gone")]
     pub kind: String,
@@ -76,6 +78,7 @@ impl Event {
                 .get(&event.node)
                 .cloned()
                 .unwrap_or_else(|| event.node.to_string()),
+            node_id: event.node.0,
             kind: event.kind,
             severity: event.severity.into(),
             objects: event.objects,

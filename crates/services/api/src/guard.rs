@@ -31,6 +31,10 @@ const ALWAYS: &[(HeaderName, &str)] = &[
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proved;
 
+/// Of a response: whoever asked has it for themselves, for having it does more than look. It is shared with nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Own;
+
 /// Looks at a request before anything else does, and at its answer behind everything.
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
     let mut response = match check(&request) {
@@ -53,18 +57,28 @@ fn check(request: &Request) -> Result<(), Problem> {
         let why = "ask by this server's address, or by localhost: it proves to nobody who it is, and goes by no name";
         return Err(Problem::new(Code::Misdirected, why));
     }
-    let changes = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-    if (changes || owns(request.uri().path())) && !is_from_here(request, &host) {
-        let why = "a page of another site has asked for this; ask from this server's own page, or without a browser";
-        return Err(Problem::new(Code::CrossSite, why));
+    match [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method()) {
+        true => Ok(()),
+        false => own_site(request, &host),
     }
-    Ok(())
 }
 
-/// To be answered the request makes a gateway that may own the volume: a picture in another site's page must not.
-fn owns(path: &str) -> bool {
-    let path = path.trim_end_matches('/');
-    path.starts_with("/api/v1/volumes/") && (path.ends_with("/export") || path.ends_with("/diff"))
+/// For routes whose GET does more than look, as one that has a gateway own a volume does: a picture in another site's page must not.
+pub(crate) async fn own_site_only(request: Request, next: Next) -> Response {
+    let mut response = match host(&request).and_then(|host| own_site(&request, &host)) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    response.extensions_mut().insert(Own);
+    response
+}
+
+fn own_site(request: &Request, host: &Authority) -> Result<(), Problem> {
+    if is_from_here(request, host) {
+        return Ok(());
+    }
+    let why = "a page of another site has asked for this; ask from this server's own page, or without a browser";
+    Err(Problem::new(Code::CrossSite, why))
 }
 
 fn host(request: &Request) -> Result<Authority, Problem> {

@@ -11,8 +11,10 @@
 //! * `lasting`: connections that copy an image may last longer than others.
 //! * `observed`: what the node knows of itself, and how others are asked for what they know.
 //! * `commands`: the command line, carried out for who asks.
+//! * `share`: answers that several share, who do not mind how old they are.
 //! * `routes`: a file for each kind of thing.
 //! * `versions`: which versions of the API there are.
+//! * `waiting`: what a thread that may wait is woken by.
 //! * [`specification`]: OpenAPI 3.1, made from the same code that answers.
 //!
 //! Operations are those of `amita_control::admin`: nothing is decided here. Each request runs on a thread that may wait, because
@@ -38,18 +40,21 @@ mod repeat;
 mod routes;
 mod serve;
 pub mod session;
+mod share;
 mod site;
 mod specification;
 mod versions;
+mod waiting;
 mod watch;
 mod who;
 
 pub use certificate::{BadCertificate, Shown};
-pub use commands::{CommandLine, Commands, OnBehalf, Outcome};
+pub use commands::{CommandLine, Commands, Files, OnBehalf, Outcome};
 pub use data::{Changed, DataPath, Diff, Differences, Image, Imported, Revert, Reverted, Sink, Source};
 pub use going::Going;
-pub use observed::{Observed, TraceQuestion, Traces};
+pub use observed::{Counters, Observed, TraceQuestion, Traces};
 pub use problem::{Code, Problem};
+pub use routes::{CoreCounters, LatencyCounters, NodeCounters, OperationCounters, StoreCounters, VolumeCounters};
 pub use routes::{Trace, TraceLeg, TraceStage};
 pub use serve::{Listener, Server};
 pub use session::{Api, Asking};
@@ -110,6 +115,7 @@ pub fn router(api: Api) -> Router {
         router
             .layer(DefaultBodyLimit::max(repeat::MAX_BODY_BYTES))
             .layer(from_fn_with_state(api.clone(), repeat::once))
+            .layer(from_fn_with_state(api.clone(), share::share))
             .layer(from_fn_with_state(api.clone(), who::find))
             .layer(from_fn_with_state(api.clone(), site::beside))
             .layer(from_fn(guard::guard))

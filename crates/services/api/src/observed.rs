@@ -5,7 +5,7 @@
 
 use crate::panics::carry;
 use crate::problem::Problem;
-use crate::routes::Trace;
+use crate::routes::{NodeCounters, Trace};
 use crate::session::{Api, Asker};
 use amita_control::admin;
 use amita_history::{History, ask};
@@ -35,6 +35,9 @@ pub struct TraceQuestion {
 /// How a node is asked for its own traces. It may wait for the cores.
 pub type Traces = Arc<dyn Fn(&TraceQuestion) -> Vec<Trace> + Send + Sync>;
 
+/// How a node is asked for what it has counted; none: it does not tell. It may wait for the cores.
+pub type Counters = Arc<dyn Fn() -> Option<NodeCounters> + Send + Sync>;
+
 /// A node's eyes on itself.
 #[derive(Clone)]
 pub struct Observed {
@@ -48,6 +51,8 @@ pub struct Observed {
     pub history: Option<Arc<History>>,
     /// Its traces.
     pub traces: Option<Traces>,
+    /// Its counters.
+    pub counters: Option<Counters>,
 }
 
 impl fmt::Debug for Observed {
@@ -81,6 +86,23 @@ pub(crate) struct Peer {
     name: String,
     api: Option<String>,
     alive: bool,
+}
+
+impl Peer {
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One of which no more than the name is known.
+    #[cfg(test)]
+    pub(crate) fn alone(name: &str) -> Peer {
+        Peer {
+            name: name.to_owned(),
+            api: None,
+            alive: false,
+        }
+    }
 }
 
 /// The cluster's nodes, as who asks may see them; `only`: this one.

@@ -146,6 +146,16 @@ impl Problem {
         }
     }
 
+    /// It came after this was done by the same request, which stays: names of actions.
+    pub(crate) fn after(self, done: &[&str]) -> Problem {
+        let detail = format!(
+            "{}. Before that this was done, and stays: {}",
+            self.detail.trim_end_matches('.'),
+            done.join(", ")
+        );
+        Problem { detail, ..self }
+    }
+
     #[cfg(test)]
     pub(crate) fn tag(&self) -> Option<&str> {
         self.tag.as_deref()

@@ -6,6 +6,7 @@ mod audit;
 mod certificates;
 mod cluster;
 mod commands;
+mod counters;
 mod data;
 mod events;
 mod exports;
@@ -17,6 +18,7 @@ mod input;
 mod inspect;
 mod iscsi_attachments;
 mod jobs;
+mod links;
 mod nodes;
 mod notify;
 mod policies;
@@ -36,6 +38,7 @@ mod wait;
 mod watches;
 mod work;
 
+pub use counters::{CoreCounters, LatencyCounters, NodeCounters, OperationCounters, StoreCounters, VolumeCounters};
 pub use traces::{Trace, TraceLeg, TraceStage};
 
 use crate::session::Api;
@@ -46,6 +49,7 @@ pub fn all() -> OpenApiRouter<Api> {
     let all = [
         cluster::routes(),
         inspect::routes(),
+        links::routes(),
         certificates::routes(),
         nodes::routes(),
         stores::routes(),
@@ -71,6 +75,7 @@ pub fn all() -> OpenApiRouter<Api> {
         events::routes(),
         history::routes(),
         traces::routes(),
+        counters::routes(),
         audit::routes(),
         alerts::routes(),
         notify::routes(),

@@ -7,7 +7,7 @@ use crate::certificate::{ForBrowsers, Shown};
 use crate::commands::MAX_COMMANDS;
 use crate::guard::Proved;
 use crate::lasting::Lasting;
-use crate::session::{Api, Asker, MAX_CHECKS, MAX_COPIES, MAX_GATEWAYS, MAX_WORK};
+use crate::session::{Api, Asker, MAX_CHECKS, MAX_COPIES, MAX_GATEWAYS, MAX_GATHERS, MAX_WORK};
 use crate::who::{From, Standing};
 use amita_audit::Whence;
 use amita_control::access::Caller;
@@ -33,8 +33,8 @@ use tower_service::Service as _;
 const MAX_CONNECTIONS: usize = 256;
 /// Of them, those of one address.
 const MAX_OF_ADDRESS: usize = 64;
-/// Threads that wait for the metadata, or for data.
-const MAX_WAITING: usize = MAX_WORK + MAX_CHECKS + MAX_COMMANDS + MAX_COPIES + MAX_GATEWAYS;
+/// Threads that wait for the metadata, or for data, or write what is long.
+const MAX_WAITING: usize = MAX_WORK + MAX_CHECKS + MAX_COMMANDS + MAX_COPIES + MAX_GATEWAYS + MAX_GATHERS;
 /// A connection ends after so long: by then whoever watches has come again. One by which an image is copied ends when that has.
 const LONGEST_CONNECTION: Duration = Duration::from_secs(900);
 /// How often it is looked whether that is so,
@@ -43,6 +43,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// TLS, and the head of a request, must be there in so long.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How far its threads stand behind the cores: one of this niceness gets a tenth of a processor that a core wants too.
+const NICENESS: i32 = 10;
 /// The pause after a failed accept, so that failing does not become a loop.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 
@@ -133,6 +135,8 @@ impl Server {
         let thread = std::thread::Builder::new()
             .name("amita-api".to_owned())
             .spawn(move || {
+                // Of this thread and of those that it starts (Linux). Without it calls are answered all the same.
+                let _ = rustix::process::nice(NICENESS);
                 runtime.block_on(async {
                     if let Some(shown) = shown {
                         tokio::spawn(shown.keep());

@@ -6,6 +6,7 @@ use crate::observed::Observed;
 use crate::panics::carry;
 use crate::problem::{Code, Problem};
 use crate::repeat::Still;
+use crate::share::Answers;
 use crate::site::Page;
 use crate::watch::{Hub, Moment};
 use crate::who::Known;
@@ -32,8 +33,10 @@ pub(crate) const MAX_CHECKS: usize = 4;
 pub(crate) const MAX_COPIES: usize = 2;
 /// Comparisons and reverts at once, which have one as well.
 pub(crate) const MAX_GATEWAYS: usize = 2;
+/// Answers at once that have counters of all nodes.
+pub(crate) const MAX_GATHERS: usize = 4;
 /// A request waits no longer for its turn.
-const LONGEST_QUEUE: Duration = Duration::from_secs(5);
+pub(crate) const LONGEST_QUEUE: Duration = Duration::from_secs(5);
 /// Refusals that are told of one asker, and of all.
 const REFUSALS_OF_ONE: Limit = Limit {
     most: 20,
@@ -87,8 +90,11 @@ struct Shared {
     /// Those that use the data of volumes: images that are copied, and what is compared or reverted.
     copies: Arc<Semaphore>,
     gateways: Arc<Semaphore>,
+    /// Counters of all nodes that are gathered.
+    gathers: Arc<Semaphore>,
     refusals: Mutex<Allowances>,
     still: Still,
+    answers: Answers,
     /// When what is kept for a time was looked through last.
     kept_up: Mutex<Option<Instant>>,
 }
@@ -111,11 +117,13 @@ impl Api {
                 known: Known::default(),
                 hub: Hub::new(client),
                 still: Still::default(),
+                answers: Answers::default(),
                 work: Arc::new(Semaphore::new(MAX_WORK)),
                 checks: Arc::new(Semaphore::new(MAX_CHECKS)),
                 commands: Arc::new(Semaphore::new(MAX_COMMANDS)),
                 copies: Arc::new(Semaphore::new(MAX_COPIES)),
                 gateways: Arc::new(Semaphore::new(MAX_GATEWAYS)),
+                gathers: Arc::new(Semaphore::new(MAX_GATHERS)),
                 refusals: Mutex::new(Allowances::new(REFUSALS_OF_ONE, REFUSALS, Instant::now())),
                 kept_up: Mutex::default(),
             }),
@@ -142,6 +150,7 @@ impl Api {
         &self,
         asker: Asker,
         ends_at: Option<u64>,
+        is_private: bool,
         line: CommandLine,
     ) -> Result<Outcome, Problem> {
         let Some(commands) = self.commands.clone() else {
@@ -154,6 +163,7 @@ impl Api {
                 tells_refusals: api.tells_refusals(&name),
                 caller: asker.0,
                 ends_at,
+                is_private,
             };
             let outcome = commands.run(&line, behalf);
             if outcome.is_denied {
@@ -196,6 +206,14 @@ impl Api {
         })
     }
 
+    /// A place to gather the counters of all nodes, as soon as there is one.
+    ///
+    /// # Errors
+    /// There was none for as long as a request waits.
+    pub(crate) async fn gathering(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        place(&self.shared.gathers).await
+    }
+
     /// With the file of the cluster's sealing key: secrets of channels can be taken.
     #[must_use]
     pub fn with_seal_key(self, file: Option<PathBuf>) -> Api {
@@ -227,6 +245,7 @@ impl Api {
                 identity: None,
                 history: None,
                 traces: None,
+                counters: None,
             })
         })
     }
@@ -248,6 +267,10 @@ impl Api {
 
     pub(crate) fn still(&self) -> &Still {
         &self.shared.still
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.shared.answers
     }
 
     /// What changes from now on.
@@ -376,18 +399,26 @@ impl Api {
     }
 }
 
+/// A place in that room, as soon as there is one.
+///
+/// # Errors
+/// There was none for [`LONGEST_QUEUE`].
+async fn place(room: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+    match tokio::time::timeout(LONGEST_QUEUE, Arc::clone(room).acquire_owned()).await {
+        Ok(Ok(permit)) => Ok(permit),
+        Ok(Err(_)) | Err(_) => {
+            let why = "this node answers as many requests as it can; ask again in a moment, or another node";
+            Err(Problem::new(Code::TooMany, why))
+        }
+    }
+}
+
 /// Does what waits, on a thread of its own. What is done goes on when nobody waits for it any more.
 async fn wait<T: Send + 'static>(
     room: &Arc<Semaphore>,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let permit = match tokio::time::timeout(LONGEST_QUEUE, Arc::clone(room).acquire_owned()).await {
-        Ok(Ok(permit)) => permit,
-        Ok(Err(_)) | Err(_) => {
-            let why = "this node answers as many requests as it can; ask again in a moment, or another node";
-            return Err(Problem::new(Code::TooMany, why));
-        }
-    };
+    let permit = place(room).await?;
     let task = carry(move || {
         let _permit = permit;
         work()
@@ -409,5 +440,27 @@ impl<S: Sync> FromRequestParts<S> for Asker {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asker, Problem> {
         parts.extensions.get::<Asker>().cloned().ok_or_else(crate::who::nobody)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_no_place_waits_for_one() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let room = Arc::new(Semaphore::new(1));
+            let held = place(&room).await.expect("a place");
+            let also = Arc::clone(&room);
+            let waits = tokio::spawn(async move { place(&also).await.is_ok() });
+            tokio::task::yield_now().await;
+            assert!(!waits.is_finished(), "it is not sent away");
+            drop(held);
+            assert!(waits.await.expect("no panic"));
+            room.close();
+            assert_eq!(place(&room).await.expect_err("no place").code, Code::TooMany.text());
+        });
     }
 }

@@ -6,13 +6,15 @@ pub mod ata;
 mod disk;
 mod health;
 mod host;
+mod looks;
 mod nic;
 pub mod scsi;
 mod smart;
 
-pub use disk::{Below, ENOUGH_REQUESTS, Figures, disks};
+pub use disk::{Below, ENOUGH_REQUESTS, Figures, device, disks};
 pub use health::{controller, log};
 pub use host::{host, uring};
+pub use looks::{Looks, is_look};
 pub use nic::{Serving, nics};
 pub use smart::{ScsiAsk, smart_of};
 

@@ -150,7 +150,7 @@ pub struct Sight {
 pub struct Nic {
     /// Its name.
     pub name: String,
-    /// What the node serves by it: `fabric`, `nbd`, `nvme`.
+    /// What the node serves by it: `fabric`, `fabric2`, `nbd`, `nvme`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub serves: Vec<String>,
     /// Is it up (`operstate`)? `lo` and others without a state count as up.

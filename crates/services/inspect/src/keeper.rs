@@ -1,13 +1,14 @@
 //! The thread of a node that tells what its machine is like, and stamps its clock; and the one that looks at the disks of all nodes where
-//! it is the coordinator. A disk of its own that hangs holds up the first one, and never what is done about the others.
+//! it is the coordinator. A disk of its own that hangs holds up neither: each disk is asked by a thread of its own.
 //!
-//! Facts are read every few minutes, and written when they have changed, else once an hour. A stamp of the clock is written once a minute,
-//! in large clusters as many seconds apart as there are nodes: the cluster as a whole writes one stamp a second at most. Whoever sees the
-//! first stamp of a neighbour answers with one of its own, so that a node which has just come is compared at once. Where the metadata is
-//! away nothing is written, and no I/O ever waits for any of this.
+//! Facts are read every few minutes, and written when they have changed, else once an hour. A disk that does not answer in time hangs, they
+//! say; where it has answered since the round before, but late, they say what. A stamp of the clock is written once a minute, in large
+//! clusters as many seconds apart as there are nodes: the cluster as a whole writes one stamp a second at most. Whoever sees the first
+//! stamp of a neighbour answers with one of its own, so that a node which has just come is compared at once. Where the metadata is away
+//! nothing is written, and no I/O ever waits for any of this.
 
 use crate::clocks::{Sights, neighbours};
-use crate::collect::{Below, Figures, Root, Serving, addresses, disks, host, nics, synchronised};
+use crate::collect::{Below, Figures, Looks, Root, Serving, addresses, device, disks, host, nics, synchronised};
 use crate::doctor::{Doctor, Heard};
 use crate::inventory::{Certificate, Clock, Inventory, Known, Setting, VERSION, clock_key, facts_key, of_key, short};
 use amita_control::records::inventory_prefix;
@@ -27,6 +28,8 @@ const READ_EVERY: Duration = Duration::from_secs(300);
 const WRITE_EVERY: Duration = Duration::from_secs(3600);
 /// When a neighbour's clock was seen for the first time, facts are written so soon.
 const SOON: Duration = Duration::from_secs(2);
+/// Disks have so long to answer: each is asked several questions, and the kernel waits two seconds for one.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Stamps lie so far apart at least.
 const STAMP_EVERY: Duration = Duration::from_secs(60);
 /// Answers to stamps lie so far apart.
@@ -139,6 +142,9 @@ struct Teller {
     /// What was written last, and when.
     written: Option<(Inventory, Instant)>,
     read_at: Option<Instant>,
+    /// Since when disks are being looked at for facts.
+    looking_since: Option<Instant>,
+    looks: Looks,
     stamped_at: Option<Instant>,
     /// A neighbour that was not seen before waits for a stamp of ours, and others for what was seen of it.
     answer: bool,
@@ -152,12 +158,14 @@ impl Teller {
         Teller {
             heard: Arc::default(),
             sources,
+            looks: looks_beneath(&root),
             root,
             sights: Sights::default(),
             neighbours: Vec::new(),
             stamp_every: STAMP_EVERY,
             written: None,
             read_at: None,
+            looking_since: None,
             stamped_at: None,
             answer: false,
             tell_at: None,
@@ -214,9 +222,15 @@ impl Teller {
     fn tell(&mut self, meta: &dyn Transact) {
         let due = |at: Option<Instant>, every: Duration| at.is_none_or(|at| at.elapsed() >= every);
         let soon = self.tell_at.is_some_and(|at| Instant::now() >= at);
-        if due(self.read_at, READ_EVERY) || soon {
+        if self.looking_since.is_none() && (due(self.read_at, READ_EVERY) || soon) {
             (self.read_at, self.tell_at) = (Some(Instant::now()), None);
             self.find_neighbours(meta);
+            self.looks.begin(&self.sources.stores);
+            self.looking_since = self.read_at;
+        }
+        let since = self.looking_since;
+        if since.is_some_and(|since| self.looks.have_ended() || since.elapsed() >= PATIENCE) {
+            self.looking_since = None;
             self.write_facts(meta);
         }
         if due(self.stamped_at, self.stamp_every) || (self.answer && due(self.stamped_at, ANSWER_EVERY)) {
@@ -270,6 +284,8 @@ impl Teller {
         let sources = &mut self.sources;
         let figures = (sources.figures)();
         let before = self.written.as_ref().map_or(&[][..], |(before, _)| &before.disks);
+        let looks = &self.looks;
+        let devices = sources.stores.iter().map(|path| (path.clone(), looks.found(path)));
         let nics = addresses().and_then(|all| nics(&self.root, &all, &sources.serving));
         Inventory {
             version: VERSION,
@@ -282,12 +298,17 @@ impl Teller {
                 seen: self.sights.least(),
             },
             nics: nics.into(),
-            disks: disks(&self.root, &sources.stores, &Below::HERE, &figures, before, now),
+            disks: disks(devices.collect(), &figures, before, now),
             certificate: Known::Is((sources.certificate)()),
             settings: sources.settings.clone(),
             left_out: Vec::new(),
         }
     }
+}
+
+fn looks_beneath(root: &Root) -> Looks {
+    let root = root.clone();
+    Looks::by(move |path| device(&root, path, &Below::HERE))
 }
 
 fn write(meta: &dyn Transact, key: String, value: &[u8]) -> bool {

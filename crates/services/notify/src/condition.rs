@@ -148,6 +148,7 @@ fn about(fact: &Fact, status: &Status) -> About {
         }
         "policy-fails" | "policy-late" => label("policy", first),
         "channel-fails" => label("channel", first),
+        "job-paused" | "job-overdue" => label("job", first),
         "subsystem-unserved" => label("subsystem", first),
         name if name.starts_with("copies-") || name.starts_with("pool-") || name == "rule-unmet" => {
             label("pool", first);

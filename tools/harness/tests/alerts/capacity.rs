@@ -3,9 +3,17 @@
 use crate::world::{Plan, VOLUME, World};
 use amita_harness::nbd::Client;
 use amita_harness::scratch::Scratch;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
+/// The size of a store; each has a copy of everything.
+const STORE_MIB: u64 = 320;
+/// So much of a store is left for data, about.
+const ROOM_MIB: f64 = 306.0;
+/// So much of the pool is written at most that its figure does not count yet: it comes late, and later on a busy machine.
+const UNCOUNTED: f64 = 0.02;
+/// After so long without a change it counts everything.
+const COUNTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Writes what no store could take for zeros or for an earlier write.
 fn fill(client: &mut Client, offset: u64) -> std::io::Result<()> {
@@ -32,9 +40,20 @@ fn used(world: &World) -> f64 {
 
 /// Writes on until so much is used; `pause` after each MiB.
 fn fill_to(world: &World, client: &mut Client, at: &mut u64, ratio: f64, pause: Duration) {
-    while used(world) < ratio {
-        fill(client, *at * MIB).expect("there is room yet");
-        *at += 1;
+    let (mut before, mut since) = (used(world), Instant::now());
+    loop {
+        let counted = used(world);
+        if counted >= ratio {
+            return;
+        }
+        if counted > before {
+            (before, since) = (counted, Instant::now());
+        }
+        if *at as f64 / ROOM_MIB < counted + UNCOUNTED || since.elapsed() > COUNTED_WITHIN {
+            fill(client, *at * MIB).expect("there is room yet");
+            *at += 1;
+            since = Instant::now();
+        }
         std::thread::sleep(pause);
     }
 }
@@ -43,7 +62,7 @@ fn fill_to(world: &World, client: &mut Client, at: &mut u64, ratio: f64, pause: 
 #[ignore = "minutes, on a machine that does nothing else"]
 fn a_pool_fills_until_writes_fail() {
     let plan = Plan {
-        store_bytes: 320 << 20,
+        store_bytes: STORE_MIB * MIB,
         volume_bytes: 1 << 30,
         ..Plan::default()
     };

@@ -3,6 +3,9 @@
 use crate::world::{Plan, VOLUME, World};
 use amita_harness::faulty_disk::{DiskFaults, FaultyDisk};
 use amita_harness::fio::{self, Job, Running};
+use amita_metadata::{Call, Op};
+use amita_types::StoreId;
+use amita_types::condition::{DiskLevel, SickDisk, sick_disk_key};
 use std::time::Duration;
 
 /// A cluster whose stores lie on disks that fail on command. The disks go last.
@@ -107,6 +110,53 @@ fn all_disks_are_slow() {
     world.mended();
     for disk in &disks {
         disk.set(DiskFaults::default());
+    }
+    world.all_end(&alerts);
+}
+
+/// No machine has a disk for a test that predicts its failure, so what the coordinator notes of one is written: what it does not find itself
+/// stays for a day.
+#[test]
+#[ignore = "minutes, on a machine that does nothing else"]
+fn disks_are_not_well() {
+    let mut world = World::of(Plan::default());
+    let client = world.cluster.metadata_client().expect("the metadata");
+    let stores = world.json(&["disk", "list"]);
+    let id = |number: usize| -> Option<StoreId> { stores[number]["id"].as_str().and_then(|id| id.parse().ok()) };
+    let sick = [
+        (id(0).expect("a store"), "nvme9n1", DiskLevel::Avoid),
+        (id(1).expect("a store"), "nvme8n1", DiskLevel::Warn),
+    ];
+    world.is_quiet();
+    world.fault("it is noted of one disk that it predicts its failure, and of another one that it is worn");
+    for (store, disk, level) in sick {
+        let noted = SickDisk {
+            store,
+            disk: disk.to_owned(),
+            level,
+            codes: vec!["disk-worn".to_owned()],
+            evidence: "much of its life is used".to_owned(),
+            since: 1,
+            told_at: 1,
+            decision: String::new(),
+            failing_since: None,
+            drained_at: None,
+            better_since: None,
+        };
+        let noted = serde_json::to_vec(&noted).expect("JSON");
+        client.txn(&Call::put(sick_disk_key(store), noted)).expect("written");
+    }
+    let alerts = [("AmitaDiskFailing", "nvme9n1"), ("AmitaDiskAging", "nvme8n1")];
+    world.all_fire(&alerts);
+    world.mended();
+    for (store, _, _) in sick {
+        let key = sick_disk_key(store);
+        let gone = Call {
+            compares: Vec::new(),
+            then: vec![Op::Delete { key }],
+            otherwise: Vec::new(),
+        };
+        client.txn(&gone).expect("deleted");
     }
     world.all_end(&alerts);
 }

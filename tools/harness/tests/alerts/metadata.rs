@@ -2,6 +2,7 @@
 
 use crate::world::{PATIENCE, Plan, World, eventually};
 use amita_harness::cluster::{METADATA_FILE, Metadata};
+use amita_harness::observe::Observer;
 use amita_harness::scratch::Scratch;
 use amita_harness::{ports, tool};
 use amita_metadata::{Call, Client, KeyValue};
@@ -44,6 +45,19 @@ fn the_metadata_is_set_back() {
     }
     client.close();
     world.start_node(2);
+    // One that begins on the older copy would know no better, and stay with it.
+    let node = Observer::of(&world.cluster)
+        .and_then(|seen| seen.node("n3"))
+        .expect("a node");
+    let process = world.cluster.nodes()[2].process.as_ref().expect("it runs").pid();
+    let client = world.cluster.metadata_client().expect("the metadata");
+    eventually("the node has joined by its new process", || {
+        let reply = client
+            .txn(&Call::get(map::live_key(node)))
+            .expect("the metadata answers");
+        let live = reply.value(0).and_then(|record| record.json::<map::Live>().ok());
+        live.is_some_and(|live| live.pid == process)
+    });
     world.is_quiet();
     world.fault("the metadata's file is replaced by an older copy");
     world.cluster.kill_metadata();
@@ -129,8 +143,13 @@ fn etcd_is_full() {
         meta.txn(&call).is_err()
     });
     assert!(is_full, "etcd takes whatever it is given");
+    // Nobody can be elected while nothing is written: the one who tells of the cluster is to live on.
+    let observer = Observer::of(&world.cluster).expect("the metadata");
+    let coordinator = observer.coordinator().expect("the metadata").expect("one is elected");
+    let is_led_by = |at: usize| observer.node(&format!("n{}", at + 1)).expect("a node") == coordinator;
+    let victim = [1, 2].into_iter().find(|at| !is_led_by(*at)).expect("another one");
     world.fault("etcd takes no writes (its quota is used up), and a node is killed");
-    world.cluster.kill_node(2);
+    world.cluster.kill_node(victim);
     world.fires("AmitaCopiesWaiting", "wait for a store that is gone");
     world.mended();
     let etcdctl = |arguments: &[&str]| {
@@ -145,6 +164,6 @@ fn etcd_is_full() {
     etcdctl(&["alarm", "disarm"]);
     world.ends("AmitaCopiesWaiting");
     host.close();
-    world.start_node(2);
+    world.start_node(victim);
     world.is_quiet();
 }

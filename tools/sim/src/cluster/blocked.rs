@@ -6,7 +6,7 @@
 
 use super::hosts::Refused;
 use super::node::home;
-use super::{Cluster, Excuse, Node, Plea, RECOVER, SETTLE, pool_of, volume_id, volume_name};
+use super::{Cluster, Excuse, Node, Plea, SETTLE, pool_of, volume_id, volume_name};
 use crate::faults::Member;
 use crate::history::OperationId;
 use amita_reactor::Time;
@@ -151,7 +151,8 @@ impl Cluster {
             // A copy whose list of changes has rotted is not brought up to date in this version.
             if blocked.is_none() && !self.ledger.is_rotten(node) {
                 return Err(format!(
-                    "nothing is wrong any more, and after {RECOVER:?} these are not in sync: {:?}\n{}",
+                    "nothing is wrong any more, and after {:?} these are not in sync: {:?}\n{}",
+                    self.recovers_within(),
                     self.missing(),
                     self.describe()
                 ));

@@ -5,6 +5,7 @@
 //! was won without an answer is learned from the watch. A frozen node does nothing, and then goes on with what it
 //! believed before.
 
+use super::networks::{Verdict, Verdicts};
 use super::node::node_id;
 use super::{Cluster, describe, json, summary};
 use crate::coverage::Coverage;
@@ -30,6 +31,8 @@ pub enum Caller {
     Core(usize, CallId),
     /// The node's coordinator; it has one call under way at most.
     Coordinator,
+    /// What measures its links; likewise.
+    Links,
 }
 
 /// The election key's value.
@@ -62,6 +65,8 @@ pub struct Lead {
     campaign_at: Option<Time>,
     /// When it is wanted next.
     wake: Option<Time>,
+    /// What it has said of networks.
+    pub(super) verdicts: Verdicts,
 }
 
 impl Lead {
@@ -82,6 +87,7 @@ impl Lead {
             settled: false,
             campaign_at: None,
             wake: None,
+            verdicts: Verdicts::default(),
         }
     }
 
@@ -208,13 +214,15 @@ impl Lead {
     fn depose(&mut self, now: Time) {
         if std::mem::take(&mut self.leading) {
             self.apply(now, Event::Deposed);
+            self.verdicts.hear(Verdict::Deposed);
         }
     }
 
     fn apply(&mut self, now: Time, event: Event) {
         for action in self.machine.apply(moment(now), event) {
-            if let Action::Call { number, call } = action {
-                self.calls.push_back((number, call));
+            match action {
+                Action::Call { number, call } => self.calls.push_back((number, call)),
+                Action::Warn(warning) => self.verdicts.hear(Verdict::Said(warning)),
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::node::{disk, host_at, host_place, node_id, place, store_id};
 use super::records::json;
 use super::{Cluster, volume_id, volume_name};
-use crate::faults::{Fault, Lost, Member, Plan, Step};
+use crate::faults::{Bad, Fault, Lost, Member, Plan, Step};
 use amita_reactor::Time;
 use amita_reactor::sim::DiskFaults;
 use amita_types::{VolumeId, map};
@@ -25,6 +25,7 @@ enum End {
     Drain(Member),
     Maintenance(Member),
     Lies(Member),
+    Links(u64),
 }
 
 /// What is still to be injected, and what is to end.
@@ -34,6 +35,8 @@ pub struct Injector {
     order: u64,
     /// The directed pairs that each partition cuts.
     partitions: BTreeMap<u64, Vec<(u32, u32)>>,
+    /// The same of those that are lossy or late.
+    bad_links: BTreeMap<u64, (Vec<(u32, u32)>, Bad)>,
     /// The node whose data rots.
     rotten: Option<Member>,
 }
@@ -52,6 +55,7 @@ impl Injector {
             due: BTreeMap::new(),
             order: 0,
             partitions: BTreeMap::new(),
+            bad_links: BTreeMap::new(),
             rotten: None,
         }
     }
@@ -244,6 +248,18 @@ impl Cluster {
                 self.later(now, for_ns, End::Disk(node));
             }
             Fault::Rot { node, blocks } => self.rot(now, node, blocks),
+            Fault::BadLinks {
+                node,
+                peers,
+                bad,
+                way,
+                for_ns,
+            } => {
+                let pairs = self.pairs_between(&[node], &peers, way);
+                self.spoil(now, pairs, bad, for_ns);
+                self.coverage.hit("fault.bad_links");
+            }
+            Fault::SickNetworks { policy } => self.set_sick_policy(now, policy),
             Fault::HostsCut { gateway } => {
                 self.hosts.cut_paths(now, gateway, &mut self.nodes);
                 let pairs = self.host_pairs(gateway, Lost::Both, None);
@@ -365,6 +381,30 @@ impl Cluster {
         self.injector.partitions.insert(id, pairs);
     }
 
+    /// Links are bad for a while.
+    fn spoil(&mut self, now: Time, pairs: Vec<(u32, u32)>, bad: Bad, for_ns: u64) {
+        if bad == Bad::Cut {
+            return self.part(now, pairs, for_ns);
+        }
+        let id = self.injector.order + 1;
+        self.later(now, for_ns, End::Links(id));
+        self.injector.bad_links.insert(id, (pairs, bad));
+        self.spoil_links();
+    }
+
+    /// All links that are lossy or late now are so.
+    fn spoil_links(&mut self) {
+        for (pairs, bad) in self.injector.bad_links.values() {
+            for (from, to) in pairs {
+                match *bad {
+                    Bad::Lossy { per_mille } => self.world.lose_link(*from, *to, per_mille),
+                    Bad::Late { extra_ns } => self.world.delay_link(*from, *to, Duration::from_nanos(extra_ns)),
+                    Bad::Cut => {}
+                }
+            }
+        }
+    }
+
     /// The directed pairs of places between a gateway and hosts; of one host, if there is one of that number.
     fn host_pairs(&self, gateway: Member, lost: Lost, host: Option<u32>) -> Vec<(u32, u32)> {
         let mut pairs = Vec::new();
@@ -458,6 +498,15 @@ impl Cluster {
             End::Maintenance(node) => self.set_maintenance(self.world.now(), node, false),
             End::Hosts(node) => self.delay_hosts(node, Duration::ZERO),
             End::Lies(node) => self.nodes[node].imposter.set(false),
+            End::Links(id) => {
+                let ended = self.injector.bad_links.remove(&id);
+                for (from, to) in ended.map(|(pairs, _)| pairs).unwrap_or_default() {
+                    self.world.lose_link(from, to, 0);
+                    self.world.delay_link(from, to, Duration::ZERO);
+                }
+                // What is bad for another reason as well stays so.
+                self.spoil_links();
+            }
             End::Lossy => self.metadata.lose_answers(0),
             End::Disk(node) => {
                 for store in 0..self.setup.stores {
@@ -491,9 +540,14 @@ impl Cluster {
 
     /// The directed pairs of places that a partition loses.
     fn pairs(&self, side: &[Member], lost: Lost) -> Vec<(u32, u32)> {
+        let others: Vec<Member> = (0..self.nodes.len()).filter(|node| !side.contains(node)).collect();
+        self.pairs_between(side, &others, lost)
+    }
+
+    fn pairs_between(&self, side: &[Member], others: &[Member], lost: Lost) -> Vec<(u32, u32)> {
         let mut pairs = Vec::new();
         for &inside in side {
-            for outside in (0..self.nodes.len()).filter(|node| !side.contains(node)) {
+            for &outside in others {
                 for (a, b) in self.places(inside, outside) {
                     if lost != Lost::Incoming {
                         pairs.push((a, b));

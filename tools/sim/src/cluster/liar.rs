@@ -96,6 +96,7 @@ impl Liar {
             id: node,
             name: name.clone(),
             fabric: String::new(),
+            fabric2: None,
             nbd: None,
             nbd_socket: None,
             nvme: None,

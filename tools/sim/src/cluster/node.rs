@@ -225,6 +225,9 @@ impl Node {
         fabric.limits.window_bytes = settings.window_bytes;
         fabric.timeouts.quiet = settings.quiet;
         fabric.timeouts.silence = settings.quiet * 4;
+        if let Some(measured) = setup.measured {
+            fabric.timeouts.idle_ping = measured.idle_ping;
+        }
         let store = amita_store::Config {
             cluster: Some(CLUSTER),
             lease: settings.lease,

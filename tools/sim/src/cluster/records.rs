@@ -8,6 +8,7 @@ use crate::metadata::Metadata;
 use amita_metadata::Call;
 use amita_reactor::sim::World;
 use amita_types::placement::{Candidate, Level, plan_pool};
+use amita_types::recovery::{Recovery, recovery_key};
 use amita_types::{Epoch, Generation, GroupIndex, PoolId, map};
 
 pub(super) fn describe(call: &Call) -> String {
@@ -47,6 +48,7 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
         let record = map::Node {
             metrics: None,
             api: None,
+            fabric2: None,
             site: String::new(),
             rack: String::new(),
             maintenance: false,
@@ -110,6 +112,15 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
         }
     }
     put(map::counter_key("volumes"), json(&setup.volumes));
+    if let Some(measured) = setup.measured {
+        let slow_stores = setup.coordinator.unwrap_or_default().slow_stores;
+        let settings = Recovery {
+            slow_stores,
+            sick_networks: measured.settings,
+            ..Recovery::default()
+        };
+        put(recovery_key(), json(&settings));
+    }
     if setup.fronted.is_some() {
         let namespaces = (0..setup.volumes).map(|number| map::Namespace {
             nsid: number as u32 + 1,

@@ -2,6 +2,7 @@
 
 use super::clones::Cloning;
 use super::deletion::Passers;
+use super::networks::Measured;
 use super::operator::Chores;
 use super::settings::Settings;
 use crate::faults::{Fault, Limits, Member, Plan, Step};
@@ -18,6 +19,7 @@ use std::time::Duration;
 pub struct Plants {
     pub store: amita_store::Faults,
     pub volume: amita_sequencer::Faults,
+    pub coordinator: amita_control::Faults,
     /// Of the gateways.
     pub node: amita_node::Faults,
     /// R9: NVMe fronts keep hosts that are silent while what they have sent grows old, and know of no keep alive time.
@@ -236,6 +238,8 @@ pub struct Setup {
     pub expect_full: bool,
     /// The coordinator's settings; without any there is no coordinator.
     pub coordinator: Option<coordinator::Config>,
+    /// How links between nodes are measured, and what becomes of whom is found sick; none: they are not.
+    pub measured: Option<Measured>,
     /// How much later than its node a coordinator looks at what has changed.
     pub coordinator_lag: Duration,
     /// What nodes are told: time-outs, limits, windows.
@@ -275,13 +279,14 @@ impl Setup {
         }
     }
 
-    /// The setup of a seed. One in forty has disks that are smaller than its volume, and one a member that lies; nothing else is
-    /// wrong there.
+    /// The setup of a seed. One in forty has disks that are smaller than its volume, one a member that lies, and one measures the links
+    /// between its nodes; nothing else is wrong there.
     #[must_use]
     pub fn draw(seed: u64) -> Setup {
         match seed % 40 {
             39 => Setup::cramped(seed),
             37 => Setup::infiltrated(seed),
+            33 => Setup::measuring(seed),
             _ => Setup::draw_roomy(seed),
         }
     }
@@ -487,6 +492,7 @@ impl Setup {
             most_takeovers: None,
             expect_full: false,
             coordinator: Some(patience(*random.pick(&[200, 600, 1200]))),
+            measured: None,
             coordinator_lag: Duration::from_millis(*random.pick(&[0, 0, 50, 400])),
             settings: Settings::draw(&mut random),
             buggify: random.percent(60).then(|| random.bits()),
@@ -554,6 +560,7 @@ impl Setup {
             most_takeovers: None,
             expect_full: false,
             coordinator: Some(patience(600)),
+            measured: None,
             coordinator_lag: Duration::ZERO,
             settings: Settings::default(),
             buggify: None,

@@ -40,3 +40,24 @@ fn what_lasts_strikes_only_victims() {
         }
     }
 }
+
+#[test]
+fn only_what_lasts_makes_a_link_bad() {
+    let links = |for_ns| Fault::BadLinks {
+        node: 2,
+        peers: vec![0],
+        bad: Bad::Cut,
+        way: Lost::Both,
+        for_ns,
+    };
+    assert_eq!(links(60_000 * MS).bad_sides(3), Some((vec![2], vec![0])));
+    assert_eq!(links(6_000 * MS).bad_sides(3), None);
+    let partition = Fault::Partition {
+        side: vec![1],
+        lost: Lost::Outgoing,
+        metadata: false,
+        for_ns: 60_000 * MS,
+    };
+    assert_eq!(partition.bad_sides(3), Some((vec![1], vec![0, 2])));
+    assert_eq!(Fault::Move { gateway: 1 }.bad_sides(3), None);
+}

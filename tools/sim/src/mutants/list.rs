@@ -47,6 +47,13 @@ macro_rules! of_gateway {
     };
 }
 
+/// Switches a rule of the coordinator off.
+macro_rules! of_coordinator {
+    ($plant:ident) => {
+        plant!(plants => plants.coordinator = plants.coordinator.with(amita_control::Fault::$plant))
+    };
+}
+
 #[must_use]
 pub fn all() -> Vec<Mutant> {
     let mut all = of_stores();
@@ -165,6 +172,19 @@ fn of_clusters() -> Vec<Mutant> {
         cluster("keep-opening", "R10", of_gateway!(KeepOpening), &[]),
         cluster("serve-half-fenced", "R10", of_volume!(ServeHalfFenced), &[17]),
         cluster("ignore-min-copies", "R10", of_volume!(IgnoreMinCopies), &[17]),
+        cluster(
+            "isolate-the-needed",
+            "R10",
+            of_coordinator!(IsolateTheNeeded),
+            &[153, 473],
+        ),
+        cluster("never-back", "R10", of_coordinator!(NeverBack), &[33, 73]),
+        cluster(
+            "isolate-by-any-policy",
+            "R10",
+            of_coordinator!(IsolateByAnyPolicy),
+            &[233, 553],
+        ),
         cluster("no-cut-hold", "R11", of_volume!(NoCutHold), &[]),
         cluster("lazy-fences", "R11", of_volume!(LazyFences), &[27]),
         cluster(

@@ -127,6 +127,7 @@ pub fn records(machine: &Machine) -> impl Iterator<Item = (String, Vec<u8>)> {
             id: NodeId(node as u32 + 1),
             name: format!("node-{node}"),
             fabric: format!("10.{}.{}.{}:7400", node >> 16, node >> 8 & 255, node & 255),
+            fabric2: None,
             nbd: None,
             nbd_socket: None,
             nvme: None,

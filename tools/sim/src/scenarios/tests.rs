@@ -99,6 +99,35 @@ fn volumes_shrink() {
     }
 }
 
+/// Sick networks are found, by what is measured, and what becomes of nodes is judged; a cluster that is well is measured too.
+#[test]
+fn sick_networks_are_met() {
+    let all = all();
+    let met = |name: &str, paths: &[&str]| {
+        let scenario = all.iter().find(|scenario| scenario.name.ends_with(name));
+        let seeds = 3;
+        let verdict = scenario.expect("it is listed").judge(seeds, seeds, 1);
+        assert!(verdict.with_rule.failures.is_empty(), "{name}: {verdict:#?}");
+        let coverage = verdict.with_rule.coverage;
+        for path in paths {
+            assert!(coverage.count(path) > 0, "{name}: {path}: {coverage}");
+        }
+    };
+    met(
+        "is isolated, and comes back",
+        &["network.found_lossy", "network.isolated", "network.judged_isolated"],
+    );
+    met(
+        "comes back before its time",
+        &["network.found_late", "network.back_early"],
+    );
+    met("stays away", &["network.found_cut", "network.blamed_node"]);
+    met("who is needed", &["network.stays_for_copies"]);
+    met("isolates nobody", &["network.proposed", "network.avoided"]);
+    // By whom more than half of their links were measured, that is: not all have, in so few seeds.
+    met("blamed for nothing", &["network.measured"]);
+}
+
 #[test]
 fn the_known_seeds_are_of_scenarios_that_are_there() {
     let all = all();

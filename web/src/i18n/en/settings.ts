@@ -29,6 +29,10 @@ export const settings = {
   "recovery.p99.help": "In percent of the one without recovery; at least 110.",
   "recovery.iops": "Clients' throughput that is still well",
   "recovery.iops.help": "In percent of the one without recovery; 1 to 95.",
+  "recovery.least": "Least that lost copies are brought back at",
+  "recovery.least.help":
+    "Bytes a second of each node, whatever clients feel, where a copy lacks; limits are stronger. As 20M (binary); 0: what it keeps by itself.",
+  "recovery.least.none": "what it keeps by itself",
   "recovery.limits": "Limits of recovery on each node",
   "recovery.limits.title": "Limits: {level}",
   "recovery.limits.about": "On each node, at once. Lower limits spare clients and make repairs last longer.",
@@ -76,4 +80,28 @@ export const settings = {
   "version.raise.about":
     "From {from} to {to}, for good: it is never lowered, and older programs do not start in the cluster any more.",
   "version.raise.force": "Also while these do not run: {nodes}",
+  "recovery.sick.title": "Sick networks",
+  "recovery.sick.about": "All nodes go by it at once. Set back, a node that was isolated comes back at once.",
+  "recovery.sick": "What becomes of such nodes",
+  "recovery.sick.help":
+    "Of a node whose links lose, are late or cut, as it or most others find. Each choice includes those before it.",
+  "recovery.sick.off": "nothing is decided",
+  "recovery.sick.propose": "a person is told what would be done",
+  "recovery.sick.avoid": "it gets no more groups",
+  "recovery.sick.isolate": "its stores are evicted where there are copies enough",
+  "recovery.sick.after": "After",
+  "recovery.sick.after.help":
+    "Its network must have been sick for so long; it is isolated after twice as long; at least 10 s.",
+  "recovery.sick.rest": "Tried again after",
+  "recovery.sick.rest.help": "Of one that was isolated; then after twice as long, and so on; at least 10 s.",
+  "recovery.sick.per_hour": "Isolations in an hour, at most",
+  "recovery.sick.per_hour.help": "Of the whole cluster; and one node at a time.",
+  "recovery.disks.title": "Sick disks",
+  "recovery.disks.about": "The coordinator sees it at its next look, within five minutes.",
+  "recovery.disks": "What becomes of their stores",
+  "recovery.disks.help":
+    "Of a disk that predicts its failure, whose life is used up, or whose errors grow. It is drained once, one at a time, and only where the others have the space.",
+  "recovery.disks.off": "nothing, and nobody is told",
+  "recovery.disks.propose": "a person is told what would be done",
+  "recovery.disks.drain": "it is drained by itself",
 };

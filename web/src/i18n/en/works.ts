@@ -83,4 +83,6 @@ export const works = {
   "work.reservation.held": "Reserved: {kind}",
   "work.reservation.registered": "Not reserved; registered are:",
   "work.reservation.holder": "holder",
+  "overview.rebuilds.left": "Left: {left}",
+  "overview.rebuilds.unknown": "How long it takes nobody can say yet.",
 };

@@ -82,4 +82,6 @@ export const works: Readonly<Record<keyof typeof english, string>> = {
   "work.reservation.held": "已预留：{kind}",
   "work.reservation.registered": "未预留；已注册：",
   "work.reservation.holder": "持有者",
+  "overview.rebuilds.left": "剩余：{left}",
+  "overview.rebuilds.unknown": "尚不知需要多久。",
 };

@@ -2,7 +2,8 @@
 import { Form, Input, Modal } from "antd";
 import { useState } from "react";
 import { call } from "../../api/call";
-import { useThing } from "../../api/queries";
+import { isUnreadable } from "../../api/problem";
+import { ifMatch, useSeen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { Labels } from "../../components/Labels";
 import { Mark } from "../../components/Mark";
@@ -184,8 +185,9 @@ export function TestChannel({ channel: { name }, onClose }: { channel: Channel; 
 
 export function RemoveChannel({ channel: { name, target }, onClose }: { channel: Channel; onClose: () => void }) {
   const { t } = useSpeech();
-  const seen = useThing("/api/v1/channels/{name}", { name });
-  const etag = seen.data?.etag;
+  const seen = useSeen("/api/v1/channels/{name}", { name });
+  // One whose record nobody can read goes as well: there is nothing of it to be named. Whatever else fails leaves the button off.
+  const isDamaged = seen.etag === undefined && isUnreadable(seen.error);
   return (
     <ActionDialog
       title={t("channel.remove.title", { name })}
@@ -194,9 +196,10 @@ export function RemoveChannel({ channel: { name, target }, onClose }: { channel:
       initial={{}}
       typed={name}
       danger
+      seen={isDamaged ? undefined : seen}
       plan={() => ({
         call: call("delete", "/api/v1/channels/{name}", {
-          params: { path: { name }, header: etag === undefined ? {} : { "If-Match": etag } },
+          params: { path: { name }, header: isDamaged ? {} : ifMatch(seen) },
         }),
         command: amitaCommand("notify", "remove", name),
       })}

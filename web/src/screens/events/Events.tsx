@@ -1,5 +1,6 @@
 import { Mark } from "../../components/Mark";
 import type { Tone } from "../../components/Mark";
+import { Button } from "antd";
 import type { TableColumnsType } from "antd";
 import { useMemo } from "react";
 import { useEvents, useIsLive } from "../../api/live";
@@ -12,8 +13,10 @@ import { matches, Search, useSearch } from "../../components/Search";
 import { useSpeech } from "../../i18n";
 import type { Translate, Word } from "../../i18n";
 import { mergeEvents } from "../../lib/events";
-import { formatTime } from "../../lib/format";
+import { formatCount, formatTime } from "../../lib/format";
 import { replaceQuery, usePlace } from "../../lib/router";
+import { EventKind } from "./EventKind";
+import { useOlder } from "./useOlder";
 
 type Severity = Event["severity"];
 
@@ -31,7 +34,7 @@ function columns(t: Translate, locale: string): TableColumnsType<Event> {
       width: 100,
       render: (_, { severity }) => <Mark tone={TONES[severity]}>{t(WORDS[severity])}</Mark>,
     },
-    { title: t("event.kind"), width: 180, render: (_, { kind }) => <Name text={kind} /> },
+    { title: t("event.kind"), width: 180, render: (_, { kind }) => <EventKind kind={kind} /> },
     { title: t("event.node"), width: 130, render: (_, { node }) => <Name text={node} /> },
     { title: t("event.text"), width: 620, render: (_, { text }) => <Name text={text} whole /> },
   ];
@@ -58,7 +61,11 @@ export default function Events() {
   const isLive = useIsLive();
   const read = useThing("/api/v1/events", {}, { query: { limit: NEWEST, order: "newest" } });
   const heard = useEvents();
-  const events = useMemo(() => mergeEvents(heard, read.data?.data.items ?? []), [heard, read.data]);
+  const older = useOlder(read.data?.data.next);
+  const events = useMemo(
+    () => mergeEvents(heard, [...older.kept, ...(read.data?.data.items ?? [])]),
+    [heard, older.kept, read.data],
+  );
   const found = useMemo(
     () =>
       events.filter(
@@ -73,8 +80,14 @@ export default function Events() {
       <div className="screen-head">
         <h1>{t("screen.events")}</h1>
         <Mark tone={isLive ? "good" : "plain"}>{isLive ? t("event.live") : t("event.polled")}</Mark>
+        <span className="faint">
+          {t("list.count", { shown: formatCount(found.length, locale), all: formatCount(events.length, locale) })}
+        </span>
         <span className="space" />
         <SeverityFilter value={least} />
+        <Button disabled={!older.hasMore} loading={older.isReading} onClick={() => void older.read(events)}>
+          {t("event.older")}
+        </Button>
         <Search label={t("event.search")} />
       </div>
       <BigTable
@@ -83,7 +96,7 @@ export default function Events() {
         columns={shown}
         rowKey="id"
         isLoading={read.isLoading}
-        error={read.error}
+        error={read.error ?? older.error}
       />
     </>
   );

@@ -1,8 +1,9 @@
 // What can be done with exports: what volumes are served as by NBD.
 import { Form } from "antd";
 import { call } from "../../api/call";
-import { useList, useThing } from "../../api/queries";
+import { useList } from "../../api/queries";
 import type { components } from "../../api/schema";
+import { ifMatch, useSeen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { CheckField, NamesField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
@@ -56,15 +57,15 @@ interface Props {
 
 export function ExportVolume({ volume, present, onClose }: Props) {
   const { t } = useSpeech();
-  const seen = useThing("/api/v1/nbd-exports/{volume}", { volume: volume ?? "" }, { enabled: present !== undefined });
+  const isThere = present !== undefined;
+  const seen = useSeen("/api/v1/nbd-exports/{volume}", { volume: volume ?? "" }, { enabled: isThere });
   const { clients = [], tenants = [], any_client = false, read_only = false, shared = false } = present ?? {};
   const initial: Wanted = { volume: volume ?? "", clients, tenants, any_client, read_only, shared };
   const plan = (given: Wanted) => {
     const { volume: name, ...body } = { ...given, volume: volume ?? given.volume ?? "" };
-    const tag = present === undefined ? undefined : seen.data?.etag;
     return {
       call: call("put", "/api/v1/nbd-exports/{volume}", {
-        params: { path: { volume: name }, header: tag === undefined ? {} : { "If-Match": tag } },
+        params: { path: { volume: name }, header: isThere ? ifMatch(seen) : {} },
         body,
       }),
       command: exportCommand(name, body),
@@ -77,6 +78,7 @@ export function ExportVolume({ volume, present, onClose }: Props) {
       about={present === undefined ? t("export.make.about") : t("export.replace.about")}
       initial={initial}
       fields={<Fields isNew={volume === undefined} />}
+      seen={isThere ? seen : undefined}
       plan={plan}
       onClose={onClose}
     />
@@ -85,6 +87,7 @@ export function ExportVolume({ volume, present, onClose }: Props) {
 
 export function Unexport({ volume, onClose }: { volume: string; onClose: () => void }) {
   const { t } = useSpeech();
+  const seen = useSeen("/api/v1/nbd-exports/{volume}", { volume });
   return (
     <ActionDialog
       title={t("export.end.title", { name: volume })}
@@ -93,8 +96,11 @@ export function Unexport({ volume, onClose }: { volume: string; onClose: () => v
       initial={{}}
       typed={volume}
       danger
+      seen={seen}
       plan={() => ({
-        call: call("delete", "/api/v1/nbd-exports/{volume}", { params: { path: { volume } } }),
+        call: call("delete", "/api/v1/nbd-exports/{volume}", {
+          params: { path: { volume }, header: ifMatch(seen) },
+        }),
         command: amitaCommand("nbd", "unexport", volume),
       })}
       onClose={onClose}

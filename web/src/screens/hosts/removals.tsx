@@ -1,5 +1,6 @@
 // What takes something from hosts: it is told what they lose, and a name has to be typed.
 import { call } from "../../api/call";
+import { ifMatch, useSeen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { CheckField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
@@ -60,8 +61,11 @@ export function DenyHost({ subsystem, nqn, onClose }: { subsystem: Subsystem; nq
 export function RemoveHost({ host, onClose }: { host: Host; onClose: () => void }) {
   const { t } = useSpeech();
   const { nqn, subsystems } = host;
+  const seen = useSeen("/api/v1/hosts/{nqn}", { nqn });
   const plan = ({ force }: { force: boolean }) => ({
-    call: call("delete", "/api/v1/hosts/{nqn}", { params: { path: { nqn }, query: force ? { force } : {} } }),
+    call: call("delete", "/api/v1/hosts/{nqn}", {
+      params: { path: { nqn }, query: force ? { force } : {}, header: ifMatch(seen) },
+    }),
     command: amitaCommand("host", "remove", nqn, force ? "--force" : undefined),
   });
   return (
@@ -77,6 +81,7 @@ export function RemoveHost({ host, onClose }: { host: Host; onClose: () => void 
       fields={subsystems.length === 0 ? null : <CheckField name="force" label={t("host.remove.force")} />}
       typed={nqn}
       danger
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />

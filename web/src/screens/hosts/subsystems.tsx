@@ -1,6 +1,8 @@
 // What can be done with subsystems.
 import { call } from "../../api/call";
 import { useList } from "../../api/queries";
+import { ifMatch, useSeen } from "../../api/seen";
+import type { Seen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { NameField } from "../../components/fields";
 import { CheckField, NamesField, OptionField, TextField } from "../../components/inputs";
@@ -81,13 +83,19 @@ export interface Props {
   readonly onClose: () => void;
 }
 
+/** The subsystem that the page shows. */
+function useSeenSubsystem({ subsystem, etag }: Omit<Props, "onClose">): Seen {
+  return useSeen("/api/v1/subsystems/{name}", { name: subsystem.name }, { shown: { data: subsystem, etag } });
+}
+
 export function SetSubsystem({ subsystem, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeenSubsystem({ subsystem, etag });
   const { name, gateways, any_host, tls_required } = subsystem;
   const plan = (wanted: Doors) => {
     const { body, command } = subsystemChange(name, subsystem, wanted);
-    const header = etag === undefined ? {} : { "If-Match": etag };
-    return { call: call("patch", "/api/v1/subsystems/{name}", { params: { path: { name }, header }, body }), command };
+    const params = { path: { name }, header: ifMatch(seen) };
+    return { call: call("patch", "/api/v1/subsystems/{name}", { params, body }), command };
   };
   return (
     <ActionDialog
@@ -102,6 +110,7 @@ export function SetSubsystem({ subsystem, etag, onClose }: Props) {
           <CheckField name="tls_required" label={t("subsystem.tls.set")} about={t("subsystem.tls.about")} />
         </>
       }
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />
@@ -110,10 +119,11 @@ export function SetSubsystem({ subsystem, etag, onClose }: Props) {
 
 export function DeleteSubsystem({ subsystem, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeenSubsystem({ subsystem, etag });
   const { name, namespaces, hosts } = subsystem;
   const plan = ({ force }: { force: boolean }) => ({
     call: call("delete", "/api/v1/subsystems/{name}", {
-      params: { path: { name }, query: force ? { force } : {}, header: { "If-Match": etag ?? "*" } },
+      params: { path: { name }, query: force ? { force } : {}, header: ifMatch(seen) },
     }),
     command: amitaCommand("subsystem", "delete", name, force ? "--force" : undefined),
   });
@@ -126,6 +136,7 @@ export function DeleteSubsystem({ subsystem, etag, onClose }: Props) {
       fields={namespaces === 0 ? null : <CheckField name="force" label={t("subsystem.delete.force")} />}
       typed={name}
       danger
+      seen={seen}
       plan={plan}
       done={() => (goTo(["hosts"]), t("action.done"))}
       onClose={onClose}

@@ -13,10 +13,10 @@ import { matches, useSearch } from "../../components/Search";
 import { useSpeech } from "../../i18n";
 import type { Translate, Word } from "../../i18n";
 import { amitaCommand } from "../../lib/command";
-import { formatBytes, formatCount, formatDuration, formatTime } from "../../lib/format";
+import { formatBytes, formatCount, formatTime } from "../../lib/format";
 import type { JobRow } from "../../lib/jobs";
 import { placeHref } from "../../lib/router";
-import { JOB_WORDS, useJobs } from "./useJobs";
+import { JOB_WORDS, timeLeft, useJobs } from "./useJobs";
 
 const STATES: Readonly<Record<JobRow["state"], readonly [Tone, Word]>> = {
   running: ["busy", "job.running"],
@@ -113,12 +113,6 @@ function State({ row }: { row: JobRow }) {
       {row.ails === undefined ? null : <Name text={row.ails} />}
     </>
   );
-}
-
-/** How long it takes yet, if it goes on as so far, and how fast it goes. */
-function timeLeft({ leftSeconds, bytesPerSecond }: JobRow, t: Translate): string {
-  const rate = bytesPerSecond === undefined ? "" : t("recovery.limit.bytes", { size: formatBytes(bytesPerSecond) });
-  return [leftSeconds === undefined ? "" : formatDuration(leftSeconds), rate].filter((part) => part !== "").join(", ");
 }
 
 function columns(t: Translate, locale: string): TableColumnsType<JobRow> {

@@ -1,7 +1,8 @@
 import { useMemo } from "react";
 import { useList } from "../../api/queries";
 import type { List } from "../../api/queries";
-import type { Word } from "../../i18n";
+import type { Translate, Word } from "../../i18n";
+import { formatBytes, formatDuration } from "../../lib/format";
 import { jobRows } from "../../lib/jobs";
 import type { JobKind, JobRow } from "../../lib/jobs";
 
@@ -16,6 +17,12 @@ export const JOB_WORDS: Readonly<Record<JobKind, Word>> = {
   scrub: "job.scrub",
   shrink: "job.shrink",
 };
+
+/** How long it takes yet, if it goes on as so far, and how fast it goes. */
+export function timeLeft({ leftSeconds, bytesPerSecond }: JobRow, t: Translate): string {
+  const rate = bytesPerSecond === undefined ? "" : t("recovery.limit.bytes", { size: formatBytes(bytesPerSecond) });
+  return [leftSeconds === undefined ? "" : formatDuration(leftSeconds), rate].filter((part) => part !== "").join(", ");
+}
 
 /** All that is under way. */
 export function useJobs(): List<JobRow> {

@@ -16,7 +16,7 @@ import { RemoveNode } from "./disks";
 export type Node = components["schemas"]["Node"];
 
 /** What a node is for. */
-function duty(node: Node, t: Translate): string {
+export function duty(node: Node, t: Translate): string {
   if (node.client) return t("node.client");
   return node.gateway ? t("node.gateway") : t("node.storage");
 }
@@ -32,7 +32,7 @@ export function NodeState({ node }: { node: Node }) {
   );
 }
 
-function NodeActions({ node }: { node: Node }) {
+export function NodeActions({ node }: { node: Node }) {
   const { t } = useSpeech();
   const maintenance = node.maintenance ? t("node.maintenance.end") : t("node.maintenance.begin");
   return (
@@ -69,7 +69,7 @@ function columns(t: Translate): TableColumnsType<Node> {
       width: 200,
       sorter: (a, b) => a.name.localeCompare(b.name),
       render: (_, { name }) => (
-        <a href={placeHref(["nodes"], { tab: "stores", q: name })}>
+        <a href={placeHref(["nodes", name])}>
           <Name text={name} />
         </a>
       ),

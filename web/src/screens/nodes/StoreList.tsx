@@ -2,6 +2,7 @@ import { Mark } from "../../components/Mark";
 import type { TableColumnsType } from "antd";
 import { useMemo } from "react";
 import { useList } from "../../api/queries";
+import type { List } from "../../api/queries";
 import type { components } from "../../api/schema";
 import { Act } from "../../components/Act";
 import { BigTable } from "../../components/BigTable";
@@ -11,8 +12,9 @@ import { matches, Search, useSearch } from "../../components/Search";
 import { useSpeech } from "../../i18n";
 import type { Translate } from "../../i18n";
 import { formatBytes, formatCount } from "../../lib/format";
+import { placeHref } from "../../lib/router";
 import { DrainStore, WeighStore } from "./actions";
-import { ClassifyStore, ForgetStore, ReplaceStore } from "./disks";
+import { AdoptStore, ClassifyStore, ForgetStore, ReplaceStore } from "./disks";
 
 export type Store = components["schemas"]["Store"];
 
@@ -74,6 +76,15 @@ function StoreActions({ store }: { store: Store }) {
         label={t("disk.forget")}
         dialog={(close) => <ForgetStore store={store} onClose={close} />}
       />
+      {store.serves ? null : (
+        <Act
+          size="small"
+          danger
+          may="disk.adopt"
+          label={t("disk.adopt")}
+          dialog={(close) => <AdoptStore store={store} onClose={close} />}
+        />
+      )}
     </span>
   );
 }
@@ -85,7 +96,11 @@ function columns(t: Translate, locale: string): TableColumnsType<Store> {
       title: t("store.node"),
       width: 160,
       sorter: (a, b) => a.node.localeCompare(b.node),
-      render: (_, { node }) => <Name text={node} />,
+      render: (_, { node }) => (
+        <a href={placeHref(["nodes", node])}>
+          <Name text={node} />
+        </a>
+      ),
     },
     { title: t("store.path"), width: 190, render: (_, { path }) => <Name text={path} /> },
     {
@@ -109,19 +124,33 @@ function columns(t: Translate, locale: string): TableColumnsType<Store> {
       render: (_, { weight }) => formatCount(weight, locale),
     },
     { title: t("store.groups"), width: 110, align: "right", render: (_, store) => `${store.in_sync}/${store.groups}` },
-    { title: t("list.actions"), width: 440, render: (_, store) => <StoreActions store={store} /> },
+    { title: t("list.actions"), width: 500, render: (_, store) => <StoreActions store={store} /> },
   ];
 }
 
-export function StoreList() {
+export function StoreTable({ list, found }: { list: List<Store>; found: readonly Store[] }) {
   const { t, locale } = useSpeech();
-  const search = useSearch();
-  const { items, isLoading, error } = useList("/api/v1/stores");
-  const found = useMemo(
-    () => items.filter((store) => matches(search, store.id, store.node, store.path, store.class)),
-    [items, search],
-  );
   const shown = useMemo(() => columns(t, locale), [t, locale]);
+  return (
+    <BigTable
+      label={t("node.stores")}
+      rows={found}
+      columns={shown}
+      rowKey="id"
+      isLoading={list.isLoading}
+      error={list.error}
+    />
+  );
+}
+
+export function StoreList() {
+  const { t } = useSpeech();
+  const search = useSearch();
+  const list = useList("/api/v1/stores");
+  const found = useMemo(
+    () => list.items.filter((store) => matches(search, store.id, store.node, store.path, store.class)),
+    [list.items, search],
+  );
   return (
     <>
       <div className="screen-head">
@@ -129,7 +158,7 @@ export function StoreList() {
         <span className="space" />
         <Search label={t("store.search")} />
       </div>
-      <BigTable label={t("node.stores")} rows={found} columns={shown} rowKey="id" isLoading={isLoading} error={error} />
+      <StoreTable list={list} found={found} />
     </>
   );
 }

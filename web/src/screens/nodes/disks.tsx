@@ -1,7 +1,8 @@
 // What becomes of disks and nodes that go: one takes another's place, or it is taken out of the records.
 import { Form } from "antd";
 import { call } from "../../api/call";
-import { useList, useThing } from "../../api/queries";
+import { useList } from "../../api/queries";
+import { ifMatch, useSeen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { TextField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
@@ -57,11 +58,12 @@ export function ReplaceStore({ store, onClose }: Props) {
 export function ClassifyStore({ store, onClose }: Props) {
   const { t } = useSpeech();
   const { id, node, path } = store;
+  const seen = useSeen("/api/v1/stores/{id}", { id });
   const plan = ({ class: given }: { class: string }) => {
     const name = given.trim();
     return {
       call: call("patch", "/api/v1/stores/{id}", {
-        params: { path: { id } },
+        params: { path: { id }, header: ifMatch(seen) },
         body: { class: name === "" ? null : name },
       }),
       command: amitaCommand("disk", "class", id, name === "" ? "--none" : name),
@@ -74,6 +76,7 @@ export function ClassifyStore({ store, onClose }: Props) {
       about={t("disk.class.about")}
       initial={{ class: store.class ?? "" }}
       fields={<TextField name="class" label={t("store.class")} about={t("disk.class.none")} autoFocus />}
+      seen={seen}
       plan={plan}
       done={({ outlook }) => outlook?.sentences.join(" ") ?? t("action.done")}
       onClose={onClose}
@@ -83,8 +86,7 @@ export function ClassifyStore({ store, onClose }: Props) {
 
 export function ForgetStore({ store: { id, node, path }, onClose }: Props) {
   const { t } = useSpeech();
-  const seen = useThing("/api/v1/stores/{id}", { id });
-  const etag = seen.data?.etag;
+  const seen = useSeen("/api/v1/stores/{id}", { id });
   return (
     <ActionDialog
       title={t("disk.forget.title", { node, path })}
@@ -93,9 +95,10 @@ export function ForgetStore({ store: { id, node, path }, onClose }: Props) {
       initial={{}}
       typed={id.slice(0, 8)}
       danger
+      seen={seen}
       plan={() => ({
         call: call("delete", "/api/v1/stores/{id}", {
-          params: { path: { id }, header: { "If-Match": etag ?? "*" } },
+          params: { path: { id }, header: ifMatch(seen) },
         }),
         command: amitaCommand("disk", "forget", id),
       })}
@@ -104,11 +107,30 @@ export function ForgetStore({ store: { id, node, path }, onClose }: Props) {
   );
 }
 
+/** Where the store itself is lost, a copy of it that is older may serve: what was written since is missing on it. */
+export function AdoptStore({ store: { id, node, path }, onClose }: Props) {
+  const { t } = useSpeech();
+  return (
+    <ActionDialog
+      title={t("disk.adopt.title", { node, path })}
+      verb={t("disk.adopt")}
+      about={t("disk.adopt.about", { id })}
+      initial={{}}
+      typed={id.slice(0, 8)}
+      danger
+      plan={() => ({
+        call: call("post", "/api/v1/stores/{id}/adopt", { params: { path: { id } } }),
+        command: amitaCommand("disk", "adopt", id),
+      })}
+      onClose={onClose}
+    />
+  );
+}
+
 export function RemoveNode({ node: { name }, onClose }: { node: Node; onClose: () => void }) {
   const { t } = useSpeech();
-  const seen = useThing("/api/v1/nodes/{name}", { name });
+  const seen = useSeen("/api/v1/nodes/{name}", { name });
   const stores = useList("/api/v1/stores", {}, { node: name });
-  const etag = seen.data?.etag;
   return (
     <ActionDialog
       title={t("node.remove.title", { name })}
@@ -117,9 +139,10 @@ export function RemoveNode({ node: { name }, onClose }: { node: Node; onClose: (
       initial={{}}
       typed={name}
       danger
+      seen={seen}
       plan={() => ({
         call: call("delete", "/api/v1/nodes/{name}", {
-          params: { path: { name }, header: { "If-Match": etag ?? "*" } },
+          params: { path: { name }, header: ifMatch(seen) },
         }),
         command: amitaCommand("node", "remove", name),
       })}

@@ -42,7 +42,7 @@ export default function Overview() {
         <Counts nodes={nodes.items} stores={stores.items} pools={pools.items} />
       </div>
       <Traffic />
-      <Rebuilds stores={stores.items} />
+      <Rebuilds stores={stores.items} jobs={jobs.items} />
     </>
   );
 }

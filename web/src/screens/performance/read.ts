@@ -11,12 +11,22 @@ function refresh(seconds: number): number {
 
 type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
+/** What many pages show, the overview first, is shared; of one volume or store nobody else asks, and an answer that is kept takes a place. */
+export function sharing({ object }: Query, seconds: number): string {
+  return object === "cluster" ? `max-age=${seconds}` : "no-cache";
+}
+
 function ask<P extends Paths<"get">>(path: P, query: Query, seconds: number, everyMs = refresh(seconds)) {
   return {
     queryKey: [path, query, seconds],
     queryFn: async ({ signal }: { signal: AbortSignal }): Promise<Result<"get", P>> => {
-      const to = Math.floor(Date.now() / 1000);
-      const asked = call("get", path, { params: { path: {}, query: { ...query, from: to - seconds, to } } } as never);
+      // All who look at the same figures ask for the same span: every node is asked for it.
+      const every = Math.ceil(everyMs / 1000);
+      const to = Math.ceil(Date.now() / 1000 / every) * every;
+      const header = { "Cache-Control": sharing(query, every) };
+      const asked = call("get", path, {
+        params: { path: {}, query: { ...query, from: to - seconds, to }, header },
+      } as never);
       return (await send(asked, signal)).data as Result<"get", P>;
     },
     refetchInterval: everyMs,

@@ -1,4 +1,4 @@
-import { Spin } from "antd";
+import { Spin, Tabs } from "antd";
 import { useThing } from "../../api/queries";
 import type { Result } from "../../api/call";
 import { Act } from "../../components/Act";
@@ -8,8 +8,9 @@ import { Pairs } from "../../components/Pairs";
 import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
 import { formatBytes, formatCount, formatDuration } from "../../lib/format";
-import { placeHref } from "../../lib/router";
+import { placeHref, replaceQuery, usePlace } from "../../lib/router";
 import { KeepDeleted, SetQuota } from "./actions";
+import { GroupList } from "./GroupList";
 import { copies, GroupStates, PoolSpace } from "./parts";
 import { DeletePool, SetRule } from "./rule";
 
@@ -95,6 +96,7 @@ function Actions({ pool, etag }: { pool: Details; etag: string | undefined }) {
 
 export function PoolPage({ name }: { name: string }) {
   const { t } = useSpeech();
+  const tab = usePlace().query.get("tab") ?? "facts";
   const { data, error } = useThing("/api/v1/pools/{name}", { name });
   return (
     <>
@@ -107,7 +109,17 @@ export function PoolPage({ name }: { name: string }) {
       </div>
       {error === null ? null : <Problem error={error} />}
       {data === undefined && error === null ? <Spin aria-label={t("frame.loading")} /> : null}
-      {data === undefined ? null : <Facts pool={data.data} />}
+      {data === undefined ? null : (
+        <Tabs
+          activeKey={tab}
+          destroyOnHidden
+          onChange={(tab) => replaceQuery({ tab, q: undefined })}
+          items={[
+            { key: "facts", label: t("volume.facts"), children: <Facts pool={data.data} /> },
+            { key: "groups", label: t("pool.groups"), children: <GroupList pool={name} /> },
+          ]}
+        />
+      )}
     </>
   );
 }

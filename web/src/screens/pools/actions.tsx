@@ -3,6 +3,8 @@ import { Form, Input, InputNumber } from "antd";
 import { call } from "../../api/call";
 import type { Call, Result } from "../../api/call";
 import type { components } from "../../api/schema";
+import { ifMatch, useSeen } from "../../api/seen";
+import type { Seen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { NameField, readSize } from "../../components/fields";
 import { useSpeech } from "../../i18n";
@@ -41,7 +43,7 @@ function NewPoolFields() {
       <div className="field-row">
         <Count name="copies" label={t("pool.copies")} min={1} max={8} />
         <Count name="minCopies" label={t("pool.min_copies")} min={1} max={8} />
-        <Count name="groups" label={t("pool.groups.count")} min={1} max={65_536} />
+        <Count name="groups" label={t("pool.groups.count")} min={1} max={8_192} />
       </div>
       <div className="field-row">
         <Form.Item name="level" label={t("pool.level")}>
@@ -91,21 +93,27 @@ interface Changing {
   readonly onClose: () => void;
 }
 
+/** The pool that the page shows. */
+export function useSeenPool({ pool, etag }: Omit<Changing, "onClose">): Seen {
+  return useSeen("/api/v1/pools/{name}", { name: pool.name }, { shown: { data: pool, etag } });
+}
+
 function change(
-  { pool, etag }: Changing,
+  { name }: Details,
+  seen: Seen,
   body: components["schemas"]["PoolChange"],
 ): Call<Result<"patch", "/api/v1/pools/{name}">> {
-  const header = etag === undefined ? {} : { "If-Match": etag };
-  return call("patch", "/api/v1/pools/{name}", { params: { path: { name: pool.name }, header }, body });
+  return call("patch", "/api/v1/pools/{name}", { params: { path: { name }, header: ifMatch(seen) }, body });
 }
 
 export function KeepDeleted(given: Changing) {
   const { t } = useSpeech();
+  const seen = useSeenPool(given);
   const { pool, onClose } = given;
   const plan = ({ days }: { days: number }) => {
     const seconds = Math.round((days ?? 0) * DAY_SECONDS);
     return {
-      call: change(given, { recycle_seconds: seconds }),
+      call: change(pool, seen, { recycle_seconds: seconds }),
       command: amitaCommand("pool", "recycle", pool.name, "--keep", `${seconds}s`),
     };
   };
@@ -120,6 +128,7 @@ export function KeepDeleted(given: Changing) {
           <InputNumber min={0} max={3_650} step={1} />
         </Form.Item>
       }
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />
@@ -160,6 +169,7 @@ function QuotaFields() {
 
 export function SetQuota(given: Changing) {
   const { t } = useSpeech();
+  const seen = useSeenPool(given);
   const { pool, onClose } = given;
   const plan = ({ provisioned, volumes, snapshots }: Quota) => {
     const bytes = readSize(provisioned) ?? null;
@@ -171,7 +181,7 @@ export function SetQuota(given: Changing) {
     const words = limits.flatMap(([option, value]) => (value === null ? [] : [option, value]));
     const rest = limits.some(([, value]) => value === null) ? ["--none"] : [];
     return {
-      call: change(given, { quota: { provisioned_bytes: bytes, volumes, snapshots } }),
+      call: change(pool, seen, { quota: { provisioned_bytes: bytes, volumes, snapshots } }),
       command: amitaCommand("pool", "quota", pool.name, ...words, ...rest),
     };
   };
@@ -187,6 +197,7 @@ export function SetQuota(given: Changing) {
         snapshots: pool.quota.snapshots ?? null,
       }}
       fields={<QuotaFields />}
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />

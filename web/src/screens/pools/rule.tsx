@@ -1,6 +1,7 @@
 // A pool's rule, and its end.
 import { call } from "../../api/call";
 import type { Result } from "../../api/call";
+import { ifMatch } from "../../api/seen";
 import type { components } from "../../api/schema";
 import { ActionDialog } from "../../components/ActionDialog";
 import { CheckField, NumberField, OptionField, TextField } from "../../components/inputs";
@@ -8,6 +9,7 @@ import { useSpeech } from "../../i18n";
 import { amitaCommand } from "../../lib/command";
 import { poolChange } from "../../lib/pools";
 import { goTo } from "../../lib/router";
+import { useSeenPool } from "./actions";
 
 type Details = Result<"get", "/api/v1/pools/{name}">;
 const LEVELS: readonly components["schemas"]["Level"][] = ["disk", "node", "rack", "site"];
@@ -27,11 +29,12 @@ interface Values {
 
 export function SetRule({ pool, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeenPool({ pool, etag });
   const { name, copies, level } = pool;
   const from = { copies: copies ?? 3, level, class: pool.class ?? "" };
   const plan = ({ force, ...to }: Values) => {
     const { body, words } = poolChange(from, to);
-    const header = etag === undefined ? {} : { "If-Match": etag };
+    const header = ifMatch(seen);
     const query = force ? { force } : {};
     return {
       call: call("patch", "/api/v1/pools/{name}", { params: { path: { name }, header, query }, body }),
@@ -53,6 +56,7 @@ export function SetRule({ pool, etag, onClose }: Props) {
           <CheckField name="force" label={t("pool.rule.force")} />
         </>
       }
+      seen={seen}
       plan={plan}
       done={({ outlook }) => outlook?.sentences.join(" ") ?? t("action.done")}
       onClose={onClose}
@@ -60,8 +64,10 @@ export function SetRule({ pool, etag, onClose }: Props) {
   );
 }
 
-export function DeletePool({ pool: { name }, etag, onClose }: Props) {
+export function DeletePool({ pool, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeenPool({ pool, etag });
+  const { name } = pool;
   return (
     <ActionDialog
       title={t("pool.delete.title", { name })}
@@ -70,9 +76,10 @@ export function DeletePool({ pool: { name }, etag, onClose }: Props) {
       initial={{}}
       typed={name}
       danger
+      seen={seen}
       plan={() => ({
         call: call("delete", "/api/v1/pools/{name}", {
-          params: { path: { name }, header: { "If-Match": etag ?? "*" } },
+          params: { path: { name }, header: ifMatch(seen) },
         }),
         command: amitaCommand("pool", "delete", name),
       })}

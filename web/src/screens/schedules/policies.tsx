@@ -2,6 +2,8 @@
 import { Spin } from "antd";
 import { call } from "../../api/call";
 import type { Result } from "../../api/call";
+import { ifMatch, useSeen } from "../../api/seen";
+import type { Seen } from "../../api/seen";
 import type { components } from "../../api/schema";
 import { ActionDialog } from "../../components/ActionDialog";
 import { Name } from "../../components/Name";
@@ -39,22 +41,30 @@ export interface Props {
   readonly onClose: () => void;
 }
 
-function changing({ policy: { name }, etag }: Props, body: components["schemas"]["PolicyChange"]) {
-  const header = etag === undefined ? {} : { "If-Match": etag };
-  return call("patch", "/api/v1/snapshot-policies/{name}", { params: { path: { name }, header }, body });
+/** The policy that the page shows. */
+function useSeenPolicy({ policy, etag }: Omit<Props, "onClose">): Seen {
+  return useSeen("/api/v1/snapshot-policies/{name}", { name: policy.name }, { shown: { data: policy, etag } });
+}
+
+function changing({ name }: Policy, seen: Seen, body: components["schemas"]["PolicyChange"]) {
+  return call("patch", "/api/v1/snapshot-policies/{name}", {
+    params: { path: { name }, header: ifMatch(seen) },
+    body,
+  });
 }
 
 /** The dialog is shown when the names of the volumes are known: it holds them. */
 export function SetPolicy(given: Props) {
   const { t } = useSpeech();
   const names = useVolumeNames();
+  const seen = useSeenPolicy(given);
   const { policy, onClose } = given;
   const ids = policy.target.volume_ids ?? [];
   if (ids.length > 0 && names.size === 0) return <Spin aria-label={t("frame.loading")} />;
   const from = valuesOf(policy, names);
   const plan = (to: PolicyValues) => {
     const { body, command } = policyChange(from, { ...to, name: from.name, keep: { ...from.keep, ...to.keep } });
-    return { call: changing(given, body), command };
+    return { call: changing(policy, seen, body), command };
   };
   return (
     <ActionDialog
@@ -63,6 +73,7 @@ export function SetPolicy(given: Props) {
       about={t("policy.set.about")}
       initial={from}
       fields={<PolicyFields isNew={false} />}
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />
@@ -71,6 +82,7 @@ export function SetPolicy(given: Props) {
 
 export function PausePolicy(given: Props) {
   const { t } = useSpeech();
+  const seen = useSeenPolicy(given);
   const { policy, onClose } = given;
   const { name } = policy;
   const paused = !policy.paused;
@@ -80,8 +92,9 @@ export function PausePolicy(given: Props) {
       verb={paused ? t("policy.pause") : t("policy.resume")}
       about={paused ? t("policy.pause.about") : t("policy.resume.about")}
       initial={{}}
+      seen={seen}
       plan={() => ({
-        call: changing(given, { paused }),
+        call: changing(policy, seen, { paused }),
         command: amitaCommand("snapshot-policy", "set", name, paused ? "--pause" : "--resume"),
       })}
       onClose={onClose}
@@ -89,8 +102,11 @@ export function PausePolicy(given: Props) {
   );
 }
 
-export function DeletePolicy({ policy: { name }, etag, onClose }: Props) {
+export function DeletePolicy(given: Props) {
   const { t } = useSpeech();
+  const seen = useSeenPolicy(given);
+  const { policy, onClose } = given;
+  const { name } = policy;
   return (
     <ActionDialog
       title={t("policy.delete.title", { name })}
@@ -99,9 +115,10 @@ export function DeletePolicy({ policy: { name }, etag, onClose }: Props) {
       initial={{}}
       typed={name}
       danger
+      seen={seen}
       plan={() => ({
         call: call("delete", "/api/v1/snapshot-policies/{name}", {
-          params: { path: { name }, header: { "If-Match": etag ?? "*" } },
+          params: { path: { name }, header: ifMatch(seen) },
         }),
         command: amitaCommand("snapshot-policy", "delete", name),
       })}

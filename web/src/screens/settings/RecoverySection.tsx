@@ -9,8 +9,9 @@ import { formatBytes, formatCount, formatDuration } from "../../lib/format";
 import { LEVELS } from "../../lib/recovery";
 import { SettingTable } from "./parts";
 import type { Setting } from "./parts";
-import { SetLimits, SetManner, SetSlowStores } from "./recovery";
-import { LEVEL_HELP, LEVEL_WORDS, SLOW_WORDS } from "./words";
+import { DiskProposals, NetworkProposals } from "./Proposals";
+import { SetLimits, SetManner, SetSickDisks, SetSickNetworks, SetSlowStores } from "./recovery";
+import { DISK_WORDS, LEVEL_HELP, LEVEL_WORDS, SICK_WORDS, SLOW_WORDS } from "./words";
 
 type Schemas = components["schemas"];
 type Recovery = Schemas["Recovery"];
@@ -28,6 +29,10 @@ function limitsText(limits: Schemas["Limits"], t: Translate, locale: string): st
     .join(", ");
 }
 
+function leastText(bytes: number, t: Translate): string {
+  return bytes === 0 ? t("recovery.least.none") : t("recovery.limit.bytes", { size: formatBytes(bytes) });
+}
+
 function mannerSettings(found: Recovery, t: Translate): Setting[] {
   return [
     {
@@ -37,6 +42,7 @@ function mannerSettings(found: Recovery, t: Translate): Setting[] {
     },
     { name: t("recovery.p99"), value: `${found.p99_percent} %`, help: t("recovery.p99.help") },
     { name: t("recovery.iops"), value: `${found.iops_percent} %`, help: t("recovery.iops.help") },
+    { name: t("recovery.least"), value: leastText(found.least_bytes_per_second, t), help: t("recovery.least.help") },
   ];
 }
 
@@ -53,6 +59,23 @@ function slowSettings({ slow_stores: slow }: Recovery, t: Translate, locale: str
       name: t("recovery.slow.per_hour"),
       value: formatCount(slow.per_hour, locale),
       help: t("recovery.slow.per_hour.help"),
+    },
+  ];
+}
+
+function sickSettings({ sick_networks: sick }: Recovery, t: Translate, locale: string): Setting[] {
+  return [
+    { name: t("recovery.sick"), value: t(SICK_WORDS[sick.policy]), help: t("recovery.sick.help") },
+    {
+      name: t("recovery.sick.after"),
+      value: formatDuration(sick.after_seconds),
+      help: t("recovery.sick.after.help"),
+    },
+    { name: t("recovery.sick.rest"), value: formatDuration(sick.rest_seconds), help: t("recovery.sick.rest.help") },
+    {
+      name: t("recovery.sick.per_hour"),
+      value: formatCount(sick.per_hour, locale),
+      help: t("recovery.sick.per_hour.help"),
     },
   ];
 }
@@ -120,7 +143,50 @@ function Slow({ found, etag }: { found: Recovery; etag: string | undefined }) {
   );
 }
 
-/** How hard recovery works, and what becomes of slow stores. */
+function SickNetworks({ found, etag }: { found: Recovery; etag: string | undefined }) {
+  const { t, locale } = useSpeech();
+  return (
+    <section className="card">
+      <div className="screen-head">
+        <h2>{t("recovery.sick.title")}</h2>
+        <span className="space" />
+        <Act
+          may="recovery.set"
+          label={t("action.change")}
+          dialog={(close) => <SetSickNetworks recovery={found} etag={etag} onClose={close} />}
+        />
+      </div>
+      <SettingTable label={t("recovery.sick.title")} settings={sickSettings(found, t, locale)} />
+      <NetworkProposals />
+    </section>
+  );
+}
+
+function SickDisks({ found, etag }: { found: Recovery; etag: string | undefined }) {
+  const { t } = useSpeech();
+  return (
+    <section className="card">
+      <div className="screen-head">
+        <h2>{t("recovery.disks.title")}</h2>
+        <span className="space" />
+        <Act
+          may="recovery.set"
+          label={t("action.change")}
+          dialog={(close) => <SetSickDisks recovery={found} etag={etag} onClose={close} />}
+        />
+      </div>
+      <SettingTable
+        label={t("recovery.disks.title")}
+        settings={[
+          { name: t("recovery.disks"), value: t(DISK_WORDS[found.sick_disks]), help: t("recovery.disks.help") },
+        ]}
+      />
+      <DiskProposals />
+    </section>
+  );
+}
+
+/** How hard recovery works, and what becomes of slow stores, sick networks and sick disks. */
 export function RecoverySection() {
   const { t } = useSpeech();
   const { data, error } = useThing("/api/v1/settings/recovery");
@@ -132,6 +198,8 @@ export function RecoverySection() {
       <Manner {...given} />
       <Limits {...given} />
       <Slow {...given} />
+      <SickNetworks {...given} />
+      <SickDisks {...given} />
     </>
   );
 }

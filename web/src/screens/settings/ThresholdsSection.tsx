@@ -2,6 +2,7 @@ import { Spin } from "antd";
 import { call } from "../../api/call";
 import { useThing } from "../../api/queries";
 import type { components } from "../../api/schema";
+import { ifMatch, useSeen } from "../../api/seen";
 import { Act } from "../../components/Act";
 import { ActionDialog } from "../../components/ActionDialog";
 import { NumberField, TextField } from "../../components/inputs";
@@ -27,6 +28,7 @@ interface Wanted {
 
 function SetThresholds({ thresholds, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeen("/api/v1/settings/thresholds", {}, { shown: { data: thresholds, etag } });
   const { near_full_percent, full_percent, pool_percents } = thresholds;
   const plan = ({ near, full, pools }: Wanted) => {
     const percents = readPercents(pools) ?? pool_percents;
@@ -41,9 +43,8 @@ function SetThresholds({ thresholds, etag, onClose }: Props) {
       ...(full === full_percent ? [] : ["--full", String(full)]),
       ...(isSame ? [] : ["--pools", percents.join(",")]),
     ];
-    const header = etag === undefined ? {} : { "If-Match": etag };
     return {
-      call: call("patch", "/api/v1/settings/thresholds", { params: { header }, body }),
+      call: call("patch", "/api/v1/settings/thresholds", { params: { header: ifMatch(seen) }, body }),
       command: amitaCommand("pool", "thresholds", ...words),
     };
   };
@@ -66,6 +67,7 @@ function SetThresholds({ thresholds, etag, onClose }: Props) {
           />
         </>
       }
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />

@@ -1,13 +1,15 @@
-// What changes the settings of recovery.
+// What changes the settings of recovery, and of what is sick.
 import { call } from "../../api/call";
 import type { components } from "../../api/schema";
+import { ifMatch, useSeen } from "../../api/seen";
+import type { Seen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { CheckField, NumberField, OptionField, TextField } from "../../components/inputs";
 import { useSpeech } from "../../i18n";
 import { bytesArgument, parseBytes } from "../../lib/format";
-import { changeLimits, changeManner, changeSlowStores } from "../../lib/recovery";
+import { changeLimits, changeManner, changeSickDisks, changeSickNetworks, changeSlowStores } from "../../lib/recovery";
 import type { Manner, RecoveryLevel } from "../../lib/recovery";
-import { LEVEL_WORDS, SLOW_WORDS } from "./words";
+import { DISK_WORDS, LEVEL_WORDS, SICK_WORDS, SLOW_WORDS } from "./words";
 
 type Schemas = components["schemas"];
 
@@ -20,22 +22,29 @@ interface Props {
 const MOST_COUNT = 4_294_967_295;
 const MOST_WINDOWS = 65_535;
 const POLICIES: readonly Schemas["SlowPolicy"][] = ["off", "propose", "evict"];
+const SICK_POLICIES: readonly Schemas["SickPolicy"][] = ["off", "propose", "avoid", "isolate"];
+const DISK_POLICIES: readonly Schemas["SickDisks"][] = ["off", "propose", "drain"];
 
-function change(body: Schemas["RecoveryChange"], etag: string | undefined) {
-  const header = etag === undefined ? {} : { "If-Match": etag };
-  return call("patch", "/api/v1/settings/recovery", { params: { header }, body });
+/** The settings that the page shows. */
+function useSeenRecovery({ recovery, etag }: Omit<Props, "onClose">): Seen {
+  return useSeen("/api/v1/settings/recovery", {}, { shown: { data: recovery, etag } });
+}
+
+function change(body: Schemas["RecoveryChange"], seen: Seen) {
+  return call("patch", "/api/v1/settings/recovery", { params: { header: ifMatch(seen) }, body });
 }
 
 export function SetManner({ recovery, etag, onClose }: Props) {
   const { t } = useSpeech();
-  const { automatic, p99_percent, iops_percent } = recovery;
-  const initial: Manner = { automatic, p99_percent, iops_percent };
+  const seen = useSeenRecovery({ recovery, etag });
+  const { automatic, p99_percent, iops_percent, least_bytes_per_second } = recovery;
+  const from: Manner = { automatic, p99_percent, iops_percent, least_bytes_per_second };
   return (
     <ActionDialog
       title={t("recovery.title")}
       verb={t("action.change")}
       about={t("recovery.set.about")}
-      initial={initial}
+      initial={{ automatic, p99_percent, iops_percent, least: bytesArgument(least_bytes_per_second) }}
       fields={
         <>
           <CheckField name="automatic" label={t("recovery.automatic")} about={t("recovery.automatic.help")} />
@@ -53,11 +62,20 @@ export function SetManner({ recovery, etag, onClose }: Props) {
             min={1}
             max={95}
           />
+          <TextField
+            name="least"
+            label={t("recovery.least")}
+            about={t("recovery.least.help")}
+            fits={(text) => parseBytes(text) !== undefined}
+            why={t("recovery.bytes.wrong")}
+          />
         </>
       }
-      plan={(to) => {
-        const { body, command } = changeManner(initial, to);
-        return { call: change(body, etag), command };
+      seen={seen}
+      plan={({ least, ...to }) => {
+        const bytes = parseBytes(least) ?? from.least_bytes_per_second;
+        const { body, command } = changeManner(from, { ...to, least_bytes_per_second: bytes });
+        return { call: change(body, seen), command };
       }}
       onClose={onClose}
     />
@@ -66,11 +84,12 @@ export function SetManner({ recovery, etag, onClose }: Props) {
 
 export function SetLimits({ level, recovery, etag, onClose }: Props & { level: RecoveryLevel }) {
   const { t } = useSpeech();
+  const seen = useSeenRecovery({ recovery, etag });
   const from = recovery[level];
   const plan = ({ bytes, iops, windows }: { bytes: string; iops: number; windows: number }) => {
     const to = { bytes_per_second: parseBytes(bytes) ?? from.bytes_per_second, iops, windows };
     const { body, command } = changeLimits(level, from, to);
-    return { call: change(body, etag), command };
+    return { call: change(body, seen), command };
   };
   return (
     <ActionDialog
@@ -97,6 +116,7 @@ export function SetLimits({ level, recovery, etag, onClose }: Props & { level: R
           />
         </>
       }
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />
@@ -105,6 +125,7 @@ export function SetLimits({ level, recovery, etag, onClose }: Props & { level: R
 
 export function SetSlowStores({ recovery, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeenRecovery({ recovery, etag });
   const from = recovery.slow_stores;
   return (
     <ActionDialog
@@ -143,9 +164,89 @@ export function SetSlowStores({ recovery, etag, onClose }: Props) {
           />
         </>
       }
+      seen={seen}
       plan={(to) => {
         const { body, command } = changeSlowStores(from, to);
-        return { call: change(body, etag), command };
+        return { call: change(body, seen), command };
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+export function SetSickNetworks({ recovery, etag, onClose }: Props) {
+  const { t } = useSpeech();
+  const seen = useSeenRecovery({ recovery, etag });
+  const from = recovery.sick_networks;
+  return (
+    <ActionDialog
+      title={t("recovery.sick.title")}
+      verb={t("action.change")}
+      about={t("recovery.sick.about")}
+      initial={from}
+      fields={
+        <>
+          <OptionField
+            name="policy"
+            label={t("recovery.sick")}
+            about={t("recovery.sick.help")}
+            options={SICK_POLICIES.map((policy) => [policy, t(SICK_WORDS[policy])] as const)}
+          />
+          <NumberField
+            name="after_seconds"
+            label={`${t("recovery.sick.after")} (s)`}
+            about={t("recovery.sick.after.help")}
+            min={10}
+            max={MOST_COUNT}
+          />
+          <NumberField
+            name="rest_seconds"
+            label={`${t("recovery.sick.rest")} (s)`}
+            about={t("recovery.sick.rest.help")}
+            min={10}
+            max={MOST_COUNT}
+          />
+          <NumberField
+            name="per_hour"
+            label={t("recovery.sick.per_hour")}
+            about={t("recovery.sick.per_hour.help")}
+            min={0}
+            max={MOST_COUNT}
+          />
+        </>
+      }
+      seen={seen}
+      plan={(to) => {
+        const { body, command } = changeSickNetworks(from, to);
+        return { call: change(body, seen), command };
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+export function SetSickDisks({ recovery, etag, onClose }: Props) {
+  const { t } = useSpeech();
+  const seen = useSeenRecovery({ recovery, etag });
+  const from = recovery.sick_disks;
+  return (
+    <ActionDialog
+      title={t("recovery.disks.title")}
+      verb={t("action.change")}
+      about={t("recovery.disks.about")}
+      initial={{ policy: from }}
+      fields={
+        <OptionField
+          name="policy"
+          label={t("recovery.disks")}
+          about={t("recovery.disks.help")}
+          options={DISK_POLICIES.map((policy) => [policy, t(DISK_WORDS[policy])] as const)}
+        />
+      }
+      seen={seen}
+      plan={({ policy }) => {
+        const { body, command } = changeSickDisks(from, policy);
+        return { call: change(body, seen), command };
       }}
       onClose={onClose}
     />

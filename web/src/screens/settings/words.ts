@@ -21,3 +21,16 @@ export const SLOW_WORDS: Readonly<Record<components["schemas"]["SlowPolicy"], Wo
   propose: "recovery.slow.propose",
   evict: "recovery.slow.evict",
 };
+
+export const SICK_WORDS: Readonly<Record<components["schemas"]["SickPolicy"], Word>> = {
+  off: "recovery.sick.off",
+  propose: "recovery.sick.propose",
+  avoid: "recovery.sick.avoid",
+  isolate: "recovery.sick.isolate",
+};
+
+export const DISK_WORDS: Readonly<Record<components["schemas"]["SickDisks"], Word>> = {
+  off: "recovery.disks.off",
+  propose: "recovery.disks.propose",
+  drain: "recovery.disks.drain",
+};

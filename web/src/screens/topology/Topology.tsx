@@ -1,12 +1,14 @@
 import { Spin } from "antd";
 import { memo, useMemo } from "react";
-import { useList } from "../../api/queries";
+import { useList, useThing } from "../../api/queries";
 import { Name } from "../../components/Name";
 import { Problem } from "../../components/Problem";
 import { matches, Search, useSearch } from "../../components/Search";
 import { useSpeech } from "../../i18n";
 import type { Word } from "../../i18n";
 import { formatBytes } from "../../lib/format";
+import { rackKey, sickOf } from "../../lib/links";
+import type { Sick } from "../../lib/links";
 import { placeHref } from "../../lib/router";
 import { arrange } from "../../lib/topology";
 import type { NodeBox, Rack } from "../../lib/topology";
@@ -51,17 +53,28 @@ function StoreBox({ store }: { store: Store }) {
   );
 }
 
-function NodeView({ box: { node, stores } }: { box: NodeBox<Node, Store> }) {
+/** Links of it are bad, and it is to blame for them: who, by what figures, has the list of links. */
+function SickNetwork({ search }: { search: string }) {
   const { t } = useSpeech();
-  const state = node.alive ? (node.maintenance ? "node node-maintenance" : "node") : "node node-gone";
   return (
-    <div className={state}>
+    <a className="severity-error" href={placeHref(["inspection"], { tab: "links", q: search })}>
+      {t("link.sick")}
+    </a>
+  );
+}
+
+function NodeView({ box: { node, stores }, isSick }: { box: NodeBox<Node, Store>; isSick: boolean }) {
+  const { t } = useSpeech();
+  const kind = !node.alive ? " node-gone" : isSick ? " node-sick" : node.maintenance ? " node-maintenance" : "";
+  return (
+    <div className={`node${kind}`}>
       <div className="node-name">
-        <a href={placeHref(["nodes"], { q: node.name })}>
+        <a href={placeHref(["nodes", node.name])}>
           <Name text={node.name} />
         </a>
         {node.alive ? null : <span className="severity-error">{t("node.gone")}</span>}
         {node.maintenance ? <span className="severity-warning">{t("node.maintenance")}</span> : null}
+        {isSick ? <SickNetwork search={node.name} /> : null}
         {node.gateway ? <span className="faint">{t("node.gateway")}</span> : null}
       </div>
       <div className="stores">
@@ -75,20 +88,24 @@ function NodeView({ box: { node, stores } }: { box: NodeBox<Node, Store> }) {
 
 /** Nodes are read again every few seconds; a rack in which nothing has changed is not drawn anew. */
 const RackView = memo(
-  function RackView({ rack }: { rack: Rack<Node, Store> }) {
+  function RackView({ site, rack, sick }: { site: string; rack: Rack<Node, Store>; sick: Sick }) {
     const { t } = useSpeech();
+    const isSick = rack.name !== "" && sick.racks.has(rackKey(site, rack.name));
     return (
-      <section className="rack">
-        <h3>{rack.name === "" ? t("topology.no_rack") : <Name text={rack.name} />}</h3>
+      <section className={isSick ? "rack rack-sick" : "rack"}>
+        <h3>
+          {rack.name === "" ? t("topology.no_rack") : <Name text={rack.name} />}{" "}
+          {isSick ? <SickNetwork search="" /> : null}
+        </h3>
         <div className="nodes">
           {rack.nodes.map((box) => (
-            <NodeView key={box.node.name} box={box} />
+            <NodeView key={box.node.name} box={box} isSick={sick.nodes.has(box.node.name)} />
           ))}
         </div>
       </section>
     );
   },
-  (before, after) => JSON.stringify(before.rack) === JSON.stringify(after.rack),
+  (before, after) => before.sick === after.sick && JSON.stringify(before.rack) === JSON.stringify(after.rack),
 );
 
 function Legend() {
@@ -103,6 +120,9 @@ function Legend() {
           {t(KINDS[kind].word)}
         </span>
       ))}
+      <span>
+        <span className="severity-error">{t("link.sick")}</span> {t("topology.sick.about")}
+      </span>
     </div>
   );
 }
@@ -112,6 +132,10 @@ export default function Topology() {
   const search = useSearch();
   const nodes = useList("/api/v1/nodes");
   const stores = useList("/api/v1/stores");
+  // A node of an older version cannot say: nothing is marked then.
+  const links = useThing("/api/v1/links");
+  const parts = links.data?.data.sick;
+  const sick = useMemo(() => sickOf(parts ?? []), [parts]);
   const sites = useMemo(() => {
     // Clients hold nothing, and may be many.
     const shown = nodes.items.filter((node) => !node.client && matches(search, node.name, node.site, node.rack));
@@ -126,6 +150,11 @@ export default function Topology() {
         <Search label={t("node.search")} />
       </div>
       <Legend />
+      {sick.isNetwork ? (
+        <p>
+          {t("topology.sick.network")} <SickNetwork search="" />
+        </p>
+      ) : null}
       {error === null ? null : <Problem error={error} />}
       {nodes.isLoading || stores.isLoading ? <Spin aria-label={t("frame.loading")} /> : null}
       <div className="sites">
@@ -134,7 +163,7 @@ export default function Topology() {
             <h2>{site.name === "" ? t("topology.no_site") : <Name text={site.name} />}</h2>
             <div className="racks">
               {site.racks.map((rack) => (
-                <RackView key={rack.name} rack={rack} />
+                <RackView key={rack.name} site={site.name} rack={rack} sick={sick} />
               ))}
             </div>
           </section>

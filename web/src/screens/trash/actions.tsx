@@ -1,5 +1,5 @@
 import { call } from "../../api/call";
-import { useThing } from "../../api/queries";
+import { ifMatch, useSeen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { NameField } from "../../components/fields";
 import { useSpeech } from "../../i18n";
@@ -46,10 +46,10 @@ export function Undelete({ volume, onClose }: Props) {
 
 export function Purge({ volume, onClose }: Props) {
   const { t } = useSpeech();
-  const found = useThing("/api/v1/deleted-volumes/{id}", { id: volume.id });
+  const seen = useSeen("/api/v1/deleted-volumes/{id}", { id: volume.id });
   const plan = () => ({
     call: call("delete", "/api/v1/deleted-volumes/{id}", {
-      params: { path: { id: volume.id }, header: { "If-Match": found.data?.etag ?? "*" } },
+      params: { path: { id: volume.id }, header: ifMatch(seen) },
     }),
     command: amitaCommand("volume", "purge", number(volume)),
   });
@@ -61,6 +61,7 @@ export function Purge({ volume, onClose }: Props) {
       initial={{}}
       typed={volume.name}
       danger
+      seen={seen}
       plan={plan}
       done={({ held_by }) =>
         held_by.length === 0 ? t("action.done") : t("trash.purge.held", { volumes: held_by.join(", ") })

@@ -1,5 +1,6 @@
 import { Checkbox, Form } from "antd";
 import { call } from "../../api/call";
+import { ifMatch } from "../../api/seen";
 import type { components } from "../../api/schema";
 import { ActionDialog } from "../../components/ActionDialog";
 import { useSpeech } from "../../i18n";
@@ -7,6 +8,7 @@ import type { Translate } from "../../i18n";
 import { amitaCommand } from "../../lib/command";
 import { formatBytes, formatTime } from "../../lib/format";
 import { goTo } from "../../lib/router";
+import { useSeenVolume } from "./changes";
 import type { Props } from "./changes";
 
 interface Deletion {
@@ -47,6 +49,7 @@ function follows(deleted: components["schemas"]["VolumeDeleted"], t: Translate, 
 
 export function DeleteVolume({ volume, etag, onClose }: Props) {
   const { t, locale } = useSpeech();
+  const seen = useSeenVolume({ volume, etag });
   const plan = ({ now, snapshots, force }: Deletion) => {
     const query = { ...(now ? { now } : {}), ...(now && snapshots ? { snapshots } : {}), ...(force ? { force } : {}) };
     const options = [
@@ -56,7 +59,7 @@ export function DeleteVolume({ volume, etag, onClose }: Props) {
     ];
     return {
       call: call("delete", "/api/v1/volumes/{name}", {
-        params: { path: { name: volume.name }, query, header: { "If-Match": etag ?? "*" } },
+        params: { path: { name: volume.name }, query, header: ifMatch(seen) },
       }),
       command: amitaCommand("volume", "delete", volume.name, ...options),
     };
@@ -73,6 +76,7 @@ export function DeleteVolume({ volume, etag, onClose }: Props) {
       fields={<Fields />}
       typed={volume.name}
       danger
+      seen={seen}
       plan={plan}
       done={(deleted) => (goTo(["volumes"]), follows(deleted, t, locale))}
       onClose={onClose}

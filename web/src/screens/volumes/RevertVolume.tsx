@@ -1,9 +1,8 @@
 // A volume is made what a snapshot of it is.
 import { Checkbox, Form } from "antd";
 import { call } from "../../api/call";
-import { useFirst, useThing } from "../../api/queries";
+import { ifMatch, useSeen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
-import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
 import { amitaCommand } from "../../lib/command";
 import { formatBytes, formatTime } from "../../lib/format";
@@ -28,13 +27,12 @@ function KeepField() {
 
 export function RevertVolume({ volume, snapshot, onClose }: Props) {
   const { t, locale } = useSpeech();
-  const found = useThing("/api/v1/volumes/{name}", { name: volume.name });
-  const etag = useFirst(found.data?.etag);
+  const seen = useSeen("/api/v1/volumes/{name}", { name: volume.name });
   const plan = ({ keep }: { keep: boolean }) => ({
     call: call("post", "/api/v1/volumes/{name}/snapshots/{snapshot}/revert", {
       params: {
         path: { name: volume.name, snapshot: snapshot.name },
-        header: { "If-Match": etag ?? "" },
+        header: ifMatch(seen),
       },
       body: { keep_snapshot: keep, dry_run: false },
     }),
@@ -51,13 +49,8 @@ export function RevertVolume({ volume, snapshot, onClose }: Props) {
         owner: volume.owner ?? t("volume.unused"),
       })}
       initial={{ keep: true }}
-      fields={
-        <>
-          {found.isError ? <Problem error={found.error} /> : null}
-          <KeepField />
-        </>
-      }
-      ready={etag !== undefined}
+      fields={<KeepField />}
+      seen={seen}
       typed={volume.name}
       danger
       plan={plan}

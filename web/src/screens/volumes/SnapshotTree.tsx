@@ -53,7 +53,7 @@ function SnapshotActions({ volume, snapshot }: { volume: Volume; snapshot: Snaps
           />
           <Act
             size="small"
-            may="volume.download"
+            may="volume.export-data"
             label={t("image.export")}
             dialog={(close) => <ExportVolume volume={volume} snapshot={snapshot} onClose={close} />}
           />
@@ -68,7 +68,7 @@ function SnapshotActions({ volume, snapshot }: { volume: Volume; snapshot: Snaps
       )}
       <Act
         size="small"
-        may="volume.download"
+        may="volume.export-data"
         label={t("diff.verb")}
         dialog={(close) => <CompareVolume {...given} onClose={close} />}
       />
@@ -148,7 +148,7 @@ export function SnapshotTree({ volume }: { volume: Volume }) {
         />
         <Act
           size="small"
-          may="volume.download"
+          may="volume.export-data"
           label={t("image.export")}
           dialog={(close) => <ExportVolume volume={volume} onClose={close} />}
         />

@@ -1,5 +1,7 @@
 // What can be done to a volume. Each names what was seen (`If-Match`): where somebody was faster, nothing is done.
 import { call } from "../../api/call";
+import { ifMatch, useSeen } from "../../api/seen";
+import type { Seen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { LabelsField, NameField, readSize, SizeField } from "../../components/fields";
 import { useSpeech } from "../../i18n";
@@ -15,16 +17,22 @@ export interface Props {
   readonly onClose: () => void;
 }
 
-function params(name: string, etag: string | undefined) {
-  return { path: { name }, header: etag === undefined ? {} : { "If-Match": etag } };
+/** The volume that the page shows. */
+export function useSeenVolume({ volume, etag }: Omit<Props, "onClose">): Seen {
+  return useSeen("/api/v1/volumes/{name}", { name: volume.name }, { shown: { data: volume, etag } });
+}
+
+function params(name: string, seen: Seen) {
+  return { path: { name }, header: ifMatch(seen) };
 }
 
 export function GrowVolume({ volume, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeenVolume({ volume, etag });
   const plan = ({ size }: { size: string }) => {
     const size_bytes = readSize(size) ?? 0;
     return {
-      call: call("patch", "/api/v1/volumes/{name}", { params: params(volume.name, etag), body: { size_bytes } }),
+      call: call("patch", "/api/v1/volumes/{name}", { params: params(volume.name, seen), body: { size_bytes } }),
       command: amitaCommand("volume", "resize", volume.name, "--size", bytesArgument(size_bytes)),
     };
   };
@@ -35,6 +43,7 @@ export function GrowVolume({ volume, etag, onClose }: Props) {
       about={t("volume.grow.about", { size: formatBytes(volume.size_bytes) })}
       initial={{ size: bytesArgument(volume.size_bytes) }}
       fields={<SizeField above={volume.size_bytes} />}
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />
@@ -65,11 +74,12 @@ export function RenameVolume({ volume, onClose }: Omit<Props, "etag">) {
 
 export function LabelVolume({ volume, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeenVolume({ volume, etag });
   const plan = ({ labels }: { labels: string }) => {
     const change = labelChange(volume.labels, parseLabels(labels) ?? volume.labels);
     const words = Object.entries(change).map(([key, value]) => (value === null ? `${key}-` : `${key}=${value}`));
     return {
-      call: call("patch", "/api/v1/volumes/{name}", { params: params(volume.name, etag), body: { labels: change } }),
+      call: call("patch", "/api/v1/volumes/{name}", { params: params(volume.name, seen), body: { labels: change } }),
       command: amitaCommand("volume", "label", volume.name, ...words),
     };
   };
@@ -79,6 +89,7 @@ export function LabelVolume({ volume, etag, onClose }: Props) {
       verb={t("volume.label")}
       initial={{ labels: writeLabels(volume.labels) }}
       fields={<LabelsField />}
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />
@@ -87,6 +98,7 @@ export function LabelVolume({ volume, etag, onClose }: Props) {
 
 export function ProtectVolume({ volume, etag, onClose }: Props) {
   const { t } = useSpeech();
+  const seen = useSeenVolume({ volume, etag });
   const isProtected = !volume.protected;
   return (
     <ActionDialog
@@ -98,9 +110,10 @@ export function ProtectVolume({ volume, etag, onClose }: Props) {
       verb={isProtected ? t("volume.protect") : t("volume.unprotect")}
       about={isProtected ? t("volume.protect.about") : t("volume.unprotect.about")}
       initial={{}}
+      seen={seen}
       plan={() => ({
         call: call("patch", "/api/v1/volumes/{name}", {
-          params: params(volume.name, etag),
+          params: params(volume.name, seen),
           body: { protected: isProtected },
         }),
         command: amitaCommand("volume", "protect", volume.name, isProtected ? undefined : "--off"),

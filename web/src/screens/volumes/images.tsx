@@ -3,10 +3,12 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { App, Button, Form, Modal, Progress } from "antd";
 import { useEffect, useRef, useState } from "react";
 import { call } from "../../api/call";
-import { useFirst, useThing } from "../../api/queries";
+import { ifMatch, isOvertaken, useSeen } from "../../api/seen";
+import type { Seen } from "../../api/seen";
 import { useToken } from "../../api/token";
 import { upload } from "../../api/upload";
 import { Previews, Typed } from "../../components/ActionDialog";
+import { Meanwhile } from "../../components/Meanwhile";
 import { Problem } from "../../components/Problem";
 import { useSpeech } from "../../i18n";
 import { amitaCommand, shellQuote } from "../../lib/command";
@@ -71,7 +73,7 @@ function refused(file: File | null, volume: Volume): "image.import.none" | "imag
   return file.size > volume.size_bytes ? "image.import.long" : null;
 }
 
-function useUpload(volume: Volume, etag: string | undefined, onClose: () => void) {
+function useUpload(volume: Volume, seen: Seen, onClose: () => void) {
   const { t } = useSpeech();
   const { message } = App.useApp();
   const queries = useQueryClient();
@@ -81,7 +83,7 @@ function useUpload(volume: Volume, etag: string | undefined, onClose: () => void
   useEffect(() => () => stop.current.abort(), []);
   const plan = {
     call: call("put", "/api/v1/volumes/{name}/data", {
-      params: { path: { name: volume.name }, header: { "If-Match": etag ?? "" } },
+      params: { path: { name: volume.name }, header: ifMatch(seen) },
       body: "",
     }),
   };
@@ -95,6 +97,7 @@ function useUpload(volume: Volume, etag: string | undefined, onClose: () => void
       message.success(t("image.import.done", { size: formatBytes(data.image_bytes), sum: data.sha256 }));
       onClose();
     },
+    onError: (error) => (isOvertaken(error) ? void seen.look() : undefined),
     onSettled: () => queries.invalidateQueries(),
     gcTime: 0,
   });
@@ -105,9 +108,14 @@ export function ImportVolume({ volume, onClose }: ImportProps) {
   const { t } = useSpeech();
   const [form] = Form.useForm();
   const [file, setFile] = useState<File | null>(null);
-  const found = useThing("/api/v1/volumes/{name}", { name: volume.name });
-  const etag = useFirst(found.data?.etag);
-  const { sent, plan, work } = useUpload(volume, etag, onClose);
+  const seen = useSeen("/api/v1/volumes/{name}", { name: volume.name });
+  const { sent, plan, work } = useUpload(volume, seen, onClose);
+  const isLate = work.isError && isOvertaken(work.error);
+  const isReady = seen.etag !== undefined && !isLate;
+  const goOn = () => {
+    seen.accept();
+    work.reset();
+  };
   const name = file?.name ?? "disk.raw";
   const why = refused(file, volume);
   const shown = {
@@ -119,7 +127,7 @@ export function ImportVolume({ volume, onClose }: ImportProps) {
       open
       title={t("image.import.title", { name: volume.name })}
       okText={t("image.import")}
-      okButtonProps={{ danger: true, loading: work.isPending, disabled: why !== null || etag === undefined }}
+      okButtonProps={{ danger: true, loading: work.isPending, disabled: why !== null || !isReady }}
       onOk={() => form.submit()}
       onCancel={onClose}
       mask={{ closable: !work.isPending }}
@@ -134,7 +142,7 @@ export function ImportVolume({ volume, onClose }: ImportProps) {
         form={form}
         layout="vertical"
         requiredMark={false}
-        onFinish={() => (file === null || etag === undefined ? undefined : work.mutate(file))}
+        onFinish={() => (file === null || !isReady ? undefined : work.mutate(file))}
       >
         <Form.Item
           label={t("image.import.file")}
@@ -156,8 +164,9 @@ export function ImportVolume({ volume, onClose }: ImportProps) {
           format={() => `${formatBytes(sent)} / ${formatBytes(file.size)}`}
         />
       ) : null}
-      {found.isError ? <Problem error={found.error} /> : null}
-      {work.isError ? <Problem error={work.error} /> : null}
+      {seen.error === null || isLate ? null : <Problem error={seen.error} />}
+      {isLate ? <Meanwhile seen={seen} onGoOn={goOn} /> : null}
+      {work.isError && !isLate ? <Problem error={work.error} /> : null}
       <Previews plan={shown} options={[`--upload-file ${shellQuote(name)}`]} />
     </Modal>
   );

@@ -1,7 +1,7 @@
 // What can be done with snapshots.
 import { Checkbox, Form } from "antd";
 import { call } from "../../api/call";
-import { useThing } from "../../api/queries";
+import { ifMatch, useSeen } from "../../api/seen";
 import { ActionDialog } from "../../components/ActionDialog";
 import { LabelsField, NameField } from "../../components/fields";
 import { useSpeech } from "../../i18n";
@@ -91,15 +91,17 @@ export function CloneSnapshot({ snapshot, onClose }: Props) {
 export function ProtectSnapshot({ snapshot, onClose }: Props) {
   const { t } = useSpeech();
   const isProtected = !snapshot.protected;
+  const seen = useSeen("/api/v1/volumes/{name}/snapshots/{snapshot}", pathOf(snapshot));
   return (
     <ActionDialog
       title={isProtected ? t("snapshot.protect") : t("snapshot.unprotect")}
       verb={isProtected ? t("snapshot.protect") : t("snapshot.unprotect")}
       about={isProtected ? t("snapshot.protect.about") : t("snapshot.unprotect.about")}
       initial={{}}
+      seen={seen}
       plan={() => ({
         call: call("patch", "/api/v1/volumes/{name}/snapshots/{snapshot}", {
-          params: { path: pathOf(snapshot) },
+          params: { path: pathOf(snapshot), header: ifMatch(seen) },
           body: { protected: isProtected },
         }),
         command: amitaCommand(
@@ -127,13 +129,13 @@ function KeepMarkField() {
 
 export function DeleteSnapshot({ snapshot, onClose }: Props) {
   const { t } = useSpeech();
-  const found = useThing("/api/v1/volumes/{name}/snapshots/{snapshot}", pathOf(snapshot));
+  const seen = useSeen("/api/v1/volumes/{name}/snapshots/{snapshot}", pathOf(snapshot));
   const plan = ({ keepMark }: { keepMark: boolean }) => ({
     call: call("delete", "/api/v1/volumes/{name}/snapshots/{snapshot}", {
       params: {
         path: pathOf(snapshot),
         query: keepMark ? { keep_mark: true } : {},
-        header: { "If-Match": found.data?.etag ?? "*" },
+        header: ifMatch(seen),
       },
     }),
     command: amitaCommand(
@@ -154,6 +156,7 @@ export function DeleteSnapshot({ snapshot, onClose }: Props) {
       fields={snapshot.mark ? null : <KeepMarkField />}
       typed={snapshot.name}
       danger
+      seen={seen}
       plan={plan}
       onClose={onClose}
     />

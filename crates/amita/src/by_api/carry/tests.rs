@@ -7,6 +7,7 @@ use amita_audit::Whence;
 use amita_control::access::Caller;
 use amita_control::admin::{self, DEFAULT_CHUNK_BYTES, PoolSpec};
 use amita_identity::{Name, OperatorRole};
+use amita_keys::{DhchapSecret, SealKey};
 use amita_metadata::Call;
 use amita_metadata::server::{self, Config, Handle};
 use amita_types::map::{self, Live};
@@ -26,6 +27,8 @@ struct World {
 impl World {
     fn new() -> World {
         let folder = tempfile::tempdir().expect("a folder");
+        let seal_key = folder.path().join("seal.key");
+        SealKey::generate().save(&seal_key).expect("a sealing key");
         let listen = "127.0.0.1:0".parse().expect("an address");
         let metadata = server::start(Config::new(listen, folder.path().join("metadata"))).expect("a server");
         let client = Client::connect(&[metadata.address().to_string()]).expect("a client");
@@ -55,22 +58,36 @@ impl World {
         };
         admin::create_pool(&client, &pool).expect("a pool");
         World {
-            carrier: Carrier::new(client),
+            carrier: Carrier::new(client).sealing_by(Some(seal_key)),
             _metadata: metadata,
             _folder: folder,
         }
     }
 
     fn run_as(&self, role: OperatorRole, line: &str, confirmed: Option<&str>, ends_at: Option<u64>) -> Outcome {
-        let name = Name::operator(CLUSTER, role, "alice").expect("a name");
         let line = CommandLine {
-            arguments: line.split(' ').map(str::to_owned).collect(),
             confirmed: confirmed.map(str::to_owned),
+            ..words(line)
         };
         let behalf = OnBehalf {
-            caller: Caller::of(&name, Whence::default()),
-            tells_refusals: true,
             ends_at,
+            ..behalf(role)
+        };
+        self.carrier.run(&line, behalf)
+    }
+
+    /// With what files hold, by TLS or without.
+    fn run_with(&self, line: &str, files: &[(&str, &str)], is_private: bool) -> Outcome {
+        let files = files
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        let line = CommandLine {
+            files: files.collect(),
+            ..words(line)
+        };
+        let behalf = OnBehalf {
+            is_private,
+            ..behalf(OperatorRole::Admin)
         };
         self.carrier.run(&line, behalf)
     }
@@ -82,7 +99,25 @@ impl World {
     fn done(&self, line: &str) -> String {
         let outcome = self.run(line);
         assert_eq!(outcome.exit_code, 0, "{line}: {outcome:?}");
-        outcome.output
+        outcome.stdout
+    }
+}
+
+fn words(line: &str) -> CommandLine {
+    CommandLine {
+        arguments: line.split(' ').map(str::to_owned).collect(),
+        confirmed: None,
+        files: amita_api::Files::default(),
+    }
+}
+
+fn behalf(role: OperatorRole) -> OnBehalf {
+    let name = Name::operator(CLUSTER, role, "alice").expect("a name");
+    OnBehalf {
+        caller: Caller::of(&name, Whence::default()),
+        tells_refusals: true,
+        ends_at: None,
+        is_private: true,
     }
 }
 
@@ -97,7 +132,7 @@ fn a_command_is_done_as_who_asks_and_their_role_decides() {
     );
     assert_eq!((made.exit_code, made.is_denied), (0, false), "{made:?}");
     let listed = world.run_as(OperatorRole::Viewer, "volume show db --json", None, None);
-    let shown: serde_json::Value = serde_json::from_str(&listed.output).expect("JSON");
+    let shown: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
     assert_eq!(shown["size_bytes"], serde_json::json!(1 << 30), "{listed:?}");
     let refused = world.run_as(
         OperatorRole::Viewer,
@@ -107,7 +142,7 @@ fn a_command_is_done_as_who_asks_and_their_role_decides() {
     );
     assert_eq!((refused.exit_code, refused.is_denied), (1, true), "{refused:?}");
     assert!(
-        refused.beside.starts_with("amita: ") && refused.beside.contains("volume.create"),
+        refused.stderr.starts_with("amita: ") && refused.stderr.contains("volume.create"),
         "{refused:?}"
     );
     let refused = world.run_as(
@@ -116,7 +151,7 @@ fn a_command_is_done_as_who_asks_and_their_role_decides() {
         None,
         None,
     );
-    let error: serde_json::Value = serde_json::from_str(&refused.beside).expect("JSON");
+    let error: serde_json::Value = serde_json::from_str(&refused.stderr).expect("JSON");
     assert_eq!(error["error"]["exit"], serde_json::json!(1), "{refused:?}");
     let audit = world.done("audit list");
     let told = |what: &str| {
@@ -134,18 +169,18 @@ fn how_it_ends_is_told_as_the_program_tells_it() {
     let missing = world.run("volume show none");
     assert_eq!(missing.exit_code, Kind::NotFound.code(), "{missing:?}");
     assert!(
-        missing.beside.starts_with("amita: ") && missing.output.is_empty(),
+        missing.stderr.starts_with("amita: ") && missing.stdout.is_empty(),
         "{missing:?}"
     );
     let wrong = world.run("volume create db --pool main --size 10000");
     assert_eq!(wrong.exit_code, Kind::Usage.code());
-    assert!(wrong.beside.contains("12288"), "{wrong:?}");
+    assert!(wrong.stderr.contains("12288"), "{wrong:?}");
     let wrong = world.run("volume create db --pool main --size 10000 --json");
-    let error: serde_json::Value = serde_json::from_str(&wrong.beside).expect("JSON");
+    let error: serde_json::Value = serde_json::from_str(&wrong.stderr).expect("JSON");
     assert_eq!(error["error"]["code"], serde_json::json!("usage"));
     let help = world.run("volume create --help");
-    assert_eq!((help.exit_code, help.beside.as_str()), (0, ""));
-    assert!(help.output.contains("--size"), "{help:?}");
+    assert_eq!((help.exit_code, help.stderr.as_str()), (0, ""));
+    assert!(help.stdout.contains("--size"), "{help:?}");
     let twice = ["", "again"].map(|_| world.run("volume create db --pool main --size 1G").exit_code);
     assert_eq!(twice, [0, Kind::Conflict.code()]);
 }
@@ -182,8 +217,8 @@ fn what_is_of_the_machine_is_not_done_for_others() {
     ] {
         let refused = world.run(line);
         assert_eq!(refused.exit_code, Kind::Usage.code(), "{line}: {refused:?}");
-        assert!(refused.beside.contains(says), "{line}: {refused:?}");
-        assert!(refused.output.is_empty(), "{line}: {refused:?}");
+        assert!(refused.stderr.contains(says), "{line}: {refused:?}");
+        assert!(refused.stdout.is_empty(), "{line}: {refused:?}");
     }
     // Making a volume smaller reads and writes its data.
     world.done("volume create db --pool main --size 1G");
@@ -217,7 +252,7 @@ fn a_token_is_a_secret_and_makes_none_that_lasts_longer() {
     let line = "token create ci --role viewer";
     let refused = world.run_as(OperatorRole::Admin, line, None, Some(soon));
     assert_eq!(refused.exit_code, Kind::Usage.code(), "{refused:?}");
-    assert!(refused.beside.contains("longer than the token"), "{refused:?}");
+    assert!(refused.stderr.contains("longer than the token"), "{refused:?}");
     let shorter = "token create ci --role viewer --life 10m";
     let made = world.run_as(OperatorRole::Admin, shorter, None, Some(soon));
     assert_eq!((made.exit_code, made.is_secret), (0, true), "{made:?}");
@@ -225,21 +260,100 @@ fn a_token_is_a_secret_and_makes_none_that_lasts_longer() {
     assert!(!world.run("token list").is_secret);
 }
 
+const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:4c4c4544-0051-3510-8052-b4c04f4e3732";
+
+#[test]
+fn keys_are_what_was_sent_and_no_files_of_the_node() {
+    let world = World::new();
+    let key = DhchapSecret::generate(None, NQN, &mut amita_keys::system_random).to_text();
+    let line = format!("host add {NQN} --dhchap-key /home/alice/key");
+    let made = world.run_with(&line, &[("/home/alice/key", key.as_str())], true);
+    assert_eq!((made.exit_code, made.is_secret), (0, true), "{made:?}");
+    assert!(made.stdout.contains("has to prove: CHAP"), "{made:?}");
+    // A file of the node is not read, whatever its name.
+    let folder = tempfile::tempdir().expect("a folder");
+    let own = folder.path().join("own");
+    std::fs::write(&own, &*key).expect("written");
+    let line = format!("host key {NQN} --dhchap-key {}", own.display());
+    for files in [&[][..], &[("elsewhere", key.as_str())]] {
+        let refused = world.run_with(&line, files, true);
+        assert_eq!(refused.exit_code, Kind::Unreadable.code(), "{refused:?}");
+        assert!(refused.stderr.contains("was not sent"), "{refused:?}");
+    }
+    // What is wrong with a key is said, and not the key.
+    let wrong = world.run_with(&line, &[(own.to_str().expect("text"), "DHHC-1:00:hush:")], true);
+    assert_eq!(wrong.exit_code, Kind::Usage.code(), "{wrong:?}");
+    assert!(!wrong.stderr.contains("hush"), "{wrong:?}");
+    // What is made is told once, and kept by nobody: neither the log nor a list has any of them.
+    let made = world.run_with(&format!("host key {NQN} --generate-dhchap"), &[], true);
+    let secret = made.stdout.split_whitespace().find(|word| word.starts_with("DHHC-1:"));
+    let secret = secret.unwrap_or_else(|| panic!("{made:?}"));
+    assert!(made.is_secret && secret != key.as_str());
+    for line in ["audit list --json", "host list --json"] {
+        let told = world.done(line);
+        assert!(told.contains(NQN) && !told.contains("DHHC-1:"), "{line}: {told}");
+    }
+}
+
+#[test]
+fn a_secret_is_neither_taken_nor_told_where_others_could_read_it() {
+    let world = World::new();
+    world.done(&format!("host add {NQN}"));
+    for (line, files) in [
+        (format!("host key {NQN} --generate-tls"), &[][..]),
+        (format!("host key {NQN} --tls-key key"), &[("key", "hush")][..]),
+        (
+            "notify add webhook w --url https://a.example/x --secret-file s".to_owned(),
+            &[("s", "hush")][..],
+        ),
+    ] {
+        let refused = world.run_with(&line, files, false);
+        assert_eq!(refused.exit_code, Kind::Usage.code(), "{line}: {refused:?}");
+        assert!(
+            refused.stderr.contains("by HTTPS only") && !refused.stderr.contains("hush"),
+            "{refused:?}"
+        );
+    }
+    // What has none is done.
+    let changed = world.run_with(&format!("host key {NQN} --remove-tls"), &[], false);
+    assert_eq!((changed.exit_code, changed.is_secret), (0, false), "{changed:?}");
+}
+
+#[test]
+fn a_channel_is_made_with_the_secret_that_was_sent() {
+    let world = World::new();
+    let line = "notify add webhook pager --url-file url --secret-file secret --json";
+    let files = [("url", "https://hooks.example/T0/path\n"), ("secret", "hush\n")];
+    let made = world.run_with(line, &files, true);
+    assert_eq!((made.exit_code, made.is_secret), (0, true), "{made:?}");
+    let shown: serde_json::Value = serde_json::from_str(&made.stdout).expect("JSON");
+    assert_eq!(shown["has_secret"], serde_json::json!(true), "{shown}");
+    for line in ["notify list --json", "audit list --json"] {
+        let told = world.done(line);
+        assert!(
+            told.contains("pager") && !told.contains("hush") && !told.contains("T0/path"),
+            "{told}"
+        );
+    }
+    // A node without a sealing key makes none.
+    let bare = Carrier {
+        seal_key: None,
+        ..world.carrier.clone()
+    };
+    let line = CommandLine {
+        files: [("secret".to_owned(), "hush".to_owned())].into_iter().collect(),
+        ..words("notify add webhook other --url https://hooks.example/x --secret-file secret")
+    };
+    let refused = bare.run(&line, behalf(OperatorRole::Admin));
+    assert_ne!(refused.exit_code, 0, "{refused:?}");
+    assert!(!refused.stderr.contains("hush"), "{refused:?}");
+}
+
 #[test]
 fn where_the_metadata_is_away_another_node_may_do_better() {
     let client = Client::connect(&["127.0.0.1:1".to_owned()]).expect("a client");
     let world = Carrier::new(client);
-    let name = Name::operator(CLUSTER, OperatorRole::Viewer, "alice").expect("a name");
-    let line = CommandLine {
-        arguments: vec!["volume".to_owned(), "list".to_owned()],
-        confirmed: None,
-    };
-    let behalf = OnBehalf {
-        caller: Caller::of(&name, Whence::default()),
-        tells_refusals: true,
-        ends_at: None,
-    };
-    let outcome = world.run(&line, behalf);
+    let outcome = world.run(&words("volume list"), behalf(OperatorRole::Viewer));
     assert_eq!(outcome.exit_code, Kind::Unreachable.code(), "{outcome:?}");
     assert!(outcome.away.is_some(), "{outcome:?}");
 }

@@ -1,6 +1,7 @@
 //! Against small servers on loopback: each does what a node may do.
 
 use super::*;
+use crate::by_api::transport::Proof;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -98,7 +99,7 @@ fn read(reader: &mut impl BufRead) -> Option<Request> {
 fn outcome(text: &str) -> Act {
     Act::Answer(
         200,
-        json!({ "exit_code": 0, "output": text, "beside": "", "question": null, "later": 1 }),
+        json!({ "exit_code": 0, "stdout": text, "stderr": "", "question": null, "later": 1 }),
     )
 }
 
@@ -133,8 +134,8 @@ fn refusing() -> Place {
 
 fn sending(places: Vec<Place>, does: Does) -> Sending {
     Sending {
-        places,
-        proof: Proof::none(),
+        nodes: Nodes::new(places, Proof::none()),
+        files: Sent::default(),
         arguments: vec!["volume".to_owned(), "list".to_owned()],
         does,
     }
@@ -148,7 +149,7 @@ fn where_one_node_is_not_there_the_next_one_is_asked() {
     let (there, asked) = good();
     let places = vec![refusing(), silent, no_room, without_metadata, there];
     let done = sending(places, Does::Change).send(None).expect("the last one");
-    assert_eq!((done.exit_code, done.output.as_str()), (0, "done"));
+    assert_eq!((done.exit_code, done.stdout.as_str()), (0, "done"));
     let asked = asked.lock().expect("no panic");
     assert_eq!(asked.len(), 1);
     assert!(asked[0].line.starts_with("POST /api/v1/commands "), "{:?}", asked[0]);
@@ -161,7 +162,7 @@ fn what_may_have_been_done_is_sent_again_with_the_same_key() {
     let (dying, first) = then(|_| Act::HangUp);
     let (there, second) = good();
     let sending = sending(vec![dying, there], Does::Change);
-    assert_eq!(sending.send(Some("db")).expect("the second").output, "done");
+    assert_eq!(sending.send(Some("db")).expect("the second").stdout, "done");
     let (first, second) = (first.lock().expect("no panic"), second.lock().expect("no panic"));
     assert_eq!((first.len(), second.len()), (1, 1));
     assert_eq!(first[0], second[0]);
@@ -174,7 +175,7 @@ fn what_may_have_been_done_is_sent_again_with_the_same_key() {
     // Another command has another one.
     let (there, asked) = good();
     let again = Sending {
-        places: vec![there],
+        nodes: Nodes::new(vec![there], Proof::none()),
         ..sending
     };
     for _ in 0..2 {
@@ -221,7 +222,7 @@ fn what_two_nodes_were_lost_by_is_given_to_no_third_one() {
         assert!(others.1.lock().expect("no panic").is_empty(), "the third one was asked");
         // One that was lost may have had another reason.
         let one = vec![places[0].clone(), places[3].clone()];
-        assert_eq!(sending(one, does).send(None).expect("the second").output, "done");
+        assert_eq!(sending(one, does).send(None).expect("the second").stdout, "done");
     }
 }
 
@@ -232,7 +233,7 @@ fn a_command_that_is_being_carried_out_is_waited_for() {
         _ => outcome("done at last"),
     });
     let done = sending(vec![busy], Does::Change).send(None).expect("done");
-    assert_eq!(done.output, "done at last");
+    assert_eq!(done.stdout, "done at last");
     let asked = asked.lock().expect("no panic");
     assert_eq!(asked.len(), 3);
     assert!(asked.iter().all(|request| request.key == asked[0].key));
@@ -296,14 +297,14 @@ fn a_node_of_another_release_that_does_not_know_a_command_says_so() {
         line if line.starts_with("GET /api ") => Act::Answer(200, json!({ "software": "0.0.9" })),
         line if line.starts_with("POST") => Act::Answer(
             200,
-            json!({ "exit_code": 2, "output": "", "beside": "error: unexpected argument\n", "question": null }),
+            json!({ "exit_code": 2, "stdout": "", "stderr": "error: unexpected argument\n", "question": null }),
         ),
         _ => Act::Answer(200, json!({})),
     });
     let done = sending(vec![older], Does::Change).send(None).expect("an answer");
     assert_eq!(done.exit_code, 2);
     assert!(
-        done.beside.contains("unexpected argument") && done.beside.contains("release 0.0.9"),
+        done.stderr.contains("unexpected argument") && done.stderr.contains("release 0.0.9"),
         "{done:?}"
     );
 }
@@ -314,8 +315,8 @@ fn a_token_is_shown_with_every_request_and_not_told() {
     let proof = Proof::none().with_token("amita-api-1.x").expect("a token");
     assert_eq!(format!("{proof:?}"), "Proof");
     let sending = Sending {
-        proof,
-        ..sending(vec![there], Does::Look)
+        nodes: Nodes::new(vec![there], proof),
+        ..sending(Vec::new(), Does::Look)
     };
     sending.send(None).expect("done");
     let asked = asked.lock().expect("no panic");
@@ -341,8 +342,10 @@ fn it_is_clear_by_what_a_command_is_carried_out() {
         // What is done here is done here.
         ("disk format", Environment, None, false),
         ("explain", Flag, Flag, false),
-        ("top", Environment, Environment, false),
+        ("audit ship", Environment, Environment, false),
         ("top", Environment, Flag, false),
+        ("top", Flag, None, true),
+        ("volume import", Flag, Environment, true),
     ] {
         let is_sent = is_sent(&given(command, by_api, metadata));
         assert_eq!(is_sent, Ok(sent), "{command} {by_api:?} {metadata:?}");
@@ -350,9 +353,9 @@ fn it_is_clear_by_what_a_command_is_carried_out() {
     for (command, by_api, metadata, says) in [
         ("volume list", Flag, Flag, "by which of them"),
         ("volume list", Environment, Environment, "by which of them"),
-        ("top", Flag, None, "is not carried out by nodes"),
-        ("top", Environment, None, "is not carried out by nodes"),
-        ("volume import", Flag, Environment, "data of volumes"),
+        ("audit ship", Flag, None, "is not carried out by nodes"),
+        ("audit ship", Environment, None, "is not carried out by nodes"),
+        ("recover", Flag, Environment, "disks of this machine"),
     ] {
         let refused = is_sent(&given(command, by_api, metadata)).expect_err(command);
         assert_eq!(refused.kind, Kind::Usage);
@@ -360,26 +363,8 @@ fn it_is_clear_by_what_a_command_is_carried_out() {
     }
     let mut watching = given("status", Flag, None);
     watching.written.insert("watch".to_owned());
-    assert!(is_sent(&watching).is_err_and(|why| why.what.contains("watch")));
-}
-
-#[test]
-fn a_token_is_read_from_a_file_of_its_owner_alone() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("token");
-    let cli = |path: &Path| {
-        let words = ["amita", "--api-token-file", path.to_str().expect("text"), "status"];
-        crate::cli::read(words.map(OsString::from)).expect("a command line").0
-    };
-    std::fs::write(&path, "  amita-api-1.x\n").expect("written");
-    for (mode, good) in [(0o600, true), (0o640, false), (0o604, false)] {
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
-        let read = token(&cli(&path));
-        assert_eq!(read.is_ok(), good, "{mode:o}: {read:?}");
-        assert!(read.is_err() || read == Ok(Some("amita-api-1.x".to_owned())));
-    }
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("a mode");
-    std::fs::write(&path, "\n").expect("written");
-    assert!(token(&cli(&path)).is_err_and(|why| why.what.contains("empty")));
-    assert!(token(&cli(&folder.path().join("none"))).is_err_and(|why| why.kind == Kind::Unreadable));
+    assert_eq!(is_sent(&watching), Ok(true), "it is asked again and again");
+    let mut resuming = given("volume import", Flag, None);
+    resuming.written.insert("resume".to_owned());
+    assert!(is_sent(&resuming).is_err_and(|why| why.what.contains("--resume")));
 }

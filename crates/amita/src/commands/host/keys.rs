@@ -1,10 +1,9 @@
 //! Keys of hosts on their way in: from a file, from standard input, or made here; checked, and sealed.
 
+use crate::cli::Endpoints;
 use amita_control::admin::{HostKeys, Secret, field};
 use amita_keys::{DhchapSecret, Hash, KeyError, SealKey, TlsKey, Zeroizing, system_random};
 use amita_terminal::error::{Context, Failure, Kind, Result};
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A file with a key is at most this long: keys have a hundred characters.
@@ -89,7 +88,12 @@ impl KeyArguments {
     /// Reads and makes what is wanted, and seals it for the host of that name.
     ///
     /// `keeps_controller_key`: what controllers have is not made anew with the host's.
-    pub fn sealed(&self, nqn: &str, keeps_controller_key: bool) -> Result<(HostKeys, Vec<Generated>)> {
+    pub fn sealed(
+        &self,
+        nqn: &str,
+        keeps_controller_key: bool,
+        endpoints: &Endpoints,
+    ) -> Result<(HostKeys, Vec<Generated>)> {
         let both =
             self.generate_dhchap && !self.one_way && !keeps_controller_key && self.dhchap_controller_key.is_none();
         let wanted = [
@@ -112,10 +116,10 @@ impl KeyArguments {
         let mut generated = Vec::new();
         let mut secrets = [Secret::Keep, Secret::Keep, Secret::Keep];
         if wanted.iter().any(|(_, file, make)| file.is_some() || *make) {
-            let seal = self.seal_key()?;
+            let seal = self.seal_key(endpoints)?;
             for ((sort, file, make), secret) in wanted.into_iter().zip(&mut secrets) {
                 let text = match file {
-                    Some(path) => read(sort, path)?,
+                    Some(path) => read(sort, path, endpoints)?,
                     None if make => {
                         let text = (sort.make)(nqn);
                         generated.push(Generated {
@@ -139,18 +143,18 @@ impl KeyArguments {
         Ok((keys, generated))
     }
 
-    fn seal_key(&self) -> Result<SealKey> {
-        let Some(path) = &self.seal_key else {
-            return Err(
-                Failure::new("keys of hosts are kept sealed, and no sealing key was given")
-                    .kind(Kind::Usage)
-                    .advice(
-                        "Pass --seal-key FILE, or set AMITA_SEAL_KEY: the file that the gateways have. `amita host \
-                         seal-key FILE` makes one for a new cluster.",
-                    ),
-            );
-        };
-        SealKey::load(path).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))
+    fn seal_key(&self, endpoints: &Endpoints) -> Result<SealKey> {
+        let found = endpoints.seal_key(self.seal_key.as_deref())?;
+        found.ok_or_else(|| match endpoints.lent() {
+            Some(_) => Failure::new("keys of hosts are kept sealed, and this node has no sealing key")
+                .advice("Ask one that has (`amita serve --seal-key`): name it first (--by-api)."),
+            None => Failure::new("keys of hosts are kept sealed, and no sealing key was given")
+                .kind(Kind::Usage)
+                .advice(
+                    "Pass --seal-key FILE, or set AMITA_SEAL_KEY: the file that the gateways have. `amita host seal-key FILE` makes one \
+                     for a new cluster.",
+                ),
+        })
     }
 }
 
@@ -158,32 +162,36 @@ fn is_stdin(file: Option<&Path>) -> bool {
     file.is_some_and(|path| path.as_os_str() == "-")
 }
 
-/// Reads a key, and checks it. What was read is never said.
-fn read(sort: &Sort, path: &Path) -> Result<Zeroizing<String>> {
-    if let Some(given) = path.to_str()
-        && ["DHHC-1:", "NVMeTLSkey-1:"].iter().any(|form| given.starts_with(form))
-    {
-        return Err(
-            Failure::new(format!("{} takes the name of a file, not the key itself", sort.flag))
-                .kind(Kind::Usage)
-                .advice(
-                    "Everybody on this machine could read it in the list of processes: put a new key into a file, or \
-                     pass - and give it on standard input.",
-                ),
-        );
+/// A key that was given in the place of a file is not read, and not said.
+///
+/// # Errors
+/// It is one.
+pub(crate) fn check_is_no_key(flag: &str, path: &Path) -> Result<()> {
+    let forms = ["DHHC-1:", "NVMeTLSkey-1:"];
+    let is_key = path
+        .to_str()
+        .is_some_and(|given| forms.iter().any(|form| given.starts_with(form)));
+    if !is_key {
+        return Ok(());
     }
+    let failure = Failure::new(format!("{flag} takes the name of a file, not the key itself")).kind(Kind::Usage);
+    Err(failure.advice(
+        "Everybody on this machine could read it in the list of processes: put a new key into a file, or pass - and give it on standard \
+         input.",
+    ))
+}
+
+/// Reads a key, and checks it. What was read is never said.
+fn read(sort: &Sort, path: &Path, endpoints: &Endpoints) -> Result<Zeroizing<String>> {
+    check_is_no_key(sort.flag, path)?;
     let place = if is_stdin(Some(path)) {
         "standard input".to_owned()
     } else {
         path.display().to_string()
     };
-    let mut text = Zeroizing::new(String::new());
-    let read = if is_stdin(Some(path)) {
-        std::io::stdin().take(MAX_FILE_BYTES).read_to_string(&mut text)
-    } else {
-        File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text))
-    };
-    read.map_err(|why| Failure::new(format!("{}: cannot read {place}: {why}", sort.flag)).kind(Kind::Unreadable))?;
+    let read = endpoints.read_file(path, MAX_FILE_BYTES);
+    let text =
+        read.map_err(|why| Failure::new(format!("{}: cannot read {place}: {why}", sort.flag)).kind(Kind::Unreadable))?;
     let trimmed = Zeroizing::new(text.trim().to_owned());
     (sort.check)(&trimmed).map_err(|why| Failure::new(format!("{}: {place}: {why}", sort.flag)).kind(Kind::Usage))?;
     Ok(trimmed)

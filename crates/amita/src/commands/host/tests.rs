@@ -35,13 +35,13 @@ fn opened(key: &SealKey, field: &str, secret: &Secret) -> String {
 
 #[test]
 fn without_keys_no_sealing_key_is_needed_and_with_them_it_is_asked_for() {
-    let (keys, generated) = none().sealed(NQN, false).unwrap();
+    let (keys, generated) = none().sealed(NQN, false, &Endpoints::default()).unwrap();
     assert!(keys == HostKeys::default() && generated.is_empty());
     let wants = KeyArguments {
         generate_tls: true,
         ..none()
     };
-    let Err(why) = wants.sealed(NQN, false) else {
+    let Err(why) = wants.sealed(NQN, false, &Endpoints::default()) else {
         panic!("no key to seal with")
     };
     assert_eq!(why.kind, Kind::Usage);
@@ -62,7 +62,7 @@ fn keys_are_read_made_checked_and_sealed_for_their_field() {
         seal_key: Some(path),
         ..none()
     };
-    let (keys, generated) = arguments.sealed(NQN, false).unwrap();
+    let (keys, generated) = arguments.sealed(NQN, false, &Endpoints::default()).unwrap();
     assert_eq!(opened(&key, "dhchap", &keys.dhchap), *text);
     assert_eq!(generated.len(), 2, "what was read is not shown");
     assert_eq!(
@@ -85,7 +85,7 @@ fn the_key_of_a_host_comes_with_one_of_the_controllers() {
             seal_key: Some(path.clone()),
             ..none()
         };
-        let (keys, generated) = arguments.sealed(NQN, keeps).unwrap();
+        let (keys, generated) = arguments.sealed(NQN, keeps, &Endpoints::default()).unwrap();
         assert_eq!(matches!(keys.dhchap_controller, Secret::Sealed(_)), both);
         assert_eq!(generated.len(), 1 + usize::from(both));
     }
@@ -118,7 +118,7 @@ fn no_message_shows_a_key() {
         (with(Some(folder.path().join("absent")), None), Kind::Unreadable),
         (with(Some("-".into()), Some("-".into())), Kind::Usage),
     ] {
-        let Err(why) = arguments.sealed(NQN, false) else {
+        let Err(why) = arguments.sealed(NQN, false, &Endpoints::default()) else {
             panic!("{arguments:?} is no good")
         };
         assert_eq!(why.kind, kind, "{why}");

@@ -1,9 +1,11 @@
 //! What the node remembers of its figures: taken from its cores every ten seconds, by a thread that has nothing to do with any I/O.
 
-use amita_api::{Observed, Trace, TraceQuestion, Traces};
+use amita_api::{Counters, NodeCounters, Observed, Trace, TraceQuestion, Traces};
 use amita_history::{Buckets, Counts, History, LEAST_BYTES, Layout, Metric, Object, Opened, Place, Totals};
 use amita_identity::Live;
-use amita_node::observe::{CollectReport, CoreReport, NodeReport, StoreReport, TracesPage, VolumeReport, Wanted};
+use amita_node::observe::{
+    CollectReport, CoreReport, NodePage, NodeReport, StoreReport, TracesPage, VolumeReport, Wanted,
+};
 use amita_node::serve::ServeConfig;
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::size;
@@ -287,15 +289,25 @@ fn of_volume(volume: &VolumeReport) -> Totals {
 /// What the API tells of this node.
 pub(super) fn observed(config: &ServeConfig, keeping: Option<&Keeping>, collect: &CollectReport) -> Observed {
     let cluster = collect(Wanted::default()).cluster.to_string();
-    let collect = Arc::clone(collect);
-    let traces: Traces = Arc::new(move |question| traces(&collect, question));
+    let (asks, counts) = (Arc::clone(collect), Arc::clone(collect));
+    let traces: Traces = Arc::new(move |question| traces(&asks, question));
+    let counters: Counters = Arc::new(move || counters(&counts));
     Observed {
         node: config.name.clone(),
         cluster,
         identity: config.identity.clone(),
         history: keeping.map(Keeping::history),
         traces: Some(traces),
+        counters: Some(counters),
     }
+}
+
+/// The page that this node's metrics have, in the form of the API: the two are one.
+fn counters(collect: &CollectReport) -> Option<NodeCounters> {
+    let page = NodePage::new(&collect(Wanted::default()));
+    let read = serde_json::to_value(page).and_then(serde_json::from_value);
+    read.inspect_err(|why| log::error!("what this node counts is of another form than the API's: {why}"))
+        .ok()
 }
 
 fn traces(collect: &CollectReport, question: &TraceQuestion) -> Vec<Trace> {

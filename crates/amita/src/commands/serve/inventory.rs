@@ -78,8 +78,9 @@ fn shown(outline: Outline) -> Shown {
 
 fn serving(running: &Running) -> Vec<Serving> {
     let at = |what, address: Option<SocketAddr>| address.map(|address| (what, address.ip()));
-    let all: [Option<(&'static str, IpAddr)>; 3] = [
+    let all: [Option<(&'static str, IpAddr)>; 4] = [
         at("fabric", Some(running.fabric)),
+        at("fabric2", running.fabric2),
         at("nbd", running.nbd),
         at("nvme", running.nvme),
     ];

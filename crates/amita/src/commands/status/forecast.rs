@@ -106,11 +106,16 @@ fn shown(days: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use amita_history::forecast::Reach;
 
-    fn forecast(days: Option<f64>, soonest_days: Option<f64>, latest_days: Option<f64>) -> Forecast {
+    /// Of stores that are full in so many days; 60 of 100 GiB hold something, and a GiB a day is added.
+    pub(in crate::commands::status) fn forecast(
+        days: Option<f64>,
+        soonest_days: Option<f64>,
+        latest_days: Option<f64>,
+    ) -> Forecast {
         let reach = |percent, days| Reach {
             percent,
             days,

@@ -26,18 +26,31 @@ const CLEAR_BELOW: &str = "\x1b[J";
 /// The metadata may not be spoken to; nobody reads it. That the metadata is away for a while is shown, and is no reason to end.
 pub(super) fn run(as_json: bool, metadata: &Endpoints) -> Result<()> {
     let admin = Admin::connect(metadata)?;
-    interrupt::catch();
     let mut known = Known::default();
+    again(as_json, || {
+        Ok(match &admin.status() {
+            Ok(status) if as_json => json(status)?,
+            Ok(status) => text(status, known.now(status, metadata)),
+            Err(failure) => not_known(failure, as_json),
+        })
+    })
+}
+
+/// Why there is nothing to be shown.
+pub(super) fn not_known(failure: &Failure, as_json: bool) -> String {
+    match as_json {
+        true => failure.json(),
+        false => format!("Not known: {failure}\n"),
+    }
+}
+
+/// Looks again and again, and shows it, until the command is ended.
+pub(super) fn again(as_json: bool, mut look: impl FnMut() -> Result<String>) -> Result<()> {
+    interrupt::catch();
     let on_terminal = std::io::stdout().is_terminal();
     let mut last = String::new();
     while !interrupt::caught() {
-        let looked = admin.status();
-        let shown = match &looked {
-            Ok(status) if as_json => json(status)?,
-            Ok(status) => text(status, known.now(status, metadata)),
-            Err(failure) if as_json => failure.json(),
-            Err(failure) => format!("Not known: {failure}\n"),
-        };
+        let shown = look()?;
         show(&shown, &mut last, as_json, on_terminal)?;
         match interrupt::sleep(EVERY) {
             Err(failure) if failure.kind == Kind::Interrupted => break,

@@ -2,6 +2,10 @@
 //!
 //! Extents are said as they come, so that a volume of any size and any number of changes takes no more memory than a small one.
 
+mod by_api;
+
+pub(super) use by_api::run as run_by_api;
+
 use super::data::{Access, BLOCK_BYTES, Data, Way};
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
@@ -177,57 +181,96 @@ pub(super) fn sides(meta: &dyn Transact, volume: &str, from: &str, to: Option<&s
     })
 }
 
+/// What is compared, as it is told.
+struct Compared<'a> {
+    volume: &'a str,
+    from: &'a str,
+    to: Option<&'a str>,
+    from_size_bytes: u64,
+    size_bytes: u64,
+}
+
 fn tell(as_json: bool, sides: &Sides, data: &mut Data) -> Result<()> {
-    let to = sides.to.as_ref().map(|to| to.name.as_str());
-    let text = |value: Option<&str>| serde_json::to_string(&value).unwrap_or_default();
-    if as_json {
-        say!(
-            "{{\"volume\":{},\"from\":{},\"to\":{},\"from_size_bytes\":{},\"size_bytes\":{},\"extents\":[",
-            text(Some(&sides.volume)),
-            text(Some(&sides.from.name)),
-            text(to),
-            sides.from.size_bytes,
-            sides.size_bytes
-        );
-    } else {
-        say_line!("{:>16}  {:>12}  kind", "offset", "length");
-    }
-    let mut totals = Totals::default();
+    let compared = Compared {
+        volume: &sides.volume,
+        from: &sides.from.name,
+        to: sides.to.as_ref().map(|to| to.name.as_str()),
+        from_size_bytes: sides.from.size_bytes,
+        size_bytes: sides.size_bytes,
+    };
+    let mut teller = Teller::begin(as_json, &compared)?;
     each(0, sides.size_bytes, u64::MAX, data, |extent| {
+        teller.extent(extent)?;
+        Ok(true)
+    })?;
+    teller.end()
+}
+
+/// Tells extents as they come.
+struct Teller {
+    as_json: bool,
+    totals: Totals,
+}
+
+impl Teller {
+    fn begin(as_json: bool, compared: &Compared<'_>) -> Result<Teller> {
+        let text = |value: Option<&str>| serde_json::to_string(&value).unwrap_or_default();
+        if as_json {
+            say!(
+                "{{\"volume\":{},\"from\":{},\"to\":{},\"from_size_bytes\":{},\"size_bytes\":{},\"extents\":[",
+                text(Some(compared.volume)),
+                text(Some(compared.from)),
+                text(compared.to),
+                compared.from_size_bytes,
+                compared.size_bytes
+            );
+        } else {
+            say_line!("{:>16}  {:>12}  kind", "offset", "length");
+        }
+        let totals = Totals::default();
+        Ok(Teller { as_json, totals })
+    }
+
+    fn extent(&mut self, extent: Extent) -> Result<()> {
         let kind = if extent.is_zero { "zero" } else { "data" };
         let Extent { offset, length, .. } = extent;
-        if as_json {
-            let comma = if totals.extents > 0 { "," } else { "" };
+        if self.as_json {
+            let comma = if self.totals.extents > 0 { "," } else { "" };
             let shown = serde_json::to_string(&Shown { offset, length, kind }).unwrap_or_default();
             say!("{comma}\n{shown}");
         } else {
             say_line!("{offset:>16}  {length:>12}  {kind}");
         }
-        totals.extents += 1;
+        self.totals.extents += 1;
         match extent.is_zero {
-            true => totals.zero_bytes += length,
-            false => totals.data_bytes += length,
+            true => self.totals.zero_bytes += length,
+            false => self.totals.data_bytes += length,
         }
-        Ok(true)
-    })?;
-    let Totals {
-        extents,
-        data_bytes,
-        zero_bytes,
-    } = totals;
-    let changed_bytes = data_bytes + zero_bytes;
-    if as_json {
-        say_line!("\n],\"changed_bytes\":{changed_bytes},\"data_bytes\":{data_bytes},\"zero_bytes\":{zero_bytes}}}");
-    } else {
-        let plural = if extents == 1 { "" } else { "s" };
-        say_line!(
-            "{} changed in {extents} extent{plural}: {} of data, {} that are zeros now.",
-            size::show(changed_bytes),
-            size::show(data_bytes),
-            size::show(zero_bytes)
-        );
+        Ok(())
     }
-    Ok(())
+
+    fn end(self) -> Result<()> {
+        let Totals {
+            extents,
+            data_bytes,
+            zero_bytes,
+        } = self.totals;
+        let changed_bytes = data_bytes + zero_bytes;
+        if self.as_json {
+            say_line!(
+                "\n],\"changed_bytes\":{changed_bytes},\"data_bytes\":{data_bytes},\"zero_bytes\":{zero_bytes}}}"
+            );
+        } else {
+            let plural = if extents == 1 { "" } else { "s" };
+            say_line!(
+                "{} changed in {extents} extent{plural}: {} of data, {} that are zeros now.",
+                size::show(changed_bytes),
+                size::show(data_bytes),
+                size::show(zero_bytes)
+            );
+        }
+        Ok(())
+    }
 }
 
 /// The extents behind a byte, ascending; those that touch each other differ in kind. At most so many chunks are looked at, and only while

@@ -4,6 +4,10 @@
 //! that a crash could have taken. That the volume is the same still is told by its generation, which each new owner raises; a
 //! snapshot never changes, and its number is given once.
 
+mod by_api;
+
+pub(super) use by_api::run as run_by_api;
+
 use super::data::{Access, BLOCK_BYTES, Data, Way, runs};
 use super::image::Format;
 use crate::admin::{Admin, Described};
@@ -130,19 +134,25 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         resumed_at_bytes: resumed,
         seconds: start.elapsed().as_secs_f64(),
     };
+    tell(arguments, &summary, copy.place.snapshot != 0)
+}
+
+/// Says what was done.
+fn tell(arguments: &Arguments, summary: &Summary, is_snapshot: bool) -> Result<()> {
     let text = format!(
-        "{} {name} is in {}: {} of data in {}, {:.1} s.\n",
-        if copy.place.snapshot == 0 { "Volume" } else { "Snapshot" },
+        "{} {} is in {}: {} of data in {}, {:.1} s.\n",
+        if is_snapshot { "Snapshot" } else { "Volume" },
+        summary.volume,
         summary.file,
         size::show(summary.written_bytes),
         size::show(summary.size_bytes),
         summary.seconds
     );
-    if is_stdout {
+    if arguments.file == Path::new("-") {
         output::beside(text.replace(" is in -:", " is written:").trim_end());
         return Ok(());
     }
-    print(arguments.json, &summary, || text)
+    print(arguments.json, summary, || text)
 }
 
 fn check(arguments: &Arguments, is_stdout: bool) -> Result<()> {
@@ -332,6 +342,14 @@ impl Target {
         Ok(written)
     }
 
+    fn failed(&self, file: &Path, why: &std::io::Error) -> Failure {
+        let failure = Failure::new(format!("cannot write {}: {why}", file.display()));
+        match (self, why.kind()) {
+            (Target::Stdout, std::io::ErrorKind::BrokenPipe) => failure.kind(Kind::Unread),
+            _ => failure,
+        }
+    }
+
     fn sync(&self) -> std::io::Result<()> {
         match self {
             Target::Raw(file) => file.sync_all(),
@@ -392,11 +410,7 @@ impl Copy<'_> {
     }
 
     fn failed(&self, why: &std::io::Error) -> Failure {
-        let failure = Failure::new(format!("cannot write {}: {why}", self.file.display()));
-        match (&self.target, why.kind()) {
-            (Target::Stdout, std::io::ErrorKind::BrokenPipe) => failure.kind(Kind::Unread),
-            _ => failure,
-        }
+        self.target.failed(self.file, why)
     }
 
     /// What a failure leaves, and what to do.

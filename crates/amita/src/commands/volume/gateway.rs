@@ -126,6 +126,8 @@ impl DataPath for Gateways {
         (wanted.check)()?;
         let done = revert::revert(&wish, target, &self.way(), session).map_err(problem)?;
         Ok(Reverted {
+            record_id: done.id,
+            id: done.stable_id,
             kept: done.kept,
             size_bytes: done.size_bytes,
             snapshot_size_bytes: done.snapshot_size_bytes,
@@ -201,51 +203,43 @@ impl DataPath for Gateways {
             done_bytes: 0,
             ails: None,
         };
-        let begun = admin::volume(&session.reader(), name)
-            .map_err(Problem::from)
-            .and_then(|now| {
-                if !is_alone(&data, &before, &now) {
-                    return Err(problem(not_alone(name, "is written")));
-                }
-                if admin::about(&session.reader(), now.id)?.protected {
-                    let why = format!("volume {name} was protected meanwhile; nothing is written");
-                    return Err(Problem::new(Code::InUse, why));
-                }
-                session.act(Action::VolumeImport, name, |meta| {
-                    admin::note_import(meta, &now, Some(&mark))
-                })?;
-                Ok(now)
-            });
-        let volume = match begun {
-            Ok(volume) => volume,
-            Err(why) => {
-                data.close();
-                return Err(why);
-            }
-        };
-        let mut copy = Copy::of(source, mark, &volume, session);
-        let copied = copy.copy_into(data, false).map_err(|failure| {
-            // Where it is not wanted any more, the reason for that is told.
-            image.going.check().err().unwrap_or_else(|| problem(failure))
-        });
-        match copied.and_then(|()| from.0.borrow_mut().check()) {
-            Ok(()) => session.act(Action::VolumeImport, name, |meta| {
-                admin::note_import(meta, &volume, None)?;
-                Ok(Imported {
-                    size_bytes: volume.size_bytes,
-                    written_bytes: copy.written_bytes,
-                })
-            }),
-            // What was begun and why it has ended stays, for whoever looks at jobs or at the audit log.
-            Err(why) => session.act(Action::VolumeImport, name, |meta| {
-                let import = Import {
-                    ails: Some(format!("{}; send the image again from its beginning", why.detail)),
-                    ..copy.import.clone()
-                };
-                admin::note_import(meta, &volume, Some(&import))?;
-                Err(why)
-            }),
+        let volume = admin::volume(&session.reader(), name)?;
+        if !is_alone(&data, &before, &volume) {
+            return Err(problem(not_alone(name, "is written")));
         }
+        if admin::about(&session.reader(), volume.id)?.protected {
+            let why = format!("volume {name} was protected meanwhile; nothing is written");
+            return Err(Problem::new(Code::InUse, why));
+        }
+        // One action, however long it takes: how far it is stands in the volume's record, and not in the audit log.
+        session.act(Action::VolumeImport, name, |meta| {
+            admin::note_import(meta, &volume, Some(&mark))?;
+            let mut copy = Copy::of(source, mark, &volume);
+            let copied = copy.copy_into(data, false, meta).map_err(|failure| {
+                // Where it is not wanted any more, the reason for that is told.
+                image.going.check().err().unwrap_or_else(|| problem(failure))
+            });
+            match copied.and_then(|()| from.0.borrow_mut().check()) {
+                Ok(()) => {
+                    admin::note_import(meta, &volume, None)?;
+                    Ok(Imported {
+                        size_bytes: volume.size_bytes,
+                        written_bytes: copy.written_bytes,
+                    })
+                }
+                // What was begun and why it has ended stays, for whoever looks at jobs.
+                Err(why) => {
+                    let import = Import {
+                        ails: Some(format!("{}; send the image again from its beginning", why.detail)),
+                        ..copy.import.clone()
+                    };
+                    if let Err(more) = admin::note_import(meta, &volume, Some(&import)) {
+                        log::warn!("why the import into {name} has ended is not noted: {more}");
+                    }
+                    Err(why)
+                }
+            }
+        })
     }
 }
 

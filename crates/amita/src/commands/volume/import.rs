@@ -4,12 +4,16 @@
 //! that is answered is durable. What lies behind it is cleared before an import goes on, so that nothing of the first attempt is left
 //! where the image has a hole.
 
+mod by_api;
+
+pub(super) use by_api::run as run_by_api;
+
 use super::data::{Access, BLOCK_BYTES, Data, PIECE_BYTES, Way, runs};
 use super::image::{Format, Source, modified_ns};
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
-use amita_control::access::{Action, Session};
-use amita_control::admin::{self, ExportSpec};
+use amita_control::access::Action;
+use amita_control::admin::{self, AdminError, ExportSpec};
 use amita_metadata::Transact;
 use amita_terminal::error::{Context, Failure, Kind, Result};
 use amita_terminal::progress::{self, ProgressBar};
@@ -17,10 +21,11 @@ use amita_terminal::table::print;
 use amita_terminal::{interrupt, size};
 use amita_types::map::{About, Export, Import, Volume};
 use serde::Serialize;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often the place is noted: each time is a record of the audit log, and what an import loses when its machine does.
+/// How often the place is noted: what an import loses when its machine does.
 const NOTE_EVERY: Duration = Duration::from_secs(30);
 
 /// `amita volume import`.
@@ -76,6 +81,58 @@ struct Summary {
 pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -> Result<()> {
     let start = Instant::now();
     let is_stdin = arguments.file == Path::new("-");
+    let (source, format, image_bytes) = open(arguments)?;
+    let mark = Import {
+        format: format.name().to_owned(),
+        image_bytes,
+        modified_ns: if is_stdin { 0 } else { modified_ns(&arguments.file)? },
+        done_bytes: 0,
+        ails: None,
+    };
+    let way = arguments.access.way(endpoints, admin)?;
+    let target = prepare(arguments, &mark, admin)?;
+    interrupt::catch();
+    let lent = lend(&way, &target, admin)?;
+    let from = target.import.done_bytes;
+    let mut copy = Copy {
+        pads: arguments.pad,
+        bar: progress::bar("importing", image_bytes),
+        ..Copy::of(source, target.import.clone(), &target.volume)
+    };
+    // One action, however long it takes: how far it is stands in the volume's record, and not in the audit log.
+    let copied = admin.act(Action::VolumeImport, &arguments.name, |meta| {
+        copy.run(&way, target.is_empty, meta).map_err(Ended::Copy)?;
+        admin::note_import(meta, &target.volume, None)?;
+        Ok::<(), Ended>(())
+    });
+    copy.bar.finish_and_clear();
+    match copied {
+        Ok(()) => {}
+        Err(Ended::Copy(failure)) => return Err(left(failure, &copy, arguments, is_stdin)),
+        Err(Ended::Admin(why)) => return Err(why).described(),
+    }
+    if lent {
+        let ended = admin.act(Action::VolumeUnexport, &arguments.name, |meta| {
+            admin::unexport_volume(meta, &arguments.name)
+        });
+        ended.described()?;
+    }
+    let summary = Summary {
+        volume: target.volume.name.clone(),
+        id: target.volume.id.0,
+        size_bytes: target.volume.size_bytes,
+        format: format.name(),
+        image_bytes,
+        written_bytes: copy.written_bytes,
+        resumed_at_bytes: from,
+        seconds: start.elapsed().as_secs_f64(),
+    };
+    tell(arguments, &summary)
+}
+
+/// Opens the image: what it is, and how long.
+fn open(arguments: &Arguments) -> Result<(Source, Format, u64)> {
+    let is_stdin = arguments.file == Path::new("-");
     if is_stdin && arguments.resume {
         return Err(usage(
             "what came by a pipe does not come again: begin anew, with --force",
@@ -98,49 +155,12 @@ pub(super) fn run(arguments: &Arguments, endpoints: &Endpoints, admin: &Admin) -
         (None, Some(size)) => size,
         (None, None) => return Err(usage("nobody knows how long standard input is; say --size")),
     };
-    let mark = Import {
-        format: format.name().to_owned(),
-        image_bytes,
-        modified_ns: if is_stdin { 0 } else { modified_ns(&arguments.file)? },
-        done_bytes: 0,
-        ails: None,
-    };
-    let way = arguments.access.way(endpoints, admin)?;
-    let target = prepare(arguments, &mark, admin)?;
-    interrupt::catch();
-    let lent = lend(&way, &target, admin)?;
-    let from = target.import.done_bytes;
-    let mut copy = Copy {
-        pads: arguments.pad,
-        bar: progress::bar("importing", image_bytes),
-        ..Copy::of(source, target.import.clone(), &target.volume, admin.session())
-    };
-    let copied = copy.run(&way, target.is_empty);
-    copy.bar.finish_and_clear();
-    if let Err(failure) = copied {
-        return Err(left(failure, &copy, arguments, is_stdin));
-    }
-    let ended = admin.act(Action::VolumeImport, &arguments.name, |meta| {
-        admin::note_import(meta, &target.volume, None)
-    });
-    ended.described()?;
-    if lent {
-        let ended = admin.act(Action::VolumeUnexport, &arguments.name, |meta| {
-            admin::unexport_volume(meta, &arguments.name)
-        });
-        ended.described()?;
-    }
-    let summary = Summary {
-        volume: target.volume.name.clone(),
-        id: target.volume.id.0,
-        size_bytes: target.volume.size_bytes,
-        format: format.name(),
-        image_bytes,
-        written_bytes: copy.written_bytes,
-        resumed_at_bytes: from,
-        seconds: start.elapsed().as_secs_f64(),
-    };
-    print(arguments.json, &summary, || {
+    Ok((source, format, image_bytes))
+}
+
+/// Says what was done.
+fn tell(arguments: &Arguments, summary: &Summary) -> Result<()> {
+    print(arguments.json, summary, || {
         format!(
             "Volume {} has {}: {} of data were written in {:.1} s, all else is zeros and takes no space.\n",
             summary.volume,
@@ -159,17 +179,21 @@ struct Target {
     is_empty: bool,
 }
 
+/// How large the volume is to be, at least.
+fn wanted_bytes(arguments: &Arguments, image_bytes: u64) -> Result<u64> {
+    if arguments.size.is_some_and(|size| size < image_bytes) {
+        return Err(usage(&format!(
+            "--size is less than the {image_bytes} bytes of the image: what does not fit would be lost"
+        )));
+    }
+    let wanted = arguments.size.unwrap_or(0).max(image_bytes);
+    Ok(wanted.next_multiple_of(BLOCK_BYTES as u64))
+}
+
 /// Makes the volume, or takes the one that is there.
 fn prepare(arguments: &Arguments, mark: &Import, admin: &Admin) -> Result<Target> {
     let name = &arguments.name;
-    let wanted = arguments.size.unwrap_or(0).max(mark.image_bytes);
-    let wanted = wanted.next_multiple_of(BLOCK_BYTES as u64);
-    if arguments.size.is_some_and(|size| size < mark.image_bytes) {
-        return Err(usage(&format!(
-            "--size is less than the {} bytes of the image: what does not fit would be lost",
-            mark.image_bytes
-        )));
-    }
+    let wanted = wanted_bytes(arguments, mark.image_bytes)?;
     let existing = admin
         .status()?
         .volumes
@@ -285,9 +309,31 @@ fn lend(way: &Way, target: &Target, admin: &Admin) -> Result<bool> {
     Ok(true)
 }
 
-pub(super) struct Copy<'a, M> {
+/// Why an import has not come to its end.
+enum Ended {
+    /// It could not be copied.
+    Copy(Failure),
+    /// The metadata has refused, or is away.
+    Admin(AdminError),
+}
+
+impl From<AdminError> for Ended {
+    fn from(why: AdminError) -> Ended {
+        Ended::Admin(why)
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Copy(why) => f.write_str(&why.what),
+            Ended::Admin(why) => why.fmt(f),
+        }
+    }
+}
+
+pub(super) struct Copy<'a> {
     source: Source,
-    session: &'a Session<M>,
     volume: &'a Volume,
     pub import: Import,
     bar: ProgressBar,
@@ -297,12 +343,11 @@ pub(super) struct Copy<'a, M> {
     pads: bool,
 }
 
-impl<'a, M: Transact> Copy<'a, M> {
+impl<'a> Copy<'a> {
     /// Of an image into a volume, from where the record says; nobody is shown how far it is.
-    pub(super) fn of(source: Source, import: Import, volume: &'a Volume, session: &'a Session<M>) -> Copy<'a, M> {
+    pub(super) fn of(source: Source, import: Import, volume: &'a Volume) -> Copy<'a> {
         Copy {
             source,
-            session,
             volume,
             import,
             bar: ProgressBar::hidden(),
@@ -312,17 +357,17 @@ impl<'a, M: Transact> Copy<'a, M> {
         }
     }
 
-    fn run(&mut self, way: &Way, is_empty: bool) -> Result<()> {
+    fn run(&mut self, way: &Way, is_empty: bool, meta: &dyn Transact) -> Result<()> {
         let data = way.open(&self.volume.name)?;
-        self.copy_into(data, is_empty)
+        self.copy_into(data, is_empty, meta)
     }
 
-    /// Copies into the volume that is open, and closes it. `is_empty`: nobody has written to it.
-    pub(super) fn copy_into(&mut self, mut data: Data, is_empty: bool) -> Result<()> {
+    /// Copies into the volume that is open, and closes it. `is_empty`: nobody has written to it. How far it is, is noted in `meta`.
+    pub(super) fn copy_into(&mut self, mut data: Data, is_empty: bool, meta: &dyn Transact) -> Result<()> {
         if data.size_bytes() < self.import.image_bytes {
             return Err(Failure::new("the volume is smaller than the image"));
         }
-        let copied = self.copy(&mut data, is_empty);
+        let copied = self.copy(&mut data, is_empty, meta);
         // What was begun may be done after all: then it is not done again.
         let place = match &copied {
             Ok(()) => self.import.image_bytes,
@@ -331,13 +376,13 @@ impl<'a, M: Transact> Copy<'a, M> {
         if copied.is_err() && place > self.import.done_bytes {
             self.import.done_bytes = place;
             // The failure that is told is the first one.
-            let _ = self.note();
+            let _ = self.note(meta);
         }
         data.close();
         copied
     }
 
-    fn copy(&mut self, data: &mut Data, is_empty: bool) -> Result<()> {
+    fn copy(&mut self, data: &mut Data, is_empty: bool, meta: &dyn Transact) -> Result<()> {
         let end = self.import.image_bytes;
         let mut at = self.import.done_bytes;
         if !is_empty {
@@ -380,7 +425,7 @@ impl<'a, M: Transact> Copy<'a, M> {
             at = until;
             if self.noted.elapsed() > NOTE_EVERY {
                 self.import.done_bytes = data.place().unwrap_or(at).max(self.import.done_bytes);
-                self.note()?;
+                self.note(meta)?;
             }
         }
         if let Source::Stream(stream) = &mut self.source {
@@ -394,18 +439,15 @@ impl<'a, M: Transact> Copy<'a, M> {
         data.finish()
     }
 
-    fn note(&mut self) -> Result<()> {
+    fn note(&mut self, meta: &dyn Transact) -> Result<()> {
         self.noted = Instant::now();
-        let name = &self.volume.name;
-        let noted = self.session.act(Action::VolumeImport, name, |meta| {
-            admin::note_import(meta, self.volume, Some(&self.import))
-        });
+        let noted = admin::note_import(meta, self.volume, Some(&self.import));
         noted.described().map(drop)
     }
 }
 
 /// What a failure leaves, and what to do.
-fn left<M>(mut failure: Failure, copy: &Copy<'_, M>, arguments: &Arguments, is_stdin: bool) -> Failure {
+fn left(mut failure: Failure, copy: &Copy<'_>, arguments: &Arguments, is_stdin: bool) -> Failure {
     let (name, done) = (&arguments.name, copy.import.done_bytes);
     failure.what = format!(
         "{}: volume {name} is there, and holds the first {} of {} of the image",

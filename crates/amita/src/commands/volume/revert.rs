@@ -3,6 +3,10 @@
 //! The command owns the volume, so that nobody else has it, takes a snapshot of what it is, by which all its stores adopt the
 //! ownership, and lets go of it. Where anybody has it before the transaction, that fails, and nothing is changed.
 
+mod by_api;
+
+pub(super) use by_api::run as run_by_api;
+
 use super::data::{Access, Way, is_alone, not_alone};
 use super::snapshot;
 use crate::admin::{Admin, Described};
@@ -69,9 +73,9 @@ pub(super) struct Wish<'a> {
 pub(super) struct Summary {
     volume: String,
     /// Its number: another one afterwards.
-    id: u64,
+    pub id: u64,
     /// The number by which hosts know it, which stays.
-    stable_id: u64,
+    pub stable_id: u64,
     snapshot: String,
     /// The snapshot of what the volume was before; null: none is kept.
     pub kept: Option<String>,

@@ -40,6 +40,8 @@ pub fn register_client(
         id,
         name: name.to_owned(),
         fabric: fabric.to_owned(),
+        // A process that comes and goes is called by few, and calls others by both of theirs.
+        fabric2: None,
         nbd: None,
         nbd_socket: None,
         nvme: None,

@@ -6,6 +6,7 @@ use crate::events::Severity;
 use crate::health::Kind;
 use amita_metadata::{Call, Transact};
 use amita_types::StoreId;
+use amita_types::condition::{DiskLevel, SickDisk, sick_disks_prefix};
 use amita_types::map::{self, Scrub, StoreDuty};
 use std::collections::BTreeMap;
 
@@ -24,6 +25,8 @@ pub struct Figures {
     pub volumes: u64,
     pub pools: Vec<PoolFigures>,
     pub stores: Vec<StoreFigures>,
+    /// Disks that are not well.
+    pub sick_disks: Vec<DiskFigures>,
     /// When the look at a volume's copies that lies furthest back was asked for, in seconds since 1970; of a volume that was never
     /// looked at, when it was made. None: no volume has data.
     pub scrub_oldest_at: Option<u64>,
@@ -55,6 +58,17 @@ pub struct StoreFigures {
     pub draining: bool,
 }
 
+/// A disk beneath a store that is not well, as the coordinator has noted it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskFigures {
+    pub store: StoreId,
+    /// The name of its node.
+    pub node: String,
+    /// As its machine calls it, and what it calls itself.
+    pub disk: String,
+    pub level: DiskLevel,
+}
+
 /// Reads them. It costs what a status costs: each record that there is, once.
 ///
 /// # Errors
@@ -63,6 +77,7 @@ pub fn figures(meta: &dyn Transact) -> Result<Figures> {
     let found = status(meta)?;
     Ok(Figures {
         version: cluster(meta)?.version,
+        sick_disks: sick_disks(meta, &found)?,
         scrub_oldest_at: scrub_oldest_at(meta, &found)?,
         ..of_status(&found)
     })
@@ -98,9 +113,29 @@ fn of_status(found: &Status) -> Figures {
                 draining: store.store.duty == StoreDuty::Draining,
             })
             .collect(),
+        sick_disks: Vec::new(),
         scrub_oldest_at: None,
         version: 0,
     }
+}
+
+/// Of stores that were taken out nobody needs to hear.
+fn sick_disks(meta: &dyn Transact, found: &Status) -> Result<Vec<DiskFigures>> {
+    let reply = meta.txn(&Call::prefix(sick_disks_prefix()))?;
+    let noted = reply
+        .values(0)
+        .iter()
+        .filter_map(|record| record.json::<SickDisk>().ok());
+    let shown = noted.filter_map(|noted| {
+        let own = found.stores.iter().find(|own| own.store.id == noted.store)?;
+        Some(DiskFigures {
+            store: noted.store,
+            node: own.node_name.clone(),
+            disk: noted.disk,
+            level: noted.level,
+        })
+    });
+    Ok(shown.collect())
 }
 
 /// A look that was asked for and has not ended is not asked for again: so what never ends grows old as well.

@@ -52,6 +52,7 @@ pub fn register_as(meta: &dyn Transact, name: &str, id: NodeId, served: &Served<
             id,
             name: name.to_owned(),
             fabric: served.fabric.to_owned(),
+            fabric2: served.fabric2.map(str::to_owned),
             nbd: served.nbd.map(str::to_owned),
             nbd_socket: served.nbd_socket.map(str::to_owned),
             nvme: served.nvme.map(str::to_owned),

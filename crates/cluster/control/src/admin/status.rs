@@ -17,10 +17,10 @@ use amita_types::condition::{
     Condition, FailingChannel, SickDisk, StoreSpace, Trouble, condition_prefix, failing_channels_prefix,
     sick_disks_prefix, thresholds_key,
 };
-use amita_types::link::{LinkReport, links_prefix};
+use amita_types::link::{LinkReport, Network, links_prefix};
 use amita_types::map::{
     self, Export, Flatten, Group, Host, Import, IscsiGateway, IscsiInitiator, IscsiTarget, Live, Node, Policy,
-    PolicyRuns, Pool, PoolKind, Shrink, Store, Subsystem, Suspect, Target, Volume,
+    PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
 };
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
@@ -230,12 +230,14 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
             .len(),
     };
     let slow_stores = slow(meta, &living)?;
-    let networks = networks(meta, &nodes, &living)?;
+    let (networks, left_networks) = networks(&nodes, &link_reports(meta, &living)?);
     let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives)?;
     let thresholds = reader.get(&thresholds_key())?.unwrap_or_default();
     let policies = policies(&mut reader, &volumes)?;
     let failing_channels: Vec<FailingChannel> = reader.list(&failing_channels_prefix(), any)?;
     let sick_disks: Vec<SickDisk> = reader.list(&sick_disks_prefix(), any)?;
+    let paused_scrubs = paused_scrubs(meta)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let facts = health::judge(&Picture {
         nodes: &nodes,
         stores: &stores,
@@ -244,12 +246,15 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         subsystems: &subsystems,
         slow_stores: &slow_stores,
         networks: &networks,
+        left_networks: &left_networks,
         sick_disks: &sick_disks,
         suspects: &suspects(meta)?,
         troubles: &troubles,
         thresholds,
         policies: &policies,
         failing_channels: &failing_channels,
+        paused_scrubs: &paused_scrubs,
+        at: now.as_secs(),
         unreadable: &reader.unreadable,
     });
     Ok(Status {
@@ -287,15 +292,35 @@ fn policies(reader: &mut Reader<'_>, volumes: &[VolumeStatus]) -> Result<Vec<Pol
     Ok(policies)
 }
 
-/// What of the network is sick, as living nodes find.
-fn networks(meta: &dyn Transact, nodes: &[NodeStatus], living: &BTreeSet<NodeId>) -> Result<Vec<Finding>> {
+/// Looks at all copies of volumes that are under way and stand still.
+fn paused_scrubs(meta: &dyn Transact) -> Result<Vec<(VolumeId, Scrub)>> {
+    let prefix = format!("{}scrub/", map::PREFIX);
+    let reply = meta.txn(&Call::prefix(prefix.as_str()))?;
+    let found = reply.values(0).iter().filter_map(|found| {
+        let volume = found.key.strip_prefix(&prefix)?.parse().ok()?;
+        let scrub: Scrub = found.json().ok()?;
+        let stands_still = scrub.is_under_way() && scrub.paused.is_some();
+        stands_still.then_some((volume, scrub))
+    });
+    Ok(found.collect())
+}
+
+/// What living nodes find of their links, as far as it is to be believed at this moment.
+pub(super) fn link_reports(meta: &dyn Transact, living: &BTreeSet<NodeId>) -> Result<BTreeMap<NodeId, LinkReport>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let reports: Vec<(NodeId, LinkReport)> = of_nodes(meta, &links_prefix(), living)?;
     // Records outlive who wrote them: what is bad and was not renewed may be mended long since.
     let current = reports
         .into_iter()
         .filter(|(_, report)| report.is_current(now.as_secs()));
-    let reports: BTreeMap<NodeId, LinkReport> = current.collect();
+    Ok(current.collect())
+}
+
+/// What of the networks is sick, of what is in use and of what was left for the other network.
+type Networks = (Vec<Finding>, Vec<(Network, Finding)>);
+
+/// What of the networks is sick, by what their nodes find.
+pub(super) fn networks(nodes: &[NodeStatus], reports: &BTreeMap<NodeId, LinkReport>) -> Networks {
     let witnesses = nodes
         .iter()
         .filter(|found| found.alive && !found.node.client)
@@ -307,7 +332,8 @@ fn networks(meta: &dyn Transact, nodes: &[NodeStatus], living: &BTreeSet<NodeId>
                 report: reports.get(id),
             }
         });
-    Ok(network::judge(&witnesses.collect::<Vec<_>>()))
+    let witnesses: Vec<Witness<'_>> = witnesses.collect();
+    (network::judge(&witnesses), network::judge_left(&witnesses))
 }
 
 /// What living nodes say of the stores that they serve, and of what hosts meet with at them.

@@ -4,6 +4,7 @@ mod export;
 mod figures;
 mod iscsi;
 mod label;
+mod links;
 mod node;
 mod nvme;
 mod pool;

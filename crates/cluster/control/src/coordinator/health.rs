@@ -14,6 +14,7 @@ use super::fleet::{Fleet, Home, Life};
 use super::groups::KnownPool;
 use super::warning::Warning;
 use super::{Action, Coordinator, Due, Moment, Out};
+use crate::faults::Fault;
 use amita_metadata::KeyValue;
 use amita_types::map::{Group, PREFIX};
 use amita_types::recovery::{HealthReport, SlowPolicy, SlowStores, StoreHealth};
@@ -271,7 +272,8 @@ pub(super) fn condemned_members(
         in_sync
             .filter(|(store, home)| match home {
                 Home::Unserved(node) if coordinator.networks.rests(coordinator.now, *node) => {
-                    coordinator.fleet.may_spare_node(group, pool, *node)
+                    let needed = coordinator.config.faults.has(Fault::IsolateTheNeeded);
+                    needed || coordinator.fleet.may_spare_node(group, pool, *node)
                 }
                 _ => coordinator.fleet.may_spare(group, pool, *store),
             })

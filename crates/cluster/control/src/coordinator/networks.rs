@@ -9,6 +9,9 @@
 //!   is ([`super::health`]), if half of all other nodes find it at that moment. That never costs what is needed: each of
 //!   their groups must have all of its copies, and enough of those, two at least, at other nodes must be served; only one node of the cluster is isolated at a time, not beside a slow store that rests, and only so many in an hour.
 //!
+//! What nodes have left for the other of their two networks is none of that: it is told, once for what it is the fault of, and nobody is
+//! avoided or isolated for it.
+//!
 //! An isolated node rests until it and most others say that its links are well, or its time is over; then its stores are brought up
 //! to date like any that is back. If it is
 //! sick still when its time is over, it is isolated again, for twice as long. As with slow stores all of this is known to the
@@ -18,9 +21,10 @@ use super::fleet::{Fleet, Life};
 use super::health::{Condemned, rest_of};
 use super::warning::{Sentence, Warning};
 use super::{Action, Coordinator, Due, Moment, Out, plan};
-use crate::network::{Blame, Finding, Witness, judge};
+use crate::faults::{Fault, Faults};
+use crate::network::{Blame, Finding, Witness, judge, judge_left};
 use amita_metadata::KeyValue;
-use amita_types::link::{LinkReport, links_prefix, renewed_after};
+use amita_types::link::{LinkReport, Network, renewed_after, reporter};
 use amita_types::map::Group;
 use amita_types::recovery::{SickNetworks, SickPolicy};
 use amita_types::{NodeId, StoreId};
@@ -60,19 +64,16 @@ struct Case {
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     settings: SickNetworks,
+    faults: Faults,
     reports: BTreeMap<NodeId, Heard>,
     cases: BTreeMap<Blame, Case>,
+    /// The same of what was left for the other network.
+    left: BTreeMap<(Network, Blame), Case>,
     isolated: BTreeMap<NodeId, Condemned>,
     /// When nodes were isolated, in the last hour.
     recent: VecDeque<Moment>,
     /// When the matrix is looked at next, while there is something to see.
     next: Option<Moment>,
-}
-
-/// The node of such a key.
-fn reporter(key: &str) -> Option<NodeId> {
-    let name = key.strip_prefix(&links_prefix())?;
-    name.strip_suffix("/all")?.parse().ok()
 }
 
 /// A report that names bad links and was not renewed for so long does not count.
@@ -90,9 +91,10 @@ fn witnesses(fleet: &Fleet) -> impl Iterator<Item = NodeId> {
 }
 
 impl Networks {
-    pub(super) fn new(settings: SickNetworks) -> Networks {
+    pub(super) fn new(settings: SickNetworks, faults: Faults) -> Networks {
         Networks {
             settings,
+            faults,
             ..Networks::default()
         }
     }
@@ -103,7 +105,7 @@ impl Networks {
         if settings.policy < SickPolicy::Isolate {
             self.isolated.clear();
         }
-        if self.reports.values().any(|heard| heard.report.bad > 0) {
+        if self.reports.values().any(|heard| !heard.report.is_well()) {
             self.look_at(now);
         }
     }
@@ -114,7 +116,7 @@ impl Networks {
             return false;
         };
         if let Some(report) = out.parse::<LinkReport>(record) {
-            if report.bad > 0 && self.settings.policy != SickPolicy::Off {
+            if !report.is_well() && self.settings.policy != SickPolicy::Off {
                 self.look_at(now);
                 due.dirty |= self.is_due(now);
             }
@@ -140,6 +142,7 @@ impl Networks {
     /// mended meanwhile. What was done within the hour counts on.
     pub(super) fn depose(&mut self) {
         self.cases.clear();
+        self.left.clear();
         self.isolated.clear();
     }
 
@@ -163,7 +166,10 @@ impl Networks {
     }
 
     pub(super) fn rests(&self, now: Moment, node: NodeId) -> bool {
-        self.isolated.get(&node).is_some_and(|isolated| isolated.until > now)
+        let is_back = |until: Moment| until <= now && !self.faults.has(Fault::NeverBack);
+        self.isolated
+            .get(&node)
+            .is_some_and(|isolated| !is_back(isolated.until))
     }
 
     /// A node that is isolated now.
@@ -191,12 +197,12 @@ impl Networks {
     /// What a node finds, unless it has not said so, or not of late.
     fn report(&self, fresh: Duration, now: Moment, node: NodeId) -> Option<&LinkReport> {
         let heard = self.reports.get(&node)?;
-        let counts = heard.report.bad == 0 || heard.at.plus(fresh) > now;
+        let counts = heard.report.is_well() || heard.at.plus(fresh) > now;
         counts.then_some(&heard.report)
     }
 
-    /// What the nodes that live find.
-    fn findings(&self, fleet: &Fleet, now: Moment) -> Vec<Finding> {
+    /// What the nodes that live find, of what is in use and of what was left.
+    fn findings(&self, fleet: &Fleet, now: Moment) -> (Vec<Finding>, Vec<(Network, Finding)>) {
         let fresh = fresh(fleet);
         let witnesses = witnesses(fleet).map(|node| {
             let host = fleet.hosts.get(node).filter(|host| !host.rack.is_empty());
@@ -206,7 +212,8 @@ impl Networks {
                 report: self.report(fresh, now, node),
             }
         });
-        judge(&witnesses.collect::<Vec<_>>())
+        let witnesses: Vec<Witness<'_>> = witnesses.collect();
+        (judge(&witnesses), judge_left(&witnesses))
     }
 
     /// Are the links between the node and at least half of all others found bad?
@@ -217,39 +224,23 @@ impl Networks {
     }
 
     /// Takes in what is found now; says what has ended that stood.
-    fn take(&mut self, fresh: Duration, now: Moment, findings: Vec<Finding>) -> Vec<Blame> {
-        for finding in findings {
-            match self.cases.entry(finding.blame.clone()) {
-                Entry::Vacant(place) => {
-                    place.insert(Case {
-                        since: now,
-                        found: now,
-                        finding,
-                        told: None,
-                    });
-                }
-                Entry::Occupied(mut place) => {
-                    let case = place.get_mut();
-                    (case.found, case.finding) = (now, finding);
-                }
-            }
-        }
-        let mut ended = Vec::new();
-        self.cases.retain(|blame, case| {
-            let patience = if case.told.is_some() { WELL_AFTER } else { GAP };
-            let stays = case.found.plus(patience) > now;
-            if !stays && case.told.is_some() {
-                ended.push(blame.clone());
-            }
-            stays
-        });
+    fn take(&mut self, fresh: Duration, now: Moment, (found, left): (Vec<Finding>, Vec<(Network, Finding)>)) -> Ended {
+        let found = found.into_iter().map(|finding| (finding.blame.clone(), finding));
+        let left = left
+            .into_iter()
+            .map(|(network, finding)| ((network, finding.blame.clone()), finding));
+        let ended = Ended {
+            blames: follow(&mut self.cases, now, found),
+            left: follow(&mut self.left, now, left),
+        };
         // Reports that are well change nothing by themselves; who has said that his links are bad goes on saying so.
         let bad = self
             .reports
             .values()
-            .any(|heard| heard.report.bad > 0 && heard.at.plus(fresh) > now);
+            .any(|heard| !heard.report.is_well() && heard.at.plus(fresh) > now);
         let rests = self.isolated(now).is_some();
-        self.next = (bad || rests || !self.cases.is_empty()).then_some(now.plus(ROUND));
+        let stands = !self.cases.is_empty() || !self.left.is_empty();
+        self.next = (bad || rests || stands).then_some(now.plus(ROUND));
         ended
     }
 
@@ -297,6 +288,46 @@ impl Networks {
     }
 }
 
+/// What stood, and is not found any more.
+struct Ended {
+    blames: Vec<Blame>,
+    left: Vec<(Network, Blame)>,
+}
+
+/// Takes into the cases what is found now; says what has ended that stood.
+fn follow<K: Ord + Clone>(
+    cases: &mut BTreeMap<K, Case>,
+    now: Moment,
+    findings: impl Iterator<Item = (K, Finding)>,
+) -> Vec<K> {
+    for (key, finding) in findings {
+        match cases.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(Case {
+                    since: now,
+                    found: now,
+                    finding,
+                    told: None,
+                });
+            }
+            Entry::Occupied(mut place) => {
+                let case = place.get_mut();
+                (case.found, case.finding) = (now, finding);
+            }
+        }
+    }
+    let mut ended = Vec::new();
+    cases.retain(|key, case| {
+        let patience = if case.told.is_some() { WELL_AFTER } else { GAP };
+        let stays = case.found.plus(patience) > now;
+        if !stays && case.told.is_some() {
+            ended.push(key.clone());
+        }
+        stays
+    });
+    ended
+}
+
 /// Looks at the matrix if that is due, and does what is to be done.
 pub(super) fn run(coordinator: &mut Coordinator) {
     let now = coordinator.now;
@@ -310,6 +341,7 @@ pub(super) fn run(coordinator: &mut Coordinator) {
     if networks.settings.policy == SickPolicy::Off {
         let stood = !networks.cases.is_empty();
         networks.cases.clear();
+        networks.left.clear();
         networks.isolated.clear();
         networks.next = None;
         if stood {
@@ -323,16 +355,39 @@ pub(super) fn run(coordinator: &mut Coordinator) {
     let findings = networks.findings(&coordinator.fleet, now);
     let ended = networks.take(fresh(&coordinator.fleet), now, findings);
     let is_back = coordinator.networks.end_rests(&coordinator.fleet, now);
-    if is_back || !ended.is_empty() {
+    if is_back || !ended.blames.is_empty() {
         plan::soon(coordinator);
     }
-    for blame in ended {
-        let warning = Warning::NetworkWell { blame };
+    let blames = ended.blames.into_iter().map(|blame| (None, blame));
+    let left = ended.left.into_iter().map(|(network, blame)| (Some(network), blame));
+    for (left, blame) in blames.chain(left) {
+        let warning = Warning::NetworkWell { blame, left };
         coordinator.out.actions.push(Action::Warn(warning));
     }
     let found: Vec<Blame> = coordinator.networks.cases.keys().cloned().collect();
     for blame in found {
         decide(coordinator, blame);
+    }
+    tell_left(coordinator);
+}
+
+/// Tells, once, what was left for long enough.
+fn tell_left(coordinator: &mut Coordinator) {
+    let now = coordinator.now;
+    let networks = &mut coordinator.networks;
+    let after = Duration::from_secs(networks.settings.after_s.into());
+    for ((network, blame), case) in &mut networks.left {
+        if case.told.is_some() || case.found < now || case.since.plus(after) > now {
+            continue;
+        }
+        let sentence = Sentence::Switched { left: *network };
+        case.told = Some(sentence.clone());
+        let warning = Warning::SickNetwork {
+            blame: blame.clone(),
+            evidence: case.finding.evidence(),
+            sentence,
+        };
+        coordinator.out.actions.push(Action::Warn(warning));
     }
 }
 
@@ -381,7 +436,13 @@ fn decide(coordinator: &mut Coordinator, blame: Blame) {
 
 fn of_node(coordinator: &Coordinator, node: NodeId, is_long: bool) -> Sentence {
     let networks = &coordinator.networks;
-    match networks.settings.policy {
+    let policy = match networks.settings.policy {
+        SickPolicy::Propose | SickPolicy::Avoid if networks.faults.has(Fault::IsolateByAnyPolicy) => {
+            SickPolicy::Isolate
+        }
+        policy => policy,
+    };
+    match policy {
         SickPolicy::Off => Sentence::Told,
         // A gateway without stores has no groups to lose.
         _ if !holds(coordinator, node, |group| &group.members) => Sentence::Empty,
@@ -426,6 +487,9 @@ fn why_not(coordinator: &Coordinator, node: NodeId) -> Option<String> {
             "{} nodes were isolated within an hour, and that is the limit",
             networks.recent.len()
         ));
+    }
+    if networks.faults.has(Fault::IsolateTheNeeded) {
+        return None;
     }
     let lacking = coordinator.groups.all.iter().filter(|(id, known)| {
         let group = &known.group;

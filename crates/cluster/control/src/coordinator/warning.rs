@@ -3,6 +3,7 @@
 use crate::events::{Draft, Kind};
 use crate::network::Blame;
 use amita_types::condition::Fullness;
+use amita_types::link::Network;
 use amita_types::{NodeId, StoreId};
 use std::fmt;
 
@@ -71,7 +72,11 @@ pub enum Warning {
         sentence: Sentence,
     },
     /// It has been well for a while.
-    NetworkWell { blame: Blame },
+    NetworkWell {
+        blame: Blame,
+        /// Nodes have left that network there, and go by it again; none: it was in use.
+        left: Option<Network>,
+    },
     /// Too few living members: nothing can be evicted lawfully, writes wait (R10).
     TooFewAlive {
         /// The pool's name.
@@ -166,6 +171,8 @@ pub enum Warning {
 pub enum Sentence {
     /// It is no node's, and nobody is to leave for it.
     Told,
+    /// Nodes have left that network there for their other one, and nobody needs anything else.
+    Switched { left: Network },
     /// No group is at the node.
     Empty,
     /// The node could be isolated, or could not; the policy says that nothing is done.
@@ -195,6 +202,11 @@ impl fmt::Display for Sentence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Sentence::Told => f.write_str("no node is to leave for it"),
+            Sentence::Switched { left } => write!(
+                f,
+                "that is network {left}: connections go by network {} meanwhile, and nothing else is done",
+                left.other()
+            ),
             Sentence::Empty => f.write_str("the node holds no copies, so that nothing is to be moved"),
             Sentence::Proposed { hindrance: None } => f.write_str(
                 "nothing is done, as the policy says: its stores would get no more groups, and would be evicted until it is well",
@@ -287,7 +299,7 @@ impl Warning {
                 };
                 Draft::new(kind, objects(blame), text)
             }
-            Warning::NetworkWell { blame } => Draft::new(Kind::NetworkWell, objects(blame), text),
+            Warning::NetworkWell { blame, .. } => Draft::new(Kind::NetworkWell, objects(blame), text),
             Warning::Drained { store } => Draft::new(Kind::DrainDone, [store], text),
             Warning::StoreFills { store, fullness, .. } => {
                 let kind = match fullness {
@@ -415,7 +427,11 @@ impl fmt::Display for Warning {
                 f,
                 "sick network: {blame}: {evidence}; {sentence}; look after cables, interfaces and ports of switches"
             ),
-            Warning::NetworkWell { blame } => write!(f, "{blame} is well again"),
+            Warning::NetworkWell { blame, left: None } => write!(f, "{blame} is well again"),
+            Warning::NetworkWell {
+                blame,
+                left: Some(network),
+            } => write!(f, "{blame}: network {network} is in use again there"),
             Warning::TooFewAlive {
                 pool,
                 groups,

@@ -10,6 +10,7 @@ fn node(number: u32, alive: bool) -> NodeStatus {
             id: NodeId(number),
             name: format!("n{number}"),
             fabric: "127.0.0.1:1".to_owned(),
+            fabric2: None,
             nbd: None,
             nbd_socket: None,
             nvme: None,
@@ -27,7 +28,7 @@ fn node(number: u32, alive: bool) -> NodeStatus {
     }
 }
 
-fn store(number: u32, used_percent: u64) -> StoreStatus {
+pub(super) fn store(number: u32, used_percent: u64) -> StoreStatus {
     let id = StoreId(u128::from(number));
     StoreStatus {
         store: crate::admin::store_record(id, NodeId(number), "/dev/x", 100 << 20),
@@ -71,7 +72,7 @@ fn pool(stores: &[u32]) -> PoolStatus {
     }
 }
 
-fn volume(pool: &str) -> VolumeStatus {
+pub(super) fn volume(pool: &str) -> VolumeStatus {
     VolumeStatus {
         stable_id: VolumeId(3),
         export: None,
@@ -99,7 +100,7 @@ fn volume(pool: &str) -> VolumeStatus {
     }
 }
 
-fn names(facts: &[Fact]) -> Vec<&'static str> {
+pub(super) fn names(facts: &[Fact]) -> Vec<&'static str> {
     facts.iter().map(|fact| fact.name).collect()
 }
 
@@ -120,6 +121,7 @@ fn all_is_well() {
 fn a_sick_network_is_told_by_names_and_before_the_disks_behind_it() {
     let worst = amita_types::link::BadLink {
         peer: NodeId(2),
+        network: amita_types::link::Network::First,
         what: amita_types::link::LinkTrouble::Loss,
         sent: 1000,
         lost: 25,

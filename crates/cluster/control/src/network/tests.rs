@@ -18,6 +18,7 @@ fn told(nodes: u32, is_bad: impl Fn(u32, u32) -> bool) -> Vec<LinkReport> {
             measured,
             bad: bad.len() as u32,
             worst: bad.into_iter().take(most).collect(),
+            ..LinkReport::default()
         }
     };
     (1..=nodes).map(row).collect()
@@ -26,6 +27,7 @@ fn told(nodes: u32, is_bad: impl Fn(u32, u32) -> bool) -> Vec<LinkReport> {
 fn bad_link(to: u32) -> BadLink {
     BadLink {
         peer: NodeId(to),
+        network: Network::First,
         what: LinkTrouble::Loss,
         sent: 1000,
         lost: 30,
@@ -269,6 +271,7 @@ proptest! {
             measured: *measured,
             bad: *bad,
             worst: peers.iter().map(|peer| bad_link(*peer)).collect(),
+            ..LinkReport::default()
         };
         let reports: Vec<LinkReport> = rows.iter().map(report).collect();
         let found = found(&["a", "b", "c"], &reports);
@@ -279,4 +282,60 @@ proptest! {
             prop_assert!(found.blame == Blame::Network || !found.evidence().is_empty());
         }
     }
+}
+
+/// What each node tells where it has left these links by the first network.
+fn left(nodes: u32, is_left: impl Fn(u32, u32) -> bool) -> Vec<LinkReport> {
+    let of = |report: LinkReport| LinkReport {
+        measured: nodes - 1,
+        left: report.bad,
+        left_worst: report.worst,
+        ..LinkReport::default()
+    };
+    told(nodes, is_left).into_iter().map(of).collect()
+}
+
+fn found_left(reports: &[LinkReport]) -> Vec<(Network, Finding)> {
+    let witnesses = reports.iter().enumerate().map(|(at, report)| Witness {
+        node: NodeId(at as u32 + 1),
+        rack: None,
+        report: Some(report),
+    });
+    judge_left(&witnesses.collect::<Vec<_>>())
+}
+
+#[test]
+fn what_was_left_blames_nobody_and_is_judged_apart() {
+    // Node 3 loses everything by the first network, and everybody has gone to the second one.
+    let reports = left(6, |from, to| from == 3 || to == 3);
+    assert_eq!(found(&[], &reports), vec![]);
+    let apart = found_left(&reports);
+    assert_eq!(apart.len(), 1);
+    assert_eq!((apart[0].0, &apart[0].1.blame), (Network::First, &node(3)));
+    // All of the first network at once is one thing.
+    let reports = left(100, |_, _| true);
+    assert_eq!(found(&[], &reports), vec![]);
+    let apart = found_left(&reports);
+    assert_eq!(apart.len(), 1);
+    assert_eq!((apart[0].0, &apart[0].1.blame), (Network::First, &Blame::Network));
+    assert_eq!(found_left(&left(6, |_, _| false)), vec![]);
+}
+
+#[test]
+fn a_node_that_is_bad_by_both_networks_is_blamed() {
+    let mut reports = told(5, |from, to| from == 3 || to == 3);
+    for report in &mut reports {
+        report
+            .worst
+            .iter_mut()
+            .for_each(|found| found.network = Network::Second);
+        (report.left, report.left_worst) = (report.bad, report.worst.clone());
+        report
+            .left_worst
+            .iter_mut()
+            .for_each(|found| found.network = Network::First);
+    }
+    let blamed = found(&[], &reports);
+    assert_eq!((blamed.len(), &blamed[0].blame), (1, &node(3)));
+    assert_eq!(found_left(&reports)[0].1.blame, node(3));
 }

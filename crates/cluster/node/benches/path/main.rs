@@ -136,6 +136,7 @@ impl Bench {
                 unprotected: false,
                 metrics: None,
                 api: None,
+                fabric2: None,
                 id: NodeId(node),
                 name: name.clone(),
                 fabric: address(node).to_string(),

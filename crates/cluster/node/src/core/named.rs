@@ -3,9 +3,10 @@
 //! Who may do what is judged when the client asks, when the volume is open, and whenever the metadata's records change, so
 //! that a right that ends ends its sessions. A right that is not there may be on its way: an operator gives it and has the
 //! client connect at once, and the record comes by the watch. So a client without a right is not refused before some time has
-//! passed, nor before a node that starts knows all records. That it takes as long for names that do not exist tells nothing.
+//! passed, nor before a node that starts knows all records, and then not before the metadata has said that this node is not
+//! behind ([`super::doubts`]). That it takes as long for names that do not exist tells nothing.
 
-use super::{Core, bases, views};
+use super::{Core, bases, doubts, views};
 use crate::exports::{Grant, Usage, judge, judge_source, listed};
 use crate::mail::{DirectoryMessage, Origin, VolumeMessage};
 use amita_frontend::{Event, FrontId, OpenError, VolumeInfo, Who, snapshot_named};
@@ -22,14 +23,23 @@ const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// How long a node that starts may take to know all records.
 const STARTING: Duration = Duration::from_secs(8);
 
+/// How long what is on its way is waited for in all, where the metadata says that it is: about so long, as it is asked now and then.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+
+/// Why it is no longer.
+pub(super) const LATE: &str = "this node has not heard from the metadata yet of what there is";
+
 /// Volumes are listed so often on a core, at most: that looks at all of them, and I/O waits meanwhile.
 const LISTING_PAUSE: Duration = Duration::from_millis(20);
 
 /// A client that asks for a volume which it has, as far as is known, no right to.
-struct Waiting {
-    origin: Origin,
-    name: String,
-    who: Who,
+pub(super) struct Waiting {
+    pub(super) origin: Origin,
+    pub(super) name: String,
+    pub(super) who: Who,
+    /// When it has asked.
+    asked: Time,
+    /// Since when it waits: this time, if it is not the first.
     since: Time,
     /// Since when it is known that the volume is another one than this node knows of.
     unseen: Option<Time>,
@@ -142,6 +152,7 @@ pub(super) fn ask(core: &mut Core, now: Time, origin: Origin, mut name: String, 
         origin,
         name,
         who,
+        asked: now,
         since: now,
         unseen: None,
         bases,
@@ -199,7 +210,7 @@ fn tell_listed(core: &mut Core, origin: Origin, who: &Who) {
 }
 
 /// Opens the volume, if the client has the right to; else it goes on waiting.
-fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
+pub(super) fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
     let snapshot = snapshot_named(&asked.name);
     let volume = snapshot.map_or(asked.name.as_str(), |(volume, _)| volume);
     // A deleted volume has no name.
@@ -218,6 +229,7 @@ fn begin(core: &mut Core, asked: Waiting) -> Option<Waiting> {
         since,
         unseen,
         bases,
+        ..
     } = asked;
     if let Some(only) = bases {
         bases::ask(core, since, origin, volume, name, who, only);
@@ -257,13 +269,14 @@ pub(super) fn opened(
         let who = usage.who.clone();
         core.cx.mail.send(0, DirectoryMessage::Close { volume: info.id });
         let unseen = *usage.unseen.get_or_insert(now);
-        if now >= unseen.plus(core.named.patience()) {
-            return Some(Err(OpenError::NotFound));
+        if now >= unseen.plus(LONGEST_WAIT) {
+            return Some(Err(OpenError::Unavailable(LATE.to_owned())));
         }
         let waiting = Waiting {
             origin: *origin,
             name: info.name,
             who,
+            asked: now,
             since: now,
             unseen: Some(unseen),
             bases: None,
@@ -313,18 +326,31 @@ pub(super) fn look(core: &mut Core, driver: &mut dyn Driver) {
                 core.named.waiting.push(waiting);
                 continue;
             }
-            let Origin { front, tag, .. } = waiting.origin;
-            let event = match waiting.bases {
-                Some(_) => Event::Bases {
-                    tag,
-                    result: Err(OpenError::NotFound),
-                },
-                None => Event::Opened {
-                    tag,
-                    result: Err(OpenError::NotFound),
-                },
-            };
-            core.fronts.event(driver, front, event);
+            // There is nothing for strangers, whatever there is.
+            if waiting.who == Who::Stranger {
+                refuse(core, driver, &waiting, OpenError::NotFound);
+            } else if let Some(waiting) = doubts::ask(core, now, waiting) {
+                wait_longer(core, driver, waiting, "the metadata is asked for too many clients");
+            }
         }
     }
+}
+
+/// What is missing here may be on its way: it is waited for once more, but not for good. It is not said that there is none.
+pub(super) fn wait_longer(core: &mut Core, driver: &mut dyn Driver, waiting: Waiting, why: &str) {
+    let now = driver.now();
+    if now >= waiting.asked.plus(LONGEST_WAIT) {
+        return refuse(core, driver, &waiting, OpenError::Unavailable(why.to_owned()));
+    }
+    wait(core, Waiting { since: now, ..waiting });
+}
+
+/// It waits no longer.
+pub(super) fn refuse(core: &mut Core, driver: &mut dyn Driver, waiting: &Waiting, why: OpenError) {
+    let Origin { front, tag, .. } = waiting.origin;
+    let event = match waiting.bases {
+        Some(_) => Event::Bases { tag, result: Err(why) },
+        None => Event::Opened { tag, result: Err(why) },
+    };
+    core.fronts.event(driver, front, event);
 }

@@ -5,7 +5,7 @@
 
 use super::Core;
 use super::context::Context;
-use crate::links::{LinkAnswer, LinkQuestion, PLACES_PER_QUESTION};
+use crate::links::{LinkAnswer, LinkQuestion, Named, PLACES_PER_QUESTION};
 use crate::observe::{CoreReport, KeptQuestion, KeptTraces, Observe, StoreReport, VolumeReport};
 use crate::shards::Shards;
 use amita_reactor::driver::{Driver, Time};
@@ -122,12 +122,17 @@ pub(super) fn tell_links(core: &Core, driver: &mut dyn Driver, question: &LinkQu
         _ => Vec::new(),
     };
     let nodes: BTreeSet<NodeId> = paths.iter().map(|path| path.peer).chain(cut.iter().copied()).collect();
-    let names = nodes
-        .into_iter()
-        .filter_map(|node| Some((node, name(node)?.name.clone())));
+    let named = nodes.into_iter().filter_map(|node| {
+        let record = name(node)?;
+        Some(Named {
+            node,
+            name: record.name.clone(),
+            has_second: record.fabric2.is_some(),
+        })
+    });
     let answer = LinkAnswer {
         core: config.core,
-        names: names.collect(),
+        named: named.collect(),
         paths,
         next,
         cut,

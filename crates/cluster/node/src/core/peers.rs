@@ -1,8 +1,8 @@
 //! Which peers a core can reach, and for how long it could not reach the others.
 //!
 //! A process that was killed is found within [`REFUSED_FOR`]: its host closes its connections and refuses new ones. That is
-//! believed when each of this node's links to it was refused, by the address that it is known by, [`REFUSALS`] times in a
-//! row and for that long: a link that breaks and comes back, a process that starts anew within milliseconds, and something
+//! believed when each of this node's links to it was refused, by the address that it is known by (by both, where it has two),
+//! [`REFUSALS`] times in a row and for that long: a link that breaks and comes back, a process that starts anew within milliseconds, and something
 //! in between that refuses for a moment are none of that. All else (a frozen process, a host without power, a cut cable) is
 //! silence, which takes [`SILENT_FOR`] to be believed. (Decision 027.)
 
@@ -15,6 +15,7 @@ use amita_fabric::{Fabric, Link, Message, SendError};
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
 use amita_types::NodeId;
+use amita_types::link::Network;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -60,6 +61,8 @@ pub(super) struct Peers {
     peers: BTreeMap<NodeId, Peer>,
     /// Which cores' links to a peer are refused, as they have said.
     refused_at: BTreeMap<NodeId, BTreeSet<usize>>,
+    /// Peers whose connections are to go by another network, one in a pass: what moves is sent again.
+    steered: BTreeMap<NodeId, Network>,
 }
 
 impl Peers {
@@ -75,6 +78,7 @@ impl Peers {
             silent_for: config.silent_for,
             peers: BTreeMap::new(),
             refused_at: BTreeMap::new(),
+            steered: BTreeMap::new(),
         }
     }
 
@@ -142,8 +146,15 @@ impl Peers {
         [refused, peer.away_since.map(|since| since.plus(self.silent_for))]
     }
 
-    /// When a peer is next to be taken for dead.
+    /// When a peer is next to be taken for dead, or to be moved.
     pub(super) fn deadline(&self) -> Option<Time> {
+        if !self.steered.is_empty() {
+            return Some(Time::default());
+        }
+        self.next_lost()
+    }
+
+    fn next_lost(&self) -> Option<Time> {
         let held = self.peers.iter().filter(|(peer, _)| self.holds(**peer));
         held.flat_map(|(_, peer)| self.due(peer)).flatten().min()
     }
@@ -251,9 +262,19 @@ impl Peers {
         }
     }
 
-    /// Takes peers for dead that were away for too long.
+    /// The connections of this core to the peer are to go by that network.
+    pub(super) fn steer(&mut self, peer: NodeId, network: Network) {
+        if self.holds(peer) {
+            self.steered.insert(peer, network);
+        }
+    }
+
+    /// Takes peers for dead that were away for too long; has the connections to one move that is to be moved.
     pub(super) fn check(&mut self, mail: &mut Mail, now: Time) {
-        if self.deadline().is_none_or(|at| at > now) {
+        if let Some((peer, network)) = self.steered.pop_first() {
+            self.fabric.steer(now, peer, network);
+        }
+        if self.next_lost().is_none_or(|at| at > now) {
             return;
         }
         let held = self.peers.iter().filter(|(peer, _)| self.holds(**peer));

@@ -12,6 +12,7 @@ use crate::reservations::Adopted;
 use crate::shards::{DIRECTORY, Shards};
 use crate::token;
 use crate::view::{Change, View};
+use amita_fabric::Addresses;
 use amita_fabric::secure::Recorded;
 use amita_frontend::Event;
 use amita_metadata as meta;
@@ -35,6 +36,7 @@ fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
         ToCore::Observe(question) => core.observing.ask(&core.cx.shards, question),
         ToCore::Kept(question) => observe::tell_kept(core, driver, &question),
         ToCore::Links(question) => observe::tell_links(core, driver, &question),
+        ToCore::Steer { node, network } => core.cx.peers.steer(node, network),
         ToCore::DropHosts(dropped) => {
             if !core.cx.config.faults.has(Fault::KeepWhenLapsed) {
                 hosts::drop_all(&mut core.cx, &mut core.fronts, &mut core.forwarding.forwarder, driver);
@@ -77,7 +79,8 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
         return core.cx.mail.send(caller, NodeMessage::Metadata { call, result });
     }
     match token::id_shard(call.0) {
-        VIEWS => core.views.answered(call, result),
+        VIEWS if core.views.has_asked(call) => core.views.answered(call, result),
+        VIEWS => core.doubts.answered(call, result),
         AUTHORITY => core.cx.inquiry.answered(now, call, result.as_ref().ok()),
         REPORTER => core.reporter.ended(now, result.is_ok()),
         DIRECTORY if core.reservations.answered(call, &result) => {
@@ -110,8 +113,8 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
         }
         Change::Nodes { now: nodes, refused } => {
-            for (node, address) in nodes {
-                node_changed(&mut core.cx, now, node, address);
+            for (node, addresses) in nodes {
+                node_changed(&mut core.cx, now, node, addresses);
             }
             if let Some(why) = refused {
                 core.cx.control.warn(why);
@@ -156,32 +159,51 @@ fn reservation_changed(view: &View, shards: &mut Shards, volume: VolumeId, revis
     shards.reservation_changed(volume, Adopted { revision, state });
 }
 
-fn node_changed(cx: &mut Context, now: Time, node: NodeId, address: Option<SocketAddr>) {
+fn node_changed(cx: &mut Context, now: Time, node: NodeId, addresses: Option<Addresses>) {
     let recorded = cx.view.node_record(node).map(|record| Recorded {
         name: record.name.clone(),
         is_gateway: record.client || record.gateway,
     });
     cx.peers.fabric.set_name(node, recorded);
-    if let (Some(record), None) = (cx.view.node_record(node), address) {
-        cx.control.warn(format!(
+    match (cx.view.node_record(node), addresses) {
+        (Some(record), None) => cx.control.warn(format!(
             "node {node} ({}) records {:?} as its fabric, which is no ADDRESS:PORT: it is not spoken to until it does",
             record.name, record.fabric
-        ));
+        )),
+        (Some(record), Some(Addresses { second: None, .. })) => {
+            if let Some(second) = &record.fabric2 {
+                cx.control.warn(format!(
+                    "node {node} ({}) records {second:?} as its fabric by a second network, which is no ADDRESS:PORT: it is spoken \
+                     to by the first one alone",
+                    record.name
+                ));
+            }
+        }
+        _ => {}
     }
     if node != cx.config.node && cx.peers.holds(node) {
         // Each core of a peer listens on a port of its own: dial the one with our number, so that the
         // connections are spread over its cores.
         let cores = cx.view.node_record(node).map_or(1, |record| record.cores.max(1));
         let lane = (cx.config.core as u32 % cores) as u16;
-        let address = address.map(|a| SocketAddr::new(a.ip(), a.port().saturating_add(lane)));
+        let of_lane = |address: SocketAddr| SocketAddr::new(address.ip(), address.port().saturating_add(lane));
+        let addresses = addresses.map(|Addresses { first, second }| Addresses {
+            first: of_lane(first),
+            second: second.map(of_lane),
+        });
         let may = |address: &SocketAddr| cx.config.dials_others || address.ip().to_canonical().is_loopback();
-        if let Some(other) = address.filter(|address| !may(address)) {
+        if let Some(other) = addresses.and_then(|all| all.each().find(|address| !may(address))) {
             cx.control.warn(format!(
                 "node {node} is on another machine ({other}), which is not spoken to without an identity: pass --identity DIR, \
                  or --insecure-network in a network of the cluster's own"
             ));
         }
-        cx.peers.fabric.set_peer(now, node, address.filter(may));
+        let first = addresses.filter(|all| may(&all.first));
+        let addresses = first.map(|Addresses { first, second }| Addresses {
+            first,
+            second: second.filter(may),
+        });
+        cx.peers.fabric.set_peer(now, node, addresses);
     }
 }
 

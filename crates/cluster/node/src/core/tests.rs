@@ -365,6 +365,9 @@ mod named {
     use super::*;
     use crate::mail::Origin;
     use amita_frontend::{OpenError, VolumeInfo, Who};
+    use amita_metadata::model::State;
+    use amita_metadata::{self as meta, Call, Transact};
+    use std::sync::Mutex;
 
     impl Rig {
         fn record(&mut self, key: String, value: Option<Vec<u8>>) {
@@ -439,6 +442,26 @@ mod named {
             })
         }
 
+        /// The metadata is asked for a record, and answers what it has of it.
+        fn is_read(&mut self, key: &str, value: Option<Vec<u8>>) {
+            let wanted = [meta::Op::Get { key: key.to_owned() }];
+            let told = std::mem::take(&mut self.core.cx.control.outbox);
+            let asked = told.into_iter().filter_map(|told| match told {
+                FromCore::Metadata { call, request } if request.then == wanted => Some((call, request)),
+                _ => None,
+            });
+            let asked: Vec<_> = asked.collect();
+            assert_eq!(asked.len(), 1, "{key} is asked for once");
+            let state = Mutex::new(State::new());
+            if let Some(value) = value {
+                state.txn(&Call::put(key, value)).unwrap();
+            }
+            let (call, request) = &asked[0];
+            let result = state.txn(request);
+            self.core.control(ToCore::Metadata { call: *call, result });
+            self.pass();
+        }
+
         fn passes_for(&mut self, time: Duration) {
             let until = self.world.now().plus(time);
             while self.world.now() < until {
@@ -469,7 +492,92 @@ mod named {
         rig.passes_for(Duration::from_millis(100));
         assert!(rig.answer().is_none(), "the right may be on its way");
         rig.passes_for(Duration::from_secs(3));
+        assert!(rig.answer().is_none(), "this node may be behind");
+        let record = opened(Generation(1)).volume;
+        rig.is_read(
+            &map::volume_key(&record.name),
+            Some(serde_json::to_vec(&record).unwrap()),
+        );
+        assert!(rig.answer().is_none());
+        rig.is_read(&map::export_key(VOLUME), None);
         assert_eq!(rig.answer(), Some(Err(OpenError::NotFound)));
+    }
+
+    #[test]
+    fn a_volume_that_does_not_exist_is_not_found_after_the_same_two_reads() {
+        let mut rig = Rig::new();
+        rig.core.control(ToCore::Settled);
+        rig.ask(&db1());
+        rig.passes_for(Duration::from_secs(3));
+        rig.is_read(&map::volume_key(&opened(Generation(1)).volume.name), None);
+        assert!(rig.answer().is_none());
+        rig.is_read(&map::export_key(VolumeId(0)), None);
+        assert_eq!(rig.answer(), Some(Err(OpenError::NotFound)));
+    }
+
+    /// The watch brings what the metadata has had for long.
+    #[test]
+    fn a_node_that_is_behind_does_not_say_that_there_is_none() {
+        let mut rig = Rig::new();
+        rig.core.control(ToCore::Settled);
+        rig.ask(&db1());
+        let record = opened(Generation(1)).volume;
+        let key = map::volume_key(&record.name);
+        let (volume, export_of) = (
+            serde_json::to_vec(&record).unwrap(),
+            serde_json::to_vec(&export()).unwrap(),
+        );
+        for _ in 0..2 {
+            rig.passes_for(Duration::from_secs(3));
+            rig.is_read(&key, Some(volume.clone()));
+            rig.is_read(&map::export_key(VOLUME), Some(export_of.clone()));
+            assert!(rig.answer().is_none(), "it is on its way");
+        }
+        // The name alone is not enough.
+        rig.record(key.clone(), Some(volume.clone()));
+        rig.passes_for(Duration::from_secs(3));
+        rig.is_read(&key, Some(volume));
+        rig.is_read(&map::export_key(VOLUME), Some(export_of));
+        assert!(rig.answer().is_none());
+        rig.export(&export());
+        rig.pass();
+        rig.is_open();
+        assert!(matches!(rig.answer(), Some(Ok(_))));
+    }
+
+    #[test]
+    fn what_never_comes_is_not_waited_for_for_ever() {
+        let mut rig = Rig::settled();
+        rig.ask(&db1());
+        let record = opened(Generation(1)).volume;
+        let (key, volume) = (map::volume_key(&record.name), serde_json::to_vec(&record).unwrap());
+        let export_of = serde_json::to_vec(&export()).unwrap();
+        let mut rounds = 0;
+        while rig.answer().is_none() {
+            rig.passes_for(Duration::from_millis(2100));
+            rig.is_read(&key, Some(volume.clone()));
+            rig.is_read(&map::export_key(VOLUME), Some(export_of.clone()));
+            rounds += 1;
+        }
+        assert!(
+            matches!(rig.answer(), Some(Err(OpenError::Unavailable(_)))),
+            "it is there"
+        );
+        assert!((8..=11).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
+    fn metadata_that_does_not_answer_is_no_missing_volume() {
+        let mut rig = Rig::settled();
+        rig.ask(&db1());
+        rig.passes_for(Duration::from_secs(11));
+        assert!(rig.answer().is_none());
+        rig.passes_for(Duration::from_secs(2));
+        assert!(
+            matches!(rig.answer(), Some(Err(OpenError::Unavailable(_)))),
+            "{:?}",
+            rig.answer()
+        );
     }
 
     #[test]

@@ -95,6 +95,11 @@ impl Views {
         Some(first.since.plus(PATIENCE))
     }
 
+    /// Is that a call of this part that is under way?
+    pub(super) fn has_asked(&self, call: CallId) -> bool {
+        self.asked.contains_key(&call.0)
+    }
+
     /// A call has ended.
     pub(super) fn answered(&mut self, call: CallId, result: Result<Reply, meta::Error>) {
         if let Some(asked) = self.asked.remove(&call.0) {
@@ -136,12 +141,17 @@ pub(super) fn host_of(core: &Core, volume: VolumeId) -> VolumeId {
     core.cx.view.volume_of(volume).map_or(volume, map::Volume::host)
 }
 
-/// The metadata is asked for what the question needs.
-pub(super) fn call(core: &mut Core, asked: Asked, then: Vec<Op>) {
+/// The number of the next call of this part, or of one that shares its numbers ([`super::doubts`]).
+pub(super) fn next_call(core: &mut Core) -> CallId {
     let views = &mut core.views;
     views.count += 1;
-    let call = CallId(views.id_base | views.count & ((1 << 40) - 1));
-    views.asked.insert(call.0, asked);
+    CallId(views.id_base | views.count & ((1 << 40) - 1))
+}
+
+/// The metadata is asked for what the question needs.
+pub(super) fn call(core: &mut Core, asked: Asked, then: Vec<Op>) {
+    let call = next_call(core);
+    core.views.asked.insert(call.0, asked);
     let request = Call {
         compares: Vec::new(),
         then,

@@ -6,7 +6,15 @@ struct Bench {
     links: Links,
     counts: BTreeMap<(usize, u64), (NodeId, PathCounts)>,
     cut: Vec<NodeId>,
+    /// Nodes with two networks. Links from number [`BY_SECOND`] on go by the second.
+    second: BTreeSet<NodeId>,
+    heard: Heard,
+    /// What has come of all rounds beside reports.
+    steered: Vec<(NodeId, Network)>,
+    tales: Vec<Tale>,
 }
+
+const BY_SECOND: u64 = 10_000;
 
 impl Bench {
     fn send(&mut self, core: usize, link: u64, peer: u32, sent: u32, lost: u32) {
@@ -22,25 +30,55 @@ impl Bench {
     fn round(&mut self) -> Option<LinkReport> {
         let mut cores: BTreeMap<usize, Vec<LinkPath>> = BTreeMap::from([(0, Vec::new())]);
         for (&(core, link), &(peer, counts)) in &self.counts {
-            let link = Link(link);
-            cores.entry(core).or_default().push(LinkPath { link, peer, counts });
+            let network = if link < BY_SECOND {
+                Network::First
+            } else {
+                Network::Second
+            };
+            let path = LinkPath {
+                link: Link(link),
+                peer,
+                network,
+                outgoing: true,
+                counts,
+            };
+            cores.entry(core).or_default().push(path);
         }
         for (core, paths) in cores {
             let cut = if core == 0 { self.cut.clone() } else { Vec::new() };
             let nodes: BTreeSet<NodeId> = paths.iter().map(|path| path.peer).chain(cut.iter().copied()).collect();
-            let names = nodes.into_iter().map(|node| (node, format!("n{node}"))).collect();
+            let named = |node| Named {
+                node,
+                name: format!("n{node}"),
+                has_second: self.second.contains(&node),
+            };
+            let named = nodes.into_iter().map(named).collect();
             let next = None;
             let answer = LinkAnswer {
                 core,
                 paths,
                 next,
                 cut,
-                names,
+                named,
             };
             self.links.take(&answer);
         }
-        self.links.end_round()
+        let ended = self.links.end_round(&self.heard);
+        self.steered.extend(ended.steer);
+        self.tales.extend(ended.tales.into_iter().map(|(_, _, tale)| tale));
+        ended.report
     }
+
+    /// The connections to the peer are by that network from now on.
+    fn go(&mut self, peer: u32, network: Network) {
+        self.counts.retain(|_, (node, _)| *node != NodeId(peer));
+        self.send(0, place(peer, network), peer, 1, 0);
+    }
+}
+
+/// The number of a peer's link by that network.
+fn place(peer: u32, network: Network) -> u64 {
+    u64::from(peer) + network.index() as u64 * BY_SECOND
 }
 
 #[test]
@@ -126,7 +164,7 @@ fn of_a_busy_peer_few_rounds_are_kept() {
         bench.send(0, 2, 3, 1000, 0);
         bench.round();
     }
-    let kept = |peer| bench.links.peers.get(&NodeId(peer)).unwrap().rounds.len();
+    let kept = |peer| bench.links.peers.get(&NodeId(peer)).unwrap().sides[0].rounds.len();
     assert_eq!((kept(2), kept(3)), (67, 1));
     // Too little is sent to say anything within what is kept.
     let mut bench = Bench::default();
@@ -134,7 +172,10 @@ fn of_a_busy_peer_few_rounds_are_kept() {
         bench.send(0, 1, 2, 1, 0);
         assert!(bench.round().is_none_or(|report| report.measured == 0));
     }
-    assert_eq!(bench.links.peers.get(&NodeId(2)).unwrap().rounds.len(), KEPT_ROUNDS);
+    assert_eq!(
+        bench.links.peers.get(&NodeId(2)).unwrap().sides[0].rounds.len(),
+        KEPT_ROUNDS
+    );
 }
 
 #[test]
@@ -306,4 +347,176 @@ fn a_report_is_bounded_and_what_is_gone_is_forgotten() {
     bench.links.not_told();
     let report = bench.round().unwrap();
     assert_eq!((report.measured, report.bad, report.worst.len()), (1, 1, 1));
+}
+
+/// A node with two peers that have two networks, of which the first loses what is sent to node 2.
+fn lossy(policy: SickPolicy) -> Bench {
+    let mut bench = Bench {
+        second: BTreeSet::from([NodeId(2), NodeId(3)]),
+        ..Bench::default()
+    };
+    bench.heard.policy = policy;
+    lose(&mut bench);
+    bench
+}
+
+fn lose(bench: &mut Bench) {
+    for _ in 0..3 {
+        bench.send(0, place(2, Network::First), 2, 1000, 50);
+        bench.send(0, place(3, Network::First), 3, 1000, 0);
+        bench.round();
+    }
+}
+
+#[test]
+fn a_link_that_loses_is_left_and_is_no_reason_to_blame_anybody() {
+    let mut bench = lossy(SickPolicy::Avoid);
+    assert_eq!(bench.steered, vec![(NodeId(2), Network::Second)]);
+    assert!(bench.tales.is_empty(), "nothing is told before it is so");
+    bench.links.not_told();
+    bench.go(2, Network::Second);
+    let report = bench.round().unwrap();
+    assert_eq!((report.bad, report.left), (0, 1));
+    let left = report.left_worst[0];
+    assert_eq!(
+        (left.peer, left.network, left.what, left.loss_ppm()),
+        (NodeId(2), Network::First, LinkTrouble::Loss, 47_619)
+    );
+    assert!(matches!(bench.tales[..], [Tale::Left(told)] if told.link == left && told.own));
+    let shown = bench.links.shown();
+    assert_eq!(
+        (shown[0].name.as_str(), shown[0].network, shown[0].bad, shown[0].left),
+        ("n2", Network::Second, None, Some(LinkTrouble::Loss))
+    );
+    assert_eq!((shown[1].network, shown[1].left), (Network::First, None));
+    // It is renewed as what is bad is.
+    let renewed = (0..30).filter_map(|_| {
+        bench.send(0, place(2, Network::Second), 2, 1000, 0);
+        bench.round()
+    });
+    assert!(renewed.filter(|report| report.left == 1 && report.bad == 0).count() >= 9);
+}
+
+#[test]
+fn what_is_only_proposed_stays_and_is_told_once() {
+    for (policy, told) in [(SickPolicy::Off, 0), (SickPolicy::Propose, 1)] {
+        let mut bench = lossy(policy);
+        for _ in 0..20 {
+            lose(&mut bench);
+        }
+        bench.links.not_told();
+        let report = bench.round().unwrap();
+        assert_eq!((report.bad, report.left, bench.steered.len()), (1, 0, 0), "{policy:?}");
+        assert_eq!(bench.tales.len(), told, "{policy:?}");
+        assert!(bench.tales.iter().all(|tale| matches!(tale, Tale::Would(_))));
+    }
+}
+
+#[test]
+fn what_is_left_and_bad_by_the_other_network_too_is_blamed() {
+    let mut bench = lossy(SickPolicy::Isolate);
+    bench.go(2, Network::Second);
+    for _ in 0..10 {
+        bench.send(0, place(2, Network::Second), 2, 1000, 90);
+        bench.round();
+    }
+    bench.links.not_told();
+    let report = bench.round().unwrap();
+    assert_eq!(
+        (report.bad, report.worst[0].network, report.left),
+        (1, Network::Second, 1)
+    );
+    assert_eq!(bench.steered.len(), 1, "there is no well one to go to");
+}
+
+#[test]
+fn what_the_peer_finds_of_what_it_sends_counts_and_is_not_said_as_ones_own() {
+    let mut bench = lossy(SickPolicy::Avoid);
+    bench.go(2, Network::Second);
+    bench.round();
+    let theirs = BadLink {
+        peer: NodeId(1),
+        network: Network::First,
+        what: LinkTrouble::Loss,
+        sent: 300,
+        lost: 30,
+        round_trip_us: 0,
+        least_us: 0,
+    };
+    bench.heard.accusers.insert(NodeId(3), [Some(theirs), None]);
+    bench.send(0, place(3, Network::First), 3, 1000, 0);
+    bench.round();
+    assert_eq!(bench.steered[1..], [(NodeId(3), Network::Second)]);
+    bench.go(3, Network::Second);
+    bench.links.not_told();
+    let report = bench.round().unwrap();
+    assert_eq!(
+        (report.left, report.left_worst[0].peer),
+        (1, NodeId(2)),
+        "its own alone"
+    );
+    let told = bench.tales.last();
+    assert!(
+        matches!(told, Some(Tale::Left(left)) if !left.own && left.link.peer == NodeId(3) && left.link.lost == 30),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn where_all_connections_have_gone_over_the_other_network_is_cut() {
+    let mut bench = lossy(SickPolicy::Off);
+    bench.links = Links::default();
+    bench.go(2, Network::Second);
+    bench.round();
+    assert!(bench.tales.is_empty(), "they may be on their way");
+    bench.links.not_told();
+    let report = bench.round().unwrap();
+    assert_eq!((report.left, report.left_worst[0].what), (1, LinkTrouble::Cut));
+    assert!(matches!(bench.tales[..], [Tale::Left(left)] if left.link.network == Network::First));
+    bench.steered.clear();
+    for _ in 0..12 {
+        bench.round();
+    }
+    assert_eq!(
+        bench.steered,
+        vec![(NodeId(2), Network::First); 2],
+        "it is tried each minute"
+    );
+    bench.go(2, Network::First);
+    bench.links.not_told();
+    let report = bench.round().unwrap();
+    assert_eq!(
+        (report.left, bench.tales.last()),
+        (0, Some(&Tale::Back(Network::First)))
+    );
+}
+
+#[test]
+fn a_node_hears_what_concerns_it_and_the_policy() {
+    let mut heard = Heard::default();
+    assert_eq!(heard.policy, SickPolicy::Propose);
+    let said = br#"{"sick_networks":{"policy":"isolate"}}"#;
+    heard.hear(NodeId(1), &recovery_key(), Some(said));
+    assert_eq!(heard.policy, SickPolicy::Isolate);
+    heard.hear(NodeId(1), &recovery_key(), Some(b"{"));
+    assert_eq!(heard.policy, SickPolicy::Isolate);
+    heard.hear(NodeId(1), &recovery_key(), None);
+    assert_eq!(heard.policy, SickPolicy::Propose);
+
+    let (mine, of_two) = (
+        amita_types::link::links_key(NodeId(1)),
+        amita_types::link::links_key(NodeId(2)),
+    );
+    let said = br#"{"measured":9,"left":1,"left_worst":[{"peer":1,"what":"loss","sent":100,"lost":9}]}"#;
+    heard.hear(NodeId(1), &mine, Some(said));
+    heard.hear(NodeId(3), &of_two, Some(said));
+    assert!(heard.accusers.is_empty(), "that is its own, or concerns another one");
+    heard.hear(NodeId(1), &of_two, Some(said));
+    let found = heard.accusers[&NodeId(2)];
+    assert_eq!((found[0].map(|found| found.lost), found[1]), (Some(9), None));
+    heard.hear(NodeId(1), &of_two, Some(br#"{"measured":9}"#));
+    assert!(heard.accusers.is_empty());
+    heard.hear(NodeId(1), &of_two, Some(said));
+    heard.hear(NodeId(1), &of_two, None);
+    assert!(heard.accusers.is_empty());
 }

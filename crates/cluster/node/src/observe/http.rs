@@ -80,6 +80,7 @@ impl Server {
         let thread = std::thread::Builder::new()
             .name("amita-observe".to_owned())
             .spawn(move || {
+                let _ = rustix::process::nice(crate::worker::NICENESS);
                 runtime.block_on(async {
                     tokio::select! {
                         () = accept(&listener, &ask) => {}

@@ -64,6 +64,7 @@ pub(crate) struct Started {
     pub(crate) cores: Vec<CoreThread>,
     pub(crate) senders: ToCores,
     pub(crate) fabric: SocketAddr,
+    pub(crate) fabric2: Option<SocketAddr>,
     pub(crate) nbd: Option<SocketAddr>,
     pub(crate) nvme: Option<SocketAddr>,
 }
@@ -71,7 +72,7 @@ pub(crate) struct Started {
 /// What a core's thread says once it has a driver, and once it listens.
 enum StartupEvent {
     Waker(usize, Waker),
-    Fabric(SocketAddr),
+    Fabric(SocketAddr, Option<SocketAddr>),
     Nbd(SocketAddr),
     /// Said by core 0 once it listens where `config.nvme` says.
     #[allow(dead_code)]
@@ -87,6 +88,7 @@ pub(crate) struct EmbeddedCore {
     pub(crate) service: NodeService,
     pub(crate) senders: ToCores,
     pub(crate) fabric: SocketAddr,
+    pub(crate) fabric2: Option<SocketAddr>,
 }
 
 /// What one core's thread is given.
@@ -161,14 +163,16 @@ impl<'a> CoreStarter<'a> {
             .core_setup(0, (&sender, inbox), to_control, words, no_rings)
             .build()?;
         let bound = heard.try_iter().find_map(|word| match word {
-            StartupEvent::Fabric(address) => Some(address),
+            StartupEvent::Fabric(address, second) => Some((address, second)),
             _ => None,
         });
+        let (fabric, fabric2) = bound.unwrap_or((self.config.fabric, self.config.fabric2));
         Ok(EmbeddedCore {
             senders: ToCores(vec![(sender, driver.waker())]),
             driver,
             service,
-            fabric: bound.unwrap_or(self.config.fabric),
+            fabric,
+            fabric2,
         })
     }
 
@@ -203,7 +207,7 @@ impl<'a> CoreStarter<'a> {
         for word in heard {
             match word {
                 StartupEvent::Waker(core, waker) => wakers[core] = Some(waker),
-                StartupEvent::Fabric(address) => fabric = Some(address),
+                StartupEvent::Fabric(address, second) => fabric = Some((address, second)),
                 StartupEvent::Nbd(address) => nbd = Some(address),
                 StartupEvent::Nvme(address) => nvme = Some(address),
                 StartupEvent::Failed(why) => failed = Some(why),
@@ -227,10 +231,12 @@ impl<'a> CoreStarter<'a> {
             return Err(why);
         }
         let wakers = wakers.into_iter().flatten();
+        let (fabric, fabric2) = fabric.unwrap_or((self.config.fabric, self.config.fabric2));
         Ok(Started {
             cores: running,
             senders: ToCores(senders.into_iter().zip(wakers).collect()),
-            fabric: fabric.unwrap_or(self.config.fabric),
+            fabric,
+            fabric2,
             nbd,
             nvme,
         })
@@ -306,8 +312,15 @@ impl CoreSetup {
         let bound = core
             .listen_fabric(&mut driver, address)
             .map_err(|why| ServeError::listen(address, &why))?;
+        let second = match self.config.fabric2_of(self.core) {
+            None => None,
+            Some(address) => {
+                let bound = core.listen_fabric2(&mut driver, address);
+                Some(bound.map_err(|why| ServeError::listen(address, &why))?)
+            }
+        };
         if self.core == 0 {
-            let _ = self.words.send(StartupEvent::Fabric(bound));
+            let _ = self.words.send(StartupEvent::Fabric(bound, second));
             self.listen_nbd(&mut core, &mut driver)?;
         }
         if let Some(address) = self.config.nvme {

@@ -6,7 +6,7 @@
 use super::claim::Claims;
 use super::core_thread::ToCores;
 use super::keeper::{self, Keeper};
-use super::links::{Measuring, Shown};
+use super::links::{Hearing, Measuring, Meter, Shown};
 use super::recheck::Recheck;
 use super::{Level, Log, ServeConfig, ServeError, local_socket, look, watch};
 use crate::control::{FromCore, Record, ToCore};
@@ -227,6 +227,7 @@ fn reach(
 pub(crate) struct Cores {
     pub(crate) senders: ToCores,
     pub(crate) fabric: SocketAddr,
+    pub(crate) fabric2: Option<SocketAddr>,
     pub(crate) nbd: Option<SocketAddr>,
     pub(crate) nvme: Option<SocketAddr>,
     pub(crate) to_control: Sender<Control>,
@@ -269,6 +270,8 @@ impl Plane {
         // A client has no stores to keep a copy of the metadata on.
         let to_keeper = (!config.client).then_some(to_keeper);
         let settled = Arc::new(AtomicBool::new(false));
+        // A client has nothing to say of the network between nodes.
+        let hearing = (!config.client).then(|| Hearing::of(*node));
         let claims = Claims::new(client.clone(), *node, *session, cores.senders.clone(), log.clone());
         let sink = Sink {
             cores: cores.senders.clone(),
@@ -276,6 +279,7 @@ impl Plane {
             control: cores.to_control.clone(),
             own_key: config.client.then(|| map::node_key(&config.name)),
             mounts: map::mounts_prefix(),
+            hearing: hearing.clone(),
             settled: settled.clone(),
             claims: claims.clone(),
             log: log.clone(),
@@ -321,12 +325,19 @@ impl Plane {
             None => None,
             Some(live) => Some(Recheck::start(live.clone(), cores.senders.clone()).map_err(ServeError::Thread)?),
         };
-        // A client has nothing to say of the network between nodes.
-        let measuring = match config.client {
-            true => None,
-            false => {
-                let started = Measuring::start(*node, client.clone(), cores.senders.clone(), shown);
-                Some(started.map_err(ServeError::Thread)?)
+        let measuring = match hearing {
+            None => None,
+            Some(hearing) => {
+                let meter = Meter {
+                    node: *node,
+                    name: config.name.clone(),
+                    client: client.clone(),
+                    cores: cores.senders.clone(),
+                    hearing,
+                    journal: agent.journal().clone(),
+                    log: log.clone(),
+                };
+                Some(Measuring::start(meter, shown).map_err(ServeError::Thread)?)
             }
         };
         let (mounted, mounts) = channel();
@@ -443,6 +454,11 @@ fn register(
     let advertised = |address: SocketAddr| SocketAddr::new(config.advertise.unwrap_or(address.ip()), address.port());
     let fabric = config.advertise_fabric.unwrap_or_else(|| advertised(cores.fabric));
     let fabric = fabric.to_string();
+    // `advertise` is an address of the first network.
+    let fabric2 = config
+        .advertise_fabric2
+        .or(cores.fabric2)
+        .map(|address| address.to_string());
     let client = &joined.client;
     // Who can reach it, reaches it by its own address; loopback is the host's own.
     let watched = |address: SocketAddr| match address {
@@ -467,6 +483,7 @@ fn register(
     let nbd_socket = config.nbd_socket.as_ref().map(|path| path.display().to_string());
     let served = admin::Served {
         fabric: &fabric,
+        fabric2: fabric2.as_deref(),
         nbd: nbd.as_deref(),
         nbd_socket: nbd_socket.as_deref(),
         nvme: nvme.as_deref(),
@@ -529,6 +546,8 @@ struct Sink {
     own_key: Option<String>,
     /// The prefix of what says who serves a store.
     mounts: String,
+    /// Whoever measures links hears of those of others.
+    hearing: Option<Hearing>,
     settled: Arc<AtomicBool>,
     claims: Claims,
     log: Log,
@@ -556,6 +575,9 @@ impl Sink {
                     value: value.clone(),
                     revision,
                 });
+                if let Some(hearing) = &self.hearing {
+                    hearing.hear(&key, value.as_deref());
+                }
                 if let Some(store) = key.strip_prefix(&self.mounts).and_then(|id| id.parse().ok())
                     && let Some(mount) = value
                         .as_deref()

@@ -42,6 +42,8 @@ pub struct ServeConfig {
     pub metadata_patience: Duration,
     /// Where peers connect; core `i` listens on this port plus `i`.
     pub fabric: SocketAddr,
+    /// The same by a second network; none: this node has one. An address of its own, not every address of the host.
+    pub fabric2: Option<SocketAddr>,
     /// Where NBD clients connect; none: this node is no gateway for NBD.
     pub nbd: Option<SocketAddr>,
     /// Where NBD clients of this machine connect: the absolute path of a Unix socket, in a folder of this process's user.
@@ -65,6 +67,8 @@ pub struct ServeConfig {
     /// Where others reach `fabric`, when that is another port too (address translation, a forwarder): core `i` at this
     /// port plus `i`.
     pub advertise_fabric: Option<SocketAddr>,
+    /// The same for `fabric2`.
+    pub advertise_fabric2: Option<SocketAddr>,
     /// The site that it stands in; none: as it was.
     pub site: Option<String>,
     /// The rack that it stands in; none: as it was.
@@ -130,6 +134,7 @@ impl ServeConfig {
             metadata_user: None,
             metadata_patience: Duration::from_secs(15),
             fabric,
+            fabric2: None,
             nbd: None,
             nbd_socket: None,
             nbd_socket_mode: OWNER_ALONE,
@@ -140,6 +145,7 @@ impl ServeConfig {
             api: None,
             advertise: None,
             advertise_fabric: None,
+            advertise_fabric2: None,
             site: None,
             rack: None,
             stores: Vec::new(),
@@ -176,6 +182,7 @@ impl ServeConfig {
     /// All addresses that the node is going to listen on.
     pub(super) fn listen_addresses(&self) -> Vec<SocketAddr> {
         let mut addresses: Vec<SocketAddr> = (0..self.cores).map(|core| self.fabric_of(core)).collect();
+        addresses.extend((0..self.cores).filter_map(|core| self.fabric2_of(core)));
         addresses.extend(self.nbd);
         addresses.extend(self.nvme);
         addresses
@@ -183,10 +190,12 @@ impl ServeConfig {
 
     /// Where a core listens for peers.
     pub(super) fn fabric_of(&self, core: usize) -> SocketAddr {
-        let port = self.fabric.port();
-        // Port 0 is any free one.
-        let port = if port == 0 { 0 } else { port + core as u16 };
-        SocketAddr::new(self.fabric.ip(), port)
+        port_of(self.fabric, core)
+    }
+
+    /// The same by the second network.
+    pub(super) fn fabric2_of(&self, core: usize) -> Option<SocketAddr> {
+        self.fabric2.map(|address| port_of(address, core))
     }
 
     pub(super) fn check(&self) -> Result<(), ServeError> {
@@ -220,22 +229,7 @@ impl ServeConfig {
                 ),
             );
         }
-        if usize::from(self.fabric.port()) + self.cores > usize::from(u16::MAX) {
-            return bad(
-                "fabric",
-                format!(
-                    "port {}: {} cores need a port each from there on",
-                    self.fabric.port(),
-                    self.cores
-                ),
-            );
-        }
-        if self.fabric.port() == 0 && self.cores > 1 {
-            return bad(
-                "fabric",
-                "port 0 with several cores: they need ports that follow each other".to_owned(),
-            );
-        }
+        self.check_ports("fabric", self.fabric)?;
         if let Some(address) = self.nvme
             && address.port() == 0
             && self.cores > 1
@@ -245,16 +239,8 @@ impl ServeConfig {
                 "port 0 with several cores: they share one port, so name it (4420 is the usual one)".to_owned(),
             );
         }
-        if let Some(address) = self.advertise_fabric
-            && (address.port() == 0
-                || usize::from(address.port()) + self.cores > usize::from(u16::MAX)
-                || !is_dialable(address.ip()))
-        {
-            return bad(
-                "advertise-fabric",
-                format!("{address}: others dial this port, and one more for each further core; name a real one"),
-            );
-        }
+        self.check_advertised("advertise-fabric", self.advertise_fabric)?;
+        self.check_second()?;
         let fabric = self.advertise_fabric.is_none().then_some(self.fabric);
         let addresses = [fabric, self.nbd, self.nvme, self.metrics, self.api]
             .into_iter()
@@ -287,10 +273,103 @@ impl ServeConfig {
         Ok(())
     }
 
+    /// Has each core a port of its own from there on?
+    fn check_ports(&self, setting: &'static str, address: SocketAddr) -> Result<(), ServeError> {
+        let bad = |why: String| Err(ServeError::Setting { setting, why });
+        if usize::from(address.port()) + self.cores > usize::from(u16::MAX) {
+            return bad(format!(
+                "port {}: {} cores need a port each from there on",
+                address.port(),
+                self.cores
+            ));
+        }
+        if address.port() == 0 && self.cores > 1 {
+            return bad("port 0 with several cores: they need ports that follow each other".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Can others dial that?
+    fn check_advertised(&self, setting: &'static str, address: Option<SocketAddr>) -> Result<(), ServeError> {
+        let bad = address.filter(|address| {
+            address.port() == 0
+                || usize::from(address.port()) + self.cores > usize::from(u16::MAX)
+                || !is_dialable(address.ip())
+        });
+        bad.map_or(Ok(()), |address| {
+            let why = format!("{address}: others dial this port, and one more for each further core; name a real one");
+            Err(ServeError::Setting { setting, why })
+        })
+    }
+
+    /// Is the second network one, and another one than the first?
+    fn check_second(&self) -> Result<(), ServeError> {
+        let bad = |setting: &'static str, why: String| Err(ServeError::Setting { setting, why });
+        self.check_advertised("advertise-fabric2", self.advertise_fabric2)?;
+        let Some(second) = self.fabric2 else {
+            return match self.advertise_fabric2 {
+                None => Ok(()),
+                Some(address) => bad(
+                    "advertise-fabric2",
+                    format!("{address} leads to --fabric2, which is not given; give it as well"),
+                ),
+            };
+        };
+        self.check_ports("fabric2", second)?;
+        // The network is chosen by the address, so it must be that of one interface.
+        if !is_dialable(second.ip()) {
+            return bad(
+                "fabric2",
+                format!("{second} is every address of this host; name the one that it has in the second network"),
+            );
+        }
+        if !is_dialable(self.fabric.ip()) && self.fabric.port() != 0 && overlap(self.fabric, second, self.cores) {
+            return bad(
+                "fabric2",
+                format!(
+                    "{} is every address of this host, {second} among them; name the one of the first network there",
+                    self.fabric
+                ),
+            );
+        }
+        if self.fabric.ip() == second.ip() && second.port() != 0 && overlap(self.fabric, second, self.cores) {
+            return bad(
+                "fabric2",
+                format!(
+                    "{second} is where --fabric listens; name the address that this host has in the second network"
+                ),
+            );
+        }
+        let advertised = self.advertise.map(|ip| SocketAddr::new(ip, self.fabric.port()));
+        let told = self.advertise_fabric.or(advertised).unwrap_or(self.fabric);
+        let second_told = self.advertise_fabric2.unwrap_or(second);
+        if told.port() != 0 && told.ip() == second_told.ip() && overlap(told, second_told, self.cores) {
+            return bad(
+                "advertise-fabric2",
+                format!("{second_told} is what others dial for --fabric as well; they need two ways"),
+            );
+        }
+        let is_here = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+        if is_here(second_told) && !is_here(told) {
+            return bad(
+                "fabric2",
+                format!(
+                    "other machines reach {told}, and not {second_told}, which is loopback; name an address that they reach"
+                ),
+            );
+        }
+        Ok(())
+    }
+
     /// An address of the fabric that other machines reach, if there is one.
     fn open_fabric(&self) -> Option<SocketAddr> {
         let advertised = self.advertise.map(|ip| SocketAddr::new(ip, self.fabric.port()));
-        let addresses = [Some(self.fabric), self.advertise_fabric.or(advertised)];
+        let addresses = [
+            Some(self.fabric),
+            self.advertise_fabric.or(advertised),
+            self.fabric2,
+            self.advertise_fabric2,
+        ];
         addresses
             .into_iter()
             .flatten()
@@ -356,9 +435,114 @@ impl ServeConfig {
     }
 }
 
+/// The port of a core, of those that begin at this address.
+fn port_of(address: SocketAddr, core: usize) -> SocketAddr {
+    // Port 0 is any free one.
+    let port = match address.port() {
+        0 => 0,
+        first => first + core as u16,
+    };
+    SocketAddr::new(address.ip(), port)
+}
+
+/// Have two rows of ports one in common, each of one port a core?
+fn overlap(one: SocketAddr, other: SocketAddr, cores: usize) -> bool {
+    usize::from(one.port().abs_diff(other.port())) < cores
+}
+
 #[cfg(test)]
 mod tests {
     use super::ServeConfig;
+    use std::net::SocketAddr;
+
+    /// Which setting is refused.
+    fn refused(fabric: &str, second: Option<&str>, told: Option<&str>, second_told: Option<&str>) -> Option<String> {
+        let address = |text: &str| -> SocketAddr { text.parse().unwrap() };
+        let mut config = ServeConfig::new("n1", vec!["127.0.0.1:2379".to_owned()], address(fabric));
+        (config.cores, config.insecure_network) = (4, true);
+        config.fabric2 = second.map(address);
+        config.advertise_fabric = told.map(address);
+        config.advertise_fabric2 = second_told.map(address);
+        config.check().err().map(|why| why.to_string())
+    }
+
+    #[test]
+    fn a_second_network_is_another_one_that_others_reach_by_its_own_address() {
+        let good = [
+            ("10.0.0.1:7700", Some("10.1.0.1:7700"), None, None),
+            ("127.0.0.1:7700", Some("127.0.0.1:7704"), None, None),
+            (
+                "127.0.0.1:7700",
+                Some("127.0.0.1:7800"),
+                Some("127.0.0.1:7900"),
+                Some("127.0.0.1:7904"),
+            ),
+            ("0.0.0.0:7700", Some("10.1.0.1:7800"), Some("10.0.0.1:7700"), None),
+            ("[::1]:7700", Some("[::1]:7710"), None, None),
+        ];
+        for (fabric, second, told, second_told) in good {
+            assert_eq!(
+                refused(fabric, second, told, second_told),
+                None,
+                "{fabric} {second:?} {told:?} {second_told:?}"
+            );
+        }
+        let bad = [
+            ("10.0.0.1:7700", Some("10.0.0.1:7700"), None, None, "fabric2"),
+            ("10.0.0.1:7700", Some("10.0.0.1:7703"), None, None, "fabric2"),
+            ("10.0.0.1:7700", Some("0.0.0.0:7800"), None, None, "fabric2"),
+            ("10.0.0.1:7700", Some("[::]:7800"), None, None, "fabric2"),
+            (
+                "0.0.0.0:7700",
+                Some("10.1.0.1:7700"),
+                Some("10.0.0.1:7700"),
+                None,
+                "fabric2",
+            ),
+            ("10.0.0.1:7700", Some("127.0.0.1:7700"), None, None, "fabric2"),
+            ("10.0.0.1:7700", Some("10.1.0.1:0"), None, None, "fabric2"),
+            ("10.0.0.1:7700", Some("10.1.0.1:65533"), None, None, "fabric2"),
+            ("10.0.0.1:7700", None, None, Some("10.1.0.1:7700"), "advertise-fabric2"),
+            (
+                "10.0.0.1:7700",
+                Some("10.1.0.1:7700"),
+                None,
+                Some("0.0.0.0:7700"),
+                "advertise-fabric2",
+            ),
+            (
+                "10.0.0.1:7700",
+                Some("10.1.0.1:7700"),
+                None,
+                Some("10.2.0.1:0"),
+                "advertise-fabric2",
+            ),
+            (
+                "10.0.0.1:7700",
+                Some("10.1.0.1:7700"),
+                Some("10.2.0.1:7700"),
+                Some("10.2.0.1:7702"),
+                "advertise-fabric2",
+            ),
+        ];
+        for (fabric, second, told, second_told, setting) in bad {
+            let why = refused(fabric, second, told, second_told);
+            let why = why.unwrap_or_else(|| panic!("{fabric} {second:?} {told:?} {second_told:?}"));
+            assert!(why.contains(setting), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_other_machines_reach_by_the_second_network_is_open_as_well() {
+        let mut config = ServeConfig::new(
+            "n1",
+            vec!["127.0.0.1:2379".to_owned()],
+            "127.0.0.1:7700".parse().unwrap(),
+        );
+        config.fabric2 = Some("10.1.0.1:7700".parse().unwrap());
+        assert!(config.is_unprotected());
+        assert!(config.check().unwrap_err().to_string().contains("--insecure-network"));
+    }
 
     #[test]
     fn without_an_identity_a_node_serves_its_own_machine_unless_told_otherwise() {

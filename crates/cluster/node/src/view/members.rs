@@ -2,6 +2,7 @@
 
 use super::{Change, View, number, parse};
 use crate::control::Record;
+use amita_fabric::Addresses;
 use amita_types::{NodeId, StoreId, map};
 use std::collections::BTreeSet;
 
@@ -28,8 +29,13 @@ impl View {
     fn nodes_changed(&self, nodes: impl IntoIterator<Item = NodeId>, refused: Option<String>) -> Change {
         let nodes: BTreeSet<NodeId> = nodes.into_iter().collect();
         // Nodes record addresses, and a look-up of a name would have this core stand still.
-        let address = |node: NodeId| self.nodes.get(node).and_then(|record| record.fabric.parse().ok());
-        let now = nodes.into_iter().map(|node| (node, address(node))).collect();
+        let addresses = |node: NodeId| {
+            let record = self.nodes.get(node)?;
+            let second = record.fabric2.as_ref().and_then(|address| address.parse().ok());
+            let first = record.fabric.parse().ok()?;
+            Some(Addresses { first, second })
+        };
+        let now = nodes.into_iter().map(|node| (node, addresses(node))).collect();
         Change::Nodes { now, refused }
     }
 

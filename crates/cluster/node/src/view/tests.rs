@@ -1,5 +1,6 @@
 use super::*;
 use std::cell::Cell;
+use std::net::SocketAddr;
 
 thread_local! {
     static LOOKS: Cell<u64> = const { Cell::new(0) };
@@ -63,9 +64,32 @@ fn a_nodes_address_is_never_looked_up() {
             revision: 1,
             created: 1,
         });
-        let address = address.map(|address| address.parse().unwrap());
-        let now = vec![(NodeId(7), address)];
+        let address: Option<SocketAddr> = address.map(|address| address.parse().unwrap());
+        let now = vec![(NodeId(7), address.map(Addresses::from))];
         assert_eq!(change, Change::Nodes { now, refused: None }, "{fabric:?}");
+    }
+}
+
+#[test]
+fn a_node_may_have_a_second_address_which_is_nothing_without_the_first() {
+    for (fabric, second, is_reached, by_second) in [
+        ("10.0.0.1:7000", "10.1.0.1:7000", true, Some("10.1.0.1:7000")),
+        ("10.0.0.1:7000", "localhost:7000", true, None),
+        ("localhost:7000", "10.1.0.1:7000", false, None),
+    ] {
+        let record = serde_json::json!({"id": 7, "name": "n7", "fabric": fabric, "fabric2": second, "cores": 1});
+        let change = View::default().apply(&Record {
+            key: map::node_key("n7"),
+            value: Some(record.to_string().into_bytes()),
+            revision: 1,
+            created: 1,
+        });
+        let addresses = is_reached.then(|| Addresses {
+            first: fabric.parse().unwrap(),
+            second: by_second.map(|address| address.parse().unwrap()),
+        });
+        let now = vec![(NodeId(7), addresses)];
+        assert_eq!(change, Change::Nodes { now, refused: None }, "{fabric:?} {second:?}");
     }
 }
 
@@ -165,8 +189,8 @@ fn a_number_is_the_next_ones_when_its_node_was_removed() {
             created: 0,
         })
     };
-    let address = Some("127.0.0.1:7".parse().unwrap());
-    let now = vec![(NodeId(1), address)];
+    let address: SocketAddr = "127.0.0.1:7".parse().unwrap();
+    let now = vec![(NodeId(1), Some(Addresses::from(address)))];
     assert_eq!(gone(&mut view, "old"), Change::Nodes { now, refused: None });
     assert_eq!(name(&view, 1), Some("new"));
     // Deleted and made anew while nobody watched: it has another number, and the old one is nobody's.

@@ -8,11 +8,18 @@ use crate::event::{DownReason, Event, Link, Violation};
 use crate::handshake::{hello, judge, judge_name};
 use crate::window::Window;
 use amita_reactor::{Driver, SocketId};
+use amita_types::link::Network;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 impl Fabric {
     /// Somebody has connected. He gets a small receive block, and some time to say, and to prove, who he is.
-    pub(super) fn accepted(&mut self, driver: &mut dyn Driver, socket: SocketId, address: SocketAddr) {
+    pub(super) fn accepted(
+        &mut self,
+        driver: &mut dyn Driver,
+        socket: SocketId,
+        address: SocketAddr,
+        network: Network,
+    ) {
         self.counters.accepted += 1;
         let now = self.now;
         let source = Source::from(address.ip());
@@ -41,6 +48,7 @@ impl Fabric {
         };
         let make = |link, socket| Connection {
             address: Some(address),
+            network,
             ..Connection::new(link, socket, None, guard, now)
         };
         let Some(link) = self.place(socket, make) else {
@@ -176,6 +184,7 @@ impl Fabric {
             return self.remove(driver, link);
         }
         let (peer, outgoing, since) = (connection.peer, connection.outgoing, connection.since);
+        let is_cut = why.is_of_network();
         connection.phase = Phase::Closing;
         connection.since = now;
         connection.queue.clear();
@@ -190,7 +199,8 @@ impl Fabric {
             });
         }
         if outgoing {
-            self.lost(peer, link, phase == Phase::Up, since);
+            let was_up = phase == Phase::Up;
+            self.lost(peer, link, was_up, is_cut || !was_up, since);
         } else if phase == Phase::Up {
             self.unanswered -= unanswered;
             self.callers_changed();
@@ -205,6 +215,7 @@ impl Fabric {
             self.counters.strangers += 1;
         }
         match last_words {
+            None if outgoing && phase != Phase::Up => self.take_back(driver, link),
             None => self.remove(driver, link),
             Some(refuse) => {
                 self.scratch.clear();
@@ -228,7 +239,7 @@ impl Fabric {
         if is_stranger {
             self.counters.strangers += 1;
         } else {
-            self.lost(peer, link, false, since);
+            self.lost(peer, link, false, true, since);
         }
         self.linger(driver, link);
     }
@@ -250,16 +261,26 @@ impl Fabric {
 
     /// Closes the socket and forgets the connection. What is under way on it ends in completions that find nothing.
     pub(super) fn remove(&mut self, driver: &mut dyn Driver, link: Link) {
+        if let Some(socket) = self.forget(link) {
+            driver.close(socket);
+        }
+    }
+
+    /// The same for a call that is given up: a hello that is still on its way would end the link that is made instead, when a network
+    /// that was cut heals.
+    fn take_back(&mut self, driver: &mut dyn Driver, link: Link) {
+        if let Some(socket) = self.forget(link) {
+            driver.abort(socket);
+        }
+    }
+
+    /// Forgets the connection; its socket is to be closed.
+    fn forget(&mut self, link: Link) -> Option<SocketId> {
         let slot = Slot::of(link.0);
-        let Some(connection) = self
-            .slots
-            .get_mut(slot.index())
-            .and_then(|slot| slot.take_if(|found| found.link == link))
-        else {
-            return;
-        };
-        driver.close(connection.socket);
+        let place = self.slots.get_mut(slot.index())?;
+        let connection = place.take_if(|found| found.link == link)?;
         self.free.push(slot);
         self.gate.remove(link);
+        Some(connection.socket)
     }
 }

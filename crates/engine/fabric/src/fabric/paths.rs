@@ -6,6 +6,7 @@ use crate::event::Link;
 use amita_reactor::Driver;
 use amita_reactor::driver::PathCounts;
 use amita_types::NodeId;
+use amita_types::link::Network;
 
 /// A link that is up, and what the kernel has counted of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,10 @@ pub struct LinkPath {
     pub link: Link,
     /// The node at the other end.
     pub peer: NodeId,
+    /// By which network: of the peer's two where this end has connected, else of this end's.
+    pub network: Network,
+    /// Did this end connect?
+    pub outgoing: bool,
     /// Since the link was made, in the direction in which this end sends.
     pub counts: PathCounts,
 }
@@ -28,6 +33,8 @@ impl Fabric {
             found.extend(driver.path(connection.socket).map(|counts| LinkPath {
                 link: connection.link,
                 peer: connection.peer,
+                network: connection.network,
+                outgoing: connection.outgoing,
                 counts,
             }));
         }

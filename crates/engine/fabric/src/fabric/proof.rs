@@ -114,7 +114,7 @@ impl Fabric {
         }
         connection.phase = Phase::AwaitWelcome;
         let (node, index) = (connection.peer, connection.index);
-        self.introduce(link, node, index);
+        self.introduce(driver, link, node, index);
     }
 
     /// One of the two ends does not believe the other. What it may know was queued by the handshake.

@@ -1,7 +1,7 @@
 //! What comes in.
 
 use super::{Fabric, Slot};
-use crate::codec::{self, DecodeError, Frame, PREFIX_BYTES};
+use crate::codec::{self, DecodeError, Frame, PREFIX_BYTES, RefuseCode};
 use crate::connection::{Connection, Guard, Phase, Proven};
 use crate::event::{DownReason, Event, Link, Violation};
 use crate::faults::{self, Fault};
@@ -102,12 +102,16 @@ impl Fabric {
             (Phase::Up, Frame::Ping(number)) => connection.pong = Some(number),
             (Phase::Up, Frame::Pong(_)) => {
                 connection.pinged = None;
+                connection.may_doubt = connection.has_other;
                 // The deadline that stands is that of the verdict; the next ping is due before.
                 if connection.is_outstanding() {
                     self.due_by(self.now.plus(self.config.timeouts.quiet));
                 }
             }
             (Phase::Up, Frame::Refuse(refuse)) => {
+                if refuse.code == RefuseCode::Replaced {
+                    self.replaced(link);
+                }
                 self.end(driver, link, DownReason::PeerSaid(refuse.reason), None);
             }
             (Phase::AwaitHello, Frame::Hello(hello)) => self.greeted(driver, link, &hello),

@@ -29,8 +29,8 @@ impl Fabric {
 
     fn look_at(&mut self, driver: &mut dyn Driver, link: Link) {
         let now = self.now;
-        // Once for what is due, and once more for what is next.
-        for _ in 0..2 {
+        // Once for each thing that may be due, and once more for what is next.
+        for _ in 0..3 {
             let Some(connection) = self.connection(link) else {
                 return;
             };
@@ -43,6 +43,7 @@ impl Fabric {
             match connection.due(now, &self.config.timeouts, self.paused) {
                 Due::At(next) => return self.due_by(next),
                 Due::Ping => self.ping(link),
+                Due::Doubt => self.doubt(link),
                 Due::Tell => self.tell(link),
                 Due::TooSlow => return self.end(driver, link, DownReason::Silent, None),
                 Due::Silent => return self.end(driver, link, DownReason::Silent, None),

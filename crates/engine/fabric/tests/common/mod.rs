@@ -7,11 +7,12 @@ pub mod sealing;
 
 use amita_fabric::codec::{self, Frame, Hello, PROTOCOL_VERSION};
 use amita_fabric::secure::{Handshake, Handshakes, Protection, Recorded, Role, Security, Step};
-use amita_fabric::{Config, Event, FABRIC_TOKENS, Fabric, Link, Message, ReleaseOutcome, SendError};
+use amita_fabric::{Addresses, Config, Event, FABRIC_TOKENS, Fabric, Link, Message, ReleaseOutcome, SendError};
 use amita_reactor::core::Service;
 use amita_reactor::{
     AcceptLimits, Completion, Driver, Inbox, Outbox, Outcome, Pool, Rate, Slice, SocketId, Time, Token, Wait,
 };
+use amita_types::link::Network;
 use amita_types::message::{
     Answer, AnswerBody, DataAnswer, ReadRequest, Request, RequestBody, Scope, Sums, WriteRequest,
 };
@@ -196,7 +197,8 @@ pub struct Node {
     pub passes: u64,
     armed: Option<Time>,
     listen: Option<SocketAddr>,
-    peers: Vec<(NodeId, Option<SocketAddr>)>,
+    peers: Vec<(NodeId, Option<Addresses>)>,
+    steered: Vec<(NodeId, Network)>,
     names: Vec<(NodeId, Option<Recorded>)>,
     closing: Vec<Link>,
     rechecking: bool,
@@ -233,6 +235,7 @@ impl Node {
             armed: None,
             listen: None,
             peers: Vec::new(),
+            steered: Vec::new(),
             names: Vec::new(),
             closing: Vec::new(),
             rechecking: false,
@@ -262,7 +265,17 @@ impl Node {
     }
 
     pub fn set_peer(&mut self, node: u32, address: Option<SocketAddr>) {
-        self.peers.push((NodeId(node), address));
+        self.peers.push((NodeId(node), address.map(Addresses::from)));
+    }
+
+    /// The same with two addresses.
+    pub fn set_peer_at(&mut self, node: u32, first: SocketAddr, second: Option<SocketAddr>) {
+        self.peers.push((NodeId(node), Some(Addresses { first, second })));
+    }
+
+    /// At the next pass.
+    pub fn steer(&mut self, node: u32, network: Network) {
+        self.steered.push((NodeId(node), network));
     }
 
     pub fn close(&mut self, link: Link) {
@@ -394,6 +407,9 @@ impl Service for Node {
         }
         for (node, address) in std::mem::take(&mut self.peers) {
             self.fabric.set_peer(now, node, address);
+        }
+        for (node, network) in std::mem::take(&mut self.steered) {
+            self.fabric.steer(now, node, network);
         }
         for link in std::mem::take(&mut self.closing) {
             self.fabric.close(driver, link);

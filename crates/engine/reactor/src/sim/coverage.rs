@@ -45,6 +45,7 @@ faults! {
     KillPartial = "kill.write_partial": "Of a write under way a first part happened when its process died.",
     NetHeld = "net.held": "Bytes waited for a partition to heal.",
     NetAckHeld = "net.ack_held": "Bytes arrived, but the sender could not learn of it.",
+    NetLost = "net.lost": "A segment, or what acknowledged one, was lost and sent again.",
     NetBroken = "net.timed_out": "A connection broke because nothing was acknowledged for too long.",
     NetReset = "net.reset": "A connection was reset from outside.",
     NetCutFrame = "net.cut_in_transit": "A reset took bytes that were under way.",

@@ -6,8 +6,8 @@ use crate::admission::AcceptLimits;
 use crate::buf::{BufMut, Pool, Segments};
 use crate::core::Service;
 use crate::driver::{
-    Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, SocketId, Time, TimerId, Token, Wait,
-    Waker,
+    Completion, Driver, DriverCounts, FileId, FileInfo, ListenerId, Outcome, PathCounts, SocketId, Time, TimerId,
+    Token, Wait, Waker,
 };
 use std::cell::RefCell;
 use std::io;
@@ -179,6 +179,11 @@ impl Driver for SimDriver {
         self.call(17, |shared, process| {
             shared.net.watch(&mut shared.engine, process, socket, patience)
         });
+    }
+
+    fn path(&mut self, socket: SocketId) -> Option<PathCounts> {
+        self.call(18, |shared, process| shared.net.path_of(process, socket))
+            .flatten()
     }
 
     fn abort(&mut self, socket: SocketId) {

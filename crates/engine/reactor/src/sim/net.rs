@@ -7,6 +7,9 @@
 //! * **Time.** Each send takes a seeded time, more with an extra delay or a bandwidth of its link. A send may be cut
 //!   into pieces that arrive apart, anywhere, in the middle of a header too; a receive may get fewer bytes than are
 //!   there. A send completes when its bytes are with the kernel: it says nothing about their arrival.
+//! * **A lossy link** loses segments of one direction. A stream does not show that but by its time: what was lost is sent again after a
+//!   retransmission time-out, and what follows waits for it; a connect is repeated. Both ends count as Linux does (`TCP_INFO`): the
+//!   sender what was lost; the other end, whose acknowledgements are lost, what it sends again and its peer had.
 //! * **A slow receiver** fills the window; then the sender's send waits.
 //! * **A cut link** (a partition, of one direction or both) holds what is under way and what is sent; nothing is lost
 //!   while the connection lasts. When it heals, all of it arrives. If what one end has sent stays unacknowledged (the
@@ -31,12 +34,14 @@
 mod connect;
 mod flow;
 mod listener;
+mod path;
 
 use super::coverage::Fault;
 use super::engine::{Engine, Event, MAX_NODES, Process};
 use crate::buf::{BufMut, Segments, Slice};
 use crate::driver::{Outcome, SocketId, Time, Token};
 use listener::Listener;
+use path::Path;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -115,6 +120,8 @@ struct Flow {
     /// The present stall, if there is one; its number tells it from earlier ones.
     stalled: bool,
     stall: u32,
+    /// When it began.
+    stalled_at: Time,
 }
 
 struct Send {
@@ -134,6 +141,7 @@ struct End {
     send: Option<Send>,
     /// How long the other end may be silent, if it is asked, and since when it is.
     watch: Option<(Duration, Option<Time>)>,
+    path: Path,
 }
 
 impl End {
@@ -159,6 +167,8 @@ pub(super) struct Net {
     next_port: u16,
     cut: BTreeSet<(u32, u32)>,
     delays: BTreeMap<(u32, u32), Duration>,
+    /// So many of a thousand segments are lost.
+    losses: BTreeMap<(u32, u32), u32>,
 }
 
 /// The address of a node.
@@ -197,6 +207,7 @@ impl Net {
             next_port: 20_000,
             cut: BTreeSet::new(),
             delays: BTreeMap::new(),
+            losses: BTreeMap::new(),
         }
     }
 

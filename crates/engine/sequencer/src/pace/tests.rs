@@ -25,8 +25,10 @@ struct Disk {
     more_us: u64,
     rebuild: Option<Level>,
     window_ms: u64,
+    /// What a window moves.
+    bytes: u64,
     seed: u64,
-    /// What clients saw, and what the rebuild moved, since it was looked at.
+    /// What clients saw, and what the rebuild moved, each window taken for a full one, since it was looked at.
     seen: crate::histogram::Histogram,
     moved: u64,
 }
@@ -42,6 +44,7 @@ impl Disk {
             more_us: 100,
             rebuild: None,
             window_ms: 4,
+            bytes: 128 << 10,
             seed: 7,
             seen: Default::default(),
             moved: 0,
@@ -67,7 +70,7 @@ impl Disk {
             let over: Vec<_> = self.windows.extract_if(.., |(ends, _)| *ends <= now).collect();
             for (_, started) in over {
                 let level = self.rebuild.unwrap_or(Level::Degraded);
-                self.pace.end(now, level, started, 128 << 10, 4);
+                self.pace.end(now, level, started, self.bytes, 4);
                 self.moved += 128 << 10;
             }
             if let Some(level) = self.rebuild {
@@ -186,6 +189,90 @@ fn a_group_without_a_copy_to_spare_never_waits_for_good() {
         assert!(disk.moved > 0, "{level:?}");
         assert!(per_second < 100, "{level:?}: {per_second} windows a second");
     }
+}
+
+/// Whatever is done hurts, and takes long: what each level moves of a rate that is to be kept, in bytes a second.
+fn moved_at(settings: &Recovery, cores: u16, level: Level) -> u64 {
+    let mut disk = Disk::new(settings);
+    disk.pace.set(settings, cores);
+    (disk.more_us, disk.window_ms) = (20_000, 400);
+    disk.run(ms(3000));
+    disk.rebuild = Some(level);
+    disk.run(ms(20_000));
+    disk.run(ms(60_000));
+    disk.moved / 60
+}
+
+#[test]
+fn lost_copies_are_brought_back_at_the_rate_that_is_kept() {
+    let kept = Recovery {
+        least_bytes_per_s: 1 << 20,
+        ..Recovery::default()
+    };
+    for level in [Level::Critical, Level::Degraded] {
+        let without = moved_at(&Recovery::default(), 1, level);
+        assert!(without > 0 && without < 200 << 10, "{level:?}: {without} without one");
+        let with = moved_at(&kept, 1, level);
+        // For a second in twenty it is learned what is normal.
+        assert!((900 << 10..1100 << 10).contains(&with), "{level:?}: {with}");
+        let share = moved_at(&kept, 4, level);
+        assert!(
+            (200 << 10..300 << 10).contains(&share),
+            "{level:?}: {share} of one core of four"
+        );
+    }
+    for level in [Level::Rebalance, Level::Scrub] {
+        let with = moved_at(&kept, 1, level);
+        assert!(with < 200 << 10, "{level:?}: {with}, which no copy is lost for");
+    }
+    // A limit is a limit.
+    let limited = Recovery {
+        degraded: Limits {
+            bytes_per_s: 256 << 10,
+            ..Limits::default()
+        },
+        ..kept
+    };
+    let with = moved_at(&limited, 1, Level::Degraded);
+    assert!(with < 300 << 10, "{with}");
+}
+
+#[test]
+fn windows_that_find_nothing_keep_to_the_rate_as_well() {
+    let settings = Recovery {
+        least_bytes_per_s: 1 << 20,
+        ..Recovery::default()
+    };
+    let mut disk = Disk::new(&settings);
+    (disk.more_us, disk.window_ms, disk.bytes) = (20_000, 400, 0);
+    disk.run(ms(3000));
+    disk.rebuild = Some(Level::Degraded);
+    disk.run(ms(20_000));
+    disk.run(ms(60_000));
+    let windows = disk.moved / (128 << 10);
+    assert!(
+        (420..=500).contains(&windows),
+        "{windows} in a minute, of which 480 are due"
+    );
+}
+
+#[test]
+fn what_was_moved_faster_counts_for_a_second_of_what_comes() {
+    let settings = Recovery {
+        least_bytes_per_s: 1 << 20,
+        ..Recovery::default()
+    };
+    let mut disk = Disk::new(&settings);
+    // Nothing hurts at first, and it goes far beyond the rate.
+    disk.more_us = 0;
+    disk.run(ms(3000));
+    disk.rebuild = Some(Level::Degraded);
+    disk.run(ms(20_000));
+    assert!(disk.moved > 200 << 20, "{}", disk.moved);
+    (disk.more_us, disk.window_ms) = (20_000, 400);
+    disk.run(ms(10_000));
+    disk.run(ms(20_000));
+    assert!(disk.moved / 20 > 900 << 10, "{} a second", disk.moved / 20);
 }
 
 #[test]

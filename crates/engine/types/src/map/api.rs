@@ -25,7 +25,7 @@ pub struct ApiToken {
 /// `/amita/api/answers/HASH`: a request that has an idempotency key was taken up, or answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiAnswer {
-    /// SHA-256 over the request, in hexadecimal digits: the key is for no other one.
+    /// SHA-256 over the key and the request, in hexadecimal digits: the key is for no other one.
     pub request: String,
     /// When it was taken up, in seconds since 1970.
     pub begun_at: u64,

@@ -1,7 +1,8 @@
 //! The command line, carried out by this node with the rights of who asks.
 
 use super::input::Body;
-use crate::commands::{CommandLine, MAX_ARGUMENT_BYTES, MAX_ARGUMENTS, Outcome};
+use crate::commands::{CommandLine, MAX_ARGUMENT_BYTES, MAX_ARGUMENTS, MAX_FILE_BYTES, MAX_FILES, Outcome};
+use crate::guard::Proved;
 use crate::problem::{Code, Problem};
 use crate::repeat::Secret;
 use crate::session::{Api, Asker};
@@ -10,6 +11,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,7 +21,7 @@ pub fn routes() -> OpenApiRouter<Api> {
 }
 
 /// A command that is to be carried out.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WantedCommand {
     /// Its words, without the program's name, and without the options that every command has: at most 1,024, each of 16 KiB at most.
@@ -28,6 +30,10 @@ pub struct WantedCommand {
     /// The name of what is destroyed, where that has to be confirmed.
     #[serde(default)]
     pub confirmed: Option<String>,
+    /// What the files hold that its words name, by those names: at most 8, each of 64 KiB at most. Keys and passwords are sent so, over HTTPS
+    /// only; they are sealed or forgotten, and no answer of such a command is kept.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
 }
 
 /// What a command has said.
@@ -36,9 +42,9 @@ pub struct CommandOutcome {
     /// Its exit code: 0 where it was done.
     pub exit_code: u8,
     /// What it has said on standard output: at most 4 MiB.
-    pub output: String,
+    pub stdout: String,
     /// What it has said on standard error.
-    pub beside: String,
+    pub stderr: String,
     /// What has to be confirmed before it is done; null: nothing. Where it is there, nothing was done.
     pub question: Option<CommandQuestion>,
 }
@@ -64,9 +70,14 @@ async fn run_command(
     State(api): State<Api>,
     asker: Asker,
     ends: Option<Extension<Ends>>,
+    proved: Option<Extension<Proved>>,
     Body(wanted): Body<WantedCommand>,
 ) -> Result<Response, Problem> {
-    let WantedCommand { arguments, confirmed } = wanted;
+    let WantedCommand {
+        arguments,
+        confirmed,
+        files,
+    } = wanted;
     if arguments.len() > MAX_ARGUMENTS {
         let why = format!("a command has {MAX_ARGUMENTS} arguments at most");
         return Err(Problem::new(Code::TooLarge, why));
@@ -79,13 +90,28 @@ async fn run_command(
         let why = format!("an argument of a command has {MAX_ARGUMENT_BYTES} bytes at most");
         return Err(Problem::new(Code::TooLarge, why));
     }
-    let line = CommandLine { arguments, confirmed };
+    let is_private = proved.is_some();
+    if !files.is_empty() && !is_private {
+        let why = "what files hold is taken over HTTPS only: here others could read it. Ask a node that has an identity, or give the \
+                   command with --metadata";
+        return Err(Problem::new(Code::BadRequest, why));
+    }
+    if files.len() > MAX_FILES || files.values().any(|text| text.len() > MAX_FILE_BYTES) {
+        let why = format!("{MAX_FILES} files at most are sent with a command, each of {MAX_FILE_BYTES} bytes at most");
+        return Err(Problem::new(Code::TooLarge, why));
+    }
+    let has_files = !files.is_empty();
+    let line = CommandLine {
+        arguments,
+        confirmed,
+        files: files.into_iter().collect(),
+    };
     let ends_at = ends.map(|Extension(Ends(ends_at))| ends_at);
-    let outcome = api.carry_out(asker, ends_at, line).await?;
+    let outcome = api.carry_out(asker, ends_at, is_private, line).await?;
     if let Some(why) = &outcome.away {
         return Err(Problem::new(Code::MetadataAway, why));
     }
-    let is_secret = outcome.is_secret;
+    let is_secret = outcome.is_secret || has_files;
     let mut response = Json(shown(outcome)).into_response();
     if is_secret {
         response.extensions_mut().insert(Secret);
@@ -96,8 +122,8 @@ async fn run_command(
 fn shown(outcome: Outcome) -> CommandOutcome {
     CommandOutcome {
         exit_code: outcome.exit_code,
-        output: outcome.output,
-        beside: outcome.beside,
+        stdout: outcome.stdout,
+        stderr: outcome.stderr,
         question: outcome.question.map(|(name, lost)| CommandQuestion { name, lost }),
     }
 }

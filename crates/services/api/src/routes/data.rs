@@ -7,18 +7,20 @@ use super::input::{Body, KnownWell, Named, Names, Parameters};
 use super::volumes;
 use crate::condition::IfMatch;
 use crate::data::{self, DataPath};
+use crate::guard::own_site_only;
 use crate::problem::{Code, Problem};
 use crate::repeat::IDEMPOTENCY_KEY;
 use crate::session::{Api, Asker, Asking};
 use amita_control::access::Action;
 use axum::Json;
 use axum::extract::State;
+use axum::middleware::from_fn;
 use http::HeaderMap;
 use http::header::IF_MATCH;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
 /// Who copies may be silent, or at one piece, for so long.
@@ -32,8 +34,8 @@ const USUAL_EXTENTS: usize = 1000;
 pub fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(revert))
-        .routes(routes!(diff))
-        .routes(routes!(export::export))
+        .routes(routes!(diff).layer(from_fn(own_site_only)))
+        .routes(routes!(export::export).layer(from_fn(own_site_only)))
         .routes(routes!(import::import))
 }
 
@@ -77,6 +79,10 @@ pub struct HowToRevert {
 pub struct VolumeReverted {
     /// The volume's name.
     pub volume: String,
+    /// The number that stays.
+    pub id: u64,
+    /// The number of its records: another one than before.
+    pub record_id: u64,
     /// The snapshot that it is again.
     pub snapshot: String,
     /// The snapshot of what it was before; null: none is kept.
@@ -131,6 +137,8 @@ async fn revert(
         )?;
         Ok(VolumeReverted {
             volume,
+            id: done.id,
+            record_id: done.record_id,
             snapshot,
             kept: done.kept,
             size_bytes: done.size_bytes,
@@ -214,7 +222,7 @@ pub struct VolumeDiff {
 /// Of the volume as it is, it is told: it keeps others from it. Of all its pieces the first one.
 fn compare(session: &Asking, path: &dyn DataPath, diff: &data::Diff<'_>) -> Result<data::Differences, Problem> {
     match diff.to.is_none() && diff.after == 0 {
-        true => session.act(Action::VolumeDownload, diff.volume, |_| path.diff(session, diff)),
+        true => session.act(Action::VolumeExportData, diff.volume, |_| path.diff(session, diff)),
         false => path.diff(session, diff),
     }
 }
@@ -249,7 +257,7 @@ async fn diff(
     };
     let name = volume.clone();
     let looked = api.run(asker.clone(), move |session| {
-        session.permit(Action::VolumeDownload, &name)?;
+        session.permit(Action::VolumeExportData, &name)?;
         Ok(volumes::find(&session.reader(), &name)?)
     });
     looked.await?;

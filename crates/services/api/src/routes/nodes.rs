@@ -37,6 +37,8 @@ pub struct Node {
     pub cores: u32,
     /// Where other nodes reach it, as HOST:PORT.
     pub fabric: String,
+    /// The same by a second network; null: it has one.
+    pub fabric2: Option<String>,
     /// Where clients reach it by NBD, as HOST:PORT; null: they do not.
     pub nbd: Option<String>,
     /// The path of its Unix socket for NBD, on its own machine.
@@ -70,6 +72,7 @@ impl From<NodeStatus> for Node {
             alive,
             cores: node.cores,
             fabric: node.fabric,
+            fabric2: node.fabric2,
             nbd: node.nbd,
             nbd_socket: node.nbd_socket,
             nvme: node.nvme,

@@ -95,7 +95,7 @@ pub enum SickPolicy {
     Off,
     /// A person is told what is sick, and what would be done about it.
     Propose,
-    /// Its stores get no more groups.
+    /// Its stores get no more groups; where nodes have two networks, the bad one is left for the other.
     Avoid,
     /// Its stores are evicted where there are copies enough, one node at a time, and tried again later.
     Isolate,
@@ -211,6 +211,8 @@ pub struct Recovery {
     pub p99_percent: u32,
     /// The clients' throughput that is still well, in percent of the one without recovery.
     pub iops_percent: u32,
+    /// Bytes a second of each node that bringing lost copies back keeps whatever the clients feel; 0: what it keeps by itself.
+    pub least_bytes_per_second: u64,
     /// For groups that have no copy to spare.
     pub critical: Limits,
     /// For groups that lack a copy.
@@ -234,6 +236,7 @@ impl From<records::Recovery> for Recovery {
             automatic: found.automatic,
             p99_percent: found.p99_percent,
             iops_percent: found.iops_percent,
+            least_bytes_per_second: found.least_bytes_per_s,
             critical: found.critical.into(),
             degraded: found.degraded.into(),
             rebalance: found.rebalance.into(),
@@ -331,6 +334,8 @@ pub struct RecoveryChange {
     pub p99_percent: Option<u32>,
     /// The clients' throughput that is still well, in percent of the one without recovery.
     pub iops_percent: Option<u32>,
+    /// Bytes a second of each node that bringing lost copies back keeps whatever the clients feel; 0: what it keeps by itself.
+    pub least_bytes_per_second: Option<u64>,
     /// For groups that have no copy to spare.
     #[serde(default)]
     pub critical: LimitsChange,
@@ -358,6 +363,7 @@ impl RecoveryChange {
         settings.automatic = self.automatic.unwrap_or(settings.automatic);
         settings.p99_percent = self.p99_percent.unwrap_or(settings.p99_percent);
         settings.iops_percent = self.iops_percent.unwrap_or(settings.iops_percent);
+        settings.least_bytes_per_s = self.least_bytes_per_second.unwrap_or(settings.least_bytes_per_s);
         self.critical.apply(&mut settings.critical);
         self.degraded.apply(&mut settings.degraded);
         self.rebalance.apply(&mut settings.rebalance);

@@ -17,6 +17,7 @@ async fn attachment(world: &World, host: Option<&str>) -> Said {
 fn serve(world: &World, node: &str, nvme: &str) {
     let served = Served {
         fabric: "127.0.0.1:1",
+        fabric2: None,
         nbd: None,
         nbd_socket: None,
         nvme: Some(nvme),

@@ -19,8 +19,8 @@ impl Commands for Echo {
         let is_denied = line.arguments[0] == "forbidden";
         let outcome = Outcome {
             exit_code: u8::from(is_denied),
-            output: line.arguments.join(" "),
-            beside: "beside\n".to_owned(),
+            stdout: line.arguments.join(" "),
+            stderr: "beside\n".to_owned(),
             question: (line.arguments[0] == "destroy" && line.confirmed.is_none())
                 .then(|| ("db".to_owned(), "It goes.".to_owned())),
             is_secret: line.arguments[0] == "secret",
@@ -56,7 +56,7 @@ async fn a_command_is_carried_out_as_who_asks_and_told_as_it_was_said() {
     let said = ask(&world, Viewer, json!({ "arguments": ["volume", "list"] }))
         .await
         .done(200);
-    let expected = json!({ "exit_code": 0, "output": "volume list", "beside": "beside\n", "question": null });
+    let expected = json!({ "exit_code": 0, "stdout": "volume list", "stderr": "beside\n", "question": null });
     assert_eq!(said.body, expected);
     let said = ask(&world, Admin, json!({ "arguments": ["destroy"] })).await.done(200);
     assert_eq!(said.body["question"], json!({ "name": "db", "lost": "It goes." }));
@@ -74,8 +74,22 @@ async fn a_command_is_carried_out_as_who_asks_and_told_as_it_was_said() {
     assert!(
         asked
             .iter()
-            .all(|(_, asker)| asker.tells_refusals && asker.ends_at.is_none())
+            .all(|(_, asker)| asker.tells_refusals && asker.ends_at.is_none() && !asker.is_private)
     );
+}
+
+#[tokio::test]
+async fn what_files_hold_is_taken_by_tls_only_and_told_to_nobody() {
+    let (world, echo) = world();
+    let body = json!({ "arguments": ["host", "key"], "files": { "key": "hush" } });
+    let said = ask(&world, Admin, body).await;
+    assert!(!said.body.to_string().contains("hush"), "{said:?}");
+    said.is(400, "bad-request");
+    assert!(echo.asked.lock().unwrap().is_empty(), "nothing was carried out");
+    for wrong in [json!({ "key": 1 }), json!(["key"]), json!("key")] {
+        let body = json!({ "arguments": ["host", "key"], "files": wrong });
+        ask(&world, Admin, body).await.is(400, "bad-request");
+    }
 }
 
 #[tokio::test]

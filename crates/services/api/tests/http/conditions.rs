@@ -12,14 +12,17 @@ use axum::body::Body;
 use http::{Request, header};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 type Other = Box<dyn FnOnce(&Mutex<State>) + Send>;
 
-/// Has another one do something, once: when all is read that a request decides by, and before it changes anything.
+/// Has another one do something, once: when all is read that a request decides by, and before it changes anything, or anything more.
 struct Meanwhile {
     meta: Arc<Mutex<State>>,
+    /// So many changes of the request come before that.
+    first: AtomicU32,
     other: Mutex<Option<Other>>,
 }
 
@@ -27,7 +30,12 @@ impl Transact for Meanwhile {
     fn txn(&self, call: &Call) -> Result<Reply, Error> {
         let is_beside = |key: &str| key.starts_with(&audit::prefix()) || key.starts_with(&map::api_answers_prefix());
         let changes = |op: &Op| op.is_write() && !is_beside(op.key());
+        let less = |first: u32| first.checked_sub(1);
         if call.then.iter().any(changes)
+            && self
+                .first
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
+                .is_err()
             && let Some(other) = self.other.lock().unwrap().take()
         {
             other(&self.meta);
@@ -37,8 +45,13 @@ impl Transact for Meanwhile {
 }
 
 fn meeting(world: World, other: Other) -> (World, Arc<Meanwhile>) {
+    meeting_after(0, world, other)
+}
+
+fn meeting_after(changes: u32, world: World, other: Other) -> (World, Arc<Meanwhile>) {
     let meanwhile = Arc::new(Meanwhile {
         meta: Arc::clone(&world.meta),
+        first: AtomicU32::new(changes),
         other: Mutex::new(Some(other)),
     });
     let meta = Arc::clone(&meanwhile) as Arc<dyn Transact + Send + Sync>;
@@ -251,6 +264,54 @@ async fn a_request_that_changes_several_things_goes_through() {
         let done = done.done(200);
         assert_eq!(done.tag, show(&world, path).await.tag, "{path}");
     }
+}
+
+#[tokio::test]
+async fn what_was_done_before_another_one_came_between_stays_and_is_said() {
+    let world = world();
+    let path = "/api/v1/volumes/db";
+    let before = show(&world, path).await.done(200);
+    assert_eq!(before.body["protected"], false);
+    let (world, meanwhile) = meeting_after(1, world, Box::new(grow));
+    let body = json!({ "labels": { "a": "b" }, "protected": true });
+    let late = world
+        .ask_if(Admin, "PATCH", path, Some(body.clone()), before.tag.as_deref())
+        .await;
+    late.is(412, "changed");
+    assert!(meanwhile.other.lock().unwrap().is_none());
+    let said = late.body["detail"].as_str().unwrap();
+    assert!(said.ends_with("this was done, and stays: volume.label"), "{said}");
+    let now = show(&world, path).await.done(200);
+    assert_eq!(
+        (
+            &now.body["labels"]["a"],
+            &now.body["protected"],
+            &now.body["size_bytes"]
+        ),
+        (&json!("b"), &json!(false), &json!(2u64 << 30))
+    );
+    // Who has seen that asks for the rest, and for the same again.
+    assert_eq!(late.tag, now.tag);
+    let done = world
+        .ask_if(Admin, "PATCH", path, Some(body), late.tag.as_deref())
+        .await;
+    assert_eq!(done.done(200).body["protected"], true);
+}
+
+/// Of a request that is refused for its second thing, the first is done as well.
+#[tokio::test]
+async fn what_was_done_before_a_refusal_is_said() {
+    let world = world();
+    let many: BTreeMap<String, String> = (0..100).map(|number| (format!("l{number}"), String::new())).collect();
+    let body = json!({ "size_bytes": 2u64 << 30, "labels": many });
+    let refused = world
+        .ask_if(Admin, "PATCH", "/api/v1/volumes/db", Some(body), None)
+        .await;
+    refused.is(422, "bad-setting");
+    let said = refused.body["detail"].as_str().unwrap();
+    assert!(said.ends_with("this was done, and stays: volume.resize"), "{said}");
+    let now = show(&world, "/api/v1/volumes/db").await.done(200);
+    assert_eq!(now.body["size_bytes"], 2u64 << 30);
 }
 
 /// Who asks again with the key of a request that was done has its answer, whatever has become of the thing.

@@ -41,6 +41,8 @@ impl DataPath for Path {
         } = revert;
         self.note(format!("revert {volume}@{snapshot} {keep}"));
         Ok(Reverted {
+            record_id: 7,
+            id: 3,
             kept: keep.then(|| "before".to_owned()),
             size_bytes: SIZE,
             snapshot_size_bytes: SIZE,
@@ -217,7 +219,7 @@ async fn a_diff_comes_in_pieces_to_who_may_have_the_data() {
     );
     let log = world.ask(Admin, "GET", "/api/v1/audit?limit=100", None).await.done(200);
     let told = log.body["items"].as_array().unwrap();
-    let is_it = |one: &&serde_json::Value| one["action"] == "volume.download" && one["outcome"] == "done";
+    let is_it = |one: &&serde_json::Value| one["action"] == "volume.export-data" && one["outcome"] == "done";
     assert_eq!(told.iter().filter(is_it).count(), 1, "{told:?}");
     let next = said.body["next"].as_str().unwrap();
     world
@@ -272,7 +274,10 @@ async fn two_images_are_copied_at_once_and_the_third_is_told_to_come_again() {
     }
     let log = world.ask(Admin, "GET", "/api/v1/audit?limit=100", None).await.done(200);
     let told = log.body.to_string();
-    assert!(told.contains("volume.download") && told.contains("db@monday"), "{told}");
+    assert!(
+        told.contains("volume.export-data") && told.contains("db@monday"),
+        "{told}"
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What nodes remember, asked of any of them: added up, and who did not answer is named.
 
 use super::world::World;
-use amita_api::{Api, Listener, Observed, Server, Trace};
+use amita_api::{Api, Counters, Listener, NodeCounters, Observed, Server, Trace};
 use amita_control::admin;
 use amita_history::{Buckets, Counts, History, LEAST_BYTES, Layout, Metric, Object, Place, Totals};
 use amita_metadata::Call;
@@ -68,10 +68,27 @@ fn serve(world: &World, node: &str, history: Option<Arc<History>>) -> Server {
             assert!(question.limit <= 3);
             vec![trace(&name, if name == "n1" { 20 } else { 10 })]
         })),
+        counters: Some(counters(node)),
     });
     let server = Server::start(listener, None, api, node).unwrap();
     reached_at(world, node, server.address());
     server
+}
+
+fn counters(node: &str) -> Counters {
+    let name = node.to_owned();
+    Arc::new(move || {
+        Some(NodeCounters {
+            node: 1,
+            name: name.clone(),
+            cluster: ClusterId(9).to_string(),
+            now_ns: 7,
+            core_count: 1,
+            volumes: Vec::new(),
+            stores: Vec::new(),
+            cores: Vec::new(),
+        })
+    })
 }
 
 fn trace(volume: &str, ago_ns: u64) -> Trace {
@@ -177,6 +194,22 @@ fn any_node_answers_for_all_and_names_those_that_do_not_answer() {
         .map(|one| one["node"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["n2", "n1"], "the newest first");
+    let named = |answer: &Value| -> Vec<String> {
+        let items = answer["items"].as_array().unwrap().iter();
+        items.map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = done(&two, "/counters");
+    assert_eq!(
+        (named(&all), &all["next"]),
+        (vec!["n1".to_owned(), "n2".to_owned()], &Value::Null)
+    );
+    assert_eq!(missing(&all)[0].0, "n3");
+    // In pieces they are the same, and only the nodes of a piece are asked.
+    let first = done(&two, "/counters?limit=1");
+    assert_eq!((named(&first), &first["next"]), (vec!["n1".to_owned()], &"n1".into()));
+    assert!(missing(&first).is_empty(), "{first}");
+    let rest = done(&two, "/counters?limit=2&after=n1");
+    assert_eq!((named(&rest), &rest["next"]), (vec!["n2".to_owned()], &Value::Null));
 
     drop(two);
     let answer = done(&one, "/history?object=cluster&metric=iops&step=60");
@@ -214,6 +247,8 @@ fn what_cannot_be_asked_is_told_with_what_can() {
             "no intervals",
         ),
         ("/traces?limit=1000", "1 to 100"),
+        ("/counters?limit=0", "1 to 64"),
+        ("/counters?limit=65", "1 to 64"),
     ] {
         let (status, body) = ask(&one, path);
         assert_eq!((status, &body["code"]), (400, &"bad-request".into()), "{path}: {body}");

@@ -2,7 +2,9 @@
 
 mod browsers;
 mod histories;
+mod priorities;
 mod repeats;
+mod shares;
 mod tokens;
 mod watches;
 mod world;

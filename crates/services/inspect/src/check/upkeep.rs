@@ -165,8 +165,8 @@ fn of_cluster(facts: &Facts, sheet: &mut Sheet) {
     unusual(sheet, "sick disks (`amita recovery set`)", disks(own), disks(&usual));
     let pace = |own: &Recovery| {
         format!(
-            "automatic {}, p99 {} %, IOPS {} %",
-            own.automatic, own.p99_percent, own.iops_percent
+            "automatic {}, p99 {} %, IOPS {} %, at least {} B/s",
+            own.automatic, own.p99_percent, own.iops_percent, own.least_bytes_per_s
         )
     };
     unusual(sheet, "recovery (`amita recovery set`)", pace(own), pace(&usual));

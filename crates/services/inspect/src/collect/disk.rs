@@ -52,20 +52,17 @@ fn number(path: &Path) -> Result<(u32, u32), String> {
     Ok((rustix::fs::major(device), rustix::fs::minor(device)))
 }
 
-/// Reads what is beneath the stores at these paths. `figures`: what the node has counted of them; `before`: the disks of its last record,
-/// for their past.
+/// The disks of a node. `devices`: the paths of its stores, and what a look beneath each has found; `figures`: what the node has counted of
+/// them; `before`: the disks of its last record, for their past.
 #[must_use]
 pub fn disks(
-    root: &Root,
-    paths: &[PathBuf],
-    below: &Below<'_>,
+    devices: Vec<(PathBuf, Result<Device, String>)>,
     figures: &Result<Vec<Figures>, String>,
     before: &[Disk],
     now: u64,
 ) -> Vec<Disk> {
-    let read = |path: &PathBuf| {
+    let read = |(path, device): (PathBuf, Result<Device, String>)| {
         let shown = path.display().to_string();
-        let device = device(root, path, below);
         let own = figures.as_ref().map(|all| all.iter().find(|found| found.path == shown));
         let latency = match own {
             Err(why) => Err(why.clone()),
@@ -85,7 +82,7 @@ pub fn disks(
             latency: latency.into(),
         }
     };
-    paths.iter().map(read).collect()
+    devices.into_iter().map(read).collect()
 }
 
 /// Another disk at the same path has another past.
@@ -139,7 +136,11 @@ fn with_sample(past: &[Sample], sample: Sample) -> Vec<Sample> {
     all
 }
 
-fn device(root: &Root, path: &Path, below: &Below<'_>) -> Result<Device, String> {
+/// The device that a path is, or that its file lies on. A disk that hangs lets this wait.
+///
+/// # Errors
+/// There is none, or nobody can tell.
+pub fn device(root: &Root, path: &Path, below: &Below<'_>) -> Result<Device, String> {
     let (major, minor) = (below.number)(path)?;
     let link = format!("sys/dev/block/{major}:{minor}");
     let found = std::fs::canonicalize(root.path(&link)).map_err(|_| {

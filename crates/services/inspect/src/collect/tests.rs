@@ -250,7 +250,8 @@ fn read_disks(root: &Root, figures: &Result<Vec<Figures>, String>, before: &[Dis
             })
         },
     };
-    disks(root, &paths, &below, figures, before, now)
+    let looked = paths.map(|path| (path.clone(), device(root, &path, &below)));
+    disks(looked.to_vec(), figures, before, now)
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// A machine with which nothing is wrong.
-pub(crate) fn healthy(node: u32, at: u64) -> Inventory {
-    let device = Device {
-        name: format!("nvme{node}n1"),
+/// An NVMe disk with which nothing is wrong.
+pub(crate) fn device(name: &str) -> Device {
+    Device {
+        name: name.to_owned(),
         model: "Example D7".to_owned(),
-        serial: format!("S{node:04}"),
+        serial: "S0000".to_owned(),
         rotational: Known::Is(false),
         flushed: Known::Is(false),
         read_only: Known::Is(false),
@@ -23,6 +23,14 @@ pub(crate) fn healthy(node: u32, at: u64) -> Inventory {
             volatile_cache: Some(false),
         }),
         smart: None,
+    }
+}
+
+/// A machine with which nothing is wrong.
+pub(crate) fn healthy(node: u32, at: u64) -> Inventory {
+    let device = Device {
+        serial: format!("S{node:04}"),
+        ..device(&format!("nvme{node}n1"))
     };
     let samples = (0..4).map(|day| Sample {
         at: at - (4 - day) * 24 * 3600,

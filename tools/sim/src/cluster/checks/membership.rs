@@ -7,15 +7,19 @@
 //!   the very epoch that lists them; and it promotes those that every volume's present owner has called whole.
 //! * A store is never in sync without having been syncing, and never both.
 
+mod isolation;
+
 use crate::cluster::Cluster;
 use crate::cluster::coordinator::{Caller, holder};
 use crate::cluster::node::{home, node_id};
 use amita_control::coordinator::election_key;
 use amita_metadata::{Event, KeyValue};
+use amita_reactor::Time;
 use amita_types::map::{self, Group};
 use amita_types::message::MAX_MEMBERS;
-use amita_types::recovery::{HealthReport, health_prefix};
+use amita_types::recovery::{HealthReport, SlowPolicy, health_prefix};
 use amita_types::{GroupIndex, NodeId, PoolId, StoreId, VolumeId};
+use isolation::Isolations;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The metadata as it was at some revision.
@@ -27,8 +31,12 @@ struct Then {
     live: BTreeMap<String, map::Live>,
     elected: Option<NodeId>,
     raised: BTreeSet<VolumeId>,
-    /// Stores that a node has called slow.
+    /// Stores that a node has called slow, where those may leave.
     accused: BTreeSet<StoreId>,
+    evicts_slow: bool,
+    /// When it was so, or a little before.
+    at: Time,
+    isolations: Isolations,
 }
 
 /// How often what was changed.
@@ -37,6 +45,8 @@ struct Counts {
     moved: u64,
     evicted_by_coordinator: u64,
     evicted_slow: u64,
+    isolated: u64,
+    back_early: u64,
     /// Those that may not leave.
     in_sync_lost: u64,
     evicted: bool,
@@ -56,12 +66,26 @@ struct Move<'a> {
     copies: usize,
 }
 
+/// Members that the coordinator has taken out, and that somebody wants.
+struct Left {
+    dead: u64,
+    slow: u64,
+    /// One that is neither: its node is isolated, or nothing is right about it.
+    isolated: Option<StoreId>,
+}
+
 impl Cluster {
     /// Goes through the history of the records.
     pub(in crate::cluster) fn judge_metadata(&mut self) -> Result<(), String> {
-        let (mut then, mut counts) = (Then::default(), Counts::default());
+        let slow = self.setup.coordinator.map(|config| config.slow_stores.policy);
+        let mut counts = Counts::default();
+        let mut then = Then {
+            evicts_slow: slow == Some(SlowPolicy::Evict),
+            ..Then::default()
+        };
         let state = self.metadata.state();
         for batch in state.history_after(state.compacted()) {
+            then.at = then.at.max(self.metadata.made_at(batch.revision));
             // What one transaction writes stands side by side.
             for event in &batch.events {
                 match event {
@@ -80,6 +104,8 @@ impl Cluster {
         for (path, times) in [
             ("coordinator.evicted", counts.evicted_by_coordinator),
             ("coordinator.evicted_slow", counts.evicted_slow),
+            ("network.judged_isolated", counts.isolated),
+            ("network.back_early", counts.back_early),
             ("resync.listed", counts.listed),
             ("resync.dropped", counts.dropped),
             ("resync.promoted", counts.promoted),
@@ -122,9 +148,14 @@ impl Cluster {
             // R2, R12: an owner takes members out.
             Some((node, Caller::Core(..))) if is_owner(*node) => changed.judge_owner().map_err(wrong)?,
             Some((node, Caller::Coordinator)) if Some(*node) == then.elected => {
-                let (dead, slow) = changed.judge_coordinator(then).map_err(wrong)?;
-                counts.evicted_by_coordinator += dead;
-                counts.evicted_slow += slow;
+                let left = changed.judge_coordinator(then).map_err(wrong)?;
+                counts.evicted_by_coordinator += left.dead;
+                counts.evicted_slow += left.slow;
+                if let Some(store) = left.isolated {
+                    let judged = self.judge_isolation(then, &changed, store, counts);
+                    judged.map_err(|why| format!("{}: {why}: from {before:?} to {now:?}", kv.key))?;
+                }
+                self.count_back(then, &changed, counts);
             }
             _ => return Err(wrong("neither an owner nor the coordinator moved the epoch")),
         }
@@ -144,12 +175,14 @@ impl Then {
         if kv.key.starts_with(&format!("{}live/", map::PREFIX)) {
             let live = kv.json().map_err(|error| format!("{}: {error}", kv.key))?;
             self.live.insert(kv.key.clone(), live);
-        } else if kv.key.starts_with(&health_prefix()) {
+            self.isolations.lives(&kv.key);
+        } else if kv.key.starts_with(&health_prefix()) && self.evicts_slow {
             let report: HealthReport = kv.json().map_err(|error| format!("{}: {error}", kv.key))?;
             let slow = report.stores.iter().filter(|found| found.slow);
             self.accused.extend(slow.map(|found| found.store));
         } else if kv.key == election_key() {
             self.elected = holder(kv);
+            self.isolations.forget();
         } else if kv.key.starts_with(&format!("{}whole/", map::PREFIX)) {
             let whole = kv.json().map_err(|error| format!("{}: {error}", kv.key))?;
             self.whole.insert(kv.key.clone(), whole);
@@ -168,7 +201,9 @@ impl Then {
     }
 
     fn forget(&mut self, key: &str) {
-        self.live.remove(key);
+        if self.live.remove(key).is_some() {
+            self.isolations.dies(key, self.at);
+        }
         self.whole.remove(key);
         let name = key.strip_prefix(&map::volume_key(""));
         self.volumes.retain(|_, volume| Some(volume.name.as_str()) != name);
@@ -265,9 +300,9 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// Returns how many dead stores it evicted, and how many slow ones.
-    fn judge_coordinator(&self, then: &Then) -> Result<(u64, u64), &'static str> {
-        let (mut evicted, mut slow) = (0, 0);
+    /// Says whom it has taken out.
+    fn judge_coordinator(&self, then: &Then) -> Result<Left, &'static str> {
+        let (mut evicted, mut slow, mut isolated) = (0, 0, None);
         let wanted = |store: &StoreId| self.now.members.contains(store);
         let enough = self.now.in_sync.iter().filter(|store| wanted(store)).count() >= self.copies;
         for store in self.left() {
@@ -275,8 +310,8 @@ impl Move<'_> {
                 evicted += 1;
             } else if then.accused.contains(&store) && self.before.in_sync.len() >= self.copies {
                 slow += 1;
-            } else if wanted(&store) || !enough {
-                return Err("the coordinator evicted a store that a living node serves");
+            } else if (wanted(&store) || !enough) && isolated.replace(store).is_some() {
+                return Err("the coordinator evicted two stores that living nodes serve");
             }
         }
         for store in self.promoted() {
@@ -290,9 +325,14 @@ impl Move<'_> {
         if same && self.now.members == self.before.members {
             return Err("the coordinator moved an epoch and changed nothing");
         }
-        if slow > 1 || (slow > 0 && evicted > 0) {
-            return Err("the coordinator evicted a slow store together with another");
+        let alone = slow + u64::from(isolated.is_some());
+        if alone > 1 || (alone > 0 && evicted > 0) {
+            return Err("the coordinator evicted a slow store, or an isolated one, together with another");
         }
-        Ok((evicted, slow))
+        Ok(Left {
+            dead: evicted,
+            slow,
+            isolated,
+        })
     }
 }

@@ -108,12 +108,12 @@ fn a_snapshot_is_waited_for_up_to_a_day() {
             let line = format!("{command} --timeout {wrong}");
             let refused = world.run_as(OperatorRole::Viewer, &line, None, None);
             assert_eq!(refused.exit_code, Kind::Usage.code(), "{line}: {refused:?}");
-            assert!(refused.beside.contains("86400"), "{line}: {refused:?}");
+            assert!(refused.stderr.contains("86400"), "{line}: {refused:?}");
         }
         let longest = format!("{command} --timeout 86400");
         let missed = world.run(&longest);
         assert!(
-            missed.exit_code != 0 && !missed.beside.contains("86400"),
+            missed.exit_code != 0 && !missed.stderr.contains("86400"),
             "{longest}: {missed:?}"
         );
     }
@@ -132,7 +132,7 @@ fn no_number_ends_the_node_that_is_given_it() {
                 let outcome = world.run_as(role, &line, None, Some(now + 3600));
                 given += 1;
                 if outcome.exit_code != 0 {
-                    assert!(!(outcome.beside + &outcome.output).is_empty(), "{line}");
+                    assert!(!(outcome.stderr + &outcome.stdout).is_empty(), "{line}");
                     refused += 1;
                 }
             }

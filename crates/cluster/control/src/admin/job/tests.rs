@@ -149,7 +149,7 @@ fn asking_for_it_again_has_it_go_on_and_a_store_keeps_it_when_it_registers() {
     let record: Store = read(&meta, &map::store_key(STORE));
     assert!(record.drain_stands_still());
     let told = status(&meta).unwrap().warnings;
-    let stands_still = format!("The drain of store {STORE} stands still, because {BY} has paused it: ");
+    let stands_still = format!("The drain of store {STORE} stands still: {BY} has paused it ");
     assert!(told.iter().any(|line| line.starts_with(&stands_still)), "{told:?}");
     register_store(&meta, &store_record(STORE, record.node, "/dev/x", 64 << 30)).unwrap();
     assert_eq!(read::<Store>(&meta, &map::store_key(STORE)), record);

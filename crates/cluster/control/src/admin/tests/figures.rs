@@ -4,7 +4,7 @@ use super::*;
 use crate::events::Severity;
 use crate::health::Kind;
 use amita_types::Generation;
-use amita_types::condition::{Condition, StoreSpace, condition_key};
+use amita_types::condition::{Condition, DiskLevel, SickDisk, StoreSpace, condition_key, sick_disk_key};
 use amita_types::map::Scrub;
 
 fn count(figures: &Figures, wanted: Kind) -> u64 {
@@ -58,6 +58,35 @@ fn figures_are_those_of_the_status() {
         (found.version, found.scrub_oldest_at),
         (cluster(&meta).unwrap().version, None)
     );
+}
+
+#[test]
+fn disks_that_are_not_well_are_told_with_their_nodes_while_their_stores_are_there() {
+    let meta = cluster_of(2);
+    let own = store_of(NodeId(2)).id;
+    for store in [own, StoreId(0xABCD)] {
+        let noted = SickDisk {
+            store,
+            disk: "nvme0n1, Example D7 S1".to_owned(),
+            level: DiskLevel::Avoid,
+            codes: vec!["disk-worn".to_owned()],
+            evidence: "103 % of its life is used".to_owned(),
+            since: 1,
+            told_at: 1,
+            decision: String::new(),
+            failing_since: Some(1),
+            drained_at: None,
+            better_since: None,
+        };
+        meta.txn(&Call::put(sick_disk_key(store), json(&noted))).unwrap();
+    }
+    let expected = DiskFigures {
+        store: own,
+        node: "n2".to_owned(),
+        disk: "nvme0n1, Example D7 S1".to_owned(),
+        level: DiskLevel::Avoid,
+    };
+    assert_eq!(figures(&meta).unwrap().sick_disks, [expected]);
 }
 
 #[test]

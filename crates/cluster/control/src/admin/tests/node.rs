@@ -7,6 +7,7 @@ fn a_number_that_was_reserved_leaves_nothing_behind() {
     init_cluster(&meta, ClusterId(9)).unwrap();
     let served = Served {
         fabric: "127.0.0.1:1",
+        fabric2: None,
         nbd: None,
         nbd_socket: None,
         nvme: None,
@@ -79,4 +80,40 @@ fn a_node_is_removed_when_it_is_gone_and_nothing_needs_it() {
     assert_eq!(stores(&meta).unwrap().len(), 3, "its store is forgotten with it");
     assert!(meta.txn(&Call::get(said.as_str())).unwrap().value(0).is_none());
     assert!(register_node(&meta, "n4", "127.0.0.1:1", None, 1).unwrap().id > id);
+}
+
+/// N talks to N-1: a node with one network writes what it always did, and one with two is read by who knows of one.
+#[test]
+fn a_second_address_is_in_the_record_where_there_is_one() {
+    let meta = empty();
+    init_cluster(&meta, ClusterId(9)).unwrap();
+    let mut served = Served {
+        fabric: "10.0.0.1:7700",
+        fabric2: None,
+        nbd: None,
+        nbd_socket: None,
+        nvme: None,
+        metrics: None,
+        api: None,
+        cores: 1,
+        gateway: false,
+        unprotected: false,
+    };
+    let id = reserve_node(&meta, "a").unwrap();
+    let written = |served: &Served<'_>| {
+        let node = register_as(&meta, "a", id, served).unwrap();
+        let found = get::<serde_json::Value>(&meta, &map::node_key("a")).unwrap();
+        (node, found.unwrap().0)
+    };
+    let (one, record) = written(&served);
+    assert!(record.get("fabric2").is_none(), "{record}");
+    assert_eq!(serde_json::from_value::<Node>(record).unwrap(), one);
+    served.fabric2 = Some("10.1.0.1:7700");
+    let (two, record) = written(&served);
+    let said = (record["fabric"].as_str(), record["fabric2"].as_str());
+    assert_eq!(said, (Some("10.0.0.1:7700"), Some("10.1.0.1:7700")));
+    assert_eq!(two.fabric2.as_deref(), Some("10.1.0.1:7700"));
+    // A node that is started with one again has one.
+    served.fabric2 = None;
+    assert_eq!(written(&served).0.fabric2, None);
 }

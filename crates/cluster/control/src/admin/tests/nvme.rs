@@ -446,6 +446,7 @@ fn a_volume_grows_and_keeps_its_owner() {
 fn serve_nvme(meta: &dyn Transact, name: &str) {
     let served = Served {
         fabric: "127.0.0.1:1",
+        fabric2: None,
         nbd: None,
         nbd_socket: None,
         nvme: Some("127.0.0.1:4420"),

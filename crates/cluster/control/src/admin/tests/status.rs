@@ -35,6 +35,7 @@ fn it_is_never_ok_while_no_volume_opens_and_a_move_says_so_at_once() {
         "n1",
         &Served {
             fabric: "127.0.0.1:1",
+            fabric2: None,
             nbd: Some("127.0.0.1:2"),
             nbd_socket: None,
             nvme: None,

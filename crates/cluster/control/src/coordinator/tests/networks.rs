@@ -3,7 +3,7 @@
 use super::plan::planned;
 use super::*;
 use crate::network::Blame;
-use amita_types::link::{BadLink, LinkReport, LinkTrouble, links_key};
+use amita_types::link::{BadLink, LinkReport, LinkTrouble, Network, links_key};
 use amita_types::map::StoreDuty;
 use amita_types::recovery::{HealthReport, Recovery, SickPolicy, StoreHealth, health_key, recovery_key};
 
@@ -11,6 +11,7 @@ use amita_types::recovery::{HealthReport, Recovery, SickPolicy, StoreHealth, hea
 pub(super) fn put(scene: &mut Scene, from: u32, bad: &[u32], of: u32) {
     let worst = bad.iter().map(|peer| BadLink {
         peer: node(*peer),
+        network: Network::First,
         what: LinkTrouble::Loss,
         sent: 1000,
         lost: 50,
@@ -23,6 +24,7 @@ pub(super) fn put(scene: &mut Scene, from: u32, bad: &[u32], of: u32) {
         measured: of,
         bad: bad.len() as u32,
         worst: worst.collect(),
+        ..LinkReport::default()
     };
     scene.put(&links_key(node(from)), &report);
 }
@@ -394,4 +396,89 @@ fn a_node_that_is_avoided_gets_no_more_groups() {
         "others hold its groups"
     );
     assert_eq!(members(&scene), before, "and not this one");
+}
+
+/// A node says that it has left `of` others' first network, for being bad to these.
+fn put_left(scene: &mut Scene, from: u32, left: &[u32], of: u32) {
+    put(scene, from, left, of);
+    let key = links_key(node(from));
+    let mut report: LinkReport = scene.state.get(&key).unwrap().json().unwrap();
+    report.left_worst = std::mem::take(&mut report.worst);
+    report.left = std::mem::take(&mut report.bad);
+    scene.put(&key, &report);
+}
+
+/// As [`live`], with what nodes have left.
+fn live_left(scene: &mut Scene, seconds: u32, nodes: u32, left: impl Fn(u32) -> Vec<u32>) {
+    for _ in 0..seconds / 5 {
+        for from in 1..=nodes {
+            put_left(scene, from, &left(from), nodes - 1);
+        }
+        scene.run();
+        scene.wait(5);
+        scene.run();
+    }
+}
+
+#[test]
+fn a_node_whose_second_network_is_well_is_told_of_once_and_neither_avoided_nor_isolated() {
+    let mut scene = Scene::led(5, 8, 2);
+    set(&mut scene, SickPolicy::Isolate);
+    let of_five = |from: u32| match from {
+        5 => vec![1, 2, 3, 4],
+        _ => vec![5],
+    };
+    let before = holds(&scene, 5);
+    live_left(&mut scene, 900, 5, of_five);
+    let five = Blame::Node(node(5));
+    let left = Network::First;
+    assert_eq!(sentences(&scene), vec![(five.clone(), Sentence::Switched { left })]);
+    assert_eq!(
+        (holds(&scene, 5), scene.machine.networks.resting(scene.now)),
+        (before, 0)
+    );
+    let said = scene.warnings.iter().map(Warning::to_string);
+    let said: Vec<String> = said.filter(|text| text.starts_with("sick network: ")).collect();
+    assert!(
+        said[0].contains("that is network 1: connections go by network 2 meanwhile"),
+        "{said:?}"
+    );
+    let is_avoided = scene.machine.networks.is_avoided(&scene.machine.fleet, store(5));
+    assert!(!is_avoided && !is_well(&scene));
+    live_left(&mut scene, 200, 5, |_| Vec::new());
+    let well = Warning::NetworkWell {
+        blame: five,
+        left: Some(left),
+    };
+    assert!(scene.warnings.contains(&well));
+    assert_eq!(scene.machine.deadline(), None, "nothing is left to be seen");
+}
+
+#[test]
+fn a_whole_network_that_everybody_has_left_is_one_event() {
+    let mut scene = Scene::led(8, 8, 2);
+    set(&mut scene, SickPolicy::Avoid);
+    live_left(&mut scene, 900, 8, |from| (1..=8).filter(|to| *to != from).collect());
+    let left = Network::First;
+    assert_eq!(sentences(&scene), vec![(Blame::Network, Sentence::Switched { left })]);
+}
+
+#[test]
+fn a_node_that_is_bad_by_both_networks_is_isolated_as_ever() {
+    let mut scene = Scene::led(4, 8, 2);
+    set(&mut scene, SickPolicy::Isolate);
+    for _ in 0..40 {
+        for from in 1..=4 {
+            let bad: &[u32] = if from == 3 { &[1, 2, 4] } else { &[] };
+            put_left(&mut scene, from, bad, 3);
+            let key = links_key(node(from));
+            let mut report: LinkReport = scene.state.get(&key).unwrap().json().unwrap();
+            (report.bad, report.worst) = (report.left, report.left_worst.clone());
+            scene.put(&key, &report);
+        }
+        scene.run();
+        scene.wait(5);
+        scene.run();
+    }
+    assert_eq!(holds(&scene, 3), 0);
 }

@@ -52,6 +52,7 @@ impl Scene {
             id: node(number),
             name: name.clone(),
             fabric: String::new(),
+            fabric2: None,
             nbd: None,
             nbd_socket: None,
             nvme: None,

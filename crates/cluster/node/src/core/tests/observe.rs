@@ -153,6 +153,6 @@ fn a_core_without_connections_says_so() {
     rig.core.control(ToCore::Links(LinkQuestion { from: 0, reply }));
     pass(&mut rig);
     let answer = answers.try_recv().expect("it answers within a pass");
-    assert!(answer.paths.is_empty() && answer.cut.is_empty() && answer.names.is_empty());
+    assert!(answer.paths.is_empty() && answer.cut.is_empty() && answer.named.is_empty());
     assert_eq!(answer.next, None);
 }

@@ -3,6 +3,7 @@
 use super::Metric;
 use super::MetricKind::{Counter, Gauge};
 use amita_control::events::Severity;
+use amita_types::condition::DiskLevel;
 
 /// A number for the worst that is so, so that alerts can compare it.
 fn level(worst: Option<Severity>) -> u64 {
@@ -116,6 +117,24 @@ pub(super) const METRICS: &[Metric] = &[
                 for store in &found.stores {
                     let duty = if store.draining { "draining" } else { "normal" };
                     out.value(&[&store.id.to_string(), &store.node, &store.class, duty], 1u64);
+                }
+            });
+        },
+    },
+    Metric {
+        name: "amita_disk_level",
+        help: "What is to be done about a disk that is not well: 1 watch it, 2 move its copies away, 3 they are being moved or have been. Nothing of others.",
+        kind: Gauge,
+        labels: &["store", "node", "disk"],
+        read: |view, out| {
+            view.figures(|found| {
+                for disk in &found.sick_disks {
+                    let level: u64 = match disk.level {
+                        DiskLevel::Warn => 1,
+                        DiskLevel::Avoid => 2,
+                        DiskLevel::Isolate => 3,
+                    };
+                    out.value(&[&disk.store.to_string(), &disk.node, &disk.disk], level);
                 }
             });
         },

@@ -54,4 +54,26 @@ pub(super) const METRICS: &[Metric] = &[
             }
         },
     },
+    Metric {
+        name: "amita_link_network",
+        help: "By which of another node's networks it is sent to: 1, or 2 where it has a second one.",
+        kind: Gauge,
+        labels: &["peer"],
+        read: |view, out| {
+            for peer in &view.report.links {
+                out.value(&[&peer.name], peer.network.index() + 1);
+            }
+        },
+    },
+    Metric {
+        name: "amita_link_left",
+        help: "1 where the node sends by one of another node's two networks because the link by the other one was bad.",
+        kind: Gauge,
+        labels: &["peer"],
+        read: |view, out| {
+            for peer in &view.report.links {
+                out.value(&[&peer.name], peer.left.is_some());
+            }
+        },
+    },
 ];

@@ -4,10 +4,11 @@ use super::*;
 use crate::observe::{CertificateReport, CoreReport, Exchange, ExportCounters, Fate, ProcessReport, VolumeReport};
 use crate::trace::{StageTimes, TraceCounters};
 use crate::usage::Usage;
-use amita_control::admin::{Figures, GroupCounts, PoolFigures, StoreFigures};
+use amita_control::admin::{DiskFigures, Figures, GroupCounts, PoolFigures, StoreFigures};
 use amita_control::events::Severity;
 use amita_control::health::Kind;
 use amita_reactor::{DriverCounts, Time};
+use amita_types::condition::DiskLevel;
 use amita_types::io::Op;
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use std::sync::Arc;
@@ -84,6 +85,12 @@ fn figures(name: &str) -> Figures {
             class: "ssd".to_owned(),
             draining: true,
         }],
+        sick_disks: vec![DiskFigures {
+            store: StoreId(5),
+            node: "n1".to_owned(),
+            disk: "nvme0n1, Example D7 S1".to_owned(),
+            level: DiskLevel::Avoid,
+        }],
         scrub_oldest_at: Some(1_700_000_000),
         version: 9,
     }
@@ -133,6 +140,8 @@ fn report(name: &str) -> NodeReport {
             round_trip_us: 250,
             least_us: 100,
             bad: Some(amita_types::link::LinkTrouble::Loss),
+            network: amita_types::link::Network::Second,
+            left: Some(amita_types::link::LinkTrouble::Cut),
         }],
     }
 }
@@ -224,6 +233,7 @@ fn the_one_that_leads_tells_of_the_cluster() {
         "amita_pool_fullest_ratio{pool=\"main\"} 0.3",
         "amita_pool_groups{pool=\"main\",state=\"degraded\"} 4",
         "amita_store_info{store=\"00000000-0000-0000-0000-000000000005\",node=\"n1\",class=\"ssd\",duty=\"draining\"} 1",
+        "amita_disk_level{store=\"00000000-0000-0000-0000-000000000005\",node=\"n1\",disk=\"nvme0n1, Example D7 S1\"} 2",
         "amita_scrub_oldest_timestamp_seconds 1700000000",
         "amita_cluster_version 9",
     ] {
@@ -240,7 +250,13 @@ fn the_one_that_leads_tells_of_the_cluster() {
     for line in ["amita_coordinator 0", "amita_metadata_older 0"] {
         assert!(page.lines().any(|found| found == line), "{line} is missing:\n{page}");
     }
-    for start in ["amita_health", "amita_pool_", "amita_store_info", "amita_certificate_"] {
+    for start in [
+        "amita_health",
+        "amita_pool_",
+        "amita_store_info",
+        "amita_disk_",
+        "amita_certificate_",
+    ] {
         assert!(!page.lines().any(|line| line.starts_with(start)), "{start}: {page}");
     }
 }

@@ -1,6 +1,7 @@
 //! How connections come about.
 
 use super::listener::Reception;
+use super::path::waited;
 use super::*;
 
 /// A connect that is not answered is repeated after this, and then once more after twice as long.
@@ -43,8 +44,10 @@ impl Net {
             held: false,
             repeats: 0,
         });
-        let latency = self.latency(engine, process.node, to.unwrap_or(process.node));
-        engine.at(engine.now.plus(latency), Event::Connect { attempt });
+        let there = to.unwrap_or(process.node);
+        let latency = self.latency(engine, process.node, there);
+        let lost = waited(REPEAT, self.lose(engine, process.node, there, REPEATS));
+        engine.at(engine.now.plus(latency + lost), Event::Connect { attempt });
         engine.at(
             engine.now.plus(self.config.connect_timeout),
             Event::ConnectTimeout { attempt },
@@ -83,7 +86,8 @@ impl Net {
         };
         self.attempts[attempt as usize].state = state;
         let back = self.latency(engine, to, from.node);
-        engine.at(engine.now.plus(back), Event::Connected { attempt });
+        let lost = waited(REPEAT, self.lose(engine, to, from.node, 1));
+        engine.at(engine.now.plus(back + lost), Event::Connected { attempt });
     }
 
     /// Makes a connection; the acceptor is told, if by this.
@@ -97,6 +101,7 @@ impl Net {
             receive: None,
             send: None,
             watch: None,
+            path: Path::default(),
         };
         self.connections.push(Connection {
             ends: [end(from), end(to)],

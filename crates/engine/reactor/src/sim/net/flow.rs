@@ -175,12 +175,14 @@ impl Net {
             Piece::Data(data) if bandwidth > 0 => Duration::from_secs_f64(data.len() as f64 / bandwidth as f64),
             _ => Duration::ZERO,
         };
-        let last = self.connections[index].flows[end].last;
-        let at = if apart {
-            last.max(engine.now.plus(self.latency(engine, from, to)))
-        } else {
-            last
+        let latency = apart.then(|| self.latency(engine, from, to));
+        let lost = match &piece {
+            Piece::Data(data) => self.carry(engine, (index, end), data.len(), latency),
+            Piece::End | Piece::Reset => Duration::ZERO,
         };
+        let last = self.connections[index].flows[end].last;
+        // What is sent again waits for nothing but its own time-out.
+        let at = last.max(engine.now.plus(latency.unwrap_or_default() + lost));
         let at = at.plus(takes);
         let flow = &mut self.connections[index].flows[end];
         let alone = apart || at != last || flow.transit.is_empty();
@@ -307,6 +309,7 @@ impl Net {
         let flow = &mut self.connections[index].flows[from];
         if !flow.stalled {
             flow.stalled = true;
+            flow.stalled_at = engine.now;
             flow.stall += 1;
             let event = Event::GiveUp {
                 connection: index as u32,
@@ -389,7 +392,12 @@ impl Net {
             !self.is_cut(engine, receiver, sender),
         );
         if there && back {
-            self.connections[index].flows[from].stalled = false;
+            let flow = &mut self.connections[index].flows[from];
+            if std::mem::take(&mut flow.stalled) {
+                let length = engine.now.since(flow.stalled_at);
+                let is_held = flow.transit.front().is_some_and(|(at, _)| *at <= engine.now);
+                self.count_stall(index, from, length, !is_held);
+            }
             self.acknowledge(engine, index, from, 0);
         }
         if there && !self.connections[index].flows[from].transit.is_empty() {

@@ -352,3 +352,100 @@ fn listeners_are_exclusive_and_end_with_their_process() {
     bench.restart(1);
     bench.driver(1).listen(here, Token(1)).unwrap();
 }
+
+impl Bench {
+    /// Sends so often something that fits into a segment, and lets all of it arrive.
+    fn send_often(&mut self, node: u32, socket: SocketId, times: u32) {
+        for _ in 0..times {
+            self.send(node, socket, &[7; 100]);
+            self.run(Duration::from_millis(1));
+        }
+        self.run(Duration::from_secs(200));
+        assert_eq!(self.sends(node).len(), times as usize);
+    }
+
+    fn path(&mut self, node: u32, socket: SocketId) -> crate::PathCounts {
+        self.driver(node).path(socket).unwrap()
+    }
+}
+
+#[test]
+fn a_link_that_loses_one_way_is_told_from_one_that_loses_the_other_way() {
+    let mut bench = Bench::new(15, 2);
+    let (one, two) = bench.connect();
+    bench.world.lose_link(1, 2, 100);
+    bench.send_often(1, one, 400);
+    bench.send_often(2, two, 400);
+    let (there, back) = (bench.path(1, one), bench.path(2, two));
+    assert!((20..100).contains(&there.resent), "{there:?}");
+    assert!(there.sent >= 400 + there.resent, "{there:?}");
+    assert_eq!(there.doubled, 0);
+    assert!((20..100).contains(&back.resent), "{back:?}");
+    assert_eq!(back.doubled, back.resent, "its peer had all of it");
+    assert!(
+        there.round_trip_us < 1000,
+        "what is sent again measures nothing: {there:?}"
+    );
+    assert_eq!(bench.count("net.lost"), u64::from(there.resent + back.resent));
+    let (bytes, end) = bench.drain(2, two);
+    assert!(bytes == [7; 40_000] && end.is_none(), "all of it has arrived");
+    bench.world.lose_link(1, 2, 0);
+    bench.send_often(1, one, 400);
+    assert_eq!(bench.path(1, one).resent, there.resent);
+}
+
+#[test]
+fn what_is_lost_comes_after_a_retransmission_time_out_and_what_follows_waits_for_it() {
+    let mut bench = Bench::new(16, 2);
+    let (one, two) = bench.connect();
+    bench.world.lose_link(1, 2, 1000);
+    bench.send(1, one, b"lost");
+    bench.world.lose_link(1, 2, 0);
+    bench.send(1, one, b" and found");
+    bench.receive(2, two, 100);
+    bench.run(Duration::from_millis(190));
+    assert!(bench.done(2).is_empty());
+    assert_eq!(bench.sends(1), [Ok(()), Ok(())]);
+    bench.run(Duration::from_secs(5));
+    let mut bytes = Vec::new();
+    for done in bench.done(2) {
+        if let Outcome::Received { buffer, result } = done.outcome {
+            bytes.extend_from_slice(&buffer[..result.unwrap()]);
+        }
+    }
+    bytes.extend(bench.drain(2, two).0);
+    assert_eq!(bytes, b"lost and found");
+    assert!(bench.path(1, one).resent >= 4, "so often one segment is lost at most");
+}
+
+#[test]
+fn the_round_trip_is_that_of_both_ways() {
+    let mut bench = Bench::new(17, 2);
+    let (one, two) = bench.connect();
+    bench.send_often(1, one, 20);
+    let well = bench.path(1, one);
+    assert!(well.least_us > 0 && well.round_trip_us < 1000, "{well:?}");
+    bench.world.delay_link(2, 1, Duration::from_millis(40));
+    bench.send_often(1, one, 40);
+    bench.send_often(2, two, 40);
+    let (there, back) = (bench.path(1, one), bench.path(2, two));
+    assert!(there.round_trip_us > 20_000 && back.round_trip_us > 20_000);
+    assert!(there.least_us < 1000, "of the last minutes: {there:?}");
+    assert_eq!((there.resent, back.resent), (0, 0));
+}
+
+#[test]
+fn a_kernel_sends_again_while_a_link_is_cut() {
+    for (from, to, had) in [(1, 2, false), (2, 1, true)] {
+        let mut bench = Bench::new(18, 2);
+        let (one, _) = bench.connect();
+        bench.world.cut_link(from, to);
+        bench.send(1, one, b"hello?");
+        bench.run(Duration::from_secs(1));
+        assert_eq!(bench.path(1, one).resent, 0, "it is told when it is over");
+        bench.world.heal(1, 2);
+        let counts = bench.path(1, one);
+        assert!(counts.resent > 0, "{counts:?}");
+        assert_eq!(counts.doubled, if had { counts.resent } else { 0 });
+    }
+}

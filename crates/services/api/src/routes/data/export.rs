@@ -11,6 +11,7 @@ use crate::panics::carry;
 use crate::problem::{Code, Problem};
 use crate::routes::input::{Named, Names, Parameters};
 use crate::session::{Api, Asker, panicked};
+use crate::waiting;
 use crate::who::Standing;
 use amita_control::access::Action;
 use amita_control::admin::{self, AdminError};
@@ -23,8 +24,7 @@ use http::header::{ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_T
 use http::{HeaderName, Method};
 use serde::Deserialize;
 use std::io;
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc::error::TrySendError;
+use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
@@ -32,8 +32,6 @@ use utoipa::IntoParams;
 
 /// Pieces that wait to be taken.
 const QUEUE: usize = 4;
-/// How often it is looked whether there is room for one more.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// What of a volume is wanted.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
@@ -56,7 +54,7 @@ fn find(meta: &dyn Transact, volume: &str, snapshot: Option<&str>) -> Result<u64
 ///
 /// Nobody may have the volume open meanwhile; a snapshot can be had at any time. A node copies two images at once. Where fewer bytes come
 /// than `Content-Length` says, it was cut short.
-#[utoipa::path(get, path = "/volumes/{name}/export", operation_id = "downloadVolume", tag = "volumes", params(Named, Wanted),
+#[utoipa::path(get, path = "/volumes/{name}/export", operation_id = "exportVolumeData", tag = "volumes", params(Named, Wanted),
     responses((status = 200, content_type = "application/octet-stream", body = RawImage),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn export(
@@ -74,7 +72,7 @@ pub(super) async fn export(
     };
     let named = object.clone();
     let looked = api.run(asker.clone(), move |session| {
-        session.permit(Action::VolumeDownload, &named)?;
+        session.permit(Action::VolumeExportData, &named)?;
         Ok(find(&session.reader(), &volume, snapshot.as_deref())?)
     });
     let size_bytes = looked.await?;
@@ -96,7 +94,7 @@ pub(super) async fn export(
             pieces: out,
             going: going.clone(),
         };
-        let copied = session.act(Action::VolumeDownload, &of, |_| {
+        let copied = session.act(Action::VolumeExportData, &of, |_| {
             data.export(&session, &of, &mut sink, &going)
         });
         if let Err(why) = &copied {
@@ -140,24 +138,29 @@ fn gone() -> Problem {
 }
 
 impl Out {
+    /// Waits for room where there is none: until a piece was taken, or none is wanted any more.
     fn send(&self, piece: io::Result<Bytes>) -> Result<(), Problem> {
-        let since = Instant::now();
-        let mut piece = piece;
-        loop {
-            self.going.check()?;
-            piece = match self.pieces.try_send(piece) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Closed(_)) => return Err(gone()),
-                Err(TrySendError::Full(piece)) => piece,
-            };
-            if since.elapsed() > IDLE {
+        let room = async {
+            tokio::select! {
+                biased;
+                () = self.going.ended() => None,
+                room = self.pieces.reserve() => Some(room),
+            }
+        };
+        match waiting::until(Instant::now() + IDLE, room) {
+            Some(Some(Ok(room))) => {
+                room.send(piece);
+                Ok(())
+            }
+            Some(None) => self.going.check().and(Err(gone())),
+            Some(Some(Err(_))) => Err(gone()),
+            None => {
                 let why = format!(
                     "whoever read it has not taken {PIECE_BYTES} bytes within {} s",
                     IDLE.as_secs()
                 );
-                return Err(Problem::new(Code::NotInTime, why));
+                Err(Problem::new(Code::NotInTime, why))
             }
-            std::thread::sleep(PAUSE);
         }
     }
 

@@ -77,7 +77,7 @@ pub struct ImageImported {
 /// The image is raw, and at most as long as the volume; what is behind it reads as zeros. `Content-Length` says how long it is. Nobody may use
 /// the volume meanwhile. How far it is says the job of kind `import`; where it is cut short, that stays, with the reason, and the image is
 /// sent again from its beginning. `If-Match` is the volume's ETag.
-#[utoipa::path(put, path = "/volumes/{name}/data", operation_id = "uploadVolume", tag = "volumes",
+#[utoipa::path(put, path = "/volumes/{name}/data", operation_id = "importVolumeData", tag = "volumes",
     request_body(content = RawImage, content_type = "application/octet-stream"), params(Named, How, KnownWell, Digest),
     responses((status = 200, body = ImageImported),
         (status = "default", body = Problem, content_type = "application/problem+json")))]

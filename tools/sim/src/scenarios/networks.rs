@@ -1,0 +1,62 @@
+//! Histories of nodes whose network is sick.
+
+use super::{Runs, Scenario, plant};
+use crate::cluster::Setup;
+
+/// They live for minutes: few seeds are enough.
+const SEEDS: u64 = 12;
+
+pub fn all() -> Vec<Scenario> {
+    let scenario = |name, story, setup, broken| Scenario {
+        name,
+        story,
+        runs: Runs::Cluster(setup),
+        hostile: |_| {},
+        broken: Some(broken),
+        seeds: SEEDS,
+    };
+    let survived = |name, story, setup| Scenario {
+        broken: None,
+        ..scenario(name, story, setup, |_| {})
+    };
+    vec![
+        scenario(
+            "R10: a node whose links are lossy is isolated, and comes back",
+            "M1's cable loses some of a hundred packets, one way or both: it leaves, and is there again when it is well.",
+            Setup::sick_lossy,
+            plant!(plants => plants.coordinator = plants.coordinator.with(amita_control::Fault::NeverBack)),
+        ),
+        scenario(
+            "R10: nobody is isolated who is needed",
+            "M1's cable loses packets, and without M1 one copy would be left: the operator is told, and M1 stays.",
+            Setup::sick_and_needed,
+            plant!(plants => plants.coordinator = plants.coordinator.with(amita_control::Fault::IsolateTheNeeded)),
+        ),
+        scenario(
+            "R10: a policy that isolates nobody isolates nobody",
+            "M1's links are bad, and the operator wants to be told of it at most, or M1 to be avoided.",
+            Setup::sick_and_tolerated,
+            plant!(plants => plants.coordinator = plants.coordinator.with(amita_control::Fault::IsolateByAnyPolicy)),
+        ),
+        survived(
+            "R10: who rests and is well comes back before its time",
+            "M1's links are late for some minutes, and it is to rest for longer: nodes find it well before that.",
+            Setup::sick_late,
+        ),
+        survived(
+            "R10: a node that reaches nobody and lives stays away",
+            "M1 reaches the metadata and no other node: it is listed again and again, unless it is isolated.",
+            Setup::sick_cut,
+        ),
+        survived(
+            "R10: a network that is well is blamed for nothing",
+            "Nodes die and stand still, connections break, packets are lost for seconds: that is nobody's cable.",
+            Setup::well_networks,
+        ),
+        survived(
+            "R10: links are bad at random",
+            "Several nodes and links are bad at once or one after the other, while coordinators die and policies change.",
+            Setup::sick_at_random,
+        ),
+    ]
+}
