@@ -278,6 +278,7 @@ impl Node {
                 },
                 ..amita_nvme::Config::default()
             },
+            iscsi: Default::default(),
             silent_for: setup.silent_for,
             fabric,
             store,
