@@ -10,7 +10,7 @@ const FOLDER: &str = "sys/class/net";
 /// What a node serves, and the address that it does it at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
-    /// `fabric`, `fabric2`, `nbd` or `nvme`.
+    /// `fabric`, `fabric2`, `nbd`, `nvme` or `iscsi`.
     pub what: &'static str,
     /// Where it listens; every address of the machine, where it is none.
     pub address: IpAddr,
