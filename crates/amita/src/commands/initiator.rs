@@ -162,7 +162,8 @@ impl Shown {
 /// # Errors
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
-    let metadata = Admin::connect(metadata)?;
+    let endpoints = metadata;
+    let metadata = Admin::connect(endpoints)?;
     let reader = metadata.reader();
     match command {
         Command::Allow {
@@ -194,7 +195,7 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
             })
         }
         Command::Key(arguments) => {
-            let (keys, generated) = wanted(arguments, &reader)?;
+            let (keys, generated) = wanted(arguments, &reader, endpoints)?;
             let name = &arguments.initiator;
             let changed = metadata.act(Action::InitiatorKey, name, |meta| {
                 admin::set_initiator_keys(meta, name, &keys)
@@ -263,7 +264,11 @@ fn allow(target: &str, initiator: &str, luns: &[u16], as_json: bool, metadata: &
 }
 
 /// What is to be changed, with secrets read, made and sealed.
-fn wanted(arguments: &KeyArguments, reader: &Reader<'_>) -> Result<(InitiatorKeys, Vec<Generated>)> {
+fn wanted(
+    arguments: &KeyArguments,
+    reader: &Reader<'_>,
+    endpoints: &Endpoints,
+) -> Result<(InitiatorKeys, Vec<Generated>)> {
     // Said before a secret is read or made.
     let name = admin::check_iscsi_name("initiator", &arguments.initiator).described()?;
     let known = match admin::initiator(reader, &name) {
@@ -275,7 +280,7 @@ fn wanted(arguments: &KeyArguments, reader: &Reader<'_>) -> Result<(InitiatorKey
         chap: arguments.remove_chap,
         chap_target: arguments.remove_chap_target,
     };
-    let (mut keys, generated) = arguments.secrets.sealed(&name, known.as_ref(), removes)?;
+    let (mut keys, generated) = arguments.secrets.sealed(&name, known.as_ref(), removes, endpoints)?;
     keys.user = user(arguments.chap_user.as_deref(), arguments.own_chap_user);
     keys.target_user = user(arguments.chap_target_user.as_deref(), arguments.own_chap_target_user);
     Ok((keys, generated))

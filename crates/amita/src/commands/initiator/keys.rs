@@ -1,11 +1,10 @@
 //! Secrets of initiators on their way in: from a file, from standard input, or made here; checked, and sealed.
 
+use crate::cli::Endpoints;
 use amita_control::admin::{InitiatorKeys, Secret, chap_field};
-use amita_keys::{ChapSecret, ChapSide, PairError, SealKey, Zeroizing, seal_pair, system_random};
+use amita_keys::{ChapSecret, ChapSide, PairError, SealKey, seal_pair, system_random};
 use amita_terminal::error::{Failure, Kind, Result};
 use amita_types::map::IscsiInitiator;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A file with a secret is at most this long.
@@ -63,6 +62,7 @@ impl SecretArguments {
         name: &str,
         known: Option<&IscsiInitiator>,
         removes: Removes,
+        endpoints: &Endpoints,
     ) -> Result<(InitiatorKeys, Vec<Generated>)> {
         let both = self.generate_chap && !self.one_way && !removes.chap_target && self.chap_target_secret.is_none();
         let makes_target = self.generate_chap_target || both;
@@ -89,9 +89,9 @@ impl SecretArguments {
         let mut keys = InitiatorKeys::default();
         let mut generated = Vec::new();
         if !matches!((&chap, &target), (Source::Nowhere, Source::Nowhere)) {
-            let seal = self.seal_key()?;
-            let chap = take(chap, &mut generated)?;
-            let target = take(target, &mut generated)?;
+            let seal = self.seal_key(endpoints)?;
+            let chap = take(chap, &mut generated, endpoints)?;
+            let target = take(target, &mut generated, endpoints)?;
             // What is there already counts as well, as long as it is not taken away: the two must not be the same.
             let old_chap = known.and_then(|known| known.chap.as_deref()).filter(|_| !removes.chap);
             let old_target = known
@@ -127,18 +127,18 @@ impl SecretArguments {
         Ok((keys, generated))
     }
 
-    fn seal_key(&self) -> Result<SealKey> {
-        let Some(path) = &self.seal_key else {
-            return Err(
-                Failure::new("secrets of initiators are kept sealed, and no sealing key was given")
-                    .kind(Kind::Usage)
-                    .advice(
-                        "Pass --seal-key FILE, or set AMITA_SEAL_KEY: the file that the gateways have. `amita host \
-                         seal-key FILE` makes one for a new cluster.",
-                    ),
-            );
-        };
-        SealKey::load(path).map_err(|why| Failure::new(why.to_string()).kind(Kind::Unreadable))
+    fn seal_key(&self, endpoints: &Endpoints) -> Result<SealKey> {
+        let found = endpoints.seal_key(self.seal_key.as_deref())?;
+        found.ok_or_else(|| match endpoints.lent() {
+            Some(_) => Failure::new("secrets of initiators are kept sealed, and this node has no sealing key")
+                .advice("Ask one that has (`amita serve --seal-key`): name it first (--by-api)."),
+            None => Failure::new("secrets of initiators are kept sealed, and no sealing key was given")
+                .kind(Kind::Usage)
+                .advice(
+                    "Pass --seal-key FILE, or set AMITA_SEAL_KEY: the file that the gateways have. `amita host seal-key FILE` makes one \
+                     for a new cluster.",
+                ),
+        })
     }
 }
 
@@ -150,10 +150,10 @@ fn source<'a>(flag: &'static str, file: Option<&'a Path>, makes: bool, what: &'s
     }
 }
 
-fn take(from: Source<'_>, generated: &mut Vec<Generated>) -> Result<Option<ChapSecret>> {
+fn take(from: Source<'_>, generated: &mut Vec<Generated>, endpoints: &Endpoints) -> Result<Option<ChapSecret>> {
     match from {
         Source::Nowhere => Ok(None),
-        Source::File(flag, file) => read(flag, file).map(Some),
+        Source::File(flag, file) => read(flag, file, endpoints).map(Some),
         Source::Made(what) => {
             let secret = ChapSecret::generate(&mut system_random);
             let shown = secret.clone();
@@ -169,16 +169,10 @@ fn is_stdin(file: Option<&Path>) -> bool {
 
 /// Reads a secret, and checks it. What was read is never said; nor is what stands where the file's name belongs, which may be the secret
 /// itself by mistake.
-fn read(flag: &'static str, path: &Path) -> Result<ChapSecret> {
+fn read(flag: &'static str, path: &Path, endpoints: &Endpoints) -> Result<ChapSecret> {
     let from_stdin = is_stdin(Some(path));
     let place = if from_stdin { "standard input" } else { "the file" };
-    let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
-    let read = if from_stdin {
-        std::io::stdin().take(MAX_FILE_BYTES).read_to_string(&mut text)
-    } else {
-        File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text))
-    };
-    read.map_err(|why| {
+    let text = endpoints.read_file(path, MAX_FILE_BYTES).map_err(|why| {
         Failure::new(format!("{flag}: cannot read {place}: {why}"))
             .kind(Kind::Unreadable)
             .advice("It takes the name of a file, not the secret itself: everybody on this machine could read that in the list of processes.")

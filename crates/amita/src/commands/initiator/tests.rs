@@ -72,7 +72,7 @@ impl Ground {
 }
 
 fn refused(arguments: &SecretArguments, known: Option<&IscsiInitiator>) -> amita_terminal::error::Failure {
-    match arguments.sealed(NAME, known, Removes::default()) {
+    match arguments.sealed(NAME, known, Removes::default(), &Endpoints::default()) {
         Err(why) => why,
         Ok(_) => panic!("{arguments:?} is no good"),
     }
@@ -85,7 +85,9 @@ fn secrets_are_read_made_checked_and_sealed_for_their_field() {
         generate_chap_target: true,
         ..ground.with(ground.file("one", "secret-of-mine\n"), None)
     };
-    let (keys, generated) = arguments.sealed(NAME, None, Removes::default()).unwrap();
+    let (keys, generated) = arguments
+        .sealed(NAME, None, Removes::default(), &Endpoints::default())
+        .unwrap();
     assert_eq!(ground.opened("chap", &keys.chap), "secret-of-mine");
     assert_eq!(generated.len(), 1, "what was read is not shown");
     assert_eq!(
@@ -98,7 +100,9 @@ fn secrets_are_read_made_checked_and_sealed_for_their_field() {
     };
     assert!(ground.key.unseal(NAME, "chap_target", sealed).is_err());
     // Without secrets no sealing key is needed.
-    let (keys, generated) = none().sealed(NAME, None, Removes::default()).unwrap();
+    let (keys, generated) = none()
+        .sealed(NAME, None, Removes::default(), &Endpoints::default())
+        .unwrap();
     assert!(keys == InitiatorKeys::default() && generated.is_empty());
     let wants = SecretArguments {
         generate_chap: true,
@@ -122,7 +126,7 @@ fn a_secret_that_is_made_comes_with_the_targets_but_where_that_is_not_wanted() {
             chap: false,
             chap_target: keeps,
         };
-        let (keys, generated) = arguments.sealed(NAME, None, removes).unwrap();
+        let (keys, generated) = arguments.sealed(NAME, None, removes, &Endpoints::default()).unwrap();
         assert_eq!(matches!(keys.chap_target, Secret::Sealed(_)), both);
         assert_eq!(generated.len(), 1 + usize::from(both));
     }
@@ -149,7 +153,10 @@ fn both_sides_never_have_the_same_secret_also_where_one_is_there_already() {
         chap: false,
         chap_target: true,
     };
-    let (keys, _) = ground.with(same(), None).sealed(NAME, Some(&both), removes).unwrap();
+    let (keys, _) = ground
+        .with(same(), None)
+        .sealed(NAME, Some(&both), removes, &Endpoints::default())
+        .unwrap();
     assert!(matches!(
         (&keys.chap, &keys.chap_target),
         (Secret::Sealed(_), Secret::Remove)

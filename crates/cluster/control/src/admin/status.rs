@@ -19,8 +19,8 @@ use amita_types::condition::{
 };
 use amita_types::link::{LinkReport, Network, links_prefix};
 use amita_types::map::{
-    self, Export, Flatten, Group, Host, Import, IscsiGateway, IscsiInitiator, IscsiTarget, Live, Node, Policy,
-    PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
+    self, Export, Flatten, Group, Host, Import, IscsiInitiator, IscsiTarget, Live, Node, Policy, PolicyRuns, Pool,
+    PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
 };
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
@@ -94,6 +94,9 @@ pub struct NodeStatus {
     pub node: Node,
     /// Does it hold its lease?
     pub alive: bool,
+    /// Where initiators log in to it by iSCSI, as HOST:PORT each: its portals.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub iscsi: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -218,11 +221,10 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         hosts: reader.list::<Host>(&map::hosts_prefix(), any)?.len(),
     };
     let targets: Vec<IscsiTarget> = reader.list(&map::iscsi_targets_prefix(), any)?;
-    let speaks: Vec<IscsiGateway> = reader.list(&map::iscsi_gateways_prefix(), any)?;
-    let speak_iscsi = || speaks.iter().filter(|found| !found.portals.is_empty());
+    let speak_iscsi = || nodes.iter().filter(|found| !found.iscsi.is_empty());
     let iscsi = IscsiCounts {
         gateways: speak_iscsi().count(),
-        alive: speak_iscsi().filter(|found| living.contains(&found.node)).count(),
+        alive: speak_iscsi().filter(|found| found.alive).count(),
         targets: targets.len(),
         luns: targets.iter().map(|target| target.luns.len()).sum(),
         initiators: reader
@@ -244,6 +246,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         pools: &pools,
         volumes: &volumes,
         subsystems: &subsystems,
+        targets: &targets,
         slow_stores: &slow_stores,
         networks: &networks,
         left_networks: &left_networks,

@@ -757,10 +757,20 @@ fn status_counts_what_there_is_and_names_a_record_that_nobody_can_read() {
     allow_initiator(&meta, "t", LINUX, &Mask::All).unwrap();
     for (name, node, portals) in [
         ("n1", 1, vec![std::net::SocketAddr::from(([192, 0, 2, 1], 3260))]),
-        ("n9", 99, vec![std::net::SocketAddr::from(([192, 0, 2, 9], 3260))]),
+        // Of a node that is gone, under the name of one that is there.
+        ("n2", 99, vec![std::net::SocketAddr::from(([192, 0, 2, 9], 3260))]),
+        ("n3", 3, vec![std::net::SocketAddr::from(([192, 0, 2, 3], 3260))]),
     ] {
         register_iscsi_gateway(&meta, name, NodeId(node), &portals).unwrap();
     }
+    let n3 = Op::Delete {
+        key: map::live_key(NodeId(3)),
+    };
+    let dies = Call {
+        then: vec![n3],
+        ..Call::default()
+    };
+    meta.txn(&dies).unwrap();
     let all = IscsiCounts {
         gateways: 2,
         alive: 1,
@@ -769,7 +779,30 @@ fn status_counts_what_there_is_and_names_a_record_that_nobody_can_read() {
         initiators: 1,
     };
     assert_eq!(counts(&meta), all);
+    let portals: Vec<_> = status(&meta)
+        .unwrap()
+        .nodes
+        .into_iter()
+        .map(|node| node.iscsi)
+        .collect();
+    assert_eq!(
+        portals,
+        [
+            vec!["192.0.2.1:3260".to_owned()],
+            vec![],
+            vec!["192.0.2.3:3260".to_owned()]
+        ]
+    );
+    let unserved = |meta: &dyn Transact| {
+        status(meta)
+            .unwrap()
+            .facts
+            .iter()
+            .any(|fact| fact.name == "target-unserved")
+    };
+    assert!(!unserved(&meta));
     register_iscsi_gateway(&meta, "n1", NodeId(1), &[]).unwrap();
+    assert!(unserved(&meta), "the one that listens does not live");
     assert_eq!(
         (counts(&meta).gateways, counts(&meta).alive),
         (1, 0),
