@@ -3,7 +3,9 @@
 
 mod conformance;
 
-use crate::world::{A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, binary, eventually, pattern};
+use crate::world::{
+    A_NODE_IS_GONE, A_NODE_RETURNS, PATIENCE, VOLUME, VOLUME_BYTES, World, binary, eventually, pattern,
+};
 use amita_harness::tool::{self, Output};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -171,7 +173,10 @@ fn the_gateway_killed_in_the_middle_of_writing_loses_nothing_that_it_acknowledge
     let untouched = [&check[..3], &last[..]].concat();
     let arguments: Vec<&str> = untouched.iter().map(String::as_str).collect();
     let said = world.done("qemu-io", &arguments);
-    assert!(said.contains("read 4096/4096 bytes") && !said.contains("failed"), "{said}");
+    assert!(
+        said.contains("read 4096/4096 bytes") && !said.contains("failed"),
+        "{said}"
+    );
     world.end(A_NODE_IS_GONE);
 }
 
@@ -181,7 +186,19 @@ fn a_store_that_dies_under_an_initiator_costs_a_pause_and_no_block() {
     let iqn = offer(&world, "4096");
     await_login(&world, 0, &iqn, ONE);
     let volume = lun(&world, 0, &iqn, ONE);
-    let load = ["bench", "-w", "-c", "40000", "-s", "4096", "-d", "16", "--pattern=0x5a", "--image-opts", &volume];
+    let load = [
+        "bench",
+        "-w",
+        "-c",
+        "40000",
+        "-s",
+        "4096",
+        "-d",
+        "16",
+        "--pattern=0x5a",
+        "--image-opts",
+        &volume,
+    ];
     let mut bench = tool::start(world.folder(), "qemu-img", load).expect("it starts");
     std::thread::sleep(std::time::Duration::from_secs(1));
     assert!(bench.ended().expect("asked").is_none(), "it ended before the kill");
@@ -214,7 +231,8 @@ fn an_initiator_sees_what_it_was_allowed_and_nothing_else() {
     let luns = |initiator: &str| -> Vec<String> {
         let said = seen(&world, 0, initiator).success().expect("it is let in").text;
         let rows = said.lines().filter_map(|line| line.trim().strip_prefix("Lun:"));
-        rows.filter_map(|row| row.split_whitespace().next().map(str::to_owned)).collect()
+        rows.filter_map(|row| row.split_whitespace().next().map(str::to_owned))
+            .collect()
     };
     eventually("both see theirs", || {
         luns(ONE) == ["0", "5", "300"] && luns(OTHER) == ["5", "300"]
@@ -231,7 +249,10 @@ fn an_initiator_sees_what_it_was_allowed_and_nothing_else() {
     );
     let nobody = "iqn.1993-08.org.debian:01:nobody";
     let said = seen(&world, 0, nobody).text;
-    assert!(!said.contains(iqn), "a name that is not allowed is told of nothing: {said}");
+    assert!(
+        !said.contains(iqn),
+        "a name that is not allowed is told of nothing: {said}"
+    );
     let refused = |what: &str, lun: &str| {
         let answer = world.tool("qemu-img", &["info", "--image-opts", lun]);
         assert!(!answer.status.success(), "{what}: {}", answer.text);
@@ -251,7 +272,10 @@ fn an_initiator_sees_what_it_was_allowed_and_nothing_else() {
     eventually("it is logged in", || sessions(&world) > 0);
     world.amita_done(&["initiator", "deny", "db", ONE]);
     eventually("it is not let in again", || {
-        !world.tool("qemu-img", &["info", "--image-opts", &volume]).status.success()
+        !world
+            .tool("qemu-img", &["info", "--image-opts", &volume])
+            .status
+            .success()
     });
     eventually("it is cut off", || sessions(&world) == 0);
     drop(bench);
@@ -307,7 +331,9 @@ fn chap_lets_in_who_has_the_secret_and_nobody_else() {
     };
     for node in 0..2 {
         eventually("it is let in", || try_as(node, ONE, ONE, &one).status.success());
-        eventually("so is the other one", || try_as(node, OTHER, OTHER, &other).status.success());
+        eventually("so is the other one", || {
+            try_as(node, OTHER, OTHER, &other).status.success()
+        });
         for (what, initiator, user, secret) in [
             ("the other's secret", ONE, ONE, &other),
             ("the other's name and secret", ONE, OTHER, &other),
@@ -333,7 +359,10 @@ fn chap_lets_in_who_has_the_secret_and_nobody_else() {
     // It may give another name, by which it is known from then on.
     world.amita_done(&["initiator", "key", ONE, "--chap-user", "esx-1"]);
     eventually("by its other name", || try_as(1, ONE, "esx-1", &new).status.success());
-    assert!(!try_as(1, ONE, ONE, &new).status.success(), "its first name is another one's");
+    assert!(
+        !try_as(1, ONE, ONE, &new).status.success(),
+        "its first name is another one's"
+    );
     world.end(&[REFUSED]);
 }
 
@@ -358,7 +387,11 @@ fn portals_are_told_of_and_a_target_that_nobody_serves_is() {
     eventually("it is served there no more", || {
         !world.tool("qemu-img", &["info", "--image-opts", &lun]).status.success()
     });
-    let unserved = |world: &World| world.amita_done(&["status"]).contains("Target db: no node that lives serves it");
+    let unserved = |world: &World| {
+        world
+            .amita_done(&["status"])
+            .contains("Target db: no node that lives serves it")
+    };
     assert!(!unserved(&world));
     world.cluster.kill_node(2);
     eventually("nobody serves it", || unserved(&world));

@@ -20,6 +20,7 @@ mod healing;
 mod history;
 mod identity;
 mod images;
+mod initiators;
 mod inspect;
 mod iscsi;
 mod jobs;
