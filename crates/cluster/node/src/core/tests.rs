@@ -1,4 +1,5 @@
 mod hostile;
+mod iscsi;
 mod nvme;
 mod observe;
 mod peers;
