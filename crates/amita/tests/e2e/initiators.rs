@@ -126,7 +126,7 @@ fn qemu_reads_back_what_it_wrote_by_every_gateway_and_after_one_died() {
 
 /// Commands for qemu-io, one block each.
 fn each_block(command: &str, blocks: impl Iterator<Item = u64>) -> Vec<String> {
-    let command = |block| ["-c".to_owned(), format!("{command} {} 4k", block * 16384)];
+    let command = |block: u64| ["-c".to_owned(), format!("{command} {} 4k", block * 16384)];
     blocks.flat_map(command).collect()
 }
 

@@ -595,7 +595,7 @@ fn secrets_come_sealed_and_the_targets_needs_the_initiators() {
     };
     let found = set_initiator_keys(&meta, ESX, &own).unwrap();
     assert_eq!(
-        (found.user(), found.chap.as_deref(), found.chap_target),
+        (found.user(), found.chap.as_deref(), found.chap_target.as_deref()),
         (ESX, Some("s1"), None)
     );
     for (user, why) in [
@@ -835,7 +835,7 @@ fn records_stay_sound_whatever_is_done() {
         let spec = LunSpec {
             number: random.percent(50).then_some(number),
             shared: random.percent(20),
-            ..of(random.pick(&VOLUMES))
+            ..of(*random.pick(&VOLUMES))
         };
         let mask = match random.below(3) {
             0 => Mask::All,
