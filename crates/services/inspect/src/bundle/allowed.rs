@@ -261,6 +261,7 @@ pub const STATUS: &[&str] = &[
     "nodes.fabric2",
     "nodes.nbd",
     "nodes.nvme",
+    "nodes.iscsi",
     "nodes.metrics",
     "nodes.api",
     "nodes.cores",
