@@ -205,3 +205,31 @@ async fn a_volume_that_is_a_lun_is_in_use() {
         .await
         .is(422, "bad-setting");
 }
+
+#[tokio::test]
+async fn nodes_tell_of_their_portals_and_the_cluster_of_what_there_is() {
+    let world = world();
+    let counts = |body: &Value| ["targets", "luns", "initiators"].map(|what| body["counts"][what].as_u64().unwrap());
+    let before = counts(&world.ask(Viewer, "GET", "/api/v1/cluster", None).await.done(200).body);
+    admin::create_target(&*world.meta, &spec("another")).unwrap();
+    let after = counts(&world.ask(Viewer, "GET", "/api/v1/cluster", None).await.done(200).body);
+    assert_eq!(after, [before[0] + 1, before[1], before[2]]);
+    let node = world.ask(Viewer, "GET", "/api/v1/nodes/n1", None).await.done(200).body;
+    assert_eq!(node["iscsi"], json!([]), "{node}");
+    let number = u32::try_from(node["id"].as_u64().unwrap()).unwrap();
+    let portals = ["[2001:db8::1]:3260", "192.0.2.1:3260"];
+    serve(&world, "n1", number, &portals);
+    let node = world.ask(Viewer, "GET", "/api/v1/nodes/n1", None).await.done(200).body;
+    assert_eq!(node["iscsi"], json!(portals), "{node}");
+    // What a node of that name and another number has left behind is none of its portals.
+    serve(&world, "n1", number + 1, &portals);
+    let node = world.ask(Viewer, "GET", "/api/v1/nodes/n1", None).await.done(200).body;
+    assert_eq!(node["iscsi"], json!([]), "{node}");
+}
+
+fn spec(name: &str) -> admin::TargetSpec {
+    admin::TargetSpec {
+        name: name.to_owned(),
+        ..admin::TargetSpec::default()
+    }
+}
