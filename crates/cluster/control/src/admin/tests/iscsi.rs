@@ -281,7 +281,9 @@ fn a_volume_is_one_lun_whoever_is_faster() {
     for at in 0..7 {
         let name = format!("v{at}");
         create_volume(&meta, &name, "main", 1 << 20).unwrap();
-        let act = |meta: &dyn Transact| drop(add_lun(meta, "u", &of(&name)).unwrap());
+        let act = |meta: &dyn Transact| {
+            add_lun(meta, "u", &of(&name)).unwrap();
+        };
         let ours = add_lun(&Meanwhile::new(&meta, at, &act), "t", &of(&name));
         let all = luns(&meta, None).unwrap();
         let uses: Vec<&str> = all
@@ -832,10 +834,11 @@ fn records_stay_sound_whatever_is_done() {
         let initiator_name = *random.pick(&[LINUX, ESX, "eui.02004567a425678d"]);
         let number = random.below(6) as u16;
         let force = random.percent(30);
+        let volume_name = *random.pick(&VOLUMES);
         let spec = LunSpec {
             number: random.percent(50).then_some(number),
             shared: random.percent(20),
-            ..of(*random.pick(&VOLUMES))
+            ..of(volume_name)
         };
         let mask = match random.below(3) {
             0 => Mask::All,
