@@ -268,7 +268,7 @@ fn an_initiator_sees_what_it_was_allowed_and_nothing_else() {
     eventually("it sees one less", || luns(OTHER) == ["300"]);
     let volume = lun(&world, 0, iqn, ONE);
     let load = ["bench", "-c", "100000000", "-s", "4096", "--image-opts", &volume];
-    let mut bench = tool::start(world.folder(), "qemu-img", load).expect("it starts");
+    let bench = tool::start(world.folder(), "qemu-img", load).expect("it starts");
     eventually("it is logged in", || sessions(&world) > 0);
     world.amita_done(&["initiator", "deny", "db", ONE]);
     eventually("it is not let in again", || {
