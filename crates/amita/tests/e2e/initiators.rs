@@ -183,7 +183,8 @@ fn the_gateway_killed_in_the_middle_of_writing_loses_nothing_that_it_acknowledge
 #[test]
 fn a_store_that_dies_under_an_initiator_costs_a_pause_and_no_block() {
     let mut world = World::with_portals(3, &[]);
-    let iqn = offer(&world, "4096");
+    // With blocks of 4,096 bytes QEMU 7.2 fails an assertion of its own when it reads much at once.
+    let iqn = offer(&world, "512");
     await_login(&world, 0, &iqn, ONE);
     let volume = lun(&world, 0, &iqn, ONE);
     let load = [
@@ -200,7 +201,8 @@ fn a_store_that_dies_under_an_initiator_costs_a_pause_and_no_block() {
         &volume,
     ];
     let mut bench = tool::start(world.folder(), "qemu-img", load).expect("it starts");
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    eventually("it is logged in", || sessions(&world) > 0);
+    std::thread::sleep(std::time::Duration::from_millis(300));
     assert!(bench.ended().expect("asked").is_none(), "it ended before the kill");
     world.cluster.kill_node(2);
     let status = bench.wait(PATIENCE).expect("it ends");
