@@ -98,7 +98,10 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 AdminError::Metadata(inner) => return metadata_failure(inner),
                 AdminError::Denied(why) => return denied(why),
                 AdminError::BadName { .. } | AdminError::BadSetting { .. } => Kind::Usage,
-                AdminError::NoCluster | AdminError::NoSuch { .. } | AdminError::NotAllowed { .. } => Kind::NotFound,
+                AdminError::NoCluster
+                | AdminError::NoSuch { .. }
+                | AdminError::NotAllowed { .. }
+                | AdminError::InitiatorNotAllowed { .. } => Kind::NotFound,
                 AdminError::Exists { .. }
                 | AdminError::InUse { .. }
                 | AdminError::Protected { .. }
@@ -118,6 +121,10 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::Exported { .. }
                 | AdminError::HasNamespaces { .. }
                 | AdminError::Allowed { .. }
+                | AdminError::IsLun { .. }
+                | AdminError::WrittenBeside { .. }
+                | AdminError::HasLuns { .. }
+                | AdminError::InitiatorAllowed { .. }
                 | AdminError::NodeLives { .. }
                 | AdminError::NodeNeeded { .. }
                 | AdminError::NodeTaken { .. }

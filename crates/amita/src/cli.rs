@@ -5,9 +5,9 @@ use crate::by_api::given::Given;
 use crate::commands::core_dumps::CoreDumps;
 use crate::commands::join::Described;
 use crate::commands::{
-    alert, audit, ca, cert, client, cluster, completions, disk, events, explain, history, host, inspect, job, man,
-    meta, namespace, nbd, node, notify, operator, pool, recover, recovery, serve, snapshot_policy, status, store,
-    subsystem, support_bundle, token, top, trace, volume,
+    alert, audit, ca, cert, client, cluster, completions, disk, events, explain, history, host, initiator, inspect,
+    job, lun, man, meta, namespace, nbd, node, notify, operator, pool, recover, recovery, serve, snapshot_policy,
+    status, store, subsystem, support_bundle, target, token, top, trace, volume,
 };
 use crate::demo;
 use amita_api::Files;
@@ -130,6 +130,15 @@ pub enum Command {
     /// Hosts: who may connect by NVMe/TCP, and what they have to prove
     #[command(subcommand)]
     Host(host::Command),
+    /// Targets: what initiators log in to by iSCSI
+    #[command(subcommand)]
+    Target(target::Command),
+    /// LUNs: volumes under a number in a target
+    #[command(subcommand)]
+    Lun(lun::Command),
+    /// Initiators: who may log in by iSCSI, what they see, and what they have to prove
+    #[command(subcommand)]
+    Initiator(initiator::Command),
     /// Recovery: how hard it may work, and what becomes of slow stores
     #[command(subcommand)]
     Recovery(recovery::Command),
@@ -318,6 +327,9 @@ pub(crate) fn carry_out(command: Command, metadata: &Endpoints, identity: &Folde
         Command::Subsystem(command) => subsystem::run(&command, metadata),
         Command::Namespace(command) => namespace::run(&command, metadata),
         Command::Host(command) => host::run(&command, metadata),
+        Command::Target(command) => target::run(&command, metadata),
+        Command::Lun(command) => lun::run(&command, metadata),
+        Command::Initiator(command) => initiator::run(&command, metadata),
         Command::Recovery(command) => recovery::run(&command, metadata),
         Command::Job(command) => job::run(&command, metadata),
         Command::Recover(arguments) => recover::run(&arguments, metadata),

@@ -106,6 +106,8 @@ pub struct Node {
     pub nbd_socket: Option<PathBuf>,
     /// Where hosts reach it by NVMe/TCP.
     pub nvme: SocketAddr,
+    /// Where initiators log in to it by iSCSI, if it has a portal.
+    pub iscsi: Option<SocketAddr>,
     /// Where the other nodes are told to reach it, when that is not `fabric`: at a forwarder, say.
     pub advertised: Option<SocketAddr>,
     /// The same by a second network, if it has one.
@@ -182,8 +184,8 @@ fn loopback() -> SocketAddr {
 }
 
 /// An address of its own for each node, which is also its address in a guest ([`guest::shared`]): hosts find gateways by
-/// what the discovery log says.
-fn nvme_address(number: usize) -> SocketAddr {
+/// what the discovery log, or SendTargets, says.
+fn host_address(number: usize) -> SocketAddr {
     SocketAddr::new(guest::shared(number as u8), ports::free())
 }
 
@@ -260,7 +262,8 @@ impl Cluster {
                 fabric: fabric_address(),
                 nbd: loopback(),
                 nbd_socket: None,
-                nvme: nvme_address(number),
+                nvme: host_address(number),
+                iscsi: None,
                 advertised: None,
                 fabric2: None,
                 advertised2: None,
@@ -350,7 +353,8 @@ impl Cluster {
         let networks = std::iter::once(node.fabric).chain(node.fabric2);
         let fabric = networks
             .flat_map(|first| (0..FABRIC_PORTS).map(move |core| SocketAddr::new(first.ip(), first.port() + core)));
-        await_free(&fabric.chain([node.nbd, node.nvme]).collect::<Vec<_>>())?;
+        let taken = fabric.chain([node.nbd, node.nvme]).chain(node.iscsi);
+        await_free(&taken.collect::<Vec<_>>())?;
         let mut command = self.command(self.config.bound);
         let node = &self.nodes[index];
         command
@@ -368,6 +372,9 @@ impl Cluster {
             .arg(node.nvme.to_string());
         if let Some(path) = &node.nbd_socket {
             command.arg("--nbd-socket").arg(path);
+        }
+        if let Some(portal) = node.iscsi {
+            command.arg("--iscsi").arg(portal.to_string());
         }
         if let Some(advertised) = node.advertised {
             command.arg("--advertise-fabric").arg(advertised.to_string());
@@ -483,7 +490,8 @@ impl Cluster {
             fabric: fabric_address(),
             nbd: loopback(),
             nbd_socket: None,
-            nvme: nvme_address(self.nodes.len() + 1),
+            nvme: host_address(self.nodes.len() + 1),
+            iscsi: None,
             advertised: None,
             fabric2: None,
             advertised2: None,
@@ -555,6 +563,13 @@ impl Cluster {
     /// Has the others told to reach a node somewhere else by its second network: from its next start on.
     pub fn advertise_second(&mut self, index: usize, address: SocketAddr) {
         self.nodes[index].advertised2 = Some(address);
+    }
+
+    /// Gives each node a portal for iSCSI, from its next start on.
+    pub fn give_portals(&mut self) {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            node.iscsi = Some(host_address(index + 1));
+        }
     }
 
     /// Gives each node a Unix socket for NBD as well, from its next start on, in a folder of their own; not where the folder's

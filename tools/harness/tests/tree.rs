@@ -73,6 +73,8 @@ const ORDER: &[&str] = &[
     "amita-frontend",
     "amita-nbd",
     "amita-nvme",
+    "amita-scsi",
+    "amita-iscsi",
     "amita-node",
     "amita-inspect",
     "amita-notify",
@@ -82,7 +84,7 @@ const ORDER: &[&str] = &[
 ];
 
 /// One protocol knows nothing of another.
-const PROTOCOLS: &[&str] = &["amita-nbd", "amita-nvme"];
+const PROTOCOLS: &[&str] = &["amita-nbd", "amita-nvme", "amita-iscsi"];
 
 /// Crates that depend on nothing of the product's, so that they can be wrong in other ways than it.
 const ALONE: &[&str] = &[

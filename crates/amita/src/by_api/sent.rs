@@ -39,7 +39,7 @@ impl Sent {
         for (flag, path) in &given.files {
             let shown = Path::new(path);
             check_is_no_key(flag, shown)?;
-            let bad = |why: String| Failure::new(format!("{flag} {}: {why}", shown.display())).kind(Kind::Unreadable);
+            let bad = |why: String| Failure::new(format!("{}: {why}", named(flag, shown))).kind(Kind::Unreadable);
             let name = path.to_str().ok_or_else(|| bad("its name is no text".to_owned()))?;
             if sent.0.iter().any(|(known, _)| known == name) {
                 continue;
@@ -68,6 +68,14 @@ impl Sent {
         let all = self.0.iter();
         all.map(|(name, text)| (name.clone(), Value::from(text.as_str())))
             .collect()
+    }
+}
+
+/// A secret of CHAP has no form by which it could be told from the name of a file: what stands there is not said, as it may be one.
+fn named(flag: &str, path: &Path) -> String {
+    match flag.starts_with("--chap-") {
+        true => flag.to_owned(),
+        false => format!("{flag} {}", path.display()),
     }
 }
 
@@ -112,6 +120,10 @@ mod tests {
             (
                 "amita host key nqn.x --dhchap-key DHHC-1:00:hush:",
                 "not the key itself",
+            ),
+            (
+                "amita initiator key iqn.2014-08.org.example:i --chap-secret hush-hush-hush",
+                "--chap-secret: ",
             ),
         ] {
             let refused = read(line).expect_err(line);

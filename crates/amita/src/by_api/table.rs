@@ -43,12 +43,19 @@ const REACHES_OR_RESUMES: &[&str] = &["client_identity", "nodes", "resume"];
 const SENDS: &[(&str, &[&str])] = &[
     ("host add", &["dhchap_key", "dhchap_controller_key", "tls_key"]),
     ("host key", &["dhchap_key", "dhchap_controller_key", "tls_key"]),
+    ("initiator key", &["chap_secret", "chap_target_secret"]),
     ("notify add webhook", &["url_file", "secret_file", "ca"]),
     ("notify add mail", &["password_file", "ca"]),
     ("notify add syslog", &["ca"]),
 ];
 /// Arguments by which keys are made, and shown once.
-const MAKES: &[&str] = &["generate_dhchap", "generate_dhchap_controller", "generate_tls"];
+const MAKES: &[&str] = &[
+    "generate_dhchap",
+    "generate_dhchap_controller",
+    "generate_tls",
+    "generate_chap",
+    "generate_chap_target",
+];
 /// Arguments with which a command goes on until it is ended: whoever gives it asks again and again.
 const GOES_ON: &[(&str, &str)] = &[("status", "watch"), ("events", "follow")];
 
@@ -159,6 +166,20 @@ pub const COMMANDS: &[(&str, Way)] = &[
     ("host remove", Way::Node(Change, &[])),
     ("host reseal", Way::Metadata(SEALS)),
     ("host seal-key", Way::Here(SEALS)),
+    ("target create", Way::Node(Change, &[])),
+    ("target list", Way::Node(Look, &[])),
+    ("target show", Way::Node(Look, &[])),
+    ("target set", Way::Node(Change, &[])),
+    ("target delete", Way::Node(Change, &[])),
+    ("lun add", Way::Node(Change, &[])),
+    ("lun remove", Way::Node(Change, &[])),
+    ("lun list", Way::Node(Look, &[])),
+    ("initiator allow", Way::Node(Change, &[])),
+    ("initiator deny", Way::Node(Change, &[])),
+    // By its own sealing key.
+    ("initiator key", Way::Node(Change, &["seal_key"])),
+    ("initiator list", Way::Node(Look, &[])),
+    ("initiator remove", Way::Node(Change, &[])),
     ("recovery show", Way::Node(Look, &[])),
     ("recovery set", Way::Node(Change, &[])),
     ("recover", Way::Metadata(DISKS)),
@@ -371,7 +392,14 @@ pub(crate) mod tests {
         }
         for id in MAKES {
             let written = BTreeSet::from([(*id).to_owned()]);
-            assert_eq!(carried_out("host key", &written), Ok(Secret), "{id}");
+            let name = if id.contains("_chap") {
+                "initiator key"
+            } else {
+                "host key"
+            };
+            let there = there[name].get_arguments().any(|argument| argument.get_id() == id);
+            assert!(there, "{name} has no argument {id}");
+            assert_eq!(carried_out(name, &written), Ok(Secret), "{id}");
         }
         for (name, id) in GOES_ON {
             let written = BTreeSet::from([(*id).to_owned()]);
@@ -409,6 +437,8 @@ pub(crate) mod tests {
         assert!(with("host add", &["nqn", "seal_key"]).is_err_and(|why| why.contains("seal-key")));
         assert_eq!(with("host add", &["nqn", "dhchap_key"]), Ok(Secret));
         assert_eq!(with("host add", &["nqn"]), Ok(Change));
+        assert!(with("initiator key", &["initiator", "seal_key"]).is_err_and(|why| why.contains("seal-key")));
+        assert_eq!(with("initiator key", &["initiator", "remove_chap"]), Ok(Change));
         assert!(with("top", &[]).is_err_and(|why| why.contains("own operations")));
         assert!(with("no such", &[]).is_err());
         let by_api = |command: &str, ids: &[&str]| {

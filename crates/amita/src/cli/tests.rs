@@ -119,6 +119,8 @@ fn a_change_of_nothing_is_refused_with_what_could_be_changed() {
         ("amita pool set p --force --json", "--failure-domain"),
         ("amita subsystem set s", "--any-host"),
         ("amita host key nqn.2014-08.org.example:h", "--generate-tls"),
+        ("amita target set t", "--any-initiator"),
+        ("amita initiator key iqn.2014-08.org.example:i", "--generate-chap"),
     ] {
         let error = Cli::try_parse_from(line.split(' ')).expect_err(line).to_string();
         assert!(error.contains("required") && error.contains(could), "{line}: {error}");
@@ -138,6 +140,7 @@ fn what_destroys_can_be_told_not_to_ask() {
         "amita disk forget 0123 --yes",
         "amita disk format /dev/x --force --yes",
         "amita subsystem delete s --force --yes",
+        "amita target delete t --force --yes",
     ] {
         assert!(Cli::try_parse_from(line.split(' ')).is_ok(), "{line}");
     }

@@ -62,7 +62,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Seal the keys of all hosts anew, with the first key of the file: after a new line was put in front of it
+    /// Seal the keys of all hosts and initiators anew, with the first key of the file: after a new line was put in front of it
     ///
     /// Give the file to all gateways first. After this the old line can go.
     Reseal {
@@ -73,7 +73,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Make the cluster's sealing key, which opens the keys of hosts: a new file, for all gateways and for whoever adds keys
+    /// Make the cluster's sealing key, which opens the keys of hosts and initiators: a new file, for all gateways and for whoever adds keys
     SealKey {
         /// The file; it must not exist yet
         file: PathBuf,
@@ -304,10 +304,20 @@ fn reseal_all(meta: &dyn Transact, key: &SealKey) -> std::result::Result<usize, 
             count += secrets.iter().flatten().count();
         }
     }
+    for initiator in admin::initiators(meta)? {
+        let name = &initiator.name;
+        let again = |field: &'static str, sealed: &str| -> std::result::Result<String, Resealing> {
+            let text = key.unseal(name, field, sealed).map_err(Resealing::Seal)?;
+            key.seal(name, field, &text).map_err(Resealing::Seal)
+        };
+        if let Some(found) = admin::reseal_initiator(meta, name, again)? {
+            count += [found.chap, found.chap_target].iter().flatten().count();
+        }
+    }
     Ok(count)
 }
 
-/// What can go wrong when a host's keys are sealed anew.
+/// What can go wrong when keys are sealed anew.
 enum Resealing {
     Admin(admin::AdminError),
     Seal(amita_keys::SealError),

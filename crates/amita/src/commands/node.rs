@@ -172,6 +172,7 @@ fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
             "fabric",
             "nbd",
             "nvme",
+            "iscsi",
             "site",
             "rack",
             "maintenance",
@@ -195,6 +196,7 @@ fn list(as_json: bool, metadata: &Endpoints) -> Result<()> {
                     .collect::<Vec<_>>()
                     .join(", "),
                 node.nvme.clone().unwrap_or_default(),
+                found.iscsi.join(", "),
                 node.site.clone(),
                 node.rack.clone(),
                 if node.maintenance { "on" } else { "" }.to_owned(),

@@ -76,8 +76,12 @@ pub struct Arguments {
     /// Where hosts connect by NVMe/TCP [default: nowhere]. 4420 is the usual port; discovery is at the same one
     #[arg(long, env = "AMITA_NVME", value_name = "ADDRESS:PORT")]
     pub nvme: Option<SocketAddr>,
-    /// The file with the cluster's sealing key, which opens the keys of NVMe hosts and the secrets of channels (`amita host
-    /// seal-key`); without it hosts that have keys cannot connect here, and its API seals none
+    /// Where initiators log in by iSCSI: a portal of this node; once for each network that they come by [default: nowhere]. 3260 is the
+    /// usual port; discovery is at the same one
+    #[arg(long, env = "AMITA_ISCSI", value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    pub iscsi: Vec<SocketAddr>,
+    /// The file with the cluster's sealing key, which opens the keys of NVMe hosts, the secrets of iSCSI initiators and those of channels (`amita
+    /// host seal-key`); without it hosts that have keys and initiators that have secrets cannot connect here, and its API seals none
     #[arg(long, env = "AMITA_SEAL_KEY", value_name = "FILE")]
     pub seal_key: Option<PathBuf>,
     /// The largest Diffie-Hellman group that NVMe hosts may authenticate themselves with. A larger one costs the gateway more for
@@ -110,7 +114,7 @@ pub struct Arguments {
     /// can be changed, repeated or left out on the way; `secret`: nor read [default: auth]
     #[arg(long, env = "AMITA_LINKS", value_name = "auth|secret")]
     pub links: Option<Protection>,
-    /// The address to tell the others, where --fabric, --nbd or --nvme is every address of the host
+    /// The address to tell the others, where --fabric, --nbd, --nvme or --iscsi is every address of the host
     #[arg(long, env = "AMITA_ADVERTISE", value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
     /// Where the others reach --fabric, when its port is another one for them: behind address translation or a
@@ -307,6 +311,7 @@ impl Arguments {
         };
         config.nbd_socket_mode = self.nbd_socket_mode;
         config.nvme = self.nvme;
+        config.iscsi.clone_from(&self.iscsi);
         config.insecure_network = metadata.insecure_network();
         config.metadata_user = metadata.user()?;
         if let Some(path) = &self.seal_key {
@@ -426,6 +431,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let nvme = running
         .nvme
         .map_or_else(String::new, |address| format!(", NVMe/TCP on {address}"));
+    let iscsi = iscsi_at(&running.iscsi);
     let metrics = running
         .metrics
         .map_or_else(String::new, |address| format!(", metrics on http://{address}/metrics"));
@@ -436,7 +442,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
         .fabric2
         .map_or_else(String::new, |address| format!(" and {address}"));
     log::info!(
-        "node {} ({}) serves: {} of {} stores, fabric on {}{fabric2}{nbd}{nbd_socket}{nvme}{metrics}{api_at}",
+        "node {} ({}) serves: {} of {} stores, fabric on {}{fabric2}{nbd}{nbd_socket}{nvme}{iscsi}{metrics}{api_at}",
         running.node,
         config.name,
         running.stores,
@@ -494,6 +500,15 @@ fn start_notifier(config: &ServeConfig) -> Result<Notifier> {
         },
     );
     notifier.context(|| "the notifier cannot be started".to_owned())
+}
+
+/// Where the portals for iSCSI are, for the line that a start ends with.
+fn iscsi_at(portals: &[SocketAddr]) -> String {
+    if portals.is_empty() {
+        return String::new();
+    }
+    let portals: Vec<String> = portals.iter().map(ToString::to_string).collect();
+    format!(", iSCSI on {}", portals.join(" and "))
 }
 
 /// Where the page is, for the line that a start ends with.

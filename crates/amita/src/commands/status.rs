@@ -139,6 +139,13 @@ fn details(status: &Status, forecast: Option<&Forecast>) -> String {
             nvme.alive, nvme.gateways, nvme.subsystems, nvme.namespaces, nvme.hosts
         ));
     }
+    let iscsi = &status.iscsi;
+    if iscsi.gateways > 0 || iscsi.targets > 0 {
+        out.push_str(&format!(
+            "iscsi   {} of {} gateways alive, {} targets, {} LUNs, {} initiators\n",
+            iscsi.alive, iscsi.gateways, iscsi.targets, iscsi.luns, iscsi.initiators
+        ));
+    }
     for fact in &status.facts {
         out.push_str(&format!("  {}: {fact}\n", fact.severity));
     }
@@ -249,7 +256,7 @@ fn recovering(found: &RecoveryStatus) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use amita_control::admin::{NvmeCounts, StoreStatus, store_record};
+    use amita_control::admin::{IscsiCounts, NvmeCounts, StoreStatus, store_record};
     use amita_types::ClusterId;
     use amita_types::condition::StoreSpace;
 
@@ -266,6 +273,7 @@ pub(super) mod tests {
             deleted_volumes: 0,
             policies: Vec::new(),
             nvme: NvmeCounts::default(),
+            iscsi: IscsiCounts::default(),
             warnings: Vec::new(),
             recovery: Vec::new(),
             slow_stores: Vec::new(),

@@ -69,10 +69,11 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Hand a volume to a host by NVMe/TCP, and say what the host has to do
+    /// Hand a volume to a host by NVMe/TCP or iSCSI, and say what the host has to do
     ///
-    /// Makes what is missing: a subsystem of the volume's name, the namespace, the host, its right to connect. What is there
-    /// is left as it is, so the command can be given again for the commands that it prints.
+    /// Makes what is missing: a subsystem of the volume's name, the namespace, the host, its right to connect; with --iscsi a target, the LUN
+    /// and the initiator's right to see it. What is there is left as it is, so the command can be given again for the commands that it
+    /// prints.
     Attach(attach::AttachArguments),
     /// Take a volume away from its hosts, or from one of them; its data stays
     Detach(attach::DetachArguments),

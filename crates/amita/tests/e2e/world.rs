@@ -85,6 +85,18 @@ impl World {
         World::made(Cluster::start_with(config, Cluster::give_sockets), scratch)
     }
 
+    /// So many nodes, each with a portal for iSCSI.
+    pub fn with_portals(nodes: usize, arguments: &[&str]) -> World {
+        let scratch = scratch(nodes as u64 * STORE_BYTES);
+        let mut config = config(&scratch, nodes, Metadata::Embedded);
+        config.serve_arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let set = |cluster: &mut Cluster| {
+            cluster.give_portals();
+            Ok(())
+        };
+        World::made(Cluster::start_with(config, set), scratch)
+    }
+
     /// So many nodes, of which something is set before they start.
     pub fn prepared(nodes: usize, set: impl FnOnce(&mut Cluster)) -> World {
         let scratch = scratch(nodes as u64 * STORE_BYTES);

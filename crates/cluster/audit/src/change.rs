@@ -13,7 +13,15 @@ const MAX_KEY_BYTES: usize = 512;
 /// The most bytes of all changes of one record as they stand there: with the rest of it, [`crate::MAX_BODY_BYTES`] are enough.
 const MAX_ALL_BYTES: usize = 4 * 1024;
 /// Fields whose texts are keys, sealed or not. That there is one is told, and whether it is another one, never what it is.
-const SECRETS: [&str; 5] = ["dhchap", "dhchap_controller", "tls", "secret", "webhook_path"];
+const SECRETS: [&str; 7] = [
+    "dhchap",
+    "dhchap_controller",
+    "tls",
+    "secret",
+    "webhook_path",
+    "chap",
+    "chap_target",
+];
 
 /// One changed key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

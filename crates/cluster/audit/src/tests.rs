@@ -329,12 +329,16 @@ fn keys_are_in_no_record() {
     let (old, new) = (host("seal-1:SECRET-A"), host("seal-1:SECRET-B"));
     changes.add("/amita/nvme/hosts/n", Some(old.as_bytes()), Some(new.as_bytes()), false);
     changes.add("/amita/nvme/hosts/m", None, Some(old.as_bytes()), false);
+    let initiator = json!({ "name": "i", "chap": "seal-1:SECRET-C", "chap_target": "seal-1:SECRET-D" }).to_string();
+    changes.add("/amita/iscsi/initiators/i", None, Some(initiator.as_bytes()), false);
     let (told, more) = changes.finish();
     let text = serde_json::to_string(&told).unwrap();
     assert!(!text.contains("SECRET") && !text.contains("seal-1"), "{text}");
     assert_eq!(told[0].before.as_ref().unwrap()["dhchap"], "(a key)");
     assert_eq!(told[0].after.as_ref().unwrap()["dhchap"], "(another key)");
     assert_eq!(told[1].after.as_ref().unwrap()["tls"], Value::Null);
+    let initiator = json!({ "name": "i", "chap": "(a key)", "chap_target": "(a key)" });
+    assert_eq!(told[2].after, Some(initiator));
     assert_eq!(more, 0);
 }
 

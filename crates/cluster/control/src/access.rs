@@ -134,7 +134,7 @@ actions! {
     VolumeExport "volume.export" WORK,
     /// Serve a volume by NBD no longer.
     VolumeUnexport "volume.unexport" WORK,
-    /// Hand a volume to a host by NVMe.
+    /// Hand a volume to a host by NVMe or iSCSI.
     VolumeAttach "volume.attach" WORK,
     /// Take a volume away from hosts.
     VolumeDetach "volume.detach" WORK,
@@ -160,8 +160,28 @@ actions! {
     HostDeny "host.deny" WORK,
     /// Forget a host and its keys.
     HostRemove "host.remove" WORK,
-    /// Seal all keys of hosts anew.
+    /// Seal all keys of hosts and initiators anew.
     HostReseal "host.reseal" ADMIN,
+    /// Make a target of iSCSI.
+    TargetCreate "target.create" WORK,
+    /// Change who may log in to a target, and how.
+    TargetSet "target.set" WORK,
+    /// Delete a target.
+    TargetDelete "target.delete" WORK,
+    /// Put a volume into a target.
+    LunAdd "lun.add" WORK,
+    /// Take a volume out of a target.
+    LunRemove "lun.remove" WORK,
+    /// Make an initiator known.
+    InitiatorAdd "initiator.add" WORK,
+    /// Let an initiator log in to a target, and see LUNs there.
+    InitiatorAllow "initiator.allow" WORK,
+    /// Let an initiator log in to a target no longer.
+    InitiatorDeny "initiator.deny" WORK,
+    /// Set or remove an initiator's secrets for CHAP.
+    InitiatorKey "initiator.key" WORK,
+    /// Forget an initiator and its secrets.
+    InitiatorRemove "initiator.remove" WORK,
     /// Drain a store, or use it again.
     DiskDrain "disk.drain" WORK,
     /// Have one store take over from another.

@@ -16,8 +16,11 @@ mod finalize;
 mod flatten;
 mod former;
 mod host;
+mod initiator;
+mod iscsi_gateway;
 mod job;
 mod links;
+mod lun;
 mod moves;
 mod namespace;
 mod node;
@@ -36,6 +39,7 @@ mod shrink;
 mod snapshot;
 mod status;
 mod subsystem;
+mod target;
 mod thresholds;
 mod token;
 mod topology;
@@ -58,11 +62,18 @@ pub use host::{
     HostKeys, MAX_HOSTS, Secret, add_host, allow_host, deny_host, field, host, hosts, remove_host, reseal_host,
     set_host_keys,
 };
+pub use initiator::{
+    ChapUser, InitiatorKeys, MAX_CHAP_USER_BYTES, MAX_INITIATORS, MAX_MASKED, MAX_TARGET_INITIATORS, Mask,
+    add_initiator, allow_initiator, chap_field, deny_initiator, hide_lun, initiator, initiators, remove_initiator,
+    reseal_initiator, set_initiator_keys,
+};
+pub use iscsi_gateway::{MAX_PORTALS, iscsi_gateways, register_iscsi_gateway, target_portals};
 pub use job::{
     Job, JobAction, JobKind, JobState, JobUnit, cancel_job, job, jobs, pause_drain, pause_flatten, pause_job,
     pause_scrub, resume_job,
 };
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
+pub use lun::{LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, remove_lun};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,
@@ -92,13 +103,17 @@ pub use snapshot::{
     snapshot, snapshot_or_mark, snapshot_state, snapshots, split,
 };
 pub use status::{
-    GroupCounts, Members, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, members, status,
-    volume_statuses,
+    GroupCounts, IscsiCounts, Members, NodeStatus, NvmeCounts, PoolStatus, Status, StoreStatus, VolumeStatus, members,
+    status, volume_statuses,
 };
 pub(crate) use subsystem::unchanged;
 pub use subsystem::{
     MAX_SUBSYSTEMS, SubsystemChange, SubsystemSpec, create_subsystem, default_nqn, delete_subsystem, set_subsystem,
     subsystem, subsystems,
+};
+pub use target::{
+    MAX_TARGETS, SpaceWarning, TargetChange, TargetSpec, check_iscsi_name, create_target, default_iqn, delete_target,
+    set_target, target, targets,
 };
 pub use thresholds::{set_thresholds, thresholds};
 pub use token::{

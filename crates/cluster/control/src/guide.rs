@@ -1,9 +1,12 @@
-//! What a Linux host has to do to use a volume by NVMe/TCP: exact commands, which `amita volume attach` prints and the API tells. Pure.
+//! What a host has to do to use a volume: exact commands, which `amita volume attach` prints and the API tells. Pure. Here for Linux and
+//! NVMe/TCP; by iSCSI ([`iscsi`]) for others, too.
 
 use amita_audit::{inert, is_obeyed};
 use amita_types::map::Host;
 use serde::Serialize;
 use std::fmt::Write as _;
+
+pub mod iscsi;
 
 /// Seconds between two signs of life. Half of it is how long a gateway that froze goes unnoticed at least; one that ends
 /// closes its connections, and is noticed at once.

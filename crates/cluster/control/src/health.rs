@@ -18,7 +18,7 @@ use crate::policy::runner::unreadable_runs;
 use crate::policy::standing::{PolicyStatus, TOO_LATE};
 use amita_types::condition::{Failing, FailingChannel, Fullness, SickDisk, Thresholds, Trouble};
 use amita_types::link::Network;
-use amita_types::map::{Pool, Scrub, StoreDuty, Subsystem};
+use amita_types::map::{IscsiTarget, Pool, Scrub, StoreDuty, Subsystem};
 use amita_types::{NodeId, StoreId, VolumeId};
 use serde::Serialize;
 use std::fmt;
@@ -98,6 +98,9 @@ kinds! {
     /// No node that lives serves a subsystem that has namespaces.
     SubsystemUnserved "subsystem-unserved" Warning
         "Start one of its gateways with `--nvme ADDRESS:PORT`, or name another (`amita subsystem set --gateway`).",
+    /// No node that lives serves a target that has LUNs.
+    TargetUnserved "target-unserved" Warning
+        "Start one of its gateways with `--iscsi ADDRESS:PORT`, or name another (`amita target set --gateway`).",
     /// A paused job is late: a disk that predicts its failure is not drained, or copies are not looked at.
     JobOverdue "job-overdue" Warning
         "Resume it (`amita job resume`), or take it back (`amita job cancel`).",
@@ -187,6 +190,8 @@ pub struct Picture<'a> {
     pub volumes: &'a [VolumeStatus],
     /// What hosts connect to.
     pub subsystems: &'a [Subsystem],
+    /// What initiators log in to.
+    pub targets: &'a [IscsiTarget],
     /// Stores that nodes find slow.
     pub slow_stores: &'a [SlowStatus],
     /// What of the network is sick.
@@ -242,6 +247,7 @@ pub fn judge(picture: &Picture<'_>) -> Vec<Fact> {
     picture.of_disks(&mut facts);
     picture.of_jobs(&mut facts);
     picture.of_subsystems(&mut facts);
+    picture.of_targets(&mut facts);
     picture.of_policies(&mut facts);
     picture.of_channels(&mut facts);
     picture.of_unreadable(&mut facts);
@@ -598,6 +604,26 @@ impl Picture<'_> {
                 Kind::SubsystemUnserved,
                 [name],
                 format!("Subsystem {name}: no node that lives serves it; start {who} with --nvme ADDRESS:PORT."),
+                "",
+            ));
+        }
+    }
+
+    fn of_targets(&self, facts: &mut Vec<Fact>) {
+        for target in self.targets.iter().filter(|found| !found.luns.is_empty()) {
+            let serves = |found: &NodeStatus| {
+                let named = target.gateways.is_empty() || target.gateways.contains(&found.node.name);
+                named && found.alive && !found.iscsi.is_empty()
+            };
+            if self.nodes.iter().any(serves) {
+                continue;
+            }
+            let (name, who) = (&target.name, target.gateways.join(", "));
+            let who = if who.is_empty() { "any node".to_owned() } else { who };
+            facts.push(Fact::new(
+                Kind::TargetUnserved,
+                [name],
+                format!("Target {name}: no node that lives serves it; start {who} with --iscsi ADDRESS:PORT."),
                 "",
             ));
         }

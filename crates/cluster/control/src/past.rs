@@ -58,8 +58,10 @@ enum Scope {
     /// Nothing is known yet.
     #[default]
     Nothing,
-    /// Of those that give rights but reservations: what an earlier release has kept.
+    /// Of those that give rights but reservations and what is of iSCSI: what the first release that kept any has kept.
     Grants,
+    /// Of those that give rights but what is of iSCSI: what an earlier release has kept.
+    GrantsAndReservations,
     /// Of those that give rights.
     Rights,
     All,
@@ -144,10 +146,19 @@ pub struct Past {
 /// Does the record of that key say who may use what?
 #[must_use]
 pub fn is_right(key: &str) -> bool {
-    is_grant(key) || key.starts_with(&reservations_prefix())
+    is_grant(key) || is_reservation(key) || is_of_iscsi(key)
 }
 
-/// By an operator?
+fn is_reservation(key: &str) -> bool {
+    key.starts_with(&reservations_prefix())
+}
+
+/// By an operator, by iSCSI? (Which nodes speak it gives nobody a right.)
+fn is_of_iscsi(key: &str) -> bool {
+    key.starts_with(&map::iscsi_targets_prefix()) || key.starts_with(&map::iscsi_initiators_prefix())
+}
+
+/// By an operator, by another protocol?
 fn is_grant(key: &str) -> bool {
     key.starts_with(&map::exports_prefix()) || key.starts_with(&nvme_prefix())
 }
@@ -207,7 +218,7 @@ impl Past {
         if life > self.life {
             return match self.scope {
                 Scope::All => Err(Doubt::Rebuilt { life }),
-                Scope::Nothing | Scope::Grants | Scope::Rights => Ok(()),
+                Scope::Nothing | Scope::Grants | Scope::GrantsAndReservations | Scope::Rights => Ok(()),
             };
         }
         let older = |what: String| Err(Doubt::Older { what });
@@ -236,6 +247,7 @@ impl Past {
         let is_known = match self.scope {
             Scope::Nothing => false,
             Scope::Grants => is_grant(&record.key),
+            Scope::GrantsAndReservations => is_grant(&record.key) || is_reservation(&record.key),
             Scope::Rights => is_right(&record.key),
             Scope::All => true,
         };
@@ -256,6 +268,8 @@ impl Past {
             map::exports_prefix(),
             nvme_prefix(),
             reservations_prefix(),
+            map::iscsi_targets_prefix(),
+            map::iscsi_initiators_prefix(),
         ]
         .map(|key| Op::Prefix { key });
         let call = Call {

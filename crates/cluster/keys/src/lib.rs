@@ -1,7 +1,8 @@
 //! Keys of hosts: their texts, their making, and how they are sealed where they are kept.
 //!
 //! A host shows who it is by a secret (DH-HMAC-CHAP) or by a pre-shared key (TLS). The operator hands such a key over as
-//! a text in the form that NVM Express defines and `nvme-cli` makes: [`DhchapSecret`], [`TlsKey`]. The text is checked
+//! a text in the form that NVM Express defines and `nvme-cli` makes: [`DhchapSecret`], [`TlsKey`]. An iSCSI initiator shows
+//! it by a secret that is any text ([`ChapSecret`]). The text is checked
 //! where it comes in and is kept in the metadata *sealed*: encrypted and bound to the record and the field that it
 //! stands in ([`SealKey`]). Only who has the cluster's sealing key, a file that gateways are given, can read it: a dump
 //! of the metadata gives nobody a host's keys, and whoever can write the metadata cannot give one host another's key.
@@ -14,12 +15,14 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod chap;
 mod dhchap;
 mod hash;
 mod interchange;
 mod sealed;
 mod tls;
 
+pub use chap::{ChapError, ChapSecret, ChapSide, MAX_CHAP_SECRET_BYTES, MIN_CHAP_SECRET_BYTES, PairError, seal_pair};
 pub use dhchap::DhchapSecret;
 pub use hash::Hash;
 pub use interchange::KeyError;

@@ -27,7 +27,8 @@
 //! every core (stores, sequencers, peers, mail) stands together in the [`Context`]; [`Forwarding`] owns the way to other gateways. How
 //! one hands to another is in these files: `route.rs` (I/O), `messages.rs` (what other cores say), `effects.rs` (what the
 //! directory wants), `records.rs` (what the control plane says), `report.rs` (what it is told), `reserve.rs` (reservations),
-//! `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`], [`peers`], [`nvme`], [`control_plane`].
+//! `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`], [`peers`], [`nvme`], [`iscsi`],
+//! [`control_plane`].
 
 mod bases;
 mod clock;
@@ -39,6 +40,7 @@ mod effects;
 mod flattens;
 mod forward;
 mod hosts;
+mod iscsi;
 mod messages;
 mod named;
 mod nvme;
@@ -64,6 +66,7 @@ use crate::control::{FromCore, ToCore};
 use crate::directory::Directory;
 use crate::flattens::Flattens;
 use crate::fronts::Fronts;
+use crate::iscsi_catalog::IscsiCataloguer;
 use crate::mail::{Mail, NodeMessage};
 use crate::reporter::Reporter;
 use crate::reservations::Reservations;
@@ -81,6 +84,7 @@ use context::Context;
 use control_plane::ControlPlane;
 use doubts::Doubts;
 use forward::Forwarding;
+use iscsi::IscsiSide;
 use named::Named;
 use nvme::NvmeSide;
 use observe::Observing;
@@ -107,6 +111,7 @@ pub struct Core {
     pub fronts: Fronts,
     forwarding: Forwarding,
     nvme: NvmeSide,
+    iscsi: IscsiSide,
     named: Named,
     doubts: Doubts,
     views: Views,
@@ -142,6 +147,7 @@ impl Core {
             fronts: Fronts::default(),
             forwarding: Forwarding::new(config.core),
             nvme: NvmeSide::new(config.nvme.clone()),
+            iscsi: IscsiSide::new(config.iscsi.clone()),
             named: Named::default(),
             doubts: Doubts::default(),
             views: Views::new(config.core),
@@ -220,6 +226,12 @@ impl Core {
         self.nvme.serve(cataloguer);
     }
 
+    /// Initiators log in to this node by iSCSI: the settings that they see are made by it, on core 0. To be said before records come.
+    pub fn serve_iscsi(&mut self, cataloguer: IscsiCataloguer) {
+        self.cx.view.keep_space();
+        self.iscsi.serve(cataloguer);
+    }
+
     /// From now on what fronts want computed is done by the node's worker. (Before, and in the simulator: by this core, in its
     /// pass.)
     pub(crate) fn compute_elsewhere(&mut self, desk: Desk) {
@@ -230,6 +242,12 @@ impl Core {
     #[must_use]
     pub fn nvme_port(&self) -> &Rc<amita_nvme::Port> {
         self.nvme.port()
+    }
+
+    /// The iSCSI target's side of this core.
+    #[must_use]
+    pub fn iscsi_port(&self) -> &Rc<amita_iscsi::Port> {
+        self.iscsi.port()
     }
 
     /// A message of the control plane, handled in the next pass.
@@ -283,7 +301,8 @@ impl Core {
         hosts::drop_everywhere(&mut self.cx, &mut self.fronts, &mut self.forwarding, driver);
         self.take_in_mail(driver, now);
         hosts::drop_everywhere(&mut self.cx, &mut self.fronts, &mut self.forwarding, driver);
-        if self.nvme.take_changed() {
+        // Both are asked: each forgets it with that.
+        if self.nvme.take_changed() | self.iscsi.take_changed() {
             self.fronts.event_to_all(driver, || frontend::Event::Settings);
         }
         if self.named.is_due(driver.now()) {
@@ -399,7 +418,7 @@ impl Core {
         }
         self.fronts.tick(driver);
         self.cx.peers.check(&mut self.cx.mail, now);
-        self.make_catalog();
+        self.make_catalogs();
         if self.forwarding.forwarder.has_given_up() || self.forwarding.forwarder.deadline().is_some_and(|at| at <= now)
         {
             self.forwarding.settle_all(&mut self.cx, now);
@@ -434,6 +453,7 @@ impl Core {
             self.parents.deadline(),
             self.flattens.deadline(),
             self.nvme.deadline(),
+            self.iscsi.deadline(),
             rest_due,
             self.forwarding.forwarder.deadline(),
             self.cx.clock.pulse(),
@@ -445,10 +465,11 @@ impl Core {
         }
     }
 
-    /// Makes the settings anew that NVMe hosts see, if something may have changed them.
-    pub(super) fn make_catalog(&mut self) {
+    /// Makes the settings anew that NVMe hosts and initiators of iSCSI see, if something may have changed them.
+    pub(super) fn make_catalogs(&mut self) {
         let (mail, control) = (&mut self.cx.mail, &mut self.cx.control);
         self.nvme.make_catalog(&self.cx.view, &self.directory, mail, control);
+        self.iscsi.make_catalog(&self.cx.view, &self.directory, mail, control);
     }
 }
 

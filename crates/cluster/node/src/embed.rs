@@ -81,6 +81,7 @@ impl Embedded {
             fabric2,
             nbd: None,
             nvme: None,
+            iscsi: Vec::new(),
             to_control,
             from_cores,
         };

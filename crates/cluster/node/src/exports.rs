@@ -53,7 +53,8 @@ pub fn judge(view: &View, volume: VolumeId, who: &Who) -> Option<Grant> {
         return None;
     }
     // Looked for last: for whoever is not let in nothing is.
-    let is_served = || !view.is_namespace(volume) || view.export(volume).is_some_and(|export| export.shared);
+    let is_others = || view.is_namespace(volume) || view.is_unshared_lun(volume);
+    let is_served = || !is_others() || view.export(volume).is_some_and(|export| export.shared);
     let grants = [by_export(view, volume, who), by_certificate(view, volume, who)];
     // The wider right counts.
     let widest = grants.into_iter().flatten().min_by_key(|grant| grant.read_only);

@@ -14,6 +14,7 @@ use crate::token;
 use amita_frontend::{
     CloseReason, Computation, Event, Flow, Front, FrontId, HostKey, RegisterMessage, StorageService, Who, reservation,
 };
+use amita_iscsi as iscsi;
 use amita_nvme as nvme;
 use amita_reactor::driver::{Completion, Driver, ListenerId, LocalPeer, Outcome, SocketId, Time};
 use amita_reactor::{Inbox, Outbox, Pool, Slice};
@@ -104,6 +105,12 @@ pub enum FrontRequest {
     },
     /// Something for the node's register of NVMe controllers.
     Nvme { front: FrontId, tag: u64, call: nvme::Call },
+    /// Something for the node's register of iSCSI sessions.
+    Iscsi {
+        front: FrontId,
+        tag: u64,
+        call: iscsi::Call,
+    },
 }
 
 /// The requests of one pass, in order.
@@ -174,9 +181,18 @@ impl StorageService for FrontRequests {
         });
     }
     fn register(&mut self, front: FrontId, tag: u64, call: RegisterMessage) {
-        // NVMe's is the only one.
-        let call = *call.downcast().expect("a call of the register of NVMe controllers");
-        self.queue.push_back(FrontRequest::Nvme { front, tag, call });
+        // There is no third one.
+        self.queue.push_back(match call.downcast::<nvme::Call>() {
+            Ok(call) => FrontRequest::Nvme {
+                front,
+                tag,
+                call: *call,
+            },
+            Err(call) => {
+                let call = *call.downcast().expect("a call of a register of this node");
+                FrontRequest::Iscsi { front, tag, call }
+            }
+        });
     }
     fn compute(&mut self, front: FrontId, tag: u64, computation: Computation) {
         self.queue.push_back(FrontRequest::Compute {

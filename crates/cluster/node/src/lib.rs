@@ -17,6 +17,7 @@ mod faults;
 mod flattens;
 pub mod forwarder;
 pub mod fronts;
+pub mod iscsi_catalog;
 pub mod links;
 pub mod mail;
 pub mod observe;

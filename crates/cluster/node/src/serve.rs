@@ -74,6 +74,8 @@ pub struct Running {
     pub nbd: Option<SocketAddr>,
     /// Where NVMe/TCP listens, if it does.
     pub nvme: Option<SocketAddr>,
+    /// Where iSCSI listens: its portals.
+    pub iscsi: Vec<SocketAddr>,
     /// Where its metrics and traces can be read, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// How many of the stores serve.
@@ -103,6 +105,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
         fabric2: started.fabric2,
         nbd: started.nbd,
         nvme: started.nvme,
+        iscsi: started.iscsi.clone(),
         to_control,
         from_cores,
     };
@@ -120,6 +123,7 @@ pub fn serve(config: &ServeConfig, log: &Log) -> Result<Running, ServeError> {
         fabric2: started.fabric2,
         nbd: started.nbd,
         nvme: started.nvme,
+        iscsi: started.iscsi,
         stores: 0,
     };
     match running.await_mounts(config) {

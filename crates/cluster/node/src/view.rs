@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
+mod iscsi;
 mod members;
 
 /// The cluster as last seen.
@@ -33,6 +34,8 @@ pub struct View {
     /// How many namespaces show a volume.
     namespaces: FxHashMap<VolumeId, u32>,
     hosts: BTreeMap<String, map::Host>,
+    /// What initiators see.
+    iscsi: iscsi::Iscsi,
     exports: FxHashMap<VolumeId, map::Export>,
     reservations: FxHashMap<VolumeId, Arc<reservation::State>>,
     groups: BTreeMap<GroupId, Membership>,
@@ -107,6 +110,8 @@ pub enum Change {
     Volume(VolumeId, amita_types::Generation),
     /// Something that NVMe hosts see.
     Hosts,
+    /// Something that initiators of iSCSI see.
+    Initiators,
     /// Who may use a volume by NBD.
     Export,
     /// What is reserved of a volume, by this revision of its record.
@@ -141,16 +146,28 @@ impl Change {
                 | Change::Nothing
         )
     }
-}
 
-impl Change {
+    /// May it change what initiators of iSCSI see?
+    #[must_use]
+    pub fn concerns_initiators(&self) -> bool {
+        matches!(
+            self,
+            Change::Initiators
+                | Change::Reservation(..)
+                | Change::Nodes { .. }
+                | Change::Life
+                | Change::Volume(..)
+                | Change::Nothing
+        )
+    }
+
     /// May it change who may use which volume by NBD?
     #[must_use]
     pub fn concerns_exports(&self) -> bool {
         // A record that cannot be read may have been an export's.
         matches!(
             self,
-            Change::Export | Change::Hosts | Change::Volume(..) | Change::Unreadable(_)
+            Change::Export | Change::Hosts | Change::Initiators | Change::Volume(..) | Change::Unreadable(_)
         )
     }
 }
@@ -162,10 +179,10 @@ impl View {
             return Change::Nothing;
         };
         let Some((kind, rest)) = path.split_once('/') else {
-            return if path == "recovery" {
-                recovery(record)
-            } else {
-                Change::Nothing
+            return match path {
+                "recovery" => recovery(record),
+                "thresholds" => self.apply_thresholds(record),
+                _ => Change::Nothing,
             };
         };
         match kind {
@@ -183,6 +200,8 @@ impl View {
             "flattening" => self.apply_flatten(rest, record),
             "closing" => self.apply_closing(rest, record),
             "nvme" => self.apply_nvme(rest, record),
+            "iscsi" => self.apply_iscsi(rest, record),
+            "condition" => self.apply_space(rest, record),
             "exports" => self.apply_export(rest, record),
             "reservations" => self.apply_reservation(rest, record),
             _ => Change::Nothing,

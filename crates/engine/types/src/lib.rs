@@ -11,6 +11,7 @@ pub mod condition;
 pub mod holdings;
 pub mod id;
 pub mod io;
+pub mod iscsi_name;
 pub mod layout;
 pub mod link;
 pub mod map;

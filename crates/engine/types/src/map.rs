@@ -14,6 +14,7 @@ mod check;
 mod clone;
 mod flatten;
 mod holders;
+mod iscsi;
 mod lineage;
 mod paused;
 mod policy;
@@ -29,6 +30,11 @@ pub use check::MAX_GROUPS;
 pub use clone::{MAX_LEVELS, Parent, check_parents};
 pub use flatten::{Flatten, flatten_key, flattens_prefix};
 pub use holders::Holders;
+pub use iscsi::{
+    IscsiAccess, IscsiGateway, IscsiInitiator, IscsiLun, IscsiTarget, MAX_LUN_NUMBER, SCSI_PRODUCT, SCSI_VENDOR,
+    iscsi_gateway_key, iscsi_gateways_prefix, iscsi_initiator_key, iscsi_initiators_prefix, iscsi_target_key,
+    iscsi_targets_prefix, naa, naa_text,
+};
 pub use lineage::{
     Lineage, MAX_LABEL_BYTES, MAX_LABELS, MAX_MARKS, MAX_SNAPSHOT_NAME, SNAPSHOTS_SINCE, Snapshot, SnapshotName,
     SnapshotState, SnapshotWish, snapshot_key, snapshot_name_key, snapshot_names_prefix, snapshot_wish_key,

@@ -187,7 +187,10 @@ fn code_of(error: &AdminError) -> Code {
         AdminError::Metadata(_) | AdminError::Damaged { .. } => Code::Internal,
         AdminError::Denied(_) => Code::Denied,
         AdminError::BadName { .. } | AdminError::BadSetting { .. } => Code::BadSetting,
-        AdminError::NoCluster | AdminError::NoSuch { .. } | AdminError::NotAllowed { .. } => Code::NotFound,
+        AdminError::NoCluster
+        | AdminError::NoSuch { .. }
+        | AdminError::NotAllowed { .. }
+        | AdminError::InitiatorNotAllowed { .. } => Code::NotFound,
         AdminError::Exists { .. } => Code::Exists,
         AdminError::OverQuota { .. } | AdminError::Full { .. } => Code::NoRoom,
         AdminError::Suspected { .. } | AdminError::NothingOpens { .. } => Code::Suspect,
@@ -206,6 +209,10 @@ fn code_of(error: &AdminError) -> Code {
         | AdminError::Exported { .. }
         | AdminError::HasNamespaces { .. }
         | AdminError::Allowed { .. }
+        | AdminError::IsLun { .. }
+        | AdminError::WrittenBeside { .. }
+        | AdminError::HasLuns { .. }
+        | AdminError::InitiatorAllowed { .. }
         | AdminError::NodeLives { .. }
         | AdminError::NodeNeeded { .. }
         | AdminError::OwnerSilent { .. }

@@ -13,8 +13,10 @@ mod exports;
 mod history;
 mod host_keys;
 mod hosts;
+mod initiators;
 mod input;
 mod inspect;
+mod iscsi_attachments;
 mod jobs;
 mod links;
 mod nodes;
@@ -27,6 +29,7 @@ mod settings;
 mod snapshots;
 mod stores;
 mod subsystems;
+mod targets;
 mod tokens;
 mod traces;
 mod trash;
@@ -61,10 +64,13 @@ pub fn all() -> OpenApiRouter<Api> {
         jobs::routes(),
         reservations::routes(),
         attachments::routes(),
+        iscsi_attachments::routes(),
         exports::routes(),
         subsystems::routes(),
         hosts::routes(),
         host_keys::routes(),
+        targets::routes(),
+        initiators::routes(),
         settings::routes(),
         events::routes(),
         history::routes(),

@@ -29,6 +29,10 @@ const TAGS: &[(&str, &str)] = &[
         "nvme",
         "Volumes that are served by NVMe over TCP: subsystems, namespaces and hosts.",
     ),
+    (
+        "iscsi",
+        "Volumes that are served by iSCSI: targets, LUNs and initiators.",
+    ),
     ("settings", "Settings of the whole cluster."),
     (
         "alerts",

@@ -138,9 +138,10 @@ codes! {
     /// A node knows one address of the metadata: when that is away, it can change nothing, and open no volume anew.
     MetadataOneAddress "metadata-one-address" Warning Metadata
         "Run three members of etcd, and start nodes and commands with all of their addresses (`--metadata A,B,C`).",
-    /// Hosts reach a subsystem by one gateway alone: when that is away, they lose their disks.
+    /// Hosts reach a subsystem, or initiators a target, by one gateway alone: when that is away, they lose their disks.
     GatewaySingle "gateway-single" Warning Paths
-        "Serve NVMe/TCP at a second node (`amita serve --nvme`), allow it (`amita subsystem set --gateway`), and connect hosts to both.",
+        "Serve at a second node (`amita serve --nvme`, `--iscsi`), allow it (`amita subsystem set --gateway`, `amita target set --gateway`), and \
+         connect hosts to both.",
     /// The links of a node that others or hosts need hang on one network interface.
     LinkSingle "link-single" Notice Paths
         "Join two ports by a bond, each at a switch of its own.",

@@ -6,7 +6,7 @@ use amita_control::records::inventory_prefix;
 use amita_metadata::{Call, Transact};
 use amita_types::NodeId;
 use amita_types::condition::Thresholds;
-use amita_types::map::{self, Subsystem};
+use amita_types::map::{self, IscsiTarget, Subsystem};
 use amita_types::recovery::Recovery;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -29,6 +29,8 @@ pub struct Facts {
     pub thresholds: Thresholds,
     /// What hosts connect to.
     pub subsystems: Vec<Subsystem>,
+    /// What initiators log in to.
+    pub targets: Vec<IscsiTarget>,
     /// What nodes tell of their machines, by the nodes' numbers.
     pub inventories: BTreeMap<NodeId, Known<Inventory>>,
 }
@@ -70,6 +72,7 @@ pub fn gather(meta: &dyn Transact, at: u64) -> Result<Facts, AdminError> {
         recovery: admin::recovery(meta)?,
         thresholds: admin::thresholds(meta)?,
         subsystems: all(meta, &map::subsystems_prefix())?,
+        targets: all(meta, &map::iscsi_targets_prefix())?,
         inventories: inventories.collect(),
         status,
     })

@@ -30,7 +30,7 @@ impl fmt::Display for Severity {
 /// Where something was found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Place {
-    /// `cluster`, `node`, `nic`, `disk`, `store`, `pool`, `subsystem` or `object`.
+    /// `cluster`, `node`, `nic`, `disk`, `store`, `pool`, `subsystem`, `target` or `object`.
     pub kind: &'static str,
     /// Its name; a network interface and a disk are named behind their node: `n1/eth0`.
     pub name: String,

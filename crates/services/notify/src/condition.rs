@@ -61,6 +61,7 @@ const RUNBOOKS: &[(&str, &str)] = &[
     ("policy-missed", "AmitaPolicyLate"),
     ("channel-fails", "AmitaChannelFailing"),
     ("subsystem-unserved", "AmitaSubsystemUnserved"),
+    ("target-unserved", "AmitaTargetUnserved"),
     ("scrub-found", "AmitaCopiesDamaged"),
     ("store-failed", "AmitaStoreNotServing"),
     ("metadata-away", "AmitaMetadataUnreachable"),
@@ -150,6 +151,7 @@ fn about(fact: &Fact, status: &Status) -> About {
         "channel-fails" => label("channel", first),
         "job-paused" | "job-overdue" => label("job", first),
         "subsystem-unserved" => label("subsystem", first),
+        "target-unserved" => label("target", first),
         name if name.starts_with("copies-") || name.starts_with("pool-") || name == "rule-unmet" => {
             label("pool", first);
         }

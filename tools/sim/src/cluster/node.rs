@@ -302,6 +302,7 @@ impl Node {
                 },
                 ..amita_nvme::Config::default()
             },
+            iscsi: Default::default(),
             silent_for: setup.silent_for,
             fabric,
             store,

@@ -320,6 +320,43 @@ fn a_secret_is_neither_taken_nor_told_where_others_could_read_it() {
 }
 
 #[test]
+fn secrets_of_initiators_are_sealed_by_the_node_and_told_by_nobody() {
+    let world = World::new();
+    let name = "iqn.1993-08.org.debian:01:9c11913aa8b";
+    let line = format!("initiator key {name} --chap-secret /home/alice/secret");
+    let made = world.run_with(&line, &[("/home/alice/secret", "hush-hush-hush\n")], true);
+    assert_eq!((made.exit_code, made.is_secret), (0, true), "{made:?}");
+    assert!(made.stdout.contains("has to prove: CHAP"), "{made:?}");
+    // What was not sent is not looked for here; what is wrong with a secret is said, and not the secret; and nothing is taken or made where
+    // others could read it.
+    for (line, files, is_private, kind) in [
+        (line.clone(), &[][..], true, Kind::Unreadable),
+        (line.clone(), &[("/home/alice/secret", "hush")], true, Kind::Usage),
+        (line, &[("/home/alice/secret", "hush-hush-hush")], false, Kind::Usage),
+        (format!("initiator key {name} --generate-chap"), &[], false, Kind::Usage),
+    ] {
+        let refused = world.run_with(&line, files, is_private);
+        assert_eq!(refused.exit_code, kind.code(), "{line}: {refused:?}");
+        assert!(!refused.stderr.contains("hush"), "{refused:?}");
+    }
+    let made = world.run_with(&format!("initiator key {name} --generate-chap-target"), &[], true);
+    let secret = made.stdout.lines().find(|line| line.contains("chap-target-secret"));
+    let secret = secret.and_then(|line| line.split_whitespace().last());
+    let secret = secret.unwrap_or_else(|| panic!("{made:?}"));
+    assert!(made.is_secret && secret.len() == 16, "{made:?}");
+    for line in ["audit list --json", "initiator list --json"] {
+        let told = world.done(line);
+        assert!(
+            told.contains(name) && !told.contains("hush") && !told.contains(secret),
+            "{line}: {told}"
+        );
+    }
+    // What has none is done.
+    let changed = world.run_with(&format!("initiator key {name} --remove-chap"), &[], false);
+    assert_eq!((changed.exit_code, changed.is_secret), (0, false), "{changed:?}");
+}
+
+#[test]
 fn a_channel_is_made_with_the_secret_that_was_sent() {
     let world = World::new();
     let line = "notify add webhook pager --url-file url --secret-file secret --json";

@@ -84,8 +84,10 @@ fn serving(running: &Running) -> Vec<Serving> {
         at("nbd", running.nbd),
         at("nvme", running.nvme),
     ];
+    let portals = running.iscsi.iter().map(|portal| ("iscsi", portal.ip()));
     all.into_iter()
         .flatten()
+        .chain(portals)
         .map(|(what, address)| Serving { what, address })
         .collect()
 }

@@ -1,4 +1,6 @@
-//! `amita volume attach` and `detach`.
+//! `amita volume attach` and `detach`: by NVMe/TCP here, by iSCSI in `iscsi`.
+
+mod iscsi;
 
 use crate::admin::{Admin, Described};
 use amita_control::access::Action;
@@ -17,15 +19,31 @@ pub struct AttachArguments {
     /// The volume's name, or VOLUME@SNAPSHOT: what the volume was then, to be read only
     pub name: String,
     /// The host's NVMe qualified name: on Linux, what /etc/nvme/hostnqn says
-    #[arg(long, value_name = "NQN")]
-    pub host: String,
+    #[arg(
+        long,
+        value_name = "NQN",
+        required_unless_present = "iscsi",
+        conflicts_with = "iscsi"
+    )]
+    pub host: Option<String>,
+    /// By iSCSI instead, to the initiator of this name: on Linux, what /etc/iscsi/initiatorname.iscsi says
+    #[arg(long, value_name = "IQN")]
+    pub iscsi: Option<String>,
+    /// By iSCSI, the target that it shall be a LUN of [default: where it is one, else one of the volume's name; of a snapshot
+    /// VOLUME.SNAPSHOT]
+    #[arg(long, value_name = "NAME", requires = "iscsi")]
+    pub target: Option<String>,
+    /// By iSCSI, of which kind the host is, for the commands that are printed [default: what the initiator's name says, else all]
+    #[arg(long = "for", value_name = "SYSTEM", requires = "iscsi")]
+    pub system: Option<iscsi::System>,
     /// The subsystem that it shall be a namespace of [default: where it is one, else one of the volume's name; of a snapshot
     /// VOLUME.SNAPSHOT]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "iscsi")]
     pub subsystem: Option<String>,
-    /// Bytes of a logical block, where the namespace is made now: 4096, or 512 for hosts that know nothing else
-    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
-    pub block_size: u32,
+    /// Bytes of a logical block, where the namespace or the LUN is made now: 4096, or 512 for hosts that know nothing else [default: 4096;
+    /// by iSCSI 512]
+    #[arg(long, value_name = "BYTES")]
+    pub block_size: Option<u32>,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -37,8 +55,14 @@ pub struct DetachArguments {
     /// The volume's name, or VOLUME@SNAPSHOT
     pub name: String,
     /// Only this host: it may connect to the volume's subsystem no more
-    #[arg(long, value_name = "NQN")]
+    #[arg(long, value_name = "NQN", conflicts_with = "iscsi")]
     pub host: Option<String>,
+    /// By iSCSI: from its target
+    #[arg(long)]
+    pub iscsi: bool,
+    /// Only from this initiator: it sees the LUN no more
+    #[arg(long, value_name = "IQN", requires = "iscsi")]
+    pub initiator: Option<String>,
     /// Say what was done as JSON
     #[arg(long)]
     pub json: bool,
@@ -61,7 +85,12 @@ struct Attached {
 
 /// Makes what is missing, and says what the host has to do.
 pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()> {
-    let AttachArguments { name, host: nqn, .. } = arguments;
+    if let Some(initiator) = &arguments.iscsi {
+        return iscsi::attach(arguments, initiator, metadata);
+    }
+    let name = &arguments.name;
+    // The command line wants the one or the other.
+    let nqn = arguments.host.as_deref().unwrap_or_default();
     admin::check_nqn("host", nqn).described()?;
     let (_, used) = admin::namespace_of(&metadata.reader(), name).described()?;
     let subsystem = match (&arguments.subsystem, &used) {
@@ -96,7 +125,7 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
     let present = used.map(|used| used.namespace);
     let Made { namespace, found, made } = metadata
         .act(Action::VolumeAttach, &format!("{name} to {nqn}"), |meta| {
-            make(meta, arguments, &subsystem, present)
+            make(meta, (arguments, nqn), &subsystem, present)
         })
         .described()?;
     let host = admin::host(&metadata.reader(), nqn).described()?;
@@ -108,7 +137,7 @@ pub(super) fn attach(arguments: &AttachArguments, metadata: &Admin) -> Result<()
         nqn: found.nqn.clone(),
         nsid: namespace.nsid,
         uuid: namespace.uuid.to_string(),
-        host: nqn.clone(),
+        host: nqn.to_owned(),
         made,
         guide: Guide::new(&found.nqn, nqn, &gateways, Proofs::of(&host)),
     };
@@ -169,11 +198,11 @@ struct Made {
 /// Makes what is missing. `present`: the namespace, where the volume is one.
 fn make(
     meta: &dyn Transact,
-    arguments: &AttachArguments,
+    (arguments, nqn): (&AttachArguments, &str),
     subsystem: &str,
     present: Option<Namespace>,
 ) -> std::result::Result<Made, AdminError> {
-    let AttachArguments { name, host: nqn, .. } = arguments;
+    let name = &arguments.name;
     let mut made = Vec::new();
     let spec = SubsystemSpec {
         name: subsystem.to_owned(),
@@ -185,7 +214,7 @@ fn make(
     let namespace = match present {
         Some(namespace) => namespace,
         None => {
-            let added = admin::add_namespace(meta, subsystem, name, None, arguments.block_size);
+            let added = admin::add_namespace(meta, subsystem, name, None, arguments.block_size.unwrap_or(4096));
             let namespace = added.inspect_err(|_| {
                 // Nothing is left half done; where somebody uses it by now, or the metadata is away, it stays.
                 if !made.is_empty() {
@@ -281,13 +310,16 @@ fn text(attached: &Attached) -> String {
 
 /// Takes the namespace out, or denies one host.
 pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()> {
+    if arguments.iscsi {
+        return iscsi::detach(arguments, metadata);
+    }
     let name = &arguments.name;
     let (_, used) = admin::namespace_of(&metadata.reader(), name).described()?;
     let Some(used) = used else {
         return Err(
             Failure::new(format!("{} {name} is no namespace of any subsystem", kind_of(name)))
                 .kind(Kind::NotFound)
-                .advice("`amita namespace list` shows which volumes are."),
+                .advice("`amita namespace list` shows which volumes are; from a target of iSCSI: --iscsi."),
         );
     };
     let subsystem = &used.subsystem;

@@ -98,7 +98,7 @@ fn problem(failure: Failure) -> Problem {
         "metadata-unavailable" | "outcome-unknown" => Code::MetadataAway,
         "bad-setting" | "bad-name" => Code::BadSetting,
         "limit-reached" | "over-quota" => Code::NoRoom,
-        "attached" | "attached-still" | "protected" | "served-by-nvme" | "exported" => Code::InUse,
+        "attached" | "attached-still" | "is-lun" | "protected" | "served-by-nvme" | "exported" => Code::InUse,
         _ => match failure.kind {
             Kind::Usage | Kind::Unreadable => Code::BadRequest,
             Kind::Unreachable => Code::NotInTime,

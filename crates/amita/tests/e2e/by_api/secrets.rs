@@ -34,6 +34,18 @@ fn keys_and_secrets_are_sealed_by_the_node_and_kept_nowhere_else() {
         (&true.into(), &false.into()),
         "{changed}"
     );
+    // Those of initiators, likewise.
+    let initiator = "iqn.1993-08.org.debian:01:by-api";
+    let said = work.done(&["initiator", "key", initiator, "--generate-chap", "--one-way"]);
+    let line = said.lines().find(|line| line.contains("chap-secret"));
+    let iscsi = line.and_then(|line| line.split_whitespace().last());
+    let iscsi = iscsi.unwrap_or_else(|| panic!("{said}"));
+    let file = world.file("chap.secret").display().to_string();
+    std::fs::write(&file, format!("{iscsi}\n")).expect("written");
+    let changed = work.json(&["initiator", "key", initiator, "--chap-secret", &file]);
+    assert_eq!(changed["chap"], Value::Bool(true), "{changed}");
+    let misplaced = work.run(&["initiator", "key", initiator, "--chap-secret", iscsi]);
+    assert_eq!(misplaced.status.code(), Some(2), "{}", misplaced.text);
     let secret = world.file("secret").display().to_string();
     std::fs::write(&secret, SECRET).expect("written");
     let add = [
@@ -59,15 +71,18 @@ fn keys_and_secrets_are_sealed_by_the_node_and_kept_nowhere_else() {
         "{}",
         given.text
     );
+    let secrets = [chap.as_str(), tls.as_str(), iscsi, SECRET];
     let told = [
         again.text,
         world.amita_done(&["audit", "list", "--json"]),
+        misplaced.text,
         world.amita_done(&["host", "list", "--json"]),
+        world.amita_done(&["initiator", "list", "--json"]),
         world.amita_done(&["notify", "list", "--json"]),
         std::fs::read_to_string(node.log()).expect("a log"),
     ];
     for text in &told {
-        for secret in [chap.as_str(), tls.as_str(), SECRET] {
+        for secret in secrets {
             assert!(!text.contains(secret), "{secret} is told: {text}");
         }
     }
@@ -89,7 +104,7 @@ fn keys_and_secrets_are_sealed_by_the_node_and_kept_nowhere_else() {
             } else if kind.is_file() && is_metadata {
                 let bytes = std::fs::read(&path).expect("it is read");
                 looked_at += bytes.len();
-                for secret in [chap.as_str(), tls.as_str(), SECRET] {
+                for secret in secrets {
                     let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
                     assert!(!found, "{secret} is in {}", path.display());
                 }

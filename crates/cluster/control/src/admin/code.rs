@@ -105,6 +105,16 @@ codes! {
     Allowed "host-allowed" "Deny it there first (`amita host deny`), or use `--force`.",
     /// The host is not allowed there anyway.
     NotAllowed "host-not-allowed" "The message says which are.",
+    /// The volume or the snapshot is a LUN, which initiators may use.
+    IsLun "is-lun" "Take it out first: `amita lun remove`.",
+    /// The volume is used by one protocol, and is to be by another besides.
+    WrittenBeside "written-beside" "Take that use away first, or use `--shared` where those who use it know of each other.",
+    /// The target has LUNs, which initiators may use.
+    HasLuns "has-luns" "Take them out first, or use `--force`: the volumes stay.",
+    /// The initiator is allowed in targets.
+    InitiatorAllowed "initiator-allowed" "Deny it there first (`amita initiator deny`), or use `--force`.",
+    /// The initiator is not allowed there anyway.
+    InitiatorNotAllowed "initiator-not-allowed" "The message says which are.",
     /// There are as many as there may be.
     Full "limit-reached" "Delete some that are not needed.",
     /// Without the node, writes would wait.
@@ -173,6 +183,11 @@ impl AdminError {
             AdminError::HasNamespaces { .. } => Code::HasNamespaces,
             AdminError::Allowed { .. } => Code::Allowed,
             AdminError::NotAllowed { .. } => Code::NotAllowed,
+            AdminError::IsLun { .. } => Code::IsLun,
+            AdminError::WrittenBeside { .. } => Code::WrittenBeside,
+            AdminError::HasLuns { .. } => Code::HasLuns,
+            AdminError::InitiatorAllowed { .. } => Code::InitiatorAllowed,
+            AdminError::InitiatorNotAllowed { .. } => Code::InitiatorNotAllowed,
             AdminError::Full { .. } => Code::Full,
             AdminError::WouldWait { .. } => Code::WouldWait,
             AdminError::RuleUnmet { .. } => Code::RuleUnmet,

@@ -9,8 +9,10 @@
 //! more is acknowledged. Without `force` it is asked *before*, and says when clients use the volume; with it the record comes with the
 //! deletion, and whoever deletes waits until it is gone before the operator is told.
 
+use super::lun::{Besides, any_lun_use, is_lun, lun_status, remove_lun};
 use super::namespace::{any_use_of, remove_namespace, status_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
+use super::target::targets;
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, check_name, cluster, get, node_name};
 use amita_metadata::{Call, Op, Transact};
@@ -61,8 +63,8 @@ pub enum Fate {
 /// open, but for what [`Deleted`] says. `pause` waits a little, and says whether there is still patience.
 ///
 /// # Errors
-/// There is none of that name, or it is a namespace, or clients use it at the node that owns it, or that node does not say (and
-/// `force` is not given; with it the namespace goes too); it is protected, or has snapshots; the new name cannot be, or is taken; the
+/// There is none of that name, or it is a namespace or a LUN, or clients use it at the node that owns it, or that node does not say (and
+/// `force` is not given; with it that goes too); it is protected, or has snapshots; the new name cannot be, or is taken; the
 /// metadata is suspected, away or refuses.
 pub fn carry_out(meta: &dyn Transact, mut deletion: Deletion, pause: &mut dyn FnMut() -> bool) -> Result<Deleted> {
     loop {
@@ -273,6 +275,17 @@ impl Deletion {
             }
             // First the hosts lose the disk, then it goes.
             return match remove_namespace(meta, &subsystem, namespace.nsid) {
+                Ok(_) | Err(AdminError::NoSuch { .. }) => Ok(None),
+                Err(why) => Err(why),
+            };
+        }
+        let targets = targets(meta)?;
+        if let Some((target, lun)) = any_lun_use(&targets, &volume) {
+            if !self.force {
+                let of = lun_status(meta, target, lun, Some(&volume))?.of();
+                return Err(is_lun(&of, target, lun, Besides::Force));
+            }
+            return match remove_lun(meta, target, lun.number) {
                 Ok(_) | Err(AdminError::NoSuch { .. }) => Ok(None),
                 Err(why) => Err(why),
             };

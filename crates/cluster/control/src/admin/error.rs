@@ -241,11 +241,66 @@ pub enum AdminError {
         subsystems: Vec<String>,
     },
     /// A host that may not connect anyway.
-    #[error("host {host} is not allowed in subsystem {subsystem}; {}", those_are(allowed))]
+    #[error("host {host} is not allowed in subsystem {subsystem}; {}", such_are("host", allowed))]
     NotAllowed {
         host: String,
         /// Where.
         subsystem: String,
+        /// Who is.
+        allowed: Vec<String>,
+    },
+    /// A volume, or a snapshot, that initiators may use.
+    #[error(
+        "{what} {name} is LUN {lun} of target {target}: initiators may use it; take it out first (`amita lun remove {target} {lun}`){besides}"
+    )]
+    IsLun {
+        /// A volume or a snapshot.
+        what: &'static str,
+        name: String,
+        target: String,
+        /// The LUN's number.
+        lun: u16,
+        /// What else helps.
+        besides: &'static str,
+    },
+    /// A volume would be written by two protocols.
+    #[error(
+        "volume {volume} is {used}: {by} would write beside those who have it so, without either's knowing; {instead}"
+    )]
+    WrittenBeside {
+        volume: String,
+        /// What it is already.
+        used: String,
+        /// Who would write as well.
+        by: String,
+        /// What to do.
+        instead: String,
+    },
+    /// A target that initiators may use.
+    #[error(
+        "target {target} has {luns} LUNs, and initiators may use them; take them out first (`amita lun remove {target} LUN`), or use \
+         --force: the volumes stay"
+    )]
+    HasLuns { target: String, luns: usize },
+    /// An initiator that may log in.
+    #[error(
+        "initiator {initiator} is allowed in {}; deny it there first (`amita initiator deny TARGET {initiator}`), or use --force",
+        targets.join(", ")
+    )]
+    InitiatorAllowed {
+        initiator: String,
+        /// Where.
+        targets: Vec<String>,
+    },
+    /// An initiator that may not log in anyway.
+    #[error(
+        "initiator {initiator} is not allowed in target {target}; {}",
+        such_are("initiator", allowed)
+    )]
+    InitiatorNotAllowed {
+        initiator: String,
+        /// Where.
+        target: String,
         /// Who is.
         allowed: Vec<String>,
     },
@@ -388,6 +443,11 @@ fn of_stores(stores: &[(StoreId, usize)]) -> String {
 fn how_to_make(what: &str) -> String {
     match what {
         "host" | "namespace" => format!(": add one with `amita {what} add`"),
+        "LUN" => ": add one with `amita lun add`".to_owned(),
+        "initiator" => {
+            ": one is known when it is allowed (`amita initiator allow`) or has a secret (`amita initiator key`)"
+                .to_owned()
+        }
         "node" => ": start one with `amita serve`".to_owned(),
         "deleted volume" | "job" => String::new(),
         "snapshot policy" => ": make one with `amita snapshot-policy create`".to_owned(),
@@ -395,9 +455,9 @@ fn how_to_make(what: &str) -> String {
     }
 }
 
-fn those_are(allowed: &[String]) -> String {
+fn such_are(what: &str, allowed: &[String]) -> String {
     match allowed {
-        [] => "no host is".to_owned(),
+        [] => format!("no {what} is"),
         several => format!("allowed are {}", several.join(", ")),
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing is served that was not exported. A volume that hosts have by NVMe at the same time would be written by both, and
 //! neither would know of the other: that has to be asked for.
 
+use super::lun::no_unshared_lun;
 use super::namespace::use_of;
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
@@ -43,8 +44,8 @@ pub fn exports(meta: &dyn Transact) -> Result<Vec<Export>> {
 /// are cut off.
 ///
 /// # Errors
-/// No such volume, nobody who may use it, a name that cannot be one; a volume that is a namespace (unless it is to be
-/// shared); the metadata is suspected, away or refuses.
+/// No such volume, nobody who may use it, a name that cannot be one; a volume that is a namespace, or a LUN (unless it is to
+/// be shared); the metadata is suspected, away or refuses.
 pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Result<Export> {
     let sorted = |names: &[String]| {
         let mut names = names.to_vec();
@@ -69,6 +70,9 @@ pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Resu
                 subsystem,
                 nsid: namespace.nsid,
             });
+        }
+        if !spec.shared {
+            no_unshared_lun(meta, &volume, "clients of NBD", ", or use --shared")?;
         }
         let export = Export {
             volume: volume.id,

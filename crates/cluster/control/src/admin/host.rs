@@ -22,7 +22,7 @@ pub mod field {
     pub const TLS: &str = "tls";
 }
 
-/// A secret of a host that is set.
+/// A secret of a host, or of an initiator, that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Secret {
     /// It stays as it is.
@@ -35,7 +35,7 @@ pub enum Secret {
 }
 
 impl Secret {
-    fn set(&self, of: &mut Option<String>) {
+    pub(super) fn set(&self, of: &mut Option<String>) {
         match self {
             Secret::Keep => {}
             Secret::Sealed(sealed) => *of = Some(sealed.clone()),

@@ -8,7 +8,7 @@ use super::volume::find_volume;
 use super::{AdminError, RACES, Result, get, next_number, nodes, volume};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::NodeId;
-use amita_types::map::{self, Move, Volume};
+use amita_types::map::{self, IscsiGateway, Move, Node, Volume};
 
 /// What has become of a wish.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,13 @@ pub enum MoveState {
         /// Who owns it.
         owner: Option<NodeId>,
     },
+}
+
+/// Do initiators log in to it by iSCSI?
+fn speaks_iscsi(meta: &dyn Transact, node: &Node) -> Result<bool> {
+    let gateway = get::<IscsiGateway>(meta, &map::iscsi_gateway_key(&node.name))?;
+    // One of another number is of a node that is gone.
+    Ok(gateway.is_some_and(|(gateway, _)| gateway.node == node.id && !gateway.portals.is_empty()))
 }
 
 /// Wishes that a volume be owned by the node of that name; in the place of an earlier wish, if there is one.
@@ -45,9 +52,11 @@ pub fn move_volume(meta: &dyn Transact, name: &str, to: &str) -> Result<Move> {
         name: to.to_owned(),
         why: why.to_owned(),
     };
-    if node.nvme.is_none() && node.nbd.is_none() && node.nbd_socket.is_none() {
+    let serves = node.nvme.is_some() || node.nbd.is_some() || node.nbd_socket.is_some();
+    if !serves && !speaks_iscsi(meta, node)? {
         return Err(bad(
-            "it is no gateway: it serves neither NVMe nor NBD; start it with --nvme ADDRESS:PORT, or choose another node",
+            "it is no gateway: it serves neither NVMe nor iSCSI nor NBD; start it with --nvme ADDRESS:PORT or --iscsi ADDRESS:PORT, or \
+             choose another node",
         ));
     }
     if !super::status::lives(meta)?.alive(node.id) {

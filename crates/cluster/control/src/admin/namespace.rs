@@ -1,5 +1,6 @@
 //! Namespaces: volumes, and snapshots of them, under a number in a subsystem.
 
+use super::lun::no_unshared_lun;
 use super::shrink::none_shrinks;
 use super::snapshot::{snapshot as snapshot_of, split};
 use super::subsystem::{find_subsystem, put, subsystems, unchanged, uses_guard};
@@ -70,7 +71,7 @@ pub(super) fn status_of(
     })
 }
 
-fn snapshot_name(meta: &dyn Transact, volume: VolumeId, number: SnapshotId) -> Result<Option<String>> {
+pub(super) fn snapshot_name(meta: &dyn Transact, volume: VolumeId, number: SnapshotId) -> Result<Option<String>> {
     let found = get::<Snapshot>(meta, &map::snapshot_key(volume, number))?;
     Ok(found.map(|(snapshot, _)| snapshot.name))
 }
@@ -99,8 +100,8 @@ pub fn namespaces(meta: &dyn Transact, name: Option<&str>) -> Result<Vec<Namespa
 /// Hosts that are connected see it at once.
 ///
 /// # Errors
-/// No such subsystem, volume or snapshot, a number or size that cannot be, or is taken; a volume that is a namespace already; the
-/// metadata is away or refuses.
+/// No such subsystem, volume or snapshot, a number or size that cannot be, or is taken; a volume that is a namespace already, or a LUN
+/// that is not shared; the metadata is away or refuses.
 pub fn add_namespace(
     meta: &dyn Transact,
     subsystem: &str,
@@ -126,12 +127,12 @@ pub fn add_namespace(
     for _ in 0..RACES {
         let (guard, guard_revision) = uses_guard(meta)?;
         let (mut found, revision) = find_subsystem(meta, subsystem)?;
-        let Target {
+        let Disk {
             volume: target,
             data,
             compares,
             snapshot,
-        } = find_target(meta, volume)?;
+        } = find_disk(meta, volume)?;
         let number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
         if let Some((user, namespace)) = use_of(&subsystems(meta)?, data, number) {
             return Err(AdminError::Attached {
@@ -147,6 +148,9 @@ pub fn add_namespace(
                 volume: volume.to_owned(),
                 subsystem: subsystem.to_owned(),
             });
+        }
+        if may_write {
+            no_unshared_lun(meta, &target, &format!("the hosts of subsystem {subsystem}"), "")?;
         }
         let taken = |nsid: u32| found.namespaces.iter().any(|known| known.nsid == nsid);
         let nsid = match nsid {
@@ -189,17 +193,17 @@ pub fn add_namespace(
     Err(AdminError::TooManyRaces { key: guard_key })
 }
 
-/// What is to be a namespace.
-struct Target {
-    volume: Volume,
+/// What is to be a namespace, or a LUN.
+pub(super) struct Disk {
+    pub(super) volume: Volume,
     /// Which of its data: of a snapshot, that of which it is one.
-    data: VolumeId,
+    pub(super) data: VolumeId,
     /// Its records are so.
-    compares: Vec<Compare>,
-    snapshot: Option<NamespaceSnapshot>,
+    pub(super) compares: Vec<Compare>,
+    pub(super) snapshot: Option<NamespaceSnapshot>,
 }
 
-fn find_target(meta: &dyn Transact, name: &str) -> Result<Target> {
+pub(super) fn find_disk(meta: &dyn Transact, name: &str) -> Result<Disk> {
     let (volume_name, snapshot_name) = split(name)?;
     let (volume, revision) = find_volume(meta, volume_name)?;
     let mut compares = vec![unchanged(&map::volume_key(volume_name), revision)];
@@ -229,7 +233,7 @@ fn find_target(meta: &dyn Transact, name: &str) -> Result<Target> {
             None
         }
     };
-    Ok(Target {
+    Ok(Disk {
         volume,
         data,
         compares,
@@ -269,9 +273,9 @@ fn find_use(subsystems: &[Subsystem], is_it: impl Fn(&Namespace) -> bool) -> Opt
 /// # Errors
 /// No such volume or snapshot; the metadata is away.
 pub fn namespace_of(meta: &dyn Transact, name: &str) -> Result<(Volume, Option<NamespaceStatus>)> {
-    let Target {
+    let Disk {
         volume, data, snapshot, ..
-    } = find_target(meta, name)?;
+    } = find_disk(meta, name)?;
     let number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
     let status = match use_of(&subsystems(meta)?, data, number) {
         Some((subsystem, namespace)) => Some(status_of(meta, &subsystem, &namespace, Some(&volume))?),

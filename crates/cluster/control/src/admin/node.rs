@@ -115,7 +115,7 @@ pub fn remove_node(meta: &dyn Transact, name: &str) -> Result<Node> {
             links_prefix(),
             inventory_prefix(),
         ];
-        let mut gone = vec![map::suspect_key(node.id)];
+        let mut gone = vec![map::suspect_key(node.id), map::iscsi_gateway_key(name)];
         for prefix in said {
             let reply = meta.txn(&Call::prefix(format!("{prefix}{}/", node.id)))?;
             gone.extend(reply.values(0).iter().map(|found| found.key.clone()));

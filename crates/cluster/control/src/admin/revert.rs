@@ -8,9 +8,11 @@
 
 use super::clone::{MAX_CLONES, comes_from, data_of};
 use super::flatten;
+use super::lun::{lun_use, not_a_lun};
 use super::namespace::use_of;
 use super::snapshot::{snapshot, taken};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
+use super::target::targets;
 use super::trash::find_pool;
 use super::volume::{believable, find_volume, has_room};
 use super::{AdminError, RACES, Result, cluster, get, list};
@@ -119,6 +121,7 @@ fn not_served(meta: &dyn Transact, volume: &Volume) -> Result<()> {
             nsid: namespace.nsid,
         });
     }
+    not_a_lun(meta, &volume.name, volume.id, SnapshotId::HEAD)?;
     if !meta
         .txn(&Call::get(map::reservation_key(volume.id)))?
         .values(0)
@@ -392,6 +395,7 @@ fn forget(meta: &dyn Transact, call: &mut Call, old: &Volume, before: &Snapshot)
         || found.protected
         || found.mark
         || use_of(&subsystems(meta)?, before.volume, before.number).is_some()
+        || lun_use(&targets(meta)?, before.volume, before.number).is_some()
     {
         return Ok(true);
     }

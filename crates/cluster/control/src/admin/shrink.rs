@@ -2,6 +2,7 @@
 //! `docs/decisions/055-a-volume-shrinks-when-its-end-is-empty.md` tells the steps, and why they come so.
 
 use super::about::change;
+use super::lun::not_a_lun;
 use super::namespace::use_of;
 use super::subsystem::{put, subsystems, unchanged};
 use super::volume::{check_size, find_volume};
@@ -22,7 +23,7 @@ fn bad(name: &str, why: String) -> AdminError {
 /// May a volume be made so small? Of what others do while it is, [`begin_shrink`] says more.
 ///
 /// # Errors
-/// A size that cannot be, or that is none smaller, or more than an earlier one that was cut short was to leave; hosts may use the volume by NVMe;
+/// A size that cannot be, or that is none smaller, or more than an earlier one that was cut short was to leave; hosts may use the volume by NVMe or iSCSI;
 /// it is being flattened, or an image is copied into it; a cluster whose version does not know of it; the metadata is away.
 pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Result<()> {
     let name = &volume.name;
@@ -59,7 +60,7 @@ pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Resu
             subsystem,
             nsid: namespace.nsid,
         }),
-        None => Ok(()),
+        None => not_a_lun(meta, name, volume.id, SnapshotId::HEAD),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Snapshots of volumes: the operator wishes one, the volume's owner takes it.
 
+use super::lun::not_a_lun;
 use super::namespace::use_of;
 use super::quota::{Tally, Wanted, charge_by, snapshots_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
@@ -458,6 +459,7 @@ pub(crate) fn delete_snapshot_that(
                 nsid: namespace.nsid,
             });
         }
+        not_a_lun(meta, &format!("{volume}@{name}"), data, number)?;
         if left == Left::Mark {
             if snapshot.mark {
                 return Err(AdminError::OnlyMark {

@@ -19,8 +19,8 @@ use amita_types::condition::{
 };
 use amita_types::link::{LinkReport, Network, links_prefix};
 use amita_types::map::{
-    self, Export, Flatten, Group, Host, Import, Live, Node, Policy, PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store,
-    Subsystem, Suspect, Target, Volume,
+    self, Export, Flatten, Group, Host, Import, IscsiInitiator, IscsiTarget, Live, Node, Policy, PolicyRuns, Pool,
+    PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
 };
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
@@ -49,6 +49,8 @@ pub struct Status {
     pub policies: Vec<PolicyStatus>,
     /// What hosts can connect to by NVMe/TCP.
     pub nvme: NvmeCounts,
+    /// What initiators can log in to by iSCSI.
+    pub iscsi: IscsiCounts,
     /// The facts' sentences.
     pub warnings: Vec<String>,
     /// Stores that are being brought up to date.
@@ -71,6 +73,20 @@ pub struct NvmeCounts {
     pub hosts: usize,
 }
 
+/// What initiators can log in to by iSCSI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct IscsiCounts {
+    /// Nodes that speak it.
+    pub gateways: usize,
+    /// Of them, those that live.
+    pub alive: usize,
+    pub targets: usize,
+    /// LUNs of all of them.
+    pub luns: usize,
+    /// Initiators that are known.
+    pub initiators: usize,
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct NodeStatus {
     /// Its record.
@@ -78,6 +94,9 @@ pub struct NodeStatus {
     pub node: Node,
     /// Does it hold its lease?
     pub alive: bool,
+    /// Where initiators log in to it by iSCSI, as HOST:PORT each: its portals.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub iscsi: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -201,6 +220,17 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         namespaces: subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum(),
         hosts: reader.list::<Host>(&map::hosts_prefix(), any)?.len(),
     };
+    let targets: Vec<IscsiTarget> = reader.list(&map::iscsi_targets_prefix(), any)?;
+    let speak_iscsi = || nodes.iter().filter(|found| !found.iscsi.is_empty());
+    let iscsi = IscsiCounts {
+        gateways: speak_iscsi().count(),
+        alive: speak_iscsi().filter(|found| found.alive).count(),
+        targets: targets.len(),
+        luns: targets.iter().map(|target| target.luns.len()).sum(),
+        initiators: reader
+            .list::<IscsiInitiator>(&map::iscsi_initiators_prefix(), any)?
+            .len(),
+    };
     let slow_stores = slow(meta, &living)?;
     let (networks, left_networks) = networks(&nodes, &link_reports(meta, &living)?);
     let (volumes, deleted_volumes) = volumes_of(&mut reader, &names, &lives)?;
@@ -216,6 +246,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         pools: &pools,
         volumes: &volumes,
         subsystems: &subsystems,
+        targets: &targets,
         slow_stores: &slow_stores,
         networks: &networks,
         left_networks: &left_networks,
@@ -235,6 +266,7 @@ pub fn status(meta: &dyn Transact) -> Result<Status> {
         warnings: facts.iter().map(Fact::to_string).collect(),
         facts,
         nvme,
+        iscsi,
         nodes,
         stores,
         recovery: progress(meta, &living)?,

@@ -157,8 +157,8 @@ fn exists(name: &str) -> AdminError {
     }
 }
 
-/// Gateways are named before they serve NVMe, but not before they exist.
-fn check_gateways(meta: &dyn Transact, gateways: &[String]) -> Result<()> {
+/// Gateways are named before they serve a protocol, but not before they exist.
+pub(super) fn check_gateways(meta: &dyn Transact, gateways: &[String]) -> Result<()> {
     if gateways.is_empty() {
         return Ok(());
     }
@@ -261,8 +261,8 @@ pub(super) fn put<T: serde::Serialize>(key: String, record: &T) -> Op {
     }
 }
 
-/// The counter that every change of what volumes are used for compares and raises: a volume is at most one namespace, is
-/// not exported by NBD beside that unless asked, and is not deleted while it is one, whoever does what at the same time.
+/// The counter that every change of what volumes are used for compares and raises: a volume is at most one namespace
+/// and at most one LUN, has no other use beside that unless asked, and is not deleted while it has one, whoever does what at the same time.
 pub(super) fn uses_guard(meta: &dyn Transact) -> Result<(u64, u64)> {
     Ok(get::<u64>(meta, &map::counter_key("namespaces"))?.unwrap_or((0, 0)))
 }

@@ -2,6 +2,7 @@ mod claim;
 mod clone;
 mod export;
 mod figures;
+mod iscsi;
 mod label;
 mod links;
 mod node;

@@ -25,6 +25,7 @@ fn node(number: u32, alive: bool) -> NodeStatus {
             unprotected: false,
         },
         alive,
+        iscsi: Vec::new(),
     }
 }
 
@@ -97,6 +98,59 @@ pub(super) fn volume(pool: &str) -> VolumeStatus {
         },
         owner_name: None,
         owner_alive: false,
+    }
+}
+
+fn target(gateways: &[&str], luns: u16) -> IscsiTarget {
+    let lun = |number: u16| amita_types::map::IscsiLun {
+        number,
+        volume: VolumeId(u64::from(number) + 1),
+        snapshot: None,
+        uuid: Default::default(),
+        block_bytes: 512,
+        shared: false,
+    };
+    IscsiTarget {
+        name: "vms".to_owned(),
+        iqn: "iqn.2026-11.io.amita:1:vms".to_owned(),
+        gateways: gateways.iter().map(ToString::to_string).collect(),
+        any_initiator: true,
+        chap_required: false,
+        space_warning_percent: None,
+        initiators: Vec::new(),
+        luns: (0..luns).map(lun).collect(),
+    }
+}
+
+#[test]
+fn a_target_with_luns_needs_a_gateway_that_lives_and_speaks_iscsi() {
+    let with_portal = |number: u32, alive: bool| NodeStatus {
+        iscsi: vec![format!("192.0.2.{number}:3260")],
+        ..node(number, alive)
+    };
+    let nodes = [with_portal(1, true), with_portal(2, false), node(3, true)];
+    for (target, is_served) in [
+        (target(&[], 1), true),
+        (target(&["n2", "n1"], 1), true),
+        (target(&["n2"], 1), false),
+        (target(&["n3"], 1), false),
+        (target(&["n9"], 1), false),
+        (target(&["n2"], 0), true),
+    ] {
+        let facts = judge(&Picture {
+            nodes: &nodes,
+            targets: std::slice::from_ref(&target),
+            ..Picture::default()
+        });
+        let told = facts.iter().find(|fact| fact.name == "target-unserved");
+        assert_eq!(told.is_none(), is_served, "{target:?}");
+        if let Some(fact) = told {
+            assert_eq!(fact.objects, ["vms"]);
+            assert!(
+                fact.text.contains(&target.gateways[0]) && fact.text.contains("--iscsi"),
+                "{fact}"
+            );
+        }
     }
 }
 

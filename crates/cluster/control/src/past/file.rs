@@ -1,11 +1,11 @@
 //! What outlives a process of what it knows of the metadata's past: a small file in the node's own folder.
 //!
 //! ```text
-//! {"form":"amita-metadata-seen 2","cluster":"…","life":0,"revision":4711,"rights":{"/amita/exports/3":[40,52],…}}
+//! {"form":"amita-metadata-seen 3","cluster":"…","life":0,"revision":4711,"rights":{"/amita/exports/3":[40,52],…}}
 //! ```
 //! `rights`: of each record that gives rights the revisions of its creation and of its last change. The file is written
-//! whole, under another name, and renamed: a crash leaves the one before or the new one. The form 1 is the same without
-//! reservations.
+//! whole, under another name, and renamed: a crash leaves the one before or the new one. The form 2 is the same without
+//! what is of iSCSI, the form 1 without reservations as well.
 
 use super::{Past, Scope, Written, is_right};
 use amita_types::ClusterId;
@@ -16,7 +16,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-const FORM: &str = "amita-metadata-seen 2";
+const FORM: &str = "amita-metadata-seen 3";
+const FORM_2: &str = "amita-metadata-seen 2";
 const FORM_1: &str = "amita-metadata-seen 1";
 /// No name of a node makes a file that begins so.
 const NEW: &str = "new-";
@@ -65,6 +66,7 @@ impl PastFile {
         let saved: Saved = serde_json::from_slice(&text)?;
         let scope = match saved.form.as_str() {
             FORM => Scope::Rights,
+            FORM_2 => Scope::GrantsAndReservations,
             FORM_1 => Scope::Grants,
             other => {
                 let what = format!("it is of the form {other:?}, not {FORM:?}");

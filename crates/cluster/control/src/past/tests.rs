@@ -256,11 +256,11 @@ fn what_is_kept_is_whole_or_refused() {
     }
     std::fs::write(
         file.path(),
-        String::from_utf8(whole).unwrap().replace("seen 2", "seen 3"),
+        String::from_utf8(whole).unwrap().replace("seen 3", "seen 4"),
     )
     .unwrap();
     let why = file.load().unwrap_err().to_string();
-    assert!(why.contains("seen 2"), "{why}");
+    assert!(why.contains("seen 3"), "{why}");
 }
 
 /// Else a host that was preempted could come back with the copy.
@@ -292,7 +292,7 @@ fn what_an_earlier_release_has_kept_refuses_no_reservation() {
     past.note(&meta.event(RIGHT));
     file.save(&past).unwrap();
     let kept = std::fs::read_to_string(file.path()).unwrap();
-    std::fs::write(file.path(), kept.replace("seen 2", "seen 1")).unwrap();
+    std::fs::write(file.path(), kept.replace("seen 3", "seen 1")).unwrap();
     // One was made before that, and was not kept.
     let mut older = file.load().unwrap().unwrap();
     let mut now = meta.clone();
@@ -303,6 +303,58 @@ fn what_an_earlier_release_has_kept_refuses_no_reservation() {
         copy.put("/amita/live/1", step.to_string());
     }
     assert!(is_older(&older, &mut copy), "what operators have granted is looked at");
+}
+
+#[test]
+fn an_initiator_that_was_denied_is_not_let_in_by_a_copy() {
+    let (target, initiator) = (
+        map::iscsi_target_key("db"),
+        map::iscsi_initiator_key("iqn.1993-08.org.debian:01:a"),
+    );
+    for key in [&target, &initiator] {
+        let mut meta = Meta::new();
+        meta.put(key, "allowed");
+        let mut copy = meta.clone();
+        let mut past = knowing(&mut meta);
+        meta.put(key, "denied");
+        assert!(past.note(&meta.event(key)), "it is a right");
+        for step in 0..10 {
+            copy.put("/amita/live/1", step.to_string());
+            assert!(is_older(&restarted(&past), &mut copy));
+        }
+        assert!(!is_older(&restarted(&past), &mut meta));
+    }
+    let mut meta = Meta::new();
+    let mut past = knowing(&mut meta);
+    let gateway = map::iscsi_gateway_key("n1");
+    meta.put(&gateway, "listens");
+    assert!(!past.note(&meta.event(&gateway)), "where a node listens is none");
+}
+
+#[test]
+fn what_an_earlier_release_has_kept_refuses_no_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = PastFile::in_folder(folder.path(), "n1");
+    let mut meta = Meta::new();
+    let held = map::reservation_key(VolumeId(3));
+    meta.put(&held, "by one");
+    let mut copy = meta.clone();
+    let mut past = knowing(&mut meta);
+    meta.put(&held, "by another");
+    past.note(&meta.event(&held));
+    file.save(&past).unwrap();
+    let kept = std::fs::read_to_string(file.path()).unwrap();
+    std::fs::write(file.path(), kept.replace("seen 3", "seen 2")).unwrap();
+    // A target was made before that, and was not kept.
+    let mut older = file.load().unwrap().unwrap();
+    let mut now = meta.clone();
+    now.put(&map::iscsi_target_key("db"), "made");
+    older.pass(now.list().revision);
+    assert!(!is_older(&older, &mut now));
+    for step in 0..10 {
+        copy.put("/amita/live/1", step.to_string());
+    }
+    assert!(is_older(&older, &mut copy), "reservations are looked at");
 }
 
 #[test]

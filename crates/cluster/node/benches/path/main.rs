@@ -415,6 +415,7 @@ fn config(node: u32, driver: &MemoryDriver) -> CoreConfig {
         refused_for: Duration::from_millis(150),
         stale_after: Duration::from_secs(1),
         nvme: amita_nvme::Config::default(),
+        iscsi: amita_iscsi::Config::default(),
         silent_for: Duration::from_secs(5),
         fabric: amita_fabric::Config::new(CLUSTER, id, node.into(), driver.pool().clone()),
         store: amita_store::Config {

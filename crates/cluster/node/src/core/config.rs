@@ -29,6 +29,8 @@ pub struct CoreConfig {
     pub stale_after: Duration,
     /// The NVMe target's settings.
     pub nvme: amita_nvme::Config,
+    /// The iSCSI target's settings.
+    pub iscsi: amita_iscsi::Config,
     /// The fabric's settings.
     pub fabric: amita_fabric::Config,
     /// The stores' settings.

@@ -236,6 +236,15 @@ impl Core {
                     .event(driver, front, frontend::Event::Computed { tag, result });
             }
             Node::Catalog(catalog) => self.nvme.adopt(catalog),
+            Node::Iscsi { connection, tag, call } => {
+                self.iscsi.ask_register(&mut self.cx.mail, connection, tag, call);
+            }
+            Node::IscsiReply { front, tag, word } => {
+                let reply = Box::new(word);
+                self.fronts
+                    .event(driver, front, frontend::Event::Register { tag, reply });
+            }
+            Node::IscsiCatalog(catalog) => self.iscsi.adopt(catalog),
             Node::StoreServes { store, core } => {
                 self.cx.stores.node.serves(store, core);
                 self.cx.store_up(now, store, self.cx.config.node);
@@ -371,8 +380,9 @@ impl Core {
             effects::carry_out(&mut self.cx, &mut self.directory, effect);
         }
         self.note_opened(now);
-        if self.nvme.is_due(now) {
-            self.make_catalog();
+        // Both are asked: a reservation's pause ends with that.
+        if self.nvme.is_due(now) | self.iscsi.is_due(now) {
+            self.make_catalogs();
         }
         moved
     }
@@ -381,6 +391,7 @@ impl Core {
     fn note_opened(&mut self, now: Time) {
         let changed = self.directory.take_changed();
         self.nvme.note(changed);
+        self.iscsi.note(changed);
         if changed {
             snapshots::look(self, now);
             flattens::look(self, now);

@@ -51,6 +51,7 @@ fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
         }
         ToCore::Settled => {
             core.nvme.settle();
+            core.iscsi.settle();
             core.named.settle();
         }
         ToCore::Recall(store) => core.cx.stores.recall(store),
@@ -98,8 +99,14 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
 pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
     let change = core.cx.view.apply(record);
     match change {
-        Change::Reservation(..) => core.nvme.note_reservation(now),
-        _ => core.nvme.note(change.concerns_hosts()),
+        Change::Reservation(..) => {
+            core.nvme.note_reservation(now);
+            core.iscsi.note_reservation(now);
+        }
+        _ => {
+            core.nvme.note(change.concerns_hosts());
+            core.iscsi.note(change.concerns_initiators());
+        }
     }
     core.named.note(change.concerns_exports());
     for volume in core.cx.view.take_deleted() {
@@ -108,7 +115,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         }
     }
     match change {
-        Change::Nothing | Change::Hosts | Change::Export => {}
+        Change::Nothing | Change::Hosts | Change::Initiators | Change::Export => {}
         Change::Reservation(volume, revision) => {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
         }

@@ -251,6 +251,11 @@ impl Core {
                 let connection = frontend::ConnectionId { core, front };
                 self.cx.mail.send(0, NodeMessage::Nvme { connection, tag, call });
             }
+            FrontRequest::Iscsi { front, tag, call } => {
+                let core = self.cx.config.core as u16;
+                let connection = frontend::ConnectionId { core, front };
+                self.cx.mail.send(0, NodeMessage::Iscsi { connection, tag, call });
+            }
         }
         now
     }

@@ -1,4 +1,5 @@
 mod hostile;
+mod iscsi;
 mod nvme;
 mod observe;
 mod peers;
@@ -82,6 +83,7 @@ impl Rig {
             silent_for: SILENT_FOR,
             stale_after: Duration::from_secs(1),
             nvme: amita_nvme::Config::default(),
+            iscsi: amita_iscsi::Config::default(),
             fabric: amita_fabric::Config::new(CLUSTER, node, 1, driver.pool().clone()),
             store: amita_store::Config::default(),
             sequencer: amita_sequencer::Config::default(),

@@ -228,6 +228,50 @@ fn a_namespace_is_served_only_where_that_was_asked_for() {
 }
 
 #[test]
+fn a_lun_is_served_only_where_that_was_asked_for() {
+    let mut view = view();
+    put(&mut view, map::export_key(VOLUME), &export());
+    let target = |name: &str, shared, snapshot| map::IscsiTarget {
+        name: name.to_owned(),
+        iqn: format!("iqn.2026-11.io.amita:test:{name}"),
+        gateways: Vec::new(),
+        any_initiator: false,
+        chap_required: false,
+        space_warning_percent: None,
+        initiators: Vec::new(),
+        luns: vec![map::IscsiLun {
+            number: 0,
+            volume: VOLUME,
+            uuid: map::Namespace::uuid_of(amita_types::ClusterId(1), VOLUME),
+            block_bytes: 512,
+            snapshot,
+            shared,
+        }],
+    };
+    let key = map::iscsi_target_key("t");
+    put(&mut view, key.clone(), &target("t", false, None));
+    assert_eq!(judge(&view, VOLUME, &client("db1")), None);
+    let shared = ExportRecord {
+        shared: true,
+        ..export()
+    };
+    put(&mut view, map::export_key(VOLUME), &shared);
+    assert!(judge(&view, VOLUME, &client("db1")).is_some());
+    put(&mut view, map::export_key(VOLUME), &export());
+    // The LUN may be shared instead; and who only reads a snapshot is in nobody's way.
+    put(&mut view, key.clone(), &target("t", true, None));
+    assert!(judge(&view, VOLUME, &client("db1")).is_some());
+    let snapshot = map::NamespaceSnapshot {
+        number: amita_types::SnapshotId(1),
+        size_bytes: 4096,
+    };
+    put(&mut view, key.clone(), &target("t", false, Some(snapshot)));
+    assert!(judge(&view, VOLUME, &client("db1")).is_some());
+    put(&mut view, key, &target("t", false, None));
+    assert_eq!(judge(&view, VOLUME, &client("db1")), None);
+}
+
+#[test]
 fn a_record_that_cannot_be_read_lets_nobody_in() {
     let mut view = view();
     put(&mut view, map::export_key(VOLUME), &export());

@@ -359,6 +359,22 @@ pub enum NodeMessage {
         /// What is said.
         word: amita_nvme::Reply,
     },
+    /// To the register of iSCSI sessions: a connection asks.
+    Iscsi {
+        connection: frontend::ConnectionId,
+        /// The connection's tag.
+        tag: u64,
+        /// What it asks.
+        call: amita_iscsi::Call,
+    },
+    /// From the register, to a connection's front.
+    IscsiReply {
+        front: frontend::FrontId,
+        /// The tag of what it asked, or 0.
+        tag: u64,
+        /// What is said.
+        word: amita_iscsi::Reply,
+    },
     /// Something that a front of the receiving core wanted computed.
     Computed {
         front: frontend::FrontId,
@@ -368,6 +384,8 @@ pub enum NodeMessage {
     },
     /// The settings that concern NVMe hosts, made anew.
     Catalog(std::sync::Arc<amita_nvme::Catalog>),
+    /// And those that concern initiators of iSCSI.
+    IscsiCatalog(std::sync::Arc<amita_iscsi::Catalog>),
     /// A store of this node serves now, on this core.
     StoreServes { store: StoreId, core: usize },
     /// A store of this node could not be opened or mounted.

@@ -8,12 +8,14 @@ use crate::control::{FromCore, ToCore};
 use crate::core::{Core, CoreConfig};
 use crate::faults::Faults;
 use crate::fronts::{MakeFront, MakeLocalFront};
+use crate::iscsi_catalog::IscsiCataloguer;
 use crate::mail::{CoreMessage, Mail, ring_messages};
 use crate::proof::TlsHandshakes;
 use crate::worker::Orders;
 use amita_fabric::secure::Security;
 use amita_frontend::Who;
 use amita_identity::Live;
+use amita_iscsi::IscsiFront;
 use amita_keys::SealKey;
 use amita_nbd::{Judge, NbdFront, TlsAcceptor};
 use amita_nvme::NvmeFront;
@@ -67,6 +69,7 @@ pub(crate) struct Started {
     pub(crate) fabric2: Option<SocketAddr>,
     pub(crate) nbd: Option<SocketAddr>,
     pub(crate) nvme: Option<SocketAddr>,
+    pub(crate) iscsi: Vec<SocketAddr>,
 }
 
 /// What a core's thread says once it has a driver, and once it listens.
@@ -77,6 +80,8 @@ enum StartupEvent {
     /// Said by core 0 once it listens where `config.nvme` says.
     #[allow(dead_code)]
     Nvme(SocketAddr),
+    /// Likewise, of each portal, in the order in which `config.iscsi` has them.
+    Iscsi(SocketAddr),
     Failed(ServeError),
 }
 
@@ -203,6 +208,7 @@ impl<'a> CoreStarter<'a> {
             .collect();
         let mut wakers: Vec<Option<Waker>> = vec![None; cores];
         let (mut fabric, mut nbd, mut nvme, mut failed) = (None, None, None, None);
+        let mut iscsi = Vec::new();
         let mut rings_given = false;
         for word in heard {
             match word {
@@ -210,6 +216,7 @@ impl<'a> CoreStarter<'a> {
                 StartupEvent::Fabric(address, second) => fabric = Some((address, second)),
                 StartupEvent::Nbd(address) => nbd = Some(address),
                 StartupEvent::Nvme(address) => nvme = Some(address),
+                StartupEvent::Iscsi(address) => iscsi.push(address),
                 StartupEvent::Failed(why) => failed = Some(why),
             }
             if !rings_given && wakers.iter().all(Option::is_some) {
@@ -239,6 +246,7 @@ impl<'a> CoreStarter<'a> {
             fabric2,
             nbd,
             nvme,
+            iscsi,
         })
     }
 }
@@ -279,7 +287,7 @@ impl CoreSetup {
     fn build(self) -> Result<(UringDriver, NodeService), ServeError> {
         let core_error = |why| ServeError::Core { core: self.core, why };
         let has_nbd = self.config.nbd.is_some() || self.config.nbd_socket.is_some();
-        let has_hosts = has_nbd || self.config.nvme.is_some();
+        let has_hosts = has_nbd || self.config.nvme.is_some() || !self.config.iscsi.is_empty();
         let bytes = self.config.buffer_bytes;
         let memory = match has_hosts {
             true => PoolConfig::with_hosts(bytes),
@@ -325,6 +333,9 @@ impl CoreSetup {
         }
         if let Some(address) = self.config.nvme {
             self.listen_nvme(&mut core, &mut driver, address)?;
+        }
+        if !self.config.iscsi.is_empty() {
+            self.listen_iscsi(&mut core, &mut driver)?;
         }
         for path in &self.stores {
             if let Err(why) = core.open_store(&mut driver, path) {
@@ -395,17 +406,42 @@ impl CoreSetup {
             .listen(driver, address, make)
             .map_err(|why| ServeError::listen(address, &why))?;
         if self.core == 0 {
-            let key = match &self.config.seal_key {
-                None => None,
-                Some(path) => Some(Arc::new(SealKey::load(path).map_err(|why| ServeError::Setting {
-                    setting: "seal-key",
-                    why: why.to_string(),
-                })?)),
-            };
-            core.serve_nvme(Cataloguer::new(self.node, self.cluster, key));
+            core.serve_nvme(Cataloguer::new(self.node, self.cluster, self.seal_key()?));
             let _ = self.words.send(StartupEvent::Nvme(bound));
         }
         Ok(())
+    }
+
+    /// Every core listens at each portal: the kernel spreads the sessions of initiators over them.
+    fn listen_iscsi(&self, core: &mut Core, driver: &mut UringDriver) -> Result<(), ServeError> {
+        for address in &self.config.iscsi {
+            let port = core.iscsi_port().clone();
+            let make: MakeFront =
+                Box::new(move |id, now, peer, _| Box::new(IscsiFront::accept(port.clone(), id, now, peer)));
+            let (_, bound) = core
+                .fronts
+                .listen(driver, *address, make)
+                .map_err(|why| ServeError::listen(*address, &why))?;
+            if self.core == 0 {
+                let _ = self.words.send(StartupEvent::Iscsi(bound));
+            }
+        }
+        if self.core == 0 {
+            core.serve_iscsi(IscsiCataloguer::new(self.node, self.seal_key()?));
+        }
+        Ok(())
+    }
+
+    /// The key that opens the secrets of hosts, if this node was given it.
+    fn seal_key(&self) -> Result<Option<Arc<SealKey>>, ServeError> {
+        let Some(path) = &self.config.seal_key else {
+            return Ok(None);
+        };
+        let key = SealKey::load(path).map_err(|why| ServeError::Setting {
+            setting: "seal-key",
+            why: why.to_string(),
+        })?;
+        Ok(Some(Arc::new(key)))
     }
 
     fn core_config(&self, pool: Pool) -> CoreConfig {
@@ -436,6 +472,7 @@ impl CoreSetup {
             silent_for: self.config.silent_for,
             stale_after: self.config.stale_after,
             nvme: self.config.nvme_config.clone(),
+            iscsi: self.config.iscsi_config.clone(),
             fabric,
             store,
             sequencer: amita_sequencer::Config {

@@ -8,7 +8,7 @@ use super::core_thread::ToCores;
 use super::keeper::{self, Keeper};
 use super::links::{Hearing, Measuring, Meter, Shown};
 use super::recheck::Recheck;
-use super::{Level, Log, ServeConfig, ServeError, local_socket, look, watch};
+use super::{Level, Log, ServeConfig, ServeError, is_dialable, local_socket, look, watch};
 use crate::control::{FromCore, Record, ToCore};
 use crate::observe::{CollectReport, ExportCounters, Server, TraceSource};
 use crate::peer_links;
@@ -230,6 +230,8 @@ pub(crate) struct Cores {
     pub(crate) fabric2: Option<SocketAddr>,
     pub(crate) nbd: Option<SocketAddr>,
     pub(crate) nvme: Option<SocketAddr>,
+    /// Its portals for iSCSI.
+    pub(crate) iscsi: Vec<SocketAddr>,
     pub(crate) to_control: Sender<Control>,
     pub(crate) from_cores: Receiver<Control>,
 }
@@ -494,6 +496,14 @@ fn register(
         unprotected: config.is_unprotected(),
     };
     let node = admin::register_as(client, &config.name, joined.node, &served)?;
+    // A portal with an address of its own is in the network of that address, and `advertise` in one alone.
+    let portal = |address: &SocketAddr| match is_dialable(address.ip()) {
+        true => *address,
+        false => advertised(*address),
+    };
+    let portals: Vec<SocketAddr> = cores.iscsi.iter().map(portal).collect();
+    // Where there are none as well: a node that serves it no more says so.
+    admin::register_iscsi_gateway(client, &config.name, joined.node, &portals)?;
     if config.site.is_some() || config.rack.is_some() {
         admin::place_node(client, &config.name, config.site.as_deref(), config.rack.as_deref())?;
     }

@@ -1,6 +1,7 @@
 //! The settings of a node.
 
 use super::{OWNER_ALONE, ServeError, is_dialable};
+use amita_control::admin::MAX_PORTALS;
 use amita_fabric::secure::Protection;
 use amita_identity::{Live, Role};
 use amita_metadata::Client;
@@ -55,8 +56,11 @@ pub struct ServeConfig {
     pub insecure_network: bool,
     /// Where hosts connect by NVMe/TCP, on all cores; none: this node is no gateway for NVMe.
     pub nvme: Option<SocketAddr>,
-    /// The file with the cluster's sealing key, which opens the secrets of NVMe hosts; none: hosts that have to prove
-    /// something cannot connect here.
+    /// Where initiators log in by iSCSI, on all cores: the portals of this node, one for each network that they come by; none: this node
+    /// is no gateway for iSCSI.
+    pub iscsi: Vec<SocketAddr>,
+    /// The file with the cluster's sealing key, which opens the secrets of NVMe hosts and of iSCSI initiators; none: those that have
+    /// to prove something cannot connect here.
     pub seal_key: Option<PathBuf>,
     /// Where its metrics and traces can be read by whoever reaches the address; none: nowhere.
     pub metrics: Option<SocketAddr>,
@@ -113,6 +117,8 @@ pub struct ServeConfig {
     pub confirm_reads: bool,
     /// The settings of the NVMe target.
     pub nvme_config: amita_nvme::Config,
+    /// The settings of the iSCSI target.
+    pub iscsi_config: amita_iscsi::Config,
     /// Which I/Os are traced, and kept.
     pub trace: crate::trace::TraceConfig,
     /// The settings of NBD.
@@ -140,6 +146,7 @@ impl ServeConfig {
             nbd_socket_mode: OWNER_ALONE,
             insecure_network: false,
             nvme: None,
+            iscsi: Vec::new(),
             seal_key: None,
             metrics: None,
             api: None,
@@ -166,6 +173,7 @@ impl ServeConfig {
             stale_after: Duration::from_millis(1000),
             confirm_reads: false,
             nvme_config: amita_nvme::Config::default(),
+            iscsi_config: amita_iscsi::Config::default(),
             trace: crate::trace::TraceConfig::default(),
             nbd_config: amita_nbd::Config::default(),
             driver: amita_reactor::uring::UringConfig::default(),
@@ -185,6 +193,7 @@ impl ServeConfig {
         addresses.extend((0..self.cores).filter_map(|core| self.fabric2_of(core)));
         addresses.extend(self.nbd);
         addresses.extend(self.nvme);
+        addresses.extend(&self.iscsi);
         addresses
     }
 
@@ -239,13 +248,14 @@ impl ServeConfig {
                 "port 0 with several cores: they share one port, so name it (4420 is the usual one)".to_owned(),
             );
         }
+        self.check_iscsi()?;
         self.check_advertised("advertise-fabric", self.advertise_fabric)?;
         self.check_second()?;
         let fabric = self.advertise_fabric.is_none().then_some(self.fabric);
         let addresses = [fabric, self.nbd, self.nvme, self.metrics, self.api]
             .into_iter()
             .flatten();
-        for address in addresses {
+        for address in addresses.chain(self.iscsi.iter().copied()) {
             if !is_dialable(address.ip()) && self.advertise.is_none() {
                 return bad(
                     "advertise",
@@ -268,6 +278,28 @@ impl ServeConfig {
         for (index, path) in self.stores.iter().enumerate() {
             if self.stores[..index].contains(path) {
                 return bad("store", format!("{} is given twice", path.display()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Are the portals different ones, not too many, and can all cores listen at each?
+    fn check_iscsi(&self) -> Result<(), ServeError> {
+        let bad = |why: String| Err(ServeError::Setting { setting: "iscsi", why });
+        if self.iscsi.len() > MAX_PORTALS {
+            return bad(format!(
+                "{} portals; a node has at most {MAX_PORTALS}, one for each network that initiators come by",
+                self.iscsi.len()
+            ));
+        }
+        for (index, address) in self.iscsi.iter().enumerate() {
+            if address.port() == 0 && self.cores > 1 {
+                return bad(
+                    "port 0 with several cores: they share one port, so name it (3260 is the usual one)".to_owned(),
+                );
+            }
+            if address.port() != 0 && self.iscsi[..index].contains(address) {
+                return bad(format!("{address} is given twice"));
             }
         }
         Ok(())
@@ -452,7 +484,7 @@ fn overlap(one: SocketAddr, other: SocketAddr, cores: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::ServeConfig;
+    use super::{MAX_PORTALS, ServeConfig};
     use std::net::SocketAddr;
 
     /// Which setting is refused.
@@ -542,6 +574,45 @@ mod tests {
         config.fabric2 = Some("10.1.0.1:7700".parse().unwrap());
         assert!(config.is_unprotected());
         assert!(config.check().unwrap_err().to_string().contains("--insecure-network"));
+    }
+
+    #[test]
+    fn portals_are_few_different_ones_where_others_reach_them() {
+        let judged = |cores: usize, advertise: Option<&str>, portals: &[&str]| {
+            let fabric = "127.0.0.1:7700".parse().unwrap();
+            let mut config = ServeConfig::new("n1", vec!["127.0.0.1:2379".to_owned()], fabric);
+            (config.cores, config.insecure_network) = (cores, true);
+            config.advertise = advertise.map(|ip| ip.parse().unwrap());
+            config.iscsi = portals.iter().map(|portal| portal.parse().unwrap()).collect();
+            let listened = config.listen_addresses();
+            assert!(config.iscsi.iter().all(|portal| listened.contains(portal)));
+            config.check().err().map(|why| why.to_string())
+        };
+        assert_eq!(judged(1, None, &["127.0.0.1:0", "127.0.0.1:0"]), None);
+        assert_eq!(
+            judged(4, None, &["10.0.0.1:3260", "10.1.0.1:3260", "[fd00::1]:3260"]),
+            None
+        );
+        assert_eq!(judged(4, Some("10.0.0.1"), &["0.0.0.0:3260"]), None);
+        let many: Vec<String> = (0..=MAX_PORTALS)
+            .map(|port| format!("127.0.0.1:{}", 3260 + port))
+            .collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(judged(1, None, &many[1..]), None);
+        for (cores, portals, setting, part) in [
+            (4, &["127.0.0.1:0"][..], "--iscsi", "3260"),
+            (
+                1,
+                &["10.0.0.1:3260", "10.1.0.1:3260", "10.0.0.1:3260"],
+                "--iscsi",
+                "given twice",
+            ),
+            (1, &["127.0.0.1:3260", "0.0.0.0:3261"], "--advertise", "0.0.0.0:3261"),
+            (1, &many, "--iscsi", "at most"),
+        ] {
+            let why = judged(cores, None, portals).unwrap_or_else(|| panic!("{portals:?}"));
+            assert!(why.contains(setting) && why.contains(part), "{why}");
+        }
     }
 
     #[test]

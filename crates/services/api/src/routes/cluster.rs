@@ -112,6 +112,12 @@ pub struct Counts {
     pub namespaces: u64,
     /// Hosts that are known.
     pub hosts: u64,
+    /// Targets of iSCSI.
+    pub targets: u64,
+    /// LUNs of all of them.
+    pub luns: u64,
+    /// Initiators that are known.
+    pub initiators: u64,
 }
 
 fn find(meta: &dyn Transact) -> Result<Cluster, AdminError> {
@@ -135,6 +141,9 @@ fn find(meta: &dyn Transact) -> Result<Cluster, AdminError> {
             subsystems: status.nvme.subsystems as u64,
             namespaces: status.nvme.namespaces as u64,
             hosts: status.nvme.hosts as u64,
+            targets: status.iscsi.targets as u64,
+            luns: status.iscsi.luns as u64,
+            initiators: status.iscsi.initiators as u64,
         },
     })
 }

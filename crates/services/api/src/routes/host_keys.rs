@@ -74,9 +74,9 @@ fn sealed(
     Ok(Secret::Sealed(sealed))
 }
 
-fn load(file: &Path) -> Result<SealKey, Problem> {
+pub(super) fn load(file: &Path) -> Result<SealKey, Problem> {
     SealKey::load(file).map_err(|why| {
-        log::warn!("keys of hosts cannot be taken by the API: {why}");
+        log::warn!("keys of hosts and initiators cannot be taken by the API: {why}");
         Problem::new(
             Code::WrongState,
             "this node cannot read its sealing key: its log says why",

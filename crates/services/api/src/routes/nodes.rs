@@ -45,6 +45,8 @@ pub struct Node {
     pub nbd_socket: Option<String>,
     /// Where hosts reach it by NVMe/TCP, as HOST:PORT; null: they do not.
     pub nvme: Option<String>,
+    /// Where initiators log in to it by iSCSI, as HOST:PORT: its portals; none: they do not.
+    pub iscsi: Vec<String>,
     /// Where its metrics are, as HOST:PORT; the host may be its own loopback.
     pub metrics: Option<String>,
     /// Where its REST API is, as HOST:PORT; the host may be its own loopback; null: it serves none.
@@ -65,7 +67,7 @@ pub struct Node {
 
 impl From<NodeStatus> for Node {
     fn from(found: NodeStatus) -> Node {
-        let NodeStatus { node, alive } = found;
+        let NodeStatus { node, alive, iscsi } = found;
         Node {
             name: node.name,
             id: node.id.0,
@@ -76,6 +78,7 @@ impl From<NodeStatus> for Node {
             nbd: node.nbd,
             nbd_socket: node.nbd_socket,
             nvme: node.nvme,
+            iscsi,
             metrics: node.metrics,
             api: node.api,
             site: node.site,

@@ -1,8 +1,8 @@
 //! `If-Match`: of two who have read the same, one is told that the other was faster, whenever that was.
 
-use super::every::{HOST, OTHER_HOST, SPARE, cases, put, send, tried, world};
+use super::every::{HOST, INITIATOR, OTHER_HOST, OTHER_INITIATOR, SPARE, cases, put, send, tried, world};
 use super::world::{Said, World, volume};
-use amita_control::admin::{self, ExportSpec, PolicyChange, SubsystemChange};
+use amita_control::admin::{self, ChapUser, ExportSpec, InitiatorKeys, PolicyChange, SubsystemChange, TargetChange};
 use amita_control::audit;
 use amita_identity::OperatorRole::{Admin, Operator, Viewer};
 use amita_metadata::model::State;
@@ -75,6 +75,14 @@ fn give_key(meta: &Mutex<State>, nqn: &str) {
     put(meta, map::host_key(nqn), &host);
 }
 
+fn give_name(meta: &Mutex<State>, initiator: &str) {
+    let keys = InitiatorKeys {
+        user: ChapUser::Named("another".to_owned()),
+        ..InitiatorKeys::default()
+    };
+    admin::set_initiator_keys(meta, initiator, &keys).unwrap();
+}
+
 /// What another one does to the thing that an operation of this name is tried with.
 fn change(meta: &Mutex<State>, operation: &str) {
     let store = StoreId(u128::from(NodeId(1).0) << 64 | 7);
@@ -136,6 +144,16 @@ fn change(meta: &Mutex<State>, operation: &str) {
         }
         "changeHostKeys" => give_key(meta, HOST),
         "removeHost" => give_key(meta, OTHER_HOST),
+        "changeTarget" | "deleteTarget" => {
+            let name = if operation == "changeTarget" { "tgt" } else { "bare" };
+            let open = TargetChange {
+                any_initiator: Some(true),
+                ..TargetChange::default()
+            };
+            admin::set_target(meta, name, &open).unwrap();
+        }
+        "changeInitiatorKeys" => give_name(meta, INITIATOR),
+        "removeInitiator" => give_name(meta, OTHER_INITIATOR),
         "changeThresholds" => {
             admin::set_thresholds(meta, |own| own.near_full_percent -= 1).unwrap();
         }
@@ -165,6 +183,14 @@ fn world_for(operation: &str) -> World {
             ..admin::host(&*world.meta, HOST).unwrap()
         };
         put(&world.meta, map::host_key(HOST), &host);
+    }
+    if operation == "changeInitiatorKeys" {
+        let initiator = map::IscsiInitiator {
+            chap: Some("sealed".to_owned()),
+            chap_target: Some("sealed as well".to_owned()),
+            ..admin::initiator(&*world.meta, INITIATOR).unwrap()
+        };
+        put(&world.meta, map::iscsi_initiator_key(INITIATOR), &initiator);
     }
     world
 }

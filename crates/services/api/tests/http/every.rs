@@ -4,7 +4,8 @@ use super::world::{World, volume};
 use amita_api::specification;
 use amita_control::access::Action;
 use amita_control::admin::{
-    self, ExportSpec, HostKeys, KeepChange, PolicyChange, PolicyTarget, PoolSpec, SubsystemSpec,
+    self, ExportSpec, HostKeys, KeepChange, LunSpec, Mask, PolicyChange, PolicyTarget, PoolSpec, SubsystemSpec,
+    TargetSpec,
 };
 use amita_control::audit;
 use amita_identity::OperatorRole::{self, Admin, Viewer};
@@ -36,6 +37,8 @@ const APART: [&str; 12] = [
 ];
 pub const HOST: &str = "nqn.2026-01.io.test:one";
 pub const OTHER_HOST: &str = "nqn.2026-01.io.test:two";
+pub const INITIATOR: &str = "iqn.2026-01.io.test:one";
+pub const OTHER_INITIATOR: &str = "iqn.2026-01.io.test:two";
 /// A store that no group needs.
 pub const SPARE: StoreId = StoreId(1 << 64 | 99);
 
@@ -101,6 +104,7 @@ pub fn world() -> World {
         admin::add_host(meta, host, &HostKeys::default()).unwrap();
     }
     admin::allow_host(meta, "sub", HOST).unwrap();
+    targets(meta);
     let policy = PolicyChange {
         target: Some(PolicyTarget::Pool("main".to_owned())),
         schedule: Some("@daily".to_owned()),
@@ -113,6 +117,28 @@ pub fn world() -> World {
     admin::create_policy(meta, "nightly", &policy).unwrap();
     alerts(meta);
     world
+}
+
+/// Two targets of iSCSI, one with a LUN that one of two initiators sees.
+fn targets(meta: &Mutex<amita_metadata::model::State>) {
+    for name in ["tgt", "bare"] {
+        let spec = TargetSpec {
+            name: name.to_owned(),
+            ..TargetSpec::default()
+        };
+        admin::create_target(meta, &spec).unwrap();
+    }
+    let lun = LunSpec {
+        of: "disk".to_owned(),
+        number: None,
+        block_bytes: 512,
+        shared: true,
+    };
+    admin::add_lun(meta, "tgt", &lun).unwrap();
+    for name in [INITIATOR, OTHER_INITIATOR] {
+        admin::add_initiator(meta, name).unwrap();
+    }
+    admin::allow_initiator(meta, "tgt", INITIATOR, &Mask::These(vec![0])).unwrap();
 }
 
 /// An alert, and whom it is told.
@@ -350,6 +376,48 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
             case(&format!("/hosts/{HOST}/keys"), json!({ "tls": null }), 200),
         ),
         ("removeHost", gone(&format!("/hosts/{OTHER_HOST}"))),
+        ("listTargets", get("/targets")),
+        ("createTarget", case("/targets", json!({ "name": "new" }), 201)),
+        ("showTarget", get("/targets/tgt")),
+        (
+            "changeTarget",
+            case(
+                "/targets/tgt",
+                json!({ "chap_required": true, "space_warning_percent": 80 }),
+                200,
+            ),
+        ),
+        ("deleteTarget", gone("/targets/bare")),
+        ("listLuns", get("/targets/tgt/luns")),
+        (
+            "addLun",
+            case("/targets/tgt/luns", json!({ "volume": "db", "lun": 7 }), 201),
+        ),
+        ("removeLun", gone("/targets/tgt/luns/0")),
+        (
+            "allowInitiator",
+            case(
+                &format!("/targets/tgt/initiators/{}", OTHER_INITIATOR.replace(':', "%3A")),
+                json!({ "luns": [0] }),
+                200,
+            ),
+        ),
+        ("denyInitiator", get(&format!("/targets/tgt/initiators/{INITIATOR}"))),
+        ("listInitiators", get("/initiators")),
+        (
+            "addInitiator",
+            case("/initiators", json!({ "name": "iqn.2026-01.io.test:three" }), 201),
+        ),
+        ("showInitiator", get(&format!("/initiators/{INITIATOR}"))),
+        (
+            "changeInitiatorKeys",
+            case(
+                &format!("/initiators/{INITIATOR}/keys"),
+                json!({ "chap_target": null }),
+                200,
+            ),
+        ),
+        ("removeInitiator", gone(&format!("/initiators/{OTHER_INITIATOR}"))),
         ("showThresholds", get("/settings/thresholds")),
         (
             "changeThresholds",
@@ -396,6 +464,7 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ),
         ("showReservation", get("/volumes/db/reservation")),
         ("showAttachment", get("/volumes/disk/attachment")),
+        ("showIscsiAttachment", get("/volumes/disk/iscsi-attachment")),
         ("listAlerts", get("/alerts?state=firing&severity=warning")),
         ("showAlert", get(&format!("/alerts/{}", alert().id()))),
         (
@@ -659,6 +728,7 @@ async fn a_tag_is_good_until_something_is_changed() {
         "changeSnapshot",
         "changeSnapshotPolicy",
         "changeSubsystem",
+        "changeTarget",
     ] {
         let world = world();
         let operation = tried().find(|operation| operation.id == id).unwrap();

@@ -8,6 +8,7 @@ mod conditions;
 mod data;
 mod every;
 mod host_keys;
+mod iscsi;
 mod jobs;
 mod owners;
 mod specification;

@@ -18,7 +18,7 @@ pub struct Records {
     pub fields: &'static [&'static str],
 }
 
-/// All kinds of records that may be in a bundle. Not among them: hosts' keys, tokens, what the API has answered, the audit log (which says
+/// All kinds of records that may be in a bundle. Not among them: hosts' and initiators' keys, tokens, what the API has answered, the audit log (which says
 /// who did what, and is evidence of its own), and labels, which are whatever people wrote.
 pub const RECORDS: &[Records] = &[
     Records {
@@ -94,6 +94,33 @@ pub const RECORDS: &[Records] = &[
         prefix: "nvme/hosts/",
         why: "hosts that are known, by their names alone",
         fields: &["nqn"],
+    },
+    Records {
+        name: "targets",
+        prefix: "iscsi/targets/",
+        why: "what initiators log in to by iSCSI",
+        fields: &[
+            "name",
+            "iqn",
+            "gateways",
+            "any_initiator",
+            "chap_required",
+            "space_warning_percent",
+            "initiators",
+            "luns",
+        ],
+    },
+    Records {
+        name: "initiators",
+        prefix: "iscsi/initiators/",
+        why: "initiators that are known, by their names alone",
+        fields: &["name"],
+    },
+    Records {
+        name: "iscsi-gateways",
+        prefix: "iscsi/gateways/",
+        why: "where nodes speak iSCSI",
+        fields: &["node", "name", "tag", "portals"],
     },
     Records {
         name: "exports",
@@ -226,6 +253,7 @@ pub const STATUS: &[&str] = &[
     "recovery",
     "slow_stores",
     "nvme",
+    "iscsi",
     "deleted_volumes",
     "nodes.id",
     "nodes.name",
@@ -233,6 +261,7 @@ pub const STATUS: &[&str] = &[
     "nodes.fabric2",
     "nodes.nbd",
     "nodes.nvme",
+    "nodes.iscsi",
     "nodes.metrics",
     "nodes.api",
     "nodes.cores",

@@ -39,7 +39,7 @@ pub(super) fn check(facts: &Facts, sheet: &mut Sheet) {
         by_itself(node, nic, sheet);
     }
     let mut judged: Vec<Vec<(&str, &str)>> = Vec::new();
-    for what in ["fabric", "fabric2", "nvme", "nbd"] {
+    for what in ["fabric", "fabric2", "nvme", "iscsi", "nbd"] {
         let same: Vec<(&str, &Nic)> = serving
             .iter()
             .copied()

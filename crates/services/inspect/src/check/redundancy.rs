@@ -133,26 +133,41 @@ fn metadata(told: &[(&str, &Inventory)], on_one: bool, sheet: &mut Sheet) {
     }
 }
 
-/// Of subsystems that have something to lose.
+/// Of subsystems and targets that have something to lose.
 fn gateways(facts: &Facts, on_one: bool, sheet: &mut Sheet) {
     for subsystem in facts.subsystems.iter().filter(|found| !found.namespaces.is_empty()) {
-        sheet.look(Check::Paths);
-        let serves = |found: &&NodeStatus| {
-            let is_named = subsystem.gateways.is_empty() || subsystem.gateways.contains(&found.node.name);
-            is_named && found.alive && found.node.nvme.is_some()
-        };
-        let ways: Vec<&str> = nodes(facts)
-            .filter(serves)
-            .map(|found| found.node.name.as_str())
-            .collect();
-        // That there is none is a fact of the status.
-        if let [only] = ways.as_slice() {
-            let reason = format!(
-                "of {} namespaces, {only} is the only gateway that lives",
-                subsystem.namespaces.len()
-            );
-            let place = Place::new("subsystem", &subsystem.name);
-            sheet.find_as(Code::GatewaySingle, softly(Code::GatewaySingle, on_one), place, reason);
-        }
+        let what = format!("{} namespaces", subsystem.namespaces.len());
+        let place = Place::new("subsystem", &subsystem.name);
+        let serves = |found: &NodeStatus| found.node.nvme.is_some();
+        ways(facts, (&subsystem.gateways, serves), (place, &what, on_one), sheet);
+    }
+    for target in facts.targets.iter().filter(|found| !found.luns.is_empty()) {
+        let what = format!("{} LUNs", target.luns.len());
+        let place = Place::new("target", &target.name);
+        let serves = |found: &NodeStatus| !found.iscsi.is_empty();
+        ways(facts, (&target.gateways, serves), (place, &what, on_one), sheet);
+    }
+}
+
+/// How many of the gateways that may (none named: all) do serve it?
+fn ways(
+    facts: &Facts,
+    (gateways, serves): (&[String], impl Fn(&NodeStatus) -> bool),
+    (place, what, on_one): (Place, &str, bool),
+    sheet: &mut Sheet,
+) {
+    sheet.look(Check::Paths);
+    let is_way = |found: &&NodeStatus| {
+        let is_named = gateways.is_empty() || gateways.contains(&found.node.name);
+        is_named && found.alive && serves(found)
+    };
+    let ways: Vec<&str> = nodes(facts)
+        .filter(is_way)
+        .map(|found| found.node.name.as_str())
+        .collect();
+    // That there is none is a fact of the status.
+    if let [only] = ways.as_slice() {
+        let reason = format!("of {what}, {only} is the only gateway that lives");
+        sheet.find_as(Code::GatewaySingle, softly(Code::GatewaySingle, on_one), place, reason);
     }
 }

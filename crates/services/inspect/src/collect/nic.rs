@@ -10,7 +10,7 @@ const FOLDER: &str = "sys/class/net";
 /// What a node serves, and the address that it does it at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
-    /// `fabric`, `fabric2`, `nbd` or `nvme`.
+    /// `fabric`, `fabric2`, `nbd`, `nvme` or `iscsi`.
     pub what: &'static str,
     /// Where it listens; every address of the machine, where it is none.
     pub address: IpAddr,
@@ -50,7 +50,10 @@ fn served_at(own: &[IpAddr], serving: &[Serving]) -> Vec<String> {
         address if address.is_loopback() => own.iter().any(IpAddr::is_loopback),
         address => own.contains(&address),
     };
-    serving.iter().filter(here).map(|found| found.what.to_owned()).collect()
+    let mut serves: Vec<String> = serving.iter().filter(here).map(|found| found.what.to_owned()).collect();
+    // Several portals may be at one interface.
+    serves.dedup();
+    serves
 }
 
 fn read(root: &Root, name: &str, serves: Vec<String>, is_virtual: bool, bond: Vec<Joined>) -> Nic {

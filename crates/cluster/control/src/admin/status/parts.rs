@@ -6,7 +6,9 @@ use super::{
 };
 use amita_metadata::Transact;
 use amita_types::condition::{StoreSpace, Trouble};
-use amita_types::map::{self, About, Export, Flatten, Group, Node, Parent, Pool, Snapshot, Store, Trashed, Volume};
+use amita_types::map::{
+    self, About, Export, Flatten, Group, IscsiGateway, Node, Parent, Pool, Snapshot, Store, Trashed, Volume,
+};
 use amita_types::{NodeId, SnapshotId, StoreId, VolumeId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,11 +105,18 @@ pub(super) fn members_of(reader: &mut Reader<'_>) -> Result<(Members, Seen)> {
             }
         })
         .collect();
+    let speak_iscsi: Vec<IscsiGateway> = reader.list(&map::iscsi_gateways_prefix(), any)?;
+    // A record of another node of that name is one that is gone.
+    let mut portals: BTreeMap<(NodeId, String), Vec<String>> = speak_iscsi
+        .into_iter()
+        .map(|gateway| ((gateway.node, gateway.name), gateway.portals))
+        .collect();
     let nodes = topology
         .nodes
         .iter()
         .map(|node| NodeStatus {
             alive: lives.alive(node.id),
+            iscsi: portals.remove(&(node.id, node.name.clone())).unwrap_or_default(),
             node: node.clone(),
         })
         // A client that is gone is nobody's loss; its record goes when the next one comes.

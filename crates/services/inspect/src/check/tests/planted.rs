@@ -5,7 +5,7 @@ use crate::code::Code;
 use crate::gather::Facts;
 use crate::inventory::{Disk, Health, Inventory, Known, Nic, Setting, Smart};
 use crate::sheet::Severity;
-use amita_types::map::{Namespace, PoolKind, Subsystem};
+use amita_types::map::{IscsiLun, IscsiTarget, Namespace, PoolKind, Subsystem};
 use amita_types::placement::Level;
 use amita_types::{ClusterId, NodeId, VolumeId};
 
@@ -89,6 +89,26 @@ pub fn subsystem() -> Subsystem {
     }
 }
 
+fn target() -> IscsiTarget {
+    IscsiTarget {
+        name: "vms".to_owned(),
+        iqn: "iqn.2026-01.io.test:vms".to_owned(),
+        gateways: Vec::new(),
+        any_initiator: false,
+        chap_required: false,
+        space_warning_percent: None,
+        initiators: Vec::new(),
+        luns: vec![IscsiLun {
+            number: 0,
+            volume: VolumeId(1),
+            uuid: Namespace::uuid_of(ClusterId(9), VolumeId(1)),
+            block_bytes: 512,
+            snapshot: None,
+            shared: false,
+        }],
+    }
+}
+
 /// A fault, the code that finds it, how much it is to matter, and where.
 pub type Planted = (Code, Severity, &'static str, fn(&mut Facts));
 
@@ -113,6 +133,10 @@ const REDUNDANCY: &[Planted] = &[
     (Code::GatewaySingle, Warning, "subsystem vms", |facts| {
         facts.status.nodes[1].node.nvme = Some("192.0.2.2:4420".to_owned());
         facts.subsystems.push(subsystem());
+    }),
+    (Code::GatewaySingle, Warning, "target vms", |facts| {
+        facts.status.nodes[1].iscsi = vec!["192.0.2.2:3260".to_owned(), "198.51.100.2:3260".to_owned()];
+        facts.targets.push(target());
     }),
 ];
 

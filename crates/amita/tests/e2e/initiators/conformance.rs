@@ -1,0 +1,177 @@
+//! libiscsi's conformance suite, every test of it, with data lost and sanitizing allowed. What fails is what its own mistakes make fail, and
+//! passes with blocks of the other size; what is skipped is skipped for a reason that is known.
+
+use super::{ONE, OTHER, REFUSED, await_login, offer, portal};
+use crate::world::{VOLUME, World};
+use amita_harness::tool;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The whole suite takes a minute on a machine that has little else to do.
+const LONGEST: Duration = Duration::from_secs(900);
+
+/// Why tests are skipped, by how their words begin.
+const SKIPPED: &[&str] = &[
+    // SPC-4 has neither any more, since there are persistent reservations; initiators that want them are of before 2005.
+    "RESERVE6 is not implemented",
+    "SANITIZE",
+    // Of disks that are a medium in a drive, or have a list of their defects.
+    "Logical unit is not removable",
+    "Media is not removable",
+    "READDEFECTDATA1",
+    // The page of block limits says so (WSNZ).
+    "WRITESAME10 does not support 0-blocks",
+    "WRITESAME16 does not support 0-blocks",
+    // The same test is given a snapshot, which is.
+    "Logical unit is not write-protected",
+];
+/// With blocks of 4,096 bytes a physical block has one.
+const NO_PART_BLOCKS: &str = "LBPPB < 2";
+/// By one gateway there is one path.
+const ONE_PATH: &str = "Multipath unavailable";
+
+/// With blocks of 512 bytes: it asks for the block behind one that it has just unmapped alone, where a physical block has eight, and wants to be
+/// told of a later one than it asked for (SBC-4: the first descriptor begins where it was asked).
+const FAILS_WITH_512: &[&str] = &["GetLBAStatus.UnmapSingle"];
+/// With blocks of 4,096 bytes: they send 512 bytes as one block; or 256 blocks as one atomic write, whatever the page of block limits says.
+const FAILS_WITH_4096: &[&str] = &[
+    "ProutReserve.AccessEA",
+    "ProutReserve.AccessEAAR",
+    "ProutReserve.AccessEARO",
+    "ProutReserve.AccessWE",
+    "ProutReserve.AccessWEAR",
+    "ProutReserve.AccessWERO",
+    "WriteAtomic16.Simple",
+];
+
+/// How the tests have ended.
+#[derive(Debug, Default)]
+struct Outcome {
+    passed: BTreeSet<String>,
+    failed: BTreeSet<String>,
+    /// Why tests, or parts of them, were skipped.
+    skipped: BTreeMap<String, BTreeSet<String>>,
+    text: String,
+}
+
+impl Outcome {
+    fn read(text: String) -> Outcome {
+        let mut outcome = Outcome::default();
+        let (mut suite, mut test) = ("", "");
+        for line in text.lines() {
+            let line = line.trim();
+            if let Some(name) = line.strip_prefix("Suite: ") {
+                suite = name;
+            }
+            let mut rest = line;
+            if let Some((name, more)) = line.strip_prefix("Test: ").and_then(|line| line.split_once(" ...")) {
+                (test, rest) = (name, more.trim());
+            }
+            let name = format!("{suite}.{test}");
+            if let Some((_, why)) = rest.split_once("[SKIPPED] ") {
+                outcome.skipped.entry(name).or_default().insert(why.to_owned());
+            } else if rest == "passed" {
+                outcome.passed.insert(name);
+            } else if rest == "FAILED" {
+                outcome.failed.insert(name);
+            }
+        }
+        outcome.text = text;
+        outcome
+    }
+
+    /// What the suite counts itself: how many tests have run, passed and failed.
+    fn counted(&self) -> (usize, usize, usize) {
+        let row = self.text.lines().find_map(|line| line.trim().strip_prefix("tests "));
+        let row: Vec<usize> = row
+            .unwrap_or_else(|| panic!("the suite does not count: {}", self.text))
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        (row[1], row[2], row[3])
+    }
+
+    fn judge(&self, fails: &[&str], skips: &[&str]) {
+        let text = &self.text;
+        assert_eq!(
+            self.counted(),
+            (
+                self.passed.len() + self.failed.len(),
+                self.passed.len(),
+                self.failed.len()
+            ),
+            "{text}"
+        );
+        assert!(self.passed.len() > 200, "{text}");
+        assert_eq!(
+            self.failed.iter().collect::<Vec<_>>(),
+            fails.iter().collect::<Vec<_>>(),
+            "{text}"
+        );
+        for (test, reasons) in &self.skipped {
+            for why in reasons {
+                let is_known = SKIPPED.iter().chain(skips).any(|known| why.starts_with(known));
+                assert!(is_known, "{test}: {why}: {text}");
+            }
+        }
+    }
+}
+
+/// Runs tests over these LUNs, which are one by as many gateways.
+fn run(world: &World, tests: &str, luns: &[String]) -> Outcome {
+    let test = format!("--test={tests}");
+    let fixed = ["--dataloss", "--allow-sanitize", "--fail", "--verbose", &test];
+    let names = ["--initiator-name", ONE, "--initiator-name-2", OTHER];
+    let luns = luns.iter().map(String::as_str);
+    let arguments = fixed.into_iter().chain(names).chain(luns);
+    let ran = tool::run(world.folder(), "iscsi-test-cu", arguments, LONGEST).expect("it ends");
+    Outcome::read(ran.text)
+}
+
+fn url(world: &World, node: usize, iqn: &str, number: u16) -> String {
+    format!("iscsi://{}/{iqn}/{number}", portal(world, node))
+}
+
+#[test]
+fn every_test_passes_by_one_gateway() {
+    let world = World::with_portals(1, &[]);
+    let iqn = offer(&world, "512");
+    world.amita_done(&["volume", "snapshot", "create", VOLUME, "before"]);
+    world.amita_done(&["lun", "add", "db", &format!("{VOLUME}@before"), "--number", "8"]);
+    await_login(&world, 0, &iqn, ONE);
+    run(&world, "ALL", &[url(&world, 0, &iqn, 0)]).judge(FAILS_WITH_512, &[ONE_PATH]);
+    let fixed = run(&world, "ALL.ReadOnly", &[url(&world, 0, &iqn, 8)]);
+    assert!(
+        fixed.failed.is_empty() && fixed.passed.len() == 1 && fixed.skipped.is_empty(),
+        "{}",
+        fixed.text
+    );
+    world.end(&[REFUSED]);
+}
+
+#[test]
+fn every_test_passes_with_large_blocks() {
+    let is_elsewhere = |test: &&str| !FAILS_WITH_512.contains(test);
+    assert!(
+        FAILS_WITH_4096.iter().all(is_elsewhere),
+        "each passes with blocks of one size at least"
+    );
+    let world = World::with_portals(1, &[]);
+    let iqn = offer(&world, "4096");
+    await_login(&world, 0, &iqn, ONE);
+    run(&world, "ALL", &[url(&world, 0, &iqn, 0)]).judge(FAILS_WITH_4096, &[ONE_PATH, NO_PART_BLOCKS]);
+    world.end(&[REFUSED]);
+}
+
+/// Each initiator at a gateway of its own, with two cores each: what one reserves or resets the other one is told of.
+#[test]
+fn every_test_passes_by_two_gateways() {
+    let world = World::with_portals(2, &["--cores", "2"]);
+    let iqn = offer(&world, "512");
+    for node in 0..2 {
+        await_login(&world, node, &iqn, ONE);
+    }
+    let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
+    run(&world, "ALL", &both).judge(FAILS_WITH_512, &[]);
+    world.end(&[REFUSED]);
+}

@@ -1,0 +1,94 @@
+//! What comes to a session from within: ends of I/O, words of the register, new settings.
+
+use super::task::Fault;
+use super::{Session, functions, logout, work};
+use crate::Cx;
+use crate::connection::End;
+use crate::hub::Reply;
+use amita_frontend::engine::Protocol as _;
+use amita_frontend::front::CloseReason;
+use amita_frontend::service::{Event, Source};
+use amita_scsi::Target;
+
+impl Session {
+    /// What came back from the service.
+    pub fn event(&mut self, event: Event, cx: &mut Cx<'_>) -> Result<(), End> {
+        match event {
+            Event::Done { tag, result, payload } => self.done(tag, result, payload, cx),
+            Event::Register { tag, reply } => match reply.downcast::<Reply>() {
+                Ok(word) => self.word(tag, &word, cx),
+                Err(_) => unreachable!("the register of iSCSI sessions speaks its own words"),
+            },
+            Event::Reserved { tag, result } => work::reserved(self, tag, result, cx),
+            Event::Settings => self.settings(cx),
+            _ => Ok(()),
+        }
+    }
+
+    /// The register speaks.
+    fn word(&mut self, tag: u64, word: &Reply, cx: &mut Cx<'_>) -> Result<(), End> {
+        match *word {
+            Reply::Reinstated => {
+                let why = "the initiator has logged in anew";
+                logout::end(self, CloseReason::Refused(why.into()), cx)
+            }
+            Reply::Reset { ticket, scope } => functions::told(self, ticket, scope, cx),
+            Reply::ResetDone => {
+                self.functions.others_done(tag);
+                Ok(())
+            }
+            Reply::Entered { .. } | Reply::Refused(_) => Ok(()),
+        }
+    }
+
+    /// The settings have changed: who may not log in any more, or not by what it has shown, is not served any more.
+    fn settings(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
+        let catalog = self.port.catalog();
+        if self.leaving.is_deaf() {
+            return Ok(());
+        }
+        let held = self
+            .names
+            .still_hold(self.rests_on.as_deref(), &catalog, self.port.config());
+        if let Err(why) = held {
+            return logout::dismiss(self, why, cx);
+        }
+        let before = self.target.take();
+        self.target = self
+            .names
+            .target
+            .as_deref()
+            .and_then(|name| catalog.target_here(name).cloned());
+        let is_leaving = match self.names.target.as_deref() {
+            Some(name) => catalog.detail(name).is_some_and(|detail| detail.leaving),
+            None => false,
+        };
+        if self.rests_on.is_none() {
+            self.nexus.barred = catalog.barred_without_proof(&self.names.initiator);
+        }
+        self.catalog = catalog;
+        if is_leaving {
+            logout::ask(self, cx);
+        }
+        self.withdraw(before.as_deref(), cx)
+    }
+
+    /// Logical units that are not there any more take their tasks with them. Their volumes may be somebody else's soon, and a host can
+    /// leave data that it was asked for, or that it has asked for, lying for as long as it likes.
+    fn withdraw(&mut self, before: Option<&Target>, cx: &mut Cx<'_>) -> Result<(), End> {
+        let initiator = self.names.initiator.as_str();
+        let sources = |target: Option<&Target>| -> Vec<(u16, Source)> {
+            let units = target.into_iter().flat_map(|target| target.units_of(initiator));
+            units.map(|unit| (unit.number, unit.source())).collect()
+        };
+        let now = sources(self.target.as_deref());
+        let mut gone = sources(before);
+        gone.retain(|unit| !now.contains(unit));
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let is_gone = |number: u16| gone.iter().any(|(known, _)| *known == number);
+        self.end_tasks(|task| task.lun.number().is_some_and(is_gone), Fault::Gone, cx)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Third-party copies (SPC-4, "Third-party copies"): EXTENDED COPY with list identifiers of one byte, as SPC-3 has it and ESXi sends it, and what
+//! RECEIVE COPY RESULTS tells of that. Blocks are copied from any logical unit that the initiator may use to any other, or to the same.
+
+mod list;
+mod results;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use list::extended;
+pub(crate) use results::results;
+
+use crate::device::{Scope, gather};
+use crate::nexus::Nexus;
+use crate::opcodes::action;
+use crate::plan::{Answer, Plan, Segment};
+use crate::sense::{Key, Sense, Status, code};
+use amita_types::io::IoError;
+use std::collections::VecDeque;
+
+/// The most descriptors of what is copied from and to: MAXIMUM CSCD DESCRIPTOR COUNT.
+pub const MAX_TARGETS: u16 = 16;
+/// The most segments: MAXIMUM SEGMENT DESCRIPTOR COUNT.
+pub const MAX_SEGMENTS: u16 = 64;
+/// The longest of both together: MAXIMUM DESCRIPTOR LIST LENGTH.
+pub const MAX_DESCRIPTOR_BYTES: u32 = MAX_TARGETS as u32 * 32 + MAX_SEGMENTS as u32 * 28;
+/// The longest segment, in bytes: MAXIMUM SEGMENT LENGTH.
+pub const MAX_SEGMENT_BYTES: u32 = 256 << 20;
+/// Outcomes of copies that a nexus keeps, the last ones.
+const MAX_KEPT: usize = 16;
+
+/// Asks for the parameter list of a copy, or of one by token.
+pub(crate) fn begin(scope: &Scope<'_>) -> Result<Plan, Answer> {
+    gather(scope, u64::from(scope.cdb.u32(10)), 10)
+}
+
+/// By what the host names a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ListId {
+    /// Of EXTENDED COPY, one byte.
+    Short(u8),
+    /// Of copies by token.
+    Long(u32),
+}
+
+/// What became of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// The service action of the command that asked for it.
+    pub action: u8,
+    pub segments: u16,
+    pub bytes: u64,
+    /// Why it ended before its end.
+    pub failure: Option<Sense>,
+    /// Bytes of a logical block, in which the count is told.
+    pub block_bytes: u32,
+    /// What a POPULATE TOKEN has made.
+    pub token: Option<Box<[u8; crate::token::TOKEN_BYTES]>>,
+}
+
+/// The outcomes that a nexus keeps, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Copies(VecDeque<(ListId, Outcome)>);
+
+impl Copies {
+    /// Keeps one; of the same name, only the last.
+    pub fn keep(&mut self, id: ListId, outcome: Outcome) {
+        self.0.retain(|known| known.0 != id);
+        if self.0.len() == MAX_KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back((id, outcome));
+    }
+
+    pub fn find(&self, id: ListId) -> Option<&Outcome> {
+        self.0.iter().find(|known| known.0 == id).map(|known| &known.1)
+    }
+}
+
+/// What is left to do when the segments of a copy are through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyRest {
+    /// `None`: nothing is kept of it.
+    pub(crate) id: Option<ListId>,
+    /// The bytes of each segment, by which it is found how far a copy has come.
+    pub(crate) lengths: Vec<u64>,
+    pub(crate) block_bytes: u32,
+}
+
+impl CopyRest {
+    pub(crate) fn of(id: Option<ListId>, segments: &[Segment], block_bytes: u32) -> CopyRest {
+        CopyRest {
+            id,
+            lengths: segments.iter().map(|segment| segment.length).collect(),
+            block_bytes,
+        }
+    }
+
+    /// How many segments lie before that byte of all of them, and how many bytes of the one that does not.
+    fn position(&self, mut bytes: u64) -> (u16, u64) {
+        let mut whole = 0;
+        for length in &self.lengths {
+            if bytes < *length {
+                break;
+            }
+            bytes -= length;
+            whole += 1;
+        }
+        (whole, bytes)
+    }
+}
+
+/// The answer to a copy. `copied_bytes`: so many are copied for certain, from the begin of the first segment on; `result`: why it went no further.
+pub fn copied(then: &CopyRest, copied_bytes: u64, result: Result<(), IoError>, nexus: &mut Nexus) -> Answer {
+    let (segments, rest) = then.position(copied_bytes);
+    let (answer, failure) = match result {
+        Ok(()) => (Answer::good(), None),
+        Err(IoError::Reserved) => (Answer::of(Status::ReservationConflict), None),
+        Err(error) => {
+            let mut sense = Sense::new(Key::CopyAborted, code_of(error));
+            // SPC-4, "Errors detected during processing of segment descriptors": which segment it is in the third and fourth byte of
+            // COMMAND-SPECIFIC INFORMATION, how many blocks of it are left in INFORMATION.
+            let length = then.lengths.get(usize::from(segments)).copied().unwrap_or(rest);
+            sense.command_specific = Some(u64::from(segments));
+            sense.information = Some((length - rest) / u64::from(then.block_bytes));
+            (Answer::check(sense), Some(sense))
+        }
+    };
+    let Some(id) = then.id else { return answer };
+    let action = match id {
+        ListId::Short(_) => action::EXTENDED_COPY,
+        ListId::Long(_) => action::WRITE_USING_TOKEN,
+    };
+    let outcome = Outcome {
+        action,
+        segments,
+        bytes: copied_bytes,
+        failure,
+        block_bytes: then.block_bytes,
+        token: None,
+    };
+    nexus.copies.keep(id, outcome);
+    answer
+}
+
+fn code_of(error: IoError) -> crate::sense::Code {
+    match error {
+        IoError::NoSpace => code::SPACE_ALLOCATION_FAILED,
+        IoError::ReadOnly => code::WRITE_PROTECTED,
+        IoError::Damaged => code::UNRECOVERED_READ_ERROR,
+        IoError::Lost | IoError::Unavailable => code::COPY_TARGET_NOT_REACHABLE,
+        _ => code::THIRD_PARTY_DEVICE_FAILURE,
+    }
+}

@@ -1,0 +1,319 @@
+//! Copies by token (SPC-4, "ROD tokens"; SBC-3, "POPULATE TOKEN command" and "WRITE USING TOKEN command"): a host has the blocks of a logical unit
+//! represented by a token, and hands that in where they are to be written: at any other logical unit of the cluster.
+//!
+//! What a token stands for is kept by whoever carries [`TokenWork`] out: the blocks as they were when it was made (a point in time copy: they
+//! must not have changed meanwhile, or must be kept as they were). A token of zeros is the same everywhere and stands for itself.
+
+mod form;
+mod page;
+#[cfg(test)]
+mod tests;
+
+pub use form::{TOKEN_BYTES, Token};
+pub(crate) use page::third_party_copy_page;
+
+use crate::block::{be_u32, be_u64, check_writable, extent, out_of_range};
+use crate::copy::{CopyRest, ListId, Outcome};
+use crate::device::Scope;
+use crate::nexus::Nexus;
+use crate::opcodes::action;
+use crate::plan::{Answer, Extent, Io, Place, Plan, Segment, Work};
+use crate::sense::{Format, Key, Sense, code};
+
+/// The most ranges of one command: MAXIMUM RANGE DESCRIPTORS.
+pub const MAX_RANGES: u16 = 64;
+/// The most bytes that one token represents: MAXIMUM TOKEN TRANSFER SIZE.
+pub const MAX_TOKEN_BYTES: u64 = 1 << 30;
+/// How long a token that nobody uses is kept, in seconds, at the most and if nothing else is asked for.
+pub const MAX_INACTIVITY_SECONDS: u32 = 600;
+pub const DEFAULT_INACTIVITY_SECONDS: u32 = 60;
+
+const RANGE_BYTES: usize = 16;
+/// What comes before the ranges, in the list of POPULATE TOKEN and in that of WRITE USING TOKEN.
+const POPULATE_BYTES: usize = 16;
+const WRITE_BYTES: usize = 536;
+
+/// Something to be done with a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenWork {
+    /// One is made for these bytes, in order; then [`populated`].
+    Create {
+        /// By which the host asks for it.
+        list: u32,
+        place: Place,
+        extents: Vec<Extent>,
+        /// How long it is kept when nobody uses it.
+        inactivity_seconds: u32,
+    },
+    /// It is looked up what it stands for; then [`redeemed`].
+    Redeem {
+        list: u32,
+        token: Box<[u8; TOKEN_BYTES]>,
+        /// Where it is written, in order.
+        place: Place,
+        extents: Vec<Extent>,
+        /// So many bytes of what it represents come before what is written.
+        skip_bytes: u64,
+        /// Nobody needs it after that.
+        delete: bool,
+    },
+}
+
+/// The list identifier is bytes 6 to 9 of both commands.
+fn list_id(scope: &Scope<'_>) -> u32 {
+    scope.cdb.u32(6)
+}
+
+fn too_short() -> Sense {
+    Sense::new(Key::IllegalRequest, code::PARAMETER_LIST_LENGTH)
+}
+
+/// POPULATE TOKEN. Nothing is left for later: IMMED changes nothing.
+pub(crate) fn populate(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Result<Plan, Answer> {
+    const TYPE_IS_VALID: u8 = 0x02;
+    let ranges = ranges(scope, list, POPULATE_BYTES)?;
+    let inactivity_seconds = match be_u32(&list[4..]) {
+        0 => DEFAULT_INACTIVITY_SECONDS,
+        seconds if seconds <= MAX_INACTIVITY_SECONDS => seconds,
+        _ => return Err(Sense::in_list(4, None).into()),
+    };
+    if list[2] & TYPE_IS_VALID != 0 && be_u32(&list[8..]) != form::POINT_IN_TIME {
+        return Err(Sense::new(Key::IllegalRequest, code::UNSUPPORTED_TOKEN_TYPE)
+            .at(false, 8, None)
+            .into());
+    }
+    let bytes: u64 = ranges.iter().map(|range| range.length).sum();
+    if bytes > MAX_TOKEN_BYTES {
+        return Err(Sense::in_list(POPULATE_BYTES as u16, None).into());
+    }
+    if ranges.is_empty() {
+        // Nothing is represented, and nothing would be read by it.
+        let outcome = Outcome::of(action::POPULATE_TOKEN, 0, 0, scope.unit.block_bytes);
+        nexus.copies.keep(ListId::Long(list_id(scope)), outcome);
+        return Ok(Answer::good().into());
+    }
+    Ok(Plan::Token(Box::new(TokenWork::Create {
+        list: list_id(scope),
+        place: Place::of(scope.unit),
+        extents: ranges,
+        inactivity_seconds,
+    })))
+}
+
+/// WRITE USING TOKEN.
+pub(crate) fn write(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Result<Plan, Answer> {
+    const DELETE: u8 = 0x02;
+    check_writable(scope.unit, nexus)?;
+    let extents = ranges(scope, list, WRITE_BYTES)?;
+    let token: [u8; TOKEN_BYTES] = *list[16..].first_chunk().ok_or(too_short())?;
+    let skip_blocks = be_u64(&list[8..]);
+    let bytes: u64 = extents.iter().map(|extent| extent.length).sum();
+    if bytes > MAX_TOKEN_BYTES {
+        return Err(Sense::in_list(WRITE_BYTES as u16, None).into());
+    }
+    let place = Place::of(scope.unit);
+    if form::is_zeros(&token)? {
+        // Of zeros there is no end, wherever they begin.
+        let segments = extents.len() as u16;
+        let outcome = Outcome::of(action::WRITE_USING_TOKEN, segments, bytes, scope.unit.block_bytes);
+        nexus.copies.keep(ListId::Long(list_id(scope)), outcome);
+        if extents.is_empty() {
+            return Ok(Answer::good().into());
+        }
+        let work = Work::Zero(extents);
+        return Ok(Plan::Io(Io { place, work }));
+    }
+    let skip_bytes = skip_blocks
+        .checked_mul(u64::from(scope.unit.block_bytes))
+        .ok_or(Sense::in_list(8, None))?;
+    Ok(Plan::Token(Box::new(TokenWork::Redeem {
+        list: list_id(scope),
+        token: Box::new(token),
+        place,
+        extents,
+        skip_bytes,
+        delete: list[2] & DELETE != 0,
+    })))
+}
+
+/// The block device range descriptors behind a header, as bytes of the logical unit; those of nothing are left out.
+fn ranges(scope: &Scope<'_>, list: &[u8], header_bytes: usize) -> Result<Vec<Extent>, Sense> {
+    let (header, descriptors) = list.split_at_checked(header_bytes).ok_or(too_short())?;
+    let length = |at: usize| usize::from(u16::from_be_bytes([header[at], header[at + 1]]));
+    let told = length(header_bytes - 2);
+    // The first length counts all that follows it.
+    let all = length(0) + 2;
+    if all < header_bytes || told > descriptors.len() || all - header_bytes < told {
+        return Err(Sense::in_list((header_bytes - 2) as u16, None));
+    }
+    if !told.is_multiple_of(RANGE_BYTES) {
+        return Err(Sense::in_list((header_bytes - 2) as u16, None));
+    }
+    if told / RANGE_BYTES > usize::from(MAX_RANGES) {
+        return Err(Sense::new(Key::IllegalRequest, code::TOO_MANY_SEGMENT_DESCRIPTORS));
+    }
+    let mut found: Vec<Extent> = Vec::with_capacity(told / RANGE_BYTES);
+    for (index, bytes) in descriptors[..told].chunks_exact(RANGE_BYTES).enumerate() {
+        let (lba, count) = (be_u64(bytes), u64::from(be_u32(&bytes[8..])));
+        let range = extent(scope.unit, lba, count).ok_or_else(|| out_of_range(scope.unit, lba))?;
+        // "[...] a logical block in more than one range: INVALID FIELD IN PARAMETER LIST".
+        if range.length > 0 && found.iter().any(|known| known.overlaps(&range)) {
+            return Err(Sense::in_list((header_bytes + index * RANGE_BYTES) as u16, None));
+        }
+        if range.length > 0 {
+            found.push(range);
+        }
+    }
+    Ok(found)
+}
+
+impl Outcome {
+    /// Of a command that has gone well.
+    fn of(action: u8, segments: u16, bytes: u64, block_bytes: u32) -> Outcome {
+        Outcome {
+            action,
+            segments,
+            bytes,
+            failure: None,
+            block_bytes,
+            token: None,
+        }
+    }
+
+    /// Of one that has done nothing, and why.
+    fn failed(action: u8, block_bytes: u32, why: Sense) -> Outcome {
+        let failure = Some(why);
+        Outcome {
+            failure,
+            ..Outcome::of(action, 0, 0, block_bytes)
+        }
+    }
+}
+
+/// The answer to a POPULATE TOKEN: the token that was made, or why none was.
+pub fn populated(work: &TokenWork, result: Result<&Token, Sense>, nexus: &mut Nexus) -> Answer {
+    let TokenWork::Create {
+        list, place, extents, ..
+    } = work
+    else {
+        return Answer::check(Sense::new(Key::HardwareError, code::INTERNAL_TARGET_FAILURE));
+    };
+    let bytes = extents.iter().map(|extent| extent.length).sum();
+    let (answer, outcome) = match result {
+        Ok(token) => {
+            let segments = extents.len() as u16;
+            let mut outcome = Outcome::of(action::POPULATE_TOKEN, segments, bytes, place.block_bytes);
+            outcome.token = Some(Box::new(token.encode()));
+            (Answer::good(), outcome)
+        }
+        Err(sense) => {
+            let outcome = Outcome::failed(action::POPULATE_TOKEN, place.block_bytes, sense);
+            (Answer::check(sense), outcome)
+        }
+    };
+    nexus.copies.keep(ListId::Long(*list), outcome);
+    answer
+}
+
+/// What a token stands for was looked up: the copy that is to be made of it, or why there is none. Where it represents less than is to be written,
+/// less is written, as "WRITE USING TOKEN command" has it: the transfer count tells how much.
+pub fn redeemed(work: &TokenWork, result: Result<&[(Place, Extent)], Sense>, nexus: &mut Nexus) -> Plan {
+    let TokenWork::Redeem {
+        list,
+        place,
+        extents,
+        skip_bytes,
+        ..
+    } = work
+    else {
+        return Sense::new(Key::HardwareError, code::INTERNAL_TARGET_FAILURE).into();
+    };
+    let id = ListId::Long(*list);
+    let sources = match result {
+        Ok(sources) => sources,
+        Err(sense) => {
+            let outcome = Outcome::failed(action::WRITE_USING_TOKEN, place.block_bytes, sense);
+            nexus.copies.keep(id, outcome);
+            return sense.into();
+        }
+    };
+    let segments = segments(sources, *skip_bytes, *place, extents);
+    if segments.is_empty() {
+        let outcome = Outcome::of(action::WRITE_USING_TOKEN, 0, 0, place.block_bytes);
+        nexus.copies.keep(id, outcome);
+        return Answer::good().into();
+    }
+    let then = CopyRest::of(Some(id), &segments, place.block_bytes);
+    Plan::Copy { segments, then }
+}
+
+/// Pairs what is represented, but for its first bytes, with where it goes.
+fn segments(sources: &[(Place, Extent)], mut skip: u64, to: Place, targets: &[Extent]) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    let mut targets = targets.iter().copied();
+    let mut target = targets.next();
+    for (from, source) in sources {
+        let skipped = skip.min(source.length);
+        skip -= skipped;
+        let (mut offset, end) = (source.offset + skipped, source.end());
+        while let Some(wanted) = target.filter(|_| offset < end) {
+            let length = wanted.length.min(end - offset);
+            segments.push(Segment {
+                from: *from,
+                from_offset: offset,
+                to,
+                to_offset: wanted.offset,
+                length,
+            });
+            offset += length;
+            let rest = Extent {
+                offset: wanted.offset + length,
+                length: wanted.length - length,
+            };
+            target = if rest.length > 0 { Some(rest) } else { targets.next() };
+        }
+    }
+    segments
+}
+
+/// RECEIVE ROD TOKEN INFORMATION (SPC-4).
+pub(crate) fn information(outcome: &Outcome) -> Vec<u8> {
+    const COMPLETED: u8 = 0x01;
+    const COMPLETED_WITH_ERRORS: u8 = 0x02;
+    // TRANSFER COUNT UNITS: logical blocks.
+    const BLOCKS: u8 = 0xf1;
+    const CHECK_CONDITION: u8 = 0x02;
+    let sense = outcome
+        .failure
+        .map(|sense| sense.encode(Format::Fixed))
+        .unwrap_or_default();
+    let mut data = vec![0; 32];
+    data[4] = outcome.action;
+    data[5] = if outcome.failure.is_some() {
+        COMPLETED_WITH_ERRORS
+    } else {
+        COMPLETED
+    };
+    // OPERATION COUNTER: it was one.
+    data[7] = 1;
+    data[12] = if outcome.failure.is_some() { CHECK_CONDITION } else { 0 };
+    data[13] = sense.len() as u8;
+    data[14] = sense.len() as u8;
+    data[15] = BLOCKS;
+    let blocks = outcome.bytes / u64::from(outcome.block_bytes.max(1));
+    data[16..24].copy_from_slice(&blocks.to_be_bytes());
+    // SEGMENTS PROCESSED is 0: a copy by token has none.
+    data.extend(sense);
+    match &outcome.token {
+        // ROD TOKEN DESCRIPTORS LENGTH, two reserved bytes, the token.
+        Some(token) => {
+            data.extend((TOKEN_BYTES as u32 + 2).to_be_bytes());
+            data.extend([0, 0]);
+            data.extend(&token[..]);
+        }
+        None => data.extend([0; 4]),
+    }
+    let length = (data.len() - 4) as u32;
+    data[..4].copy_from_slice(&length.to_be_bytes());
+    data
+}
