@@ -99,9 +99,9 @@ fn pattern(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Runs a program, for at most three minutes.
+/// Runs a program, for at most three and a half minutes (a suite takes seconds; but other tests run beside it).
 fn output(program: &str, arguments: &[&str]) -> Output {
-    let output = Command::new("timeout").arg("180").arg(program).args(arguments).output();
+    let output = Command::new("timeout").arg("210").arg(program).args(arguments).output();
     let output = output.expect("coreutils' timeout runs");
     // 127: timeout did not find the program; 124: it has ended it.
     assert_ne!(
@@ -135,11 +135,11 @@ struct Report {
 }
 
 impl Report {
-    /// Of what it prints: a line `Suite: NAME`, a line `  Test: NAME ...` with what the test logs and `passed` or `FAILED` behind it, and
-    /// what more it logs in the lines that follow.
+    /// Of what it prints: a line `Suite: NAME`, a line `  Test: NAME ...` with what the test logs behind it, what more it logs in the lines that
+    /// follow, and `passed` or `FAILED` at the begin of the last of these. What is logged behind that, and before the first test, is of none.
     fn of(text: &str) -> Report {
         let mut report = Report::default();
-        let (mut suite, mut name) = ("", String::new());
+        let (mut suite, mut name, mut is_over) = ("", String::new(), true);
         for line in text.lines() {
             if let Some(found) = line.strip_prefix("Suite: ") {
                 suite = found.trim();
@@ -148,13 +148,17 @@ impl Report {
             if let Some((test, rest)) = line.strip_prefix("  Test: ").and_then(|rest| rest.split_once(" ...")) {
                 name = format!("{suite}.{test}");
                 report.ran += 1;
+                is_over = false;
                 logged = rest;
             }
-            if logged.contains("[SKIPPED]") {
-                report.skipped.insert(name.clone());
-            }
-            if logged.trim() == "FAILED" {
+            let logged = logged.trim_start();
+            let has_failed = logged.starts_with("FAILED");
+            if !is_over && has_failed {
                 report.failed.insert(name.clone());
+            }
+            is_over |= has_failed || logged.starts_with("passed");
+            if !is_over && logged.contains("[SKIPPED]") {
+                report.skipped.insert(name.clone());
             }
         }
         report
@@ -353,26 +357,32 @@ fn qemu_copies_an_image_there_and_back() {
     }
 }
 
+/// QEMU 7.2 aborts by an assertion of its own when it reads 32 KiB or more of a disk with blocks of 4 KiB whose blocks it has not asked for
+/// before (it asks for an odd number of them then).
 #[test]
 fn qemu_reads_writes_zeroes_and_discards() {
-    for lun in [0, 1] {
+    for (lun, reads) in [
+        (0, ["1M", "256k", "128k", "64k", "4M"]),
+        (1, ["16k", "16k", "16k", "16k", "16k"]),
+    ] {
         let fixture = Fixture::new(256 * MIB);
         let uri = fixture.uri("", lun, "");
+        let [written, zeroed, discarded, kept, beside] = reads;
         let commands = [
             "write -P 0x5a 4k 1M",
-            "read -P 0x5a 4k 1M",
+            &format!("read -P 0x5a 4k {written}"),
             "write -z 64k 256k",
-            "read -P 0 64k 256k",
+            &format!("read -P 0 64k {zeroed}"),
             "discard 512k 128k",
-            "read -P 0 512k 128k",
-            "read -P 0x5a 640k 64k",
+            &format!("read -P 0 512k {discarded}"),
+            &format!("read -P 0x5a 640k {kept}"),
             "write -z -u 1M 1M",
             "flush",
             "aio_write -P 7 10M 4M",
             "aio_write -P 8 20M 4M",
             "aio_flush",
-            "read -P 7 10M 4M",
-            "read -P 8 20M 4M",
+            &format!("read -P 7 10M {beside}"),
+            &format!("read -P 8 20M {beside}"),
         ];
         let mut arguments = vec!["-f", "raw"];
         commands.iter().for_each(|command| arguments.extend(["-c", command]));

@@ -488,9 +488,8 @@ impl World {
         if !is_immediate && !is_beyond {
             connection.cmd_sn = connection.cmd_sn.wrapping_add(1);
         }
-        if !is_beyond {
-            connection.unanswered.insert(tag);
-        }
+        // (The window may have grown meanwhile: then it is answered.)
+        connection.unanswered.insert(tag);
         let most = length.min([0, 512, 4096, 65_536, 100][input.below(5)]);
         let data = vec![input.byte(); if writes { most as usize } else { 0 }];
         if !is_last && !is_beyond {
