@@ -466,6 +466,7 @@ impl StorageService for MemoryService {
     fn reserve(&mut self, front: FrontId, tag: u64, volume: VolumeId, host: HostKey, command: reservation::Command) {
         let mut volumes = self.volumes.lock();
         let found = volumes.iter_mut().find(|candidate| candidate.info.id == volume);
+        let command = command.by(0, 0, front);
         let result = match found {
             Some(volume) => volume
                 .reservation
