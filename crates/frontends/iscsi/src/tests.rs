@@ -472,6 +472,7 @@ impl Host {
             let mut any = self.deliver(world);
             self.end_pass(world);
             any |= self.fetches && self.fetch();
+            any |= world.runs && !world.service.queue.is_empty();
             if !any {
                 self.end_pass(world);
                 return;

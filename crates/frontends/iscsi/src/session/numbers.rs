@@ -90,12 +90,13 @@ impl Numbers {
     /// A PDU has come that has a CmdSN, and is not immediate.
     pub fn arrive(&mut self, taken: Taken) -> Turn {
         let number = taken.header.cmd_sn();
+        // A window that is shut ends before the number that is expected.
+        if is_before(number, self.exp_cmd_sn) || is_before(self.max_cmd_sn, number) {
+            return Turn::No;
+        }
         if number == self.exp_cmd_sn {
             self.exp_cmd_sn = number.wrapping_add(1);
             return Turn::Now(taken);
-        }
-        if is_before(number, self.exp_cmd_sn) || is_before(self.max_cmd_sn, number) {
-            return Turn::No;
         }
         let bytes = taken.data.as_ref().map_or(0, |data| data.len());
         let is_room = self.held.len() < MAX_HELD && self.held_bytes + bytes <= MAX_HELD_BYTES;
@@ -192,6 +193,25 @@ mod tests {
         assert_eq!(window(&mut numbers), (0, 2));
         numbers.end();
         assert_eq!(window(&mut numbers), (0, 3));
+    }
+
+    #[test]
+    fn a_window_that_is_shut() {
+        let mut numbers = Numbers::new(10, 1, 2);
+        for number in [10, 11] {
+            assert_eq!(now(numbers.arrive(pdu(number))), Some(number));
+            numbers.begin();
+        }
+        assert_eq!(window(&mut numbers), (12, 11));
+        assert_eq!(
+            now(numbers.arrive(pdu(12))),
+            None,
+            "it is expected, and may not come yet"
+        );
+        numbers.end();
+        assert_eq!(now(numbers.arrive(pdu(12))), None, "the initiator has not been told");
+        assert_eq!(window(&mut numbers), (12, 12));
+        assert_eq!(now(numbers.arrive(pdu(12))), Some(12));
     }
 
     #[test]

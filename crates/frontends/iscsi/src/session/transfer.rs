@@ -179,7 +179,7 @@ pub(super) fn step(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Step
 impl Session {
     /// A tag for an R2T, that no other of the session has had for four thousand million of them: data that comes late, for a task
     /// that is over, finds nothing.
-    fn next_transfer_tag(&mut self) -> u32 {
+    pub(super) fn next_transfer_tag(&mut self) -> u32 {
         self.transfer_serial = match self.transfer_serial.wrapping_add(1) {
             NO_TAG => 0,
             next => next,
