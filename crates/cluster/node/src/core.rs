@@ -27,7 +27,8 @@
 //! every core (stores, sequencers, peers, mail) stands together in the [`Context`]; [`Forwarding`] owns the way to other gateways. How
 //! one hands to another is in these files: `route.rs` (I/O), `messages.rs` (what other cores say), `effects.rs` (what the
 //! directory wants), `records.rs` (what the control plane says), `report.rs` (what it is told), `reserve.rs` (reservations),
-//! `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`], [`peers`], [`nvme`], [`control_plane`].
+//! `locks.rs` (those of them that end with a connection), `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`],
+//! [`peers`], [`nvme`], [`control_plane`].
 
 mod bases;
 mod clock;
@@ -39,6 +40,7 @@ mod effects;
 mod flattens;
 mod forward;
 mod hosts;
+mod locks;
 mod messages;
 mod named;
 mod nvme;
@@ -81,6 +83,7 @@ use context::Context;
 use control_plane::ControlPlane;
 use doubts::Doubts;
 use forward::Forwarding;
+use locks::Locks;
 use named::Named;
 use nvme::NvmeSide;
 use observe::Observing;
@@ -111,6 +114,7 @@ pub struct Core {
     doubts: Doubts,
     views: Views,
     parents: ParentReads,
+    locks: Locks,
     /// Where fronts have things computed; none: on this core.
     desk: Option<Desk>,
     /// On core 0: which volumes are open, and who opens them.
@@ -146,6 +150,7 @@ impl Core {
             doubts: Doubts::default(),
             views: Views::new(config.core),
             parents: ParentReads::default(),
+            locks: Locks::default(),
             desk: None,
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
@@ -299,6 +304,13 @@ impl Core {
         if self.flattens.deadline().is_some_and(|at| at <= driver.now()) {
             flattens::look(self, driver.now());
         }
+        if self
+            .locks
+            .deadline(self.fronts.ended())
+            .is_some_and(|at| at <= driver.now())
+        {
+            locks::look(self, driver.now());
+        }
         if self.cx.clock.is_tick_due(driver.now()) {
             self.tick(driver);
         }
@@ -433,6 +445,7 @@ impl Core {
             self.views.deadline(),
             self.parents.deadline(),
             self.flattens.deadline(),
+            self.locks.deadline(self.fronts.ended()),
             self.nvme.deadline(),
             rest_due,
             self.forwarding.forwarder.deadline(),

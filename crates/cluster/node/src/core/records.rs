@@ -52,6 +52,7 @@ fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
         ToCore::Settled => {
             core.nvme.settle();
             core.named.settle();
+            core.locks.settle(now);
         }
         ToCore::Recall(store) => core.cx.stores.recall(store),
         ToCore::Keep { content, stores } => core.cx.stores.keep(&content, &stores),
@@ -111,6 +112,9 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         Change::Nothing | Change::Hosts | Change::Initiators | Change::Export => {}
         Change::Reservation(volume, revision) => {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
+            if core.cx.view.locks().next().is_some() {
+                core.locks.stir(now);
+            }
         }
         Change::Nodes { now: nodes, refused } => {
             for (node, addresses) in nodes {
@@ -123,6 +127,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         Change::Store { store, node, moved } => store_changed(&mut core.cx, now, store, node, moved),
         Change::Group(group, pool) => group_changed(core, now, &group, pool),
         Change::Life => {
+            core.locks.stir(now);
             core.directory.stir(now);
             core.forwarding.nodes_changed(&mut core.cx, now);
         }

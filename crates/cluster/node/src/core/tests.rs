@@ -1,4 +1,5 @@
 mod hostile;
+mod locks;
 mod nvme;
 mod observe;
 mod peers;
