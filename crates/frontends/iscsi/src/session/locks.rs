@@ -76,7 +76,9 @@ pub(super) fn reset(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) -> Vec
         return Vec::new();
     };
     let own = &session.locks.volumes;
-    let units = target.units.iter().filter(|unit| !unit.is_write_protected());
+    // What the initiator may not see it does not reset.
+    let units = target.units_of(&session.names.initiator);
+    let units = units.filter(|unit| !unit.is_write_protected());
     let meant = units.filter(|unit| match scope {
         Scope::Unit(number) => unit.number == number,
         Scope::Target | Scope::TargetAndSessions => own.contains(&unit.volume) || is_locked(unit.volume),
