@@ -351,7 +351,7 @@ impl Host {
         let answer = host.login_with(world, INITIATOR, isid, keys);
         assert_eq!((answer.header.0[36], answer.header.0[37]), (0, 0), "{answer:?}");
         let pairs = parse(&answer.data).expect("a text");
-        let has = |key| pairs.iter().any(|pair| *pair == (key, "CRC32C"));
+        let has = |key| pairs.contains(&(key, "CRC32C"));
         host.digests = (has("HeaderDigest"), has("DataDigest"));
         for lun in 0..2 {
             for _ in 0..3 {

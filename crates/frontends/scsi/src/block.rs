@@ -10,7 +10,9 @@ use crate::command::Cdb;
 use crate::device::{Scope, gather};
 use crate::nexus::Nexus;
 use crate::opcodes as op;
-use crate::plan::{Answer, Check, Extent, Io, MAX_COMPARE_BYTES, MAX_TRANSFER_BYTES, Place, Plan, Work, atoms};
+use crate::plan::{
+    Answer, Check, Extent, Io, MAX_COMPARE_BYTES, MAX_OR_BYTES, MAX_TRANSFER_BLOCKS, Place, Plan, Work, atoms,
+};
 use crate::sense::{Key, Sense, code};
 use crate::unit::Unit;
 use crate::vpd::{atomic_bytes, atomic_unit_bytes};
@@ -94,7 +96,7 @@ pub(crate) fn check_writable(unit: &Unit, nexus: &Nexus) -> Result<(), Sense> {
 pub(crate) fn command(scope: &Scope<'_>, nexus: &Nexus) -> Result<Plan, Answer> {
     let (unit, cdb) = (scope.unit, &scope.cdb);
     let blocks = Blocks::of(cdb);
-    let transfer = || blocks.limited(unit, MAX_TRANSFER_BYTES);
+    let transfer = || blocks.limited(unit, MAX_TRANSFER_BLOCKS * u64::from(unit.block_bytes));
     let work = match cdb.opcode() {
         op::READ_6 | op::READ_10 | op::READ_12 | op::READ_16 => Work::Read(transfer()?),
         op::VERIFY_10 | op::VERIFY_12 | op::VERIFY_16 => Work::Check(transfer()?, byte_check(cdb, true)?),
@@ -130,7 +132,7 @@ pub(crate) fn command(scope: &Scope<'_>, nexus: &Nexus) -> Result<Plan, Answer> 
         }
         op::ORWRITE_16 => {
             check_writable(unit, nexus)?;
-            Work::Or(transfer()?)
+            Work::Or(blocks.limited(unit, MAX_OR_BYTES)?)
         }
         op::COMPARE_AND_WRITE => {
             check_writable(unit, nexus)?;

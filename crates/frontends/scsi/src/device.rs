@@ -59,21 +59,24 @@ pub(crate) fn plan(task: &Task<'_>, catalog: &Catalog, target: &Target, nexus: &
         None => without_unit(task.lun, &cdb, target, nexus),
     };
     let plan = plan.unwrap_or_else(Plan::Answer);
-    if is_too_much(&plan, task.expected.out) {
-        return Plan::from(Sense::new(Key::IllegalRequest, code::INVALID_FIELD_IN_INFORMATION_UNIT));
-    }
-    plan
+    too_much(&plan, task.expected.out).map_or(plan, Plan::from)
 }
 
 /// Does the transport bring more than the command takes, where that cannot be meant? What is compared and what is written are halves of one: the
 /// second would begin at another place; and of two blocks that are to be written again and again nobody knows which.
-fn is_too_much(plan: &Plan, expected: u64) -> bool {
+fn too_much(plan: &Plan, expected: u64) -> Option<Sense> {
+    const NUMBER_OF_BLOCKS: u16 = 13;
     let is_exact = match plan {
         Plan::Io(io) => matches!(io.work, Work::CompareAndWrite(_)),
         Plan::Gather { then, .. } => matches!(then.cdb.opcode(), opcodes::WRITE_SAME_10 | opcodes::WRITE_SAME_16),
         _ => false,
     };
-    is_exact && expected > plan.lengths().out
+    match plan.lengths().out {
+        taken if !is_exact || expected <= taken => None,
+        // Data for no blocks: it is their number that is wrong, which has one byte, and was a multiple of 256.
+        0 => Some(Sense::in_cdb(NUMBER_OF_BLOCKS, None)),
+        _ => Some(Sense::new(Key::IllegalRequest, code::INVALID_FIELD_IN_INFORMATION_UNIT)),
+    }
 }
 
 pub(crate) fn gathered(then: &Gathering, list: &[u8], catalog: &Catalog, target: &Target, nexus: &mut Nexus) -> Plan {

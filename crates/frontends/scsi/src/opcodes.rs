@@ -380,7 +380,7 @@ impl Known {
     }
 
     /// Refuses a block that is too short, or has bits that mean nothing: reserved ones, fields of what is not supported (protection
-    /// information, groups, anchoring), NACA.
+    /// information, anchoring), NACA. A GROUP NUMBER is ignored: it says under which name statistics are kept, and none are.
     ///
     /// # Errors
     /// The first such field, with a pointer to it.
@@ -388,8 +388,10 @@ impl Known {
         if cdb.len() < self.usage.len() {
             return Err(Sense::in_cdb(cdb.len() as u16, None));
         }
+        let group = group_number_at(self.opcode);
         for (at, meant) in self.usage.iter().enumerate().skip(1) {
-            let wrong = cdb.u8(at) & !meant;
+            let ignored = if group == Some(at) { GROUP_NUMBER } else { 0 };
+            let wrong = cdb.u8(at) & !(meant | ignored);
             if wrong != 0 {
                 return Err(Sense::in_cdb(at as u16, field_of(at, *meant, wrong)));
             }
@@ -406,6 +408,21 @@ impl Known {
             usage[1] = usage[1] & !0x1f | action;
         }
         usage
+    }
+}
+
+/// GROUP NUMBER, as SBC-3 has it.
+const GROUP_NUMBER: u8 = 0x1f;
+
+/// The byte in which a command has its GROUP NUMBER (SBC-3, "Grouping function").
+fn group_number_at(opcode: u8) -> Option<usize> {
+    match opcode {
+        READ_10 | WRITE_10 | WRITE_AND_VERIFY_10 | VERIFY_10 | PRE_FETCH_10 | SYNCHRONIZE_CACHE_10 | WRITE_SAME_10
+        | UNMAP => Some(6),
+        READ_12 | WRITE_12 | WRITE_AND_VERIFY_12 | VERIFY_12 => Some(10),
+        READ_16 | COMPARE_AND_WRITE | WRITE_16 | ORWRITE_16 | WRITE_AND_VERIFY_16 | VERIFY_16 | PRE_FETCH_16
+        | SYNCHRONIZE_CACHE_16 | WRITE_SAME_16 | WRITE_ATOMIC_16 => Some(14),
+        _ => None,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::device::Scope;
 use crate::inquiry::DISK;
 use crate::nexus::Nexus;
 use crate::plan::{
-    ATOMIC_UNIT_BYTES, Answer, MAX_ATOMIC_BYTES, MAX_COMPARE_BYTES, MAX_TRANSFER_BYTES, MAX_UNMAP_DESCRIPTORS,
+    ATOMIC_UNIT_BYTES, Answer, MAX_ATOMIC_BYTES, MAX_COMPARE_BYTES, MAX_TRANSFER_BLOCKS, MAX_UNMAP_DESCRIPTORS,
     OPTIMAL_TRANSFER_BYTES,
 };
 use crate::sense::{MAX_SENSE_BYTES, Sense};
@@ -104,7 +104,7 @@ fn block_limits(unit: &Unit) -> Vec<u8> {
     body[1] = blocks(MAX_COMPARE_BYTES).min(u32::from(u8::MAX)) as u8;
     body[2..4].copy_from_slice(&(physical as u16).to_be_bytes());
     let numbers = [
-        blocks(MAX_TRANSFER_BYTES),
+        MAX_TRANSFER_BLOCKS as u32,
         blocks(OPTIMAL_TRANSFER_BYTES),
         // MAXIMUM PREFETCH LENGTH: a PRE-FETCH takes nothing into a cache, and is not limited.
         0,

@@ -225,17 +225,23 @@ pub(super) fn incoming(
         (asked.end, &mut asked.data_sn)
     };
     let (length, is_last) = (header.data_bytes() as u64, header.has(flag::FINAL));
-    let to = u64::from(incoming.received) + length;
-    let in_order = header.u32_at(36) == *number && header.u32_at(40) == incoming.received;
-    let is_right = match is_unasked {
-        true => to <= u64::from(limit),
-        // The F bit ends the sequence, where all of it has come, and not before (11.7.1).
-        false => to <= u64::from(limit) && length > 0 && is_last == (to == u64::from(limit)),
-    };
-    if !in_order || !is_right {
-        // Within a connection nothing is recovered: it ends (7.9).
-        return Err(session.broken(header, "data out of its order, or not as it was asked for", cx));
+    let in_order = header.u32_at(36) == *number;
+    // Of a task that fails nothing is kept: it waits for the last PDU of each sequence only.
+    let mut to = u64::from(incoming.received) + length;
+    if is_failed || !in_order {
+        to = to.min(u64::from(limit)).max(u64::from(incoming.received));
+    } else {
+        let is_right = match is_unasked {
+            true => to <= u64::from(limit),
+            // The F bit ends the sequence, where all of it has come, and not before (11.7.1).
+            false => to <= u64::from(limit) && length > 0 && is_last == (to == u64::from(limit)),
+        };
+        if !is_right || header.u32_at(40) != incoming.received {
+            return Err(session.broken(header, "data at another place, or not as it was asked for", cx));
+        }
     }
+    // One that is out of order means that others were lost, as if their digests were wrong (7.9).
+    let data = data.filter(|_| in_order || is_failed);
     *number = number.wrapping_add(1);
     let end = incoming.end;
     let before = std::mem::replace(&mut incoming.received, to as u32);
@@ -246,7 +252,7 @@ pub(super) fn incoming(
     let child = request.own.child.unwrap_or(slot);
     match data {
         None => {
-            // The task ends with this error when all that was asked for has come (7.8).
+            // The task ends with this error when all that was asked for has come (7.8, 7.9).
             request.fail(DIGEST, None);
             session.reject(header, reject::DATA_DIGEST, cx);
         }

@@ -77,10 +77,13 @@ fn what_lies_beyond_the_end() {
         Work::Write(extent_of(BLOCKS - 1, 1))
     );
     // The length is looked at after the place.
-    assert_eq!(host.sense(0, &sixteen(0x88, 0, 0, 16385)), Sense::in_cdb(10, None));
-    assert_eq!(host.sense(0, &twelve(0xaa, 0, 0, 16385)), Sense::in_cdb(6, None));
-    assert_eq!(host.sense(0, &ten(0x2f, 0, 0, 16385)), Sense::in_cdb(7, None));
-    assert!(matches!(host.send(0, &sixteen(0x88, 0, 0, 16384)), Plan::Io(_)));
+    assert_eq!(host.sense(0, &sixteen(0x88, 0, 0, 65537)), Sense::in_cdb(10, None));
+    assert_eq!(host.sense(0, &twelve(0xaa, 0, 0, 65537)), Sense::in_cdb(6, None));
+    assert_eq!(host.sense(0, &sixteen(0x8f, 0, 0, 65537)), Sense::in_cdb(10, None));
+    assert!(matches!(host.send(0, &sixteen(0x88, 0, 0, 65536)), Plan::Io(_)));
+    // What is held as a whole has its own.
+    assert_eq!(host.sense(0, &sixteen(0x8b, 0, 0, 16385)), Sense::in_cdb(10, None));
+    assert!(matches!(host.send(0, &sixteen(0x8b, 0, 0, 16384)), Plan::Io(_)));
 }
 
 #[test]

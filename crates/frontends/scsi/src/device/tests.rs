@@ -165,6 +165,13 @@ fn what_is_taken_is_told_before() {
     for bytes in [1025, 2048] {
         assert_eq!(sense(host.send_expecting(0, &compare, bytes)), refused, "halves of one");
     }
+    compare[13] = 0;
+    assert_eq!(host.send_expecting(0, &compare, 0).lengths().out, 0);
+    assert_eq!(
+        sense(host.send_expecting(0, &compare, 1024)),
+        Sense::in_cdb(13, None),
+        "data for no blocks"
+    );
     assert_eq!(host.send_expecting(0, &ten(0x41, 0, 0, 2), 512).lengths().out, 512);
     assert_eq!(
         sense(host.send_expecting(0, &ten(0x41, 0, 0, 2), 1024)),
@@ -225,8 +232,8 @@ proptest! {
             };
             prop_assert!(!matches!(plan, Plan::Gather { .. }), "one list is all that a command has");
             let lengths = plan.lengths();
-            prop_assert!(lengths.out <= 2 * crate::plan::MAX_TRANSFER_BYTES);
-            prop_assert!(lengths.into <= crate::plan::MAX_TRANSFER_BYTES);
+            prop_assert!(lengths.out <= 2 * crate::plan::MAX_TRANSFER_BLOCKS * 4096);
+            prop_assert!(lengths.into <= crate::plan::MAX_TRANSFER_BLOCKS * 4096);
             if let Plan::Answer(answer) = &plan {
                 prop_assert_eq!(answer.sense.is_some(), answer.status == Status::CheckCondition);
                 prop_assert!(answer.status == Status::Good || answer.data.is_empty());

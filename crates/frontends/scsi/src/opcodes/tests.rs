@@ -70,10 +70,16 @@ fn reserved_bits_are_pointed_at() {
         check(&[0x28, 0x01, 0, 0, 0, 0, 0, 0, 1, 0]),
         Err(Sense::in_cdb(1, Some(0)))
     );
+    // GROUP NUMBER; beside it the bits are reserved.
+    assert_eq!(check(&[0x28, 0, 0, 0, 0, 0, 0x1f, 0, 1, 0]), Ok(()));
     assert_eq!(
-        check(&[0x28, 0, 0, 0, 0, 0, 0x1f, 0, 1, 0]),
+        check(&[0x28, 0, 0, 0, 0, 0, 0x20, 0, 1, 0]),
+        Err(Sense::in_cdb(6, None))
+    );
+    assert_eq!(
+        check(&[0x25, 0, 0, 0, 0, 0, 0x01, 0, 0, 0]),
         Err(Sense::in_cdb(6, None)),
-        "GROUP"
+        "READ CAPACITY has none"
     );
     assert_eq!(check(&[0x00, 0, 0, 0, 0, 0x04]), Err(Sense::in_cdb(5, None)), "NACA");
     assert_eq!(

@@ -102,7 +102,7 @@ fn limits_of_blocks_of_512_bytes() {
     assert_eq!((data[4], data[5]), (1, 128), "WSNZ; 64 KiB are compared and written");
     assert_eq!(data[6..8], [0, 8]);
     let numbers: Vec<u32> = (8..36).step_by(4).map(|at| number(&data, at)).collect();
-    assert_eq!(numbers, [16384, 256, 0, u32::MAX, 256, 8, 1 << 31]);
+    assert_eq!(numbers, [65536, 256, 0, u32::MAX, 256, 8, 1 << 31]);
     assert_eq!(data[36..44], [0; 8], "WRITE SAME is not limited");
     let atomic: Vec<u32> = (44..64).step_by(4).map(|at| number(&data, at)).collect();
     assert_eq!(atomic, [32, 32, 32, 256, 256]);
@@ -114,7 +114,7 @@ fn limits_of_blocks_of_4096_bytes() {
     host.change(|unit| unit.block_bytes = 4096);
     host.settle();
     let data = page(&mut host, 0xb0);
-    assert_eq!((data[5], number(&data, 8), number(&data, 28)), (16, 2048, 1));
+    assert_eq!((data[5], number(&data, 8), number(&data, 28)), (16, 65536, 1));
     assert_eq!((number(&data, 44), number(&data, 52), number(&data, 56)), (4, 4, 32));
 }
 

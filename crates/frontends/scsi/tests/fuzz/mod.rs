@@ -6,7 +6,7 @@
 
 use amita_frontend::reservation::State;
 use amita_scsi::nexus::Happening;
-use amita_scsi::plan::{MAX_LIST_BYTES, MAX_TRANSFER_BYTES};
+use amita_scsi::plan::{MAX_LIST_BYTES, MAX_TRANSFER_BLOCKS};
 use amita_scsi::sense::{Format, MAX_SENSE_BYTES};
 use amita_scsi::{
     Alua, Answer, Attribute, Catalog, Extent, Group, InitiatorPort, Io, Lengths, Lun, Nexus, Plan, Reservation, Status,
@@ -211,7 +211,7 @@ impl World {
             assert!(!matches!(done, Plan::Gather { .. }), "a second list");
         }
         let lengths = done.lengths();
-        assert!(lengths.out <= 2 * MAX_TRANSFER_BYTES && lengths.into <= MAX_TRANSFER_BYTES);
+        assert!(lengths.out <= 2 * MAX_TRANSFER_BLOCKS * 4096 && lengths.into <= MAX_TRANSFER_BLOCKS * 4096);
         self.end(which, done);
     }
 
@@ -241,11 +241,11 @@ impl World {
                 check_answer(&copied(&then, all, Ok(()), nexus));
             }
             Plan::Reserve {
-                volume,
+                volume: VolumeId(1),
                 host,
                 command: Reservation::Engine(command),
                 then,
-            } if volume == VolumeId(1) => {
+            } => {
                 let mut state = self.state.clone();
                 let result = state.apply(host, &command).map(|()| state);
                 if let Ok(state) = &result {
