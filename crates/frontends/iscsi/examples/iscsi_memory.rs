@@ -93,6 +93,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 any_initiator: true,
                 explicit_access: false,
             })],
+            extended_reservations: true,
             ..amita_scsi::Catalog::default()
         }),
         portals: BTreeMap::from([(TAG, vec![address])]),
