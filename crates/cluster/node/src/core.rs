@@ -304,11 +304,7 @@ impl Core {
         if self.flattens.deadline().is_some_and(|at| at <= driver.now()) {
             flattens::look(self, driver.now());
         }
-        if self
-            .locks
-            .deadline(self.fronts.ended())
-            .is_some_and(|at| at <= driver.now())
-        {
+        if locks::deadline(self).is_some_and(|at| at <= driver.now()) {
             locks::look(self, driver.now());
         }
         if self.cx.clock.is_tick_due(driver.now()) {
@@ -445,7 +441,7 @@ impl Core {
             self.views.deadline(),
             self.parents.deadline(),
             self.flattens.deadline(),
-            self.locks.deadline(self.fronts.ended()),
+            locks::deadline(self),
             self.nvme.deadline(),
             rest_due,
             self.forwarding.forwarder.deadline(),

@@ -48,11 +48,6 @@ impl Locks {
         self.due = Some(self.due.map_or(now, |due| due.min(now)));
     }
 
-    /// When [`look`] is wanted; `ended`: how many fronts have ended.
-    pub(super) fn deadline(&self, ended: u64) -> Option<Time> {
-        if ended == self.seen { self.due } else { Some(Time(0)) }
-    }
-
     /// One was given up, or not.
     pub(super) fn answered(&mut self, now: Time, tag: u64, worked: bool) {
         // That it is gone the metadata tells.
@@ -72,6 +67,15 @@ impl Locks {
             }
             _ => true,
         }
+    }
+}
+
+/// When [`look`] is wanted: never, where nothing is locked.
+pub(super) fn deadline(core: &Core) -> Option<Time> {
+    core.cx.view.locks().next()?;
+    match core.locks.seen == core.fronts.ended() {
+        true => core.locks.due,
+        false => Some(Time(0)),
     }
 }
 

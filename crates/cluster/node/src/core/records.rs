@@ -112,9 +112,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         Change::Nothing | Change::Hosts | Change::Initiators | Change::Export => {}
         Change::Reservation(volume, revision) => {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
-            if core.cx.view.locks().next().is_some() {
-                core.locks.stir(now);
-            }
+            core.locks.stir(now);
         }
         Change::Nodes { now: nodes, refused } => {
             for (node, addresses) in nodes {
