@@ -7,11 +7,15 @@ pub mod fabric;
 pub mod fuzz;
 #[path = "../../crates/cluster/identity/tests/fuzz/mod.rs"]
 pub mod identity;
+#[path = "../../crates/frontends/iscsi/tests/fuzz/mod.rs"]
+pub mod iscsi;
 #[path = "../../crates/cluster/keys/tests/fuzz/mod.rs"]
 pub mod keys;
 #[path = "../../crates/cluster/metadata/tests/fuzz/mod.rs"]
 pub mod metadata;
 #[path = "../../crates/frontends/nbd/tests/fuzz/mod.rs"]
 pub mod nbd;
+#[path = "../../crates/frontends/scsi/tests/fuzz/mod.rs"]
+pub mod scsi;
 #[path = "../../crates/frontends/nvme/tests/fuzz/mod.rs"]
 pub mod sessions;

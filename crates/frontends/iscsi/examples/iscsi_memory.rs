@@ -7,43 +7,15 @@
 //! ```
 //! Arguments: the address (default `127.0.0.1:3260`); the size of each logical unit in MiB (default 1024); then, in any order,
 //! `unsolicited` (data may come unasked behind its command), `digests` (CRC-32C is required), and `chap=USER:SECRET` (initiators
-//! have to prove that, by the name that `initiator=NAME` gives). Logical unit 0 has blocks of 512 bytes, 1 of 4 KiB; any initiator
-//! may log in.
+//! have to prove that, by the name that `initiator=NAME` gives). Logical unit 0 has blocks of 512 bytes, 1 of 4 KiB, 2 is a
+//! snapshot; any initiator may log in.
 
 use amita_frontend::memory::{Server, Volumes};
-use amita_iscsi::memory::{Board, Iscsi};
+use amita_iscsi::memory::{Board, Iscsi, TARGET, disks};
 use amita_iscsi::{Catalog, Config, Digests, Initiator, Secret};
 use amita_reactor::Pool;
-use amita_scsi::unit::{Alua, Group, Target, Unit};
-use amita_types::{NodeId, SnapshotId};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-
-const NAME: &str = "iqn.2026-01.io.amita:memory";
-const TAG: u16 = 1;
-
-/// The logical units, and the volumes behind them.
-fn units(volumes: &Volumes, size_bytes: u64) -> Vec<Arc<Unit>> {
-    let unit = |(number, &block_bytes): (u16, &u32)| {
-        let name = format!("memory{number}");
-        let volume = volumes.add(&name, size_bytes, 4 << 20, false);
-        Arc::new(Unit {
-            number,
-            volume,
-            snapshot: SnapshotId::HEAD,
-            name,
-            size_bytes,
-            chunk_bytes: 4 << 20,
-            block_bytes,
-            uuid: [number as u8 + 1; 16],
-            access: vec![(TAG, Alua::Optimized)],
-            preferred: None,
-            space: None,
-        })
-    };
-    (0..).zip(&[512u32, 4096]).map(unit).collect()
-}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -65,7 +37,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let volumes = Volumes::new();
-    let node = NodeId(1);
     let initiators = chap.map(|(user, secret)| {
         Arc::new(Initiator {
             name: initiator,
@@ -76,35 +47,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
     });
     let catalog = Catalog {
-        scsi: Arc::new(amita_scsi::Catalog {
-            node,
-            revision: 1,
-            groups: vec![Group {
-                tag: TAG,
-                node,
-                name: "memory".into(),
-                alive: true,
-            }],
-            targets: vec![Arc::new(Target {
-                name: NAME.into(),
-                groups: vec![TAG],
-                units: units(&volumes, size_mib << 20),
-                initiators: Vec::new(),
-                any_initiator: true,
-                explicit_access: false,
-            })],
-            extended_reservations: true,
-            ..amita_scsi::Catalog::default()
-        }),
-        portals: BTreeMap::from([(TAG, vec![address])]),
         initiators: initiators.into_iter().collect(),
-        ..Catalog::default()
+        ..disks(&volumes, size_mib << 20, vec![address])
     };
     let board = Board::default();
     board.set_catalog(Arc::new(catalog));
     let server = Server::tcp(address, Iscsi { config, board }, volumes, Pool::heap())?;
     if let Some(address) = server.address() {
-        println!("serving {NAME} at {address}; stop with Ctrl-C");
+        println!("serving {TARGET} at {address}; stop with Ctrl-C");
     }
     loop {
         std::thread::park();

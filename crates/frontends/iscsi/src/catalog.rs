@@ -42,6 +42,15 @@ impl Catalog {
         Some((initiator, initiator.chap.as_ref()?))
     }
 
+    /// Targets to which that initiator cannot log in without a proof, though they admit its name.
+    #[must_use]
+    pub fn barred_without_proof(&self, initiator: &str) -> Vec<String> {
+        let strict = self.details.iter().filter(|(_, detail)| detail.chap_required);
+        let admits = |name: &str| self.scsi.target(name).is_some_and(|target| target.admits(initiator));
+        let barred = strict.filter(|(name, _)| admits(name));
+        barred.map(|(name, _)| name.clone()).collect()
+    }
+
     /// This gateway's tag: that of its portal group.
     #[must_use]
     pub fn tag(&self) -> Option<u16> {

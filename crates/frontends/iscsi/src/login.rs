@@ -93,6 +93,39 @@ pub struct Names {
     pub target: Option<String>,
 }
 
+impl Names {
+    /// May there be a session of them, by the settings of now? `shown` is what the settings said of the initiator when it proved itself, if it
+    /// had to: that must be what it would have to show today.
+    ///
+    /// # Errors
+    /// Why not, for the log.
+    pub(crate) fn still_hold(
+        &self,
+        shown: Option<&Initiator>,
+        catalog: &Catalog,
+        config: &Config,
+    ) -> Result<(), &'static str> {
+        if let Some(name) = &self.target {
+            let Some(target) = catalog.target_here(name) else {
+                return Err("the target is not served by this gateway any more");
+            };
+            if !target.admits(&self.initiator) {
+                return Err("the initiator may not use the target any more");
+            }
+            if wants_proof(catalog, name) && shown.is_none() {
+                return Err("the target takes nobody any more who has not proven itself");
+            }
+        }
+        let has_to_prove = self.target.is_some() || config.discovery_is_proven;
+        let secret = catalog.chap(&self.initiator).filter(|_| has_to_prove);
+        let secret = secret.map(|(_, secret)| secret);
+        match secret == shown.and_then(|shown| shown.chap.as_ref()) {
+            true => Ok(()),
+            false => Err("what the initiator has to show was changed since it logged in: it may log in again"),
+        }
+    }
+}
+
 /// The login of one connection.
 #[derive(Debug)]
 pub struct Login {
@@ -150,6 +183,17 @@ impl Login {
         self.rests_on.as_ref()
     }
 
+    /// Would the initiator be let in by these settings, as it was by those that it began with?
+    ///
+    /// # Errors
+    /// Why not, for the log.
+    pub fn still_holds(&self, catalog: &Catalog, config: &Config) -> Result<(), &'static str> {
+        match &self.names {
+            Some(names) => names.still_hold(self.rests_on.as_deref(), catalog, config),
+            None => Ok(()),
+        }
+    }
+
     /// The two ends of the session, and whose its place is.
     #[must_use]
     pub fn party(&self) -> Option<(Party, Holder)> {
@@ -203,7 +247,11 @@ impl Login {
         let response = self.response(request, transits, answer);
         match request.next {
             Some(Stage::Operational) if transits => self.stage = Stage::Operational,
-            None if transits => return Ok(Step::Enter(response)),
+            None if transits => {
+                let discovery = self.names.as_ref().is_some_and(|names| names.target.is_none());
+                self.negotiation.check(discovery).map_err(wrong)?;
+                return Ok(Step::Enter(response));
+            }
             _ => {}
         }
         Ok(Step::Answer(response))
@@ -328,7 +376,7 @@ impl Login {
     }
 }
 
-/// The longest text of an answer: what an initiator takes that has not said otherwise (13.13).
+/// The longest text of an answer: what an initiator takes that has not said otherwise (13.12).
 const MAX_ANSWER_BYTES: usize = 8192;
 
 /// Must everybody who logs in to that target prove something?
@@ -369,7 +417,7 @@ fn admit(catalog: &Catalog, target: &str, initiator: &str, answer: &mut Text) ->
             format!("{target} is not served by this gateway (any more)"),
         ));
     }
-    // It is in the first response of a login to a target (13.10).
+    // It is in the first response of a login to a target (13.9).
     if let Some(tag) = catalog.tag() {
         answer.push("TargetPortalGroupTag", &tag.to_string());
     }

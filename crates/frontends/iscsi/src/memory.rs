@@ -2,15 +2,74 @@
 //! may be on different threads.
 
 use crate::{Call, Catalog, Config, Hub, IscsiFront, Port, Reply};
-use amita_frontend::memory::{Accept, Accepted, MemoryService, Register};
+use amita_frontend::memory::{Accept, Accepted, MemoryService, Register, Volumes};
 use amita_frontend::{ConnectionId, Event, FrontId, RegisterMessage, reservation};
 use amita_reactor::{Outbox, Time};
-use amita_types::VolumeId;
+use amita_scsi::unit::{Alua, Group, Target, Unit};
+use amita_types::{NodeId, SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The target of [`disks`].
+pub const TARGET: &str = "iqn.2026-01.io.amita:memory";
+/// The portal group of its one gateway.
+pub const TAG: u16 = 1;
+/// Its logical units: the bytes of a block, and of what snapshot they are.
+const UNITS: [(u32, SnapshotId); 3] = [(512, SnapshotId::HEAD), (4096, SnapshotId::HEAD), (512, SnapshotId(1))];
+
+/// A gateway with one target, in which any initiator may log in: logical unit 0 has blocks of 512 bytes, 1 of 4 KiB, 2 is a snapshot, which is
+/// read only; each of that size. SendTargets tells these portals.
+#[must_use]
+pub fn disks(volumes: &Volumes, size_bytes: u64, portals: Vec<SocketAddr>) -> Catalog {
+    const CHUNK_BYTES: u32 = 4 << 20;
+    let node = NodeId(1);
+    let unit = |(number, (block_bytes, snapshot)): (u16, (u32, SnapshotId))| {
+        let name = format!("memory{number}");
+        let volume = volumes.add(&name, size_bytes, CHUNK_BYTES, false);
+        Arc::new(Unit {
+            number,
+            volume,
+            snapshot,
+            name,
+            size_bytes,
+            chunk_bytes: CHUNK_BYTES,
+            block_bytes,
+            uuid: [number as u8 + 1; 16],
+            access: vec![(TAG, Alua::Optimized)],
+            preferred: None,
+            space: None,
+        })
+    };
+    let target = Target {
+        name: TARGET.into(),
+        groups: vec![TAG],
+        units: (0..).zip(UNITS).map(unit).collect(),
+        initiators: Vec::new(),
+        any_initiator: true,
+        explicit_access: false,
+    };
+    let group = Group {
+        tag: TAG,
+        node,
+        name: "memory".into(),
+        alive: true,
+    };
+    Catalog {
+        scsi: Arc::new(amita_scsi::Catalog {
+            node,
+            revision: 1,
+            groups: vec![group],
+            targets: vec![Arc::new(target)],
+            extended_reservations: true,
+            ..amita_scsi::Catalog::default()
+        }),
+        portals: BTreeMap::from([(TAG, portals)]),
+        ..Catalog::default()
+    }
+}
 
 #[derive(Debug, Default)]
 struct Inner {

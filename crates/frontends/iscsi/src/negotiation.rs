@@ -9,9 +9,9 @@ mod tests;
 
 use crate::text::{IRRELEVANT, NONE, NOT_UNDERSTOOD, Pair, REJECT, Text, choose, parse_boolean, parse_number};
 
-/// The values of numbers that mean a length of data (13.13 to 13.15).
+/// The values of numbers that mean a length of data (13.12 to 13.14).
 const LENGTHS: std::ops::RangeInclusive<u64> = 512..=(1 << 24) - 1;
-/// The level of the protocol (13.25): with what RFC 7144 adds.
+/// The level of the protocol (13.24): with what RFC 7144 adds.
 pub const PROTOCOL_LEVEL: u32 = 2;
 
 /// What the target wants.
@@ -53,7 +53,7 @@ pub enum Digests {
     /// Whichever the initiator prefers.
     #[default]
     Any,
-    /// CRC-32C only.
+    /// CRC-32C only: who does not agree on both is not let in.
     Required,
     /// None only.
     Refused,
@@ -200,6 +200,18 @@ impl Negotiation {
         Ok(())
     }
 
+    /// Has the target all that it insists on? Of a discovery session it insists on nothing.
+    ///
+    /// # Errors
+    /// What is missing, when the login would be over.
+    pub fn check(&self, discovery: bool) -> Result<(), &'static str> {
+        let agreed = self.agreed.header_digest && self.agreed.data_digest;
+        match self.wishes.digests == Digests::Required && !agreed && !discovery {
+            true => Err("the target takes nobody without digests of headers and data"),
+            false => Ok(()),
+        }
+    }
+
     /// Says how much of data a PDU to the target may have, once.
     pub fn declare(&mut self, answer: &mut Text) {
         if !std::mem::replace(&mut self.declared, true) {
@@ -239,7 +251,7 @@ impl Negotiation {
             },
             // Declarations that nothing follows from, or that were looked at before.
             "InitiatorName" | "InitiatorAlias" | "TargetName" | "SessionType" | "X#NodeArchitecture" => {}
-            // Obsolete, and never "NotUnderstood" (13.26).
+            // Obsolete, and never "NotUnderstood" (13.25).
             "IFMarker" | "OFMarker" => answer.push(key, "No"),
             "IFMarkInt" | "OFMarkInt" => answer.push(key, REJECT),
             // What only targets say; and keys of other phases.
@@ -269,7 +281,7 @@ impl Negotiation {
             }
             "MaxBurstLength" => {
                 agreed.max_burst = number(value, LENGTHS)?.min(wishes.max_burst);
-                // The first burst is never longer than a burst (13.15), also where it stays as it was.
+                // The first burst is never longer than a burst (13.14), also where it stays as it was.
                 agreed.first_burst = agreed.first_burst.min(agreed.max_burst);
                 Some(agreed.max_burst.to_string())
             }

@@ -25,7 +25,7 @@ pub struct Config {
     pub hashes: Vec<Algorithm>,
     /// Must those who have a secret prove themselves to discover, too?
     pub discovery_is_proven: bool,
-    /// May a session reset a whole target, with the tasks of all others?
+    /// May a session that sees all of a target reset it, with the tasks of all others?
     pub target_resets: bool,
     /// Commands of a session that may be under way: at most [`MAX_COMMANDS`].
     pub commands: u16,

@@ -142,6 +142,9 @@ impl Session {
         };
         let mut nexus = Nexus::new(initiator, catalog.tag().unwrap_or_default());
         nexus.functions = functions::offered(agreed.protocol_level);
+        if rests_on.is_none() {
+            nexus.barred = catalog.barred_without_proof(&start.names.initiator);
+        }
         if start.target.is_some() {
             cx.service.identify(start.front, nexus.key());
         }

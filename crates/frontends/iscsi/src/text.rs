@@ -47,7 +47,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Pair<'_>>, &'static str> {
     Ok(pairs)
 }
 
-/// Is it a standard-label (6.1)? X- and X# keys are (6.3): with the sharp beside what labels have.
+/// Is it a standard-label (6.1)? X- and X# keys are (13.22): with the sharp beside what labels have.
 fn is_key(key: &str) -> bool {
     let mut bytes = key.bytes();
     let has_head = bytes.next().is_some_and(|first| first.is_ascii_alphabetic());

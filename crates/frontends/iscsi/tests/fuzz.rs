@@ -3,6 +3,7 @@
 #[path = "fuzz/mod.rs"]
 mod fuzz;
 
+use amita_testkit::fuzz::{bounded, soak as run_on};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Sessions of the bounded run.
@@ -35,6 +36,11 @@ fn iscsi_sessions_that_go_wrong() {
     REGRESSIONS.into_iter().chain(0..SESSIONS).for_each(run);
 }
 
+#[test]
+fn logins_that_go_wrong() {
+    bounded(fuzz::login::login, &fuzz::login::seeds(), &[], 20_000);
+}
+
 /// As long as wanted: `AMITA_FUZZ_SECONDS=600 cargo test -p amita-iscsi --test fuzz soak -- --ignored --nocapture`.
 /// `AMITA_FUZZ_FIRST` is the first session; without, another one each time.
 #[test]
@@ -49,4 +55,5 @@ fn soak() {
         count += 1;
     }
     println!("{count} sessions from {first}");
+    run_on(fuzz::login::login, &fuzz::login::seeds());
 }

@@ -20,7 +20,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// An initiator port of iSCSI: its name and the initiator's part of the session's identifier. (RFC 7143, 4.4.1: the port's name is both,
+/// An initiator port of iSCSI: its name and the initiator's part of the session's identifier. (RFC 7143, 4.4.2: the port's name is both,
 /// as `NAME,i,0xISID`.)
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InitiatorPort {
@@ -92,6 +92,9 @@ pub struct Nexus {
     pub(crate) copies: Copies,
     /// Bytes 0 and 1 of REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS: what the transport can.
     pub functions: [u8; 2],
+    /// Targets to which this nexus' initiator could not log in by what it has shown, though they admit its name: nothing is copied from or to
+    /// them for it.
+    pub barred: Vec<String>,
 }
 
 /// Functions of task management that RFC 7143 has: ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET.
@@ -111,6 +114,7 @@ impl Nexus {
             units: BTreeMap::new(),
             copies: Copies::default(),
             functions: BASIC_FUNCTIONS,
+            barred: Vec::new(),
         }
     }
 

@@ -76,7 +76,7 @@ fn what_stays_is_compared_with_what_comes() {
         |own: Option<&'static str>, target: Option<&'static str>, kept: [Option<&ChapSecret>; 2], key: &SealKey| {
             let (own, target) = (side("chap", own, kept[0]), side("chap_target", target, kept[1]));
             let [own, target] = [&own, &target].map(|(field, new, kept)| ChapSide {
-                field: *field,
+                field,
                 new: new.as_ref(),
                 kept: kept.as_deref(),
             });

@@ -72,3 +72,32 @@ fn initiators_are_found_by_their_names() {
         "Some((secret))"
     );
 }
+
+#[test]
+fn targets_that_want_a_proof_are_barred_without() {
+    let target = |name: &str, any_initiator| {
+        Arc::new(Target {
+            name: name.into(),
+            groups: vec![1],
+            units: Vec::new(),
+            initiators: Vec::new(),
+            any_initiator,
+            explicit_access: false,
+        })
+    };
+    let strict = TargetDetail {
+        chap_required: true,
+        ..TargetDetail::default()
+    };
+    let catalog = Catalog {
+        scsi: Arc::new(amita_scsi::Catalog {
+            targets: vec![target("iqn.a", true), target("iqn.b", true), target("iqn.c", false)],
+            ..amita_scsi::Catalog::default()
+        }),
+        details: ["iqn.a", "iqn.c", "iqn.d"]
+            .map(|name| (name.to_owned(), strict.clone()))
+            .into(),
+        ..Catalog::default()
+    };
+    assert_eq!(catalog.barred_without_proof("iqn.host"), ["iqn.a"]);
+}

@@ -94,10 +94,13 @@ impl Entry {
         };
         // The settings may have changed while the register was asked.
         let catalog = port.catalog();
-        let target = names.target.as_deref().map(|name| catalog.target_here(name).cloned());
-        if let Some(None) = target {
+        if self.login.still_holds(&catalog, port.config()).is_err() {
             return Err(self.refuse(Status::UNAVAILABLE, cx));
         }
+        let target = names
+            .target
+            .as_deref()
+            .and_then(|name| catalog.target_here(name).cloned());
         self.answer(&request, &response, tsih, port.config(), cx);
         let start = Start {
             front,
@@ -106,7 +109,7 @@ impl Entry {
             stat_sn: self.stat_sn,
             isid: request.isid,
             names,
-            target: target.flatten(),
+            target,
         };
         Ok(Session::new(port.clone(), start, self.login, cx))
     }
@@ -115,7 +118,7 @@ impl Entry {
     pub fn refuse(&mut self, status: Status, cx: &mut Cx<'_>) -> End {
         let why = match status {
             Status::OUT_OF_RESOURCES => "more sessions than there is room for",
-            Status::UNAVAILABLE => "the target is not served by this gateway any more",
+            Status::UNAVAILABLE => "the settings have changed meanwhile: the initiator may try again",
             Status::TARGET_ERROR => "another login of the same initiator port has come meanwhile",
             _ => "a login request that makes no sense",
         };

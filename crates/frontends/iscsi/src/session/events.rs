@@ -3,7 +3,6 @@
 use super::task::Fault;
 use super::{Session, functions, logout, work};
 use crate::Cx;
-use crate::catalog::Catalog;
 use crate::connection::End;
 use crate::hub::Reply;
 use amita_frontend::engine::Protocol as _;
@@ -48,7 +47,10 @@ impl Session {
         if self.leaving.is_deaf() {
             return Ok(());
         }
-        if let Err(why) = self.holds(&catalog) {
+        let held = self
+            .names
+            .still_hold(self.rests_on.as_deref(), &catalog, self.port.config());
+        if let Err(why) = held {
             return logout::dismiss(self, why, cx);
         }
         let before = self.target.take();
@@ -61,38 +63,14 @@ impl Session {
             Some(name) => catalog.detail(name).is_some_and(|detail| detail.leaving),
             None => false,
         };
+        if self.rests_on.is_none() {
+            self.nexus.barred = catalog.barred_without_proof(&self.names.initiator);
+        }
         self.catalog = catalog;
         if is_leaving {
             logout::ask(self, cx);
         }
         self.withdraw(before.as_deref(), cx)
-    }
-
-    /// May the session still be, by the settings of now? What its initiator has shown must be what it would have to show today.
-    fn holds(&self, catalog: &Catalog) -> Result<(), &'static str> {
-        let initiator = &self.names.initiator;
-        if let Some(name) = &self.names.target {
-            let Some(target) = catalog.target_here(name) else {
-                return Err("the target is not served by this gateway any more");
-            };
-            if !target.admits(initiator) {
-                return Err("the initiator may not use the target any more");
-            }
-            let wants_proof = catalog.detail(name).is_some_and(|detail| detail.chap_required);
-            if wants_proof && self.rests_on.is_none() {
-                return Err("the target takes nobody any more who has not proven itself");
-            }
-        }
-        let has_to_prove = self.names.target.is_some() || self.port.config().discovery_is_proven;
-        let secret = catalog
-            .chap(initiator)
-            .filter(|_| has_to_prove)
-            .map(|(_, secret)| secret);
-        let shown = self.rests_on.as_ref().and_then(|known| known.chap.as_ref());
-        match secret == shown {
-            true => Ok(()),
-            false => Err("what the initiator has to show was changed since it logged in: it may log in again"),
-        }
     }
 
     /// Logical units that are not there any more take their tasks with them. Their volumes may be somebody else's soon, and a host can

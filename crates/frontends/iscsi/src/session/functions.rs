@@ -177,7 +177,7 @@ fn begin(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result<Begu
         function::ABORT_TASK_SET | function::CLEAR_TASK_SET | function::LOGICAL_UNIT_RESET => {
             Begun::answered(response::NO_UNIT)
         }
-        function::TARGET_WARM_RESET | function::TARGET_COLD_RESET if !session.port.config().target_resets => {
+        function::TARGET_WARM_RESET | function::TARGET_COLD_RESET if !may_reset_target(session) => {
             Begun::answered(response::NOT_AUTHORIZED)
         }
         function::TARGET_WARM_RESET => reset(session, Scope::Target, cx)?,
@@ -206,6 +206,15 @@ fn begin(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result<Begu
         function::CLEAR_ACA => Begun::answered(response::NOT_SUPPORTED),
         _ => Begun::answered(response::NOT_SUPPORTED),
     })
+}
+
+/// May it reset all of the target? Not who sees some of it only: the rest is others'.
+fn may_reset_target(session: &Session) -> bool {
+    let access = session
+        .target
+        .as_ref()
+        .and_then(|target| target.initiator(&session.names.initiator));
+    session.port.config().target_resets && access.is_none_or(|access| access.mask.is_none())
 }
 
 /// The number of a logical unit that the initiator may see.

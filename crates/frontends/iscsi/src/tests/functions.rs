@@ -194,6 +194,27 @@ fn the_whole_target_is_reset() {
 }
 
 #[test]
+fn who_sees_some_of_a_target_does_not_reset_the_rest() {
+    let mut world = World::new();
+    let mut host = Host::session(&mut world);
+    world.change(&mut [&mut host], |_, target| {
+        let masked = amita_scsi::unit::Access {
+            name: INITIATOR.into(),
+            mask: Some(vec![1]),
+        };
+        target.initiators[0] = Arc::new(masked);
+    });
+    for code in [6, 7] {
+        host.give(&mut world, function(code, 0, NO_TAG, 0), &[]);
+        assert_eq!(response(&host.one()), 6, "not authorized");
+    }
+    host.give(&mut world, function(5, 0, NO_TAG, 0), &[]);
+    assert_eq!(response(&host.one()), 2, "it does not see that logical unit");
+    host.give(&mut world, function(5, 1, NO_TAG, 0), &[]);
+    assert_eq!((response(&host.one()), &host.closed), (0, &None));
+}
+
+#[test]
 fn what_there_is_not() {
     let mut world = World::new();
     let mut host = Host::session(&mut world);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::chap::Algorithm;
+use crate::negotiation::{Digests, Wishes};
 use crate::text::{decode_binary, encode_hex, find};
 
 fn status(pdu: &Pdu) -> (u8, u8) {
@@ -190,4 +191,32 @@ fn a_second_connection_for_a_session_is_refused() {
         host.run(&mut world, command(0, 0x80, 0, TEST_UNIT_READY), &[]).told(),
         GOOD
     );
+}
+
+#[test]
+fn digests_that_are_required() {
+    let wishes = Wishes {
+        digests: Digests::Required,
+        ..Wishes::default()
+    };
+    let mut world = World::with(Config {
+        wishes,
+        ..Config::default()
+    });
+    let without: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("HeaderDigest", "None")],
+        &[("HeaderDigest", "CRC32C,None")],
+        &[("HeaderDigest", "CRC32C"), ("DataDigest", "None")],
+    ];
+    for keys in without {
+        let mut host = Host::open(&mut world);
+        let answer = host.login_with(&mut world, INITIATOR, 1, keys);
+        assert_eq!((answer.header.0[36], answer.header.0[37]), (2, 0), "{keys:?}");
+        assert!(host.closed.is_some());
+    }
+    let both = [("HeaderDigest", "None,CRC32C"), ("DataDigest", "CRC32C,None")];
+    let mut host = Host::session_of(&mut world, 1, &both);
+    assert_eq!(host.digests, (true, true));
+    assert_eq!(host.run(&mut world, read(1, 0, 1), &[]).told(), GOOD);
 }

@@ -27,21 +27,52 @@ fn a_logout_waits_for_what_is_under_way() {
     assert_eq!(world.board.sessions(), 0);
 }
 
-#[test]
-fn a_session_is_reinstated_when_the_old_one_is_over() {
-    let mut world = World::new();
-    let mut old = Host::session(&mut world);
+/// A session with a write under way, and a login that waits for its end.
+fn reinstating(world: &mut World) -> [Host; 2] {
+    let mut old = Host::session(world);
     world.runs = false;
-    old.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
-    let mut new = Host::open(&mut world);
+    old.give(world, write(1, 0, 1), &pattern(1, 4096));
+    let mut new = Host::open(world);
     let mut text = Text::new();
     text.push("InitiatorName", INITIATOR);
     text.push("TargetName", TARGET);
     let header = new.login_header(1, 3, 1);
-    new.send(&mut world, &pdu(header, text.as_bytes(), (false, false)));
-    old.settle(&mut world);
-    new.settle(&mut world);
+    new.send(world, &pdu(header, text.as_bytes(), (false, false)));
+    old.settle(world);
+    new.settle(world);
     assert!(new.output.is_empty(), "a write of the old one is under way");
+    [old, new]
+}
+
+#[test]
+fn what_changes_while_a_login_waits_counts() {
+    type Change = fn(&mut Catalog, &mut Target);
+    let changes: [Change; 3] = [
+        |_, target| target.initiators.clear(),
+        |_, target| target.groups.clear(),
+        |catalog, _| {
+            let known = Arc::make_mut(&mut catalog.initiators[0]);
+            known.chap = Some(Secret::new(SECRET.as_bytes().to_vec()));
+        },
+    ];
+    for change in changes {
+        let mut world = World::new();
+        let [mut old, mut new] = reinstating(&mut world);
+        world.change(&mut [], change);
+        world.runs = true;
+        old.settle(&mut world);
+        new.settle(&mut world);
+        let answer = new.output_of_login();
+        assert_eq!((answer.header.0[36], answer.header.0[37]), (3, 1));
+        assert!(new.closed.is_some());
+        assert_eq!(world.board.sessions(), 0);
+    }
+}
+
+#[test]
+fn a_session_is_reinstated_when_the_old_one_is_over() {
+    let mut world = World::new();
+    let [mut old, mut new] = reinstating(&mut world);
     world.runs = true;
     old.settle(&mut world);
     assert!(matches!(old.closed, Some(CloseReason::Refused(_))), "{:?}", old.closed);

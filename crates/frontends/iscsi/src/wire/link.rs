@@ -49,7 +49,7 @@ pub struct Taken {
 }
 
 impl Link {
-    /// That of a login: without digests, and with data of the default length (13.13).
+    /// That of a login: without digests, and with data of the default length (13.12).
     pub const LOGIN: Link = Link {
         header_digest: false,
         data_digest: false,

@@ -4,6 +4,8 @@
 //! every command of an initiator that keeps to the rules is answered once at the most, and when all connections are gone, so are
 //! all sessions.
 
+pub mod login;
+
 use amita_frontend::memory::{MemoryService, Volumes};
 use amita_frontend::{Event, Flow, Front, FrontId};
 use amita_iscsi::memory::Board;
@@ -477,13 +479,21 @@ impl World {
         connection.next_tag += 1;
         set(&mut header, 16, tag);
         set(&mut header, 24, connection.cmd_sn);
-        if header[0] & 0x40 == 0 {
+        let is_immediate = header[0] & 0x40 != 0;
+        // What is beyond the window is sent seldom: it is ignored, and its number comes again.
+        let is_beyond = !is_immediate && connection.max_cmd_sn.wrapping_sub(connection.cmd_sn) > 1 << 31;
+        if is_beyond && input.byte() & 7 != 0 {
+            return;
+        }
+        if !is_immediate && !is_beyond {
             connection.cmd_sn = connection.cmd_sn.wrapping_add(1);
         }
-        connection.unanswered.insert(tag);
+        if !is_beyond {
+            connection.unanswered.insert(tag);
+        }
         let most = length.min([0, 512, 4096, 65_536, 100][input.below(5)]);
         let data = vec![input.byte(); if writes { most as usize } else { 0 }];
-        if !is_last {
+        if !is_last && !is_beyond {
             connection.open.push((tag, data.len() as u32, 0));
         }
         let bytes = pdu(header, &data, connection.digests);

@@ -355,9 +355,7 @@ proptest! {
         for atom in atoms(extent, boundary) {
             prop_assert_eq!(atom.offset, next);
             prop_assert!(atom.length > 0);
-            if boundary > 0 {
-                prop_assert_eq!(atom.offset / boundary, (atom.end() - 1) / boundary);
-            }
+            prop_assert_eq!(atom.offset.checked_div(boundary), (atom.end() - 1).checked_div(boundary));
             next = atom.end();
         }
         prop_assert_eq!(next, extent.end());

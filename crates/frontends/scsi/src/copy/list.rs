@@ -8,7 +8,7 @@ use crate::inquiry::DISK;
 use crate::nexus::Nexus;
 use crate::plan::{Answer, Place, Plan, Segment};
 use crate::sense::{Code, Key, SegmentPointer, Sense, Specific, code};
-use crate::unit::Unit;
+use crate::unit::{Target, Unit};
 use crate::vpd::is_of_unit;
 use std::sync::Arc;
 
@@ -109,7 +109,8 @@ fn named(scope: &Scope<'_>, bytes: &[u8], at: u16, nexus: &Nexus) -> Result<Opti
     if let Some(unit) = scope.target.units_of(&initiator).find(is_meant) {
         return Ok(Some(unit.clone()));
     }
-    let others = scope.catalog.targets.iter().filter(|target| target.admits(&initiator));
+    let may_use = |target: &&Arc<Target>| target.admits(&initiator) && !nexus.barred.contains(&target.name);
+    let others = scope.catalog.targets.iter().filter(may_use);
     let mut units = others.flat_map(|target| target.units_of(&initiator));
     Ok(units.find(is_meant).cloned())
 }

@@ -121,6 +121,10 @@ fn units_of_other_targets_that_the_initiator_may_use() {
     let targets = [described(&unit(0)), described(&unit(4))];
     let list = list(0, &targets, &[segment(0, 1, 8, 0, 0)]);
     assert_eq!(copy_of(send(&mut host, &list)).0[0].to, Place::of(&unit(4)));
+    // It could not log in there.
+    host.nexus.barred = vec![elsewhere.name.clone()];
+    assert_eq!(sense(send(&mut host, &list)).code, code::COPY_TARGET_NOT_REACHABLE);
+    host.nexus.barred.clear();
     elsewhere.initiators = vec![Arc::new(Access {
         name: host.nexus.initiator().name.to_string(),
         mask: Some(Vec::new()),

@@ -72,7 +72,7 @@ pub(crate) fn is_of_unit(unit: &Unit, code_set: u8, kind: u8, name: &[u8]) -> bo
     known.any(|(set, of_kind, known)| (set, of_kind) == (code_set, kind) && known == name)
 }
 
-/// The name of a target port of iSCSI (RFC 7143, 4.4.1).
+/// The name of a target port of iSCSI (RFC 7143, 4.4.2).
 fn port_name(target: &Target, tag: u16) -> String {
     format!("{},t,0x{tag:04x}", target.name)
 }
