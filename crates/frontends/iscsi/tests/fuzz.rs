@@ -38,7 +38,11 @@ fn iscsi_sessions_that_go_wrong() {
 
 #[test]
 fn logins_that_go_wrong() {
-    bounded(fuzz::login::login, &fuzz::login::seeds(), &[], 20_000);
+    let seeds = fuzz::login::seeds();
+    let enter: Vec<bool> = seeds.iter().map(|seed| fuzz::login::enters(seed)).collect();
+    // The fifth has a wrong response.
+    assert_eq!(enter, [true, true, true, true, false, true, true]);
+    bounded(fuzz::login::login, &seeds, &[], 20_000);
 }
 
 /// As long as wanted: `AMITA_FUZZ_SECONDS=600 cargo test -p amita-iscsi --test fuzz soak -- --ignored --nocapture`.

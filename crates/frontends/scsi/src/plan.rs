@@ -28,8 +28,8 @@ use amita_types::io::IoError;
 /// The longest READ, WRITE, VERIFY or the like, in blocks: MAXIMUM TRANSFER LENGTH of the block limits page. None of it is held as a whole.
 /// (ESXi sends up to 32 MiB at once where it may.)
 pub const MAX_TRANSFER_BLOCKS: u64 = 1 << 16;
-/// The longest ORWRITE, in bytes: that one is held as a whole.
-pub const MAX_OR_BYTES: u64 = 8 << 20;
+/// The longest ORWRITE, in bytes: that one is held as a whole, as far as transports have room for such.
+pub const MAX_OR_BYTES: u64 = 2 << 20;
 /// What a host had best ask for at once: OPTIMAL TRANSFER LENGTH.
 pub const OPTIMAL_TRANSFER_BYTES: u64 = 128 << 10;
 /// The longest COMPARE AND WRITE, in bytes: what the volume compares and writes as one.

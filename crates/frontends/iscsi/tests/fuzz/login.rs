@@ -5,7 +5,7 @@
 
 use amita_iscsi::chap::Algorithm;
 use amita_iscsi::login::{Environment, Login, Request, Stage, Step};
-use amita_iscsi::text::{decode_binary, encode_hex, find, parse, parse_number};
+use amita_iscsi::text::{decode_binary, encode_hex, find, parse_number};
 use amita_iscsi::{Catalog, Config, Initiator, Secret, TargetDetail};
 use amita_scsi::unit::{Group, Target};
 use amita_testkit::fuzz::Input;
@@ -141,7 +141,9 @@ fn stage(bits: u8) -> Option<Stage> {
 type Challenge = (Algorithm, u8, Vec<u8>);
 
 fn challenge(answer: &[u8]) -> Option<Challenge> {
-    let pairs = parse(answer).expect("the target's text is one");
+    let text = std::str::from_utf8(answer).expect("the target's text is one");
+    let pairs = text.split_terminator('\0');
+    let pairs: Vec<_> = pairs.map(|pair| pair.split_once('=').expect("a pair")).collect();
     let number = |key| find(&pairs, key).and_then(parse_number);
     let hash = number("CHAP_A")?;
     let hash = Algorithm::ALL.into_iter().find(|one| *one as u64 == hash);
@@ -155,6 +157,11 @@ fn challenge(answer: &[u8]) -> Option<Challenge> {
 
 /// One login out of these bytes.
 pub fn login(data: &[u8]) {
+    enters(data);
+}
+
+/// The same: does it end in a session?
+pub fn enters(data: &[u8]) -> bool {
     let mut input = Input(data);
     let (catalog, config) = (catalog(), Config::default());
     let mut login = Login::new([192, 0, 2, 9].into(), &config);
@@ -168,7 +175,7 @@ pub fn login(data: &[u8]) {
     let (mut asked, mut has_shown): (Option<Challenge>, bool) = (None, false);
     for _ in 0..MAX_REQUESTS {
         if input.is_empty() {
-            return;
+            return false;
         }
         let (flags, stages, length) = (input.byte(), input.byte(), input.u16());
         let Some(present) = stage(stages >> 2) else { continue };
@@ -207,14 +214,15 @@ pub fn login(data: &[u8]) {
             Ok(Step::Enter(response)) => {
                 assert!(response.text.len() <= MAX_ANSWER_BYTES);
                 entered(login, has_shown, &config);
-                return;
+                return true;
             }
             Err(refusal) => {
                 assert!(refusal.status.0 > 0 && refusal.text.len() <= MAX_ANSWER_BYTES);
-                return;
+                return false;
             }
         }
     }
+    false
 }
 
 /// Nothing was missing.

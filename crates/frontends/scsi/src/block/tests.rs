@@ -82,8 +82,8 @@ fn what_lies_beyond_the_end() {
     assert_eq!(host.sense(0, &sixteen(0x8f, 0, 0, 65537)), Sense::in_cdb(10, None));
     assert!(matches!(host.send(0, &sixteen(0x88, 0, 0, 65536)), Plan::Io(_)));
     // What is held as a whole has its own.
-    assert_eq!(host.sense(0, &sixteen(0x8b, 0, 0, 16385)), Sense::in_cdb(10, None));
-    assert!(matches!(host.send(0, &sixteen(0x8b, 0, 0, 16384)), Plan::Io(_)));
+    assert_eq!(host.sense(0, &sixteen(0x8b, 0, 0, 4097)), Sense::in_cdb(10, None));
+    assert!(matches!(host.send(0, &sixteen(0x8b, 0, 0, 4096)), Plan::Io(_)));
 }
 
 #[test]
