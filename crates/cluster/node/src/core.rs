@@ -27,8 +27,8 @@
 //! every core (stores, sequencers, peers, mail) stands together in the [`Context`]; [`Forwarding`] owns the way to other gateways. How
 //! one hands to another is in these files: `route.rs` (I/O), `messages.rs` (what other cores say), `effects.rs` (what the
 //! directory wants), `records.rs` (what the control plane says), `report.rs` (what it is told), `reserve.rs` (reservations),
-//! `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`], [`peers`], [`nvme`], [`iscsi`],
-//! [`control_plane`].
+//! `locks.rs` (those of them that end with a connection), `hosts.rs` (hosts that are dropped). Parts that are the core's own: [`clock`],
+//! [`peers`], [`nvme`], [`iscsi`], [`control_plane`].
 
 mod bases;
 mod clock;
@@ -40,7 +40,7 @@ mod effects;
 mod flattens;
 mod forward;
 mod hosts;
-mod iscsi;
+mod locks;
 mod messages;
 mod named;
 mod nvme;
@@ -84,7 +84,7 @@ use context::Context;
 use control_plane::ControlPlane;
 use doubts::Doubts;
 use forward::Forwarding;
-use iscsi::IscsiSide;
+use locks::Locks;
 use named::Named;
 use nvme::NvmeSide;
 use observe::Observing;
@@ -116,6 +116,7 @@ pub struct Core {
     doubts: Doubts,
     views: Views,
     parents: ParentReads,
+    locks: Locks,
     /// Where fronts have things computed; none: on this core.
     desk: Option<Desk>,
     /// On core 0: which volumes are open, and who opens them.
@@ -152,6 +153,7 @@ impl Core {
             doubts: Doubts::default(),
             views: Views::new(config.core),
             parents: ParentReads::default(),
+            locks: Locks::default(),
             desk: None,
             directory: Directory::new(config.node, config.cores, config.opener.clone()),
             reservations: Reservations::new(config.node, config.cores, crate::directory::reservation_calls()),
@@ -318,6 +320,9 @@ impl Core {
         if self.flattens.deadline().is_some_and(|at| at <= driver.now()) {
             flattens::look(self, driver.now());
         }
+        if locks::deadline(self).is_some_and(|at| at <= driver.now()) {
+            locks::look(self, driver.now());
+        }
         if self.cx.clock.is_tick_due(driver.now()) {
             self.tick(driver);
         }
@@ -452,6 +457,7 @@ impl Core {
             self.views.deadline(),
             self.parents.deadline(),
             self.flattens.deadline(),
+            locks::deadline(self),
             self.nvme.deadline(),
             self.iscsi.deadline(),
             rest_due,

@@ -263,6 +263,8 @@ pub struct Fronts {
     pub requests: FrontRequests,
     /// Fronts that are gone, of hosts that other gateways serve as well.
     gone: Vec<FrontId>,
+    /// How many such fronts have ended.
+    ended: u64,
     /// Hosts whose connection ended by what they are, or showed, since that was last said: where the last one came from, why, and
     /// how many others.
     refused: Option<(Peer, String, u64)>,
@@ -294,6 +296,7 @@ impl Default for Fronts {
             strangers_patience: STRANGERS_PATIENCE,
             requests: FrontRequests::default(),
             gone: Vec::new(),
+            ended: 0,
             refused: None,
             refusals_quiet_until: Time(0),
             turned_away: None,
@@ -377,6 +380,18 @@ impl Fronts {
             _ => true,
         });
         fronts.len()
+    }
+
+    /// Is the front there?
+    #[must_use]
+    pub fn has(&self, front: FrontId) -> bool {
+        self.sessions.contains_key(&front.0)
+    }
+
+    /// How many fronts of hosts that other gateways serve as well have ended.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.ended
     }
 
     /// Fronts that have ended since this was last asked, of hosts that other gateways serve as well.
@@ -663,6 +678,7 @@ impl Fronts {
         self.deadlines.forget(&mut session.due, id);
         session.front.closed(&mut self.requests);
         if self.requests.hosts.remove(&FrontId(id)).is_some() {
+            self.ended += 1;
             self.gone.push(FrontId(id));
         }
         if let Some(socket) = session.socket {

@@ -84,7 +84,8 @@ impl IscsiCataloguer {
             groups,
             targets,
             reservations,
-            // There is no register of tokens, and the owners' reservations know what NVMe asks of them.
+            extended_reservations: true,
+            // There is no register of tokens.
             ..amita_scsi::Catalog::default()
         };
         let beside = (&self.made.portals, &self.made.initiators, &self.made.details);

@@ -38,6 +38,8 @@ pub struct View {
     iscsi: iscsi::Iscsi,
     exports: FxHashMap<VolumeId, map::Export>,
     reservations: FxHashMap<VolumeId, Arc<reservation::State>>,
+    /// Those of them that are locks: few, if any.
+    locks: BTreeMap<VolumeId, reservation::Lock>,
     groups: BTreeMap<GroupId, Membership>,
     /// How many groups of each pool have syncing members.
     syncing: BTreeMap<PoolId, usize>,
@@ -379,10 +381,23 @@ impl View {
         let Some(volume) = number(volume, record, map::reservation_key) else {
             return Change::Nothing;
         };
-        match record.value.as_ref().map(|value| parse(&record.key, value)) {
-            Some(Ok(state)) => drop(self.reservations.insert(volume, Arc::new(state))),
+        match record
+            .value
+            .as_ref()
+            .map(|value| parse::<reservation::State>(&record.key, value))
+        {
+            Some(Ok(state)) => {
+                match state.locked {
+                    Some(lock) => self.locks.insert(volume, lock),
+                    None => self.locks.remove(&volume),
+                };
+                self.reservations.insert(volume, Arc::new(state));
+            }
             Some(Err(why)) => return Change::Unreadable(why),
-            None => drop(self.reservations.remove(&volume)),
+            None => {
+                self.locks.remove(&volume);
+                self.reservations.remove(&volume);
+            }
         }
         Change::Reservation(volume, record.revision)
     }
@@ -719,6 +734,11 @@ impl View {
     #[must_use]
     pub fn volume_named(&self, name: &str) -> Option<&map::Volume> {
         self.volumes.held(&map::volume_key(name))
+    }
+
+    /// The volumes that are locked, and by whom, as last heard.
+    pub fn locks(&self) -> impl Iterator<Item = (VolumeId, reservation::Lock)> {
+        self.locks.iter().map(|(volume, lock)| (*volume, *lock))
     }
 
     /// What is reserved of a volume, as last heard: for notifications only. What I/O is held against is the owner's.

@@ -27,7 +27,7 @@ struct Volume {
     chunks: BTreeMap<u64, Chunk>,
     /// The names of its snapshots: the first has number 1. What they hold is not kept, only what was changed since.
     snapshots: Vec<String>,
-    reservation: reservation::State,
+    reservation: Arc<reservation::State>,
 }
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Volumes {
             info,
             chunks: BTreeMap::new(),
             snapshots: Vec::new(),
-            reservation: reservation::State::default(),
+            reservation: Arc::default(),
         });
         id
     }
@@ -125,6 +125,26 @@ impl Volumes {
         let mut volumes = self.lock();
         let volume = volumes.iter_mut().find(|volume| volume.info.id == id);
         volume.expect("the volume exists").snapshots.push(name.to_owned());
+    }
+
+    /// How each volume is reserved; another one whenever that has changed.
+    #[must_use]
+    pub fn reservations(&self) -> Vec<(VolumeId, Arc<reservation::State>)> {
+        let volumes = self.lock();
+        let reserved = volumes
+            .iter()
+            .map(|volume| (volume.info.id, volume.reservation.clone()));
+        reserved.collect()
+    }
+
+    /// A front is gone: the volumes that it has locked are so no more.
+    pub fn gone(&self, front: FrontId) {
+        for volume in self.lock().iter_mut() {
+            if let Some(lock) = volume.reservation.locked.filter(|lock| lock.by.front == front.0) {
+                let ended = reserve(volume, lock.host, &reservation::Command::Expire(lock));
+                ended.expect("a lock ends");
+            }
+        }
     }
 
     /// Bytes that are allocated in a volume.
@@ -335,6 +355,12 @@ impl MemoryService {
         }
     }
 
+    /// How each volume is reserved: [`Volumes::reservations`].
+    #[must_use]
+    pub fn reservations(&self) -> Vec<(VolumeId, Arc<reservation::State>)> {
+        self.volumes.reservations()
+    }
+
     /// Carries out the submitted piece at that place of the queue.
     ///
     /// # Panics
@@ -467,10 +493,7 @@ impl StorageService for MemoryService {
         let mut volumes = self.volumes.lock();
         let found = volumes.iter_mut().find(|candidate| candidate.info.id == volume);
         let result = match found {
-            Some(volume) => volume
-                .reservation
-                .apply(host, &command)
-                .map(|()| volume.reservation.clone()),
+            Some(volume) => reserve(volume, host, &command.by(0, 0, front)),
             None => Err(reservation::Refusal::Unavailable),
         };
         drop(volumes);
@@ -495,6 +518,19 @@ impl StorageService for MemoryService {
             }
         }
     }
+}
+
+fn reserve(
+    volume: &mut Volume,
+    host: HostKey,
+    command: &reservation::Command,
+) -> Result<reservation::State, reservation::Refusal> {
+    let mut state = reservation::State::clone(&volume.reservation);
+    state.apply(host, command)?;
+    if state != *volume.reservation {
+        volume.reservation = Arc::new(state.clone());
+    }
+    Ok(state)
 }
 
 fn export(info: &VolumeInfo) -> Export {

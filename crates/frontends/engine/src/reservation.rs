@@ -7,10 +7,17 @@
 //!
 //! The others hear of what was done to them: the state remembers the last notices, each with a number, and whoever looks
 //! at the state finds those that are new to it ([`State::notices_after`]).
+//!
+//! Hosts of SCSI do more than those of NVMe: they register several nexuses at once, hand a reservation over, and
+//! [lock](Lock) a volume as SPC-2 has it. It is all one state: what one protocol has reserved the other one goes by.
 
 mod apply;
+mod lock;
+mod several;
 #[cfg(test)]
 mod tests;
+
+pub use lock::{Connection, Lock};
 
 use crate::service::HostKey;
 use serde::{Deserialize, Serialize};
@@ -20,6 +27,11 @@ use std::collections::VecDeque;
 pub const MAX_REGISTRANTS: usize = 256;
 /// Notices that are remembered.
 pub const MAX_NOTICES: usize = 16;
+/// Bytes of the names of all registrants' ports together, so that a state without its notices has at most 64 KiB of text: another gateway
+/// answers with that (`RESERVATION_CHARGE_BYTES` of the fabric). [`MAX_REGISTRANTS`] have room for 64 bytes each.
+pub const MAX_NAMES_BYTES: usize = 16 << 10;
+/// Bytes of the name of one port. That of iSCSI has 240 at most (RFC 7143, 4.2.7.2 and 4.4.1).
+pub const MAX_NAME_BYTES: usize = 256;
 
 /// What a host asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +100,38 @@ pub enum Command {
     },
     /// Whether reservations are to outlive a loss of power.
     Persist(bool),
+    /// Makes these registrants, all or none of them (SPC-4 5.13.7: REGISTER, with SPEC_I_PT and ALL_TG_PT): a host of SCSI is registered by
+    /// its port's name.
+    RegisterAll {
+        /// The one that asks comes first; all have the same key: not 0.
+        registrants: Vec<Registrant>,
+        /// Another key that the asking one or others of its initiator port have is replaced; else none of them may be registered.
+        ignore_key: bool,
+        /// As in `Register`.
+        persist: Option<bool>,
+    },
+    /// The holder hands the reservation over (SPC-4 5.13.8: REGISTER AND MOVE).
+    Move {
+        /// The holder's key.
+        key: u64,
+        /// Who holds it then, with its key: not 0. It is registered with that, or gets it in place of the one that it has.
+        to: Box<Registrant>,
+        /// The holder is a registrant no more.
+        unregister: bool,
+        /// As in `Register`.
+        persist: Option<bool>,
+    },
+    /// Locks the volume for the host alone (SPC-2: RESERVE).
+    Lock {
+        /// By which connection: whatever a front says, the service says it.
+        by: Connection,
+    },
+    /// Gives that up; of who has no lock it changes nothing (SPC-2: RELEASE).
+    Unlock,
+    /// A reset of the logical unit: whosever the lock is, it ends.
+    Reset,
+    /// The connection of that very lock is gone, or its gateway: it ends.
+    Expire(Lock),
 }
 
 /// Types of reservations, by their numbers in NVMe.
@@ -149,14 +193,35 @@ pub enum Access {
     Write,
 }
 
+/// The ports of a nexus of SCSI, by their names: who reads the full status is told these.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PortName {
+    /// The initiator port's, as its transport has it (iSCSI: `NAME,i,0xISID`).
+    pub initiator: String,
+    /// The target port's relative identifier: the tag of its gateway.
+    pub tag: u16,
+}
+
+impl PortName {
+    /// Is it one that can be kept?
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+        (1..=MAX_NAME_BYTES).contains(&self.initiator.len()) && self.initiator.bytes().all(is_plain)
+    }
+}
+
 /// A host that is registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registrant {
     /// The host, as I/O is held against the reservation.
     pub host: HostKey,
     /// Its identifier in full.
     pub host_id: [u8; 16],
     pub key: u64,
+    /// The ports of a host of SCSI; a host of NVMe has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<PortName>,
 }
 
 /// A reservation that is held.
@@ -210,6 +275,9 @@ pub struct State {
     /// The number of the last notice.
     #[serde(default)]
     pub last_notice: u64,
+    /// The volume is one host's alone. Then nobody is registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locked: Option<Lock>,
 }
 
 /// The same as it was read: by whom it was written nobody knows.
@@ -227,6 +295,8 @@ struct Fields {
     notices: VecDeque<Notification>,
     #[serde(default)]
     last_notice: u64,
+    #[serde(default)]
+    locked: Option<Lock>,
 }
 
 impl TryFrom<Fields> for State {
@@ -240,6 +310,7 @@ impl TryFrom<Fields> for State {
             held: fields.held,
             notices: fields.notices,
             last_notice: fields.last_notice,
+            locked: fields.locked,
         };
         state.check_sound()?;
         Ok(state)
@@ -251,9 +322,10 @@ impl TryFrom<Fields> for State {
 pub enum Refusal {
     /// It conflicts with what is reserved or registered.
     Conflict,
-    /// It makes no sense as the volume is reserved now: to release another type than is held, to preempt nobody.
+    /// It makes no sense as the volume is reserved now: to release another type than is held, to preempt nobody, to hand over what nobody
+    /// holds, to register beside oneself who is registered.
     Invalid,
-    /// [`MAX_REGISTRANTS`] are registered.
+    /// [`MAX_REGISTRANTS`] are registered, or their names are [`MAX_NAMES_BYTES`] long.
     Full,
     /// The volume cannot be reached now; nothing was done.
     Unavailable,
@@ -265,6 +337,9 @@ impl State {
     /// May the host do that now (NVM Express Base 2.1, figure "Command Behavior in the Presence of a Reservation")?
     #[must_use]
     pub fn allows(&self, host: HostKey, access: Access) -> bool {
+        if let Some(lock) = self.locked {
+            return lock.host == host;
+        }
         let Some(held) = self.held else {
             return true;
         };

@@ -3,10 +3,10 @@
 
 use crate::{Call, Catalog, Config, Hub, IscsiFront, Port, Reply};
 use amita_frontend::memory::{Accept, Accepted, MemoryService, Register, Volumes};
-use amita_frontend::{ConnectionId, Event, FrontId, RegisterMessage};
+use amita_frontend::{ConnectionId, Event, FrontId, RegisterMessage, reservation};
 use amita_reactor::{Outbox, Time};
 use amita_scsi::unit::{Alua, Group, Target, Unit};
-use amita_types::{NodeId, SnapshotId};
+use amita_types::{NodeId, SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -63,6 +63,7 @@ pub fn disks(volumes: &Volumes, size_bytes: u64, portals: Vec<SocketAddr>) -> Ca
             revision: 1,
             groups: vec![group],
             targets: vec![Arc::new(target)],
+            extended_reservations: true,
             ..amita_scsi::Catalog::default()
         }),
         portals: BTreeMap::from([(TAG, portals)]),
@@ -157,16 +158,39 @@ impl Accept for Iscsi {
         port.set_catalog(board.catalog());
         board.serve(service);
         let front = IscsiFront::accept(port.clone(), id, now, peer);
+        let (mut settings, mut reserved) = (board.catalog(), Vec::new());
         Ok(Accepted {
             front: Box::new(front),
             look: Box::new(move |service| {
                 service.collect(id);
-                let catalog = board.catalog();
-                (!Arc::ptr_eq(&catalog, &port.catalog())).then(|| {
-                    port.set_catalog(catalog);
-                    Event::Settings
-                })
+                let (catalog, found) = (board.catalog(), service.reservations());
+                if Arc::ptr_eq(&catalog, &settings) && is_same(&found, &reserved) {
+                    return None;
+                }
+                (settings, reserved) = (catalog, found);
+                port.set_catalog(with_reservations(&settings, &reserved, port.catalog().scsi.revision));
+                Some(Event::Settings)
             }),
         })
     }
+}
+
+/// How volumes are reserved.
+type Reserved = [(VolumeId, Arc<reservation::State>)];
+
+fn is_same(now: &Reserved, before: &Reserved) -> bool {
+    let mut pairs = now.iter().zip(before);
+    now.len() == before.len() && pairs.all(|(now, before)| now.0 == before.0 && Arc::ptr_eq(&now.1, &before.1))
+}
+
+/// The settings with how volumes are reserved now, behind those of that revision.
+fn with_reservations(settings: &Catalog, reserved: &Reserved, revision: u64) -> Arc<Catalog> {
+    let mut scsi = amita_scsi::Catalog::clone(&settings.scsi);
+    scsi.reservations = reserved.iter().cloned().collect();
+    // Settings that are not known yet stay so.
+    scsi.revision = scsi.revision.min(1) * (revision + 1);
+    Arc::new(Catalog {
+        scsi: Arc::new(scsi),
+        ..settings.clone()
+    })
 }

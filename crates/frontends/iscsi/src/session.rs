@@ -19,6 +19,7 @@ mod answer;
 mod command;
 mod events;
 mod functions;
+mod locks;
 mod logout;
 mod numbers;
 mod order;
@@ -43,6 +44,7 @@ use amita_frontend::slots::SlotId;
 use amita_reactor::{Inbox, Time};
 use amita_scsi::{InitiatorPort, Nexus, Target};
 use functions::Functions;
+use locks::Locks;
 use logout::Leaving;
 use numbers::{Numbers, Turn};
 use order::Order;
@@ -102,6 +104,7 @@ pub(crate) struct Session {
     /// Copies under way.
     copies: usize,
     functions: Functions,
+    locks: Locks,
     order: Order,
     text: text::Exchange,
     watch: Watch,
@@ -163,6 +166,7 @@ impl Session {
             gathering: 0,
             copies: 0,
             functions: Functions::default(),
+            locks: Locks::default(),
             order: Order::default(),
             text: text::Exchange::default(),
             watch: Watch::new(cx.now),

@@ -5,6 +5,7 @@ mod discovery;
 mod functions;
 mod hostile;
 mod limits;
+mod locks;
 mod login;
 mod sessions;
 mod transfer;

@@ -21,14 +21,14 @@ use crate::opcodes as op;
 use crate::plan::{Answer, Plan};
 use crate::sense::{Key, Sense, code};
 use amita_frontend::HostKey;
-use amita_frontend::reservation::{self, Kind};
+use amita_frontend::reservation::{self, Kind, PortName, Registrant};
 
 /// What the volume's reservations are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reservation {
     /// By a command that NVMe has as well.
     Engine(reservation::Command),
-    /// Registers these nexuses, all or none of them (SPEC_I_PT, ALL_TG_PT). The asking one is the first.
+    /// Registers these nexuses, all or none of them (with SPEC_I_PT and ALL_TG_PT several). The asking one is the first.
     RegisterAll {
         nexuses: Vec<NexusName>,
         /// Their key: not 0.
@@ -55,12 +55,62 @@ pub enum Reservation {
     Unlock,
 }
 
+impl From<Reservation> for reservation::Command {
+    fn from(asked: Reservation) -> reservation::Command {
+        match asked {
+            Reservation::Engine(command) => command,
+            Reservation::RegisterAll {
+                nexuses,
+                key,
+                ignore_key,
+                persist,
+            } => reservation::Command::RegisterAll {
+                registrants: nexuses.iter().map(|nexus| nexus.registrant(key)).collect(),
+                ignore_key,
+                persist: Some(persist),
+            },
+            Reservation::Move {
+                key,
+                new_key,
+                to,
+                unregister,
+                persist,
+            } => reservation::Command::Move {
+                key,
+                to: Box::new(to.registrant(new_key)),
+                unregister,
+                persist: Some(persist),
+            },
+            Reservation::Lock => reservation::Command::Lock {
+                by: reservation::Connection::default(),
+            },
+            Reservation::Unlock => reservation::Command::Unlock,
+        }
+    }
+}
+
 /// An I_T nexus, by its names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NexusName {
     pub initiator: InitiatorPort,
     /// The tag of the gateway: the relative target port identifier.
     pub tag: u16,
+}
+
+impl NexusName {
+    /// As reservations keep it.
+    fn registrant(&self, key: u64) -> Registrant {
+        let host = self.initiator.key(self.tag);
+        Registrant {
+            host,
+            host_id: host.into(),
+            key,
+            port: Some(PortName {
+                initiator: self.initiator.port_name(),
+                tag: self.tag,
+            }),
+        }
+    }
 }
 
 /// What becomes of what the reservations said.

@@ -23,8 +23,8 @@ pub struct Catalog {
     pub reservations: BTreeMap<VolumeId, Arc<reservation::State>>,
     /// Is there a register of tokens, for copies by token (POPULATE TOKEN, WRITE USING TOKEN)?
     pub tokens: bool,
-    /// Do the volumes' reservations know more than NVMe asks of them: several nexuses at once (SPEC_I_PT, ALL_TG_PT), handing over (REGISTER AND MOVE),
-    /// the exclusive reservations of SPC-2 (RESERVE, RELEASE)?
+    /// Do hosts reserve volumes as only SCSI has it: several nexuses at once (SPEC_I_PT, ALL_TG_PT), handing over (REGISTER AND MOVE), the
+    /// exclusive reservations of SPC-2 (RESERVE, RELEASE)?
     pub extended_reservations: bool,
 }
 

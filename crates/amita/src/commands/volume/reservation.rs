@@ -3,7 +3,7 @@
 use crate::admin::{Admin, Described};
 use amita_control::access::Action;
 use amita_control::admin;
-use amita_frontend::reservation::{Kind, State};
+use amita_frontend::reservation::{Kind, PortName, State};
 use amita_terminal::error::Result;
 use amita_terminal::table::{Table, print};
 use serde::Serialize;
@@ -62,12 +62,17 @@ struct Shown {
     kind: Option<Kind>,
     persist: bool,
     registrants: Vec<Registered>,
+    /// One initiator has it for itself (RESERVE of SPC-2).
+    locked: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Registered {
     /// The host's identifier, in full.
     host_id: String,
+    /// The ports of a host of iSCSI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<PortName>,
     key: String,
     holder: bool,
 }
@@ -76,6 +81,7 @@ impl Shown {
     fn of(name: &str, state: &State) -> Shown {
         let registrants = state.registrants.iter().map(|found| Registered {
             host_id: uuid::Uuid::from_bytes(found.host_id).to_string(),
+            port: found.port.clone(),
             key: format!("{:#018x}", found.key),
             holder: state.is_holder(found.host),
         });
@@ -85,12 +91,19 @@ impl Shown {
             kind: state.held.map(|held| held.kind),
             persist: state.persist,
             registrants: registrants.collect(),
+            locked: state.locked.is_some(),
         }
     }
 }
 
 fn text(shown: &Shown) -> String {
     let name = &shown.volume;
+    if shown.locked {
+        return format!(
+            "Volume {name} is one initiator's alone, which has reserved it without a key (RESERVE): until that one releases it, logs out or \
+             is gone with its gateway, or the LUN is reset, nobody else reads or writes it.\n"
+        );
+    }
     if shown.registrants.is_empty() {
         return format!("Nobody has reserved volume {name} or is registered.\n");
     }
@@ -98,10 +111,14 @@ fn text(shown: &Shown) -> String {
         None => "not reserved".to_owned(),
         Some(kind) => format!("reserved: {}", words(kind)),
     };
-    let mut table = Table::new(&["host id", "key", "holds it"]);
+    let mut table = Table::new(&["host", "key", "holds it"]);
     for found in &shown.registrants {
         let holds = if found.holder { "yes" } else { "" };
-        table.row([found.host_id.clone(), found.key.clone(), holds.to_owned()]);
+        let host = match &found.port {
+            Some(port) => format!("{} by target port {}", port.initiator, port.tag),
+            None => found.host_id.clone(),
+        };
+        table.row([host, found.key.clone(), holds.to_owned()]);
     }
     format!("Volume {name} is {reserved}.\n\n{}", table.text())
 }

@@ -1,5 +1,6 @@
 //! What the cores of a node say to one another.
 
+use super::locks::LOCKS;
 use super::{Core, effects, flattens, forward, hosts, named, records, reserve, route, snapshots};
 use crate::directory::Requester;
 use crate::faults::Fault;
@@ -395,11 +396,15 @@ impl Core {
         if changed {
             snapshots::look(self, now);
             flattens::look(self, now);
+            self.locks.stir(now);
         }
     }
 
     /// A command that came in on this core has ended.
     fn on_reserved(&mut self, driver: &mut dyn Driver, origin: Origin, result: reserve::Outcome) {
+        if origin.front == LOCKS {
+            return self.locks.answered(driver.now(), origin.tag, result.is_ok());
+        }
         if !is_host(origin.front) {
             return self
                 .forwarding

@@ -53,6 +53,7 @@ fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
             core.nvme.settle();
             core.iscsi.settle();
             core.named.settle();
+            core.locks.settle(now);
         }
         ToCore::Recall(store) => core.cx.stores.recall(store),
         ToCore::Keep { content, stores } => core.cx.stores.keep(&content, &stores),
@@ -118,6 +119,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         Change::Nothing | Change::Hosts | Change::Initiators | Change::Export => {}
         Change::Reservation(volume, revision) => {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
+            core.locks.stir(now);
         }
         Change::Nodes { now: nodes, refused } => {
             for (node, addresses) in nodes {
@@ -130,6 +132,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         Change::Store { store, node, moved } => store_changed(&mut core.cx, now, store, node, moved),
         Change::Group(group, pool) => group_changed(core, now, &group, pool),
         Change::Life => {
+            core.locks.stir(now);
             core.directory.stir(now);
             core.forwarding.nodes_changed(&mut core.cx, now);
         }

@@ -224,7 +224,8 @@ impl Core {
             } => {
                 let mut origin = self.cx.origin(now, front, tag);
                 origin.host = host;
-                let text = serde_json::to_vec(&command).expect("numbers and names");
+                let (run, core) = (self.cx.config.fabric.session, origin.core);
+                let text = serde_json::to_vec(&command.by(run, core, front)).expect("numbers and names");
                 self.forwarding.wait(
                     &mut self.cx,
                     now,

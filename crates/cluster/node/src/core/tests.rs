@@ -1,5 +1,6 @@
 mod hostile;
 mod iscsi;
+mod locks;
 mod nvme;
 mod observe;
 mod peers;

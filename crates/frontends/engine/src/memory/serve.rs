@@ -94,7 +94,9 @@ pub fn serve(
     let mut outbox = Outbox::new();
     let addresses = socket.addresses().ok();
     let accepted = protocol.accept(id, now(), addresses, &mut service, &mut outbox)?;
-    run(socket, accepted, &mut service, outbox, &now, stop)
+    let result = run(socket, accepted, &mut service, outbox, &now, stop);
+    service.volumes.gone(id);
+    result
 }
 
 /// Runs a front over a socket.
@@ -146,7 +148,17 @@ fn run(
             inbox.received(buffer, *result.as_ref().unwrap_or(&0));
             let flow = match result {
                 Ok(0) => return Ok(CloseReason::Goodbye),
-                Ok(_) => front.received(now(), &mut inbox, &mut outbox, pool, service),
+                Ok(_) => {
+                    // What has come may rest on what has changed while it was waited for.
+                    let flow = match look(service) {
+                        Some(event) => front.event(now(), event, &mut outbox, pool, service),
+                        None => Flow::Go,
+                    };
+                    match flow {
+                        Flow::Go => front.received(now(), &mut inbox, &mut outbox, pool, service),
+                        flow => flow,
+                    }
+                }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     front.tick(now(), &mut outbox, pool, service)
                 }

@@ -1,24 +1,60 @@
-//! What the commands do (NVM Express Base 2.1, 8.1.24.4 to 8.1.24.8). A command that is refused changes nothing.
+//! What the commands do (NVM Express Base 2.1, 8.1.24.4 to 8.1.24.8; those of SCSI alone are in modules beside this one). A command that is
+//! refused changes nothing.
 
-use super::{Command, Held, Kind, MAX_NOTICES, MAX_REGISTRANTS, Notice, Notification, Refusal, Registrant, State};
+use super::several::is_room_for;
+use super::{
+    Command, Held, Kind, Lock, MAX_NAMES_BYTES, MAX_NOTICES, MAX_REGISTRANTS, Notice, Notification, PortName, Refusal,
+    Registrant, State,
+};
 use crate::service::HostKey;
 
 impl State {
     /// Carries out a host's command.
     pub fn apply(&mut self, host: HostKey, command: &Command) -> Result<(), Refusal> {
         // A host without a name can neither be told apart nor hold anything.
-        if host == HostKey::NONE && !matches!(command, Command::Report | Command::Persist(_)) {
+        let is_anybodys = matches!(command, Command::Report | Command::Persist(_) | Command::Expire(_));
+        if host == HostKey::NONE && !is_anybodys {
+            return Err(Refusal::Conflict);
+        }
+        if self.is_kept_by_lock(command) {
             return Err(Refusal::Conflict);
         }
         match *command {
             Command::Report => {}
+            Command::Lock { by } => self.lock(Lock { host, by })?,
+            Command::Unlock => self.unlock(host)?,
+            Command::Reset => self.locked = None,
+            Command::Expire(lock) => self.expire(lock),
+            Command::RegisterAll {
+                ref registrants,
+                ignore_key,
+                persist,
+            } => {
+                self.register_all(host, registrants, ignore_key)?;
+                self.registered(persist);
+            }
+            Command::Move {
+                key,
+                ref to,
+                unregister,
+                persist,
+            } => {
+                self.check(host, key)?;
+                self.hand_over(host, to, unregister)?;
+                self.registered(persist);
+            }
             Command::Register {
                 host_id,
                 key,
                 ignore_key,
                 persist,
             } => {
-                let new = Registrant { host, host_id, key };
+                let new = Registrant {
+                    host,
+                    host_id,
+                    key,
+                    port: None,
+                };
                 match self.registrant(host) {
                     None => self.add(new)?,
                     Some(old) if old.host_id != host_id => return Err(Refusal::Conflict),
@@ -46,6 +82,7 @@ impl State {
                         host,
                         host_id,
                         key: new_key,
+                        port: None,
                     })?,
                     _ => return Err(Refusal::Conflict),
                 }
@@ -240,16 +277,23 @@ impl State {
 
     /// A reservation has a holder that is registered; registrants are told apart, and are as many as there is room for.
     pub(super) fn check_sound(&self) -> Result<(), String> {
-        if self.registrants.len() > MAX_REGISTRANTS || self.notices.len() > MAX_NOTICES {
+        if !is_room_for(&self.registrants) || self.notices.len() > MAX_NOTICES {
             return Err(format!(
-                "{} registrants and {} notices, where {MAX_REGISTRANTS} and {MAX_NOTICES} are the most",
+                "{} registrants and {} notices, where {MAX_REGISTRANTS} (with {MAX_NAMES_BYTES} bytes of names) and {MAX_NOTICES} are \
+                 the most",
                 self.registrants.len(),
                 self.notices.len()
             ));
         }
+        if let Some(lock) = self.locked
+            && (lock.host == HostKey::NONE || !self.registrants.is_empty())
+        {
+            return Err("it is locked, and by nobody, or others are registered".to_owned());
+        }
         for (at, one) in self.registrants.iter().enumerate() {
             let is_same = |other: &Registrant| other.host == one.host || other.host_id == one.host_id;
-            if one.key == 0 || one.host == HostKey::NONE || self.registrants[..at].iter().any(is_same) {
+            let is_named = one.port.as_ref().is_none_or(PortName::is_sound);
+            if one.key == 0 || one.host == HostKey::NONE || !is_named || self.registrants[..at].iter().any(is_same) {
                 return Err(format!("registrant {at} is nobody, or another one as well"));
             }
         }

@@ -1,6 +1,10 @@
+mod extended;
+mod lock;
 mod model;
+mod several;
 
 use super::*;
+use crate::service::FrontId;
 
 /// Hosts a, b, c, ... by number.
 fn id(host: u8) -> [u8; 16] {

@@ -5,8 +5,8 @@
 //! them. (Sessions at other gateways are not told: what is under way there, its initiators answer for.)
 
 use super::Session;
-use super::logout;
 use super::task::{Fault, Task};
+use super::{locks, logout};
 use crate::Cx;
 use crate::connection::End;
 use crate::hub::{Call, Scope};
@@ -194,7 +194,8 @@ fn begin(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result<Begu
             })
         }
         function::NEXUS_RESET if session.agreed.protocol_level >= 2 => {
-            let waits_for = session.end_tasks(|_| true, Fault::Aborted, cx)?;
+            let mut waits_for = session.end_tasks(|_| true, Fault::Aborted, cx)?;
+            waits_for.extend(locks::give_up(session, cx));
             session.nexus.happened(None, Happening::Lost);
             Begun {
                 waits_for,
@@ -251,8 +252,10 @@ fn reset(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) -> Result<Begun, 
         // One after the other: the register remembers each until all are through.
         return Ok(Begun::answered(response::REJECTED));
     }
+    let mut waits_for = clear(session, scope, cx)?;
+    waits_for.extend(locks::reset(session, scope, cx));
     Ok(Begun {
-        waits_for: clear(session, scope, cx)?,
+        waits_for,
         scope: Some(scope),
         ..Begun::answered(response::COMPLETE)
     })

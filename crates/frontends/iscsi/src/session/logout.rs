@@ -1,7 +1,7 @@
 //! How a session ends: by the initiator's wish, by the target's, or for a new one (RFC 7143, 11.9, 11.14 and 11.15).
 
-use super::Session;
 use super::task::Fault;
+use super::{Session, locks};
 use crate::Cx;
 use crate::connection::End;
 use crate::wire::{Header, NO_TAG, flag, opcode, reject};
@@ -75,6 +75,8 @@ pub(super) fn request(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -
 /// All tasks end with the session (11.14).
 fn leave(session: &mut Session, tag: u32, cx: &mut Cx<'_>) -> Result<(), End> {
     session.end_tasks(|_| true, Fault::Aborted, cx)?;
+    // When it is answered, others may have what it has locked.
+    locks::give_up(session, cx);
     session.leaving = Leaving::LoggedOut { tag };
     Ok(())
 }
@@ -103,6 +105,7 @@ pub(super) fn finish(session: &mut Session, cx: &mut Cx<'_>) -> Result<(), End> 
     }
     match &session.leaving {
         Leaving::No | Leaving::Asked { .. } => Ok(()),
+        Leaving::LoggedOut { .. } if !session.locks.are_settled() => Ok(()),
         Leaving::LoggedOut { tag } => {
             let tag = *tag;
             respond(session, tag, CLOSED, cx);

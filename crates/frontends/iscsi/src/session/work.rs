@@ -5,15 +5,14 @@ pub(super) mod copy;
 use super::command::{self, Carried};
 use super::protocol::bytes_of;
 use super::task::{Fault, Task, Then, Whole, Work, atom_bytes};
-use super::{Session, transfer};
+use super::{Session, locks, transfer};
 use crate::Cx;
 use crate::connection::End;
 use amita_frontend::engine::{Charge, Delivery, Part, PieceState, Plan, Protocol as _, Step, Submission};
 use amita_frontend::pieces::{piece_end, pieces, zeroes};
-use amita_frontend::reservation::{Refusal, Registrant, State};
+use amita_frontend::reservation::{Refusal, State};
 use amita_frontend::slots::SlotId;
 use amita_reactor::{Pool, Slice};
-use amita_scsi::persistent::{NexusName, Reservation};
 use amita_scsi::plan::{Answer, Check, Extent, Io, MAX_ATOMIC_BYTES, MAX_COMPARE_BYTES, Work as Scsi};
 use amita_scsi::sense::{Code, Key, Sense, Status, code};
 use amita_types::MAX_IO_BYTES;
@@ -218,17 +217,10 @@ fn proceed(session: &mut Session, slot: SlotId, plan: amita_scsi::Plan, cx: &mut
         } => {
             request.own.then = Some(Box::new(Then::Reserve(then)));
             let (front, tag) = (session.engine.front(), session.engine.tag(slot));
-            match command {
-                Reservation::Engine(command) => {
-                    cx.service.reserve(front, tag, volume, host, command);
-                    Ok(())
-                }
-                // What the service has no command for.
-                Reservation::RegisterAll { .. } | Reservation::Move { .. } => {
-                    reserved(session, tag, Err(Refusal::Full), cx)
-                }
-                Reservation::Lock | Reservation::Unlock => reserved(session, tag, Err(Refusal::Conflict), cx),
-            }
+            let command = command.into();
+            session.locks.note(volume, &command);
+            cx.service.reserve(front, tag, volume, host, command);
+            Ok(())
         }
         amita_scsi::Plan::Blocks(status) => {
             request.source = status.place.source;
@@ -581,20 +573,15 @@ pub(super) fn reserved(
     result: Result<State, Refusal>,
     cx: &mut Cx<'_>,
 ) -> Result<(), End> {
+    if locks::answered(session, tag) {
+        return Ok(());
+    }
     let Some(slot) = session.engine.find(tag) else {
         return Ok(());
     };
-    // Of the nexuses that are registered this one is known by its name.
-    let nexus = &session.nexus;
-    let known = |registrant: &Registrant| {
-        (registrant.host == nexus.key()).then(|| NexusName {
-            initiator: nexus.initiator().clone(),
-            tag: nexus.tag(),
-        })
-    };
     let own = &mut session.engine.request(slot).own;
     if let Some(Then::Reserve(then)) = own.then.take().map(|then| *then) {
-        let answer = amita_scsi::reserved(&then, &result, known);
+        let answer = amita_scsi::reserved(&then, &result);
         own.wanted.into = answer.data.len() as u64;
         own.answer = Some(answer);
     }

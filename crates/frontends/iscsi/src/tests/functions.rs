@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn function(code: u8, lun: u16, meant: u32, ref_cmd_sn: u32) -> Header {
+pub(super) fn function(code: u8, lun: u16, meant: u32, ref_cmd_sn: u32) -> Header {
     let mut header = Header::new(0x40 | opcode::TASK_MANAGEMENT, 0x80 | code)
         .with_target_tag(meant)
         .with_u32(32, ref_cmd_sn);
@@ -10,7 +10,7 @@ fn function(code: u8, lun: u16, meant: u32, ref_cmd_sn: u32) -> Header {
     header
 }
 
-fn response(pdu: &Pdu) -> u8 {
+pub(super) fn response(pdu: &Pdu) -> u8 {
     assert_eq!(pdu.kind(), opcode::TASK_MANAGEMENT_RESPONSE, "{pdu:?}");
     pdu.header.0[2]
 }

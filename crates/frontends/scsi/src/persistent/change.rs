@@ -121,7 +121,8 @@ fn register(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Plan, Sense
             Then::Done,
         ),
         // "[...] register the I_T nexus": its key is 0 until then.
-        _ if (key == 0 || ignore_key) && !others.is_empty() => {
+        _ if key == 0 || ignore_key => {
+            let then = if others.is_empty() { Then::Done } else { Then::Several };
             let own = NexusName {
                 initiator: nexus.initiator().clone(),
                 tag: nexus.tag(),
@@ -134,17 +135,8 @@ fn register(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Plan, Sense
                 ignore_key,
                 persist: flags & APTPL != 0,
             };
-            Ok(ask(scope, nexus, command, Then::Several))
+            Ok(ask(scope, nexus, command, then))
         }
-        (0, _) if !ignore_key => engine(
-            Command::Register {
-                host_id: nexus.key().into(),
-                key: new_key,
-                ignore_key,
-                persist,
-            },
-            Then::Done,
-        ),
         _ => engine(
             Command::Replace {
                 host_id: nexus.key().into(),

@@ -1,12 +1,12 @@
 //! PERSISTENT RESERVE IN (SPC-4), and the answers to all that reservations were asked.
 
-use super::{KINDS, NexusName, Reservation, Reserving, Then, TransportId, ask, check_reservable, number};
+use super::{KINDS, Reservation, Reserving, Then, TransportId, ask, check_reservable, number};
 use crate::device::Scope;
 use crate::nexus::Nexus;
 use crate::opcodes::action;
 use crate::plan::{Answer, Plan};
 use crate::sense::{Key, Sense, Status, code};
-use amita_frontend::reservation::{Command, Refusal, Registrant, State};
+use amita_frontend::reservation::{Command, Refusal, State};
 
 /// PERSISTENT RESERVE IN.
 pub(crate) fn read(scope: &Scope<'_>, nexus: &Nexus) -> Result<Plan, Answer> {
@@ -54,17 +54,16 @@ fn capabilities(scope: &Scope<'_>) -> Vec<u8> {
     ]
 }
 
-/// The answer to a command of reservations. `known` names a registrant that came by iSCSI, if it is known.
+/// The answer to a command of reservations.
 #[must_use]
-pub fn reserved(
-    then: &Reserving,
-    result: &Result<State, Refusal>,
-    known: impl Fn(&Registrant) -> Option<NexusName>,
-) -> Answer {
+pub fn reserved(then: &Reserving, result: &Result<State, Refusal>) -> Answer {
+    let looks = !matches!(then.then, Then::Done | Then::Release | Then::Move | Then::Several);
     match (then.then, result) {
+        // "[...] regardless of initiator or service action" (SPC-2 5.5.1).
+        (_, Ok(state)) if looks && state.locked.is_some() => Answer::of(Status::ReservationConflict),
         (Then::Keys(allocation), Ok(state)) => Answer::with_data(keys(state), allocation),
         (Then::Held(allocation), Ok(state)) => Answer::with_data(held(state), allocation),
-        (Then::Status(allocation), Ok(state)) => Answer::with_data(status(state, known), allocation),
+        (Then::Status(allocation), Ok(state)) => Answer::with_data(status(state), allocation),
         // It has a key, which is not 0.
         (Then::StaysUnregistered, Ok(state)) if state.registrant(then.host).is_some() => {
             Answer::of(Status::ReservationConflict)
@@ -120,15 +119,14 @@ fn held(state: &State) -> Vec<u8> {
     with_header(state, &body)
 }
 
-/// READ FULL STATUS. Who is not known by the names of its ports is named by the identifier that the volume's reservations have of it.
-fn status(state: &State, known: impl Fn(&Registrant) -> Option<NexusName>) -> Vec<u8> {
+/// READ FULL STATUS. Who has no names of ports, as a host of NVMe, is named by the identifier that the volume's reservations have of it.
+fn status(state: &State) -> Vec<u8> {
     const HOLDER: u8 = 0x01;
     let mut body = Vec::new();
     for registrant in &state.registrants {
-        let (id, tag) = match known(registrant) {
-            Some(name) => (TransportId::Iscsi(name.initiator), name.tag),
-            None => (TransportId::Other(registrant.host_id), 0),
-        };
+        let port = registrant.port.as_ref();
+        let named = port.and_then(|port| Some((TransportId::named(&port.initiator)?, port.tag)));
+        let (id, tag) = named.unwrap_or((TransportId::Other(registrant.host_id), 0));
         let id = id.encode();
         let is_holder = state.is_holder(registrant.host);
         let kind = state.held.filter(|_| is_holder).map_or(0, |held| number(held.kind));

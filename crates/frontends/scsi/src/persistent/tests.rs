@@ -2,7 +2,7 @@ use super::*;
 use crate::sense::Status;
 use crate::testing::{Host, port, sense};
 use amita_frontend::HostKey;
-use amita_frontend::reservation::{Command, Refusal, Registrant, State};
+use amita_frontend::reservation::{Command, Connection, Lock, Refusal, State};
 use amita_types::{SnapshotId, VolumeId};
 use proptest::prelude::*;
 
@@ -56,22 +56,21 @@ impl Volume {
             return answer;
         }
         let (command, then) = asked(plan);
-        let Reservation::Engine(command) = command else {
-            panic!("{command:?} is not the engine's yet");
-        };
         let mut state = self.state.clone();
-        let result = state.apply(self.host.nexus.key(), &command).map(|()| state);
+        let result = state.apply(self.host.nexus.key(), &command.into()).map(|()| state);
         if let Ok(state) = &result {
             self.state = state.clone();
         }
-        let nexus = &self.host.nexus;
-        let own = |registrant: &Registrant| (registrant.host == nexus.key()).then(|| named(1, 1));
-        reserved(&then, &result, own)
+        reserved(&then, &result)
     }
 
     fn out(&mut self, action: u8, kind: u8, key: u64, new_key: u64) -> Answer {
         let list = list(key, new_key, 0);
-        let plan = self.host.send_with(0, &out(action, kind, 24), &list);
+        self.out_list(action, kind, &list)
+    }
+
+    fn out_list(&mut self, action: u8, kind: u8, list: &[u8]) -> Answer {
+        let plan = self.host.send_with(0, &out(action, kind, list.len() as u8), list);
         self.run(plan)
     }
 
@@ -170,11 +169,22 @@ fn types_are_those_of_scsi() {
 #[test]
 fn aptpl_and_lengths() {
     let mut host = Host::one();
-    let Reservation::Engine(Command::Register { persist, host_id, .. }) = command(&mut host, 0, 0, &list(0, 5, 1))
+    let Command::RegisterAll {
+        registrants, persist, ..
+    } = command(&mut host, 0, 0, &list(0, 5, 1)).into()
     else {
         panic!("a registration");
     };
-    assert_eq!((persist, HostKey::from(host_id)), (Some(true), port(1).key(1)));
+    assert_eq!(persist, Some(true));
+    let [own] = registrants.as_slice() else {
+        panic!("of one alone: {registrants:?}")
+    };
+    assert_eq!((own.host, HostKey::from(own.host_id)), (port(1).key(1), port(1).key(1)));
+    let name = PortName {
+        initiator: port(1).port_name(),
+        tag: 1,
+    };
+    assert_eq!((own.key, own.port.as_ref()), (5, Some(&name)));
     let short = Sense::new(Key::IllegalRequest, code::PARAMETER_LIST_LENGTH);
     assert_eq!(host.sense(0, &out(0, 0, 23)), short);
     assert_eq!(host.sense(0, &out(0, 0, 0)), short);
@@ -310,11 +320,111 @@ fn capabilities_and_full_status() {
     assert_eq!(volume.run(cut).data.len(), 8);
 }
 
+/// SPEC_I_PT and ALL_TG_PT, as the volume has it then, and who is told of it by whose names.
+#[test]
+fn several_are_registered_and_named() {
+    let mut volume = Volume::new();
+    let mut spec = list(0, 5, 0x0d);
+    let id = TransportId::Iscsi(port(2)).encode();
+    spec.extend((id.len() as u32).to_be_bytes());
+    spec.extend(&id);
+    assert_eq!(volume.out_list(0, 0, &spec).status, GOOD);
+    assert_eq!((volume.state.registrants.len(), volume.state.generation), (4, 1));
+    assert!(volume.state.persist);
+    let data = volume.read(3);
+    let mut shown = Vec::new();
+    let mut rest = &data[8..];
+    while !rest.is_empty() {
+        let tag = u16::from_be_bytes([rest[18], rest[19]]);
+        let (name, length) = TransportId::parse(&rest[24..], 0).expect("a name of iSCSI");
+        shown.push((name, tag));
+        rest = &rest[24 + length..];
+    }
+    let expected = [(1, 1), (1, 2), (2, 1), (2, 2)].map(|(session, tag)| (port(session), tag));
+    assert_eq!(shown, expected);
+    // Once more it conflicts; its own are replaced where the keys do not matter.
+    assert_eq!(volume.out_list(0, 0, &spec).status, CONFLICT);
+    assert_eq!(volume.out_list(6, 0, &list(0, 6, 4)).status, GOOD);
+    let keys: Vec<u64> = volume.state.registrants.iter().map(|known| known.key).collect();
+    assert_eq!(keys, [6, 6, 5, 5]);
+    // One of the named is registered: none is.
+    assert_eq!(volume.out(6, 0, 0, 0).status, GOOD);
+    let before = volume.state.clone();
+    assert_eq!(volume.out_list(0, 0, &spec).sense, Some(Sense::in_list(24, None)));
+    assert_eq!(volume.state, before);
+}
+
+#[test]
+fn the_reservation_is_handed_over() {
+    let mut volume = Volume::new();
+    let id = TransportId::Iscsi(port(2)).encode();
+    let list = move_list(2, 2, &id);
+    assert_eq!(volume.out_list(7, 0, &list).status, CONFLICT, "not registered");
+    assert_eq!(volume.out(0, 0, 0, 7).status, GOOD);
+    assert_eq!(
+        volume.out_list(7, 0, &list).sense,
+        Some(Sense::in_cdb(1, Some(4))),
+        "nothing is held"
+    );
+    assert_eq!(volume.out(1, 3, 7, 0).status, GOOD);
+    assert_eq!(volume.out_list(7, 0, &list).status, GOOD);
+    assert!(volume.state.is_holder(port(2).key(2)));
+    assert_eq!(volume.state.registrants.len(), 1, "UNREG");
+    let data = volume.read(3);
+    assert_eq!(data[8..16], 8_u64.to_be_bytes());
+    assert_eq!(data[20..28], [1, 3, 0, 0, 0, 0, 0, 2]);
+    assert_eq!(TransportId::parse(&data[32..], 0).expect("a name").0, port(2));
+}
+
+/// SPC-2 5.5.1: while one has reserved it by RESERVE, persistent reservations conflict, whoever asks; and the other way round.
+#[test]
+fn exclusive_and_persistent_reservations_exclude_each_other() {
+    const RESERVE: [u8; 6] = [0x16, 0, 0, 0, 0, 0];
+    const RELEASE: [u8; 6] = [0x17, 0, 0, 0, 0, 0];
+    let mut volume = Volume::new();
+    let send = |volume: &mut Volume, cdb: &[u8]| {
+        let plan = volume.host.send(0, cdb);
+        volume.run(plan).status
+    };
+    assert_eq!(send(&mut volume, &RESERVE), GOOD);
+    assert_eq!(volume.state.locked.map(|lock| lock.host), Some(port(1).key(1)));
+    for action in [0, 1, 3] {
+        assert_eq!(
+            send(&mut volume, &[0x5e, action, 0, 0, 0, 0, 0, 1, 0, 0]),
+            CONFLICT,
+            "PR IN {action}"
+        );
+    }
+    for (key, new_key) in [(0, 5), (0, 0), (5, 0)] {
+        assert_eq!(volume.out(0, 0, key, new_key).status, CONFLICT);
+    }
+    assert_eq!(volume.out(6, 0, 0, 5).status, CONFLICT);
+    assert_eq!(send(&mut volume, &RELEASE), GOOD);
+    assert!(volume.state.is_empty());
+    volume.state.locked = Some(Lock {
+        host: HostKey(9),
+        by: Connection::default(),
+    });
+    assert_eq!(send(&mut volume, &RESERVE), CONFLICT);
+    assert_eq!(send(&mut volume, &RELEASE), GOOD, "it is no error");
+    assert!(volume.state.locked.is_some());
+    volume.state.locked = None;
+    assert_eq!(volume.out(0, 0, 0, 5).status, GOOD);
+    for cdb in [&RESERVE, &RELEASE] {
+        assert_eq!(send(&mut volume, cdb), CONFLICT, "it is registered, and holds nothing");
+    }
+    assert_eq!(volume.out(1, 1, 5, 0).status, GOOD);
+    for cdb in [&RESERVE, &RELEASE] {
+        assert_eq!(send(&mut volume, cdb), GOOD);
+    }
+    assert!(volume.state.locked.is_none() && volume.state.is_holder(port(1).key(1)));
+}
+
 #[test]
 fn refusals() {
     let status = |then, refusal| {
         let host = HostKey(1);
-        reserved(&Reserving { host, then }, &Err(refusal), |_| None)
+        reserved(&Reserving { host, then }, &Err(refusal))
     };
     assert_eq!(status(Then::Done, Refusal::Conflict).status, CONFLICT);
     assert_eq!(status(Then::Keys(8), Refusal::Unavailable).status, Status::Busy);

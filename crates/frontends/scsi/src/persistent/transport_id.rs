@@ -46,6 +46,12 @@ impl TransportId {
         }
     }
 
+    /// The initiator port of that name, as [`InitiatorPort::port_name`] has it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<TransportId> {
+        port(name.as_bytes()).map(TransportId::Iscsi)
+    }
+
     /// The initiator port that the first of `bytes` name, and how many they are; `at` is where they stand in the parameter list. Ports of another
     /// protocol than iSCSI are not known here. Neither is a name without its session: which ports it would mean depends on who is there.
     ///

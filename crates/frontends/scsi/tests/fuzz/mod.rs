@@ -251,7 +251,7 @@ impl World {
                 if let Ok(state) = &result {
                     self.state = state.clone();
                 }
-                check_answer(&reserved(&then, &result, |_| None));
+                check_answer(&reserved(&then, &result));
                 self.settle();
             }
             Plan::Reserve { .. } | Plan::Token(_) | Plan::Move { .. } | Plan::Gather { .. } => {}

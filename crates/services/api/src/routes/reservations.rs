@@ -48,11 +48,23 @@ impl From<Kind> for ReservationKind {
     }
 }
 
+/// The two ports by which a host of iSCSI is registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ReservationPort {
+    /// The initiator port: the initiator's name and its session's identifier.
+    #[schema(example = "iqn.1993-08.org.debian:01:a1b2,i,0x00023d000001")]
+    pub initiator: String,
+    /// The target port: the tag of the gateway.
+    pub tag: u16,
+}
+
 /// A host that is registered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Registrant {
     /// The host's identifier, as a UUID.
     pub host_id: String,
+    /// The ports of a host of iSCSI; null: it is one of NVMe.
+    pub port: Option<ReservationPort>,
     /// Its key, which is no secret: every host can read it.
     #[schema(example = "0x000000000000abcd")]
     pub key: String,
@@ -73,12 +85,18 @@ pub struct Reservation {
     pub persist: bool,
     /// In the order in which they came.
     pub registrants: Vec<Registrant>,
+    /// One initiator has it for itself (RESERVE of SPC-2): nobody else reads or writes it, and nobody is registered.
+    pub locked: bool,
 }
 
 fn find(meta: &dyn Transact, volume: &str) -> Result<Reservation, AdminError> {
     let record: Record = admin::reservation(meta, volume)?.unwrap_or_default();
     let registrants = record.registrants.iter().map(|found| Registrant {
         host_id: uuid::Uuid::from_bytes(found.host_id).to_string(),
+        port: found.port.as_ref().map(|port| ReservationPort {
+            initiator: port.initiator.clone(),
+            tag: port.tag,
+        }),
         key: format!("{:#018x}", found.key),
         holder: record.is_holder(found.host),
     });
@@ -88,6 +106,7 @@ fn find(meta: &dyn Transact, volume: &str) -> Result<Reservation, AdminError> {
         generation: record.generation,
         persist: record.persist,
         registrants: registrants.collect(),
+        locked: record.locked.is_some(),
     })
 }
 

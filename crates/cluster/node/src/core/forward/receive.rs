@@ -16,6 +16,7 @@ use amita_reactor::Slice;
 use amita_reactor::driver::Time;
 use amita_types::io::{IoError, Payload};
 use amita_types::{Generation, TraceId};
+use std::collections::VecDeque;
 
 /// Why a forwarded request is not carried out.
 enum Refused {
@@ -161,7 +162,12 @@ impl Receiving {
             Err(Refusal::Unknown) => return send(cx, now, link, tag, code::LOST, Payload::None),
             _ => {}
         }
-        let text = serde_json::to_vec(result).expect("numbers and names");
+        // Whoever asks reads none of the notices, for which there is no room (`RESERVATION_CHARGE_BYTES`).
+        let told = result.clone().map(|state| reservation::State {
+            notices: VecDeque::new(),
+            ..state
+        });
+        let text = serde_json::to_vec(&told).expect("numbers and names");
         let data = Slice::copy_from(&text);
         send_answer(cx, now, link, tag, code::DONE, (form::RESERVATION, 0, data));
     }

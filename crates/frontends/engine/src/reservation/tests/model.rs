@@ -4,21 +4,21 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-const HOSTS: u8 = 4;
+pub(super) const HOSTS: u8 = 4;
 
 /// Hosts and their keys; the type of the reservation and its holder, if one host holds it.
 #[derive(Clone, Debug, Default)]
-struct Model {
-    keys: BTreeMap<u8, u64>,
-    held: Option<(u8, Option<u8>)>,
-    generation: u32,
+pub(super) struct Model {
+    pub keys: BTreeMap<u8, u64>,
+    pub held: Option<(u8, Option<u8>)>,
+    pub generation: u32,
     told: BTreeMap<u8, Vec<Notice>>,
 }
 
 /// A command in the plainest form: what, by whom, with which keys and type.
 #[derive(Clone, Copy, Debug)]
-struct Step {
-    host: u8,
+pub(super) struct Step {
+    pub host: u8,
     what: u8,
     key: u64,
     other: u64,
@@ -45,7 +45,7 @@ impl Model {
         self.keys.keys().copied().collect()
     }
 
-    fn step(&mut self, step: Step) -> Result<(), Refusal> {
+    pub fn step(&mut self, step: Step) -> Result<(), Refusal> {
         let Step {
             host,
             what,
@@ -151,7 +151,7 @@ impl Model {
         Ok(())
     }
 
-    fn allows(&self, host: u8, access: Access) -> bool {
+    pub fn allows(&self, host: u8, access: Access) -> bool {
         let Some((kind, holder)) = self.held else {
             return true;
         };
@@ -164,7 +164,7 @@ impl Model {
     }
 }
 
-fn command(step: Step) -> Command {
+pub(super) fn command(step: Step) -> Command {
     let kind = Kind::ALL[usize::from(step.kind) - 1];
     let (host_id, ignore_key, persist) = (id(step.host), step.ignore, None);
     let (key, other) = (step.key, step.other);
@@ -200,26 +200,25 @@ fn command(step: Step) -> Command {
 }
 
 /// Keys are few, so that they match often; 0 is none.
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let kinds = [
         REGISTER, REGISTER, UNREGISTER, REPLACE, ACQUIRE, ACQUIRE, PREEMPT, PREEMPT, RELEASE, CLEAR,
     ];
     let what = proptest::sample::select(kinds.to_vec());
-    let step = (1..=HOSTS, what, 0..4u64, 0..4u64, 1..=6u8, any::<bool>()).prop_map(
-        |(host, what, key, other, kind, ignore)| Step {
+    (1..=HOSTS, what, 0..4u64, 0..4u64, 1..=6u8, any::<bool>()).prop_map(|(host, what, key, other, kind, ignore)| {
+        Step {
             host,
             what,
             key,
             other,
             kind,
             ignore,
-        },
-    );
-    proptest::collection::vec(step, 1..60)
+        }
+    })
 }
 
 /// Half of the keys that hosts give are their own.
-fn with_own_key(model: &Model, step: Step, index: usize) -> Step {
+pub(super) fn with_own_key(model: &Model, step: Step, index: usize) -> Step {
     match model.keys.get(&step.host) {
         Some(own) if index.is_multiple_of(2) && step.what != REGISTER => Step { key: *own, ..step },
         _ => step,
@@ -229,7 +228,7 @@ fn with_own_key(model: &Model, step: Step, index: usize) -> Step {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn any_commands_do_what_the_table_says(steps in steps()) {
+    fn any_commands_do_what_the_table_says(steps in proptest::collection::vec(step(), 1..60)) {
         let (mut model, mut state) = (Model::default(), State::default());
         let mut told: BTreeMap<u8, Vec<Notice>> = BTreeMap::new();
         for (index, step) in steps.into_iter().enumerate() {
