@@ -12,8 +12,6 @@ const LONGEST: Duration = Duration::from_secs(900);
 
 /// Why tests are skipped, by how their words begin.
 const SKIPPED: &[&str] = &[
-    // SPC-4 has neither any more, since there are persistent reservations; initiators that want them are of before 2005.
-    "RESERVE6 is not implemented",
     "SANITIZE",
     // Of disks that are a medium in a drive, or have a list of their defects.
     "Logical unit is not removable",
