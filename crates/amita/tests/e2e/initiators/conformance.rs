@@ -130,14 +130,24 @@ fn url(world: &World, node: usize, iqn: &str, number: u16) -> String {
     format!("iscsi://{}/{iqn}/{number}", portal(world, node))
 }
 
-#[test]
-fn every_test_passes_by_one_gateway() {
-    let world = World::with_portals(1, &[]);
-    let iqn = offer(&world, "512");
+/// A cluster with the volume as LUN 0, and what it was before as LUN 8, to which the suite's initiators are let in by two gateways.
+fn two_gateways(block_bytes: &str) -> (World, String) {
+    let world = World::with_portals(3, &["--cores", "2"]);
+    let iqn = offer(&world, block_bytes);
     world.amita_done(&["volume", "snapshot", "create", VOLUME, "before"]);
     world.amita_done(&["lun", "add", "db", &format!("{VOLUME}@before"), "--number", "8"]);
-    await_login(&world, 0, &iqn, ONE);
-    run(&world, "ALL", &[url(&world, 0, &iqn, 0)]).judge(FAILS_WITH_512, &[ONE_PATH]);
+    for node in 0..2 {
+        await_login(&world, node, &iqn, ONE);
+    }
+    (world, iqn)
+}
+
+/// Each initiator at a gateway of its own, with two cores each: what one reserves or resets the other one is told of.
+#[test]
+fn every_test_passes_by_two_gateways() {
+    let (world, iqn) = two_gateways("512");
+    let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
+    run(&world, "ALL", &both).judge(FAILS_WITH_512, &[]);
     let fixed = run(&world, "ALL.ReadOnly", &[url(&world, 0, &iqn, 8)]);
     assert!(
         fixed.failed.is_empty() && fixed.passed.len() == 1 && fixed.skipped.is_empty(),
@@ -148,28 +158,26 @@ fn every_test_passes_by_one_gateway() {
 }
 
 #[test]
+#[ignore = "the suite once more: scripts/soak runs it"]
 fn every_test_passes_with_large_blocks() {
     let is_elsewhere = |test: &&str| !FAILS_WITH_512.contains(test);
     assert!(
         FAILS_WITH_4096.iter().all(is_elsewhere),
         "each passes with blocks of one size at least"
     );
-    let world = World::with_portals(1, &[]);
-    let iqn = offer(&world, "4096");
-    await_login(&world, 0, &iqn, ONE);
-    run(&world, "ALL", &[url(&world, 0, &iqn, 0)]).judge(FAILS_WITH_4096, &[ONE_PATH, NO_PART_BLOCKS]);
+    let (world, iqn) = two_gateways("4096");
+    let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
+    run(&world, "ALL", &both).judge(FAILS_WITH_4096, &[NO_PART_BLOCKS]);
     world.end(&[REFUSED]);
 }
 
-/// Each initiator at a gateway of its own, with two cores each: what one reserves or resets the other one is told of.
+/// By the gateway that owns the volume, and by one that passes on all that it is asked for.
 #[test]
-fn every_test_passes_by_two_gateways() {
-    let world = World::with_portals(2, &["--cores", "2"]);
-    let iqn = offer(&world, "512");
+#[ignore = "the suite twice more: scripts/soak runs it"]
+fn every_test_passes_by_one_gateway() {
+    let (world, iqn) = two_gateways("512");
     for node in 0..2 {
-        await_login(&world, node, &iqn, ONE);
+        run(&world, "ALL", &[url(&world, node, &iqn, 0)]).judge(FAILS_WITH_512, &[ONE_PATH]);
     }
-    let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
-    run(&world, "ALL", &both).judge(FAILS_WITH_512, &[]);
     world.end(&[REFUSED]);
 }
