@@ -42,6 +42,9 @@ const FAILS_WITH_4096: &[&str] = &[
     "WriteAtomic16.Simple",
 ];
 
+/// What one initiator resets, others are told of where they are at the same gateway. At another one they are not, nor do their commands end there.
+const FAILS_BY_TWO_GATEWAYS: &[&str] = &["MultipathIO.Reset"];
+
 /// How the tests have ended.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -53,25 +56,27 @@ struct Outcome {
 }
 
 impl Outcome {
+    /// Of what it prints: a line `Suite: NAME`, a line `Test: NAME ...` with what the test logs behind it, what more it logs in the lines that
+    /// follow, and `passed` or `FAILED` at the begin of the last of these. What is logged behind that is of none.
     fn read(text: String) -> Outcome {
         let mut outcome = Outcome::default();
-        let (mut suite, mut test) = ("", "");
+        let (mut suite, mut test) = ("", None);
         for line in text.lines() {
             let line = line.trim();
             if let Some(name) = line.strip_prefix("Suite: ") {
                 suite = name;
             }
-            let mut rest = line;
+            let mut logged = line;
             if let Some((name, more)) = line.strip_prefix("Test: ").and_then(|line| line.split_once(" ...")) {
-                (test, rest) = (name, more.trim());
+                (test, logged) = (Some(format!("{suite}.{name}")), more.trim());
             }
-            let name = format!("{suite}.{test}");
-            if let Some((_, why)) = rest.split_once("[SKIPPED] ") {
+            let Some(name) = test.clone() else { continue };
+            if logged.starts_with("passed") {
+                outcome.passed.extend(test.take());
+            } else if logged.starts_with("FAILED") {
+                outcome.failed.extend(test.take());
+            } else if let Some((_, why)) = logged.split_once("[SKIPPED] ") {
                 outcome.skipped.entry(name).or_default().insert(why.to_owned());
-            } else if rest == "passed" {
-                outcome.passed.insert(name);
-            } else if rest == "FAILED" {
-                outcome.failed.insert(name);
             }
         }
         outcome.text = text;
@@ -101,11 +106,8 @@ impl Outcome {
             "{text}"
         );
         assert!(self.passed.len() > 200, "{text}");
-        assert_eq!(
-            self.failed.iter().collect::<Vec<_>>(),
-            fails.iter().collect::<Vec<_>>(),
-            "{text}"
-        );
+        let fails: BTreeSet<String> = fails.iter().map(|test| (*test).to_owned()).collect();
+        assert_eq!(self.failed, fails, "{text}");
         for (test, reasons) in &self.skipped {
             for why in reasons {
                 let is_known = SKIPPED.iter().chain(skips).any(|known| why.starts_with(known));
@@ -142,12 +144,12 @@ fn two_gateways(block_bytes: &str) -> (World, String) {
     (world, iqn)
 }
 
-/// Each initiator at a gateway of its own, with two cores each: what one reserves or resets the other one is told of.
+/// Each initiator at a gateway of its own, with two cores each: what one reserves the other one is told of.
 #[test]
 fn every_test_passes_by_two_gateways() {
     let (world, iqn) = two_gateways("512");
     let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
-    run(&world, "ALL", &both).judge(FAILS_WITH_512, &[]);
+    run(&world, "ALL", &both).judge(&[FAILS_WITH_512, FAILS_BY_TWO_GATEWAYS].concat(), &[]);
     let fixed = run(&world, "ALL.ReadOnly", &[url(&world, 0, &iqn, 8)]);
     assert!(
         fixed.failed.is_empty() && fixed.passed.len() == 1 && fixed.skipped.is_empty(),
@@ -167,7 +169,7 @@ fn every_test_passes_with_large_blocks() {
     );
     let (world, iqn) = two_gateways("4096");
     let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
-    run(&world, "ALL", &both).judge(FAILS_WITH_4096, &[NO_PART_BLOCKS]);
+    run(&world, "ALL", &both).judge(&[FAILS_WITH_4096, FAILS_BY_TWO_GATEWAYS].concat(), &[NO_PART_BLOCKS]);
     world.end(&[REFUSED]);
 }
 
