@@ -151,6 +151,7 @@ pub const CLUSTER: &[&str] = &[
     "network.healthy",
     "network.left_for_loss",
     "network.left_for_cut",
+    "network.left_again",
     "network.back",
     "network.move_failed",
     "network.both_bad",
