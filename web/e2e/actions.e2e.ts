@@ -392,9 +392,7 @@ describe("who looks", () => {
   it("finds the way by keys, and sets theme and language for good", async () => {
     const visited = await visit(browser, mock, "overview");
     const { page } = visited;
-    await page.keyboard.press("g");
-    await page.keyboard.press("v");
-    await page.getByRole("heading", { name: "Volumes" }).waitFor();
+    await press(page, "g v", page.getByRole("heading", { name: "Volumes" }));
     await press(page, "?", dialog(page).getByText("Search on this screen"));
     expect(await accessibility(page)).toEqual([]);
     await page.keyboard.press("Escape");
@@ -438,9 +436,7 @@ describe("what happens meanwhile", () => {
     await expect.poll(() => mock.listeners("events")).toBe(1);
     mock.tell("events", event(1000, "A thing that has just happened."));
     await page.getByText("A thing that has just happened.").waitFor();
-    await page.keyboard.press("g");
-    await page.keyboard.press("v");
-    await page.getByText("1,000 of 1,000").waitFor();
+    await press(page, "g v", page.getByText("1,000 of 1,000"));
     mock.world.volumes.pop();
     mock.tell("changes", { kinds: ["volumes"] });
     await page.getByText("999 of 999").waitFor({ timeout: 4_000 });

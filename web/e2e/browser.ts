@@ -73,17 +73,17 @@ export async function accessibility(page: Page): Promise<string[]> {
   );
 }
 
-/** Presses a key until what it brings is there: of what is pressed while a screen is drawn anew the page may hear nothing. */
-export async function press(page: Page, key: string, brought: Locator): Promise<void> {
+/** Presses keys (`g v`: one after the other) until what they bring is there: of what is pressed while a screen is drawn anew the page may hear nothing. */
+export async function press(page: Page, keys: string, brought: Locator): Promise<void> {
   for (let attempt = 0; attempt < 10; attempt += 1) {
-    await page.keyboard.press(key);
+    for (const key of keys.split(" ")) await page.keyboard.press(key);
     const came = await brought.waitFor({ timeout: 3_000 }).then(
       () => true,
       () => false,
     );
     if (came) return;
   }
-  throw new Error(`${key} was pressed ten times and brought nothing`);
+  throw new Error(`${keys} was pressed ten times and brought nothing`);
 }
 
 /** Where one searches on a screen, by its key. */

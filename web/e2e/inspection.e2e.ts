@@ -1,7 +1,7 @@
 // What people do who look for what is sick: findings, links, a node, the groups of a pool, in both languages and by keys.
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { accessibility, expectWell, picture, search, startBrowser, visit } from "./browser";
+import { accessibility, expectWell, picture, press, search, startBrowser, visit } from "./browser";
 import { startMock } from "./mock";
 import type { Mock } from "./mock";
 import { event } from "./world";
@@ -17,9 +17,7 @@ describe("the inspection", () => {
   it("is reached by keys; its findings lead to what they are about", async () => {
     const visited = await visit(browser, mock, "overview");
     const { page } = visited;
-    await page.keyboard.press("g");
-    await page.keyboard.press("x");
-    await page.getByRole("heading", { name: "Inspection" }).waitFor();
+    await press(page, "g x", page.getByRole("heading", { name: "Inspection" }));
     await page.getByText("4 of 4").waitFor();
     await page.getByText("1 critical, 2 warnings, 1 notice").waitFor();
     await search(page);

@@ -26,7 +26,7 @@ use amita_fabric::{Link, LinkPath};
 use amita_reactor::driver::PathCounts;
 use amita_types::NodeId;
 use amita_types::link::{
-    BadLink, LinkReport, LinkTrouble, MAX_NAMED, MAX_NAMED_OF_MOST, Network, renewed_after, reporter,
+    Accusation, BadLink, LinkReport, LinkTrouble, MAX_NAMED, MAX_NAMED_OF_MOST, Network, renewed_after, reporter,
 };
 use amita_types::recovery::{Recovery, SickPolicy, recovery_key};
 use choice::{Choice, Seen};
@@ -110,7 +110,7 @@ pub struct Heard {
     /// What the cluster does about sick networks.
     pub policy: SickPolicy,
     /// What others find of their links to this node, by the networks of this node, as far as they are bad.
-    pub accusers: BTreeMap<NodeId, [Option<BadLink>; 2]>,
+    pub accusers: BTreeMap<NodeId, [Option<Accusation>; 2]>,
 }
 
 impl Heard {
@@ -437,7 +437,14 @@ fn decide(node: NodeId, peer: &mut Peer, round: u64, heard: &Heard, ended: &mut 
     let own = Network::ALL.map(|network| peer.side(network).bad_link(node, network));
     // What the peer sends here by its own connections goes by a network of this node, which is the same one.
     let told = heard.accusers.get(&node).copied().unwrap_or_default();
-    let told = told.map(|found| found.map(|found| BadLink { peer: node, ..found }));
+    let of_peer = |said: Accusation| Accusation {
+        link: BadLink {
+            peer: node,
+            ..said.link
+        },
+        ..said
+    };
+    let told = told.map(|said| said.map(of_peer));
     let cut = BadLink {
         peer: node,
         network: peer.choice.wanted(),

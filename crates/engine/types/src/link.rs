@@ -131,15 +131,18 @@ impl LinkReport {
     /// What it says of its links to that node by that network: bad, whether it still uses it or not. Who has left most of its links
     /// names few of them, and speaks of all.
     #[must_use]
-    pub fn accuses(&self, node: NodeId, network: Network) -> Option<BadLink> {
-        let mut named = self.worst.iter().chain(&self.left_worst);
+    pub fn accuses(&self, node: NodeId, network: Network) -> Option<Accusation> {
         let is_it = |found: &&BadLink| found.peer == node && found.network == network;
-        if let Some(found) = named.find(is_it) {
-            return Some(*found);
+        let said = |in_use: bool| move |link: &BadLink| Accusation { link: *link, in_use };
+        if let Some(found) = self.worst.iter().find(is_it) {
+            return Some(said(true)(found));
+        }
+        if let Some(found) = self.left_worst.iter().find(is_it) {
+            return Some(said(false)(found));
         }
         let left = self.of_left(network);
         let speaks_of_all = !left.is_complete() && left.bad * 2 > left.measured;
-        left.worst.first().filter(|_| speaks_of_all).copied()
+        left.worst.first().filter(|_| speaks_of_all).map(said(false))
     }
 
     /// Does it name all links that are bad?
@@ -147,6 +150,15 @@ impl LinkReport {
     pub fn is_complete(&self) -> bool {
         self.bad as usize <= self.worst.len()
     }
+}
+
+/// What a node says of its link to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accusation {
+    /// What is wrong with it; of a link that is not named, with one of those that are.
+    pub link: BadLink,
+    /// It still sends by it. Else it has left it, and found this before.
+    pub in_use: bool,
 }
 
 /// A link that is bad in one direction, as its sender has measured it.
@@ -317,6 +329,11 @@ mod tests {
         report.left = 60;
         assert_eq!((first(&report, 7), first(&report, 8)), (true, true));
         assert_eq!(report.accuses(NodeId(7), Network::Second), None);
+        let of_all = Accusation {
+            link: bad(7, Network::First),
+            in_use: false,
+        };
+        assert_eq!(report.accuses(NodeId(8), Network::First), Some(of_all));
         let left = report.of_left(Network::First);
         assert_eq!((left.bad, left.measured, left.worst.len()), (60, 100, 1));
         assert_eq!(report.of_left(Network::Second).bad, 0);

@@ -37,9 +37,10 @@ pub(crate) struct Answers(Mutex<HashMap<Key, Arc<Place>>>);
 #[derive(Debug, Default)]
 struct Place(tokio::sync::Mutex<Option<Found>>);
 
-/// What a look-up has brought. It began at `since`.
+/// What a look-up has brought.
 #[derive(Clone, Debug)]
 struct Found {
+    /// When it began; where nothing is kept, when it ended.
     since: Instant,
     /// None: it is not to be kept, because it has failed or is long, or for what it does.
     kept: Option<Kept>,
@@ -157,6 +158,8 @@ async fn share_within(patience: Duration, api: &Api, request: Request, next: Nex
     *found = None;
     let since = Instant::now();
     let (response, kept) = look_up(request, next).await;
+    // Nobody waits for a while from when it is known that there is nothing to wait for.
+    let since = if kept.is_some() { since } else { Instant::now() };
     *found = Some(Found { since, kept });
     response
 }

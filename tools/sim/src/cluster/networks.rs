@@ -62,8 +62,8 @@ pub(super) struct Networks {
     beside: Beside,
 }
 
-/// The other end of a link, and the network.
-type Far = (Member, Network);
+/// The other end of a link, the network, and whether it is used.
+type Far = (Member, Network, bool);
 
 impl Networks {
     pub(super) fn new(setup: &Setup) -> Networks {
@@ -154,8 +154,9 @@ impl Cluster {
     /// What a node finds is told. It finds no link bad that was not of late, be it in use or left.
     fn tell_links(&mut self, now: Time, member: Member, report: LinkReport) -> Result<(), String> {
         self.tell(|| format!("node {}: its links: {report:?}", member + 1));
-        for found in report.worst.iter().chain(&report.left_worst) {
-            let far = (found.peer.0 as usize - 1, found.network);
+        let used = report.worst.iter().map(|found| (found, true));
+        for (found, is_used) in used.chain(report.left_worst.iter().map(|found| (found, false))) {
+            let far = (found.peer.0 as usize - 1, found.network, is_used);
             let known = self.networks.found[member].get(&far);
             if known.is_none_or(|told| told.plus(GOES_ON) < now) && !self.is_made_bad(now, member, found) {
                 let name = member + 1;
@@ -165,7 +166,7 @@ impl Cluster {
             }
             self.networks.found[member].insert(far, now);
             let is_both = |other: &BadLink| other.peer == found.peer && other.network != found.network;
-            if report.worst.contains(found) && report.left_worst.iter().any(is_both) {
+            if is_used && report.left_worst.iter().any(is_both) {
                 self.coverage.hit("network.both_bad");
             }
             self.coverage.hit(match found.what {

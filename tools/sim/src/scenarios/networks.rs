@@ -66,6 +66,11 @@ pub fn all() -> Vec<Scenario> {
             plant!(plants => plants.fabric = plants.fabric.with(amita_fabric::Fault::KeepLeft)),
         ),
         survived(
+            "R10: a first network that stays bad is tried again, and left again",
+            "M1's first cable loses packets, or is late, for longer than it rests after it was left: it rests for longer then.",
+            Setup::first_lasting,
+        ),
+        survived(
             "R10: both networks of a node are sick",
             "There is nowhere to go at first, and nothing better then.",
             Setup::both_sick,

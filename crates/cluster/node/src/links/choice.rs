@@ -16,7 +16,7 @@
 
 use super::WELL_PPM;
 use super::side::is_late;
-use amita_types::link::{BadLink, LinkTrouble, Network};
+use amita_types::link::{Accusation, BadLink, LinkTrouble, Network};
 use amita_types::recovery::SickPolicy;
 
 /// The least rounds between two moves of one peer's connections, and between attempts to have a cut network again: a minute.
@@ -44,7 +44,7 @@ pub(super) struct Seen {
     /// What is bad of each, as this node finds.
     pub(super) own: [Option<BadLink>; 2],
     /// The same as the peer finds of what it sends here.
-    pub(super) told: [Option<BadLink>; 2],
+    pub(super) told: [Option<Accusation>; 2],
 }
 
 /// Does what was measured last speak against it? Exactly what does not is what makes it well in the end.
@@ -55,7 +55,7 @@ fn goes_on(link: &BadLink) -> bool {
 impl Seen {
     /// Does either end find something bad of it?
     fn is_bad(&self, network: Network) -> bool {
-        self.own[network.index()].or(self.told[network.index()]).is_some()
+        self.own[network.index()].is_some() || self.told[network.index()].is_some()
     }
 }
 
@@ -89,6 +89,12 @@ pub(super) struct Step {
     pub(super) forget: Option<Network>,
 }
 
+/// Does a peer still say what it did when this end came back to a network? Of one that it has left it says what it found before, and whom it names
+/// for all of those may change.
+fn is_old(before: Accusation, now: Option<Accusation>) -> bool {
+    now.is_some_and(|now| now == before || !now.in_use && !before.in_use)
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Why {
     Bad(Left),
@@ -115,7 +121,7 @@ pub(super) struct Choice {
     /// What would have been done was told.
     proposed: bool,
     /// What the peer said of each network when that was used again.
-    heard: [Option<BadLink>; 2],
+    heard: [Option<Accusation>; 2],
 }
 
 impl Choice {
@@ -148,7 +154,7 @@ impl Choice {
             let has_fallen_back = before != network && self.wanted == network;
             if has_fallen_back || step.tale == Some(Tale::Back(network)) {
                 *heard = told;
-            } else if *heard != told {
+            } else if heard.is_none_or(|before| !is_old(before, told)) {
                 *heard = None;
             }
         }
@@ -203,8 +209,9 @@ impl Choice {
         }
         let own = seen.own[place].filter(goes_on).map(|link| (link, true));
         // What the peer has said before is of before.
-        let is_new = |link: &BadLink| goes_on(link) && self.heard[place] != Some(*link);
-        let told = seen.told[place].filter(is_new).map(|link| (link, false));
+        let told = seen.told[place].filter(|said| goes_on(&said.link));
+        let told = told.filter(|said| self.heard[place].is_none_or(|before| !is_old(before, Some(*said))));
+        let told = told.map(|said| (said.link, false));
         let Some((link, own)) = own.or(told) else {
             return Step::default();
         };

@@ -509,6 +509,10 @@ fn what_the_peer_finds_of_what_it_sends_counts_and_is_not_said_as_ones_own() {
         round_trip_us: 0,
         least_us: 0,
     };
+    let theirs = Accusation {
+        link: theirs,
+        in_use: true,
+    };
     bench.heard.accusers.insert(NodeId(3), [Some(theirs), None]);
     bench.send(0, place(3, Network::First), 3, 1000, 0);
     bench.round();
@@ -573,16 +577,17 @@ fn a_node_hears_what_concerns_it_and_the_policy() {
         amita_types::link::links_key(NodeId(1)),
         amita_types::link::links_key(NodeId(2)),
     );
-    let said = br#"{"measured":9,"left":1,"left_worst":[{"peer":1,"what":"loss","sent":100,"lost":9}]}"#;
-    heard.hear(NodeId(1), &mine, Some(said));
-    heard.hear(NodeId(3), &of_two, Some(said));
+    let text = br#"{"measured":9,"left":1,"left_worst":[{"peer":1,"what":"loss","sent":100,"lost":9}]}"#;
+    heard.hear(NodeId(1), &mine, Some(text));
+    heard.hear(NodeId(3), &of_two, Some(text));
     assert!(heard.accusers.is_empty(), "that is its own, or concerns another one");
-    heard.hear(NodeId(1), &of_two, Some(said));
+    heard.hear(NodeId(1), &of_two, Some(text));
     let found = heard.accusers[&NodeId(2)];
-    assert_eq!((found[0].map(|found| found.lost), found[1]), (Some(9), None));
+    let said = |found: Accusation| (found.link.lost, found.in_use);
+    assert_eq!(found.map(|found| found.map(said)), [Some((9, false)), None]);
     heard.hear(NodeId(1), &of_two, Some(br#"{"measured":9}"#));
     assert!(heard.accusers.is_empty());
-    heard.hear(NodeId(1), &of_two, Some(said));
+    heard.hear(NodeId(1), &of_two, Some(text));
     heard.hear(NodeId(1), &of_two, None);
     assert!(heard.accusers.is_empty());
 }

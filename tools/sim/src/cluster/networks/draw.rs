@@ -17,6 +17,9 @@ const WORK: Duration = Duration::from_secs(1200);
 /// A little work: some operations a second for some minutes.
 const OPERATIONS: u32 = 600;
 const PAUSE_NS: u64 = 2 * S;
+/// Less work, that lasts for longer than what was left rests at first.
+const LASTING_PAUSE_NS: u64 = 10 * S;
+const LASTING_WORK: Duration = Duration::from_secs(2400);
 /// Links are bad from here on, when nodes have measured them a first time.
 const FIRST: u64 = 60;
 
@@ -145,6 +148,7 @@ impl Setup {
             5 => Setup::sick_and_tolerated(seed),
             7 => match seed / 320 % 4 {
                 0 => Setup::first_cut(seed),
+                1 if seed / 1280 % 2 == 1 => Setup::first_lasting(seed),
                 1 => Setup::first_lossy(seed),
                 2 => Setup::both_sick(seed),
                 _ => Setup::two_at_random(seed),
@@ -210,6 +214,20 @@ impl Setup {
             false => late(&mut random),
         };
         sick_node(&mut setup, &mut random, bad);
+        setup
+    }
+
+    /// They are for longer than the first rest: what was left is tried again, and left again.
+    #[must_use]
+    pub fn first_lasting(seed: u64) -> Setup {
+        let mut setup = Setup::first_lossy(seed);
+        let mut random = Random::new(seed).fork(63);
+        (setup.profile.pause_ns, setup.work) = (LASTING_PAUSE_NS, LASTING_WORK);
+        for step in &mut setup.plan.steps {
+            if let Fault::BadLinks { for_ns, .. } = &mut step.fault {
+                *for_ns = random.within(800, 900) * S;
+            }
+        }
         setup
     }
 

@@ -45,6 +45,8 @@ pub(super) struct Meter {
 struct Moves {
     /// Was a network left?
     left: bool,
+    /// Was one left ever for losses, or for being late?
+    was_bad: bool,
     /// In which round a move was asked for that has not come true.
     asked: Option<u64>,
     /// In which rounds they have moved.
@@ -56,7 +58,7 @@ const FAILED: u64 = 5;
 /// Between two moves of one peer's connections is a minute at least (and a round, by which they are seen); in an hour there are so many at
 /// most.
 const HOUR: u64 = 360;
-const MOST_MOVES: usize = 60;
+const MOST_MOVES: usize = 12;
 /// Of a million segments so many may be lost of a link that is called well.
 const WELL_PPM: u64 = 3_000;
 
@@ -158,6 +160,12 @@ impl Meter {
                 }
             };
             self.met.push(path);
+            if let Tale::Left(left) = tale
+                && left.link.what != LinkTrouble::Cut
+            {
+                self.met.extend(moves.was_bad.then_some("network.left_again"));
+                moves.was_bad = true;
+            }
             (moves.left, moves.asked) = (matches!(tale, Tale::Left(_)), None);
             moves.made.push(self.round);
         }

@@ -14,6 +14,16 @@ fn bad(network: Network, what: LinkTrouble) -> BadLink {
     }
 }
 
+/// The peer says so of what it still uses.
+fn used(link: BadLink) -> Option<Accusation> {
+    Some(Accusation { link, in_use: true })
+}
+
+/// The peer said so when it left that.
+fn left(link: BadLink) -> Option<Accusation> {
+    Some(Accusation { link, in_use: false })
+}
+
 /// A choice, with connections that go where they are told to.
 struct Bench {
     choice: Choice,
@@ -125,7 +135,7 @@ fn who_was_well_for_an_hour_has_a_clean_slate() {
 fn nothing_is_left_for_a_network_that_is_bad_too_or_cannot_be_had() {
     let mut bench = Bench::new(SickPolicy::Avoid);
     bench.is_bad(Network::First, Some(LinkTrouble::Loss));
-    bench.seen.told[1] = Some(bad(Network::Second, LinkTrouble::Late));
+    bench.seen.told[1] = used(bad(Network::Second, LinkTrouble::Late));
     bench.run(50);
     assert!(bench.steered.is_empty());
     bench.seen.told[1] = None;
@@ -230,7 +240,7 @@ fn who_was_met_by_the_second_network_and_has_the_first_is_no_news() {
 #[test]
 fn what_the_peer_has_left_is_not_tried_before_it_but_for_an_hour_at_most() {
     let mut bench = Bench::new(SickPolicy::Avoid);
-    bench.seen.told[0] = Some(bad(Network::First, LinkTrouble::Loss));
+    bench.seen.told[0] = left(bad(Network::First, LinkTrouble::Loss));
     bench.run(10);
     assert!(bench.choice.left().is_some());
     let left_at = bench.tales[0].0;
@@ -241,7 +251,7 @@ fn what_the_peer_has_left_is_not_tried_before_it_but_for_an_hour_at_most() {
     assert!(bench.choice.left().is_none());
     // One that says so for ever.
     let mut bench = Bench::new(SickPolicy::Avoid);
-    bench.seen.told[0] = Some(bad(Network::First, LinkTrouble::Loss));
+    bench.seen.told[0] = left(bad(Network::First, LinkTrouble::Loss));
     bench.run(LONGEST_REST_ROUNDS);
     assert!(bench.choice.left().is_some());
     bench.run(2 * STAY_ROUNDS + 10);
@@ -257,7 +267,7 @@ fn what_the_peer_has_left_is_not_tried_before_it_but_for_an_hour_at_most() {
 fn what_the_peer_said_before_is_no_reason_to_leave_again_and_what_it_says_anew_is() {
     let mut bench = Bench::new(SickPolicy::Avoid);
     let said = bad(Network::First, LinkTrouble::Loss);
-    bench.seen.told[0] = Some(said);
+    bench.seen.told[0] = left(said);
     bench.run(LONGEST_REST_ROUNDS + 2 * STAY_ROUNDS + 10);
     assert!(matches!(
         bench.tales[..],
@@ -269,7 +279,14 @@ fn what_the_peer_said_before_is_no_reason_to_leave_again_and_what_it_says_anew_i
         (2, None),
         "the peer rests for longer"
     );
-    bench.seen.told[0] = Some(BadLink { lost: 70, ..said });
+    bench.seen.told[0] = left(BadLink { sent: 400, ..said });
+    bench.run(5 * STAY_ROUNDS);
+    assert_eq!(
+        (bench.tales.len(), bench.choice.left()),
+        (2, None),
+        "it names another link for all that it has left"
+    );
+    bench.seen.told[0] = used(BadLink { lost: 70, ..said });
     bench.run(3);
     assert!(
         bench
