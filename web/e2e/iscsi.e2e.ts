@@ -113,7 +113,7 @@ describe("targets", () => {
     expect(mock.changes[6]?.headers["if-match"]).toMatch(/^"[0-9a-f]{32}"$/);
     expectWell(visited, mock);
     await visited.close();
-  });
+  }, 120_000);
 
   it("a LUN is taken out by the name of its volume, and what is lost is said", async () => {
     const visited = await visit(browser, mock, "hosts/target/volume-0001");

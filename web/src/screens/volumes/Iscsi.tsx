@@ -149,8 +149,8 @@ export function Iscsi({ volume }: { volume: Volume }) {
               [t("namespace.block"), attachment.block_bytes],
             ]}
           />
-          {attachment.portals.length === 0 ? null : <Portals portals={attachment.portals} />}
           <Commands volume={volume.name} attachment={attachment} />
+          {attachment.portals.length === 0 ? null : <Portals portals={attachment.portals} />}
         </>
       )}
     </section>
