@@ -73,7 +73,14 @@ function reservation(volume: string): unknown {
   const isHeld = volume.endsWith("0") || volume.endsWith("3");
   const registrant = { host_id: "4c4c4544-0051-3510-8052-b4c04f4e3732", key: "0x000000000000abcd", holder: true };
   const kind = isHeld ? "write-exclusive" : null;
-  return { volume, kind, generation: 1, persist: false, registrants: isHeld ? [registrant] : [] };
+  const port = { initiator: "iqn.1993-08.org.debian:01:0000,i,0x00023d000001", tag: 2 };
+  const registrants = isHeld
+    ? [
+        { ...registrant, port: null },
+        { ...registrant, port, holder: false },
+      ]
+    : [];
+  return { volume, kind, generation: 1, persist: false, registrants, locked: volume.endsWith("5") };
 }
 
 /** One thing; null: there is none; undefined: nobody knows of it here. */

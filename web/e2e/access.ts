@@ -332,6 +332,8 @@ export function makeAccess(): Access {
       counts: {
         deleted_volumes: 3,
         hosts: MANY,
+        initiators: MANY,
+        luns: MANY,
         namespaces: MANY,
         nodes: 100,
         nodes_alive: 99,
@@ -340,6 +342,7 @@ export function makeAccess(): Access {
         stores: 800,
         stores_serving: 792,
         subsystems: MANY,
+        targets: MANY,
         volumes: MANY,
       },
     },

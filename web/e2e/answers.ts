@@ -1,6 +1,7 @@
 // What the mock answers: the recorded world where it has something, else a body that the specification allows.
 import { accessChange, accessList, accessOne } from "./access-answers";
 import { figuresOf } from "./figures";
+import { iscsiChange, iscsiList, iscsiOne } from "./iscsi-answers";
 import { answerOf } from "./specification";
 import type { Match } from "./specification";
 import type { World } from "./world";
@@ -61,7 +62,7 @@ function listOf(world: World, found: Match, query: URLSearchParams): Items | und
     ],
     "/api/v1/volumes/{name}/snapshots": world.snapshots[found.values.name ?? ""] ?? [],
   };
-  return lists[found.path] ?? accessList(world, found, query);
+  return lists[found.path] ?? iscsiList(world, found) ?? accessList(world, found, query);
 }
 
 function oneOf(world: World, found: Match, query: URLSearchParams): unknown {
@@ -90,8 +91,10 @@ function oneOf(world: World, found: Match, query: URLSearchParams): unknown {
       return differences(found, query);
     case "/api/v1/deleted-volumes/{id}":
       return world.deleted.find((one) => String(one.id) === values.id) ?? null;
-    default:
-      return accessOne(world, found, query);
+    default: {
+      const one = iscsiOne(world, found, query);
+      return one === undefined ? accessOne(world, found, query) : one;
+    }
   }
 }
 
@@ -164,5 +167,9 @@ function change(world: World, method: string, found: Match, body: Record<string,
 export function answer(world: World, method: string, found: Match, query: URLSearchParams, body: unknown): Answered {
   if (method === "GET") return read(world, found, query);
   const given = (body ?? {}) as Record<string, unknown>;
-  return accessChange(world, method, found, query, given) ?? change(world, method, found, given);
+  return (
+    iscsiChange(world, method, found, given) ??
+    accessChange(world, method, found, query, given) ??
+    change(world, method, found, given)
+  );
 }

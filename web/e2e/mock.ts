@@ -94,10 +94,10 @@ function tagOf(body: unknown): string {
   return `"${createHash("sha256").update(text).digest("hex").slice(0, 32)}"`;
 }
 
-/** Is what the request names (`If-Match`) what is there? An image and a revert are of the volume whose path is before theirs. */
+/** Is what the request names (`If-Match`) what is there? An image, keys and a revert are of what has the path before theirs. */
 function isMatched(world: World, path: string, wanted: string | undefined): boolean {
   if (wanted === undefined || wanted === "*") return true;
-  const owner = path.replace(/\/(data|snapshots\/[^/]+\/revert)$/, "");
+  const owner = path.replace(/\/(data|keys|snapshots\/[^/]+\/revert)$/, "");
   const found = match("GET", owner);
   if (found === undefined) return true;
   return tagOf(answer(world, "GET", found, new URLSearchParams(), undefined).body) === wanted;

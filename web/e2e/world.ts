@@ -4,6 +4,8 @@ import { makeAccess } from "./access";
 import type { Access } from "./access";
 import type { components } from "../src/api/schema";
 import { HOSTILE } from "./hostile";
+import { makeIscsi } from "./iscsi";
+import type { Iscsi } from "./iscsi";
 import { makeInspected, networkEvent } from "./inspection";
 import type { Inspected } from "./inspection";
 
@@ -13,7 +15,7 @@ const TIB = 2 ** 40;
 /** 2026-11-20, in seconds. */
 const THEN = 1_795_132_800;
 
-export interface World extends Access, Inspected {
+export interface World extends Access, Inspected, Iscsi {
   health: Schemas["Health"];
   nodes: Schemas["Node"][];
   stores: Schemas["Store"][];
@@ -41,6 +43,7 @@ function node(index: number): Schemas["Node"] {
     nbd: index % 8 === 0 ? `10.1.${index >> 6}.${1 + (index & 63)}:10809` : null,
     nbd_socket: null,
     nvme: index % 4 === 0 ? `10.1.${index >> 6}.${1 + (index & 63)}:4420` : null,
+    iscsi: index % 4 === 0 ? [`10.1.${index >> 6}.${1 + (index & 63)}:3260`, `[fd00::${1 + index}]:3260`] : [],
     metrics: "127.0.0.1:9100",
     site,
     rack: `rack-${1 + (index % 12)}`,
@@ -163,6 +166,7 @@ export function makeWorld(): World {
   return {
     ...makeAccess(),
     ...makeInspected(),
+    ...makeIscsi(),
     health: {
       cluster: "5d1c8f0e",
       health: "degraded",
@@ -227,7 +231,9 @@ export function makeWorld(): World {
         ...["create", "create-set", "protect", "delete"].map((act) => `snapshot.${act}`),
         ...["create", "set", "prune", "delete"].map((act) => `snapshot-policy.${act}`),
         ...["create", "set", "delete"].map((act) => `subsystem.${act}`),
-        ...["add", "key", "allow", "deny", "remove"].map((act) => `host.${act}`),
+        ...["add", "key", "allow", "deny", "remove"].flatMap((act) => [`host.${act}`, `initiator.${act}`]),
+        ...["create", "set", "delete"].map((act) => `target.${act}`),
+        ...["lun.add", "lun.remove"],
         ...["namespace.add", "namespace.remove", "reservation.clear", "recovery.set", "pool.thresholds"],
         ...["cluster.view", "alert.ack", "silence.add", "silence.remove", "job.pause", "job.resume"],
         ...["channel.add", "channel.remove", "channel.test"],

@@ -89,12 +89,17 @@ describe("the addresses of a node", () => {
   const node = {
     ...{ name: "n1:4", id: 1, alive: true, cores: 2, fabric: "10.0.0.1:7700", site: "", rack: "r:9" },
     ...{ maintenance: false, gateway: false, client: false, unprotected: false, nvme: null, api: "127.0.0.1:7780" },
+    iscsi: [] as string[],
   };
   it("are those that it has", () =>
     expect(addressesOf(node)).toEqual([
       { field: "fabric", where: ["10.0.0.1:7700"] },
       { field: "api", where: ["127.0.0.1:7780"] },
     ]));
+  it("are several where it has several portals", () => {
+    const iscsi = ["10.0.0.1:3260", "[fd00::1]:3260"];
+    expect(addressesOf({ ...node, iscsi })[1]).toEqual({ field: "iscsi", where: iscsi });
+  });
   it("are also those that nobody here knows by name: lists, and what is written as one", () => {
     const more = {
       ...{ fabrics: ["10.1.0.1:7700", "10.2.0.1:7700"], mirror: "[fd00::1]:7700", note: "no address" },

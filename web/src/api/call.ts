@@ -17,6 +17,8 @@ export interface Call<T = unknown> {
   readonly address: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: unknown;
+  /** There is a secret in its body, which stands in no text of the page. */
+  readonly isSecret?: boolean;
   /** Never there: it carries the type of the answer. */
   readonly answer?: T;
 }

@@ -34,17 +34,19 @@ export function useIsLive(): boolean {
 }
 
 /** What is made of things of many kinds. */
-const MADE_OF_ALL: readonly string[] = ["health", "pools", "jobs", "attachment"];
+const MADE_OF_ALL: readonly string[] = ["health", "pools", "jobs", "attachment", "iscsi-attachment"];
 
 /** What stands at such a part of an address is told of as a change of another kind. */
 const TOLD_AS: Readonly<Record<string, string>> = { links: "health" };
+/** What names things of another kind: who may log in where stands in the record of that. */
+const NAMES: Readonly<Record<string, string>> = { hosts: "subsystems", initiators: "targets" };
 
 /** Whether what was read by this address is one of these kinds of things, or is made of them. */
 function isOf(kinds: ReadonlySet<string>, query: Query): boolean {
   const path = String(query.queryKey[0]);
   const parts = path.split("/");
   const isMadeOfAll = MADE_OF_ALL.some((part) => parts.includes(part));
-  return isMadeOfAll || parts.some((part) => kinds.has(TOLD_AS[part] ?? part));
+  return isMadeOfAll || parts.some((part) => kinds.has(TOLD_AS[part] ?? part) || kinds.has(NAMES[part] ?? part));
 }
 
 function refresher(queries: QueryClient): (kinds: readonly string[]) => void {

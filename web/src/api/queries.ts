@@ -63,12 +63,14 @@ async function sendOrNone<T>(asked: Call<T>, signal: AbortSignal): Promise<Answe
 export function useThingOrNone<P extends Paths<"get">>(
   path: P,
   inPath: Query,
+  enabled = true,
 ): UseQueryResult<Answer<Result<"get", P> | null>> {
   const asked = got(path, inPath, {});
   const refresh = useRefresh();
   return useQuery({
     queryKey: [path, asked.address, "or none"],
     queryFn: ({ signal }) => sendOrNone(asked, signal),
+    enabled,
     refetchInterval: refresh,
   });
 }
@@ -86,7 +88,12 @@ export interface List<T> {
 }
 
 /** The whole of a list, piece by piece. A list of many pieces is read again less often. */
-export function useList<P extends Paths<"get">>(path: P, inPath: Query = {}, query: Query = {}): List<Item<P>> {
+export function useList<P extends Paths<"get">>(
+  path: P,
+  inPath: Query = {},
+  query: Query = {},
+  enabled = true,
+): List<Item<P>> {
   const first = got(path, inPath, { ...query, limit: PIECE });
   const refresh = useIsLive() ? REFRESH_LIST_LIVE_MS : REFRESH_MS;
   const read = useInfiniteQuery({
@@ -95,6 +102,7 @@ export function useList<P extends Paths<"get">>(path: P, inPath: Query = {}, que
       const asked = got(path, inPath, { ...query, limit: PIECE, after: pageParam });
       return (await send(asked, signal)).data as unknown as Piece<Item<P>>;
     },
+    enabled,
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.next ?? undefined,
     refetchInterval: (state) => refresh * Math.max(1, state.state.data?.pages.length ?? 1),

@@ -45,8 +45,8 @@ export interface ActionProps<V extends object, T> {
   /** A name that has to be typed before anything is done. */
   readonly typed?: string | undefined;
   readonly done?: (answer: T) => ReactNode;
-  /** What the dialog shows when it is done, until it is closed; without it, it closes by itself. */
-  readonly shows?: (answer: T) => ReactNode;
+  /** What the dialog shows when it is done, until it is closed; without it, or where it is undefined, it closes by itself. */
+  readonly shows?: (answer: T, given: V) => ReactNode;
   readonly onClose: () => void;
 }
 
@@ -129,8 +129,8 @@ function useWork<V extends object, T>(props: ActionProps<V, T>) {
       }
       return sendOnce(call);
     },
-    onSuccess: (answer) => {
-      if (props.shows !== undefined) return;
+    onSuccess: (answer, given) => {
+      if (props.shows?.(answer.data, given) !== undefined) return;
       message.success(props.done?.(answer.data) ?? t("action.done"));
       props.onClose();
     },
@@ -172,9 +172,8 @@ export function ActionDialog<V extends object, T>(props: ActionProps<V, T>) {
     seen?.accept();
     work.reset();
   };
-  if (props.shows !== undefined && work.isSuccess) {
-    return <Shown title={props.title} onClose={props.onClose} content={props.shows(work.data.data)} />;
-  }
+  const content = work.isSuccess ? props.shows?.(work.data.data, work.variables) : undefined;
+  if (content !== undefined) return <Shown title={props.title} onClose={props.onClose} content={content} />;
   return (
     <Modal
       open

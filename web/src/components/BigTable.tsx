@@ -2,6 +2,7 @@
 import { Table } from "antd";
 import type { TableColumnsType } from "antd";
 import { useLayoutEffect, useRef, useState } from "react";
+import type { ReactNode } from "react";
 import { Problem } from "./Problem";
 
 /** What is left for what stands below the table, in pixels. */
@@ -31,9 +32,11 @@ interface Props<T> {
   readonly rowKey: keyof T & string;
   readonly isLoading: boolean;
   readonly error: Error | null;
+  /** What is said where there are no rows. */
+  readonly empty?: ReactNode;
 }
 
-export function BigTable<T extends object>({ label, rows, columns, rowKey, isLoading, error }: Props<T>) {
+export function BigTable<T extends object>({ label, rows, columns, rowKey, isLoading, error, empty }: Props<T>) {
   const { place, height } = useHeightLeft();
   const width = columns.reduce((sum, { width }) => sum + Number(width ?? 160), 0);
   return (
@@ -48,6 +51,7 @@ export function BigTable<T extends object>({ label, rows, columns, rowKey, isLoa
         loading={isLoading}
         pagination={false}
         showSorterTooltip={false}
+        {...(empty === undefined ? {} : { locale: { emptyText: <div className="empty">{empty}</div> } })}
         scroll={{ x: width, y: height }}
       />
     </div>

@@ -17,13 +17,16 @@ interface Props<T> {
   readonly found: readonly T[];
   readonly columns: TableColumnsType<T>;
   readonly rowKey: keyof T & string;
+  /** What is said where there is nothing yet: what to do first. */
+  readonly empty?: ReactNode;
 }
 
 /** A heading, how many there are, a search field, and a table of any length. */
 export function ListScreen<T extends object>(props: Props<T>) {
-  const { title, search, actions, about, list, found, columns, rowKey } = props;
+  const { title, search, actions, about, list, found, columns, rowKey, empty } = props;
   const { t, locale } = useSpeech();
   const count = (items: readonly T[]) => formatCount(items.length, locale);
+  const isEmpty = empty !== undefined && list.items.length === 0 && !list.isLoading && list.error === null;
   return (
     <>
       <div className="screen-head">
@@ -41,6 +44,7 @@ export function ListScreen<T extends object>(props: Props<T>) {
         rowKey={rowKey}
         isLoading={list.isLoading}
         error={list.error}
+        {...(isEmpty ? { empty } : {})}
       />
     </>
   );

@@ -5,6 +5,7 @@ import { disks } from "./en/disks";
 import { hosts } from "./en/hosts";
 import { images } from "./en/images";
 import { inspection } from "./en/inspection";
+import { iscsi } from "./en/iscsi";
 import { performance } from "./en/performance";
 import { schedules } from "./en/schedules";
 import { settings } from "./en/settings";
@@ -120,7 +121,7 @@ export const en = {
     "All {size} of it and its snapshots go to the recycle bin, and from there for good when their time has come. It is refused while hosts use it, unless it is forced. Owner: {owner}.",
   "volume.delete.now": "For good, at once: nobody has it back",
   "volume.delete.snapshots": "Its snapshots too; else one that has any stays",
-  "volume.delete.force": "Also while hosts use it, or it is a namespace: they lose it at once",
+  "volume.delete.force": "Also while hosts use it, or it is a namespace or a LUN: they lose it at once",
   "volume.deleted.until": "Deleted; it can be had back until {time}.",
   "volume.deleted.hidden": "Volumes were cloned from it: it goes when the last of them does.",
   "volume.deleted.owner_gone": "The node that had it open last is gone and was not waited for.",
@@ -292,6 +293,7 @@ export const en = {
   "topology.bad": "away",
   "topology.store": "{path}, {size}: {state}, {percent} % used",
   ...hosts,
+  ...iscsi,
   ...schedules,
   ...works,
   ...images,

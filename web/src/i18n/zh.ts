@@ -6,6 +6,7 @@ import { disks } from "./zh/disks";
 import { hosts } from "./zh/hosts";
 import { images } from "./zh/images";
 import { inspection } from "./zh/inspection";
+import { iscsi } from "./zh/iscsi";
 import { performance } from "./zh/performance";
 import { schedules } from "./zh/schedules";
 import { settings } from "./zh/settings";
@@ -117,7 +118,7 @@ export const zh: Dictionary = {
     "其全部 {size} 及快照将进入回收站，到期后彻底删除。有主机使用时会被拒绝，除非强制执行。属主：{owner}。",
   "volume.delete.now": "立即彻底删除：无法恢复",
   "volume.delete.snapshots": "连同快照；否则有快照的卷会保留",
-  "volume.delete.force": "即使有主机使用或它是命名空间：它们会立即失去它",
+  "volume.delete.force": "即使有主机使用或它是命名空间或 LUN：它们会立即失去它",
   "volume.deleted.until": "已删除；{time} 之前可以恢复。",
   "volume.deleted.hidden": "有卷克隆自它：待最后一个消失后删除。",
   "volume.deleted.owner_gone": "最后打开它的节点已离线，未等待其确认。",
@@ -285,6 +286,7 @@ export const zh: Dictionary = {
   "topology.bad": "不可用",
   "topology.store": "{path}，{size}：{state}，已用 {percent} %",
   ...hosts,
+  ...iscsi,
   ...schedules,
   ...works,
   ...images,

@@ -11,7 +11,7 @@ export interface Address {
 }
 
 /** In this order; others follow by their names. */
-const KNOWN = ["fabric", "nvme", "nbd", "nbd_socket", "api", "metrics"];
+const KNOWN = ["fabric", "nvme", "iscsi", "nbd", "nbd_socket", "api", "metrics"];
 /** What is no address, however it is written. */
 const NAMES = ["name", "site", "rack"];
 /** What else is an address: a field that begins like one of these, or whose values look like HOST:PORT. */

@@ -22,7 +22,9 @@ export function curlCommand(call: Call, origin: string, byToken: boolean, option
   if (byToken) lines.push('-H "Authorization: Bearer $AMITA_TOKEN"');
   else lines.push("--cert operator.pem --key operator-key.pem");
   for (const [name, value] of Object.entries(call.headers)) lines.push(`-H ${shellQuote(`${name}: ${value}`)}`);
-  if (call.body !== undefined) {
+  // A word of a command is seen by everybody on the machine: what is secret is read from a file.
+  if (call.isSecret) lines.push("-H 'Content-Type: application/json'", "--data @secrets.json");
+  else if (call.body !== undefined) {
     lines.push("-H 'Content-Type: application/json'", `--data ${shellQuote(escapeHidden(JSON.stringify(call.body)))}`);
   }
   lines.push(...options);

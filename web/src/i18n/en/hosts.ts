@@ -101,7 +101,7 @@ export const hosts = {
   "export.read_only": "read only",
   "export.read_only.set": "To be read only",
   "export.shared": "shared",
-  "export.shared.set": "Also while it is a namespace that hosts have by NVMe: for clients that know of each other",
+  "export.shared.set": "Also while it is a namespace or a LUN that hosts have: for clients that know of each other",
   "export.nobody": "Somebody has to be able to use it: name a client, a tenant, or any client.",
   "export.make": "Export",
   "export.make.title": "Serve {name} by NBD",

@@ -82,6 +82,7 @@ export const works = {
   "overview.work.unknown": "Of {count} nobody can say when.",
   "work.reservation.held": "Reserved: {kind}",
   "work.reservation.registered": "Not reserved; registered are:",
+  "work.reservation.locked": "One initiator has it for itself (RESERVE of SPC-2): nobody else reads or writes it.",
   "work.reservation.holder": "holder",
   "overview.rebuilds.left": "Left: {left}",
   "overview.rebuilds.unknown": "How long it takes nobody can say yet.",

@@ -96,7 +96,7 @@ export const hosts: Readonly<Record<keyof typeof english, string>> = {
   "export.read_only": "只读",
   "export.read_only.set": "只读",
   "export.shared": "共享",
-  "export.shared.set": "即使它同时是 NVMe 命名空间：用于彼此知晓的客户端",
+  "export.shared.set": "即使它同时是命名空间或 LUN：用于彼此知晓的客户端",
   "export.nobody": "须有人可用：请指定客户端、租户或任何客户端。",
   "export.make": "导出",
   "export.make.title": "通过 NBD 提供 {name}",

@@ -81,6 +81,7 @@ export const works: Readonly<Record<keyof typeof english, string>> = {
   "overview.work.unknown": "其中 {count} 个无法估计时间。",
   "work.reservation.held": "已预留：{kind}",
   "work.reservation.registered": "未预留；已注册：",
+  "work.reservation.locked": "由一个发起端独占（SPC-2 的 RESERVE）：其他人不能读写。",
   "work.reservation.holder": "持有者",
   "overview.rebuilds.left": "剩余：{left}",
   "overview.rebuilds.unknown": "尚不知需要多久。",

@@ -96,6 +96,7 @@ function columns(t: Translate): TableColumnsType<Node> {
     { title: t("node.cores"), width: 80, align: "right", render: (_, { cores }) => cores },
     { title: t("node.fabric"), width: 180, render: (_, { fabric }) => <Name text={fabric} /> },
     { title: "NVMe/TCP", width: 180, render: (_, { nvme }) => <Name text={nvme ?? ""} /> },
+    { title: "iSCSI", width: 180, render: (_, { iscsi }) => <Name text={iscsi.join(", ")} /> },
     { title: "NBD", width: 180, render: (_, { nbd }) => <Name text={nbd ?? ""} /> },
     { title: t("list.actions"), width: 320, render: (_, node) => <NodeActions node={node} /> },
   ];

@@ -26,7 +26,7 @@ const ADDRESS_WORDS: Readonly<Record<string, Word>> = {
   nbd_socket: "node.nbd_socket",
 };
 /** What has a name of its own in every language. */
-const ADDRESS_NAMES: Readonly<Record<string, string>> = { nvme: "NVMe/TCP", nbd: "NBD" };
+const ADDRESS_NAMES: Readonly<Record<string, string>> = { nvme: "NVMe/TCP", iscsi: "iSCSI", nbd: "NBD" };
 
 function Facts({ node, stores }: { node: Node; stores: number }) {
   const { t } = useSpeech();

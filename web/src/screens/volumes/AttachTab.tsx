@@ -1,4 +1,4 @@
-// How hosts come to a volume: by NVMe/TCP as a namespace, by NBD as an export; with the commands of the host.
+// How hosts come to a volume: by NVMe/TCP as a namespace, by iSCSI as a LUN, by NBD as an export; with the commands of the host.
 import { Spin } from "antd";
 import { useState } from "react";
 import { useThing, useThingOrNone } from "../../api/queries";
@@ -17,6 +17,7 @@ import { ExportVolume, Unexport } from "../hosts/exports";
 import { RemoveNamespace } from "../hosts/removals";
 import { AttachVolume } from "./AttachVolume";
 import { NbdCommands, NvmeCommands } from "./HostCommands";
+import { Iscsi } from "./Iscsi";
 import type { Volume } from "./VolumeList";
 
 type Attachment = components["schemas"]["Attachment"];
@@ -146,6 +147,7 @@ export function AttachTab({ volume }: { volume: Volume }) {
   return (
     <>
       <Nvme volume={volume} />
+      <Iscsi volume={volume} />
       <Nbd volume={volume} />
     </>
   );

@@ -132,15 +132,18 @@ function Reserved({ volume }: { volume: Volume }) {
   const { data, error } = useThing("/api/v1/volumes/{name}/reservation", { name: volume.name });
   if (error !== null) return <Problem error={error} />;
   if (data === undefined) return null;
-  const { kind, registrants } = data.data;
+  const { kind, registrants, locked } = data.data;
+  if (locked) return <p>{t("work.reservation.locked")}</p>;
   if (kind == null && registrants.length === 0) return <p>{t("work.reservation.none")}</p>;
   return (
     <>
       <p>{kind == null ? t("work.reservation.registered") : t("work.reservation.held", { kind })}</p>
       <ul className="facts">
-        {registrants.map(({ host_id, key, holder }) => (
-          <li key={host_id}>
-            <Name text={host_id} /> {key} {holder ? <Mark tone="busy">{t("work.reservation.holder")}</Mark> : null}
+        {registrants.map(({ host_id, port, key, holder }) => (
+          <li key={`${host_id} ${port?.initiator} ${port?.tag}`}>
+            <Name text={port == null ? host_id : port.initiator} />{" "}
+            {port == null ? null : `${t("gateway.tag", { tag: port.tag })} `}
+            {key} {holder ? <Mark tone="busy">{t("work.reservation.holder")}</Mark> : null}
           </li>
         ))}
       </ul>
