@@ -564,12 +564,15 @@ pub(super) fn finish(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Re
 pub(super) fn failed(session: &mut Session, slot: SlotId, error: IoError, at: Option<u64>) -> Answer {
     let own = &mut session.engine.request(slot).own;
     let then = own.then.take().map(|then| *then);
-    if let (Some(Then::Copy(then)), Work::Copy(progress)) = (then, own.work) {
-        let copied_bytes = progress.copied_bytes();
-        return amita_scsi::copied(&then, copied_bytes, &own.sums, Err(error), &mut session.nexus);
+    match (then, own.work) {
+        (Some(Then::Copy(then)), Work::Copy(progress)) => {
+            let copied_bytes = progress.copied_bytes();
+            return amita_scsi::copied(&then, copied_bytes, &own.sums, Err(error), &mut session.nexus);
+        }
+        (Some(Then::Blocks(status)), _) => return amita_scsi::failed(&status.place, error, at),
+        _ => {}
     }
     let Some(io) = &own.io else {
-        // Which blocks are mapped was not to be had.
         return Answer::of(Status::Busy);
     };
     if error != IoError::Miscompare {
