@@ -65,6 +65,9 @@ pub struct CreateArguments {
     /// Refuse logins without CHAP: only initiators that have a secret can log in then (`amita initiator key`)
     #[arg(long)]
     pub require_chap: bool,
+    /// Initiators may have a volume moved to another gateway (explicit ALUA), once a minute at each
+    #[arg(long)]
+    pub initiators_move: bool,
     /// Tell its initiators that space runs out when so much of a LUN's pool is used [default: where stores are near full]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(3..=100))]
     pub space_warning: Option<u8>,
@@ -76,8 +79,8 @@ pub struct CreateArguments {
 /// `amita target set`.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args([
-    "gateways", "all_gateways", "any_initiator", "listed_initiators", "require_chap", "allow_plain", "space_warning",
-    "usual_space_warning"]))]
+    "gateways", "all_gateways", "any_initiator", "listed_initiators", "require_chap", "allow_plain", "initiators_move",
+    "operators_move", "space_warning", "usual_space_warning"]))]
 pub struct SetArguments {
     /// Its name
     pub name: String,
@@ -99,6 +102,12 @@ pub struct SetArguments {
     /// Initiators without a secret log in without it
     #[arg(long)]
     pub allow_plain: bool,
+    /// Initiators may have a volume moved to another gateway (explicit ALUA), once a minute at each
+    #[arg(long, conflicts_with = "operators_move")]
+    pub initiators_move: bool,
+    /// Only operators move volumes
+    #[arg(long)]
+    pub operators_move: bool,
     /// Tell its initiators that space runs out when so much of a LUN's pool is used
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(3..=100),
         conflicts_with = "usual_space_warning")]
@@ -119,6 +128,7 @@ struct Shown {
     gateways: Vec<String>,
     any_initiator: bool,
     chap_required: bool,
+    initiators_move: bool,
     space_warning_percent: Option<u8>,
     initiators: Vec<Allowed>,
     luns: Vec<LunStatus>,
@@ -162,6 +172,7 @@ impl Shown {
             gateways: target.gateways,
             any_initiator: target.any_initiator,
             chap_required: target.chap_required,
+            initiators_move: target.initiators_move,
             space_warning_percent: target.space_warning_percent,
             initiators: target.initiators.into_iter().map(Allowed::from).collect(),
             luns,
@@ -189,7 +200,7 @@ impl Shown {
             None => "where stores are near full".to_owned(),
         };
         let mut text = format!(
-            "target      {}\niqn         {}\ngateways    {}\nspace       warned of {warning}\ninitiators  {}{}\n",
+            "target      {}\niqn         {}\ngateways    {}\nspace       warned of {warning}\ninitiators  {}{}{}\n",
             self.name,
             self.iqn,
             self.served_by(),
@@ -200,7 +211,8 @@ impl Shown {
             } else {
                 "these may log in"
             },
-            if self.chap_required { ", by CHAP only" } else { "" }
+            if self.chap_required { ", by CHAP only" } else { "" },
+            if self.initiators_move { ", and move volumes" } else { "" }
         );
         for known in &self.initiators {
             text += &format!("            {}: {}\n", known.initiator, seen(known.luns.as_deref()));
@@ -232,6 +244,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 any_initiator: (arguments.any_initiator || arguments.listed_initiators)
                     .then_some(arguments.any_initiator),
                 chap_required: (arguments.require_chap || arguments.allow_plain).then_some(arguments.require_chap),
+                initiators_move: (arguments.initiators_move || arguments.operators_move)
+                    .then_some(arguments.initiators_move),
                 space_warning: match arguments.space_warning {
                     Some(percent) => Some(SpaceWarning::At(percent)),
                     None => arguments.usual_space_warning.then_some(SpaceWarning::NearFull),
@@ -264,6 +278,7 @@ fn create(arguments: &CreateArguments, metadata: &Admin) -> Result<()> {
         gateways: arguments.gateways.clone(),
         any_initiator: arguments.any_initiator,
         chap_required: arguments.require_chap,
+        initiators_move: arguments.initiators_move,
         space_warning_percent: arguments.space_warning,
     };
     let made = metadata.act(Action::TargetCreate, &spec.name, |meta| {

@@ -15,6 +15,7 @@
 use crate::system_random;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest;
+use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt;
@@ -183,6 +184,23 @@ impl SealKey {
     #[must_use]
     pub fn id(&self) -> String {
         hex(&self.keys[0].id)
+    }
+
+    /// Keys for something else than to seal records, of each key one, in their order: by HMAC with SHA-256, so that neither says anything of another
+    /// purpose's or of the sealing key.
+    #[must_use]
+    pub fn derive(&self, purpose: &str) -> Vec<Zeroizing<[u8; KEY_BYTES]>> {
+        let derive = |key: &One| {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, &*key.bytes);
+            let mut context = hmac::Context::with_key(&key);
+            context.update(b"amita-seal-1 derived key ");
+            context.update(purpose.as_bytes());
+            let tag = context.sign();
+            let mut derived = Zeroizing::new([0; KEY_BYTES]);
+            derived.copy_from_slice(tag.as_ref());
+            derived
+        };
+        self.keys.iter().map(derive).collect()
     }
 
     /// Writes it to a new file that only this user can read, durably. A file that exists is not overwritten: what was

@@ -140,6 +140,16 @@ fn nothing_shows_a_key() {
 }
 
 #[test]
+fn derived_keys_are_one_for_each_purpose() {
+    let key = SealKey::generate();
+    let derive = |key: &SealKey, purpose: &str| key.derive(purpose).iter().map(|one| **one).collect::<Vec<[u8; 32]>>();
+    assert_eq!(derive(&key, "tokens"), derive(&key, "tokens"));
+    assert_eq!(derive(&key, "tokens").len(), 1);
+    assert_ne!(derive(&key, "tokens"), derive(&key, "others"));
+    assert_ne!(derive(&key, "tokens"), derive(&SealKey::generate(), "tokens"));
+}
+
+#[test]
 fn a_sealed_text_opens_only_in_its_place() {
     let key = SealKey::generate();
     let text = DHCHAP[1].2;

@@ -54,6 +54,7 @@ mod reserve;
 mod route;
 mod snapshots;
 mod views;
+mod wishes;
 
 pub use parents::Asked;
 pub use views::VIEWS;
@@ -77,6 +78,7 @@ use crate::snapshots::Snapshots;
 use crate::stores::Stores;
 use crate::token;
 use crate::view::View;
+use crate::wishes::Wishes;
 use crate::worker::Desk;
 use amita_frontend as frontend;
 use amita_reactor::driver::{Completion, Driver, Time, Wait};
@@ -131,6 +133,8 @@ pub struct Core {
     sets: Sets,
     /// On core 0: clones that are being flattened.
     flattens: Flattens,
+    /// On core 0: moves that hosts ask for.
+    wishes: Wishes,
     reporter: Reporter,
     /// Who asks what was counted.
     observing: Observing,
@@ -162,6 +166,7 @@ impl Core {
             snapshots: Snapshots::new(config.node, config.cores, crate::directory::snapshot_calls()),
             sets: Sets::new(crate::directory::set_calls()),
             flattens: Flattens::new(crate::directory::flatten_calls()),
+            wishes: Wishes::new(crate::directory::wish_calls()),
             reporter: Reporter::new(config.node, config.core),
             observing: Observing::default(),
             cx: Context {

@@ -35,6 +35,7 @@ const CLOSINGS: u32 = 0xf_fffb;
 const SNAPSHOTS: u32 = 0xf_fffa;
 const SETS: u32 = 0xf_fff9;
 const FLATTENS: u32 = 0xf_fff8;
+const WISHES: u32 = 0xf_fff7;
 
 /// What stands above the count in the ids of calls about reservations.
 #[must_use]
@@ -58,6 +59,12 @@ pub fn set_calls() -> u64 {
 #[must_use]
 pub fn flatten_calls() -> u64 {
     token::id_base(0, DIRECTORY) | u64::from(FLATTENS) << 20
+}
+
+/// What stands above the count in the ids of calls about moves that hosts ask for.
+#[must_use]
+pub fn wish_calls() -> u64 {
+    token::id_base(0, DIRECTORY) | u64::from(WISHES) << 20
 }
 
 /// What the directory wants done.

@@ -4,17 +4,23 @@ use crate::view::View;
 use amita_control::admin::chap_field;
 use amita_iscsi::{Initiator, Secret, TargetDetail};
 use amita_keys::{SealError, SealKey};
+use amita_scsi::token::KEY_BYTES;
 use amita_scsi::unit::{Alua, Space};
-use amita_scsi::{Access, Group, Target, Unit};
+use amita_scsi::{Access, Group, Target, TokenKeys, Unit};
 use amita_types::{NodeId, VolumeId, iscsi_name, map, name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+/// For what keys are derived from the cluster's sealing key.
+const TOKENS: &str = "tokens of copies";
+
 /// Makes the catalogs of a node, and remembers what it takes to make the next one.
 pub struct IscsiCataloguer {
     node: NodeId,
     key: Option<Arc<SealKey>>,
+    /// What tokens of copies are sealed with.
+    tokens: Option<Arc<TokenKeys>>,
     made: Arc<amita_iscsi::Catalog>,
     /// What was opened, by what it was sealed as.
     opened: BTreeMap<String, Secret>,
@@ -25,12 +31,22 @@ pub struct IscsiCataloguer {
 }
 
 impl IscsiCataloguer {
-    /// A cataloguer that has made none yet. Without a sealing key, initiators with secrets cannot log in.
+    /// A cataloguer that has made none yet. Without a sealing key, initiators with secrets cannot log in, and a token of a copy is good at this
+    /// gateway only, as long as it runs.
     #[must_use]
     pub fn new(node: NodeId, key: Option<Arc<SealKey>>) -> IscsiCataloguer {
+        let keys: Vec<[u8; KEY_BYTES]> = match &key {
+            Some(key) => key.derive(TOKENS).iter().map(|derived| **derived).collect(),
+            None => {
+                let mut own = [0; KEY_BYTES];
+                amita_keys::system_random(&mut own);
+                vec![own]
+            }
+        };
         IscsiCataloguer {
             node,
             key,
+            tokens: TokenKeys::new(&keys).map(Arc::new),
             made: Arc::default(),
             opened: BTreeMap::new(),
             refused: BTreeSet::new(),
@@ -85,8 +101,7 @@ impl IscsiCataloguer {
             targets,
             reservations,
             extended_reservations: true,
-            // There is no register of tokens.
-            ..amita_scsi::Catalog::default()
+            tokens: self.tokens.clone(),
         };
         let beside = (&self.made.portals, &self.made.initiators, &self.made.details);
         if scsi == *self.made.scsi && beside == (&portals, &initiators, &details) && scsi.revision > 0 {
@@ -151,8 +166,7 @@ impl IscsiCataloguer {
             units,
             initiators,
             any_initiator: record.any_initiator,
-            // A volume moves where an operator wants it, or where its gateway dies.
-            explicit_access: false,
+            explicit_access: record.initiators_move,
         }
     }
 

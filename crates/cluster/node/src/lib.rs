@@ -37,6 +37,7 @@ pub mod token;
 pub mod trace;
 pub mod usage;
 pub mod view;
+mod wishes;
 mod worker;
 
 pub use crate::core::{Core, CoreConfig, REFUSED_FOR, SILENT_FOR};

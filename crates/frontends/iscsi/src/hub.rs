@@ -14,6 +14,7 @@ mod tests;
 
 use crate::login::Status;
 use amita_frontend::ConnectionId;
+use amita_types::VolumeId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
@@ -77,6 +78,9 @@ pub enum Call {
     Reset { scope: Scope },
     /// A reset that was told is carried out here. Not answered.
     Cleared { ticket: u64 },
+    /// A host wants the volume to be owned by the gateway with that tag (SET TARGET PORT GROUPS). Answered by [`Reply::Moving`]. It is for the node to
+    /// take that before it comes to a [`Hub`], which moves nothing.
+    Move { volume: VolumeId, group: u16 },
     /// The session is over, and nothing of it is under way. Not answered.
     Leave,
 }
@@ -95,6 +99,8 @@ pub enum Reply {
     Reset { ticket: u64, scope: Scope },
     /// Every other session has carried the reset out.
     ResetDone,
+    /// Will somebody see to it that the volume is moved?
+    Moving { is_accepted: bool },
 }
 
 #[derive(Debug)]
@@ -141,6 +147,7 @@ impl Hub {
             Call::Enter { party, holder } => self.enter(from, tag, *party, holder),
             Call::Reset { scope } => self.reset(from, tag, scope),
             Call::Cleared { ticket } => self.cleared(from, ticket),
+            Call::Move { .. } => self.say(from, tag, Reply::Moving { is_accepted: false }),
             Call::Leave => self.leave(from),
         }
     }

@@ -5,6 +5,8 @@ use crate::{Call, Catalog, Config, Hub, IscsiFront, Port, Reply, TargetDetail};
 use amita_frontend::memory::{Accept, Accepted, MemoryService, Register, Volumes};
 use amita_frontend::{ConnectionId, Event, FrontId, RegisterMessage, reservation};
 use amita_reactor::{Outbox, Time};
+use amita_scsi::TokenKeys;
+use amita_scsi::token::KEY_BYTES;
 use amita_scsi::unit::{Alua, Group, Target, Unit};
 use amita_types::{NodeId, SnapshotId, VolumeId};
 use std::collections::BTreeMap;
@@ -56,6 +58,8 @@ pub fn disks(volumes: &Volumes, size_bytes: u64, portals: Vec<SocketAddr>) -> Ca
         alias: "memory".into(),
         ..TargetDetail::default()
     };
+    let mut key = [0; KEY_BYTES];
+    amita_keys::system_random(&mut key);
     let group = Group {
         tag: TAG,
         node,
@@ -69,6 +73,7 @@ pub fn disks(volumes: &Volumes, size_bytes: u64, portals: Vec<SocketAddr>) -> Ca
             groups: vec![group],
             targets: vec![Arc::new(target)],
             extended_reservations: true,
+            tokens: TokenKeys::new(&[key]).map(Arc::new),
             ..amita_scsi::Catalog::default()
         }),
         portals: BTreeMap::from([(TAG, portals)]),

@@ -6,7 +6,7 @@ use crate::negotiation::Wishes;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The most commands that a session has under way.
 pub const MAX_COMMANDS: u16 = 1024;
@@ -15,6 +15,9 @@ pub const MAX_IMMEDIATE: usize = 16;
 
 /// Fills a buffer with random numbers.
 pub type Random = Box<dyn FnMut(&mut [u8])>;
+
+/// Seconds since 1970.
+pub type Clock = Box<dyn Fn() -> u64>;
 
 /// The settings of the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +97,7 @@ pub struct Port {
     catalog: RefCell<Arc<Catalog>>,
     config: Config,
     source: Source,
+    calendar: Calendar,
 }
 
 /// Where random numbers come from: the system, unless it is told otherwise.
@@ -108,6 +112,22 @@ impl Default for Source {
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Source")
+    }
+}
+
+/// What time it is where it is compared with other gateways' (until when a token holds): the system says, unless it is told otherwise.
+struct Calendar(RefCell<Clock>);
+
+impl Default for Calendar {
+    fn default() -> Calendar {
+        let since = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Calendar(RefCell::new(Box::new(move || since().as_secs())))
+    }
+}
+
+impl fmt::Debug for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Calendar")
     }
 }
 
@@ -139,6 +159,16 @@ impl Port {
     /// Takes random numbers from elsewhere: for the simulation, where a run is to be the same again.
     pub fn set_random(&self, random: Random) {
         *self.source.0.borrow_mut() = random;
+    }
+
+    /// Takes the time from elsewhere: for the simulation.
+    pub fn set_clock(&self, clock: Clock) {
+        *self.calendar.0.borrow_mut() = clock;
+    }
+
+    /// Seconds since 1970, as far as this gateway knows.
+    pub(crate) fn seconds(&self) -> u64 {
+        (self.calendar.0.borrow())()
     }
 
     /// Fills a buffer with random numbers.

@@ -8,6 +8,7 @@ mod limits;
 mod locks;
 mod login;
 mod sessions;
+mod tokens;
 mod transfer;
 
 use crate::memory::Board;

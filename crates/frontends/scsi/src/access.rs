@@ -62,11 +62,13 @@ fn group(scope: &Scope<'_>, tag: u16) -> [u8; 12] {
 /// cannot be had.
 pub(crate) fn set(scope: &Scope<'_>, list: &[u8]) -> Result<Plan, Answer> {
     let mut wanted = BTreeMap::new();
-    let descriptors = list.get(4..).unwrap_or_default().chunks(4);
+    let too_short = Sense::new(Key::IllegalRequest, code::PARAMETER_LIST_LENGTH);
+    // Four reserved bytes, then descriptors of four bytes each.
+    let descriptors = list.get(4..).ok_or(too_short)?.chunks(4);
     for (index, bytes) in descriptors.enumerate() {
         let at = (4 + 4 * index) as u16;
         let &[state, _, high, low] = bytes else {
-            return Err(Sense::new(Key::IllegalRequest, code::PARAMETER_LIST_LENGTH).into());
+            return Err(too_short.into());
         };
         let tag = u16::from_be_bytes([high, low]);
         let state = match state & 0xf {
@@ -84,17 +86,18 @@ pub(crate) fn set(scope: &Scope<'_>, list: &[u8]) -> Result<Plan, Answer> {
         .iter()
         .filter(|(_, state)| **state == Alua::Optimized)
         .map(|(tag, _)| *tag);
-    let failed = Sense::new(Key::HardwareError, code::SET_TARGET_PORT_GROUPS_FAILED);
+    let failed = failed();
     match (optimized.next(), optimized.next()) {
         // One gateway owns a volume.
         (Some(_), Some(_)) => Err(failed.into()),
         (Some(tag), None) => match scope.unit.state(tag) {
             Alua::Optimized => Ok(Answer::good().into()),
-            Alua::NonOptimized | Alua::Standby => Ok(Plan::Move {
+            // A snapshot goes where its volume goes, which is not for who may only read it to say.
+            Alua::NonOptimized | Alua::Standby if !scope.unit.is_write_protected() => Ok(Plan::Move {
                 volume: scope.unit.volume,
                 group: tag,
             }),
-            Alua::Unavailable | Alua::Transitioning => Err(failed.into()),
+            _ => Err(failed.into()),
         },
         // The owner cannot only give it up: somebody has to have it.
         (None, _) => {
@@ -104,5 +107,20 @@ pub(crate) fn set(scope: &Scope<'_>, list: &[u8]) -> Result<Plan, Answer> {
                 false => Ok(Answer::good().into()),
             }
         }
+    }
+}
+
+/// SET TARGET PORT GROUPS COMMAND FAILED.
+fn failed() -> Sense {
+    Sense::new(Key::HardwareError, code::SET_TARGET_PORT_GROUPS_FAILED)
+}
+
+/// The answer to a SET TARGET PORT GROUPS: will somebody see to it that the volume is moved? The states are told as they are; when they change, every nexus
+/// hears of it (ASYMMETRIC ACCESS STATE CHANGED).
+#[must_use]
+pub fn moved(is_accepted: bool) -> Answer {
+    match is_accepted {
+        true => Answer::good(),
+        false => failed().into(),
     }
 }

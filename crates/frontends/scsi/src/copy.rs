@@ -12,8 +12,9 @@ pub(crate) use results::results;
 use crate::device::{Scope, gather};
 use crate::nexus::Nexus;
 use crate::opcodes::action;
-use crate::plan::{Answer, Plan, Segment};
+use crate::plan::{Answer, Plan};
 use crate::sense::{Key, Sense, Status, code};
+use crate::token::{Sum, Summer, TokenRest};
 use amita_types::io::IoError;
 use std::collections::VecDeque;
 
@@ -84,15 +85,30 @@ pub struct CopyRest {
     /// The bytes of each segment, by which it is found how far a copy has come.
     pub(crate) lengths: Vec<u64>,
     pub(crate) block_bytes: u32,
+    /// Of copies by token.
+    pub(crate) token: Option<Box<TokenRest>>,
 }
 
 impl CopyRest {
-    pub(crate) fn of(id: Option<ListId>, segments: &[Segment], block_bytes: u32) -> CopyRest {
+    pub(crate) fn of(id: Option<ListId>, lengths: Vec<u64>, block_bytes: u32) -> CopyRest {
         CopyRest {
             id,
-            lengths: segments.iter().map(|segment| segment.length).collect(),
+            lengths,
             block_bytes,
+            token: None,
         }
+    }
+
+    /// What sums up what is read of segments that are [to be summed](crate::plan::Segment::summed_at), by [`CopyRest::section`].
+    #[must_use]
+    pub fn summer(&self) -> Option<Summer> {
+        self.token.as_ref().map(|token| token.summer)
+    }
+
+    /// The section of what a token represents in which that byte of it lies: below [`MAX_SECTIONS`](crate::token::MAX_SECTIONS).
+    #[must_use]
+    pub fn section(at: u64) -> usize {
+        (at / crate::token::SECTION_BYTES) as usize
     }
 
     /// How many segments lie before that byte of all of them, and how many bytes of the one that does not.
@@ -109,12 +125,22 @@ impl CopyRest {
     }
 }
 
-/// The answer to a copy. `copied_bytes`: so many are copied for certain, from the begin of the first segment on; `result`: why it went no further.
-pub fn copied(then: &CopyRest, copied_bytes: u64, result: Result<(), IoError>, nexus: &mut Nexus) -> Answer {
+/// The answer to a copy. `copied_bytes`: so many are copied for certain, from the begin of the first segment on; `sums`: of each section what
+/// was summed; `result`: why it went no further.
+pub fn copied(
+    then: &CopyRest,
+    copied_bytes: u64,
+    sums: &[Sum],
+    result: Result<(), IoError>,
+    nexus: &mut Nexus,
+) -> Answer {
+    if let (Some(token), Some(id)) = (&then.token, then.id) {
+        return token.end(id, then.block_bytes, sums, result, nexus);
+    }
     let (segments, rest) = then.position(copied_bytes);
     let (answer, failure) = match result {
         Ok(()) => (Answer::good(), None),
-        Err(IoError::Reserved) => (Answer::of(Status::ReservationConflict), None),
+        Err(IoError::Reserved) => (Answer::of(Status::ReservationConflict), Some(conflict())),
         Err(error) => {
             let mut sense = Sense::new(Key::CopyAborted, code_of(error));
             // SPC-4, "Errors detected during processing of segment descriptors": which segment it is in the third and fourth byte of
@@ -126,12 +152,8 @@ pub fn copied(then: &CopyRest, copied_bytes: u64, result: Result<(), IoError>, n
         }
     };
     let Some(id) = then.id else { return answer };
-    let action = match id {
-        ListId::Short(_) => action::EXTENDED_COPY,
-        ListId::Long(_) => action::WRITE_USING_TOKEN,
-    };
     let outcome = Outcome {
-        action,
+        action: action::EXTENDED_COPY,
         segments,
         bytes: copied_bytes,
         failure,
@@ -140,6 +162,11 @@ pub fn copied(then: &CopyRest, copied_bytes: u64, result: Result<(), IoError>, n
     };
     nexus.copies.keep(id, outcome);
     answer
+}
+
+/// What is kept of a copy that has met with another host's reservation: it did not go to its end.
+pub(crate) fn conflict() -> Sense {
+    Sense::new(Key::CopyAborted, code::THIRD_PARTY_DEVICE_FAILURE)
 }
 
 fn code_of(error: IoError) -> crate::sense::Code {

@@ -37,7 +37,7 @@ pub(crate) fn has(catalog: &Catalog, target: &Target, needs: Needs) -> bool {
     match needs {
         Needs::Nothing => true,
         Needs::ExplicitAccess => target.explicit_access,
-        Needs::Tokens => catalog.tokens,
+        Needs::Tokens => catalog.tokens.is_some(),
         Needs::ExtendedReservations => catalog.extended_reservations,
     }
 }

@@ -18,7 +18,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
-mod access;
+pub mod access;
 mod block;
 pub mod command;
 pub mod copy;
@@ -38,6 +38,7 @@ pub mod token;
 pub mod unit;
 mod vpd;
 
+pub use access::moved;
 pub use command::{Attribute, Cdb, Lengths, Lun, Task};
 pub use copy::{CopyRest, copied};
 pub use lba_status::LbaStatus;
@@ -47,5 +48,5 @@ pub use plan::{
     Answer, Check, Extent, Io, Place, Plan, Residual, Segment, Work, atoms, failed, gathered, miscompare, plan,
 };
 pub use sense::{Sense, Status};
-pub use token::{Token, TokenWork, populated, redeemed};
+pub use token::{Sum, Summer, Token, TokenKeys, TokenWork, begun};
 pub use unit::{Access, Alua, Catalog, Group, Target, Unit};

@@ -118,7 +118,7 @@ pub enum Needs {
     Nothing,
     /// Hosts may move volumes.
     ExplicitAccess,
-    /// There is a register of tokens.
+    /// There are keys for tokens.
     Tokens,
     /// Reservations know more than NVMe asks of them.
     ExtendedReservations,

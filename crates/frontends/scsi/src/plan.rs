@@ -9,9 +9,8 @@
 //! * [`Plan::Reserve`]: the service is asked; [`reserved`](crate::persistent::reserved) is given what it said.
 //! * [`Plan::Blocks`]: the allocation of chunk after chunk is asked for until [`LbaStatus`] has enough.
 //! * [`Plan::Copy`]: pieces are read and written; [`copied`](crate::copy::copied) is given how it went.
-//! * [`Plan::Token`]: a token is made or looked up in a register of them; then [`populated`](crate::token::populated) or
-//!   [`redeemed`](crate::token::redeemed).
-//! * [`Plan::Move`]: a volume is to be moved to another gateway.
+//! * [`Plan::Token`]: [`begun`](crate::token::begun) is told the time, and says what is to be copied, or only read.
+//! * [`Plan::Move`]: a volume is to be moved to another gateway; [`moved`](crate::access::moved) is told whether somebody will see to it.
 
 use crate::command::{Cdb, Lengths, Lun, Task};
 use crate::copy::CopyRest;
@@ -145,6 +144,11 @@ pub struct Segment {
     pub to_offset: u64,
     /// How many bytes. What is written never lies in what is still to be read of the same volume, if it is copied from its begin on.
     pub length: u64,
+    /// Which byte it begins with of what a token represents, where what is read is to be [summed](CopyRest::summer): such a segment lies in one
+    /// section.
+    pub summed_at: Option<u64>,
+    /// Is it written? Else it is only summed.
+    pub is_written: bool,
 }
 
 /// What the host expected to be moved, and was not, or the other way round (SAM-5, "Data transfer"; RFC 7143, 11.4.5).

@@ -4,6 +4,7 @@ use crate::command::{Attribute, Lengths, Lun, Task};
 use crate::nexus::{InitiatorPort, Nexus};
 use crate::plan::{Answer, Plan, gathered, plan};
 use crate::sense::{Sense, Status};
+use crate::token::TokenKeys;
 use crate::unit::{Alua, Catalog, Group, Target, Unit};
 use amita_types::{NodeId, SnapshotId, VolumeId};
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub fn catalog() -> Catalog {
     Catalog {
         node: NodeId(1),
         revision: 1,
-        tokens: true,
+        tokens: TokenKeys::new(&[[7; 32]]).map(Arc::new),
         extended_reservations: true,
         groups: vec![group(1), group(2)],
         ..Catalog::default()

@@ -1,30 +1,42 @@
 //! Copies by token (SPC-4, "ROD tokens"; SBC-3, "POPULATE TOKEN command" and "WRITE USING TOKEN command"): a host has the blocks of a logical unit
-//! represented by a token, and hands that in where they are to be written: at any other logical unit of the cluster.
+//! represented by a token, and hands that in where they are to be written: at any other logical unit of the cluster, by any gateway.
 //!
-//! What a token stands for is kept by whoever carries [`TokenWork`] out: the blocks as they were when it was made (a point in time copy: they
-//! must not have changed meanwhile, or must be kept as they were). A token of zeros is the same everywhere and stands for itself.
+//! A token is a point in time copy that changes make worthless: the blocks as they were when it was made, or nothing. No register of tokens is kept. What a
+//! token stands for is [sealed](sealed) into it: where the blocks are, until when it holds, and [sums](sum) of them. The blocks are read once
+//! when it is made, and summed again as they are copied: where a sum is another one, they have changed, and the copy fails as of a token that is
+//! revoked. A token of zeros is the same everywhere and stands for itself.
 
 mod form;
 mod page;
+mod rest;
+mod sealed;
+mod sum;
 #[cfg(test)]
 mod tests;
 
 pub use form::{TOKEN_BYTES, Token};
 pub(crate) use page::third_party_copy_page;
+pub(crate) use rest::TokenRest;
+pub use rest::begun;
+pub(crate) use sealed::SECTION_BYTES;
+pub use sealed::{KEY_BYTES, TokenKeys};
+pub use sum::{Sum, Summer};
 
 use crate::block::{be_u32, be_u64, check_writable, extent, out_of_range};
-use crate::copy::{CopyRest, ListId, Outcome};
+use crate::copy::{ListId, Outcome};
 use crate::device::Scope;
 use crate::nexus::Nexus;
 use crate::opcodes::action;
-use crate::plan::{Answer, Extent, Io, Place, Plan, Segment, Work};
+use crate::plan::{Answer, Extent, Io, Place, Plan, Work};
 use crate::sense::{Format, Key, Sense, code};
 
-/// The most ranges of one command: MAXIMUM RANGE DESCRIPTORS.
-pub const MAX_RANGES: u16 = 64;
-/// The most bytes that one token represents: MAXIMUM TOKEN TRANSFER SIZE.
-pub const MAX_TOKEN_BYTES: u64 = 1 << 30;
-/// How long a token that nobody uses is kept, in seconds, at the most and if nothing else is asked for.
+/// The most ranges of one command: MAXIMUM RANGE DESCRIPTORS. So many have room in a token.
+pub const MAX_RANGES: u16 = 8;
+/// The most bytes that one token represents: MAXIMUM TOKEN TRANSFER SIZE. Hosts wait some seconds for a token, and for what is written by one.
+pub const MAX_TOKEN_BYTES: u64 = 64 << 20;
+/// Sections of one token that are summed by themselves, at the most.
+pub const MAX_SECTIONS: usize = sealed::MAX_SECTIONS;
+/// How long a token holds, in seconds, at the most and if nothing else is asked for.
 pub const MAX_INACTIVITY_SECONDS: u32 = 600;
 pub const DEFAULT_INACTIVITY_SECONDS: u32 = 60;
 
@@ -33,19 +45,21 @@ const RANGE_BYTES: usize = 16;
 const POPULATE_BYTES: usize = 16;
 const WRITE_BYTES: usize = 536;
 
-/// Something to be done with a token.
+/// Something to be done with a token; [`begun`] says what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenWork {
-    /// One is made for these bytes, in order; then [`populated`].
+    /// One is made for these bytes, in order.
     Create {
         /// By which the host asks for it.
         list: u32,
+        /// The logical unit that is asked.
+        unit: [u8; 16],
         place: Place,
         extents: Vec<Extent>,
-        /// How long it is kept when nobody uses it.
+        /// How long it holds.
         inactivity_seconds: u32,
     },
-    /// It is looked up what it stands for; then [`redeemed`].
+    /// It is opened, and what it stands for is written.
     Redeem {
         list: u32,
         token: Box<[u8; TOKEN_BYTES]>,
@@ -54,8 +68,6 @@ pub enum TokenWork {
         extents: Vec<Extent>,
         /// So many bytes of what it represents come before what is written.
         skip_bytes: u64,
-        /// Nobody needs it after that.
-        delete: bool,
     },
 }
 
@@ -94,15 +106,15 @@ pub(crate) fn populate(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Res
     }
     Ok(Plan::Token(Box::new(TokenWork::Create {
         list: list_id(scope),
+        unit: scope.unit.uuid,
         place: Place::of(scope.unit),
         extents: ranges,
         inactivity_seconds,
     })))
 }
 
-/// WRITE USING TOKEN.
+/// WRITE USING TOKEN. DEL_TKN is not looked at: nothing is kept of a token that could be given up, and it ends by itself.
 pub(crate) fn write(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Result<Plan, Answer> {
-    const DELETE: u8 = 0x02;
     check_writable(scope.unit, nexus)?;
     let extents = ranges(scope, list, WRITE_BYTES)?;
     let token: [u8; TOKEN_BYTES] = *list[16..].first_chunk().ok_or(too_short())?;
@@ -132,7 +144,6 @@ pub(crate) fn write(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Result
         place,
         extents,
         skip_bytes,
-        delete: list[2] & DELETE != 0,
     })))
 }
 
@@ -188,92 +199,6 @@ impl Outcome {
             ..Outcome::of(action, 0, 0, block_bytes)
         }
     }
-}
-
-/// The answer to a POPULATE TOKEN: the token that was made, or why none was.
-pub fn populated(work: &TokenWork, result: Result<&Token, Sense>, nexus: &mut Nexus) -> Answer {
-    let TokenWork::Create {
-        list, place, extents, ..
-    } = work
-    else {
-        return Answer::check(Sense::new(Key::HardwareError, code::INTERNAL_TARGET_FAILURE));
-    };
-    let bytes = extents.iter().map(|extent| extent.length).sum();
-    let (answer, outcome) = match result {
-        Ok(token) => {
-            let segments = extents.len() as u16;
-            let mut outcome = Outcome::of(action::POPULATE_TOKEN, segments, bytes, place.block_bytes);
-            outcome.token = Some(Box::new(token.encode()));
-            (Answer::good(), outcome)
-        }
-        Err(sense) => {
-            let outcome = Outcome::failed(action::POPULATE_TOKEN, place.block_bytes, sense);
-            (Answer::check(sense), outcome)
-        }
-    };
-    nexus.copies.keep(ListId::Long(*list), outcome);
-    answer
-}
-
-/// What a token stands for was looked up: the copy that is to be made of it, or why there is none. Where it represents less than is to be written,
-/// less is written, as "WRITE USING TOKEN command" has it: the transfer count tells how much.
-pub fn redeemed(work: &TokenWork, result: Result<&[(Place, Extent)], Sense>, nexus: &mut Nexus) -> Plan {
-    let TokenWork::Redeem {
-        list,
-        place,
-        extents,
-        skip_bytes,
-        ..
-    } = work
-    else {
-        return Sense::new(Key::HardwareError, code::INTERNAL_TARGET_FAILURE).into();
-    };
-    let id = ListId::Long(*list);
-    let sources = match result {
-        Ok(sources) => sources,
-        Err(sense) => {
-            let outcome = Outcome::failed(action::WRITE_USING_TOKEN, place.block_bytes, sense);
-            nexus.copies.keep(id, outcome);
-            return sense.into();
-        }
-    };
-    let segments = segments(sources, *skip_bytes, *place, extents);
-    if segments.is_empty() {
-        let outcome = Outcome::of(action::WRITE_USING_TOKEN, 0, 0, place.block_bytes);
-        nexus.copies.keep(id, outcome);
-        return Answer::good().into();
-    }
-    let then = CopyRest::of(Some(id), &segments, place.block_bytes);
-    Plan::Copy { segments, then }
-}
-
-/// Pairs what is represented, but for its first bytes, with where it goes.
-fn segments(sources: &[(Place, Extent)], mut skip: u64, to: Place, targets: &[Extent]) -> Vec<Segment> {
-    let mut segments = Vec::new();
-    let mut targets = targets.iter().copied();
-    let mut target = targets.next();
-    for (from, source) in sources {
-        let skipped = skip.min(source.length);
-        skip -= skipped;
-        let (mut offset, end) = (source.offset + skipped, source.end());
-        while let Some(wanted) = target.filter(|_| offset < end) {
-            let length = wanted.length.min(end - offset);
-            segments.push(Segment {
-                from: *from,
-                from_offset: offset,
-                to,
-                to_offset: wanted.offset,
-                length,
-            });
-            offset += length;
-            let rest = Extent {
-                offset: wanted.offset + length,
-                length: wanted.length - length,
-            };
-            target = if rest.length > 0 { Some(rest) } else { targets.next() };
-        }
-    }
-    segments
 }
 
 /// RECEIVE ROD TOKEN INFORMATION (SPC-4).

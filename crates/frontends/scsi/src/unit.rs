@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::command::MAX_LUN;
+use crate::token::TokenKeys;
 
 /// The settings of the moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,8 +22,8 @@ pub struct Catalog {
     pub targets: Vec<Arc<Target>>,
     /// The reservations of volumes as the metadata has them. Of a volume that is not among them nobody has registered.
     pub reservations: BTreeMap<VolumeId, Arc<reservation::State>>,
-    /// Is there a register of tokens, for copies by token (POPULATE TOKEN, WRITE USING TOKEN)?
-    pub tokens: bool,
+    /// What tokens are sealed with, for copies by token (POPULATE TOKEN, WRITE USING TOKEN); `None`: there are no such copies.
+    pub tokens: Option<Arc<TokenKeys>>,
     /// Do hosts reserve volumes as only SCSI has it: several nexuses at once (SPEC_I_PT, ALL_TG_PT), handing over (REGISTER AND MOVE), the
     /// exclusive reservations of SPC-2 (RESERVE, RELEASE)?
     pub extended_reservations: bool,

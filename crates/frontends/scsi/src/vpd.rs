@@ -46,7 +46,7 @@ const PAGES: [u8; 9] = [
 /// A page of a logical unit.
 pub(crate) fn page(scope: &Scope<'_>, nexus: &Nexus) -> Result<Answer, Sense> {
     let unit = scope.unit;
-    let has = |page: &u8| *page != code::THIRD_PARTY_COPY || scope.catalog.tokens;
+    let has = |page: &u8| *page != code::THIRD_PARTY_COPY || scope.catalog.tokens.is_some();
     let asked = scope.cdb.u8(2);
     let body: Vec<u8> = match asked {
         code::SUPPORTED_PAGES => PAGES.into_iter().filter(has).collect(),
@@ -54,7 +54,7 @@ pub(crate) fn page(scope: &Scope<'_>, nexus: &Nexus) -> Result<Answer, Sense> {
         code::IDENTIFICATION => designator::all(unit, scope.target, nexus.tag()),
         code::EXTENDED_INQUIRY => extended_inquiry(),
         code::MODE_PAGE_POLICY => mode_page_policy(),
-        code::THIRD_PARTY_COPY if scope.catalog.tokens => token::third_party_copy_page(unit),
+        code::THIRD_PARTY_COPY if scope.catalog.tokens.is_some() => token::third_party_copy_page(unit),
         code::BLOCK_LIMITS => block_limits(unit),
         code::CHARACTERISTICS => characteristics(),
         code::PROVISIONING => provisioning(unit),

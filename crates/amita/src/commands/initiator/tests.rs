@@ -206,6 +206,7 @@ fn what_is_shown_has_no_secret_and_json_makes_none() {
         gateways: Vec::new(),
         any_initiator: false,
         chap_required: false,
+        initiators_move: false,
         space_warning_percent: None,
         initiators: vec![IscsiAccess {
             initiator: NAME.to_owned(),

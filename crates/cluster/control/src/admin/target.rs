@@ -28,6 +28,8 @@ pub struct TargetSpec {
     pub any_initiator: bool,
     /// Are logins without CHAP refused?
     pub chap_required: bool,
+    /// May initiators have volumes moved to another gateway?
+    pub initiators_move: bool,
     /// At how many percent of its pool a LUN's initiators are told that space runs out.
     pub space_warning_percent: Option<u8>,
 }
@@ -41,6 +43,8 @@ pub struct TargetChange {
     pub any_initiator: Option<bool>,
     /// Are logins without CHAP refused?
     pub chap_required: Option<bool>,
+    /// May initiators have volumes moved to another gateway?
+    pub initiators_move: Option<bool>,
     pub space_warning: Option<SpaceWarning>,
 }
 
@@ -172,6 +176,7 @@ pub fn create_target(meta: &dyn Transact, spec: &TargetSpec) -> Result<IscsiTarg
             gateways: spec.gateways.clone(),
             any_initiator: spec.any_initiator,
             chap_required: spec.chap_required,
+            initiators_move: spec.initiators_move,
             space_warning_percent: spec.space_warning_percent,
             initiators: Vec::new(),
             luns: Vec::new(),
@@ -189,7 +194,8 @@ pub fn create_target(meta: &dyn Transact, spec: &TargetSpec) -> Result<IscsiTarg
     Err(AdminError::TooManyRaces { key: counter })
 }
 
-/// Changes who serves a target, whether any initiator may log in, whether it has to be by CHAP, and when space is said to run out. An
+/// Changes who serves a target, whether any initiator may log in, whether it has to be by CHAP, what else initiators may, and when space is said
+/// to run out. An
 /// initiator that is logged in and may no more is cut off.
 ///
 /// # Errors
@@ -210,6 +216,9 @@ pub fn set_target(meta: &dyn Transact, name: &str, change: &TargetChange) -> Res
         }
         if let Some(chap_required) = change.chap_required {
             found.chap_required = chap_required;
+        }
+        if let Some(initiators_move) = change.initiators_move {
+            found.initiators_move = initiators_move;
         }
         match change.space_warning {
             Some(SpaceWarning::At(percent)) => found.space_warning_percent = Some(percent),

@@ -116,6 +116,7 @@ fn target(gateways: &[&str], luns: u16) -> IscsiTarget {
         gateways: gateways.iter().map(ToString::to_string).collect(),
         any_initiator: true,
         chap_required: false,
+        initiators_move: false,
         space_warning_percent: None,
         initiators: Vec::new(),
         luns: (0..luns).map(lun).collect(),

@@ -1,11 +1,12 @@
 //! What the cores of a node say to one another.
 
 use super::locks::LOCKS;
-use super::{Core, effects, flattens, forward, hosts, named, records, reserve, route, snapshots};
+use super::{Core, effects, flattens, forward, hosts, named, records, reserve, route, snapshots, wishes};
 use crate::directory::Requester;
 use crate::faults::Fault;
 use crate::forwarder::{Pending, Work, is_host};
 use crate::mail::{CoreMessage, DirectoryMessage, IoMessage, NodeMessage, Origin, ReservationMessage, VolumeMessage};
+use crate::wishes::Asker;
 use amita_frontend as frontend;
 use amita_reactor::Slice;
 use amita_reactor::driver::{Driver, Time};
@@ -237,6 +238,11 @@ impl Core {
                     .event(driver, front, frontend::Event::Computed { tag, result });
             }
             Node::Catalog(catalog) => self.nvme.adopt(catalog),
+            Node::Iscsi {
+                connection,
+                tag,
+                call: amita_iscsi::Call::Move { volume, group },
+            } => wishes::ask(self, now, Asker { connection, tag }, volume, group),
             Node::Iscsi { connection, tag, call } => {
                 self.iscsi.ask_register(&mut self.cx.mail, connection, tag, call);
             }

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::views::VIEWS;
-use super::{Core, flattens, hosts, observe, reserve, snapshots};
+use super::{Core, flattens, hosts, observe, reserve, snapshots, wishes};
 use crate::authority::AUTHORITY;
 use crate::control::{FromCore, Record, ToCore};
 use crate::faults::Fault;
@@ -91,6 +91,7 @@ pub(super) fn metadata(core: &mut Core, now: Time, call: CallId, result: Result<
         DIRECTORY if core.snapshots.answered(now, call, &result) => snapshots::carry_out(core, now),
         DIRECTORY if core.sets.answered(now, call, &result) => {}
         DIRECTORY if core.flattens.answered(now, call) => flattens::carry_out(core, now),
+        DIRECTORY if core.wishes.answered(now, call, &result) => wishes::carry_out(core),
         DIRECTORY => core.directory.metadata(now, call, result),
         _ => core.cx.shards.metadata(now, call, result),
     }

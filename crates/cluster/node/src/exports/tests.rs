@@ -237,6 +237,7 @@ fn a_lun_is_served_only_where_that_was_asked_for() {
         gateways: Vec::new(),
         any_initiator: false,
         chap_required: false,
+        initiators_move: false,
         space_warning_percent: None,
         initiators: Vec::new(),
         luns: vec![map::IscsiLun {

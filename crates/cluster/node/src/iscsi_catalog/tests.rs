@@ -66,6 +66,7 @@ fn target(luns: Vec<IscsiLun>) -> IscsiTarget {
         gateways: Vec::new(),
         any_initiator: false,
         chap_required: false,
+        initiators_move: false,
         space_warning_percent: None,
         initiators: vec![IscsiAccess {
             initiator: LINUX.to_owned(),
@@ -377,6 +378,33 @@ fn initiators_are_warned_where_the_pool_is_as_full_as_the_target_says() {
             .unwrap()
             .is_scarce()
     );
+}
+
+#[test]
+fn initiators_move_volumes_where_the_target_says_so() {
+    let (mut view, mut cataloguer) = (view(), cataloguer(None));
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    assert!(!made.scsi.target(IQN).unwrap().explicit_access);
+    let moving = IscsiTarget {
+        initiators_move: true,
+        ..target(vec![lun(0, None)])
+    };
+    put(&mut view, map::iscsi_target_key("db"), &moving);
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    assert!(made.scsi.target(IQN).unwrap().explicit_access);
+}
+
+/// A token that one gateway has made is opened by all that have the cluster's sealing key.
+#[test]
+fn gateways_with_one_sealing_key_have_one_key_for_tokens() {
+    let (view, key) = (view(), Arc::new(SealKey::generate()));
+    let tokens = |node: u32, key: Option<&Arc<SealKey>>| {
+        let mut cataloguer = IscsiCataloguer::new(NodeId(node), key.cloned());
+        cataloguer.make(&view, |_| false).unwrap().scsi.tokens.clone()
+    };
+    assert!(tokens(1, None).is_some() && tokens(1, None) != tokens(1, None));
+    assert_eq!(tokens(1, Some(&key)), tokens(2, Some(&key)));
+    assert_ne!(tokens(1, Some(&key)), tokens(1, Some(&Arc::new(SealKey::generate()))));
 }
 
 /// Whoever can write the metadata, and means harm, ends no node by it, and has nothing said to initiators that is no name.

@@ -29,6 +29,9 @@ pub struct IscsiTarget {
     /// Are logins without CHAP refused? Initiators without a secret cannot log in then.
     #[serde(default, skip_serializing_if = "is_false")]
     pub chap_required: bool,
+    /// May initiators have volumes moved to another gateway (SET TARGET PORT GROUPS)? Otherwise only operators do.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub initiators_move: bool,
     /// At how many percent of its pool a LUN's initiators are told that space runs out; none: where stores count as near full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space_warning_percent: Option<u8>,

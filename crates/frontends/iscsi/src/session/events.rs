@@ -37,6 +37,7 @@ impl Session {
                 self.functions.others_done(tag);
                 Ok(())
             }
+            Reply::Moving { is_accepted } => work::moving(self, tag, is_accepted, cx),
             Reply::Entered { .. } | Reply::Refused(_) => Ok(()),
         }
     }

@@ -18,6 +18,9 @@ const CLOSED: u8 = 0;
 const NO_CONNECTION: u8 = 1;
 const NO_RECOVERY: u8 = 2;
 
+/// Seconds for which tasks are kept for another connection: nothing outlives its own, whatever was (or was not) agreed on (11.15.4).
+const RETAINED: u16 = 0;
+
 /// Events (11.9.1).
 const LOGOUT_WANTED: u8 = 1;
 const CONNECTION_DROPS: u8 = 2;
@@ -87,7 +90,7 @@ fn respond(session: &mut Session, tag: u32, response: u8, cx: &mut Cx<'_>) {
         .with_byte(2, response)
         .with_task_tag(tag)
         .with_u16(40, agreed.time2wait)
-        .with_u16(42, agreed.time2retain);
+        .with_u16(42, RETAINED);
     session.send(header, &[], cx);
 }
 
@@ -140,13 +143,13 @@ pub(super) fn ask(session: &mut Session, cx: &mut Cx<'_>) {
 
 /// Says that the connection is closed.
 pub(super) fn drop_connection(session: &mut Session, cx: &mut Cx<'_>) {
-    let parameters = [session.cid, session.agreed.time2wait, session.agreed.time2retain];
+    let parameters = [session.cid, session.agreed.time2wait, RETAINED];
     tell(session, CONNECTION_DROPS, parameters, cx);
 }
 
 /// Ends the session: the initiator may not have it any more, or not as it has it.
 pub(super) fn dismiss(session: &mut Session, why: &'static str, cx: &mut Cx<'_>) -> Result<(), End> {
-    let parameters = [0, session.agreed.time2wait, session.agreed.time2retain];
+    let parameters = [0, session.agreed.time2wait, RETAINED];
     tell(session, SESSION_DROPS, parameters, cx);
     end(session, CloseReason::Refused(why.into()), cx)
 }

@@ -1,6 +1,7 @@
 //! iSCSI on the request engine: what becomes of pieces that have ended, Data-In, and the end of tasks.
 
 use super::task::{Fault, Task, Work};
+use super::work::copy::Ended;
 use super::{Session, answer, transfer, work};
 use crate::Cx;
 use crate::connection::End;
@@ -135,10 +136,11 @@ impl Protocol for Session {
         if let Some(parent) = request.own.parent {
             let (failure, at) = (request.failure, request.failed_at);
             let is_copied = matches!(request.own.work, Work::CopyPiece(_));
+            let sum = request.own.sum;
             request.own.clear();
             self.engine.free(slot);
             return match is_copied {
-                true => work::copy::piece_done(self, parent, slot, failure, at, cx),
+                true => work::copy::piece_done(self, parent, slot, Ended { failure, at, sum }, cx),
                 false => transfer::first_data_done(self, parent, failure, at, cx),
             };
         }

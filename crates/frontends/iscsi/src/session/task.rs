@@ -6,6 +6,7 @@ use amita_frontend::slots::SlotId;
 use amita_reactor::{BufMut, Slice, Time};
 use amita_scsi::command::{Lengths, Lun};
 use amita_scsi::plan::{Answer, Check, Gathering, Io, Segment};
+use amita_scsi::{Sum, Summer};
 use amita_types::MAX_IO_BYTES;
 use amita_types::io::IoError;
 use std::cell::Cell;
@@ -164,6 +165,10 @@ pub(crate) struct Task {
     pub pieces: VecDeque<Begun>,
     /// Is it one of the copies that are counted?
     pub is_copy: bool,
+    /// What is read of a copy by token is summed by this, by section; of a piece, the sum and the section.
+    pub summer: Option<Summer>,
+    pub sums: Vec<Sum>,
+    pub sum: Option<(usize, Sum)>,
     /// Does the host know already that it has ended well?
     pub is_told: bool,
     /// Does it not count against the window any more?
@@ -181,6 +186,7 @@ pub(crate) enum Then {
     Reserve(amita_scsi::Reserving),
     Blocks(amita_scsi::LbaStatus),
     Copy(amita_scsi::CopyRest),
+    Move,
 }
 
 impl Task {

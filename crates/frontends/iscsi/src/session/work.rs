@@ -8,13 +8,16 @@ use super::task::{Fault, Task, Then, Whole, Work, atom_bytes};
 use super::{Session, locks, transfer};
 use crate::Cx;
 use crate::connection::End;
+use crate::hub::Call;
 use amita_frontend::engine::{Charge, Delivery, Part, PieceState, Plan, Protocol as _, Step, Submission};
 use amita_frontend::pieces::{piece_end, pieces, zeroes};
 use amita_frontend::reservation::{Refusal, State};
 use amita_frontend::slots::SlotId;
 use amita_reactor::{Pool, Slice};
 use amita_scsi::plan::{Answer, Check, Extent, Io, MAX_ATOMIC_BYTES, MAX_COMPARE_BYTES, Work as Scsi};
-use amita_scsi::sense::{Code, Key, Sense, Status, code};
+use amita_scsi::sense::{Key, Sense, Status, code};
+use amita_scsi::token::MAX_SECTIONS;
+use amita_scsi::{Sum, TokenWork};
 use amita_types::MAX_IO_BYTES;
 use amita_types::io::{IoError, Op, Payload};
 use copy::Progress;
@@ -237,22 +240,35 @@ fn proceed(session: &mut Session, slot: SlotId, plan: amita_scsi::Plan, cx: &mut
             session.copies += 1;
             request.own.is_copy = true;
             request.own.segments = segments;
+            request.own.summer = then.summer();
+            let sections = if request.own.summer.is_some() { MAX_SECTIONS } else { 0 };
+            request.own.sums.resize(sections, Sum::default());
             request.own.work = Work::Copy(Progress::default());
             request.own.then = Some(Box::new(Then::Copy(then)));
             session.start(slot, cx)
         }
-        // There is neither a register of tokens nor a way to wish for a move: neither is offered to hosts.
-        amita_scsi::Plan::Token(_) => cannot(session, slot, code::INSUFFICIENT_TOKEN_RESOURCES, cx),
-        amita_scsi::Plan::Move { .. } => cannot(session, slot, code::SET_TARGET_PORT_GROUPS_FAILED, cx),
+        amita_scsi::Plan::Token(work) => {
+            let plan = begin_token(session, *work);
+            session.engine.request(slot).own.wanted.into = plan.lengths().into;
+            proceed(session, slot, plan, cx)
+        }
+        amita_scsi::Plan::Move { volume, group } => {
+            request.own.then = Some(Box::new(Then::Move));
+            let (front, tag) = (session.engine.front(), session.engine.tag(slot));
+            cx.service.register(front, tag, Box::new(Call::Move { volume, group }));
+            Ok(())
+        }
         amita_scsi::Plan::Gather { .. } => unreachable!("a list that is here asks for no other"),
     }
 }
 
-/// Answers what cannot be done here.
-fn cannot(session: &mut Session, slot: SlotId, why: Code, cx: &mut Cx<'_>) -> Result<(), End> {
-    let sense = Sense::new(Key::IllegalRequest, why);
-    session.engine.request(slot).own.answer = Some(Answer::check(sense));
-    command::complete(session, slot, cx)
+/// What a token needs: something is read, or copied, or it is refused.
+fn begin_token(session: &mut Session, work: TokenWork) -> amita_scsi::Plan {
+    let Session {
+        port, catalog, nexus, ..
+    } = session;
+    let now = port.seconds();
+    amita_scsi::begun(work, &catalog.scsi, now, &mut |bytes| port.random(bytes), nexus)
 }
 
 /// I/O that takes nothing from the host.
@@ -532,7 +548,13 @@ pub(super) fn finish(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Re
     };
     own.answer = match own.then.take().map(|then| *then) {
         Some(Then::Blocks(status)) => Some(status.answer()),
-        Some(Then::Copy(then)) => Some(amita_scsi::copied(&then, copied_bytes, Ok(()), &mut session.nexus)),
+        Some(Then::Copy(then)) => Some(amita_scsi::copied(
+            &then,
+            copied_bytes,
+            &own.sums,
+            Ok(()),
+            &mut session.nexus,
+        )),
         _ => None,
     };
     session.finish(slot, cx)
@@ -542,12 +564,15 @@ pub(super) fn finish(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) -> Re
 pub(super) fn failed(session: &mut Session, slot: SlotId, error: IoError, at: Option<u64>) -> Answer {
     let own = &mut session.engine.request(slot).own;
     let then = own.then.take().map(|then| *then);
-    if let (Some(Then::Copy(then)), Work::Copy(progress)) = (then, own.work) {
-        let copied_bytes = progress.copied_bytes();
-        return amita_scsi::copied(&then, copied_bytes, Err(error), &mut session.nexus);
+    match (then, own.work) {
+        (Some(Then::Copy(then)), Work::Copy(progress)) => {
+            let copied_bytes = progress.copied_bytes();
+            return amita_scsi::copied(&then, copied_bytes, &own.sums, Err(error), &mut session.nexus);
+        }
+        (Some(Then::Blocks(status)), _) => return amita_scsi::failed(&status.place, error, at),
+        _ => {}
     }
     let Some(io) = &own.io else {
-        // Which blocks are mapped was not to be had.
         return Answer::of(Status::Busy);
     };
     if error != IoError::Miscompare {
@@ -564,6 +589,18 @@ pub(super) fn failed(session: &mut Session, slot: SlotId, error: IoError, at: Op
         Scsi::Check(_, Check::SameBlock) => place.map(|place| place % u64::from(io.place.block_bytes.max(1))),
         _ => place,
     })
+}
+
+/// What became of a wish for a move.
+pub(super) fn moving(session: &mut Session, tag: u64, is_accepted: bool, cx: &mut Cx<'_>) -> Result<(), End> {
+    let Some(slot) = session.engine.find(tag) else {
+        return Ok(());
+    };
+    let own = &mut session.engine.request(slot).own;
+    if let Some(Then::Move) = own.then.take().map(|then| *then) {
+        own.answer = Some(amita_scsi::moved(is_accepted));
+    }
+    command::complete(session, slot, cx)
 }
 
 /// What became of a reservation command.

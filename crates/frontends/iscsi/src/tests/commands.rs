@@ -321,3 +321,24 @@ fn extended_copy() {
     );
     assert_eq!(world.volumes.allocated_bytes(world.volume(1)), used);
 }
+
+/// SBC-3, "GET LBA STATUS command": what the volume says of it is told as of a read. It was BUSY, which hosts try for ever.
+#[test]
+fn what_is_mapped_and_cannot_be_told() {
+    use amita_types::io::IoError;
+    let mut world = World::new();
+    let mut host = Host::session(&mut world);
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[12]) = (0x9e, 0x12, 4);
+    for (error, told) in [
+        (IoError::Damaged, (2, [3, 0x11, 0])),
+        (IoError::Reserved, (0x18, [0; 3])),
+        (IoError::Lost, (2, [2, 4, 0x0a])),
+    ] {
+        world.service.fault = Some((0, error));
+        let outcome = host.run(&mut world, command(0, 0xc0, 1024, cdb), &[]);
+        assert_eq!(outcome.told(), told, "{error}");
+    }
+    world.service.fault = None;
+    assert_eq!(host.run(&mut world, command(0, 0xc0, 1024, cdb), &[]).told(), GOOD);
+}

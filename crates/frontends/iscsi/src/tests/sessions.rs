@@ -23,6 +23,8 @@ fn a_logout_waits_for_what_is_under_way() {
     host.settle(&mut world);
     let answer = host.one();
     assert_eq!((answer.kind(), answer.header.0[2]), (opcode::LOGOUT_RESPONSE, 0));
+    // RFC 7143, 11.15.3 and 11.15.4: seconds to wait, and none for which anything is kept, though the initiator has not spoken of that.
+    assert_eq!(answer.header.0[40..44], [0, 2, 0, 0]);
     assert_eq!(host.closed, Some(CloseReason::Goodbye));
     assert_eq!(world.board.sessions(), 0);
 }

@@ -11,6 +11,7 @@ use amita_frontend::{Event, Flow, Front, FrontId};
 use amita_iscsi::memory::Board;
 use amita_iscsi::{Catalog, Config, IscsiFront, Port, TargetDetail, Wishes};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
+use amita_scsi::TokenKeys;
 use amita_scsi::unit::{Alua, Group, Target, Unit};
 use amita_types::io::{IoError, Op};
 use amita_types::{NodeId, SnapshotId, crc32c};
@@ -26,6 +27,8 @@ const MAX_CONNECTIONS: usize = 4;
 /// Bytes that are under way between the counters: receive blocks, a piece or two, text.
 const SLACK: usize = 1 << 20;
 const NO_TAG: u32 = u32::MAX;
+/// RECEIVE ROD TOKEN INFORMATION of one token.
+const INFORMATION_BYTES: usize = 32 + 4 + 2 + 512;
 
 /// Where decisions come from.
 struct Input<'a>(&'a [u8]);
@@ -67,6 +70,8 @@ struct Connection {
     asked: Vec<Asked>,
     /// Commands whose unasked data is not complete: their tag, and how much of it has been sent in how many PDUs.
     open: Vec<(u32, u32, u32)>,
+    /// The last token that it was told.
+    token: Vec<u8>,
     /// Commands that are not answered.
     unanswered: BTreeSet<u32>,
     next_tag: u32,
@@ -102,7 +107,7 @@ fn catalog(volumes: &Volumes) -> Catalog {
             chunk_bytes: 1 << 20,
             block_bytes,
             uuid: [number as u8 + 1; 16],
-            access: vec![(1, Alua::Optimized)],
+            access: vec![(1, Alua::Optimized), (2, Alua::NonOptimized)],
             preferred: None,
             space: None,
         })
@@ -111,20 +116,23 @@ fn catalog(volumes: &Volumes) -> Catalog {
         scsi: Arc::new(amita_scsi::Catalog {
             node: NodeId(1),
             revision: 1,
-            groups: vec![Group {
-                tag: 1,
-                node: NodeId(1),
-                name: "n1".into(),
-                alive: true,
-            }],
+            groups: [1, 2]
+                .map(|tag: u16| Group {
+                    tag,
+                    node: NodeId(u32::from(tag)),
+                    name: format!("n{tag}"),
+                    alive: true,
+                })
+                .to_vec(),
             targets: vec![Arc::new(Target {
                 name: TARGET.into(),
-                groups: vec![1],
+                groups: vec![1, 2],
                 units: vec![unit(0, 512), unit(1, 4096)],
                 initiators: Vec::new(),
                 any_initiator: true,
-                explicit_access: false,
+                explicit_access: true,
             })],
+            tokens: TokenKeys::new(&[[5; 32]]).map(Arc::new),
             ..amita_scsi::Catalog::default()
         }),
         portals: BTreeMap::from([(1, vec!["192.0.2.1:3260".parse().expect("an address")])]),
@@ -232,6 +240,9 @@ impl Connection {
             0x20 | 0x22 | 0x24 | 0x26 | 0x32 | 0x3f => false,
             other => panic!("a PDU of type {other:x}"),
         };
+        if kind == 0x25 && text.len() == INFORMATION_BYTES && text[4] == 0x10 {
+            self.token = text[38..].to_vec();
+        }
         if ended {
             let was_open = self.unanswered.remove(&tag);
             assert!(was_open || self.is_dirty, "task {tag} is answered once");
@@ -246,6 +257,7 @@ impl World {
         let catalog = Arc::new(catalog(&volumes));
         let mut service = MemoryService::new(volumes, pool.clone());
         let port = Rc::new(Port::new(config()));
+        port.set_clock(Box::new(|| 1_800_000_000));
         let board = Board::default();
         board.serve(&mut service);
         board.set_catalog(catalog.clone());
@@ -366,6 +378,7 @@ impl World {
             output: Vec::new(),
             asked: Vec::new(),
             open: Vec::new(),
+            token: Vec::new(),
             unanswered: BTreeSet::new(),
             next_tag: 1,
             cmd_sn: 1,
@@ -496,6 +509,67 @@ impl World {
             connection.open.push((tag, data.len() as u32, 0));
         }
         let bytes = pdu(header, &data, connection.digests);
+        self.send(at, &bytes);
+    }
+
+    /// A token is asked for, told of, handed in as it is or with another byte; or another gateway is wanted. Lists come with their commands.
+    fn token(&mut self, at: usize, input: &mut Input<'_>) {
+        let connection = &mut self.connections[at];
+        let mut range = vec![0; 16];
+        (range[6], range[7], range[11]) = (input.byte() & 7, input.byte(), input.byte());
+        range[10] = input.byte() & 7;
+        let mut header = [0; 48];
+        (header[0], header[1]) = (0x01, 0xa1);
+        header[9] = input.byte() % 2;
+        let cdb = &mut header[32..48];
+        let mut list = Vec::new();
+        match input.below(4) {
+            0 => {
+                (cdb[0], cdb[1]) = (0x83, 0x10);
+                list.resize(16, 0);
+                (list[1], list[15]) = (30, 16);
+                list.extend(range);
+            }
+            1 => {
+                (cdb[0], cdb[1]) = (0x83, 0x11);
+                list.resize(536, 0);
+                (list[0], list[1], list[535]) = (2, 0x26, 16);
+                list[15] = input.byte() & 15;
+                if connection.token.len() == 512 {
+                    list[16..528].copy_from_slice(&connection.token);
+                }
+                if input.byte() & 3 == 0 {
+                    list[16 + input.below(256) * 2] ^= input.byte();
+                }
+                list.extend(range);
+            }
+            2 => {
+                (cdb[0], cdb[1]) = (0x84, 0x07);
+                header[1] = 0xc1;
+            }
+            _ => {
+                (cdb[0], cdb[1]) = (0xa4, 0x0a);
+                list.extend([0, 0, 0, 0, input.byte() & 3, 0, 0, input.byte() & 3]);
+            }
+        }
+        let cdb = &mut header[32..48];
+        match (cdb[0], list.len()) {
+            (0xa4, bytes) => cdb[9] = bytes as u8,
+            (_, 0) => cdb[12] = 4,
+            (_, bytes) => cdb[12..14].copy_from_slice(&(bytes as u16).to_be_bytes()),
+        }
+        let length = if list.is_empty() { 1024 } else { list.len() as u32 };
+        set(&mut header, 20, length);
+        let tag = connection.next_tag;
+        connection.next_tag += 1;
+        set(&mut header, 16, tag);
+        set(&mut header, 24, connection.cmd_sn);
+        if connection.max_cmd_sn.wrapping_sub(connection.cmd_sn) > 1 << 31 {
+            return;
+        }
+        connection.cmd_sn = connection.cmd_sn.wrapping_add(1);
+        connection.unanswered.insert(tag);
+        let bytes = pdu(header, &list, connection.digests);
         self.send(at, &bytes);
     }
 
@@ -678,6 +752,7 @@ pub fn iscsi(data: &[u8]) {
                     let mut gone = world.connections.remove(at);
                     gone.front.closed(&mut world.service);
                 }
+                2..=5 => world.token(at, &mut input),
                 _ => {}
             },
         }

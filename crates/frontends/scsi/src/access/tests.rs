@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{Host, answer, sense};
-use amita_types::VolumeId;
+use amita_types::{SnapshotId, VolumeId};
 
 const REPORT: [u8; 12] = [0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
 
@@ -73,6 +73,28 @@ fn wishes_that_cannot_be_had() {
     assert_eq!(sense(set(&mut host, &[(0xf, 2)])), Sense::in_list(4, Some(3)));
     let cut = host.send_with(0, &[0xa4, 0x0a, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0], &[0; 7]);
     assert_eq!(sense(cut).code, code::PARAMETER_LIST_LENGTH);
+    // SPC-4, "SET TARGET PORT GROUPS command": a list that is not empty has its four reserved bytes at least.
+    let cut = host.send_with(0, &[0xa4, 0x0a, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0], &[0; 3]);
+    assert_eq!(sense(cut).code, code::PARAMETER_LIST_LENGTH);
+    let nothing = host.send(0, &[0xa4, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(answer(nothing), Answer::good());
     host.target.explicit_access = false;
     assert_eq!(sense(set(&mut host, &[(0, 2)])).code, code::INVALID_OPCODE);
+}
+
+#[test]
+fn a_snapshot_moves_nothing() {
+    let mut host = Host::one();
+    host.change(|unit| unit.snapshot = SnapshotId(2));
+    host.settle();
+    let failed = Sense::new(Key::HardwareError, code::SET_TARGET_PORT_GROUPS_FAILED);
+    assert_eq!(sense(set(&mut host, &[(0, 2)])), failed);
+    assert_eq!(answer(set(&mut host, &[(0, 1)])), Answer::good(), "as it is");
+}
+
+#[test]
+fn whether_somebody_sees_to_it() {
+    assert_eq!(moved(true), Answer::good());
+    let failed = Sense::new(Key::HardwareError, code::SET_TARGET_PORT_GROUPS_FAILED);
+    assert_eq!(moved(false), Answer::check(failed));
 }

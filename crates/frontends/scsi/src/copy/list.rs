@@ -1,7 +1,7 @@
 //! The parameter list of EXTENDED COPY (SPC-4, "EXTENDED COPY(LID1) command"; descriptors: identification CSCD descriptor E4h, block device to
 //! block device 02h).
 
-use super::{CopyRest, ListId, MAX_DESCRIPTOR_BYTES, MAX_SEGMENT_BYTES, MAX_SEGMENTS, MAX_TARGETS};
+use super::{CopyRest, ListId, MAX_DESCRIPTOR_BYTES, MAX_SEGMENT_BYTES, MAX_SEGMENTS, MAX_TARGETS, copied};
 use crate::block::{be_u32, be_u64, check_writable, extent};
 use crate::device::Scope;
 use crate::inquiry::DISK;
@@ -29,7 +29,7 @@ fn illegal(code: Code) -> Sense {
 }
 
 /// EXTENDED COPY: all of the list is checked before a block is copied.
-pub(crate) fn extended(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Plan, Answer> {
+pub(crate) fn extended(scope: &Scope<'_>, list: &[u8], nexus: &mut Nexus) -> Result<Plan, Answer> {
     let (header, rest) = list
         .split_at_checked(HEADER_BYTES)
         .ok_or(illegal(code::PARAMETER_LIST_LENGTH))?;
@@ -44,11 +44,16 @@ pub(crate) fn extended(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<
     let (targets, segments) = split(rest, target_bytes, segment_bytes, be_u32(&header[12..]))?;
     let targets = parse_targets(scope, targets, nexus)?;
     let segments = parse_segments(segments, HEADER_BYTES + target_bytes, &targets, nexus)?;
-    if segments.is_empty() {
-        return Ok(Answer::good().into());
+    // Those that copy nothing count among the others, by which hosts are told how far a copy has come.
+    let lengths = segments
+        .iter()
+        .map(|segment| segment.map_or(0, |segment| segment.length));
+    let then = CopyRest::of(id, lengths.collect(), scope.unit.block_bytes);
+    let segments: Vec<Segment> = segments.into_iter().flatten().collect();
+    match segments.is_empty() {
+        true => Ok(copied(&then, 0, &[], Ok(()), nexus).into()),
+        false => Ok(Plan::Copy { segments, then }),
     }
-    let then = CopyRest::of(id, &segments, scope.unit.block_bytes);
-    Ok(Plan::Copy { segments, then })
 }
 
 /// The two lists of descriptors, if they are what they say.
@@ -120,7 +125,7 @@ fn parse_segments(
     begin: usize,
     targets: &[Option<Arc<Unit>>],
     nexus: &Nexus,
-) -> Result<Vec<Segment>, Sense> {
+) -> Result<Vec<Option<Segment>>, Sense> {
     let mut segments = Vec::with_capacity(list.len() / SEGMENT_BYTES);
     for (index, bytes) in list.chunks(SEGMENT_BYTES).enumerate() {
         let at = (begin + index * SEGMENT_BYTES) as u16;
@@ -133,7 +138,7 @@ fn parse_segments(
         if usize::from(be_u16(&bytes[2..])) != SEGMENT_BYTES - 4 {
             return Err(Sense::in_list(at + 2, None));
         }
-        segments.extend(parse_segment(bytes, index, targets, nexus)?);
+        segments.push(parse_segment(bytes, index, targets, nexus)?);
     }
     Ok(segments)
 }
@@ -150,6 +155,7 @@ fn aborted(index: usize, code: Code, byte: u16) -> Sense {
     sense
 }
 
+/// One segment; `None`: it copies nothing.
 fn parse_segment(
     bytes: &[u8],
     index: usize,
@@ -192,5 +198,7 @@ fn parse_segment(
         to: Place::of(to),
         to_offset: destination.offset,
         length,
+        summed_at: None,
+        is_written: true,
     }))
 }

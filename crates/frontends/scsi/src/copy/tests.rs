@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::Place;
+use crate::plan::{Place, Segment};
 use crate::sense::{SegmentPointer, Specific};
 use crate::testing::{Host, SIZE_BYTES, answer, sense, target, unit};
 use crate::unit::{Access, Unit};
@@ -75,6 +75,8 @@ fn from_one_unit_to_another() {
             to: Place::of(&unit(1)),
             to_offset: 32 * 512,
             length: 8 * 512,
+            summed_at: None,
+            is_written: true,
         },
         Segment {
             from: Place::of(&unit(1)),
@@ -82,11 +84,14 @@ fn from_one_unit_to_another() {
             to: Place::of(&unit(0)),
             to_offset: 512,
             length: 512,
+            summed_at: None,
+            is_written: true,
         },
     ];
     assert_eq!(found, expected);
-    assert_eq!(copied(&then, 9 * 512, Ok(()), &mut host.nexus), Answer::good());
-    assert_eq!(results(&mut host, 0, 7), [0, 0, 0, 8, 1, 0, 2, 0, 0, 0, 0x12, 0]);
+    assert_eq!(copied(&then, 9 * 512, &[], Ok(()), &mut host.nexus), Answer::good());
+    // The segment of no blocks is one of three (SPC-4, "RECEIVE COPY STATUS": SEGMENTS PROCESSED).
+    assert_eq!(results(&mut host, 0, 7), [0, 0, 0, 8, 1, 0, 3, 0, 0, 0, 0x12, 0]);
     assert_eq!(results(&mut host, 1, 7), [0; 4]);
     assert_eq!(results(&mut host, 4, 7), [0; 4], "nothing has failed");
     let unknown = host.sense(0, &[0x84, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
@@ -99,7 +104,7 @@ fn a_copy_that_fails_says_where() {
     let targets = [described(&unit(0)), described(&unit(1))];
     let segments = [segment(0, 1, 8, 16, 32), segment(1, 0, 4, 0, 4)];
     let (_, then) = copy_of(send(&mut host, &list(1, &targets, &segments)));
-    let failed = copied(&then, 9 * 512, Err(IoError::NoSpace), &mut host.nexus);
+    let failed = copied(&then, 9 * 512, &[], Err(IoError::NoSpace), &mut host.nexus);
     let mut expected = Sense::new(Key::CopyAborted, code::SPACE_ALLOCATION_FAILED).with_information(3);
     expected.command_specific = Some(1);
     assert_eq!(failed, Answer::check(expected));
@@ -108,8 +113,28 @@ fn a_copy_that_fails_says_where() {
     assert_eq!((details.len(), details[3], details[56], details[59]), (78, 74, 2, 18));
     assert_eq!(details[60..63], [0xf0, 0, 0x0a]);
     let (_, then) = copy_of(send(&mut host, &list(1, &targets, &segments)));
-    let conflict = copied(&then, 0, Err(IoError::Reserved), &mut host.nexus);
+    let conflict = copied(&then, 0, &[], Err(IoError::Reserved), &mut host.nexus);
     assert_eq!(conflict.status, Status::ReservationConflict);
+    // It is not told to have gone well, and blocks that it has not copied are not counted.
+    assert_eq!(results(&mut host, 0, 1), [0, 0, 0, 8, 2, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn segments_of_no_blocks_count_among_the_others() {
+    let mut host = two_units();
+    let targets = [described(&unit(0)), described(&unit(1))];
+    // Of no blocks, and onto itself.
+    let nothing = [segment(0, 1, 0, 16, 32), segment(0, 0, 8, 16, 16)];
+    let [first, second] = nothing.clone();
+    let segments = [first, second, segment(0, 1, 8, 16, 32)];
+    let (found, then) = copy_of(send(&mut host, &list(1, &targets, &segments)));
+    assert_eq!(found.len(), 1);
+    let failed = copied(&then, 512, &[], Err(IoError::Damaged), &mut host.nexus);
+    let sense = failed.sense.expect("sense data");
+    assert_eq!((sense.command_specific, sense.information), (Some(2), Some(7)));
+    // What a list did is told of the last one of that name (SPC-4, "RECEIVE COPY STATUS"), also where there was nothing to do.
+    assert_eq!(answer(send(&mut host, &list(1, &targets, &nothing))), Answer::good());
+    assert_eq!(results(&mut host, 0, 1), [0, 0, 0, 8, 1, 0, 2, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -247,7 +272,7 @@ fn lists_without_an_identifier_keep_nothing() {
     let mut list = list(0, &targets, &segments);
     list[1] = 0x18;
     let (_, then) = copy_of(send(&mut host, &list));
-    assert_eq!(copied(&then, 8 * 512, Ok(()), &mut host.nexus), Answer::good());
+    assert_eq!(copied(&then, 8 * 512, &[], Ok(()), &mut host.nexus), Answer::good());
     assert!(host.nexus.copies.find(ListId::Short(0)).is_none());
     list[0] = 1;
     assert_eq!(sense(send(&mut host, &list)), Sense::in_list(0, None));

@@ -89,7 +89,7 @@ fn all_commands_are_told() {
     let timed = codes(&mut host, 0x80, 0, 0);
     assert_eq!(timed.len(), 4 + 20 * COMMANDS.len());
     assert_eq!(timed[4..14], [0, 0, 0, 0, 0, 2, 0, 6, 0, 10]);
-    host.catalog.tokens = false;
+    host.catalog.tokens = None;
     host.catalog.extended_reservations = false;
     host.target.explicit_access = false;
     assert_eq!(codes(&mut host, 0, 0, 0).len(), 4 + 8 * (COMMANDS.len() - 9));

@@ -3,10 +3,11 @@
 //! ```text
 //! | type (4) | reserved (2) | length (2) | identifier (8) | logical unit (32) | bytes represented (16) | reserved (16) | ... |
 //! | 0        | 4            | 6          | 8              | 16                | 48                     | 64             96   |
-//! | specific to disks (32) | seal (32) | zeros (352) |
-//! | 96                     | 128       | 160         |
+//! | specific to disks (32) | body (384) |
+//! | 96                     | 128        |
 //! ```
-//! All numbers are big-endian (SPC-4 5.17.6.4, table 111). What is behind byte 128 is the maker's own; here it is what nobody can guess.
+//! All numbers are big-endian (SPC-4 5.17.6.4, table 111). What is behind byte 128 is the maker's own: here
+//! it is what the token stands for, sealed.
 
 use crate::sense::{Key, Sense, code};
 use amita_types::BLOCK_BYTES;
@@ -19,6 +20,10 @@ const ZEROS: u32 = 0xffff_0001;
 pub(super) const POINT_IN_TIME: u32 = 0x0080_0001;
 /// ROD TOKEN LENGTH: what follows it.
 const LENGTH: u16 = (TOKEN_BYTES - 8) as u16;
+/// What comes before the body.
+const HEAD_BYTES: usize = 128;
+/// What the maker of a token keeps in it.
+pub(super) const BODY_BYTES: usize = TOKEN_BYTES - HEAD_BYTES;
 
 /// A token of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +36,8 @@ pub struct Token {
     pub bytes: u64,
     /// Bytes of a logical block of that logical unit: 512 or 4096.
     pub block_bytes: u32,
-    /// What nobody can guess: random, or made of the rest by who has a key.
-    pub seal: [u8; 32],
+    /// What it stands for, sealed.
+    pub body: [u8; BODY_BYTES],
 }
 
 impl Token {
@@ -54,8 +59,15 @@ impl Token {
         bytes[96..100].copy_from_slice(&self.block_bytes.to_be_bytes());
         bytes[101] = (BLOCK_BYTES / self.block_bytes.clamp(1, BLOCK_BYTES)).ilog2() as u8;
         bytes[102] = 0xc0;
-        bytes[128..160].copy_from_slice(&self.seal);
+        bytes[HEAD_BYTES..].copy_from_slice(&self.body);
         bytes
+    }
+
+    /// What comes before the body.
+    pub(super) fn head(&self) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head.copy_from_slice(&self.encode()[..HEAD_BYTES]);
+        head
     }
 
     /// Of what a host hands in. It is not known yet whether there is such a one.
@@ -69,15 +81,15 @@ impl Token {
             number.copy_from_slice(&bytes[at..at + 8]);
             u64::from_be_bytes(number)
         };
-        let (mut unit, mut seal) = ([0; 16], [0; 32]);
+        let (mut unit, mut body) = ([0; 16], [0; BODY_BYTES]);
         unit.copy_from_slice(&bytes[26..42]);
-        seal.copy_from_slice(&bytes[128..160]);
+        body.copy_from_slice(&bytes[HEAD_BYTES..]);
         let token = Token {
             identifier: number(8),
             unit,
             bytes: number(56),
             block_bytes: (number(96) >> 32) as u32,
-            seal,
+            body,
         };
         // It is taken only as it was made.
         match token.encode() == *bytes {
@@ -87,7 +99,7 @@ impl Token {
     }
 }
 
-fn invalid(code: crate::sense::Code) -> Sense {
+pub(super) fn invalid(code: crate::sense::Code) -> Sense {
     Sense::new(Key::IllegalRequest, code).at(false, 16, None)
 }
 

@@ -24,7 +24,7 @@ fn every_page_that_is_told_is_there() {
             false => assert_eq!(host.sense(0, &[0x12, 1, code, 0, 252, 0]), Sense::in_cdb(2, None)),
         }
     }
-    host.catalog.tokens = false;
+    host.catalog.tokens = None;
     assert!(!page(&mut host, 0x00)[4..].contains(&0x8f));
     assert_eq!(host.sense(0, &[0x12, 1, 0x8f, 0, 252, 0]), Sense::in_cdb(2, None));
 }

@@ -10,7 +10,7 @@ use amita_scsi::plan::{MAX_LIST_BYTES, MAX_TRANSFER_BLOCKS};
 use amita_scsi::sense::{Format, MAX_SENSE_BYTES};
 use amita_scsi::{
     Alua, Answer, Attribute, Catalog, Extent, Group, InitiatorPort, Io, Lengths, Lun, Nexus, Plan, Reservation, Status,
-    Target, Task, Unit, Work, copied, gathered, plan, reserved,
+    Sum, Target, Task, TokenKeys, Unit, Work, begun, copied, gathered, plan, reserved,
 };
 use amita_types::io::IoError;
 use amita_types::{NodeId, SnapshotId, VolumeId};
@@ -166,7 +166,7 @@ impl World {
                 node: NodeId(1),
                 revision: 1,
                 groups: vec![group(1), group(2)],
-                tokens: true,
+                tokens: TokenKeys::new(&[[7; 32]]).map(Arc::new),
                 extended_reservations: true,
                 ..Catalog::default()
             },
@@ -236,9 +236,9 @@ impl World {
                     assert!(segment.to_offset + segment.length <= SIZE_BYTES);
                 }
                 let half = segments[0].length / 2;
-                check_answer(&copied(&then, half, Err(IoError::Damaged), nexus));
+                check_answer(&copied(&then, half, &[], Err(IoError::Damaged), nexus));
                 let all = segments.iter().map(|segment| segment.length).sum();
-                check_answer(&copied(&then, all, Ok(()), nexus));
+                check_answer(&copied(&then, all, &[Sum::default(); 16], Ok(()), nexus));
             }
             Plan::Reserve {
                 volume: VolumeId(1),
@@ -254,7 +254,12 @@ impl World {
                 check_answer(&reserved(&then, &result));
                 self.settle();
             }
-            Plan::Reserve { .. } | Plan::Token(_) | Plan::Move { .. } | Plan::Gather { .. } => {}
+            Plan::Token(work) => {
+                let next = begun(*work, &self.catalog, 7, &mut |bytes| bytes.fill(3), nexus);
+                assert!(!matches!(next, Plan::Token(_) | Plan::Gather { .. }));
+                self.end(which, next);
+            }
+            Plan::Reserve { .. } | Plan::Move { .. } | Plan::Gather { .. } => {}
         }
     }
 }

@@ -39,6 +39,8 @@ pub struct IscsiTarget {
     pub any_initiator: bool,
     /// Logins without CHAP are refused.
     pub chap_required: bool,
+    /// Initiators may have volumes moved to another gateway (SET TARGET PORT GROUPS).
+    pub initiators_move: bool,
     /// At how many percent of a LUN's pool its initiators are told that space runs out; null: where stores count as near full.
     pub space_warning_percent: Option<u8>,
     /// Who may log in.
@@ -68,6 +70,7 @@ impl From<map::IscsiTarget> for IscsiTarget {
             gateways: found.gateways,
             any_initiator: found.any_initiator,
             chap_required: found.chap_required,
+            initiators_move: found.initiators_move,
             space_warning_percent: found.space_warning_percent,
             initiators: found.initiators.into_iter().map(access).collect(),
             luns: found.luns.len() as u64,
@@ -93,6 +96,9 @@ pub struct NewIscsiTarget {
     /// Logins without CHAP are refused.
     #[serde(default)]
     pub chap_required: bool,
+    /// Initiators may have volumes moved to another gateway (SET TARGET PORT GROUPS).
+    #[serde(default)]
+    pub initiators_move: bool,
     /// At how many percent of a LUN's pool its initiators are told that space runs out; null: where stores count as near full.
     pub space_warning_percent: Option<u8>,
 }
@@ -107,6 +113,8 @@ pub struct IscsiTargetChange {
     pub any_initiator: Option<bool>,
     /// Are logins without CHAP to be refused?
     pub chap_required: Option<bool>,
+    /// May initiators have volumes moved to another gateway (SET TARGET PORT GROUPS)?
+    pub initiators_move: Option<bool>,
     /// At how many percent of a LUN's pool its initiators are told that space runs out; null: where stores count as near full.
     #[serde(default, deserialize_with = "nullable")]
     #[expect(clippy::option_option, reason = "see `nullable`")]
@@ -240,6 +248,7 @@ async fn create(
         gateways: wanted.gateways,
         any_initiator: wanted.any_initiator,
         chap_required: wanted.chap_required,
+        initiators_move: wanted.initiators_move,
         space_warning_percent: wanted.space_warning_percent,
     };
     let made = api.act(asker, Action::TargetCreate, spec.name.clone(), move |meta| {
@@ -282,6 +291,7 @@ async fn change(
             gateways: change.gateways,
             any_initiator: change.any_initiator,
             chap_required: change.chap_required,
+            initiators_move: change.initiators_move,
             space_warning: change
                 .space_warning_percent
                 .map(|percent| percent.map_or(SpaceWarning::NearFull, SpaceWarning::At)),

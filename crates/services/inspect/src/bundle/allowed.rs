@@ -105,6 +105,7 @@ pub const RECORDS: &[Records] = &[
             "gateways",
             "any_initiator",
             "chap_required",
+            "initiators_move",
             "space_warning_percent",
             "initiators",
             "luns",

@@ -138,10 +138,11 @@ fn a_target_changes_and_goes() {
         gateways: Some(vec!["n2".to_owned()]),
         any_initiator: Some(true),
         chap_required: Some(true),
+        initiators_move: Some(true),
         space_warning: Some(SpaceWarning::At(80)),
     };
     let changed = set_target(&meta, "t", &change).unwrap();
-    assert!(changed.any_initiator && changed.chap_required);
+    assert!(changed.any_initiator && changed.chap_required && changed.initiators_move);
     assert_eq!(
         (changed.gateways.as_slice(), changed.space_warning_percent),
         (&["n2".to_owned()][..], Some(80))
@@ -153,7 +154,7 @@ fn a_target_changes_and_goes() {
     };
     let changed = set_target(&meta, "t", &back).unwrap();
     assert!(
-        changed.chap_required && changed.gateways.is_empty(),
+        changed.chap_required && changed.initiators_move && changed.gateways.is_empty(),
         "what is not named stays"
     );
     assert_eq!(changed.space_warning_percent, None);

@@ -24,6 +24,7 @@ fn records_are_short_and_read_as_they_were_written() {
         gateways: Vec::new(),
         any_initiator: false,
         chap_required: false,
+        initiators_move: false,
         space_warning_percent: None,
         initiators: vec![IscsiAccess {
             initiator: "iqn.1993-08.org.debian:01:a".to_owned(),

@@ -1,6 +1,8 @@
 //! EXTENDED COPY by the stores, without the host: each piece is read where it comes from and written where it goes, by a slot of its own
 //! (the two may be of different volumes, and the pieces of a request are of one). Several are under way at once; but segments are copied
 //! one after the other, for one may read what the one before has written, and one whose two ranges overlap piece by piece.
+//!
+//! What belongs to a token is summed as it is read, and some of that is not written anywhere.
 
 use crate::Cx;
 use crate::connection::End;
@@ -13,6 +15,7 @@ use amita_frontend::service::Source;
 use amita_frontend::slots::SlotId;
 use amita_reactor::Slice;
 use amita_scsi::plan::{Extent, Segment};
+use amita_scsi::{CopyRest, Sum};
 use amita_types::io::{Op, Payload};
 
 /// Copies of a session at once.
@@ -46,6 +49,10 @@ pub(crate) struct Piece {
     length: u32,
     /// It was read; and whether nothing of it is allocated where it comes from.
     read: Option<bool>,
+    /// Which byte it begins with of what a token represents, if it is summed.
+    summed_at: Option<u64>,
+    /// Is it only summed?
+    is_written: bool,
 }
 
 /// A piece that was begun.
@@ -62,7 +69,8 @@ fn overlaps(segment: &Segment) -> bool {
         offset,
         length: segment.length,
     };
-    segment.from.source == segment.to.source && range(segment.from_offset).overlaps(&range(segment.to_offset))
+    let is_same = segment.is_written && segment.from.source == segment.to.source;
+    is_same && range(segment.from_offset).overlaps(&range(segment.to_offset))
 }
 
 /// Begins the next piece of a copy.
@@ -102,6 +110,8 @@ pub(super) fn step(session: &mut Session, slot: SlotId, progress: Progress, cx: 
         offset: to,
         length,
         read: None,
+        summed_at: segment.summed_at.map(|at| at + progress.begun),
+        is_written: segment.is_written,
     };
     let Some(child) = begin_piece(session, slot, segment.from.source, piece) else {
         return Step::Full;
@@ -128,12 +138,13 @@ pub(super) fn step(session: &mut Session, slot: SlotId, progress: Progress, cx: 
 /// Gives a piece a slot.
 fn begin_piece(session: &mut Session, slot: SlotId, source: Source, piece: Piece) -> Option<SlotId> {
     let own = &session.engine.request(slot).own;
-    let (tag, lun, serial, since) = (own.tag, own.lun, own.serial, own.since);
+    let (tag, lun, serial, since, summer) = (own.tag, own.lun, own.serial, own.since, own.summer);
     let begun = session.engine.begin(source, 0, Plan::Steps, Delivery::AnyOrder);
     let (child, request) = begun?;
     request.own.clear();
     request.own.parent = Some(slot);
     request.own.work = Work::CopyPiece(piece);
+    request.own.summer = summer;
     (request.own.tag, request.own.lun, request.own.serial, request.own.since) = (tag, lun, serial, since);
     Some(child)
 }
@@ -146,8 +157,16 @@ pub(super) fn landed(own: &mut Task, part: Part<Fault>, cx: &mut Cx<'_>) {
     let mut payload = part.payload;
     let is_zero = matches!(payload, Payload::Zeros(_));
     piece.read = Some(is_zero);
-    if !is_zero {
-        own.whole = bytes_of(&mut payload, length, cx.pool);
+    // Zeros add nothing to a sum.
+    if is_zero {
+        return;
+    }
+    let data = bytes_of(&mut payload, length, cx.pool);
+    if let (Some(summer), Some(at)) = (own.summer, piece.summed_at) {
+        own.sum = Some((CopyRest::section(at), summer.sum(at, &data)));
+    }
+    if piece.is_written {
+        own.whole = data;
     }
 }
 
@@ -158,6 +177,9 @@ pub(super) fn step_piece(session: &mut Session, slot: SlotId, piece: Piece, cx: 
         return Step::Through;
     };
     request.issued = true;
+    if !piece.is_written {
+        return Step::Through;
+    }
     request.source = piece.source;
     let data = std::mem::take(&mut request.own.whole);
     let Piece { offset, length, .. } = piece;
@@ -179,20 +201,33 @@ pub(super) fn step_piece(session: &mut Session, slot: SlotId, piece: Piece, cx: 
     Step::Through
 }
 
+/// How a piece has ended.
+#[derive(Debug)]
+pub(in crate::session) struct Ended {
+    pub failure: Option<Fault>,
+    pub at: Option<u64>,
+    pub sum: Option<(usize, Sum)>,
+}
+
 /// A piece has ended: its copy goes on.
 pub(in crate::session) fn piece_done(
     session: &mut Session,
     slot: SlotId,
     piece: SlotId,
-    failure: Option<Fault>,
-    at: Option<u64>,
+    ended: Ended,
     cx: &mut Cx<'_>,
 ) -> Result<(), End> {
+    let Ended { failure, at, sum } = ended;
     let Some(request) = session.engine.busy(slot) else {
         return Ok(());
     };
     request.owed -= 1;
     let own = &mut request.own;
+    if let Some((section, sum)) = sum
+        && let Some(known) = own.sums.get_mut(section)
+    {
+        known.add(sum);
+    }
     if let Some(begun) = own
         .pieces
         .iter_mut()

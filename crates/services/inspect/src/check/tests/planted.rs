@@ -96,6 +96,7 @@ fn target() -> IscsiTarget {
         gateways: Vec::new(),
         any_initiator: false,
         chap_required: false,
+        initiators_move: false,
         space_warning_percent: None,
         initiators: Vec::new(),
         luns: vec![IscsiLun {
