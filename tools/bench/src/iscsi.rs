@@ -152,6 +152,9 @@ fn await_login(portal: SocketAddr, iqn: &str, lun: u16, patience: Duration) -> R
 }
 
 /// Waits until a gateway serves its target.
+///
+/// # Errors
+/// When it does not.
 pub fn await_portal(portal: SocketAddr, iqn: &str) -> Result<()> {
     await_login(portal, iqn, LUN, PATIENCE).map(drop)
 }

@@ -121,7 +121,7 @@ impl Gateways {
 
     /// Makes the volume LUN 0 of a target of its name; the target's IQN.
     fn offer_lun(&self, options: &[&str]) -> Result<String> {
-        let create = [&["target", "create", &self.subsystem, "--json"], options].concat();
+        let create = [&["target", "create", &self.subsystem, "--json"][..], options].concat();
         let made = self.json(&create)?;
         self.amita(&["lun", "add", &self.subsystem, &self.volume])?;
         let iqn = made["iqn"].as_str();
@@ -141,17 +141,21 @@ impl Gateways {
         self.cluster.offer_by_nvme(name)
     }
 
-    /// A further volume in a subsystem of its own, to which nobody may connect yet. From now on it is the target.
+    /// A further volume in a subsystem or target of its own, to which nobody may connect yet. From now on it is the target.
     pub fn guard(&mut self, name: &str, size_bytes: u64) -> Result<()> {
         let size = size_bytes.to_string();
         self.amita(&["volume", "create", name, "--pool", "demo", "--size", &size])?;
-        let made = self.amita(&["subsystem", "create", name, "--json"])?;
-        self.amita(&["namespace", "add", name, name])?;
-        let made: serde_json::Value = serde_json::from_str(&made).context(|| "no subsystem".to_owned())?;
-        let nqn = made["nqn"].as_str();
-        self.nqn = nqn.ok_or_else(|| Failure::new(format!("no name: {made}")))?.to_owned();
-        self.subsystem = name.to_owned();
-        self.volume = name.to_owned();
+        name.clone_into(&mut self.subsystem);
+        name.clone_into(&mut self.volume);
+        self.nqn = match self.protocol {
+            Protocol::Nvme => {
+                let made = self.json(&["subsystem", "create", name, "--json"])?;
+                self.amita(&["namespace", "add", name, name])?;
+                let nqn = made["nqn"].as_str();
+                nqn.ok_or_else(|| Failure::new(format!("no name: {made}")))?.to_owned()
+            }
+            Protocol::Iscsi => self.offer_lun(&[])?,
+        };
         Ok(())
     }
 
@@ -392,43 +396,26 @@ impl Printed for Gateways {
 }
 
 impl Proving for Gateways {
-    fn guard(&mut self, name: &str, size_bytes: u64) -> Result<()> {
-        self.amita(&[
-            "volume",
-            "create",
-            name,
-            "--pool",
-            "demo",
-            "--size",
-            &size_bytes.to_string(),
-        ])?;
-        name.clone_into(&mut self.subsystem);
-        name.clone_into(&mut self.volume);
-        self.nqn = self.offer_lun(&[])?;
-        Ok(())
-    }
-
     fn allow(&mut self, initiator: &str, secrets: &Secrets<'_>) -> Result<()> {
         self.amita(&["initiator", "allow", &self.subsystem, initiator])?;
         let seal = self.seal.display().to_string();
-        let mut arguments = vec!["initiator", "key", initiator, "--seal-key", &seal];
-        let mut files = Vec::new();
-        for (flag, remove, secret) in [
-            ("--chap-secret", "--remove-chap", secrets.initiator),
-            ("--chap-target-secret", "--remove-chap-target", secrets.target),
+        let mut arguments = ["initiator", "key", initiator, "--seal-key", &seal]
+            .map(str::to_owned)
+            .to_vec();
+        for (flag, secret) in [
+            ("--chap-secret", secrets.initiator),
+            ("--chap-target-secret", secrets.target),
         ] {
-            let file = self.scratch.folder().join(format!("initiator{flag}"));
             if let Some(secret) = secret {
+                let file = self.scratch.folder().join(format!("initiator{flag}"));
                 std::fs::write(&file, secret).context(|| format!("cannot write {}", file.display()))?;
-            }
-            files.push((flag, remove, secret.is_some(), file.display().to_string()));
-        }
-        for (flag, remove, is_set, file) in &files {
-            match is_set {
-                true => arguments.extend([*flag, file]),
-                false => arguments.push(remove),
+                arguments.extend([flag.to_owned(), file.display().to_string()]);
             }
         }
+        if secrets.initiator.is_none() && secrets.target.is_none() {
+            return Ok(());
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         self.amita(&arguments).map(drop)
     }
 

@@ -2,7 +2,6 @@
 
 use crate::cluster::Gateways;
 use crate::host::Host;
-use crate::scenarios::chap::Proving as _;
 use crate::scenarios::{chap, commands, database, disk, fencing, initiator, paths, postgres};
 use crate::steps::Steps;
 

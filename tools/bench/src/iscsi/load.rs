@@ -84,14 +84,15 @@ pub fn run(session: &mut Session, load: &Load) -> Result<Loaded> {
         }
         // All that has come is taken before more is sent.
         loop {
-            let ended = session.next()?;
+            let ended = session.wait()?;
             now = Instant::now();
             match ended.is_good() {
                 true => done.operations += 1,
                 false => done.errors += 1,
             }
             if let Some(started) = flying.remove(&ended.tag) {
-                done.latency.record(u64::try_from((now - started).as_nanos()).unwrap_or(u64::MAX));
+                done.latency
+                    .record(u64::try_from((now - started).as_nanos()).unwrap_or(u64::MAX));
             }
             if flying.is_empty() || !session.has_more() {
                 break;

@@ -153,6 +153,8 @@ impl Session {
                     "the login at {portal} ended with {class:02x}/{detail:02x}"
                 )));
             }
+            session.status_sn = number(&header, 24).wrapping_add(1);
+            session.max_command_sn = number(&header, 32);
             let said = String::from_utf8_lossy(&session.inbox[data]).into_owned();
             for pair in said.split('\0') {
                 if let Some(value) = pair.strip_prefix("MaxRecvDataSegmentLength=") {
@@ -272,7 +274,7 @@ impl Session {
     ///
     /// # Errors
     /// When the connection breaks, or the target says what it must not.
-    pub fn next(&mut self) -> Result<Done> {
+    pub fn wait(&mut self) -> Result<Done> {
         loop {
             let (header, data) = self.receive()?;
             let tag = number(&header, 16);
@@ -368,7 +370,7 @@ impl Session {
             {
                 flying.insert(self.start(&commands[index], true), index);
             }
-            let done = self.next()?;
+            let done = self.wait()?;
             let index = flying.remove(&done.tag).ok_or_else(|| broken("an unknown tag"))?;
             if done.is_good() {
                 results[index] = done.data;

@@ -13,9 +13,6 @@ pub struct Secrets<'a> {
 
 /// A target that lets in whom it was told to, and nobody else.
 pub trait Proving: Target {
-    /// A further volume in a target of its own, to which nobody may log in yet. From now on it is the target.
-    fn guard(&mut self, name: &str, size_bytes: u64) -> Result<()>;
-
     /// Lets an initiator in that has these secrets.
     fn allow(&mut self, initiator: &str, secrets: &Secrets<'_>) -> Result<()>;
 

@@ -29,7 +29,7 @@ pub fn by_hand(host: &Host, target: &mut dyn Paired, second_bytes: u64) -> Resul
          zero 2; is $a 'WRITE SAME without data: not zeros, or a neighbour changed'
          head -c $block /dev/urandom >/tmp/block
          sg_write_same --10 --lba=$((3 * each)) --num=$each --in=/tmp/block $a || fail 'WRITE SAME (10)'
-         for i in $(seq $each); do cat /tmp/block; done | dd of=/tmp/data bs=1M seek=3 conv=notrunc iflag=fullblock status=none
+         python3 -c \"import sys; sys.stdout.buffer.write(open('/tmp/block', 'rb').read() * $each)\" | dd of=/tmp/data bs=1M seek=3 conv=notrunc iflag=fullblock status=none
          is $a 'WRITE SAME: not the block, or a neighbour changed'
 
          old() {{ dd if=/tmp/data bs=1M skip=4 count=1 status=none | head -c 4096; }}

@@ -151,9 +151,9 @@ pub fn through_a_death(host: &Host, target: &mut dyn Target) -> Result<String> {
          while ! [ -e /tmp/stop ]; do
              pg pgbench -p 5432 -n -c 4 -t 25 >/tmp/pgbench.log 2>&1 || {{ cat /tmp/pgbench.log; fail pgbench; }}
              grep -q 'failed transactions: 0 ' /tmp/pgbench.log || {{ cat /tmp/pgbench.log; fail 'transactions failed'; }}
-             done=$((done + 100)); echo \"$done committed\"
+             sum=$((sum + 100)); echo \"$sum committed\"
          done
-         echo \"$done\" >/tmp/committed; echo \"all of $done committed\""
+         echo \"$sum\" >/tmp/committed; echo \"all of $sum committed\""
     ))?;
     let further = |rounds: usize| {
         let rows = load.so_far().lines().count();
