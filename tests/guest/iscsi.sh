@@ -12,7 +12,7 @@ host_starts() { # THE INITIATOR'S NAME; the file of multipath's settings comes b
     echo "InitiatorName=$1" >/etc/iscsi/initiatorname.iscsi
     cat >/etc/multipath/conf.d/amita.conf
     /usr/lib/systemd/systemd-udevd --daemon >/dev/null 2>&1 || fail udevd
-    udevadm trigger --action=add && udevadm settle
+    udevadm trigger --action=add --subsystem-match=block --subsystem-match=scsi && udevadm settle
     iscsid >/dev/null 2>&1 || fail iscsid
     multipathd >/dev/null 2>&1 || fail multipathd
     await 60 'multipathd answers' multipathd show daemon

@@ -69,11 +69,11 @@ impl Target for Lio<'_> {
     }
 
     fn kill(&mut self, gateway: usize) -> Result<()> {
-        self.serves(gateway, "disable")
+        self.serves(gateway, "0")
     }
 
     fn revive(&mut self, gateway: usize) -> Result<()> {
-        self.serves(gateway, "enable")
+        self.serves(gateway, "1")
     }
 
     fn relocate(&mut self, gateway: usize) -> Result<()> {
