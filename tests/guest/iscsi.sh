@@ -105,23 +105,34 @@ wwid() { # DISK
     sed -n 's/^naa\./3/p' "/sys/block/$1/device/wwid"
 }
 
-# The multipath device, or the disk where there is one path and multipath has never seen another.
+# The multipath device. Multipath does not take a disk that it does not know (`find_multipaths strict`, the default), see `known`.
 device_name() { # IQN [LUN]
-    local session disk map count=0 last=
+    local session disk map
     for session in $(sessions "$1"); do
         disk=$(session_disk "$session" "${2:-0}")
-        [ -n "$disk" ] || continue
-        if map=$(map_of "$disk"); then echo "/dev/mapper/$map" && return 0; fi
-        count=$((count + 1)) last=$disk
+        [ -n "$disk" ] && map=$(map_of "$disk") && echo "/dev/mapper/$map" && return 0
     done
-    [ "$count" -eq 1 ] && [ "$(sessions "$1" | wc -l)" -eq 1 ] && ! grep -q "$(wwid "$last")" /etc/multipath/wwids 2>/dev/null &&
-        [ -b "/dev/$last" ] && echo "/dev/$last"
+    return 1
 }
 
 device() { # IQN [LUN]
+    await 60 "a disk for LUN ${2:-0} of $1" has_disk "$@" || return 1
+    known "$@"
     await 60 "a device for LUN ${2:-0} of $1" device_name "$@" || return 1
-    udevadm settle
     device_name "$@"
+}
+
+has_disk() { # IQN [LUN]
+    [ -n "$(session_disk "$(sessions "$1" | head -n 1)" "${2:-0}")" ]
+}
+
+# Tells multipath that a disk is one of its own, as the commands do that `amita volume attach` prints.
+known() { # IQN [LUN]
+    local disk
+    disk=$(session_disk "$(sessions "$1" | head -n 1)" "${2:-0}")
+    udevadm settle
+    grep -q "$(wwid "$disk")" /etc/multipath/wwids 2>/dev/null && return 0
+    multipath -a "/dev/$disk" >/dev/null && multipathd reconfigure >/dev/null || fail "multipath -a /dev/$disk"
 }
 
 # Options are settings of the record (NAME=VALUE), or those of `nvme connect` that have a counterpart.
@@ -161,7 +172,13 @@ disconnect() { # IQN: until nothing of it is left
     done
     iscsiadm -m node -T "$1" --logout >/dev/null 2>&1
     iscsiadm -m node -T "$1" -o delete >/dev/null 2>&1
-    await 60 "$1 gone" gone "$1"
+    await 60 "$1 gone" flushed "$1"
+}
+
+# What was in use when its last path went is taken away when it is not any more.
+flushed() { # IQN
+    multipath -F >/dev/null 2>&1
+    gone "$1"
 }
 
 gone() { # IQN
