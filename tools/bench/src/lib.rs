@@ -12,6 +12,7 @@ pub mod counting;
 pub mod curve;
 pub mod hostile;
 pub mod idle;
+mod iscsi;
 pub mod links;
 pub mod load;
 pub mod machine;
@@ -160,6 +161,8 @@ pub enum Part {
     Rebuild,
     /// What NVMe/TCP adds to an I/O, and what a host with paths waits
     Nvme,
+    /// What iSCSI adds to an I/O beside NVMe/TCP; copies and zeros that a target makes by itself
+    Iscsi,
     /// What it costs that links between nodes are protected, mode by mode
     Links,
     /// What is left of the rate while a stranger does his worst at every port

@@ -4,10 +4,10 @@
 //! own affair, and there is no kernel here whose driver could be measured. Everything else, the target's side, is on
 //! one core, and the same I/O by the client library beside it, in turns, on the same cluster.
 
-mod added;
-mod gateways;
+pub mod added;
+pub mod gateways;
 mod paths;
-mod trip;
+pub mod trip;
 
 use crate::case::Mix;
 use crate::report::Figures;
@@ -30,12 +30,12 @@ const ADDED_LATENCY_US: f64 = 15.0;
 const FAILOVER_SECONDS: f64 = 1.0;
 const MOVE_SECONDS: f64 = 0.1;
 
-const DEEP: u16 = 32;
+pub const DEEP: u16 = 32;
 /// How often each of those that are compared has its turn. The middle difference counts.
-const TURNS: usize = 3;
+pub const TURNS: usize = 3;
 /// Of one measurement.
-const DEEP_TIME: Duration = Duration::from_millis(2000);
-const SHALLOW_TIME: Duration = Duration::from_millis(1000);
+pub const DEEP_TIME: Duration = Duration::from_millis(2000);
+pub const SHALLOW_TIME: Duration = Duration::from_millis(1000);
 /// Writes before something is done to the path.
 const BEFORE: Duration = Duration::from_secs(1);
 /// Writes after it: longer than any pause that is still a pause.
@@ -104,7 +104,11 @@ fn take_turns(gateways: &mut Gateways, mix: Mix, depth: u16, time: Duration) -> 
             let (request, answer) = trip::sizes(mix);
             let trip = trip::latency(request, answer, core)?;
             gateways.expect_owner(FIRST)?;
-            Ok(Turn { local, nvme, trip })
+            Ok(Turn {
+                local,
+                remote: nvme,
+                trip,
+            })
         })
         .collect()
 }
@@ -119,7 +123,7 @@ fn judge_cpu(mix: Mix, turns: &[Turn], figures: &mut Figures) {
     figures.note(
         &name("cpu_us"),
         &label("CPU of all but the host"),
-        of(|turn| turn.nvme.cpu_us),
+        of(|turn| turn.remote.cpu_us),
         "us",
     );
     figures.note(
@@ -131,7 +135,7 @@ fn judge_cpu(mix: Mix, turns: &[Turn], figures: &mut Figures) {
     figures.note(
         &name("iops"),
         &label("rate, the host on the same core"),
-        of(|turn| turn.nvme.iops),
+        of(|turn| turn.remote.iops),
         "IOPS",
     );
 }
@@ -143,7 +147,7 @@ fn judge_latency(mix: Mix, turns: &[Turn], figures: &mut Figures) {
     let text = label("latency, less that by libamita, less a loopback round trip of the same sizes");
     figures.at_most(&name("added_latency_us"), &text, value, "us", ADDED_LATENCY_US);
     let of = |sample: fn(&Turn) -> f64| median(turns.iter().map(sample));
-    let (nvme, local) = (of(|turn| turn.nvme.latency_us), of(|turn| turn.local.latency_us));
+    let (nvme, local) = (of(|turn| turn.remote.latency_us), of(|turn| turn.local.latency_us));
     figures.note(&name("latency_us"), &label("latency"), nvme, "us");
     figures.note(
         &name("libamita_latency_us"),
@@ -219,7 +223,7 @@ fn note_foreign(foreign: &[Foreign], figures: &mut Figures) {
 }
 
 /// A sample's figures, of what was seen.
-fn sample(operations: f64, cpu: Duration, length: Duration, latency_us: f64, foreign: Foreign) -> Sample {
+pub fn sample(operations: f64, cpu: Duration, length: Duration, latency_us: f64, foreign: Foreign) -> Sample {
     Sample {
         cpu_us: micros(cpu) / operations.max(1.0),
         latency_us,

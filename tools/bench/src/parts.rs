@@ -11,7 +11,7 @@ use crate::report::Figures;
 use crate::site::Site;
 use crate::testbed::{Backing, NODES, Product, Testbed, store_bytes};
 use crate::{
-    Arguments, Part, curve, hostile, idle, links, micros, nvme, path, pause, peers, raw, rebuild, row, scaling,
+    Arguments, Part, curve, hostile, idle, iscsi, links, micros, nvme, path, pause, peers, raw, rebuild, row, scaling,
     snapshots, units,
 };
 use amita_harness::scratch::Scratch;
@@ -293,6 +293,9 @@ impl Bench<'_> {
         }
         if self.wants(Part::Nvme) {
             nvme::measure(&mut self.steps, &self.product, &mut self.figures)?;
+        }
+        if self.wants(Part::Iscsi) {
+            iscsi::measure(&mut self.steps, &self.product, &mut self.figures)?;
         }
         if self.wants(Part::Links) {
             self.links(units)?;

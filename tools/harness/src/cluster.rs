@@ -479,11 +479,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a further node that has no store, and waits until it serves. Returns its index.
+    /// Starts a further node that has no store, and waits until it serves. It has a portal for iSCSI where the others do. Returns its index.
     ///
     /// # Errors
     /// With its last words, when it does not.
     pub fn add_gateway(&mut self, name: &str) -> Result<usize> {
+        let has_portal = self.nodes.iter().any(|node| node.iscsi.is_some());
         let node = Node {
             name: name.to_owned(),
             stores: Vec::new(),
@@ -491,7 +492,7 @@ impl Cluster {
             nbd: loopback(),
             nbd_socket: None,
             nvme: host_address(self.nodes.len() + 1),
-            iscsi: None,
+            iscsi: has_portal.then(|| host_address(self.nodes.len() + 1)),
             advertised: None,
             fabric2: None,
             advertised2: None,

@@ -1,6 +1,8 @@
 //! A cluster of real processes as the target: three nodes, a pool of three copies, and a volume that all three serve.
 
 use crate::scenarios::access::{Guarded, Keys};
+use crate::scenarios::chap::{Proving, Secrets};
+use crate::scenarios::initiator::Printed;
 use crate::scenarios::paths::Freezable;
 use crate::scenarios::postgres::Paired;
 use crate::scenarios::snapshot::Snapshotted;
@@ -43,10 +45,19 @@ const EXPECTED: &[&str] = &[
 /// Nodes do not stop at one moment: those that stop last find too few left.
 const EXPECTED_AT_THE_END: &[&str] = &["does not serve, and only"];
 
+/// How hosts reach the volume.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Nvme,
+    Iscsi,
+}
+
 pub struct Gateways {
     pub cluster: Cluster,
     scratch: Scratch,
+    protocol: Protocol,
     nqn: String,
+    /// The subsystem's or target's name.
     subsystem: String,
     volume: String,
     seal: PathBuf,
@@ -55,12 +66,21 @@ pub struct Gateways {
 impl Gateways {
     /// A cluster with a volume in a subsystem to which any host may connect.
     pub fn start(size_bytes: u64) -> Result<Gateways> {
+        Gateways::start_by(Protocol::Nvme, size_bytes)
+    }
+
+    /// A cluster with a volume as LUN 0 of a target to which any initiator may log in.
+    pub fn start_portals(size_bytes: u64) -> Result<Gateways> {
+        Gateways::start_by(Protocol::Iscsi, size_bytes)
+    }
+
+    fn start_by(protocol: Protocol, size_bytes: u64) -> Result<Gateways> {
         let store_bytes = (3 * size_bytes).max(STORE_BYTES_LEAST);
         let scratch = Scratch::make("gateways", None, None, NODES as u64 * store_bytes)?;
         let seal = scratch.folder().join("seal.key");
         let seal_text = seal.display().to_string();
         tool::run(scratch.folder(), binary(), ["host", "seal-key", &seal_text], PATIENCE)?.success()?;
-        let cluster = Cluster::start(Config {
+        let config = Config {
             binary: PathBuf::from(binary()),
             folder: scratch.folder().to_owned(),
             store_folder: scratch.stores().to_owned(),
@@ -75,17 +95,43 @@ impl Gateways {
                 "--lease".to_owned(),
                 LEASE_SECONDS.to_string(),
             ],
+        };
+        let cluster = Cluster::start_with(config, |cluster| {
+            if protocol == Protocol::Iscsi {
+                cluster.give_portals();
+            }
+            Ok(())
         })?;
         cluster.make_volume(VOLUME, size_bytes)?;
-        let nqn = cluster.offer_by_nvme(VOLUME)?;
-        Ok(Gateways {
+        let mut gateways = Gateways {
             cluster,
             scratch,
-            nqn,
+            protocol,
+            nqn: String::new(),
             subsystem: VOLUME.to_owned(),
             volume: VOLUME.to_owned(),
             seal,
-        })
+        };
+        gateways.nqn = match protocol {
+            Protocol::Nvme => gateways.cluster.offer_by_nvme(VOLUME)?,
+            Protocol::Iscsi => gateways.offer_lun(&["--any-initiator"])?,
+        };
+        Ok(gateways)
+    }
+
+    /// Makes the volume LUN 0 of a target of its name; the target's IQN.
+    fn offer_lun(&self, options: &[&str]) -> Result<String> {
+        let create = [&["target", "create", &self.subsystem, "--json"][..], options].concat();
+        let made = self.json(&create)?;
+        self.amita(&["lun", "add", &self.subsystem, &self.volume])?;
+        let iqn = made["iqn"].as_str();
+        iqn.map(str::to_owned)
+            .ok_or_else(|| Failure::new(format!("no name: {made}")))
+    }
+
+    fn json(&self, arguments: &[&str]) -> Result<serde_json::Value> {
+        let text = self.amita(arguments)?;
+        serde_json::from_str(&text).context(|| format!("no JSON: {text}"))
     }
 
     /// A further volume in a subsystem of its own, to which any host may connect; the subsystem's name.
@@ -95,17 +141,21 @@ impl Gateways {
         self.cluster.offer_by_nvme(name)
     }
 
-    /// A further volume in a subsystem of its own, to which nobody may connect yet. From now on it is the target.
+    /// A further volume in a subsystem or target of its own, to which nobody may connect yet. From now on it is the target.
     pub fn guard(&mut self, name: &str, size_bytes: u64) -> Result<()> {
         let size = size_bytes.to_string();
         self.amita(&["volume", "create", name, "--pool", "demo", "--size", &size])?;
-        let made = self.amita(&["subsystem", "create", name, "--json"])?;
-        self.amita(&["namespace", "add", name, name])?;
-        let made: serde_json::Value = serde_json::from_str(&made).context(|| "no subsystem".to_owned())?;
-        let nqn = made["nqn"].as_str();
-        self.nqn = nqn.ok_or_else(|| Failure::new(format!("no name: {made}")))?.to_owned();
-        self.subsystem = name.to_owned();
-        self.volume = name.to_owned();
+        name.clone_into(&mut self.subsystem);
+        name.clone_into(&mut self.volume);
+        self.nqn = match self.protocol {
+            Protocol::Nvme => {
+                let made = self.json(&["subsystem", "create", name, "--json"])?;
+                self.amita(&["namespace", "add", name, name])?;
+                let nqn = made["nqn"].as_str();
+                nqn.ok_or_else(|| Failure::new(format!("no name: {made}")))?.to_owned()
+            }
+            Protocol::Iscsi => self.offer_lun(&[])?,
+        };
         Ok(())
     }
 
@@ -213,7 +263,11 @@ impl Target for Gateways {
     }
 
     fn portals(&self) -> Vec<SocketAddr> {
-        self.cluster.nodes().iter().map(|node| node.nvme).collect()
+        let nodes = self.cluster.nodes().iter();
+        match self.protocol {
+            Protocol::Nvme => nodes.map(|node| node.nvme).collect(),
+            Protocol::Iscsi => nodes.filter_map(|node| node.iscsi).collect(),
+        }
     }
 
     fn grow(&mut self, bytes: u64) -> Result<()> {
@@ -264,7 +318,11 @@ impl Paired for Gateways {
     fn pair(&mut self, size_bytes: u64) -> Result<()> {
         let size = size_bytes.to_string();
         self.amita(&["volume", "create", SECOND, "--pool", "demo", "--size", &size])?;
-        self.amita(&["namespace", "add", &self.subsystem, SECOND]).map(drop)
+        let kind = match self.protocol {
+            Protocol::Nvme => "namespace",
+            Protocol::Iscsi => "lun",
+        };
+        self.amita(&[kind, "add", &self.subsystem, SECOND]).map(drop)
     }
 
     fn take_both(&mut self, snapshot: &str) -> Result<()> {
@@ -328,5 +386,40 @@ impl Guarded for Gateways {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         self.amita(&arguments)?;
         self.amita(&["host", "allow", &self.subsystem, host]).map(drop)
+    }
+}
+
+impl Printed for Gateways {
+    fn attach(&mut self, initiator: &str) -> Result<serde_json::Value> {
+        self.json(&["volume", "attach", &self.volume, "--iscsi", initiator, "--json"])
+    }
+}
+
+impl Proving for Gateways {
+    fn allow(&mut self, initiator: &str, secrets: &Secrets<'_>) -> Result<()> {
+        self.amita(&["initiator", "allow", &self.subsystem, initiator])?;
+        let seal = self.seal.display().to_string();
+        let mut arguments = ["initiator", "key", initiator, "--seal-key", &seal]
+            .map(str::to_owned)
+            .to_vec();
+        for (flag, secret) in [
+            ("--chap-secret", secrets.initiator),
+            ("--chap-target-secret", secrets.target),
+        ] {
+            if let Some(secret) = secret {
+                let file = self.scratch.folder().join(format!("initiator{flag}"));
+                std::fs::write(&file, secret).context(|| format!("cannot write {}", file.display()))?;
+                arguments.extend([flag.to_owned(), file.display().to_string()]);
+            }
+        }
+        if secrets.initiator.is_none() && secrets.target.is_none() {
+            return Ok(());
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.amita(&arguments).map(drop)
+    }
+
+    fn deny(&mut self, initiator: &str) -> Result<()> {
+        self.amita(&["initiator", "deny", &self.subsystem, initiator]).map(drop)
     }
 }

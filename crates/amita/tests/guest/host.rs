@@ -1,4 +1,4 @@
-//! A guest as a host of NVMe/TCP: scripts with the functions of `tests/guest/nvme.sh`.
+//! A guest as a host of NVMe/TCP or iSCSI: scripts with the functions of `tests/guest/nvme.sh` or `tests/guest/iscsi.sh`.
 
 use crate::target::Target;
 use amita_harness::guest::{Config, Guest, Running};
@@ -8,31 +8,53 @@ use amita_terminal::error::{Failure, Result};
 use std::time::Duration;
 
 /// What scripts may use.
-const LIBRARY: &str = include_str!("../../../../tests/guest/nvme.sh");
+const NVME: &str = concat!(
+    include_str!("../../../../tests/guest/common.sh"),
+    include_str!("../../../../tests/guest/nvme.sh")
+);
+const ISCSI: &str = concat!(
+    include_str!("../../../../tests/guest/common.sh"),
+    include_str!("../../../../tests/guest/iscsi.sh")
+);
 /// How long one script may take: the processor is emulated, and the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A guest and the folder of its files.
 pub struct Host {
     pub guest: Guest,
+    library: &'static str,
     _scratch: Scratch,
 }
 
 impl Host {
-    /// Boots a guest.
+    /// Boots a guest, a host of NVMe/TCP.
     pub fn boot(name: &str, cpus: u32) -> Host {
+        Host::boot_with(name, cpus, NVME)
+    }
+
+    /// Boots a guest, a host of iSCSI: open-iscsi, multipathd and udev run in it, with the settings that the product prints for them.
+    pub fn boot_initiator(name: &str, cpus: u32) -> Host {
+        let host = Host::boot_with(name, cpus, ISCSI);
+        let settings = amita_control::guide::iscsi::multipath().join("\n");
+        let script = format!("host_starts {} <<'END'\n{settings}\nEND", initiator(name));
+        host.sh(&script).expect("an initiator");
+        host
+    }
+
+    fn boot_with(name: &str, cpus: u32, library: &'static str) -> Host {
         let scratch = Scratch::make("guest", None, None, 0).expect("a folder");
         let mut config = Config::new(name, scratch.folder());
         config.cpus = cpus;
         let guest = Guest::boot(&config).expect("a guest");
         Host {
             guest,
+            library,
             _scratch: scratch,
         }
     }
 
     fn run(&self, script: &str) -> Result<Output> {
-        let mut output = self.guest.run(&with_library(script), PATIENCE)?;
+        let mut output = self.guest.run(&self.with_library(script), PATIENCE)?;
         // Not the library, with which every script begins.
         output.name = format!("{}: {}", self.guest.name(), script.trim());
         Ok(output)
@@ -47,7 +69,7 @@ impl Host {
     pub fn clean(&self) {
         let cleaned = self.run(
             "pkill -KILL fio; pkill -KILL sysbench; pkill -KILL mariadbd; pkill -KILL pgbench; pkill -KILL postgres; sleep 0.2
-             umount -l /mnt/db /mnt /was/data /was/log /data /log 2>/dev/null; nvme disconnect-all; sleep 0.5; dmesg -C",
+             umount -l /mnt/db /mnt /was/data /was/log /data /log 2>/dev/null; disconnect_all; sleep 0.5; dmesg -C",
         );
         if let Err(failure) = cleaned {
             println!("         cleaning up failed, too: {failure}");
@@ -67,7 +89,7 @@ impl Host {
     }
 
     pub fn start(&self, script: &str) -> Result<Running<'_>> {
-        self.guest.start(&with_library(script))
+        self.guest.start(&self.with_library(script))
     }
 
     /// What the host calls itself.
@@ -95,14 +117,19 @@ impl Host {
         Ok(())
     }
 
+    fn with_library(&self, script: &str) -> String {
+        format!("{}\n{script}\n", self.library)
+    }
+
     /// Disconnects from the target, and waits until nothing is left.
     pub fn disconnect(&self, target: &dyn Target) -> Result<()> {
         self.sh(&format!("disconnect {}", target.nqn())).map(drop)
     }
 }
 
-fn with_library(script: &str) -> String {
-    format!("{LIBRARY}\n{script}\n")
+/// What a guest of this name calls itself by iSCSI.
+pub fn initiator(name: &str) -> String {
+    format!("iqn.1993-08.org.debian:01:{name}")
 }
 
 /// Waits until a running script has printed a line that `wanted` takes, and fails if it ends before.

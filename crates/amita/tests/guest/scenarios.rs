@@ -2,8 +2,12 @@
 
 pub mod absence;
 pub mod access;
+pub mod chap;
+pub mod commands;
 pub mod database;
 pub mod disk;
+pub mod fencing;
+pub mod initiator;
 pub mod paths;
 pub mod postgres;
 pub mod reservations;

@@ -22,26 +22,26 @@ pub struct Sample {
 pub struct Turn {
     /// By the client library.
     pub local: Sample,
-    /// By NVMe.
-    pub nvme: Sample,
-    /// A round trip on loopback of the sizes that NVMe has.
+    /// By the protocol of a host.
+    pub remote: Sample,
+    /// A round trip on loopback of the sizes that the protocol has.
     pub trip: Duration,
 }
 
 impl Turn {
-    /// CPU that NVMe adds to an I/O.
+    /// CPU that the protocol adds to an I/O.
     pub fn added_cpu_us(&self) -> f64 {
-        self.nvme.cpu_us - self.local.cpu_us
+        self.remote.cpu_us - self.local.cpu_us
     }
 
     /// Latency that it adds beyond the round trip, which no network protocol can do without.
     pub fn added_latency_us(&self) -> f64 {
-        self.nvme.latency_us - self.local.latency_us - micros(self.trip)
+        self.remote.latency_us - self.local.latency_us - micros(self.trip)
     }
 
     /// What others did meanwhile.
     pub fn foreign(&self) -> [Foreign; 2] {
-        [self.local.foreign, self.nvme.foreign]
+        [self.local.foreign, self.remote.foreign]
     }
 }
 

@@ -1,4 +1,4 @@
-//! The cluster of the NVMe rows: three nodes with a copy each, two gateways without stores, all on one core; a volume
+//! The cluster of the NVMe and iSCSI rows: three nodes with a copy each, two gateways without stores, all on one core; a volume
 //! for hosts and a volume for the client library, so that neither takes the other's away.
 
 use super::added::Sample;
@@ -8,8 +8,8 @@ use crate::client::{self, Running};
 use crate::load::driver::Driver;
 use crate::testbed::{Backing, NODES, Product, Testbed, store_bytes};
 use crate::units::pin;
-use crate::usage::Window;
-use amita_control::admin::{self, MoveState, SubsystemSpec};
+use crate::usage::{Watched, Window};
+use amita_control::admin::{self, LunSpec, MoveState, SubsystemSpec, TargetSpec};
 use amita_harness::observe::Observer;
 use amita_harness::scratch::Scratch;
 use amita_metadata::Client;
@@ -17,11 +17,12 @@ use amita_nvme_host::{Controller, Host, Load, Settings, commands, load};
 use amita_terminal::error::{Failure, Result};
 use amita_terminal::interrupt;
 use amita_types::NodeId;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Bytes of each volume, and those that are worked on.
 const VOLUME_BYTES: u64 = 128 << 20;
-const REGION_BYTES: u64 = 64 << 20;
+pub const REGION_BYTES: u64 = 64 << 20;
 const SUBSYSTEM: &str = "bench";
 /// The namespace of the hosts' volume.
 pub const NSID: u32 = 1;
@@ -44,6 +45,8 @@ pub struct Gateways {
     meta: Client,
     testbed: Testbed,
     nqn: String,
+    /// The target that has the hosts' volume as its LUN 0; none: it is none.
+    iqn: Option<String>,
     /// The nodes that are the gateways.
     nodes: [usize; 2],
     owners: [NodeId; 2],
@@ -57,14 +60,48 @@ fn host() -> Host {
     Host::named("nqn.2026-11.io.amita:bench")
 }
 
+/// Makes a volume LUN 0 of a target, beside the namespace that it is; the target's name.
+fn offer_lun(meta: &Client, volume: &str) -> Result<String> {
+    let target = TargetSpec {
+        name: SUBSYSTEM.to_owned(),
+        any_initiator: true,
+        ..TargetSpec::default()
+    };
+    let iqn = admin::create_target(meta, &target).map_err(failed)?.iqn;
+    let lun = LunSpec {
+        of: volume.to_owned(),
+        number: Some(0),
+        block_bytes: BLOCK_BYTES as u32,
+        shared: true,
+    };
+    admin::add_lun(meta, SUBSYSTEM, &lun).map_err(failed)?;
+    Ok(iqn)
+}
+
 impl Gateways {
     /// Starts it, and writes all that is worked on once.
     ///
     /// # Errors
     /// When something does not start.
     pub fn start(product: &Product) -> Result<Gateways> {
+        Gateways::start_with(product, false)
+    }
+
+    /// The same, where the gateways have portals for iSCSI, and the hosts' volume is LUN 0 of a target as well.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub fn with_portals(product: &Product) -> Result<Gateways> {
+        Gateways::start_with(product, true)
+    }
+
+    fn start_with(product: &Product, portals: bool) -> Result<Gateways> {
         let scratch = Scratch::make("nvme", None, None, store_bytes(VOLUME_BYTES) * NODES as u64)?;
         let mut testbed = Testbed::start(scratch, &Backing::default(), VOLUME_BYTES, 2, product)?;
+        if portals {
+            // For the gateways: the nodes run already.
+            testbed.cluster.give_portals();
+        }
         let nodes = [
             testbed.cluster.add_gateway(GATEWAYS[FIRST])?,
             testbed.cluster.add_gateway(GATEWAYS[SECOND])?,
@@ -79,6 +116,7 @@ impl Gateways {
         };
         let nqn = admin::create_subsystem(&meta, &spec).map_err(failed)?.nqn;
         admin::add_namespace(&meta, SUBSYSTEM, &testbed.volumes[0], Some(NSID), BLOCK_BYTES as u32).map_err(failed)?;
+        let iqn = portals.then(|| offer_lun(&meta, &testbed.volumes[0])).transpose()?;
         let mut library = Driver::start("client", &testbed.cluster, &[])?;
         library.open(&testbed.volumes[1..])?;
         library.fill(REGION_BYTES)?;
@@ -87,11 +125,16 @@ impl Gateways {
             meta,
             testbed,
             nqn,
+            iqn,
             nodes,
             owners,
         };
         gateways.await_namespace(FIRST)?;
         gateways.await_namespace(SECOND)?;
+        if gateways.iqn.is_some() {
+            let (portal, iqn) = gateways.portal(FIRST)?;
+            crate::iscsi::await_portal(portal, &iqn)?;
+        }
         gateways.fill()?;
         let core = [gateways.core()];
         gateways.testbed.place(Placement::OneCore)?;
@@ -162,6 +205,22 @@ impl Gateways {
     #[must_use]
     pub fn settings(&self, gateway: usize) -> Settings {
         Settings::new(self.testbed.cluster.nodes()[self.nodes[gateway]].nvme, &self.nqn)
+    }
+
+    /// Where an initiator logs in to a gateway, and the name of its target.
+    ///
+    /// # Errors
+    /// When they have no portals.
+    pub fn portal(&self, gateway: usize) -> Result<(SocketAddr, String)> {
+        let portal = self.testbed.cluster.nodes()[self.nodes[gateway]].iscsi;
+        let both = portal.zip(self.iqn.clone());
+        both.ok_or_else(|| Failure::new("the gateways have no portals"))
+    }
+
+    /// The processes of the cluster.
+    #[must_use]
+    pub fn watched(&self) -> Vec<Watched> {
+        self.testbed.watched()
     }
 
     /// Kills a gateway with SIGKILL.

@@ -86,22 +86,30 @@ pub fn file_system(host: &Host, target: &dyn Target, kind: &str) -> Result<Strin
     Ok(seen)
 }
 
-/// Every block of a part written and read back over eight I/O queues: four to write by and four to read by. No two writes under way
-/// overlap: fio's books of what to verify do not bear that (it ends with a double free, on a slow machine).
+/// Every block of a part written and read back over eight I/O queues: four to write by and four to read by.
 pub fn eight_queues(host: &Host, target: &dyn Target, options: &str) -> Result<String> {
     let nqn = target.nqn();
     host.connect(target, 0, &format!("--nr-io-queues 4 --nr-write-queues 4 {options}"))?;
-    let seen = host.sh(&format!(
+    host.sh(&format!(
+        "paths {nqn} | grep -q 'queues=9 ' || fail 'not eight I/O queues'"
+    ))?;
+    let seen = verified(host, target)?;
+    host.disconnect(target)?;
+    Ok(seen)
+}
+
+/// Every block of a part written and read back, by four at once, of a target that is connected. No two writes under way
+/// overlap: fio's books of what to verify do not bear that (it ends with a double free, on a slow machine).
+pub fn verified(host: &Host, target: &dyn Target) -> Result<String> {
+    host.sh(&format!(
         "device=$(device {nqn}); paths {nqn}
-         paths {nqn} | grep -q 'queues=9 ' || fail 'not eight I/O queues'
          fio --filename=$device --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-64k --blockalign=4k --iodepth=8 \\
              --serialize_overlap=1 --numjobs=4 --cpus_allowed=0-3 --cpus_allowed_policy=split --size=2m --offset_increment=2m \\
              --verify=crc32c --verify_fatal=1 --group_reporting --name=queues >/tmp/fio.out 2>&1 ||
              {{ cat /tmp/fio.out; fail fio; }}
-         grep -E 'read:|write:' /tmp/fio.out; no_errors"
-    ))?;
-    host.disconnect(target)?;
-    Ok(seen)
+         grep -E 'read:|write:' /tmp/fio.out; no_errors",
+        nqn = target.nqn()
+    ))
 }
 
 /// Header and data digests on both ways; the kernel would report the first that is wrong.
@@ -141,6 +149,7 @@ pub fn grow(host: &Host, target: &mut dyn Target, bytes: u64) -> Result<String> 
     let after = host.sh(&format!(
         "device=$(device {nqn})
          grown() {{ [ \"$(blockdev --getsize64 $device)\" = {bytes} ]; }}
+         look_again {nqn}
          await 60 'a device of {bytes} bytes' grown
          blockdev --getsize64 $device; resize2fs $device >/dev/null 2>&1 || fail resize2fs; df --output=size -B1 /mnt | tail -n 1
          head -c 4M /dev/urandom | dd of=$device bs=1M seek=$(({bytes} / 1048576 - 4)) oflag=direct status=none || fail 'the end'

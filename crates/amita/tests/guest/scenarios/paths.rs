@@ -92,12 +92,7 @@ pub fn planned_move(host: &Host, target: &mut dyn Target) -> Result<String> {
         target.relocate(gateway)?;
         let portal = target.portals()[gateway];
         seen += &host.sh(&format!(
-            "optimized() {{
-                 local controller=$(controller_at {nqn} {} {})
-                 local path=$(echo $(subsystem {nqn})/$controller/nvme*c*n*)
-                 [ \"$(cat $path/ana_state)\" = optimized ] && [ $(ana {nqn} | grep -c ' optimized') -eq 1 ]
-             }}
-             await 90 'gateway {gateway} is the optimized one' optimized
+            "await 90 'gateway {gateway} is the optimized one' optimized {nqn} {} {}
              echo 'moved to gateway {gateway}:'; ana {nqn}",
             portal.ip(),
             portal.port()

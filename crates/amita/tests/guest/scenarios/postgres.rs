@@ -130,3 +130,63 @@ pub fn sets_under_load(host: &Host, target: &mut dyn Paired, rounds: usize, volu
     host.disconnect(target)?;
     Ok(seen)
 }
+
+/// pgbench while the gateway of the optimized path is killed and comes back: no transaction fails, and what was committed is there and
+/// whole after a start on new connections.
+pub fn through_a_death(host: &Host, target: &mut dyn Target) -> Result<String> {
+    let nqn = target.nqn().to_owned();
+    host.connect_all(target, "")?;
+    target.relocate(0)?;
+    let sh = |script: &str| host.sh(&format!("{PREPARE}{script}"));
+    sh(&format!(
+        "modprobe ext4; mkdir -p /data; device=$(device {nqn})
+         mkfs.ext4 -q -F $device && mount $device /data && chown 1000:1000 /data || fail 'ext4'
+         rm -rf /tmp/pg /tmp/stop; mkdir /tmp/pg; chown 1000:1000 /tmp/pg
+         pg initdb -D /data/pg --data-checksums --auth=trust --no-sync >/tmp/initdb.log 2>&1 || {{ cat /tmp/initdb.log; fail initdb; }}
+         sync; serve /data 5432
+         pg createdb -p 5432 bench && pg pgbench -p 5432 -i -q -s 1 >/tmp/pgbench.log 2>&1 || {{ cat /tmp/pgbench.log; fail 'pgbench -i'; }}"
+    ))?;
+    let load = host.start(&format!(
+        "{PREPARE}
+         while ! [ -e /tmp/stop ]; do
+             pg pgbench -p 5432 -n -c 4 -t 25 >/tmp/pgbench.log 2>&1 || {{ cat /tmp/pgbench.log; fail pgbench; }}
+             grep -q 'failed transactions: 0 ' /tmp/pgbench.log || {{ cat /tmp/pgbench.log; fail 'transactions failed'; }}
+             sum=$((sum + 100)); echo \"$sum committed\"
+         done
+         echo \"$sum\" >/tmp/committed; echo \"all of $sum committed\""
+    ))?;
+    let further = |rounds: usize| {
+        let rows = load.so_far().lines().count();
+        await_line(&load, |line| line == format!("{} committed", (rows + rounds) * 100))
+    };
+    further(1)?;
+    target.kill(0)?;
+    // The first of them may have been committed before.
+    further(2)?;
+    target.revive(0)?;
+    host.sh(&format!("await_paths {nqn} {} 180", target.portals().len()))?;
+    further(1)?;
+    host.sh("touch /tmp/stop")?;
+    let text = load.wait(PATIENCE)?.success()?.text;
+    let last = text.lines().last().unwrap_or_default().to_owned();
+    sh(
+        "pg pg_ctl -D /data/pg -m fast -t 120 stop >/dev/null || fail 'the server does not stop'
+        umount /data || fail umount; no_errors",
+    )?;
+    host.disconnect(target)?;
+    host.connect_all(target, "")?;
+    let seen = sh(&format!(
+        "device=$(device {nqn}); e2fsck -f -n $device >/tmp/check 2>&1 || {{ cat /tmp/check; fail 'the file system is not sound'; }}
+         mount $device /data || fail mount
+         pg pg_checksums --check -D /data/pg >/tmp/sums 2>&1 || {{ cat /tmp/sums; fail 'a page is wrong'; }}
+         grep 'Blocks scanned' /tmp/sums | tr -s ' '
+         serve /data 5432
+         sums=$(ask 5432 '{SUMS}')
+         is_one \"$sums\" || fail \"half a transaction: $sums\"
+         [ \"$(ask 5432 'select count(*) from pgbench_history')\" = \"$(cat /tmp/committed)\" ] || fail 'not as many as were committed'
+         pg pg_ctl -D /data/pg -m fast -t 120 stop >/dev/null || fail 'the server does not stop'
+         umount /data || fail umount; no_errors"
+    ))?;
+    host.disconnect(target)?;
+    Ok(format!("{last}\n{seen}"))
+}

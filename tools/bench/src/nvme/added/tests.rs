@@ -15,7 +15,7 @@ fn sample(cpu_us: f64, latency_us: f64) -> Sample {
 fn the_library_and_the_round_trip_are_subtracted() {
     let turn = Turn {
         local: sample(9.0, 70.0),
-        nvme: sample(12.5, 110.0),
+        remote: sample(12.5, 110.0),
         trip: Duration::from_micros(28),
     };
     assert_eq!(turn.added_cpu_us(), 3.5);

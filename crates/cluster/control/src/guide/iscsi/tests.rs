@@ -39,9 +39,12 @@ fn a_host_with_nothing_to_prove_learns_the_portals_from_any() {
     );
     assert!(!connect.iter().any(|line| line.contains("auth")), "{connect:?}");
     assert_eq!(
-        connect[connect.len() - 2],
+        connect[connect.len() - 5],
         format!("iscsiadm -m node -T {TARGET} --login")
     );
+    // It is a disk that multipath does not know yet.
+    let known = format!("multipath -a /dev/disk/by-id/wwn-0x{NAA}");
+    assert_eq!(connect[connect.len() - 3], known);
     assert_eq!(guide.linux.disk, format!("/dev/disk/by-id/dm-uuid-mpath-3{NAA}"));
 }
 
