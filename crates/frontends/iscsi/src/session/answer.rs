@@ -4,7 +4,7 @@ use super::Session;
 use super::task::{Fault, Task};
 use super::work;
 use crate::Cx;
-use crate::faults::Fault as Planted;
+use crate::faults::{Fault as Planted, Faults};
 use crate::wire::{Header, NO_TAG, flag, opcode};
 use amita_frontend::slots::SlotId;
 use amita_reactor::Slice;
@@ -81,11 +81,12 @@ fn leave_window(session: &mut Session, slot: SlotId) {
 
 /// A task has ended: its host is told, unless it is not to be, or knows.
 pub(super) fn finish(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) {
+    let faults = session.port.config().faults;
     let request = session.engine.request(slot);
     let (failure, at) = (request.failure, request.failed_at);
     if failure != Some(Fault::Aborted) && !request.own.is_told {
         let answer = match failure {
-            Some(fault) if is_overlooked(session, fault) => Answer::good(),
+            Some(fault) if is_overlooked(faults, fault) => Answer::good(),
             Some(fault) => of_fault(session, slot, fault, at),
             None => request.own.answer.take().unwrap_or_else(Answer::good),
         };
@@ -95,8 +96,7 @@ pub(super) fn finish(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) {
 }
 
 /// Is the rule switched off by which a host is told of that?
-fn is_overlooked(session: &Session, fault: Fault) -> bool {
-    let faults = session.port.config().faults;
+fn is_overlooked(faults: Faults, fault: Fault) -> bool {
     match fault {
         Fault::Volume(IoError::Lost) => faults.has(Planted::TrustLost),
         Fault::Volume(IoError::Reserved) => faults.has(Planted::ConflictIsGood),
