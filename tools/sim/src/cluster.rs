@@ -32,7 +32,7 @@ pub use clones::Cloning;
 pub use deletion::Passers;
 pub use networks::Measured;
 pub use settings::Settings;
-pub use setup::{Careless, Fronted, Plants, Protocol, Setup, patience};
+pub use setup::{Careless, Fronted, Initiators, Plants, Protocol, Setup, patience};
 
 use crate::campaign::Run;
 use crate::coverage::Coverage;
@@ -727,11 +727,8 @@ impl Cluster {
     /// What the operator wants comes true, now that nothing is wrong any more. (Where hosts have opened a volume for
     /// themselves it may stay where it is, and where something waits for ever it does.)
     fn end_moves(&mut self) -> Result<(), String> {
-        let by_nvme = self
-            .setup
-            .fronted
-            .is_some_and(|fronted| fronted.protocol == Protocol::Nvme);
-        if self.setup.shared_hosts < self.setup.profile.clients && !by_nvme {
+        let by_paths = self.setup.fronted.is_some_and(|fronted| fronted.has_paths());
+        if self.setup.shared_hosts < self.setup.profile.clients && !by_paths {
             return Ok(());
         }
         let limit = self.world.now().plus(SETTLE);
@@ -819,6 +816,7 @@ impl Cluster {
     /// A gateway of chance: one block of every chunk is written, then everything is read, but for what may rightly wait
     /// for ever.
     fn close(&mut self) -> Result<(), String> {
+        self.end_reservations()?;
         // The closing hosts want the volumes where they are, whoever owns them now.
         self.ledger.moved(self.world.now());
         self.hosts.unplug(&mut self.world);
@@ -881,6 +879,21 @@ impl Cluster {
         self.end_scrubs()?;
         // What sequencers do besides, a change of a group that is under way say, comes to its end.
         self.rest(REST)
+    }
+
+    /// Nobody has a volume for itself any more.
+    fn end_reservations(&mut self) -> Result<(), String> {
+        let limit = self.world.now().plus(SETTLE);
+        loop {
+            let now = self.world.now();
+            if self.hosts.end_reservations(now, &mut self.workload, &mut self.history) {
+                return Ok(());
+            }
+            if now >= limit {
+                return Err(format!("reservations do not come to their end\n{}", self.describe()));
+            }
+            self.step(limit)?;
+        }
     }
 
     fn rest(&mut self, time: Duration) -> Result<(), String> {

@@ -83,6 +83,8 @@ pub struct Operation {
     /// When the host last sent it again because it had lost the connection, and not because the gateway had said so: the
     /// gateway may not have known yet.
     pub lost_at: Option<Time>,
+    /// The target has said that nothing of it, as often as it was sent, takes effect after this event.
+    pub over: Option<u64>,
 }
 
 /// What blocks hold: eight stamps each.
@@ -137,6 +139,7 @@ impl History {
             taken_from: None,
             sent_again: 0,
             lost_at: None,
+            over: None,
         });
         id
     }
@@ -193,6 +196,42 @@ impl History {
         }
     }
 
+    /// The target has said that an operation, which it has not answered, is over: it was aborted, or its session is another one now.
+    /// What was sent by another way before that may still come.
+    pub fn over(&mut self, id: OperationId) {
+        let event = self.next_event();
+        let operation = &mut self.operations[id.0 as usize];
+        if operation.sent_again == 0 && operation.kind != Kind::Read {
+            operation.over.get_or_insert(event);
+        }
+    }
+
+    /// A host is fenced off: nothing that it has asked for takes effect from now on, by whatever way it was sent.
+    pub fn fence(&mut self, client: u32) -> u64 {
+        let event = self.next_event();
+        for operation in &mut self.operations {
+            if operation.client == client && operation.completed.is_none() && operation.kind != Kind::Read {
+                operation.over.get_or_insert(event);
+            }
+        }
+        event
+    }
+
+    /// The same for what a host asks for that was fenced off at that event.
+    pub fn asked_when_fenced(&mut self, id: OperationId, event: u64) {
+        let operation = &mut self.operations[id.0 as usize];
+        if operation.kind != Kind::Read {
+            operation.over = Some(event);
+        }
+    }
+
+    /// Is it one that was never to take effect?
+    #[must_use]
+    pub fn is_barred(&self, id: OperationId) -> bool {
+        let operation = self.get(id);
+        operation.over.is_some_and(|event| event < operation.invoked.0)
+    }
+
     /// The last event by then.
     fn event_by(&self, by: Time) -> u64 {
         let events = self
@@ -215,7 +254,7 @@ impl History {
         let end = operation.completed.map(|(event, _)| event);
         let again = Step {
             completed: None,
-            void_after: end.map(|end| late.map_or(end, |late| late.max(end))),
+            void_after: operation.over.or(end.map(|end| late.map_or(end, |late| late.max(end)))),
             action: Action::Again { sectors, stamp },
             ..*step
         };
@@ -334,6 +373,10 @@ impl History {
         let mut blocks: BTreeMap<u64, Vec<Step>> = BTreeMap::new();
         for (index, operation) in self.operations.iter().enumerate() {
             let id = OperationId(index as u32);
+            // What a reader finds of it nobody has written.
+            if self.is_barred(id) {
+                continue;
+            }
             let end = operation.first.0 + u64::from(operation.sectors);
             let mut sector = operation.first.0;
             while sector < end {
@@ -374,10 +417,14 @@ impl History {
                 let late = late.then_some(operation.lost_at).flatten();
                 let late = late.map(|at| self.event_by(at.plus(LATE)));
                 let void_after = self.void_after(operation);
+                let void_after = void_after.map(|event| late.map_or(event, |late| late.max(event)));
+                let is_done = matches!(operation.outcome, Outcome::Done(_));
+                // Its answer was on the way when it was over.
+                let end = |event: u64| operation.over.filter(|_| is_done).map_or(event, |over| over.min(event));
                 let step = Step {
                     invoked: operation.invoked.0,
-                    completed: operation.completed.map(|(event, _)| event),
-                    void_after: void_after.map(|event| late.map_or(event, |late| late.max(event))),
+                    completed: operation.completed.map(|(event, _)| end(event)),
+                    void_after: operation.over.or(void_after),
                     action,
                 };
                 let steps = blocks.entry(block).or_default();

@@ -7,6 +7,7 @@
 
 mod clones;
 mod cluster;
+mod initiators;
 mod machines;
 mod networks;
 mod resync;
@@ -131,6 +132,7 @@ pub const NOT_YET: &[(&str, &str)] = &[(
 pub fn all() -> Vec<Scenario> {
     let mut all = store::all();
     all.extend(cluster::all());
+    all.extend(initiators::all());
     all.extend(machines::all());
     all.extend(networks::all());
     all.extend(resync::all());

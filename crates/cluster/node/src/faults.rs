@@ -57,4 +57,8 @@ amita_reactor::fault_switches! {
     OneRound,
     /// A reservation's record that cannot be read counts as none.
     UnreadableIsNone,
+    /// I/O is carried out whoever it comes from, and whoever has reserved the volume.
+    AnyHost,
+    /// A command about a reservation is answered while I/O is under way that it forbids.
+    PreemptAtOnce,
 }

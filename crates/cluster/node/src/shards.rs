@@ -334,7 +334,7 @@ impl Shards {
         let reserved = self.table.of(volume).and_then(|shard| shard.reserved.as_ref());
         let Some(reserved) = reserved else { return false };
         let mut under_way = self.ios.iter().filter(|io| io.shard == number);
-        under_way.any(|io| !reserved.allows(io.origin.host, access(&io.op)))
+        under_way.any(|io| !reserved.allows(io.origin.host, access(&io.op))) && !self.faults.has(Fault::PreemptAtOnce)
     }
 
     /// Begins a piece of I/O for a volume: hands it to the volume's sequencer.
@@ -364,7 +364,9 @@ impl Shards {
         let is_head = origin.snapshot == SnapshotId::HEAD;
         // Who reads to have chunks made gives what that brings to nobody.
         let reserved = shard.reserved.as_ref().filter(|_| is_head && origin.front != FLATTENS);
-        if reserved.is_some_and(|reserved| !reserved.allows(origin.host, access(&op))) {
+        if reserved.is_some_and(|reserved| !reserved.allows(origin.host, access(&op)))
+            && !self.faults.has(Fault::AnyHost)
+        {
             return Err(Declined::Reserved);
         }
         shard.under_way += 1;

@@ -15,6 +15,7 @@
 mod catalog;
 pub mod chap;
 mod connection;
+mod faults;
 mod hub;
 pub mod login;
 #[cfg(any(test, feature = "memory"))]
@@ -27,6 +28,7 @@ mod wire;
 
 pub use catalog::{Catalog, Initiator, Moved, Secret, TargetDetail, target_address};
 pub use connection::IscsiFront;
+pub use faults::{Fault, Faults};
 pub use hub::{Call, Holder, Hub, MAX_SESSIONS, Party, Reply, Scope};
 pub use negotiation::{Digests, Wishes};
 pub use port::{Config, MAX_COMMANDS, Port};

@@ -2,6 +2,7 @@
 
 use crate::catalog::Catalog;
 use crate::chap::Algorithm;
+use crate::faults::Faults;
 use crate::negotiation::Wishes;
 use std::cell::RefCell;
 use std::fmt;
@@ -48,6 +49,8 @@ pub struct Config {
     pub stale_after: Duration,
     /// How long sessions have to log out when they are asked to.
     pub logout_time: Duration,
+    /// Rules that are switched off.
+    pub faults: Faults,
 }
 
 impl Default for Config {
@@ -67,6 +70,7 @@ impl Default for Config {
             ping_after: Duration::from_secs(15),
             stale_after: Duration::from_secs(1),
             logout_time: Duration::from_secs(5),
+            faults: Faults::NONE,
         }
     }
 }

@@ -5,7 +5,9 @@
 //!
 //! A host that gives up on an operation does not know whether it was done, then or later; the history says so.
 
+mod fencing;
 mod fronted;
+pub(super) mod initiator;
 mod linux;
 mod nbd;
 mod program;
@@ -26,6 +28,7 @@ use amita_frontend::{Event, FrontId, OpenError, Who};
 use amita_reactor::{Slice, Time};
 use amita_types::VolumeId;
 use amita_types::io::{IoError, Op, Payload};
+use fencing::Fencing;
 use fronted::FrontedHost;
 pub use linux::NQN;
 use shared::Shared;
@@ -142,6 +145,8 @@ pub struct Hosts {
     abandoned: BTreeSet<OperationId>,
     /// Since somebody looked, hosts have gone to another gateway, or will.
     pub has_moved: bool,
+    /// Who fences off whom, where hosts do.
+    fencing: Option<Fencing>,
 }
 
 impl Hosts {
@@ -182,6 +187,7 @@ impl Hosts {
             damaged: BTreeSet::new(),
             abandoned: BTreeSet::new(),
             has_moved: false,
+            fencing: Fencing::new(setup),
         }
     }
 
@@ -354,7 +360,8 @@ impl Hosts {
             State::Open { .. } if self.patient => None,
             State::Open { .. } => host.under_way.values().min().map(|asked| asked.plus(self.patience)),
         });
-        each.min()
+        let fencing = self.fencing.as_ref().and_then(|fencing| fencing.deadline(self.patient));
+        each.chain(fencing).min()
     }
 
     /// The closing host comes only when it has something to ask.
@@ -381,6 +388,7 @@ impl Hosts {
             }
             self.open(now, index, nodes);
         }
+        self.act_fencing(now, workload, history);
         while let Some(ask) = workload.ask(now, history) {
             let host = history.get(ask.id).client;
             self.hosts[host as usize].waiting.push(ask);
@@ -546,6 +554,7 @@ impl Hosts {
             }
             Err(IoError::Lost) => self.coverage.hit("io.lost"),
             Err(IoError::Busy) => self.coverage.hit("io.busy"),
+            Err(IoError::Reserved) if self.fencing.is_some() => self.coverage.hit("io.reserved"),
             Err(IoError::OutOfRange) => self.coverage.hit("io.out_of_range"),
             Err(IoError::Unavailable) => self.coverage.hit("io.unavailable"),
             Err(IoError::Damaged) => {

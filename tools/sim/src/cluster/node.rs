@@ -9,10 +9,13 @@ use crate::handshakes::StandIn;
 use crate::random::Random;
 use amita_fabric::secure::Security;
 use amita_frontend::{FrontId, StorageService, Who};
+use amita_iscsi::IscsiFront;
+use amita_keys::SealKey;
 use amita_nbd::NbdFront;
 use amita_node::catalog::Cataloguer;
 use amita_node::control::{FromCore, ToCore};
 use amita_node::fronts::MakeFront;
+use amita_node::iscsi_catalog::IscsiCataloguer;
 use amita_node::mail::{CoreMessage, Mail, ring_messages};
 use amita_node::{Core, CoreConfig};
 use amita_nvme::NvmeFront;
@@ -38,6 +41,8 @@ pub fn node_name(member: Member) -> String {
 
 /// Where NVMe/TCP is spoken, on every core.
 pub const NVME_PORT: u16 = 4420;
+/// Where iSCSI is spoken, on every core: each is a portal.
+pub const ISCSI_PORT: u16 = 3260;
 /// Where NBD is spoken, on the first core.
 pub const NBD_PORT: u16 = 10809;
 /// Store ids begin behind this one.
@@ -132,6 +137,18 @@ pub fn nvme_address(world: &World, member: Member) -> SocketAddr {
     SocketAddr::new(world.address(place(member, 0)), NVME_PORT)
 }
 
+/// A portal: a core's address where it speaks iSCSI.
+#[must_use]
+pub fn portal(member: Member, core: usize) -> SocketAddr {
+    SocketAddr::new(amita_reactor::sim::node_ip(place(member, core)), ISCSI_PORT)
+}
+
+/// Opens what the records of initiators have sealed. It lasts as long as this program.
+pub fn seal_key() -> Arc<SealKey> {
+    static KEY: std::sync::OnceLock<Arc<SealKey>> = std::sync::OnceLock::new();
+    KEY.get_or_init(|| Arc::new(SealKey::generate())).clone()
+}
+
 struct Running {
     driver: Wires,
     core: Core,
@@ -219,7 +236,13 @@ impl Node {
                 }
             }
             if let Some(fronted) = &setup.fronted {
-                listen(&mut service, &mut driver, node_id(self.member), core, fronted.protocol);
+                let protocols = [fronted.protocol_of(0), fronted.protocol_of(1)];
+                let several = usize::from(protocols[0] != protocols[1]);
+                for protocol in &protocols[..=several] {
+                    let chance = Random::new(setup.seed ^ self.session()).fork(core as u64);
+                    let node = node_id(self.member);
+                    listen(&mut service, &mut driver, node, core, (*protocol, chance));
+                }
             }
             // The first store is on the last core, so that with two cores half of the requests come over a ring.
             for store in (0..setup.stores).filter(|store| (cores - 1 + store) % cores == core) {
@@ -302,7 +325,12 @@ impl Node {
                 },
                 ..amita_nvme::Config::default()
             },
-            iscsi: Default::default(),
+            iscsi: amita_iscsi::Config {
+                // As hosts here are.
+                ping_after: std::time::Duration::from_secs(4),
+                faults: setup.plants.iscsi,
+                ..amita_iscsi::Config::default()
+            },
             silent_for: setup.silent_for,
             fabric,
             store,
@@ -408,7 +436,13 @@ impl Node {
 }
 
 /// Lets hosts in, as the product's cores do.
-fn listen(service: &mut Core, driver: &mut Wires, node: NodeId, core: usize, protocol: Protocol) {
+fn listen(
+    service: &mut Core,
+    driver: &mut Wires,
+    node: NodeId,
+    core: usize,
+    (protocol, mut chance): (Protocol, Random),
+) {
     let at = |port| SocketAddr::new(driver.ip(), port);
     let (address, make): (SocketAddr, MakeFront) = match protocol {
         Protocol::Nvme => {
@@ -418,6 +452,16 @@ fn listen(service: &mut Core, driver: &mut Wires, node: NodeId, core: usize, pro
             };
             (address, Box::new(make))
         }
+        Protocol::Iscsi => {
+            let port = service.iscsi_port().clone();
+            port.set_random(Box::new(move |bytes: &mut [u8]| {
+                bytes.iter_mut().for_each(|byte| *byte = chance.below(256) as u8);
+            }));
+            let make = move |id, now, peer, _: &mut amita_reactor::Outbox| -> Box<dyn amita_frontend::Front> {
+                Box::new(IscsiFront::accept(port.clone(), id, now, peer))
+            };
+            (at(ISCSI_PORT), Box::new(make))
+        }
         Protocol::Nbd | Protocol::Client => {
             let settings = Arc::new(amita_nbd::Config::default());
             let make = move |id, now, _, outbox: &mut amita_reactor::Outbox| -> Box<dyn amita_frontend::Front> {
@@ -426,12 +470,16 @@ fn listen(service: &mut Core, driver: &mut Wires, node: NodeId, core: usize, pro
             (at(NBD_PORT), Box::new(make))
         }
     };
-    if protocol == Protocol::Nvme || core == 0 {
+    if core == 0 {
+        match protocol {
+            Protocol::Nvme => service.serve_nvme(Cataloguer::new(node, CLUSTER, None)),
+            Protocol::Iscsi => service.serve_iscsi(IscsiCataloguer::new(node, Some(seal_key()))),
+            Protocol::Nbd | Protocol::Client => {}
+        }
+    }
+    if matches!(protocol, Protocol::Nvme | Protocol::Iscsi) || core == 0 {
         let listening = service.fronts.listen(driver, address, make);
         listening.expect("nobody else has the address");
-    }
-    if protocol == Protocol::Nvme && core == 0 {
-        service.serve_nvme(Cataloguer::new(node, CLUSTER, None));
     }
 }
 

@@ -1,10 +1,11 @@
 //! The records of the metadata that a run begins with, and calls and replies in words.
 
 use super::coordinator::Caller;
-use super::hosts::NQN;
+use super::hosts::{NQN, initiator};
 use super::node::{self, disk, node_id, store_id};
-use super::{Setup, pool_name, pool_of, volume_id, volume_name};
+use super::{Protocol, Setup, pool_name, pool_of, volume_id, volume_name};
 use crate::metadata::Metadata;
+use amita_control::admin::chap_field;
 use amita_metadata::Call;
 use amita_reactor::sim::World;
 use amita_types::placement::{Candidate, Level, plan_pool};
@@ -143,6 +144,9 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
         };
         put(map::subsystem_key(&subsystem.name), json(&subsystem));
     }
+    if setup.fronted.is_some_and(|fronted| fronted.protocol == Protocol::Iscsi) {
+        put_target(&mut put, setup);
+    }
     for number in 0..setup.volumes {
         let volume = map::Volume {
             id: volume_id(number),
@@ -156,6 +160,58 @@ pub(super) fn write_records(metadata: &mut Metadata<Caller>, world: &World, setu
             former: Vec::new(),
         };
         put(map::volume_key(&volume.name), json(&volume));
+    }
+}
+
+/// What initiators log in to, who they are, and where.
+fn put_target(put: &mut impl FnMut(String, Vec<u8>), setup: &Setup) {
+    let luns = (0..setup.volumes).map(|number| map::IscsiLun {
+        number: number as u16,
+        volume: volume_id(number),
+        uuid: map::Namespace::uuid_of(node::CLUSTER, volume_id(number)),
+        block_bytes: crate::stamp::SECTOR_BYTES as u32,
+        snapshot: None,
+        shared: true,
+    });
+    let names = (0..setup.profile.clients).map(initiator::name);
+    let access = names
+        .clone()
+        .map(|initiator| map::IscsiAccess { initiator, luns: None });
+    let proves = setup.fronted.is_some_and(|fronted| fronted.iscsi.proves);
+    let target = map::IscsiTarget {
+        name: "simulated".into(),
+        iqn: initiator::IQN.into(),
+        gateways: Vec::new(),
+        any_initiator: false,
+        chap_required: proves,
+        space_warning_percent: None,
+        initiators: access.collect(),
+        luns: luns.collect(),
+    };
+    put(map::iscsi_target_key(&target.name), json(&target));
+    for name in names {
+        let key = node::seal_key();
+        let sealed = |field, secret: &str| key.seal(&name, field, secret).expect("a secret is short");
+        let seal = |field, secret: &str| proves.then(|| sealed(field, secret));
+        let record = map::IscsiInitiator {
+            chap: seal(chap_field::INITIATOR, initiator::SECRETS.0),
+            chap_target: seal(chap_field::TARGET, initiator::SECRETS.1),
+            name: name.clone(),
+            chap_user: None,
+            chap_target_user: None,
+        };
+        put(map::iscsi_initiator_key(&name), json(&record));
+    }
+    for member in 0..setup.nodes {
+        // Each core has an address of its own here; hosts log in to two of a node at most.
+        let cores = 0..setup.cores[member].min(2);
+        let gateway = map::IscsiGateway {
+            node: node_id(member),
+            name: node::node_name(member),
+            tag: member as u16 + 1,
+            portals: cores.map(|core| node::portal(member, core).to_string()).collect(),
+        };
+        put(map::iscsi_gateway_key(&gateway.name), json(&gateway));
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Plants {
     pub coordinator: amita_control::Faults,
     /// Of the gateways.
     pub node: amita_node::Faults,
+    /// Of the iSCSI fronts.
+    pub iscsi: amita_iscsi::Faults,
     /// R9: NVMe fronts keep hosts that are silent while what they have sent grows old, and know of no keep alive time.
     pub keep_silent_hosts: bool,
     /// R9: programs send again at once what may still be carried out where it was sent first.
@@ -51,6 +53,8 @@ pub struct Plants {
 pub enum Protocol {
     /// NVMe/TCP, by a path to each gateway.
     Nvme,
+    /// iSCSI, by a session at each portal.
+    Iscsi,
     /// NBD, by one connection to any gateway.
     Nbd,
     /// The same, by the product's own client.
@@ -74,22 +78,84 @@ pub struct Fronted {
     pub queues: u16,
     /// Paths that are as good as each other are used in turn.
     pub round_robin: bool,
+    /// What only initiators have.
+    pub iscsi: Initiators,
+}
+
+/// How initiators are set up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Initiators {
+    /// How long commands wait for their session to be there again.
+    pub replacement: Duration,
+    /// Between two checks of a path.
+    pub polling: Duration,
+    pub digests: bool,
+    pub initial_r2t: bool,
+    /// They and targets prove to have secrets.
+    pub proves: bool,
+    /// Between two reinstatements of a session for no reason.
+    pub reinstates: Option<Duration>,
+    /// Every other host speaks NVMe/TCP, to the same volumes. To reservations they are strangers.
+    pub beside_nvme: bool,
+    /// The type of the persistent reservation that the hosts of a volume keep (SPC-4), by which they fence one another off.
+    pub reserves: Option<u8>,
+}
+
+impl Initiators {
+    fn draw(random: &mut Random) -> Initiators {
+        Initiators {
+            replacement: Duration::from_millis(*random.pick(&[0, 500, 2000, 5000])),
+            polling: Duration::from_millis(*random.pick(&[500, 2000])),
+            digests: random.percent(30),
+            initial_r2t: random.percent(50),
+            proves: random.percent(50),
+            beside_nvme: random.percent(25),
+            reinstates: random
+                .percent(30)
+                .then(|| Duration::from_millis(random.within(200, 1500))),
+            // Write Exclusive, and Exclusive Access, to registrants; reserved by one of them, or by all.
+            reserves: random.percent(40).then(|| *random.pick(&[5, 5, 6, 7, 8])),
+        }
+    }
 }
 
 /// For longer than any run.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 impl Fronted {
+    /// By what the host of that number speaks.
+    #[must_use]
+    pub fn protocol_of(&self, number: u32) -> Protocol {
+        match self.iscsi.beside_nvme && number % 2 == 1 {
+            true => Protocol::Nvme,
+            false => self.protocol,
+        }
+    }
+
+    /// Have hosts paths to all gateways?
+    #[must_use]
+    pub fn has_paths(&self) -> bool {
+        matches!(self.protocol, Protocol::Nvme | Protocol::Iscsi)
+    }
+
     /// As Linux is set up, with times that vary.
     fn draw(random: &mut Random, protocol: Protocol) -> Fronted {
         Fronted {
             protocol,
             keep_alive: Duration::from_secs(*random.pick(&[2, 5, 5])),
-            io_timeout: Duration::from_secs(*random.pick(&[3, 10, 30])),
+            io_timeout: Duration::from_secs(match protocol {
+                // What takes longer is aborted, or with all others of its unit, which nobody then hears of.
+                Protocol::Iscsi => *random.pick(&[1, 2, 5, 10]),
+                _ => *random.pick(&[3, 10, 30]),
+            }),
             patience: FOR_EVER,
             reconnect: Duration::from_millis(*random.pick(&[50, 300, 2000])),
             queues: *random.pick(&[1, 1, 2]),
             round_robin: random.percent(50),
+            iscsi: match protocol {
+                Protocol::Iscsi => Initiators::draw(random),
+                _ => Initiators::default(),
+            },
         }
     }
 
@@ -104,6 +170,12 @@ impl Fronted {
             reconnect: Duration::from_secs(2),
             queues: 1,
             round_robin: true,
+            iscsi: Initiators {
+                replacement: Duration::from_secs(5),
+                polling: Duration::from_secs(2),
+                initial_r2t: true,
+                ..Initiators::default()
+            },
         }
     }
 }
@@ -115,6 +187,9 @@ const LONG_WORK: Duration = Duration::from_secs(3 * 3600);
 
 /// One run of so many has chunks of several leaves, many of them, sparsely written.
 const WIDE_ONE_IN: u64 = 60;
+
+/// The stream of chance of the initiators.
+const INITIATORS: u64 = 71;
 
 /// In one run of so many a node lies.
 const LIAR_ONE_IN: u64 = 8;
@@ -409,14 +484,33 @@ impl Setup {
             },
             _ => fronted,
         });
+        // By chance of its own: of those that would use several gateways without a protocol a third do so by iSCSI.
+        let mut initiators = Random::new(seed).fork(INITIATORS);
+        let fronted = match fronted {
+            None if shared_hosts > 0 && initiators.below(3) == 0 => {
+                Some(Fronted::draw(&mut initiators, Protocol::Iscsi))
+            }
+            other => other,
+        };
         let shared_hosts = if fronted.is_some() { 0 } else { shared_hosts };
-        let is_nvme = fronted.is_some_and(|fronted| fronted.protocol == Protocol::Nvme);
+        let fronted = fronted.map(|mut fronted| {
+            if long {
+                // In hours of silence nothing new is heard of paths.
+                (fronted.iscsi.polling, fronted.iscsi.reinstates) = (Duration::from_secs(20), None);
+            }
+            fronted
+        });
+        let is_iscsi = fronted.is_some_and(|fronted| fronted.protocol == Protocol::Iscsi);
+        if is_iscsi {
+            fronts = initiators;
+        }
+        let has_paths = fronted.is_some_and(|fronted| fronted.has_paths());
         // An NBD host that loses the way to its gateway is out of it for half a minute: programs go on by themselves then.
         let is_nbd = fronted.is_some_and(|fronted| fronted.protocol == Protocol::Nbd);
         if fronted.is_some() && !is_nbd {
             plan.add_for_fronts(&mut fronts, limits);
         }
-        profile.compare_percent = if shared_hosts > 0 || is_nvme {
+        profile.compare_percent = if shared_hosts > 0 || has_paths {
             *more.pick(&[0, 0, 10, 40])
         } else {
             0

@@ -120,3 +120,66 @@ fn what_was_read_before_a_cut_is_in_it() {
     assert_eq!(cut(id.stamp()), Ok(()));
     assert!(cut(Stamp::ZERO).is_err());
 }
+
+/// A write that is not answered, what the target says of it, and who sees it when.
+fn seen_late(says: impl Fn(&mut History, crate::history::OperationId)) -> bool {
+    let mut history = History::new();
+    let write = history.invoke(Time(1), 1, Kind::Write, Sector(0), 8);
+    says(&mut history, write);
+    let mut read = |stamp: Stamp| {
+        let id = history.invoke(Time(2), 2, Kind::Read, Sector(0), 8);
+        history.complete(Time(3), id, vec![stamp; 8]);
+    };
+    read(Stamp::ZERO);
+    read(write.stamp());
+    history.check().is_ok()
+}
+
+#[test]
+fn what_the_target_has_said_to_be_over_takes_effect_before_that_or_never() {
+    assert!(seen_late(|_, _| {}), "nobody has said anything");
+    assert!(!seen_late(|history, write| history.over(write)));
+    assert!(
+        seen_late(|history, write| {
+            history.sent_again(Time(1), write, true);
+            history.over(write);
+        }),
+        "what was sent by another way may still come"
+    );
+    let fence = |history: &mut History, write| {
+        history.sent_again(Time(1), write, true);
+        history.fence(1);
+    };
+    assert!(!seen_late(fence), "of a host that was fenced off, by no way");
+    let another = |history: &mut History, _| {
+        history.fence(2);
+    };
+    assert!(seen_late(another), "of another host");
+}
+
+#[test]
+fn what_was_done_before_a_host_was_fenced_off_may_be_answered_later() {
+    let mut history = History::new();
+    let write = history.invoke(Time(1), 1, Kind::Write, Sector(0), 8);
+    history.fence(1);
+    let read = history.invoke(Time(2), 2, Kind::Read, Sector(0), 8);
+    history.complete(Time(3), read, vec![Stamp::ZERO; 8]);
+    assert!(history.check().is_ok());
+    history.complete(Time(4), write, Vec::new());
+    assert!(
+        history.check().is_err(),
+        "it was done before the read, which has not seen it"
+    );
+}
+
+#[test]
+fn what_is_asked_for_by_a_host_that_is_fenced_off_is_never_seen() {
+    let mut history = History::new();
+    let event = history.fence(1);
+    let write = history.invoke(Time(2), 1, Kind::Write, Sector(0), 8);
+    history.asked_when_fenced(write, event);
+    assert!(history.is_barred(write) && history.check().is_ok());
+    let read = history.invoke(Time(2), 2, Kind::Read, Sector(0), 8);
+    history.complete(Time(3), read, vec![write.stamp(); 8]);
+    assert!(history.check().is_err());
+}

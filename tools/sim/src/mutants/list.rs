@@ -54,6 +54,13 @@ macro_rules! of_fabric {
     };
 }
 
+/// Switches a rule of the iSCSI fronts off.
+macro_rules! of_iscsi {
+    ($plant:ident) => {
+        plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::$plant))
+    };
+}
+
 /// Switches a rule of the coordinator off.
 macro_rules! of_coordinator {
     ($plant:ident) => {
@@ -175,6 +182,12 @@ fn of_clusters() -> Vec<Mutant> {
             &[],
         ),
         cluster("fail-at-once", "R9", of_gateway!(FailAtOnce), &[]),
+        cluster("trust-lost", "I1", of_iscsi!(TrustLost), &[]),
+        cluster("abort-at-once", "R9", of_iscsi!(AbortAtOnce), &[]),
+        cluster("reinstate-at-once", "R9", of_iscsi!(ReinstateAtOnce), &[]),
+        cluster("conflict-is-good", "I1", of_iscsi!(ConflictIsGood), &[]),
+        cluster("any-host", "R9", of_gateway!(AnyHost), &[]),
+        cluster("preempt-at-once", "R9", of_gateway!(PreemptAtOnce), &[]),
         cluster("any-attempt", "R10", of_gateway!(AnyAttempt), &[]),
         cluster("forget-old-shard", "R10", of_gateway!(ForgetOldShard), &[]),
         cluster("keep-opening", "R10", of_gateway!(KeepOpening), &[]),

@@ -489,7 +489,7 @@ fn coordinator_dies(seed: u64) -> Setup {
 }
 
 /// Hosts with several paths that write a few blocks all the time.
-fn several_paths(seed: u64) -> Setup {
+pub(super) fn several_paths(seed: u64) -> Setup {
     let mut setup = hot(seed);
     setup.shared_hosts = 6;
     setup.profile.clients = 6;

@@ -4,6 +4,7 @@ use super::Session;
 use super::task::{Fault, Task};
 use super::work;
 use crate::Cx;
+use crate::faults::{Fault as Planted, Faults};
 use crate::wire::{Header, NO_TAG, flag, opcode};
 use amita_frontend::slots::SlotId;
 use amita_reactor::Slice;
@@ -80,16 +81,27 @@ fn leave_window(session: &mut Session, slot: SlotId) {
 
 /// A task has ended: its host is told, unless it is not to be, or knows.
 pub(super) fn finish(session: &mut Session, slot: SlotId, cx: &mut Cx<'_>) {
+    let faults = session.port.config().faults;
     let request = session.engine.request(slot);
     let (failure, at) = (request.failure, request.failed_at);
     if failure != Some(Fault::Aborted) && !request.own.is_told {
         let answer = match failure {
+            Some(fault) if is_overlooked(faults, fault) => Answer::good(),
             Some(fault) => of_fault(session, slot, fault, at),
             None => request.own.answer.take().unwrap_or_else(Answer::good),
         };
         respond(session, slot, answer, cx);
     }
     forget(session, slot);
+}
+
+/// Is the rule switched off by which a host is told of that?
+fn is_overlooked(faults: Faults, fault: Fault) -> bool {
+    match fault {
+        Fault::Volume(IoError::Lost) => faults.has(Planted::TrustLost),
+        Fault::Volume(IoError::Reserved) => faults.has(Planted::ConflictIsGood),
+        _ => false,
+    }
 }
 
 /// What a task that has failed is answered.

@@ -4,6 +4,7 @@ use super::task::Fault;
 use super::{Session, functions, logout, work};
 use crate::Cx;
 use crate::connection::End;
+use crate::faults::Fault as Planted;
 use crate::hub::Reply;
 use amita_frontend::engine::Protocol as _;
 use amita_frontend::front::CloseReason;
@@ -29,8 +30,11 @@ impl Session {
     fn word(&mut self, tag: u64, word: &Reply, cx: &mut Cx<'_>) -> Result<(), End> {
         match *word {
             Reply::Reinstated => {
-                let why = "the initiator has logged in anew";
-                logout::end(self, CloseReason::Refused(why.into()), cx)
+                let why = CloseReason::Refused("the initiator has logged in anew".into());
+                match self.port.config().faults.has(Planted::ReinstateAtOnce) {
+                    true => Err(End::After(why)),
+                    false => logout::end(self, why, cx),
+                }
             }
             Reply::Reset { ticket, scope } => functions::told(self, ticket, scope, cx),
             Reply::ResetDone => {

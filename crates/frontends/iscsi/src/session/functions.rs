@@ -9,6 +9,7 @@ use super::task::{Fault, Task};
 use super::{locks, logout};
 use crate::Cx;
 use crate::connection::End;
+use crate::faults::Fault as Planted;
 use crate::hub::{Call, Scope};
 use crate::wire::{Header, flag, opcode, reject};
 use amita_frontend::front::CloseReason;
@@ -233,8 +234,12 @@ fn abort_task(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result
             return Ok(Begun::answered(response::NO_TASK));
         }
         let serial = own.serial;
+        let mut waits_for = session.end_tasks(|task| task.serial == serial, Fault::Aborted, cx)?;
+        if session.port.config().faults.has(Planted::AbortAtOnce) {
+            waits_for.clear();
+        }
         return Ok(Begun {
-            waits_for: session.end_tasks(|task| task.serial == serial, Fault::Aborted, cx)?,
+            waits_for,
             ..Begun::answered(response::COMPLETE)
         });
     }

@@ -1,12 +1,14 @@
-//! Hosts that reach gateways as real ones do: through the product's NVMe/TCP and NBD fronts, over connections of the simulated
-//! network, from a place of their own in it. What such a host does is in [`linux`](super::linux), [`nbd`](super::nbd) and
-//! [`program`](super::program); here are its sockets, and what the history is told.
+//! Hosts that reach gateways as real ones do: through the product's NVMe/TCP, iSCSI and NBD fronts, over connections of the
+//! simulated network, from a place of their own in it. What such a host does is in [`linux`](super::linux),
+//! [`initiator`](super::initiator), [`nbd`](super::nbd) and [`program`](super::program); here are its sockets, and what the history is told.
 
+use super::initiator::wire::Command;
+use super::initiator::{self, Initiator};
 use super::linux::{self, Bio, End, HostEffect, Linux};
 use super::nbd::{self, Nbd, Order};
 use super::program::Program;
 use super::{CLOSING_HOST, Hosts, Refused, request};
-use crate::cluster::node::{NBD_PORT, NVME_PORT, host_place, place};
+use crate::cluster::node::{NBD_PORT, NVME_PORT, host_place, place, portal};
 use crate::cluster::setup::{Fronted, Protocol};
 use crate::cluster::{Setup, volume_name};
 use crate::history::{History, Kind, OperationId};
@@ -28,8 +30,9 @@ const SEND: u64 = 3;
 const RECEIVE_BYTES: usize = 64 << 10;
 
 /// What speaks.
-enum Client {
+pub(super) enum Client {
     Nvme(Box<Linux>),
+    Iscsi(Box<Initiator>),
     Nbd(Box<Nbd>),
     Program(Box<Program>),
 }
@@ -38,6 +41,7 @@ impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&match self {
             Client::Nvme(linux) => linux.describe(),
+            Client::Iscsi(initiator) => initiator.describe(),
             Client::Nbd(nbd) => nbd.describe(),
             Client::Program(program) => program.describe(),
         })
@@ -54,7 +58,7 @@ struct Socket {
 /// A host with sockets.
 pub struct FrontedHost {
     driver: SimDriver,
-    client: Client,
+    pub(super) client: Client,
     sockets: BTreeMap<u64, Socket>,
     cores: Vec<usize>,
     completions: Vec<Completion>,
@@ -71,7 +75,7 @@ impl FrontedHost {
     /// The host of that number.
     pub fn new(world: &mut World, setup: &Setup, settings: &Fronted, number: u32) -> FrontedHost {
         let volume = u64::from(number) % setup.volumes;
-        let client = match settings.protocol {
+        let client = match settings.protocol_of(number) {
             Protocol::Nvme => Client::Nvme(Box::new(Linux::new(linux::Settings {
                 number,
                 nsid: volume as u32 + 1,
@@ -83,6 +87,25 @@ impl FrontedHost {
                 reconnect: settings.reconnect,
                 round_robin: settings.round_robin,
             }))),
+            Protocol::Iscsi => {
+                let iscsi = settings.iscsi;
+                Client::Iscsi(Box::new(Initiator::new(initiator::Settings {
+                    number,
+                    lun: volume as u16,
+                    gateways: (0..setup.nodes).map(|path| portal(path, 0)).collect(),
+                    nop: settings.keep_alive,
+                    io_timeout: settings.io_timeout,
+                    reconnect: settings.reconnect,
+                    replacement: iscsi.replacement,
+                    polling: iscsi.polling,
+                    round_robin: settings.round_robin,
+                    digests: iscsi.digests,
+                    initial_r2t: iscsi.initial_r2t,
+                    proves: iscsi.proves,
+                    reinstates: iscsi.reinstates,
+                    reserves: iscsi.reserves,
+                })))
+            }
             Protocol::Nbd => Client::Nbd(Box::new(Nbd::new(nbd::Settings {
                 export: volume_name(volume),
                 paths: setup.nodes,
@@ -113,6 +136,7 @@ impl FrontedHost {
     pub fn pending(&self) -> Vec<OperationId> {
         let mut pending = match &self.client {
             Client::Nvme(linux) => linux.pending(),
+            Client::Iscsi(initiator) => initiator.pending(),
             Client::Nbd(nbd) => nbd.pending(),
             Client::Program(program) => program.pending(),
         };
@@ -128,6 +152,7 @@ impl FrontedHost {
     pub fn deadline(&self) -> Option<Time> {
         match &self.client {
             Client::Nvme(linux) => linux.deadline(),
+            Client::Iscsi(initiator) => initiator.deadline(),
             Client::Nbd(nbd) => nbd.deadline(),
             Client::Program(program) => program.deadline(),
         }
@@ -136,6 +161,7 @@ impl FrontedHost {
     fn violation(&self) -> Option<&String> {
         match &self.client {
             Client::Nvme(linux) => linux.violation.as_ref(),
+            Client::Iscsi(initiator) => initiator.violation.as_ref(),
             Client::Nbd(nbd) => nbd.violation.as_ref(),
             Client::Program(_) => None,
         }
@@ -144,6 +170,7 @@ impl FrontedHost {
     fn next_act(&mut self) -> Option<HostEffect> {
         match &mut self.client {
             Client::Nvme(linux) => linux.acts.pop_front(),
+            Client::Iscsi(initiator) => initiator.acts.pop_front(),
             Client::Nbd(nbd) => nbd.acts.pop_front(),
             Client::Program(program) => program.acts.pop_front(),
         }
@@ -152,6 +179,7 @@ impl FrontedHost {
     fn closed(&mut self, now: Time, conn: u64) {
         match &mut self.client {
             Client::Nvme(linux) => linux.closed(now, conn),
+            Client::Iscsi(initiator) => initiator.closed(now, conn),
             Client::Nbd(nbd) => nbd.closed(now, conn),
             // It has its connections for itself.
             Client::Program(_) => {}
@@ -163,6 +191,8 @@ impl FrontedHost {
         let (core, port) = match &self.client {
             Client::Nvme(_) => (usize::from(queue) % self.cores[path], NVME_PORT),
             Client::Nbd(_) | Client::Program(_) => (0, NBD_PORT),
+            // It was told where.
+            Client::Iscsi(_) => return portal(path, 0),
         };
         SocketAddr::new(amita_reactor::sim::node_ip(place(path, core)), port)
     }
@@ -192,6 +222,7 @@ impl FrontedHost {
                     Ok(bytes) => {
                         match &mut self.client {
                             Client::Nvme(linux) => linux.received(now, conn, &buffer[..bytes]),
+                            Client::Iscsi(initiator) => initiator.received(now, conn, &buffer[..bytes]),
                             Client::Nbd(nbd) => done.extend(nbd.received(now, conn, &buffer[..bytes])),
                             Client::Program(_) => {}
                         }
@@ -211,6 +242,15 @@ impl FrontedHost {
         done
     }
 
+    /// All connections are gone.
+    pub(super) fn close_all(&mut self) {
+        for (_, socket) in std::mem::take(&mut self.sockets) {
+            if let Some(id) = socket.id {
+                self.driver.close(id);
+            }
+        }
+    }
+
     fn receive(&mut self, conn: u64, id: SocketId) {
         let buffer = self.driver.pool().take(RECEIVE_BYTES).expect("the heap has memory");
         self.driver.receive(id, buffer, Token(conn << 8 | RECEIVE));
@@ -220,6 +260,7 @@ impl FrontedHost {
         for (conn, socket) in &mut self.sockets {
             let more = match &mut self.client {
                 Client::Nvme(linux) => linux.outbox(*conn),
+                Client::Iscsi(initiator) => initiator.outbox(*conn),
                 Client::Nbd(nbd) => nbd.outbox(),
                 Client::Program(_) => Vec::new(),
             };
@@ -276,6 +317,7 @@ impl Hosts {
         if fronted.deadline().is_some_and(|at| at <= now) {
             match &mut fronted.client {
                 Client::Nvme(linux) => linux.tick(now),
+                Client::Iscsi(initiator) => initiator.tick(now),
                 Client::Nbd(nbd) => nbd.tick(now),
                 Client::Program(_) => return self.pass(now, self.hosts[index].number, workload, history),
             }
@@ -283,7 +325,7 @@ impl Hosts {
         }
     }
 
-    fn run_fronted(&mut self, now: Time, index: usize, workload: &mut Workload, history: &mut History) {
+    pub(super) fn run_fronted(&mut self, now: Time, index: usize, workload: &mut Workload, history: &mut History) {
         while let Some(fronted) = &mut self.hosts[index].fronted
             && let Some(act) = fronted.next_act()
         {
@@ -294,6 +336,18 @@ impl Hosts {
                     fronted.sockets.insert(conn, Socket::default());
                     fronted.driver.connect(address, Token(conn << 8 | CONNECT));
                 }
+                HostEffect::Dial { conn, address } => {
+                    self.coverage.hit("fronted.connects");
+                    fronted.sockets.insert(conn, Socket::default());
+                    fronted.driver.connect(address, Token(conn << 8 | CONNECT));
+                }
+                HostEffect::Over { id } => {
+                    self.coverage.hit("iscsi.over");
+                    history.over(id);
+                }
+                HostEffect::Anew { id } => self.ask_anew(now, index, id, history),
+                HostEffect::Reserved => self.reserved(index, history),
+                HostEffect::Fenced { victim, is_done } => self.fenced(now, victim, is_done, history),
                 HostEffect::Close { conn } => {
                     if let Some(id) = fronted.sockets.remove(&conn).and_then(|socket| socket.id) {
                         fronted.driver.close(id);
@@ -310,8 +364,11 @@ impl Hosts {
                 HostEffect::Ended { id, path, end, data } => {
                     let since = history.get(id).invoked.1;
                     let ended = Ended::of(end, since);
-                    if let Err(error) = ended.result
+                    if ended.result == Err(IoError::Reserved) && self.fencing.is_some() {
+                        self.note_conflict(index, id);
+                    } else if let Err(error) = ended.result
                         && error != IoError::Miscompare
+                        && end != End::Over
                     {
                         self.refused.push(Refused {
                             error: Some(error),
@@ -329,11 +386,50 @@ impl Hosts {
             }
         }
         if let Some(fronted) = &mut self.hosts[index].fronted {
+            if let Client::Iscsi(initiator) = &mut fronted.client {
+                let taken = std::mem::take(&mut initiator.taken);
+                taken.into_iter().for_each(|path| self.coverage.hit(path));
+            }
             fronted.flush();
             if let Some(why) = fronted.violation() {
                 let why = why.clone();
                 self.violation.get_or_insert(why);
             }
+        }
+    }
+
+    /// What has come to nothing is asked for anew: a write with a stamp of its own, so that the two can be told apart.
+    fn ask_anew(&mut self, now: Time, index: usize, id: OperationId, history: &mut History) {
+        let before = history.get(id).clone();
+        let id = match before.kind {
+            Kind::Write => history.repeat(now, id),
+            _ => id,
+        };
+        if let Some(event) = self.fencing.as_ref().and_then(|fencing| fencing.fenced_at(index)) {
+            history.asked_when_fenced(id, event);
+        }
+        let ask = IoRequest {
+            id,
+            kind: before.kind,
+            first: before.first,
+            sectors: before.sectors,
+        };
+        let (op, payload) = request(ask, self.volume_sectors, history);
+        let volume = self.hosts[index].volume;
+        if let Some(fronted) = &mut self.hosts[index].fronted
+            && let Client::Iscsi(initiator) = &mut fronted.client
+        {
+            initiator.submit(now, scsi_bio(volume as u16, ask, op, &payload));
+        }
+    }
+
+    /// A host was told that a volume is reserved for others.
+    fn note_conflict(&mut self, index: usize, id: OperationId) {
+        self.coverage.hit("iscsi.conflict");
+        let is_right = self.fencing.as_ref().is_some_and(|fencing| fencing.may_conflict(index));
+        if !is_right {
+            let why = format!("operation {} met a reservation that its host is registered for", id.0);
+            self.violation.get_or_insert(why);
         }
     }
 
@@ -354,6 +450,13 @@ impl Hosts {
         };
         let volume = self.hosts[index].volume;
         self.quiet_since[volume as usize] = now;
+        if history.is_barred(id) {
+            self.coverage.hit("judge.barred_writes");
+        }
+        if result.is_ok() && history.is_barred(id) {
+            let why = format!("operation {} was carried out for a host that was fenced off", id.0);
+            self.violation.get_or_insert(why);
+        }
         self.done(now, id, result, payload, history);
         if !self.abandoned.contains(&id) {
             workload.learn(history, id);
@@ -372,9 +475,14 @@ impl Hosts {
         let Some(fronted) = &mut self.hosts[index].fronted else {
             return;
         };
+        let fenced_at = self.fencing.as_ref().and_then(|fencing| fencing.fenced_at(index));
         for ask in asks {
+            if let Some(event) = fenced_at {
+                history.asked_when_fenced(ask.id, event);
+            }
             let (op, payload) = request(ask, sectors, history);
             match &mut fronted.client {
+                Client::Iscsi(initiator) => initiator.submit(now, scsi_bio(volume as u16, ask, op, &payload)),
                 Client::Nvme(linux) => {
                     let repeatable = matches!(ask.kind, Kind::Read | Kind::Write);
                     linux.submit(
@@ -401,6 +509,46 @@ fn order(ask: IoRequest, op: Op, payload: &[u8]) -> Order {
         length: ask.sectors * SECTOR_BYTES as u32,
         data: payload.to_vec(),
     }
+}
+
+/// A request as a command of SCSI, in blocks of a sector: by whichever of those that do the same.
+fn scsi_bio(lun: u16, ask: IoRequest, op: Op, payload: &[u8]) -> initiator::Bio {
+    const UNMAP: u8 = 0x08;
+    const NO_DATA: u8 = 0x01;
+    let bytes = SECTOR_BYTES as u64;
+    let (block, blocks) = (op.offset() / bytes, (op.length() / bytes) as u32);
+    let mut cdb = [0; 16];
+    cdb[2..10].copy_from_slice(&block.to_be_bytes());
+    cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+    let (mut write, mut read) = (payload.to_vec(), 0);
+    match op {
+        Op::Read { length, .. } => (cdb[0], read) = (0x88, length as usize),
+        // WRITE SAME (16) of one block.
+        Op::Write { .. } if blocks == 1 && ask.id.0.is_multiple_of(2) => cdb[0] = 0x93,
+        Op::Write { .. } => cdb[0] = 0x8a,
+        Op::CompareAndWrite { .. } => {
+            (cdb[0], cdb[13]) = (0x89, blocks as u8);
+            cdb[10..13].fill(0);
+        }
+        Op::Clear { .. } => match ask.id.0 % 3 {
+            0 => {
+                // UNMAP, of one range.
+                (cdb, cdb[0], cdb[8]) = ([0; 16], 0x42, 24);
+                write = vec![0, 22, 0, 16, 0, 0, 0, 0];
+                write.extend(block.to_be_bytes());
+                write.extend(blocks.to_be_bytes());
+                write.extend([0; 4]);
+            }
+            1 => {
+                (cdb[0], cdb[1]) = (0x93, UNMAP);
+                write = vec![0; SECTOR_BYTES];
+            }
+            _ => (cdb[0], cdb[1]) = (0x93, UNMAP | NO_DATA),
+        },
+        Op::Allocation { .. } | Op::Differ { .. } => unreachable!("clients do not ask for it"),
+    }
+    let command = Command { lun, cdb, write, read };
+    initiator::Bio::new(ask.id, command, matches!(ask.kind, Kind::Read | Kind::Write))
 }
 
 /// The commands of a request, in blocks of a sector.
@@ -436,7 +584,20 @@ impl Ended {
     fn of(end: End, asked: Time) -> Ended {
         let status = match end {
             End::Status(status) => status,
-            End::Unknown => return Err(IoError::Lost).into(),
+            End::Unknown | End::Over => return Err(IoError::Lost).into(),
+            End::Scsi(verdict) => {
+                let result = match (verdict.status, verdict.sense) {
+                    (0, _) => Ok(()),
+                    (0x18, _) => Err(IoError::Reserved),
+                    (2, [3, ..]) => Err(IoError::Damaged),
+                    (2, [7, 0x27, 7]) => Err(IoError::NoSpace),
+                    (2, [5, 0x21, _]) => Err(IoError::OutOfRange),
+                    (2, [0xe, ..]) => Err(IoError::Miscompare),
+                    (2, [4, ..]) => Err(IoError::Unavailable),
+                    _ => Err(IoError::Invalid),
+                };
+                return result.into();
+            }
             End::Errno(number, connected) => {
                 let is = |errno: Errno| number == errno as u32;
                 let beyond = Some((IoError::OutOfRange, connected));

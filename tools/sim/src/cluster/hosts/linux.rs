@@ -8,6 +8,7 @@
 //! * A command that ends with a path's error, or whose controller is torn down, goes to another path **at once**. Linux does not
 //!   wait for the first gateway to have forgotten it: that is what makes ghost writes possible.
 
+use super::initiator::wire::Verdict;
 use super::wire::{Heard, Wire};
 use crate::history::OperationId;
 use amita_nvme_host::commands::{self, Connect, FLOW_CONTROL_OFF};
@@ -17,6 +18,7 @@ use amita_nvme_host::wire::{Status, log, status};
 use amita_nvme_host::{Host, Request};
 use amita_reactor::Time;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A controller that is not there after this is given up, until the next attempt.
@@ -84,10 +86,20 @@ impl Bio {
 pub enum HostEffect {
     /// Connect to a gateway: its queue of that number.
     Connect { conn: u64, path: usize, queue: u16 },
+    /// Connect to a portal.
+    Dial { conn: u64, address: SocketAddr },
     /// Close a connection.
     Close { conn: u64 },
     /// A request is sent once more, though an earlier one may have been carried out. `lost`: because its connection was.
     Again { id: OperationId, lost: bool },
+    /// The target has said that nothing of a request takes effect any more, which has not been answered.
+    Over { id: OperationId },
+    /// Such a request is to be asked for anew.
+    Anew { id: OperationId },
+    /// The host has reserved its volume.
+    Reserved,
+    /// Another host was to be fenced off.
+    Fenced { victim: u32, is_done: bool },
     /// A request has ended, by this path.
     Ended {
         id: OperationId,
@@ -101,10 +113,13 @@ pub enum HostEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Status(Status),
+    Scsi(Verdict),
     /// With this error of NBD, on a connection that was made then.
     Errno(u32, Time),
     /// Nobody knows how.
     Unknown,
+    /// Nor is it known how this one has, which the host itself has brought to an end.
+    Over,
 }
 
 /// What a command is.

@@ -1,0 +1,12 @@
+//! Rules that the simulator switches off.
+
+amita_reactor::fault_switches! {
+    /// What nobody knows to be written is answered as written.
+    TrustLost,
+    /// A function is answered before what it has ended is over.
+    AbortAtOnce,
+    /// A session takes the place of another one of which something is still under way.
+    ReinstateAtOnce,
+    /// What is reserved for others is answered as written.
+    ConflictIsGood,
+}

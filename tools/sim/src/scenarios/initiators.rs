@@ -1,0 +1,137 @@
+//! Histories of initiators: hosts that use several gateways by iSCSI.
+
+use super::cluster::{MS, plan, random, several_paths};
+use super::{Runs, Scenario, plant};
+use crate::cluster::{Fronted, Initiators, Protocol, Setup};
+use crate::faults::Fault;
+use std::time::Duration;
+
+/// Initiators that write a few blocks all the time, each by all gateways in turn.
+fn initiators(seed: u64) -> Setup {
+    let mut setup = several_paths(seed);
+    setup.shared_hosts = 0;
+    setup.profile.clients = 4;
+    setup.fronted = Some(Fronted {
+        keep_alive: Duration::from_secs(2),
+        reconnect: Duration::from_millis(300),
+        ..Fronted::usual(Protocol::Iscsi)
+    });
+    setup
+}
+
+fn with(mut setup: Setup, change: impl FnOnce(&mut Fronted, &mut Initiators)) -> Setup {
+    if let Some(fronted) = &mut setup.fronted {
+        let mut iscsi = fronted.iscsi;
+        change(fronted, &mut iscsi);
+        fronted.iscsi = iscsi;
+    }
+    setup
+}
+
+/// The network of one gateway after the other is slow, to the others and not to hosts.
+fn slow_gateways(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = initiators(seed);
+    let slow = |round: u32| {
+        let node = random.below(3) as usize;
+        let extra_ns = random.within(150, 450) * MS;
+        let for_ns = random.within(1000, 2500) * MS;
+        let fault = Fault::SlowNetwork { node, extra_ns, for_ns };
+        (30 + round * 150, random.below(5 * MS), fault)
+    };
+    setup.plan = plan((0..6).map(slow).collect::<Vec<_>>());
+    setup
+}
+
+/// Commands are aborted that take as long as that.
+fn impatient(seed: u64) -> Setup {
+    let change = |fronted: &mut Fronted, _: &mut Initiators| fronted.io_timeout = Duration::from_millis(120);
+    with(slow_gateways(seed), change)
+}
+
+/// Sessions are reinstated while such commands are under way.
+fn reinstating(seed: u64) -> Setup {
+    let change = |_: &mut Fronted, iscsi: &mut Initiators| iscsi.reinstates = Some(Duration::from_millis(150));
+    with(slow_gateways(seed), change)
+}
+
+/// Hosts fence one another off.
+fn fencing(seed: u64) -> Setup {
+    let mut setup = initiators(seed);
+    setup.profile.operations = 2000;
+    setup.profile.read_percent = 30;
+    with(setup, |_, iscsi| iscsi.reserves = Some(5))
+}
+
+/// The same while disks take their time.
+fn fencing_slowly(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = fencing(seed);
+    let slow = |round: u32| {
+        let node = random.below(3) as usize;
+        let (factor, for_ns) = (random.within(500, 3000) as u32, 4000 * MS);
+        (
+            30 + round * 150,
+            random.below(5 * MS),
+            Fault::SlowDisk { node, factor, for_ns },
+        )
+    };
+    setup.plan = plan((0..10).map(slow).collect::<Vec<_>>());
+    setup
+}
+
+/// Connections between gateways break.
+fn gateways_cut(seed: u64) -> Setup {
+    let mut random = random(seed);
+    let mut setup = initiators(seed);
+    let cut = |round: u32| {
+        let a = random.below(3) as usize;
+        let b = (a + 1 + random.below(2) as usize) % 3;
+        (20 + round * 25, random.below(2 * MS), Fault::Cut { a, b })
+    };
+    setup.plan = plan((0..30).map(cut).collect::<Vec<_>>());
+    setup
+}
+
+pub fn all() -> Vec<Scenario> {
+    let scenario = |name, story, setup, broken| Scenario {
+        name,
+        story,
+        runs: Runs::Cluster(setup),
+        hostile: |_| {},
+        broken: Some(broken),
+        seeds: 40,
+    };
+    vec![
+        scenario(
+            "I1: what nobody knows to be written is not answered as written",
+            "W1 is on its way to the owner when the link breaks: its initiator is told that the access is changing, and asks again.",
+            gateways_cut,
+            plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::TrustLost)),
+        ),
+        scenario(
+            "R9: a task that was aborted writes nothing any more",
+            "W1 waits in G1; its initiator aborts it, and writes W2 by G2 when it is told that W1 is over.",
+            impatient,
+            plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::AbortAtOnce)),
+        ),
+        scenario(
+            "R9: a session begins when nothing is left of the one before",
+            "W1 waits in G1; its initiator logs in anew, and writes W2 by G2 when it is let in.",
+            reinstating,
+            plant!(plants => plants.iscsi = plants.iscsi.with(amita_iscsi::Fault::ReinstateAtOnce)),
+        ),
+        scenario(
+            "R9: a host that was fenced off writes nothing, by no gateway",
+            "H2 preempts H1's key; H1 does not know that, and goes on by all of its paths.",
+            fencing,
+            plant!(plants => plants.node = plants.node.with(amita_node::Fault::AnyHost)),
+        ),
+        scenario(
+            "R9: a host is fenced off when what it has under way is over",
+            "H1's W1 is with slow stores when H2 preempts its key; H2 writes W2 when it is told that this is done.",
+            fencing_slowly,
+            plant!(plants => plants.node = plants.node.with(amita_node::Fault::PreemptAtOnce)),
+        ),
+    ]
+}
