@@ -42,7 +42,9 @@ pub fn node_name(member: Member) -> String {
 /// Where NVMe/TCP is spoken, on every core.
 pub const NVME_PORT: u16 = 4420;
 /// Where iSCSI is spoken, on every core: each is a portal.
-pub const ISCSI_PORT: u16 = 3260;
+pub /// What the calendar of gateways says, for what lives for seconds.
+const EPOCH_S: u64 = 1_800_000_000;
+const ISCSI_PORT: u16 = 3260;
 /// Where NBD is spoken, on the first core.
 pub const NBD_PORT: u16 = 10809;
 /// Store ids begin behind this one.
@@ -457,6 +459,7 @@ fn listen(
             port.set_random(Box::new(move |bytes: &mut [u8]| {
                 bytes.iter_mut().for_each(|byte| *byte = chance.below(256) as u8);
             }));
+            port.set_clock(Box::new(|| EPOCH_S));
             let make = move |id, now, peer, _: &mut amita_reactor::Outbox| -> Box<dyn amita_frontend::Front> {
                 Box::new(IscsiFront::accept(port.clone(), id, now, peer))
             };

@@ -185,6 +185,7 @@ fn put_target(put: &mut impl FnMut(String, Vec<u8>), setup: &Setup) {
         any_initiator: false,
         chap_required: proves,
         space_warning_percent: None,
+        initiators_move: false,
         initiators: access.collect(),
         luns: luns.collect(),
     };
