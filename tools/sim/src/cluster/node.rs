@@ -42,9 +42,9 @@ pub fn node_name(member: Member) -> String {
 /// Where NVMe/TCP is spoken, on every core.
 pub const NVME_PORT: u16 = 4420;
 /// Where iSCSI is spoken, on every core: each is a portal.
-pub /// What the calendar of gateways says, for what lives for seconds.
+pub const ISCSI_PORT: u16 = 3260;
+/// What the calendar of gateways says, for what lives for seconds.
 const EPOCH_S: u64 = 1_800_000_000;
-const ISCSI_PORT: u16 = 3260;
 /// Where NBD is spoken, on the first core.
 pub const NBD_PORT: u16 = 10809;
 /// Store ids begin behind this one.
