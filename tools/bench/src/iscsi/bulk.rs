@@ -2,7 +2,7 @@
 
 use super::load::{BLOCK_BYTES, READ, WRITE, transfer};
 use super::session::{Command, Session};
-use super::{INITIATOR, failed};
+use super::failed;
 use crate::case::Placement;
 use crate::report::Figures;
 use crate::testbed::{NODES, Product, Testbed};

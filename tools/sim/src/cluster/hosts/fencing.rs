@@ -109,7 +109,7 @@ impl Hosts {
         fencing.next_at = now.plus(Duration::from_millis(fencing.random.within(200, 4000)));
         let by = fencing.random.below(hosts.len() as u64) as usize;
         let standings = fencing.standings.clone();
-        if standings.iter().any(|standing| *standing == Standing::Attempted) {
+        if standings.contains(&Standing::Attempted) {
             return;
         }
         let volume = self.hosts[by].volume;
