@@ -112,12 +112,9 @@ fn targets(session: &mut Session, value: &str, answer: &mut Text) -> Result<(), 
     Ok(())
 }
 
-/// Tells of one target: its name, and where it is.
+/// Tells of one target: its name, and where it is. Nothing else is a target record (Appendix C): open-iscsi calls an alias unexpected.
 fn tell(catalog: &Catalog, target: &Target, answer: &mut Text) {
     answer.push("TargetName", &target.name);
-    if let Some(detail) = catalog.detail(&target.name).filter(|detail| !detail.alias.is_empty()) {
-        answer.push("TargetAlias", &detail.alias);
-    }
     for (portal, tag) in catalog.portals_of(target) {
         answer.push("TargetAddress", &target_address(portal, Some(tag)));
     }
