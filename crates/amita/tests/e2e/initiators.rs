@@ -121,7 +121,8 @@ fn qemu_reads_back_what_it_wrote_by_every_gateway_and_after_one_died() {
     world.cluster.await_node(0).expect("it serves");
     await_login(&world, 0, &iqn, ONE);
     is_the_same(&world, &second, &lun(&world, 0, &iqn, ONE));
-    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS].concat());
+    // Who asks before the node knows the settings is told to come back.
+    world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS, &[REFUSED]].concat());
 }
 
 /// Commands for qemu-io, one block each.

@@ -1,7 +1,7 @@
 //! iSCSI for the server of volumes in memory, for tests and examples: the register of sessions is shared by all connections, which
 //! may be on different threads.
 
-use crate::{Call, Catalog, Config, Hub, IscsiFront, Port, Reply};
+use crate::{Call, Catalog, Config, Hub, IscsiFront, Port, Reply, TargetDetail};
 use amita_frontend::memory::{Accept, Accepted, MemoryService, Register, Volumes};
 use amita_frontend::{ConnectionId, Event, FrontId, RegisterMessage, reservation};
 use amita_reactor::{Outbox, Time};
@@ -51,6 +51,11 @@ pub fn disks(volumes: &Volumes, size_bytes: u64, portals: Vec<SocketAddr>) -> Ca
         any_initiator: true,
         explicit_access: false,
     };
+    // As gateways have it, to whom a target's name in the cluster is its alias.
+    let detail = TargetDetail {
+        alias: "memory".into(),
+        ..TargetDetail::default()
+    };
     let group = Group {
         tag: TAG,
         node,
@@ -67,6 +72,7 @@ pub fn disks(volumes: &Volumes, size_bytes: u64, portals: Vec<SocketAddr>) -> Ca
             ..amita_scsi::Catalog::default()
         }),
         portals: BTreeMap::from([(TAG, portals)]),
+        details: BTreeMap::from([(TARGET.into(), detail)]),
         ..Catalog::default()
     }
 }

@@ -42,6 +42,9 @@ const FAILS_WITH_4096: &[&str] = &[
     "WriteAtomic16.Simple",
 ];
 
+/// What one initiator resets, others are told of where they are at the same gateway. At another one they are not, nor do their commands end there.
+const FAILS_BY_TWO_GATEWAYS: &[&str] = &["MultipathIO.Reset"];
+
 /// How the tests have ended.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -53,25 +56,27 @@ struct Outcome {
 }
 
 impl Outcome {
+    /// Of what it prints: a line `Suite: NAME`, a line `Test: NAME ...` with what the test logs behind it, what more it logs in the lines that
+    /// follow, and `passed` or `FAILED` at the begin of the last of these. What is logged behind that is of none.
     fn read(text: String) -> Outcome {
         let mut outcome = Outcome::default();
-        let (mut suite, mut test) = ("", "");
+        let (mut suite, mut test) = ("", None);
         for line in text.lines() {
             let line = line.trim();
             if let Some(name) = line.strip_prefix("Suite: ") {
                 suite = name;
             }
-            let mut rest = line;
+            let mut logged = line;
             if let Some((name, more)) = line.strip_prefix("Test: ").and_then(|line| line.split_once(" ...")) {
-                (test, rest) = (name, more.trim());
+                (test, logged) = (Some(format!("{suite}.{name}")), more.trim());
             }
-            let name = format!("{suite}.{test}");
-            if let Some((_, why)) = rest.split_once("[SKIPPED] ") {
+            let Some(name) = test.clone() else { continue };
+            if logged.starts_with("passed") {
+                outcome.passed.extend(test.take());
+            } else if logged.starts_with("FAILED") {
+                outcome.failed.extend(test.take());
+            } else if let Some((_, why)) = logged.split_once("[SKIPPED] ") {
                 outcome.skipped.entry(name).or_default().insert(why.to_owned());
-            } else if rest == "passed" {
-                outcome.passed.insert(name);
-            } else if rest == "FAILED" {
-                outcome.failed.insert(name);
             }
         }
         outcome.text = text;
@@ -101,11 +106,8 @@ impl Outcome {
             "{text}"
         );
         assert!(self.passed.len() > 200, "{text}");
-        assert_eq!(
-            self.failed.iter().collect::<Vec<_>>(),
-            fails.iter().collect::<Vec<_>>(),
-            "{text}"
-        );
+        let fails: BTreeSet<String> = fails.iter().map(|test| (*test).to_owned()).collect();
+        assert_eq!(self.failed, fails, "{text}");
         for (test, reasons) in &self.skipped {
             for why in reasons {
                 let is_known = SKIPPED.iter().chain(skips).any(|known| why.starts_with(known));
@@ -130,14 +132,24 @@ fn url(world: &World, node: usize, iqn: &str, number: u16) -> String {
     format!("iscsi://{}/{iqn}/{number}", portal(world, node))
 }
 
-#[test]
-fn every_test_passes_by_one_gateway() {
-    let world = World::with_portals(1, &[]);
-    let iqn = offer(&world, "512");
+/// A cluster with the volume as LUN 0, and what it was before as LUN 8, to which the suite's initiators are let in by two gateways.
+fn two_gateways(block_bytes: &str) -> (World, String) {
+    let world = World::with_portals(3, &["--cores", "2"]);
+    let iqn = offer(&world, block_bytes);
     world.amita_done(&["volume", "snapshot", "create", VOLUME, "before"]);
     world.amita_done(&["lun", "add", "db", &format!("{VOLUME}@before"), "--number", "8"]);
-    await_login(&world, 0, &iqn, ONE);
-    run(&world, "ALL", &[url(&world, 0, &iqn, 0)]).judge(FAILS_WITH_512, &[ONE_PATH]);
+    for node in 0..2 {
+        await_login(&world, node, &iqn, ONE);
+    }
+    (world, iqn)
+}
+
+/// Each initiator at a gateway of its own, with two cores each: what one reserves the other one is told of.
+#[test]
+fn every_test_passes_by_two_gateways() {
+    let (world, iqn) = two_gateways("512");
+    let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
+    run(&world, "ALL", &both).judge(&[FAILS_WITH_512, FAILS_BY_TWO_GATEWAYS].concat(), &[]);
     let fixed = run(&world, "ALL.ReadOnly", &[url(&world, 0, &iqn, 8)]);
     assert!(
         fixed.failed.is_empty() && fixed.passed.len() == 1 && fixed.skipped.is_empty(),
@@ -148,28 +160,26 @@ fn every_test_passes_by_one_gateway() {
 }
 
 #[test]
+#[ignore = "the suite once more: scripts/soak runs it"]
 fn every_test_passes_with_large_blocks() {
     let is_elsewhere = |test: &&str| !FAILS_WITH_512.contains(test);
     assert!(
         FAILS_WITH_4096.iter().all(is_elsewhere),
         "each passes with blocks of one size at least"
     );
-    let world = World::with_portals(1, &[]);
-    let iqn = offer(&world, "4096");
-    await_login(&world, 0, &iqn, ONE);
-    run(&world, "ALL", &[url(&world, 0, &iqn, 0)]).judge(FAILS_WITH_4096, &[ONE_PATH, NO_PART_BLOCKS]);
+    let (world, iqn) = two_gateways("4096");
+    let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
+    run(&world, "ALL", &both).judge(&[FAILS_WITH_4096, FAILS_BY_TWO_GATEWAYS].concat(), &[NO_PART_BLOCKS]);
     world.end(&[REFUSED]);
 }
 
-/// Each initiator at a gateway of its own, with two cores each: what one reserves or resets the other one is told of.
+/// By the gateway that owns the volume, and by one that passes on all that it is asked for.
 #[test]
-fn every_test_passes_by_two_gateways() {
-    let world = World::with_portals(2, &["--cores", "2"]);
-    let iqn = offer(&world, "512");
+#[ignore = "the suite twice more: scripts/soak runs it"]
+fn every_test_passes_by_one_gateway() {
+    let (world, iqn) = two_gateways("512");
     for node in 0..2 {
-        await_login(&world, node, &iqn, ONE);
+        run(&world, "ALL", &[url(&world, node, &iqn, 0)]).judge(FAILS_WITH_512, &[ONE_PATH]);
     }
-    let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
-    run(&world, "ALL", &both).judge(FAILS_WITH_512, &[]);
     world.end(&[REFUSED]);
 }

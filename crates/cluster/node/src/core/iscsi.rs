@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Initiators are told of others' reservations after so long.
+/// Between two times at which initiators are told of others' reservations.
 const RESERVATIONS_PAUSE: Duration = Duration::from_millis(50);
 
 /// The iSCSI side of one core.
@@ -30,6 +30,8 @@ pub(super) struct IscsiSide {
     due: bool,
     /// A reservation has: looked at then.
     reservations_due: Option<Time>,
+    /// Not before that, since it was just looked at.
+    reservations_rest: Time,
 }
 
 impl IscsiSide {
@@ -42,6 +44,7 @@ impl IscsiSide {
             changed: false,
             due: false,
             reservations_due: None,
+            reservations_rest: Time(0),
         }
     }
 
@@ -85,16 +88,18 @@ impl IscsiSide {
         self.due |= changed;
     }
 
-    /// A reservation has changed, as any host may have it do as often as it can: all of a while are told at once.
+    /// A reservation has changed, as any host may have it do as often as it can: the first is told at once, since commands that do no I/O go by
+    /// what is known here, and what follows in a while together.
     pub(super) fn note_reservation(&mut self, now: Time) {
         if self.cataloguer.is_some() {
-            self.reservations_due.get_or_insert(now.plus(RESERVATIONS_PAUSE));
+            self.reservations_due.get_or_insert(now.max(self.reservations_rest));
         }
     }
 
     /// Is [`IscsiSide::make_catalog`] to be called?
     pub(super) fn is_due(&mut self, now: Time) -> bool {
         if self.reservations_due.take_if(|at| *at <= now).is_some() {
+            self.reservations_rest = now.plus(RESERVATIONS_PAUSE);
             self.due = true;
         }
         self.due
@@ -144,7 +149,7 @@ mod tests {
     use amita_types::NodeId;
 
     #[test]
-    fn reservations_of_a_while_are_told_at_once() {
+    fn the_first_reservation_is_told_at_once_and_others_of_a_while_together() {
         let mut side = IscsiSide::new(amita_iscsi::Config::default());
         let at = |ms: u64| Time(ms * 1_000_000);
         side.note_reservation(at(0));
@@ -158,7 +163,8 @@ mod tests {
             told += u32::from(side.is_due(at(ms)));
             side.due = false;
         }
-        assert_eq!(told, 19);
+        assert_eq!(told, 20);
+        assert!(side.deadline().is_some(), "the last are told too");
         // Other changes do not wait.
         side.note(true);
         assert!(side.is_due(at(1000)));

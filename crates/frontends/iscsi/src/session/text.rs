@@ -112,7 +112,7 @@ fn targets(session: &mut Session, value: &str, answer: &mut Text) -> Result<(), 
     Ok(())
 }
 
-/// Tells of one target: its name, and where it is. Nothing else is a target record (Appendix C): open-iscsi calls an alias unexpected.
+/// Tells of one target: its name, and where it is. Its alias a login tells: libiscsi, and QEMU with it, gives up a discovery at any other key.
 fn tell(catalog: &Catalog, target: &Target, answer: &mut Text) {
     answer.push("TargetName", &target.name);
     for (portal, tag) in catalog.portals_of(target) {

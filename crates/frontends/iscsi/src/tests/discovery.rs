@@ -1,6 +1,7 @@
 //! What there is to discover.
 
 use super::*;
+use crate::TargetDetail;
 use crate::negotiation::Wishes;
 
 fn text_request(flags: u8, transfer: u32) -> Header {
@@ -49,6 +50,14 @@ fn targets(world: &mut World, host: &mut Host, value: &str) -> (Vec<String>, usi
 #[test]
 fn all_portals_of_all_targets_that_one_may_use() {
     let mut world = World::new();
+    let mut catalog = Catalog::clone(&world.port.catalog());
+    // Which is told to who logs in, and not here: some know no other keys.
+    let detail = TargetDetail {
+        alias: "disks".into(),
+        ..TargetDetail::default()
+    };
+    catalog.details.insert(TARGET.into(), detail);
+    world.set(catalog);
     let mut host = discovery(&mut world, INITIATOR, &[]);
     assert!(host.front.is_stranger());
     let (pairs, _) = targets(&mut world, &mut host, "All");
