@@ -102,7 +102,7 @@ optimized() { # IQN ADDRESS PORT
 
 # A disk's name by its designator, as multipath and udev have it.
 wwid() { # DISK
-    sed -n 's/^naa\./3/p' "/sys/block/$1/device/wwid"
+    tr -d '\0' <"/sys/block/$1/device/wwid" | sed -n 's/^naa\./3/p'
 }
 
 # The multipath device. Multipath does not take a disk that it does not know (`find_multipaths strict`, the default), see `known`.
