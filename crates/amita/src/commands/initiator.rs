@@ -74,7 +74,7 @@ pub struct KeyArguments {
     #[command(flatten)]
     pub secrets: SecretArguments,
     /// It need not prove itself any more
-    #[arg(long, conflicts_with_all = ["chap_secret", "generate_chap"])]
+    #[arg(long, conflicts_with_all = ["chap_secret", "generate_chap", "one_way"])]
     pub remove_chap: bool,
     /// Targets cannot prove themselves to it any more
     #[arg(long, conflicts_with_all = ["chap_target_secret", "generate_chap_target"])]

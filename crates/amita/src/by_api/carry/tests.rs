@@ -352,7 +352,11 @@ fn secrets_of_initiators_are_sealed_by_the_node_and_told_by_nobody() {
         );
     }
     // What has none is done.
-    let changed = world.run_with(&format!("initiator key {name} --remove-chap"), &[], false);
+    let changed = world.run_with(
+        &format!("initiator key {name} --remove-chap --remove-chap-target"),
+        &[],
+        false,
+    );
     assert_eq!((changed.exit_code, changed.is_secret), (0, false), "{changed:?}");
 }
 

