@@ -32,7 +32,7 @@ pub use clones::Cloning;
 pub use deletion::Passers;
 pub use networks::Measured;
 pub use settings::Settings;
-pub use setup::{Careless, Fronted, Initiators, Plants, Protocol, Setup, patience};
+pub use setup::{Careless, Fronted, INITIATORS_JOIN, Initiators, Plants, Protocol, Setup, patience};
 
 use crate::campaign::Run;
 use crate::coverage::Coverage;
