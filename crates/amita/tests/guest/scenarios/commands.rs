@@ -18,7 +18,7 @@ pub fn by_hand(host: &Host, target: &mut dyn Paired, second_bytes: u64) -> Resul
          is() {{ dd if=$1 bs=1M count=8 iflag=direct status=none | cmp - /tmp/data || fail \"$2\"; }}
          zero() {{ dd if=/dev/zero of=/tmp/data bs=1M seek=$1 count=1 conv=notrunc status=none; }}
 
-         sg_unmap --lba=$each --num=$each $a || fail sg_unmap
+         sg_unmap --force --lba=$each --num=$each $a || fail sg_unmap
          zero 1; is $a 'UNMAP: not zeros, or a neighbour changed'
          sg_get_lba_status --16 --lba=$each --brief $a | head -n 3 >/tmp/status || fail sg_get_lba_status
          echo \"LBA status behind UNMAP: $(tr '\\n' ';' </tmp/status)\"
