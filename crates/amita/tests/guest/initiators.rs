@@ -8,6 +8,7 @@ use crate::steps::Steps;
 const MIB: u64 = 1 << 20;
 
 #[test]
+#[ignore = "minutes of an emulated processor: for a soak"]
 fn a_disk() {
     let mut target = Gateways::start_portals(320 * MIB).expect("a cluster");
     let host = Host::boot_initiator("alpha", 4);
