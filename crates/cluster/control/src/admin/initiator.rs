@@ -266,8 +266,13 @@ pub fn allow_initiator(meta: &dyn Transact, target: &str, name: &str, mask: &Mas
             then: Vec::new(),
             otherwise: Vec::new(),
         };
-        if known.is_none() {
-            call.then.push(put(initiator_key.clone(), &unknown(meta, &name)?));
+        // Written again where it is known: who removes it meanwhile, because nothing lets it in, looks again.
+        if known.is_none() || found != old {
+            let initiator = match known {
+                Some((known, _)) => known,
+                None => unknown(meta, &name)?,
+            };
+            call.then.push(put(initiator_key.clone(), &initiator));
         }
         if found != old {
             call.then.push(put(key.clone(), &found));

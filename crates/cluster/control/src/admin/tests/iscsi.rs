@@ -648,6 +648,36 @@ fn an_initiator_is_forgotten_when_nothing_lets_it_in() {
     assert!(initiators(&meta).unwrap().is_empty());
 }
 
+/// One that is allowed and not known would have nothing to prove.
+#[test]
+fn an_initiator_that_is_let_in_meanwhile_keeps_its_secret_whoever_is_faster() {
+    let meta = ground();
+    for at in 0..8 {
+        for force in [false, true] {
+            let keys = InitiatorKeys {
+                chap: Secret::Sealed("sealed".to_owned()),
+                ..InitiatorKeys::default()
+            };
+            set_initiator_keys(&meta, LINUX, &keys).unwrap();
+            let act = |meta: &dyn Transact| drop(allow_initiator(meta, "t", LINUX, &Mask::All).unwrap());
+            let removed = remove_initiator(&Meanwhile::new(&meta, at, &act), LINUX, force);
+            let known = initiator(&meta, LINUX).ok();
+            let is_allowed = target(&meta, "t").unwrap().access(LINUX).is_some();
+            assert!(known.is_some() || !is_allowed, "{at} {force}: {removed:?}");
+            if removed.is_err() {
+                assert!(
+                    matches!(removed, Err(AdminError::InitiatorAllowed { .. })),
+                    "{removed:?}"
+                );
+                assert!(known.is_some_and(|known| known.chap.is_some()), "{at} {force}");
+            }
+            if is_allowed {
+                deny_initiator(&meta, "t", LINUX).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn secrets_of_initiators_are_sealed_anew_and_stay_what_others_make_them() {
     let meta = ground();
