@@ -332,8 +332,8 @@ fn admit(target: &mut IscsiTarget, name: &str, mask: &Mask) -> Result<()> {
     Ok(())
 }
 
-/// An initiator sees a LUN no more; one that sees no other then may log in to the target no more. One that saw all sees all others that are
-/// there now.
+/// An initiator sees a LUN no more; one that sees no other then may log in to the target no more, or, where any may, sees nothing there. One
+/// that saw all sees all others that are there now.
 ///
 /// # Errors
 /// No such target or LUN, or the initiator is not allowed there; the metadata is away or refuses.
@@ -349,7 +349,8 @@ pub fn hide_lun(meta: &dyn Transact, target: &str, name: &str, number: u16) -> R
         let all = || found.luns.iter().map(|lun| lun.number).collect();
         let mut seen: Vec<u16> = found.initiators[at].luns.clone().unwrap_or_else(all);
         seen.retain(|known| *known != number);
-        if seen.is_empty() {
+        // Where any initiator may log in, one that is not named sees all: it stays named, and sees none.
+        if seen.is_empty() && !found.any_initiator {
             found.initiators.remove(at);
         } else {
             found.initiators[at].luns = Some(seen);

@@ -499,6 +499,16 @@ fn a_lun_is_taken_from_one_initiator_and_left_to_others() {
         Err(AdminError::InitiatorNotAllowed { .. })
     ));
     assert!(matches!(hide_lun(&meta, "t", ESX, 7), Err(AdminError::NoSuch { .. })));
+
+    // Who is named no more where any may log in would see all.
+    let open = TargetChange {
+        any_initiator: Some(true),
+        ..TargetChange::default()
+    };
+    set_target(&meta, "t", &open).unwrap();
+    hide_lun(&meta, "t", ESX, 0).unwrap();
+    let found = hide_lun(&meta, "t", ESX, 1).unwrap();
+    assert_eq!(found.access(ESX).unwrap().luns, Some(Vec::new()));
 }
 
 #[test]
