@@ -92,6 +92,8 @@ impl IscsiCataloguer {
             .filter(|record| is_name(&record.name))
             .map(|record| Arc::new(self.initiator(record)))
             .collect();
+        let unreadable = view.unreadable_initiators().filter(|name| is_name(name));
+        initiators.extend(unreadable.map(|name| Arc::new(barred(name))));
         initiators.sort_by(|a, b| a.name.cmp(&b.name));
         initiators.dedup_by(|later, first| later.name == first.name);
         let mut scsi = amita_scsi::Catalog {
@@ -268,6 +270,17 @@ impl IscsiCataloguer {
                 None
             }
         }
+    }
+}
+
+/// An initiator that cannot be let in, since nobody knows what it has to prove.
+fn barred(name: &str) -> Initiator {
+    Initiator {
+        name: name.to_owned(),
+        user: name.to_owned(),
+        target_user: None,
+        chap: Some(Secret::new(Vec::new())),
+        chap_target: None,
     }
 }
 

@@ -152,9 +152,11 @@ impl Change {
     /// May it change what initiators of iSCSI see?
     #[must_use]
     pub fn concerns_initiators(&self) -> bool {
+        // A record that cannot be read may be an initiator's, which is let in no more.
         matches!(
             self,
             Change::Initiators
+                | Change::Unreadable(_)
                 | Change::Reservation(..)
                 | Change::Nodes { .. }
                 | Change::Life
