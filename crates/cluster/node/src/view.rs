@@ -114,6 +114,8 @@ pub enum Change {
     Hosts,
     /// Something that initiators of iSCSI see.
     Initiators,
+    /// How full a core's stores are.
+    Space,
     /// Who may use a volume by NBD.
     Export,
     /// What is reserved of a volume, by this revision of its record.

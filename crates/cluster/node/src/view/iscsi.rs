@@ -75,9 +75,9 @@ impl View {
     /// How full a core's stores are.
     pub(super) fn apply_space(&mut self, rest: &str, record: &Record) -> Change {
         let Some(space) = &mut self.iscsi.space else {
-            return Change::Nothing;
+            return Change::Space;
         };
-        let before = space.remove(rest);
+        space.remove(rest);
         let told = record
             .value
             .as_ref()
@@ -87,11 +87,10 @@ impl View {
             Some(Err(why)) => return Change::Unreadable(why),
             None => Vec::new(),
         };
-        let is_same = before.as_ref().map_or(now.is_empty(), |before| *before == now);
         if !now.is_empty() {
             space.insert(rest.to_owned(), now);
         }
-        if is_same { Change::Nothing } else { Change::Initiators }
+        Change::Space
     }
 
     /// From where on stores count as near full.
