@@ -767,6 +767,33 @@ fn a_node_that_goes_takes_its_portals_along() {
 }
 
 /// The last tag was given; then those are free that nobody has.
+/// `amita serve` goes on without iSCSI then: by this error it knows.
+#[test]
+fn no_tag_is_given_while_a_gateways_record_cannot_be_read() {
+    let meta = ground();
+    let rubbish = Call::put(map::iscsi_gateway_key("n1"), b"{}".to_vec());
+    meta.txn(&rubbish).unwrap();
+    let portal = std::net::SocketAddr::from(([192, 0, 2, 1], 3260));
+    // What nobody can read may have the tag that the other one would get.
+    for (name, node) in [("n1", NodeId(1)), ("n2", NodeId(2))] {
+        let refused = register_iscsi_gateway(&meta, name, node, &[portal]).unwrap_err();
+        assert!(
+            matches!(
+                &refused,
+                AdminError::Metadata(amita_metadata::Error::Refused {
+                    reason: amita_metadata::Refusal::BadRecord { key, .. }
+                }) if key.ends_with("/n1")
+            ),
+            "{refused}"
+        );
+    }
+    assert_eq!(
+        register_iscsi_gateway(&meta, "n3", NodeId(3), &[]),
+        Ok(None),
+        "it speaks none"
+    );
+}
+
 #[test]
 fn tags_are_given_round_and_round() {
     let meta = ground();
