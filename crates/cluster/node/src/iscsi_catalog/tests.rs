@@ -321,6 +321,22 @@ fn a_secret_that_does_not_open_bars_its_initiator_also_where_any_may_come() {
 }
 
 #[test]
+fn a_secret_that_is_replaced_is_forgotten() {
+    let (right, wrong) = (SealKey::generate(), SealKey::generate());
+    let (mut view, mut cataloguer) = (view(), cataloguer(Some(right.clone())));
+    for turn in 0..10 {
+        for (key, opens) in [(&right, true), (&wrong, false)] {
+            let sealed = key.seal(LINUX, "chap", &format!("secret number {turn}")).unwrap();
+            let record = initiator(Some(sealed), None);
+            put(&mut view, map::iscsi_initiator_key(LINUX), &record);
+            let made = cataloguer.make(&view, |_| false).expect("another secret");
+            assert_eq!(!made.chap(LINUX).unwrap().1.is_empty(), opens, "{turn}");
+            assert_eq!(cataloguer.opened.len() + cataloguer.refused.len(), 1, "{turn}");
+        }
+    }
+}
+
+#[test]
 fn an_initiator_whose_record_cannot_be_read_is_let_in_by_nobody() {
     let (mut view, key) = (view(), map::iscsi_initiator_key(ESX));
     let mut cataloguer = cataloguer(None);
