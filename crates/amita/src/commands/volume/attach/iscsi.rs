@@ -159,7 +159,7 @@ fn make(
         }
     };
     let before = admin::target(meta, target)?;
-    let found = admin::allow_initiator(meta, target, initiator, &Mask::Also(lun.number))?;
+    let found = admin::allow_initiator(meta, target, initiator, &Mask::Disk(lun.clone()))?;
     if before.initiators != found.initiators {
         made.push(format!(
             "the right of the initiator to log in to target {target} and to see LUN {}",
@@ -221,7 +221,7 @@ pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()
     }
     metadata
         .act(Action::VolumeDetach, name, |meta| {
-            admin::remove_lun(meta, target, number)
+            admin::remove_disk(meta, target, &used.lun)
         })
         .described()?;
     let left = admin::target(&metadata.reader(), target).described()?.luns.len();

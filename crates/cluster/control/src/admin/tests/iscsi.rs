@@ -512,6 +512,37 @@ fn a_lun_is_taken_from_one_initiator_and_left_to_others() {
 }
 
 #[test]
+fn a_number_that_is_another_disks_by_now_is_neither_shown_nor_taken_out() {
+    let meta = ground();
+    let of_a = add_lun(&meta, "t", &of("a")).unwrap();
+    let found = allow_initiator(&meta, "t", LINUX, &Mask::Disk(of_a.clone())).unwrap();
+    assert_eq!(found.access(LINUX).unwrap().luns, Some(vec![0]));
+    for at in 0..6 {
+        let act = |meta: &dyn Transact| {
+            remove_lun(meta, "t", 0).unwrap();
+            add_lun(meta, "t", &of("b")).unwrap();
+        };
+        let allowed = allow_initiator(&Meanwhile::new(&meta, at, &act), "t", ESX, &Mask::Disk(of_a.clone()));
+        let found = target(&meta, "t").unwrap();
+        let is_other = found.luns[0].uuid != of_a.uuid;
+        assert!(
+            !is_other || found.access(ESX).is_none_or(|access| !access.sees(0)),
+            "{at}: {allowed:?}"
+        );
+        if is_other {
+            assert!(
+                matches!(remove_disk(&meta, "t", &of_a), Err(AdminError::Changed)),
+                "{at}"
+            );
+            remove_lun(&meta, "t", 0).unwrap();
+            add_lun(&meta, "t", &of("a")).unwrap();
+        }
+    }
+    assert_eq!(remove_disk(&meta, "t", &of_a).unwrap(), of_a);
+    assert!(matches!(remove_disk(&meta, "t", &of_a), Err(AdminError::NoSuch { .. })));
+}
+
+#[test]
 fn the_owners_portals_come_first_and_then_those_of_nodes_that_live() {
     let meta = ground();
     let portal = |number: u8| std::net::SocketAddr::from(([192, 0, 2, number], 3260));
