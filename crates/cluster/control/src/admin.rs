@@ -73,7 +73,7 @@ pub use job::{
     pause_scrub, resume_job,
 };
 pub use links::{LeftLinks, Links, MAX_BAD_LINKS, links};
-pub use lun::{LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, remove_lun};
+pub use lun::{LunSpec, LunStatus, MAX_LUNS, add_lun, lun_of, luns, remove_disk, remove_lun};
 pub use moves::{MoveState, drop_move, move_state, move_volume};
 pub use namespace::{
     BLOCK_SIZES, MAX_NAMESPACES, NamespaceStatus, add_namespace, namespace_of, namespaces, remove_namespace,

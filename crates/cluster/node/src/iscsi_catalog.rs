@@ -26,6 +26,8 @@ pub struct IscsiCataloguer {
     opened: BTreeMap<String, Secret>,
     /// What could not be opened, so that it is said once.
     refused: BTreeSet<String>,
+    /// The same for the catalog before, while one is made: what stands in no record any more is forgotten with it.
+    before: (BTreeMap<String, Secret>, BTreeSet<String>),
     /// For the operator.
     warnings: Vec<String>,
 }
@@ -50,6 +52,7 @@ impl IscsiCataloguer {
             made: Arc::default(),
             opened: BTreeMap::new(),
             refused: BTreeSet::new(),
+            before: Default::default(),
             warnings: Vec::new(),
         }
     }
@@ -87,11 +90,15 @@ impl IscsiCataloguer {
             let of_first = details.entry(record.iqn.clone());
             of_first.or_insert_with(|| detail(record, &groups, here));
         }
+        self.before = (std::mem::take(&mut self.opened), std::mem::take(&mut self.refused));
         let mut initiators: Vec<Arc<Initiator>> = view
             .initiators()
             .filter(|record| is_name(&record.name))
             .map(|record| Arc::new(self.initiator(record)))
             .collect();
+        self.before = Default::default();
+        let unreadable = view.unreadable_initiators().filter(|name| is_name(name));
+        initiators.extend(unreadable.map(|name| Arc::new(barred(name))));
         initiators.sort_by(|a, b| a.name.cmp(&b.name));
         initiators.dedup_by(|later, first| later.name == first.name);
         let mut scsi = amita_scsi::Catalog {
@@ -243,8 +250,9 @@ impl IscsiCataloguer {
 
     fn open(&mut self, name: &str, field: &str, sealed: &str) -> Option<Secret> {
         let known = format!("{name} {field} {sealed}");
-        if let Some(secret) = self.opened.get(&known) {
-            return Some(secret.clone());
+        if let Some(secret) = self.before.0.remove(&known) {
+            self.opened.insert(known, secret.clone());
+            return Some(secret);
         }
         let opened: Result<Secret, String> = match &self.key {
             Some(key) => key
@@ -261,13 +269,25 @@ impl IscsiCataloguer {
                 Some(secret)
             }
             Err(why) => {
-                if self.refused.insert(known) {
+                let is_said = self.before.1.contains(&known);
+                if self.refused.insert(known) && !is_said {
                     self.warnings
                         .push(format!("initiator {name} cannot log in through this gateway: {why}"));
                 }
                 None
             }
         }
+    }
+}
+
+/// An initiator that cannot be let in, since nobody knows what it has to prove.
+fn barred(name: &str) -> Initiator {
+    Initiator {
+        name: name.to_owned(),
+        user: name.to_owned(),
+        target_user: None,
+        chap: Some(Secret::new(Vec::new())),
+        chap_target: None,
     }
 }
 

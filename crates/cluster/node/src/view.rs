@@ -114,6 +114,8 @@ pub enum Change {
     Hosts,
     /// Something that initiators of iSCSI see.
     Initiators,
+    /// How full a core's stores are.
+    Space,
     /// Who may use a volume by NBD.
     Export,
     /// What is reserved of a volume, by this revision of its record.
@@ -152,9 +154,11 @@ impl Change {
     /// May it change what initiators of iSCSI see?
     #[must_use]
     pub fn concerns_initiators(&self) -> bool {
+        // A record that cannot be read may be an initiator's, which is let in no more.
         matches!(
             self,
             Change::Initiators
+                | Change::Unreadable(_)
                 | Change::Reservation(..)
                 | Change::Nodes { .. }
                 | Change::Life

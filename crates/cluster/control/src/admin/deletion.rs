@@ -9,7 +9,7 @@
 //! more is acknowledged. Without `force` it is asked *before*, and says when clients use the volume; with it the record comes with the
 //! deletion, and whoever deletes waits until it is gone before the operator is told.
 
-use super::lun::{Besides, any_lun_use, is_lun, lun_status, remove_lun};
+use super::lun::{Besides, any_lun_use, is_lun, lun_status, remove_disk};
 use super::namespace::{any_use_of, remove_namespace, status_of};
 use super::subsystem::{put, subsystems, unchanged, uses_guard};
 use super::target::targets;
@@ -285,8 +285,8 @@ impl Deletion {
                 let of = lun_status(meta, target, lun, Some(&volume))?.of();
                 return Err(is_lun(&of, target, lun, Besides::Force));
             }
-            return match remove_lun(meta, target, lun.number) {
-                Ok(_) | Err(AdminError::NoSuch { .. }) => Ok(None),
+            return match remove_disk(meta, target, lun) {
+                Ok(_) | Err(AdminError::NoSuch { .. } | AdminError::Changed) => Ok(None),
                 Err(why) => Err(why),
             };
         }

@@ -179,7 +179,7 @@ pub fn reseal_host<E: From<AdminError>>(
 pub fn allow_host(meta: &dyn Transact, subsystem: &str, nqn: &str) -> Result<Subsystem> {
     let key = map::subsystem_key(subsystem);
     for _ in 0..RACES {
-        let (_, host_revision) = find_host(meta, nqn)?;
+        let (host, host_revision) = find_host(meta, nqn)?;
         let (mut found, revision) = find_subsystem(meta, subsystem)?;
         if found.hosts.iter().any(|known| known == nqn) {
             return Ok(found);
@@ -196,7 +196,8 @@ pub fn allow_host(meta: &dyn Transact, subsystem: &str, nqn: &str) -> Result<Sub
         found.hosts.sort();
         let call = Call {
             compares: vec![unchanged(&map::host_key(nqn), host_revision), unchanged(&key, revision)],
-            then: vec![put(key.clone(), &found)],
+            // The host's is written again: who removes it meanwhile, because nothing lets it in, looks again.
+            then: vec![put(map::host_key(nqn), &host), put(key.clone(), &found)],
             otherwise: Vec::new(),
         };
         if meta.txn(&call)?.succeeded {

@@ -9,7 +9,7 @@ use super::subsystem::{put, unchanged};
 use super::target::{change_target, check_iscsi_name, find_target, targets};
 use super::{AdminError, RACES, Result, get, list, put_if};
 use amita_metadata::{Call, Op, Transact};
-use amita_types::map::{self, IscsiAccess, IscsiInitiator, IscsiTarget};
+use amita_types::map::{self, IscsiAccess, IscsiInitiator, IscsiLun, IscsiTarget};
 
 /// Initiators of a cluster, at most.
 pub const MAX_INITIATORS: usize = 4096;
@@ -243,12 +243,14 @@ pub enum Mask {
     These(Vec<u16>),
     /// This one beside those that it sees already.
     Also(u16),
+    /// The same, if its number is still this very disk's: not where others have given it to another one since it was looked at.
+    Disk(IscsiLun),
 }
 
 /// Lets an initiator log in to a target, and see these LUNs there. One that is not known yet is known by that, with nothing to prove.
 ///
 /// # Errors
-/// No iSCSI name, no such target or LUN; too many; the metadata is away or refuses.
+/// No iSCSI name, no such target or LUN, or it is another disk by now; too many; the metadata is away or refuses.
 pub fn allow_initiator(meta: &dyn Transact, target: &str, name: &str, mask: &Mask) -> Result<IscsiTarget> {
     let name = check_iscsi_name("initiator", name)?;
     let key = map::iscsi_target_key(target);
@@ -266,8 +268,13 @@ pub fn allow_initiator(meta: &dyn Transact, target: &str, name: &str, mask: &Mas
             then: Vec::new(),
             otherwise: Vec::new(),
         };
-        if known.is_none() {
-            call.then.push(put(initiator_key.clone(), &unknown(meta, &name)?));
+        // Written again where it is known: who removes it meanwhile, because nothing lets it in, looks again.
+        if known.is_none() || found != old {
+            let initiator = match known {
+                Some((known, _)) => known,
+                None => unknown(meta, &name)?,
+            };
+            call.then.push(put(initiator_key.clone(), &initiator));
         }
         if found != old {
             call.then.push(put(key.clone(), &found));
@@ -282,12 +289,17 @@ pub fn allow_initiator(meta: &dyn Transact, target: &str, name: &str, mask: &Mas
 /// The record's part of it.
 fn admit(target: &mut IscsiTarget, name: &str, mask: &Mask) -> Result<()> {
     let before = target.access(name).map(|access| access.luns.clone());
+    if let Mask::Disk(lun) = mask
+        && target.lun(lun.number).is_some_and(|known| known.uuid != lun.uuid)
+    {
+        return Err(AdminError::Changed);
+    }
     let luns = match (mask, before) {
-        (Mask::All, _) | (Mask::Also(_), Some(None)) => None,
+        (Mask::All, _) | (Mask::Also(_) | Mask::Disk(_), Some(None)) => None,
         // It sees all by being anybody.
-        (Mask::Also(_), None) if target.any_initiator => None,
+        (Mask::Also(_) | Mask::Disk(_), None) if target.any_initiator => None,
         (Mask::These(luns), _) => Some(luns.clone()),
-        (Mask::Also(lun), before) => {
+        (Mask::Also(lun) | Mask::Disk(IscsiLun { number: lun, .. }), before) => {
             let mut luns = before.flatten().unwrap_or_default();
             luns.push(*lun);
             Some(luns)
@@ -327,8 +339,8 @@ fn admit(target: &mut IscsiTarget, name: &str, mask: &Mask) -> Result<()> {
     Ok(())
 }
 
-/// An initiator sees a LUN no more; one that sees no other then may log in to the target no more. One that saw all sees all others that are
-/// there now.
+/// An initiator sees a LUN no more; one that sees no other then may log in to the target no more, or, where any may, sees nothing there. One
+/// that saw all sees all others that are there now.
 ///
 /// # Errors
 /// No such target or LUN, or the initiator is not allowed there; the metadata is away or refuses.
@@ -344,7 +356,8 @@ pub fn hide_lun(meta: &dyn Transact, target: &str, name: &str, number: u16) -> R
         let all = || found.luns.iter().map(|lun| lun.number).collect();
         let mut seen: Vec<u16> = found.initiators[at].luns.clone().unwrap_or_else(all);
         seen.retain(|known| *known != number);
-        if seen.is_empty() {
+        // Where any initiator may log in, one that is not named sees all: it stays named, and sees none.
+        if seen.is_empty() && !found.any_initiator {
             found.initiators.remove(at);
         } else {
             found.initiators[at].luns = Some(seen);

@@ -316,6 +316,18 @@ pub fn lun_of(meta: &dyn Transact, name: &str) -> Result<(Volume, Option<LunStat
 /// # Errors
 /// No such target or LUN; the metadata is away or refuses.
 pub fn remove_lun(meta: &dyn Transact, target: &str, number: u16) -> Result<IscsiLun> {
+    take_out(meta, target, number, |_| true)
+}
+
+/// The same, if its number is still this very disk's.
+///
+/// # Errors
+/// As [`remove_lun`]; others have given the number to another disk since it was looked at.
+pub fn remove_disk(meta: &dyn Transact, target: &str, lun: &IscsiLun) -> Result<IscsiLun> {
+    take_out(meta, target, lun.number, |known| known.uuid == lun.uuid)
+}
+
+fn take_out(meta: &dyn Transact, target: &str, number: u16, is_meant: impl Fn(&IscsiLun) -> bool) -> Result<IscsiLun> {
     let guard_key = map::counter_key("namespaces");
     for _ in 0..RACES {
         let (guard, guard_revision) = uses_guard(meta)?;
@@ -324,6 +336,9 @@ pub fn remove_lun(meta: &dyn Transact, target: &str, number: u16) -> Result<Iscs
             return Err(no_lun(&found, number));
         };
         let lun = found.luns.remove(at);
+        if !is_meant(&lun) {
+            return Err(AdminError::Changed);
+        }
         for luns in found.initiators.iter_mut().filter_map(|access| access.luns.as_mut()) {
             luns.retain(|known| *known != number);
         }

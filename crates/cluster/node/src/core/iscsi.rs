@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Between two times at which initiators are told of others' reservations.
 const RESERVATIONS_PAUSE: Duration = Duration::from_millis(50);
+/// How soon initiators are told that pools are fuller: each core of each node says how full its stores are, again and again.
+const SPACE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The iSCSI side of one core.
 pub(super) struct IscsiSide {
@@ -32,6 +34,8 @@ pub(super) struct IscsiSide {
     reservations_due: Option<Time>,
     /// Not before that, since it was just looked at.
     reservations_rest: Time,
+    /// How full stores are has: looked at then.
+    space_due: Option<Time>,
 }
 
 impl IscsiSide {
@@ -45,6 +49,7 @@ impl IscsiSide {
             due: false,
             reservations_due: None,
             reservations_rest: Time(0),
+            space_due: None,
         }
     }
 
@@ -96,18 +101,26 @@ impl IscsiSide {
         }
     }
 
+    /// How full stores are has changed, somewhere: what comes in a while is looked at together.
+    pub(super) fn note_space(&mut self, now: Time) {
+        if self.cataloguer.is_some() {
+            self.space_due.get_or_insert(now.plus(SPACE_PAUSE));
+        }
+    }
+
     /// Is [`IscsiSide::make_catalog`] to be called?
     pub(super) fn is_due(&mut self, now: Time) -> bool {
         if self.reservations_due.take_if(|at| *at <= now).is_some() {
             self.reservations_rest = now.plus(RESERVATIONS_PAUSE);
             self.due = true;
         }
+        self.due |= self.space_due.take_if(|at| *at <= now).is_some();
         self.due
     }
 
     /// When [`IscsiSide::is_due`] is wanted.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.reservations_due
+        [self.reservations_due, self.space_due].into_iter().flatten().min()
     }
 
     /// Makes the settings anew that initiators see, if something may have changed them.
@@ -168,5 +181,26 @@ mod tests {
         // Other changes do not wait.
         side.note(true);
         assert!(side.is_due(at(1000)));
+    }
+
+    #[test]
+    fn how_full_stores_are_is_looked_at_once_a_second_however_often_it_is_said() {
+        let mut side = IscsiSide::new(amita_iscsi::Config::default());
+        let at = |ms: u64| Time(ms * 1_000_000);
+        side.note_space(at(0));
+        assert_eq!(side.deadline(), None, "nobody logs in here");
+        side.serve(IscsiCataloguer::new(NodeId(1), None));
+        side.due = false;
+        let mut told = 0;
+        for ms in 0..10_000 {
+            side.note_space(at(ms));
+            told += u32::from(side.is_due(at(ms)));
+            side.due = false;
+        }
+        assert_eq!(told, 9);
+        assert_eq!(side.deadline(), Some(at(10_009)));
+        // A reservation does not wait for it.
+        side.note_reservation(at(10_000));
+        assert!(side.is_due(at(10_000)));
     }
 }

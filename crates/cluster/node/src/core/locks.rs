@@ -83,8 +83,10 @@ pub(super) fn deadline(core: &Core) -> Option<Time> {
 pub(super) fn look(core: &mut Core, now: Time) {
     core.locks.due = None;
     core.locks.seen = core.fronts.ended();
-    let all = core.cx.view.locks();
-    let over: Vec<(VolumeId, Lock)> = all.filter(|(volume, lock)| is_over(core, *volume, lock)).collect();
+    let view = &core.cx.view;
+    let runs: BTreeSet<u64> = view.living().filter_map(|node| view.session(node)).collect();
+    let is_over = |(volume, lock): &(VolumeId, Lock)| is_over(core, &runs, *volume, lock);
+    let over: Vec<(VolumeId, Lock)> = view.locks().filter(is_over).collect();
     let volumes: BTreeSet<VolumeId> = over.iter().map(|(volume, _)| *volume).collect();
     core.locks.asked.retain(|volume, _| volumes.contains(volume));
     let mut count = 0;
@@ -112,15 +114,14 @@ fn give_up(core: &mut Core, now: Time, volume: VolumeId, lock: Lock) {
         .wait(&mut core.cx, now, volume, origin, Work::Reserve, text);
 }
 
-/// Is its nexus gone, and this core the one to give it up?
-fn is_over(core: &Core, volume: VolumeId, lock: &Lock) -> bool {
+/// Is its nexus gone, and this core the one to give it up? `runs`: those of programs that live.
+fn is_over(core: &Core, runs: &BTreeSet<u64>, volume: VolumeId, lock: &Lock) -> bool {
     let config = &core.cx.config;
     if lock.by.run == config.fabric.session {
         // A core that there is not is nobody's.
         let is_ours = usize::from(lock.by.core).min(config.cores - 1) == config.core;
         return is_ours && !core.fronts.has(FrontId(lock.by.front));
     }
-    let view = &core.cx.view;
-    let lives = || view.living().any(|node| view.session(node) == Some(lock.by.run));
-    config.core == 0 && core.locks.settled && core.cx.shards.generation(volume).is_some() && !lives()
+    let is_owned = || core.cx.shards.generation(volume).is_some();
+    config.core == 0 && core.locks.settled && !runs.contains(&lock.by.run) && is_owned()
 }

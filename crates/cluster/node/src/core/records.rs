@@ -105,6 +105,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
             core.nvme.note_reservation(now);
             core.iscsi.note_reservation(now);
         }
+        Change::Space => core.iscsi.note_space(now),
         _ => {
             core.nvme.note(change.concerns_hosts());
             core.iscsi.note(change.concerns_initiators());
@@ -117,7 +118,7 @@ pub(super) fn apply(core: &mut Core, now: Time, record: &Record) {
         }
     }
     match change {
-        Change::Nothing | Change::Hosts | Change::Initiators | Change::Export => {}
+        Change::Nothing | Change::Hosts | Change::Initiators | Change::Export | Change::Space => {}
         Change::Reservation(volume, revision) => {
             reservation_changed(&core.cx.view, &mut core.cx.shards, volume, revision);
             core.locks.stir(now);

@@ -321,6 +321,56 @@ fn a_secret_that_does_not_open_bars_its_initiator_also_where_any_may_come() {
 }
 
 #[test]
+fn a_secret_that_is_replaced_is_forgotten() {
+    let (right, wrong) = (SealKey::generate(), SealKey::generate());
+    let (mut view, mut cataloguer) = (view(), cataloguer(Some(right.clone())));
+    for turn in 0..10 {
+        for (key, opens) in [(&right, true), (&wrong, false)] {
+            let sealed = key.seal(LINUX, "chap", &format!("secret number {turn}")).unwrap();
+            let record = initiator(Some(sealed), None);
+            put(&mut view, map::iscsi_initiator_key(LINUX), &record);
+            let made = cataloguer.make(&view, |_| false).expect("another secret");
+            assert_eq!(!made.chap(LINUX).unwrap().1.is_empty(), opens, "{turn}");
+            assert_eq!(cataloguer.opened.len() + cataloguer.refused.len(), 1, "{turn}");
+        }
+    }
+}
+
+#[test]
+fn an_initiator_whose_record_cannot_be_read_is_let_in_by_nobody() {
+    let (mut view, key) = (view(), map::iscsi_initiator_key(ESX));
+    let mut cataloguer = cataloguer(None);
+    let rubbish = |revision| Record {
+        key: map::iscsi_initiator_key(ESX),
+        value: Some(b"{\"name\":7}".to_vec()),
+        revision,
+        created: 1,
+    };
+    let told = view.apply(&rubbish(1));
+    assert!(told.concerns_initiators(), "{told:?}");
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    assert!(made.chap(ESX).unwrap().1.is_empty(), "no secret fits");
+    assert!(made.chap(LINUX).is_none(), "others are none the worse for it");
+    // One that can be read counts, and counts on when another one cannot.
+    let known = IscsiInitiator {
+        name: ESX.to_owned(),
+        ..initiator(None, None)
+    };
+    put(&mut view, key.clone(), &known);
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    assert!(made.initiator(ESX).is_some() && made.chap(ESX).is_none());
+    view.apply(&rubbish(3));
+    assert!(cataloguer.make(&view, |_| false).is_none());
+    gone(&mut view, key.clone());
+    view.apply(&rubbish(5));
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    assert!(made.chap(ESX).unwrap().1.is_empty());
+    gone(&mut view, key);
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    assert!(made.initiator(ESX).is_none());
+}
+
+#[test]
 fn initiators_are_warned_where_the_pool_is_as_full_as_the_target_says() {
     let mut view = view();
     let group = map::Group {

@@ -17,7 +17,7 @@ use amita_control::admin::{self, AdminError};
 use amita_control::agent::{self, Agent, Notice};
 use amita_control::events::{Draft, Kind};
 use amita_control::past::{Past, PastFile};
-use amita_metadata::Client;
+use amita_metadata::{Client, Refusal};
 use amita_types::map::{self, Mount, Node};
 use amita_types::{ClusterId, NodeId, StoreId};
 use std::collections::hash_map::RandomState;
@@ -301,7 +301,7 @@ impl Plane {
         let collect = watch::collector(config, joined, &cores.senders, &agent, &older, &export, &shown);
         let traces = watch::traces(config, joined, &cores.senders, &export);
         let metrics = watch::start(config, &collect)?;
-        let record = register(config, joined, &cores, metrics.as_ref().map(Server::address))?;
+        let record = register(config, joined, &cores, metrics.as_ref().map(Server::address), log)?;
         let keeper = match to_keeper {
             None => None,
             Some(to_keeper) => {
@@ -452,6 +452,7 @@ fn register(
     joined: &Joined,
     cores: &Cores,
     metrics: Option<SocketAddr>,
+    log: &Log,
 ) -> Result<Node, ServeError> {
     let advertised = |address: SocketAddr| SocketAddr::new(config.advertise.unwrap_or(address.ip()), address.port());
     let fabric = config.advertise_fabric.unwrap_or_else(|| advertised(cores.fabric));
@@ -503,11 +504,30 @@ fn register(
     };
     let portals: Vec<SocketAddr> = cores.iscsi.iter().map(portal).collect();
     // Where there are none as well: a node that serves it no more says so.
-    admin::register_iscsi_gateway(client, &config.name, joined.node, &portals)?;
+    match admin::register_iscsi_gateway(client, &config.name, joined.node, &portals) {
+        Ok(_) => {}
+        // Without a tag nobody is let in here. The node's stores, and those who use volumes otherwise, go on.
+        Err(why) if is_bad_record(&why) => {
+            let text = format!(
+                "no initiator can log in to this node by iSCSI: {why}; mend or delete that record, and start this node anew"
+            );
+            log(Level::Warn, &text);
+        }
+        Err(why) => return Err(why.into()),
+    }
     if config.site.is_some() || config.rack.is_some() {
         admin::place_node(client, &config.name, config.site.as_deref(), config.rack.as_deref())?;
     }
     Ok(node)
+}
+
+fn is_bad_record(why: &AdminError) -> bool {
+    matches!(
+        why,
+        AdminError::Metadata(amita_metadata::Error::Refused {
+            reason: Refusal::BadRecord { .. }
+        })
+    )
 }
 
 /// Which stores serve, as the start hears it.

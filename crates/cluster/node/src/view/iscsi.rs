@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Iscsi {
     targets: BTreeMap<String, IscsiTarget>,
     initiators: BTreeMap<String, IscsiInitiator>,
+    /// Those whose records cannot be read, and never could: what they have to prove nobody knows.
+    unreadable: BTreeSet<String>,
     gateways: BTreeMap<String, IscsiGateway>,
     /// How many LUNs show a volume and share it with no other protocol.
     luns: FxHashMap<VolumeId, u32>,
@@ -43,13 +45,24 @@ impl Iscsi {
         }
         Ok(())
     }
+
+    fn initiator(&mut self, name: &str, record: &Record) -> Result<(), String> {
+        let taken = take(&mut self.initiators, name, record);
+        // What was known of it goes on to hold.
+        if taken.is_err() && !self.initiators.contains_key(name) {
+            self.unreadable.insert(name.to_owned());
+        } else {
+            self.unreadable.remove(name);
+        }
+        taken
+    }
 }
 
 impl View {
     pub(super) fn apply_iscsi(&mut self, rest: &str, record: &Record) -> Change {
         let taken = match rest.split_once('/') {
             Some(("targets", name)) => self.iscsi.target(name, record),
-            Some(("initiators", name)) => take(&mut self.iscsi.initiators, name, record),
+            Some(("initiators", name)) => self.iscsi.initiator(name, record),
             Some(("gateways", node)) => take(&mut self.iscsi.gateways, node, record),
             _ => return Change::Nothing,
         };
@@ -62,9 +75,9 @@ impl View {
     /// How full a core's stores are.
     pub(super) fn apply_space(&mut self, rest: &str, record: &Record) -> Change {
         let Some(space) = &mut self.iscsi.space else {
-            return Change::Nothing;
+            return Change::Space;
         };
-        let before = space.remove(rest);
+        space.remove(rest);
         let told = record
             .value
             .as_ref()
@@ -74,11 +87,10 @@ impl View {
             Some(Err(why)) => return Change::Unreadable(why),
             None => Vec::new(),
         };
-        let is_same = before.as_ref().map_or(now.is_empty(), |before| *before == now);
         if !now.is_empty() {
             space.insert(rest.to_owned(), now);
         }
-        if is_same { Change::Nothing } else { Change::Initiators }
+        Change::Space
     }
 
     /// From where on stores count as near full.
@@ -130,6 +142,11 @@ impl View {
     /// The initiators of which something is known, by name.
     pub fn initiators(&self) -> impl Iterator<Item = &IscsiInitiator> {
         self.iscsi.initiators.values()
+    }
+
+    /// The names of initiators of which there is a record that nobody can read: nobody knows what they have to prove.
+    pub fn unreadable_initiators(&self) -> impl Iterator<Item = &str> {
+        self.iscsi.unreadable.iter().map(String::as_str)
     }
 
     /// The nodes that speak iSCSI, by name.

@@ -169,6 +169,11 @@ fn others(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Vec<NexusName
         0 => vec![nexus.tag()],
         _ => scope.target.groups.clone(),
     };
+    let full = || Sense::new(Key::IllegalRequest, code::INSUFFICIENT_REGISTRATION_RESOURCES);
+    // Before any is made: a list names a thousand ports, and a cluster may have a thousand gateways.
+    if initiators.len().saturating_mul(tags.len()) > MAX_REGISTRANTS {
+        return Err(full());
+    }
     let mut names = Vec::new();
     for (index, initiator) in initiators.iter().enumerate() {
         // "[...] the I_T nexus that sends it is among them: INVALID FIELD IN PARAMETER LIST", and twice the same is no less wrong.
@@ -183,10 +188,7 @@ fn others(scope: &Scope<'_>, list: &[u8], nexus: &Nexus) -> Result<Vec<NexusName
     }
     match names.len() < MAX_REGISTRANTS {
         true => Ok(names),
-        false => Err(Sense::new(
-            Key::IllegalRequest,
-            code::INSUFFICIENT_REGISTRATION_RESOURCES,
-        )),
+        false => Err(full()),
     }
 }
 

@@ -256,6 +256,27 @@ fn all_target_ports_and_other_initiators() {
     assert_eq!(sense(twice), Sense::in_list(24, None), "itself");
 }
 
+#[test]
+fn more_nexuses_than_can_be_registered_are_not_made() {
+    let mut host = Host::one();
+    let mut spec = list(0, 5, 0x0c);
+    let other = TransportId::Iscsi(port(2)).encode();
+    spec.extend((other.len() as u32).to_be_bytes());
+    spec.extend(&other);
+    for (tags, fits) in [(128, true), (129, false), (u16::MAX, false)] {
+        host.target.groups = (1..=tags).collect();
+        let plan = host.send_with(0, &out(0, 0, spec.len() as u8), &spec);
+        if !fits {
+            assert_eq!(sense(plan).code, code::INSUFFICIENT_REGISTRATION_RESOURCES, "{tags}");
+            continue;
+        }
+        let Reservation::RegisterAll { nexuses, .. } = asked(plan).0 else {
+            panic!("no registration");
+        };
+        assert_eq!(nexuses.len(), amita_frontend::reservation::MAX_REGISTRANTS);
+    }
+}
+
 fn move_list(flags: u8, tag: u16, id: &[u8]) -> Vec<u8> {
     let mut list = [7_u64.to_be_bytes(), 8_u64.to_be_bytes()].concat();
     list.extend([0, flags]);

@@ -75,7 +75,7 @@ pub(super) fn attach(arguments: &AttachArguments, initiator: &str, metadata: &Ad
         }
         (_, Some(used)) => used.target.clone(),
         (Some(wanted), None) => wanted.clone(),
-        (None, None) => own_target(name)?,
+        (None, None) => own_target(metadata, name, &initiator)?,
     };
     let present = used.map(|used| used.lun);
     let block_bytes = arguments.block_size.unwrap_or(BLOCK_BYTES);
@@ -114,15 +114,37 @@ pub(super) fn attach(arguments: &AttachArguments, initiator: &str, metadata: &Ad
     })
 }
 
-/// The name of a target for this volume, or for this snapshot alone. What an initiator sees of it is this LUN: whose target it is besides
-/// does not matter.
-fn own_target(name: &str) -> Result<String> {
+/// The name of a target for this volume, or for this snapshot alone. What the initiator sees of it is this LUN, whatever else it has; but who
+/// sees all of it would see this one as well.
+fn own_target(metadata: &Admin, name: &str, initiator: &str) -> Result<String> {
     let (volume, snapshot) = admin::split(name).described()?;
-    Ok(match snapshot {
+    let own = match snapshot {
         None => volume.to_owned(),
         // Names of snapshots may have what those of targets have not.
         Some(snapshot) => format!("{volume}.{}", snapshot.replace([':', '+'], "-")),
-    })
+    };
+    let targets = admin::targets(&metadata.reader()).described()?;
+    let there = targets.iter().find(|found| found.name == own);
+    match there.and_then(|found| others_who_see_all(found, initiator)) {
+        None => Ok(own),
+        Some(who) => Err(Failure::new(format!(
+            "target {own} is there, and shows all its LUNs to {who}: {name} would be one of them"
+        ))
+        .kind(Kind::Conflict)
+        .advice(format!(
+            "Say which target it shall be: --target NAME; --target {own} if that is meant."
+        ))),
+    }
+}
+
+/// Who beside the initiator sees whatever becomes a LUN of the target.
+fn others_who_see_all(target: &IscsiTarget, initiator: &str) -> Option<String> {
+    if target.any_initiator {
+        return Some("any initiator".to_owned());
+    }
+    let mut all = target.initiators.iter().filter(|access| access.luns.is_none());
+    let other = all.find(|access| access.initiator != initiator)?;
+    Some(format!("initiator {}", other.initiator))
 }
 
 /// Makes what is missing. `present`: the LUN, where the volume is one.
@@ -159,7 +181,7 @@ fn make(
         }
     };
     let before = admin::target(meta, target)?;
-    let found = admin::allow_initiator(meta, target, initiator, &Mask::Also(lun.number))?;
+    let found = admin::allow_initiator(meta, target, initiator, &Mask::Disk(lun.clone()))?;
     if before.initiators != found.initiators {
         made.push(format!(
             "the right of the initiator to log in to target {target} and to see LUN {}",
@@ -221,7 +243,7 @@ pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()
     }
     metadata
         .act(Action::VolumeDetach, name, |meta| {
-            admin::remove_lun(meta, target, number)
+            admin::remove_disk(meta, target, &used.lun)
         })
         .described()?;
     let left = admin::target(&metadata.reader(), target).described()?.luns.len();
@@ -235,4 +257,35 @@ pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()
         }
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amita_types::map::IscsiAccess;
+
+    #[test]
+    fn a_target_that_shows_all_to_others_is_not_taken_by_its_name_alone() {
+        let access = |initiator: &str, luns: Option<Vec<u16>>| IscsiAccess {
+            initiator: initiator.to_owned(),
+            luns,
+        };
+        let mut target = IscsiTarget {
+            name: "db".to_owned(),
+            iqn: "iqn.2026-11.io.amita:test:db".to_owned(),
+            gateways: Vec::new(),
+            any_initiator: false,
+            chap_required: false,
+            initiators_move: false,
+            space_warning_percent: None,
+            initiators: vec![access("iqn.a", None), access("iqn.b", Some(vec![0]))],
+            luns: Vec::new(),
+        };
+        assert_eq!(others_who_see_all(&target, "iqn.a"), None, "the other one has a list");
+        assert_eq!(others_who_see_all(&target, "iqn.b").as_deref(), Some("initiator iqn.a"));
+        target.initiators.clear();
+        assert_eq!(others_who_see_all(&target, "iqn.b"), None);
+        target.any_initiator = true;
+        assert_eq!(others_who_see_all(&target, "iqn.b").as_deref(), Some("any initiator"));
+    }
 }

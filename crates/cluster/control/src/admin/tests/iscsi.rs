@@ -499,6 +499,47 @@ fn a_lun_is_taken_from_one_initiator_and_left_to_others() {
         Err(AdminError::InitiatorNotAllowed { .. })
     ));
     assert!(matches!(hide_lun(&meta, "t", ESX, 7), Err(AdminError::NoSuch { .. })));
+
+    // Who is named no more where any may log in would see all.
+    let open = TargetChange {
+        any_initiator: Some(true),
+        ..TargetChange::default()
+    };
+    set_target(&meta, "t", &open).unwrap();
+    hide_lun(&meta, "t", ESX, 0).unwrap();
+    let found = hide_lun(&meta, "t", ESX, 1).unwrap();
+    assert_eq!(found.access(ESX).unwrap().luns, Some(Vec::new()));
+}
+
+#[test]
+fn a_number_that_is_another_disks_by_now_is_neither_shown_nor_taken_out() {
+    let meta = ground();
+    let of_a = add_lun(&meta, "t", &of("a")).unwrap();
+    let found = allow_initiator(&meta, "t", LINUX, &Mask::Disk(of_a.clone())).unwrap();
+    assert_eq!(found.access(LINUX).unwrap().luns, Some(vec![0]));
+    for at in 0..6 {
+        let act = |meta: &dyn Transact| {
+            remove_lun(meta, "t", 0).unwrap();
+            add_lun(meta, "t", &of("b")).unwrap();
+        };
+        let allowed = allow_initiator(&Meanwhile::new(&meta, at, &act), "t", ESX, &Mask::Disk(of_a.clone()));
+        let found = target(&meta, "t").unwrap();
+        let is_other = found.luns[0].uuid != of_a.uuid;
+        assert!(
+            !is_other || found.access(ESX).is_none_or(|access| !access.sees(0)),
+            "{at}: {allowed:?}"
+        );
+        if is_other {
+            assert!(
+                matches!(remove_disk(&meta, "t", &of_a), Err(AdminError::Changed)),
+                "{at}"
+            );
+            remove_lun(&meta, "t", 0).unwrap();
+            add_lun(&meta, "t", &of("a")).unwrap();
+        }
+    }
+    assert_eq!(remove_disk(&meta, "t", &of_a).unwrap(), of_a);
+    assert!(matches!(remove_disk(&meta, "t", &of_a), Err(AdminError::NoSuch { .. })));
 }
 
 #[test]
@@ -648,6 +689,36 @@ fn an_initiator_is_forgotten_when_nothing_lets_it_in() {
     assert!(initiators(&meta).unwrap().is_empty());
 }
 
+/// One that is allowed and not known would have nothing to prove.
+#[test]
+fn an_initiator_that_is_let_in_meanwhile_keeps_its_secret_whoever_is_faster() {
+    let meta = ground();
+    for at in 0..8 {
+        for force in [false, true] {
+            let keys = InitiatorKeys {
+                chap: Secret::Sealed("sealed".to_owned()),
+                ..InitiatorKeys::default()
+            };
+            set_initiator_keys(&meta, LINUX, &keys).unwrap();
+            let act = |meta: &dyn Transact| drop(allow_initiator(meta, "t", LINUX, &Mask::All).unwrap());
+            let removed = remove_initiator(&Meanwhile::new(&meta, at, &act), LINUX, force);
+            let known = initiator(&meta, LINUX).ok();
+            let is_allowed = target(&meta, "t").unwrap().access(LINUX).is_some();
+            assert!(known.is_some() || !is_allowed, "{at} {force}: {removed:?}");
+            if removed.is_err() {
+                assert!(
+                    matches!(removed, Err(AdminError::InitiatorAllowed { .. })),
+                    "{removed:?}"
+                );
+                assert!(known.is_some_and(|known| known.chap.is_some()), "{at} {force}");
+            }
+            if is_allowed {
+                deny_initiator(&meta, "t", LINUX).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn secrets_of_initiators_are_sealed_anew_and_stay_what_others_make_them() {
     let meta = ground();
@@ -727,6 +798,33 @@ fn a_node_that_goes_takes_its_portals_along() {
 }
 
 /// The last tag was given; then those are free that nobody has.
+/// `amita serve` goes on without iSCSI then: by this error it knows.
+#[test]
+fn no_tag_is_given_while_a_gateways_record_cannot_be_read() {
+    let meta = ground();
+    let rubbish = Call::put(map::iscsi_gateway_key("n1"), b"{}".to_vec());
+    meta.txn(&rubbish).unwrap();
+    let portal = std::net::SocketAddr::from(([192, 0, 2, 1], 3260));
+    // What nobody can read may have the tag that the other one would get.
+    for (name, node) in [("n1", NodeId(1)), ("n2", NodeId(2))] {
+        let refused = register_iscsi_gateway(&meta, name, node, &[portal]).unwrap_err();
+        assert!(
+            matches!(
+                &refused,
+                AdminError::Metadata(amita_metadata::Error::Refused {
+                    reason: amita_metadata::Refusal::BadRecord { key, .. }
+                }) if key.ends_with("/n1")
+            ),
+            "{refused}"
+        );
+    }
+    assert_eq!(
+        register_iscsi_gateway(&meta, "n3", NodeId(3), &[]),
+        Ok(None),
+        "it speaks none"
+    );
+}
+
 #[test]
 fn tags_are_given_round_and_round() {
     let meta = ground();

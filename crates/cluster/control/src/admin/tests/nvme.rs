@@ -368,6 +368,24 @@ fn hosts_are_allowed_by_name_and_keep_sealed_keys() {
     assert!(hosts(&meta).unwrap().is_empty());
 }
 
+/// One that is allowed and not known would have nothing to prove.
+#[test]
+fn a_host_that_is_let_in_meanwhile_keeps_its_secret_whoever_is_faster() {
+    let meta = ground();
+    create_subsystem(&meta, &made("db")).unwrap();
+    for at in 0..8 {
+        add_host(&meta, HOST, &HostKeys::default()).unwrap();
+        let act = |meta: &dyn Transact| drop(allow_host(meta, "db", HOST).unwrap());
+        let removed = remove_host(&Meanwhile::new(&meta, at, &act), HOST, false);
+        let is_allowed = !subsystem(&meta, "db").unwrap().hosts.is_empty();
+        assert_eq!(host(&meta, HOST).is_ok(), is_allowed, "{at}: {removed:?}");
+        if is_allowed {
+            assert!(matches!(removed, Err(AdminError::Allowed { .. })), "{at}: {removed:?}");
+            remove_host(&meta, HOST, true).unwrap();
+        }
+    }
+}
+
 #[test]
 fn secrets_are_sealed_anew_and_stay_what_others_make_them() {
     let meta = ground();
