@@ -1,8 +1,8 @@
 //! What a target does by itself, beside a host that does it: EXTENDED COPY, and WRITE SAME of zeros.
 
+use super::failed;
 use super::load::{BLOCK_BYTES, READ, WRITE, transfer};
 use super::session::{Command, Session};
-use super::failed;
 use crate::case::Placement;
 use crate::report::Figures;
 use crate::testbed::{NODES, Product, Testbed};

@@ -118,9 +118,11 @@ fn give_up(core: &mut Core, now: Time, volume: VolumeId, lock: Lock) {
 fn is_over(core: &Core, runs: &BTreeSet<u64>, volume: VolumeId, lock: &Lock) -> bool {
     let config = &core.cx.config;
     if lock.by.run == config.fabric.session {
-        // A core that there is not is nobody's.
-        let is_ours = usize::from(lock.by.core).min(config.cores - 1) == config.core;
-        return is_ours && !core.fronts.has(FrontId(lock.by.front));
+        // A core that there is not has no connections, and the last one says so.
+        let its_core = usize::from(lock.by.core);
+        let is_ours = its_core.min(config.cores - 1) == config.core;
+        let is_there = its_core == config.core && core.fronts.has(FrontId(lock.by.front));
+        return is_ours && !is_there;
     }
     let is_owned = || core.cx.shards.generation(volume).is_some();
     config.core == 0 && core.locks.settled && !runs.contains(&lock.by.run) && is_owned()

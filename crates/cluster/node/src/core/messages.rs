@@ -208,8 +208,8 @@ impl Core {
                 origin,
                 volume,
                 command,
-            } => reserve::ask(&mut self.cx, &mut self.reservations, origin, volume, command),
-            ReservationMessage::Reserved { origin, result } => self.on_reserved(driver, origin, result),
+            } => reserve::ask(&mut self.cx, &mut self.reservations, origin, volume, *command),
+            ReservationMessage::Reserved { origin, result } => self.on_reserved(driver, origin, *result),
             ReservationMessage::Adopt { volume, adopted } => self.cx.shards.adopt(volume, adopted),
             ReservationMessage::Adopted { volume, core } => {
                 self.reservations.adopted(volume, core);

@@ -65,6 +65,9 @@ pub(super) fn carry_out(cx: &mut Context, reservations: &mut Reservations) {
 pub(super) fn ended(mail: &mut Mail, origin: Origin, result: Outcome) {
     mail.send(
         usize::from(origin.core),
-        ReservationMessage::Reserved { origin, result },
+        ReservationMessage::Reserved {
+            origin,
+            result: Box::new(result),
+        },
     );
 }

@@ -263,13 +263,13 @@ pub enum ReservationMessage {
         /// Where it came in.
         origin: Origin,
         volume: VolumeId,
-        command: frontend::reservation::Command,
+        command: Box<frontend::reservation::Command>,
     },
     /// The end of such a command.
     Reserved {
         /// Where it came in.
         origin: Origin,
-        result: Result<frontend::reservation::State, frontend::reservation::Refusal>,
+        result: Box<Result<frontend::reservation::State, frontend::reservation::Refusal>>,
     },
     /// To all cores: I/O is held against this from now on.
     Adopt {
