@@ -164,7 +164,13 @@ export function iscsiChange(world: World, method: string, found: Match, body: Bo
   if (path.startsWith("/api/v1/targets/{name}")) return changeTarget(world, found, method, body);
   switch (`${method} ${path}`) {
     case "POST /api/v1/targets": {
-      const rest = { gateways: [], any_initiator: false, chap_required: false, space_warning_percent: null };
+      const rest = {
+        gateways: [],
+        any_initiator: false,
+        chap_required: false,
+        initiators_move: false,
+        space_warning_percent: null,
+      };
       const iqn = body.iqn ?? `iqn.2026-11.io.amita:5d1c8f0e:${String(body.name)}`;
       const made = { ...rest, ...body, iqn, initiators: [], luns: 0 };
       world.targets.push(made as unknown as World["targets"][number]);

@@ -35,6 +35,7 @@ function target(index: number): Schemas["IscsiTarget"] {
     gateways: index === 2 ? ["node-000", "node-004"] : index === 4 ? ["node-001"] : [],
     any_initiator: index === 5,
     chap_required: index % 7 === 0,
+    initiators_move: false,
     space_warning_percent: index % 6 === 0 ? 80 : null,
     initiators:
       index % 4 === 1

@@ -66,7 +66,14 @@ it("the next number is behind the highest; where there is none, the lowest that 
 
 describe("what an initiator sees", () => {
   const target = {
-    ...{ name: "t", iqn: "iqn.2026-11.io.amita:t", gateways: [], chap_required: false, luns: 3 },
+    ...{
+      name: "t",
+      iqn: "iqn.2026-11.io.amita:t",
+      gateways: [],
+      chap_required: false,
+      initiators_move: false,
+      luns: 3,
+    },
     any_initiator: false,
     initiators: [
       { initiator: "iqn.1993-08.org:all", luns: null },
