@@ -209,8 +209,7 @@ describe("events", () => {
     const visited = await visit(browser, mock, "events");
     const { page } = visited;
     await page.getByText("1,000 of 1,000").waitFor();
-    await page.getByRole("button", { name: "What sync-finished means" }).first().focus();
-    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "What sync-finished means" }).first().press("Enter");
     await page.getByRole("dialog").getByText("A store holds all again.").waitFor();
     expect(await accessibility(page)).toEqual([]);
     await page.keyboard.press("Escape");
