@@ -377,8 +377,8 @@ fn one_that_is_killed_has_done_all_or_nothing() {
         .to_owned();
     assert!(newest.starts_with("before-revert-"), "{kept:?}");
     compare(&world, 2, &format!("{VOLUME}@{newest}"), &is);
-    // A command is killed at any moment, while it connects as well.
-    world.end(&["was not let in"]);
+    // A command is killed at any moment, while it connects as well; what it left of its lease runs out.
+    world.end(&["was not let in", "no longer holds its lease"]);
 }
 
 /// A node is away while the volume is reverted, and written to; it comes back, and has all of it.
