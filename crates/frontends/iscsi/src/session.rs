@@ -25,6 +25,7 @@ mod numbers;
 mod order;
 mod ping;
 mod protocol;
+mod resets;
 mod task;
 mod text;
 mod transfer;
@@ -49,6 +50,7 @@ use logout::Leaving;
 use numbers::{Numbers, Turn};
 use order::Order;
 use ping::Watch;
+use resets::Resets;
 use std::rc::Rc;
 use std::sync::Arc;
 use task::{Fault, Task};
@@ -105,6 +107,7 @@ pub(crate) struct Session {
     copies: usize,
     functions: Functions,
     locks: Locks,
+    resets: Resets,
     order: Order,
     text: text::Exchange,
     watch: Watch,
@@ -145,7 +148,8 @@ impl Session {
         if rests_on.is_none() {
             nexus.barred = catalog.barred_without_proof(&start.names.initiator);
         }
-        if start.target.is_some() {
+        let is_guest = start.target.is_none();
+        if !is_guest {
             cx.service.identify(start.front, nexus.key());
         }
         Session {
@@ -167,6 +171,10 @@ impl Session {
             copies: 0,
             functions: Functions::default(),
             locks: Locks::default(),
+            resets: match is_guest {
+                true => Resets::default(),
+                false => Resets::new(&catalog),
+            },
             order: Order::default(),
             text: text::Exchange::default(),
             watch: Watch::new(cx.now),
@@ -323,6 +331,7 @@ impl Session {
         [
             self.engine.retry_at(),
             self.leaving.deadline(),
+            self.functions.deadline(),
             self.watch.deadline(config),
         ]
         .into_iter()

@@ -7,6 +7,7 @@ mod hostile;
 mod limits;
 mod locks;
 mod login;
+mod resets;
 mod sessions;
 mod tokens;
 mod transfer;

@@ -1,7 +1,7 @@
 //! What comes to a session from within: ends of I/O, words of the register, new settings.
 
 use super::task::Fault;
-use super::{Session, functions, logout, work};
+use super::{Session, functions, logout, resets, work};
 use crate::Cx;
 use crate::connection::End;
 use crate::faults::Fault as Planted;
@@ -36,9 +36,13 @@ impl Session {
                     false => logout::end(self, why, cx),
                 }
             }
-            Reply::Reset { ticket, scope } => functions::told(self, ticket, scope, cx),
+            Reply::Reset {
+                ticket,
+                scope,
+                ref counts,
+            } => functions::told(self, ticket, scope, counts, cx),
             Reply::ResetDone => {
-                self.functions.others_done(tag);
+                functions::others_done(self, tag, cx.now);
                 Ok(())
             }
             Reply::Moving { is_accepted } => work::moving(self, tag, is_accepted, cx),
@@ -75,6 +79,10 @@ impl Session {
         if is_leaving {
             logout::ask(self, cx);
         }
+        if self.is_guest() {
+            return Ok(());
+        }
+        resets::look(self, cx)?;
         self.withdraw(before.as_deref(), cx)
     }
 

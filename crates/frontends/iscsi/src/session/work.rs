@@ -5,7 +5,7 @@ pub(super) mod copy;
 use super::command::{self, Carried};
 use super::protocol::bytes_of;
 use super::task::{Fault, Task, Then, Whole, Work, atom_bytes};
-use super::{Session, locks, transfer};
+use super::{Session, locks, resets, transfer};
 use crate::Cx;
 use crate::connection::End;
 use crate::hub::Call;
@@ -610,7 +610,7 @@ pub(super) fn reserved(
     result: Result<State, Refusal>,
     cx: &mut Cx<'_>,
 ) -> Result<(), End> {
-    if locks::answered(session, tag) {
+    if locks::answered(session, tag) || resets::answered(session, tag, &result, cx)? {
         return Ok(());
     }
     let Some(slot) = session.engine.find(tag) else {

@@ -140,8 +140,8 @@ fn a_reset_concerns_all_sessions() {
     let mut host = Host::session_of(&mut world, 1, &[]);
     let mut other = Host::session_of(&mut world, 2, &[]);
     world.runs = false;
-    other.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
-    other.give(&mut world, read(0, 0, 1), &[]);
+    let ended = other.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
+    let spared = other.give(&mut world, read(0, 0, 1), &[]);
     host.give(&mut world, function(5, 1, NO_TAG, 0), &[]);
     other.settle(&mut world);
     host.settle(&mut world);
@@ -151,8 +151,16 @@ fn a_reset_concerns_all_sessions() {
     host.settle(&mut world);
     assert_eq!(response(&host.one()), 0);
     let pdus = other.pdus();
-    assert_eq!(pdus.len(), 1, "of the other logical unit: {pdus:?}");
-    assert_eq!(pdus[0].kind(), opcode::DATA_IN);
+    assert_eq!(pdus.len(), 2, "{pdus:?}");
+    let of = |kind| pdus.iter().find(|pdu| pdu.kind() == kind).expect("an answer");
+    assert_eq!(
+        of(opcode::DATA_IN).header.task_tag(),
+        spared,
+        "of the other logical unit"
+    );
+    // TASK ABORTED: its host repeats it at once.
+    let answer = of(opcode::SCSI_RESPONSE);
+    assert_eq!((answer.header.task_tag(), answer.status().0), (ended, 0x40));
     // Both hear of it with their next command (SAM-5: unit attention, 29h).
     for host in [&mut host, &mut other] {
         let outcome = host.run(&mut world, command(1, 0x80, 0, TEST_UNIT_READY), &[]);
