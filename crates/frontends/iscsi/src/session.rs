@@ -295,7 +295,9 @@ impl Session {
 
     /// Takes what has waited for its turn.
     fn go_on(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
-        while let Some(taken) = self.numbers.next_held() {
+        while !self.leaving.is_deaf()
+            && let Some(taken) = self.numbers.next_held()
+        {
             self.dispatch(taken, cx)?;
         }
         Ok(())

@@ -146,6 +146,9 @@ pub(super) fn request(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -
         return Ok(());
     }
     let begun = begin(session, header, cx)?;
+    if begun.response == response::COMPLETE {
+        discard(session, header);
+    }
     session.task_serial += 1;
     let serial = session.task_serial;
     session.functions.pending.push(Pending {
@@ -158,6 +161,21 @@ pub(super) fn request(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -
     });
     // What the function took the place of is not waited for any more.
     session.go_on(cx)
+}
+
+/// Commands that wait for numbers before theirs were sent before the function: those that it concerns are not begun any more.
+fn discard(session: &mut Session, header: &Header) {
+    let lun = header.lun();
+    let is_meant: fn(&Header, [u8; 8]) -> bool = match header.flags() & 0x7f {
+        function::ABORT_TASK_SET | function::CLEAR_TASK_SET | function::LOGICAL_UNIT_RESET => {
+            |held, lun| held.lun() == lun
+        }
+        function::TARGET_WARM_RESET | function::TARGET_COLD_RESET | function::NEXUS_RESET => |_, _| true,
+        _ => return,
+    };
+    session.numbers.discard(header.cmd_sn(), |held| {
+        held.opcode() == opcode::SCSI_COMMAND && is_meant(held, lun)
+    });
 }
 
 fn begin(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result<Begun, End> {
