@@ -10,6 +10,9 @@ use amita_frontend::engine::Protocol as _;
 use amita_frontend::front::CloseReason;
 use amita_frontend::service::{Event, Source};
 use amita_scsi::Target;
+use amita_scsi::plan::Segment;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 impl Session {
     /// What came back from the service.
@@ -56,22 +59,22 @@ impl Session {
         if self.leaving.is_deaf() {
             return Ok(());
         }
-        let held = self
-            .names
-            .still_hold(self.rests_on.as_deref(), &catalog, self.port.config());
+        let name = self.names.target.as_deref();
+        let target = name.and_then(|name| catalog.target_kept(name));
+        let held = self.names.still_hold(
+            target.as_deref(),
+            self.rests_on.as_deref(),
+            &catalog,
+            self.port.config(),
+        );
         if let Err(why) = held {
             return logout::dismiss(self, why, cx);
         }
-        let before = self.target.take();
-        self.target = self
-            .names
-            .target
-            .as_deref()
-            .and_then(|name| catalog.target_here(name).cloned());
-        let is_leaving = match self.names.target.as_deref() {
-            Some(name) => catalog.detail(name).is_some_and(|detail| detail.leaving),
-            None => false,
-        };
+        let is_leaving = name
+            .and_then(|name| catalog.detail(name))
+            .is_some_and(|detail| detail.leaving);
+        let usable = (self.copies > 0).then(|| self.usable());
+        let before = std::mem::replace(&mut self.target, target);
         if self.rests_on.is_none() {
             self.nexus.barred = catalog.barred_without_proof(&self.names.initiator);
         }
@@ -83,25 +86,62 @@ impl Session {
             return Ok(());
         }
         resets::look(self, cx)?;
-        self.withdraw(before.as_deref(), cx)
+        self.withdraw(before.as_ref(), cx)?;
+        match usable {
+            Some(before) => self.withdraw_copies(before, cx),
+            None => Ok(()),
+        }
     }
 
     /// Logical units that are not there any more take their tasks with them. Their volumes may be somebody else's soon, and a host can
     /// leave data that it was asked for, or that it has asked for, lying for as long as it likes.
-    fn withdraw(&mut self, before: Option<&Target>, cx: &mut Cx<'_>) -> Result<(), End> {
+    fn withdraw(&mut self, before: Option<&Arc<Target>>, cx: &mut Cx<'_>) -> Result<(), End> {
+        let now = self.target.as_ref();
+        // Most changes of the settings are of others, and a target can have thousands of logical units.
+        if before.zip(now).is_some_and(|(before, now)| Arc::ptr_eq(before, now)) {
+            return Ok(());
+        }
         let initiator = self.names.initiator.as_str();
-        let sources = |target: Option<&Target>| -> Vec<(u16, Source)> {
+        let sources = |target: Option<&Arc<Target>>| -> Vec<(u16, Source)> {
             let units = target.into_iter().flat_map(|target| target.units_of(initiator));
             units.map(|unit| (unit.number, unit.source())).collect()
         };
-        let now = sources(self.target.as_deref());
+        // Both in order of the numbers.
+        let now = sources(now);
         let mut gone = sources(before);
-        gone.retain(|unit| !now.contains(unit));
+        gone.retain(|unit| now.binary_search(unit).is_err());
         if gone.is_empty() {
             return Ok(());
         }
-        let is_gone = |number: u16| gone.iter().any(|(known, _)| *known == number);
+        let is_gone = |number: u16| gone.binary_search_by_key(&number, |unit| unit.0).is_ok();
         self.end_tasks(|task| task.lun.number().is_some_and(is_gone), Fault::Gone, cx)?;
+        Ok(())
+    }
+
+    /// All that the initiator may copy from and to: logical units of any target.
+    fn usable(&self) -> BTreeSet<Source> {
+        let initiator = self.names.initiator.as_str();
+        let targets = self.catalog.scsi.targets.iter();
+        let targets = targets.filter(|target| target.admits(initiator) && !self.nexus.barred.contains(&target.name));
+        let units = targets.flat_map(|target| target.units_of(initiator));
+        units.map(|unit| unit.source()).collect()
+    }
+
+    /// Copies from or to what is not there any more, or not for this initiator, end as well: they are tasks of another logical unit.
+    fn withdraw_copies(&mut self, mut gone: BTreeSet<Source>, cx: &mut Cx<'_>) -> Result<(), End> {
+        let now = self.usable();
+        gone.retain(|source| !now.contains(source));
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let concerns = |segment: &Segment| {
+            gone.contains(&segment.from.source) || (segment.is_written && gone.contains(&segment.to.source))
+        };
+        let copies = self.engine.requests().map(|request| &request.own);
+        let copies = copies.filter(|task| task.segments.iter().any(concerns));
+        // Their pieces have the same.
+        let serials: Vec<u64> = copies.map(|task| task.serial).collect();
+        self.end_tasks(|task| serials.contains(&task.serial), Fault::Gone, cx)?;
         Ok(())
     }
 }
