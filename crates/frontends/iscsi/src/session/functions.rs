@@ -166,15 +166,13 @@ pub(super) fn request(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -
 /// Commands that wait for numbers before theirs were sent before the function: those that it concerns are not begun any more.
 fn discard(session: &mut Session, header: &Header) {
     let lun = header.lun();
-    let is_meant: fn(&Header, [u8; 8]) -> bool = match header.flags() & 0x7f {
-        function::ABORT_TASK_SET | function::CLEAR_TASK_SET | function::LOGICAL_UNIT_RESET => {
-            |held, lun| held.lun() == lun
-        }
-        function::TARGET_WARM_RESET | function::TARGET_COLD_RESET | function::NEXUS_RESET => |_, _| true,
+    let is_of_unit = match header.flags() & 0x7f {
+        function::ABORT_TASK_SET | function::CLEAR_TASK_SET | function::LOGICAL_UNIT_RESET => true,
+        function::TARGET_WARM_RESET | function::TARGET_COLD_RESET | function::NEXUS_RESET => false,
         _ => return,
     };
     session.numbers.discard(header.cmd_sn(), |held| {
-        held.opcode() == opcode::SCSI_COMMAND && is_meant(held, lun)
+        held.opcode() == opcode::SCSI_COMMAND && (!is_of_unit || held.lun() == lun)
     });
 }
 
