@@ -114,6 +114,8 @@ pub(crate) struct Session {
     resets: Resets,
     order: Order,
     text: text::Exchange,
+    /// How often all targets were asked for.
+    listings: u32,
     watch: Watch,
     leaving: Leaving,
     /// Is input left lying because of the limits?
@@ -184,6 +186,7 @@ impl Session {
             },
             order: Order::default(),
             text: text::Exchange::default(),
+            listings: 0,
             watch: Watch::new(cx.now),
             leaving: Leaving::No,
             blocked: false,
