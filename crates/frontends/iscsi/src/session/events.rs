@@ -1,6 +1,7 @@
 //! What comes to a session from within: ends of I/O, words of the register, new settings.
 
 use super::task::Fault;
+use super::work::copy;
 use super::{Session, functions, logout, work};
 use crate::Cx;
 use crate::connection::End;
@@ -10,6 +11,7 @@ use amita_frontend::engine::Protocol as _;
 use amita_frontend::front::CloseReason;
 use amita_frontend::service::{Event, Source};
 use amita_scsi::Target;
+use amita_types::io::IoError;
 
 impl Session {
     /// What came back from the service.
@@ -75,7 +77,8 @@ impl Session {
         if is_leaving {
             logout::ask(self, cx);
         }
-        self.withdraw(before.as_deref(), cx)
+        self.withdraw(before.as_deref(), cx)?;
+        self.withdraw_copies(cx)
     }
 
     /// Logical units that are not there any more take their tasks with them. Their volumes may be somebody else's soon, and a host can
@@ -94,6 +97,18 @@ impl Session {
         }
         let is_gone = |number: u16| gone.iter().any(|(known, _)| *known == number);
         self.end_tasks(|task| task.lun.number().is_some_and(is_gone), Fault::Gone, cx)?;
+        Ok(())
+    }
+
+    /// The same for copies by way of another logical unit, which is there still. To that the others are copy targets that are not reachable.
+    fn withdraw_copies(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
+        let requests = self.engine.requests().map(|request| &request.own);
+        let barred = requests.filter(|task| task.is_copy && !copy::may_go_on(task, &self.catalog.scsi, &self.nexus));
+        let barred: Vec<u64> = barred.map(|task| task.serial).collect();
+        if !barred.is_empty() {
+            let fault = Fault::Volume(IoError::Unavailable);
+            self.end_tasks(|task| barred.contains(&task.serial), fault, cx)?;
+        }
         Ok(())
     }
 }
