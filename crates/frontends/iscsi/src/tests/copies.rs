@@ -51,26 +51,23 @@ fn copy(host: &mut Host, world: &mut World, parts: &[Part]) -> (Header, Vec<u8>)
     (command(1, 0xa0, list.len() as u32, cdb), list)
 }
 
-/// Carries out a copy round by round: what was submitted in each. Returns that and the answer.
+/// What was submitted, round by round.
+type Rounds = Vec<Vec<(Source, Op)>>;
+
+/// Carries out a copy round by round. Returns what was submitted, and the answer.
 fn rounds(
     host: &mut Host,
     world: &mut World,
     parts: &[Part],
     mut between: impl FnMut(usize, &mut Host, &mut World),
-) -> (Vec<Vec<(Source, Op)>>, (u8, [u8; 3])) {
+) -> (Rounds, (u8, [u8; 3])) {
     let (header, list) = copy(host, world, parts);
     world.runs = false;
     host.give(world, header, &list);
-    let mut rounds = Vec::new();
+    let mut rounds = Rounds::new();
     while !world.service.queue.is_empty() {
-        rounds.push(
-            world
-                .service
-                .queue
-                .iter()
-                .map(|piece| (piece.source(), piece.op))
-                .collect(),
-        );
+        let queue = world.service.queue.iter();
+        rounds.push(queue.map(|piece| (piece.source(), piece.op)).collect());
         world.service.run();
         host.settle(world);
         between(rounds.len(), host, world);
@@ -98,7 +95,7 @@ fn what_was_never_written_is_not_moved() {
     let mut world = World::new();
     let mut host = Host::session(&mut world);
     // Of 12 MiB in chunks of 1 MiB: 4 KiB, 200 KiB, and all of one chunk.
-    put(&mut host, &mut world, 1, 5, &pattern(1, 4096));
+    put(&mut host, &mut world, 1, 20, &pattern(1, 4096));
     put(&mut host, &mut world, 1, 1000, &pattern(2, 50 * 4096));
     put(&mut host, &mut world, 1, 2048, &pattern(3, 1 << 20));
     let before = world.volumes.allocated_bytes(world.volume(1));
@@ -123,7 +120,7 @@ fn what_was_never_written_is_not_moved() {
     assert_eq!(bytes(|op| matches!(op, Op::Clear { .. })), (12 << 20) - before);
     let asked = ops.iter().filter(|op| matches!(op, Op::Allocation { .. })).count();
     assert_eq!(asked, 12, "each chunk once");
-    assert!(ops.len() < 100, "{}", ops.len());
+    assert!(ops.len() < 150, "{} pieces; reading all of it takes 384", ops.len());
     assert_eq!(
         world.volumes.allocated_bytes(world.volume(0)),
         before + (13 << 20) - (12 << 20)
@@ -218,7 +215,7 @@ fn a_copy_ends_when_what_it_copies_is_not_for_its_initiator_any_more() {
     assert_eq!(told, (2, [0xa, 0x0d, 0x02]));
     let after = found[5..].iter().flatten().filter(|(source, _)| source.volume == lost);
     assert_eq!(after.count(), 0, "{found:?}");
-    assert!(found.len() < 10, "{}", found.len());
+    assert_eq!(found.len(), 5, "nine it would take");
     let outcome = host.run(&mut world, command(1, 0x80, 0, TEST_UNIT_READY), &[]);
     assert_eq!(outcome.told(), (2, [6, 0x3f, 0x0e]), "other logical units");
     assert_eq!(
