@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     Memory,
     /// Its logical unit is not there any more.
     Gone,
+    /// It was ended by a reset that came by another session: the host is told so, and repeats it (TAS of the control mode page).
+    Cleared,
     /// It was ended by task management, or with its session: nobody is answered.
     Aborted,
 }
