@@ -53,7 +53,7 @@ pub enum Command {
     Remove {
         /// Its iSCSI name
         initiator: String,
-        /// Also when it is allowed somewhere: it is denied there
+        /// Also when it is allowed somewhere: it is denied there; and when nobody can read its record
         #[arg(long)]
         force: bool,
         /// Say what was done as JSON

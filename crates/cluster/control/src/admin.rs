@@ -44,6 +44,7 @@ mod thresholds;
 mod token;
 mod topology;
 mod trash;
+mod unreadable;
 mod volume;
 
 pub use about::{about, label_volume, note_import, protect_volume};
