@@ -65,7 +65,7 @@ pub use host::{
 };
 pub use initiator::{
     ChapUser, InitiatorKeys, MAX_CHAP_USER_BYTES, MAX_INITIATORS, MAX_MASKED, MAX_TARGET_INITIATORS, Mask,
-    add_initiator, allow_initiator, chap_field, deny_initiator, hide_lun, initiator, initiators, remove_initiator,
+    add_initiator, allow_initiator, chap_field, deny_initiator, hide_disk, initiator, initiators, remove_initiator,
     reseal_initiator, set_initiator_keys,
 };
 pub use iscsi_gateway::{MAX_PORTALS, iscsi_gateways, register_iscsi_gateway, target_portals};

@@ -352,16 +352,20 @@ fn admit(target: &mut IscsiTarget, name: &str, mask: &Mask) -> Result<()> {
     Ok(())
 }
 
-/// An initiator sees a LUN no more; one that sees no other then may log in to the target no more, or, where any may, sees nothing there. One
+/// An initiator sees a disk no more; one that sees no other then may log in to the target no more, or, where any may, sees nothing there. One
 /// that saw all sees all others that are there now.
 ///
 /// # Errors
-/// No such target or LUN, or the initiator is not allowed there; the metadata is away or refuses.
-pub fn hide_lun(meta: &dyn Transact, target: &str, name: &str, number: u16) -> Result<IscsiTarget> {
+/// No such target or LUN, or others have given its number to another disk since it was looked at; the initiator is not allowed there; the
+/// metadata is away or refuses.
+pub fn hide_disk(meta: &dyn Transact, target: &str, name: &str, lun: &IscsiLun) -> Result<IscsiTarget> {
     let canonical = check_iscsi_name("initiator", name)?;
+    let number = lun.number;
     change_target(meta, target, |found| {
-        if found.lun(number).is_none() {
-            return Err(no_lun(found, number));
+        match found.lun(number) {
+            None => return Err(no_lun(found, number)),
+            Some(known) if known.uuid != lun.uuid => return Err(AdminError::Changed),
+            Some(_) => {}
         }
         let Some(at) = found.initiators.iter().position(|known| known.initiator == canonical) else {
             return Err(not_allowed(found, &canonical));

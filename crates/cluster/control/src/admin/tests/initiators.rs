@@ -1,6 +1,6 @@
 //! Initiators of iSCSI: which targets they may log in to, which LUNs they see there, and what they have to prove.
 
-use super::iscsi::{ESX, LINUX, ground, of, rewrite};
+use super::iscsi::{ESX, LINUX, ground, hide, of, rewrite};
 use super::nvme::Meanwhile;
 use super::*;
 use amita_types::map::IscsiAccess;
@@ -76,16 +76,16 @@ fn a_lun_is_taken_from_one_initiator_and_left_to_others() {
     for name in [LINUX, ESX] {
         allow_initiator(&meta, "t", name, &Mask::All).unwrap();
     }
-    let found = hide_lun(&meta, "t", &LINUX.to_ascii_uppercase(), 0).unwrap();
+    let found = hide(&meta, "t", &LINUX.to_ascii_uppercase(), 0).unwrap();
     assert_eq!(found.access(LINUX).unwrap().luns, Some(vec![1]));
     assert_eq!(found.access(ESX).unwrap().luns, None);
-    let found = hide_lun(&meta, "t", LINUX, 1).unwrap();
+    let found = hide(&meta, "t", LINUX, 1).unwrap();
     assert_eq!(found.access(LINUX), None, "it sees nothing, and has no business there");
     assert!(matches!(
-        hide_lun(&meta, "t", LINUX, 1),
+        hide(&meta, "t", LINUX, 1),
         Err(AdminError::InitiatorNotAllowed { .. })
     ));
-    assert!(matches!(hide_lun(&meta, "t", ESX, 7), Err(AdminError::NoSuch { .. })));
+    assert!(matches!(hide(&meta, "t", ESX, 7), Err(AdminError::NoSuch { .. })));
 
     // Who is named no more where any may log in would see all.
     let open = TargetChange {
@@ -93,8 +93,8 @@ fn a_lun_is_taken_from_one_initiator_and_left_to_others() {
         ..TargetChange::default()
     };
     set_target(&meta, "t", &open).unwrap();
-    hide_lun(&meta, "t", ESX, 0).unwrap();
-    let found = hide_lun(&meta, "t", ESX, 1).unwrap();
+    hide(&meta, "t", ESX, 0).unwrap();
+    let found = hide(&meta, "t", ESX, 1).unwrap();
     assert_eq!(found.access(ESX).unwrap().luns, Some(Vec::new()));
 }
 
@@ -127,6 +127,33 @@ fn a_number_that_is_another_disks_by_now_is_neither_shown_nor_taken_out() {
     }
     assert_eq!(remove_disk(&meta, "t", &of_a).unwrap(), of_a);
     assert!(matches!(remove_disk(&meta, "t", &of_a), Err(AdminError::NoSuch { .. })));
+}
+
+#[test]
+fn a_disk_is_hidden_and_not_what_has_its_number_by_now() {
+    let mut crossed = 0;
+    for at in 0..6 {
+        let meta = ground();
+        let of_a = add_lun(&meta, "t", &of("a")).unwrap();
+        add_lun(&meta, "t", &of("c")).unwrap();
+        allow_initiator(&meta, "t", LINUX, &Mask::These(vec![0, 1])).unwrap();
+        let act = |meta: &dyn Transact| {
+            remove_lun(meta, "t", 0).unwrap();
+            let number = Some(0);
+            add_lun(meta, "t", &LunSpec { number, ..of("b") }).unwrap();
+            allow_initiator(meta, "t", LINUX, &Mask::Also(0)).unwrap();
+        };
+        let hidden = hide_disk(&Meanwhile::new(&meta, at, &act), "t", LINUX, &of_a);
+        let found = target(&meta, "t").unwrap();
+        if found.luns[0].uuid != of_a.uuid {
+            assert!(found.access(LINUX).unwrap().sees(0), "{at}: {hidden:?}");
+            crossed += usize::from(hidden == Err(AdminError::Changed));
+            assert_eq!(hide_disk(&meta, "t", LINUX, &of_a), Err(AdminError::Changed), "{at}");
+        } else {
+            assert!(!hidden.unwrap().access(LINUX).unwrap().sees(0), "{at}");
+        }
+    }
+    assert!(crossed > 0);
 }
 
 #[test]

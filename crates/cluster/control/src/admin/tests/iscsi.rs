@@ -2,7 +2,7 @@
 
 use super::nvme::Meanwhile;
 use super::*;
-use amita_types::map::{IscsiTarget, MAX_LUN_NUMBER, Snapshot, SnapshotName, SnapshotState};
+use amita_types::map::{IscsiLun, IscsiTarget, MAX_LUN_NUMBER, Snapshot, SnapshotName, SnapshotState};
 use amita_types::{SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 
@@ -627,6 +627,20 @@ fn status_counts_what_there_is_and_names_a_record_that_nobody_can_read() {
     );
 }
 
+/// The disk that has the number just now.
+pub(super) fn hide(meta: &dyn Transact, target_name: &str, initiator: &str, number: u16) -> Result<IscsiTarget> {
+    let of_nobody = IscsiLun {
+        number,
+        volume: VolumeId(0),
+        uuid: map::Namespace::uuid_of(ClusterId(9), VolumeId(0)),
+        block_bytes: 512,
+        snapshot: None,
+        shared: false,
+    };
+    let lun = target(meta, target_name)?.lun(number).cloned();
+    hide_disk(meta, target_name, initiator, &lun.unwrap_or(of_nobody))
+}
+
 /// Whatever operators do, in whatever order: no volume is two LUNs, no list names a number that there is not, and all is in order.
 #[test]
 fn records_stay_sound_whatever_is_done() {
@@ -658,7 +672,7 @@ fn records_stay_sound_whatever_is_done() {
             2 | 3 => add_lun(&meta, target_name, &spec).map(drop),
             4 => remove_lun(&meta, target_name, number).map(drop),
             5 | 6 => allow_initiator(&meta, target_name, initiator_name, &mask).map(drop),
-            7 => hide_lun(&meta, target_name, initiator_name, number).map(drop),
+            7 => hide(&meta, target_name, initiator_name, number).map(drop),
             _ => remove_initiator(&meta, initiator_name, force).map(drop),
         };
         match result {
