@@ -504,7 +504,7 @@ fn register(
     };
     let portals: Vec<SocketAddr> = cores.iscsi.iter().map(portal).collect();
     // Where there are none as well: a node that serves it no more says so.
-    match admin::register_iscsi_gateway(client, &config.name, joined.node, &portals) {
+    match admin::register_iscsi_gateway(client, &config.name, joined.node, joined.session, &portals) {
         Ok(_) => {}
         // Without a tag nobody is let in here. The node's stores, and those who use volumes otherwise, go on.
         Err(why) if is_bad_record(&why) => {

@@ -106,9 +106,10 @@ pub(super) fn members_of(reader: &mut Reader<'_>) -> Result<(Members, Seen)> {
         })
         .collect();
     let speak_iscsi: Vec<IscsiGateway> = reader.list(&map::iscsi_gateways_prefix(), any)?;
-    // A record of another node of that name is one that is gone.
+    // A record of another node of that name is one that is gone; that of a node that is away says where it will be again.
     let mut portals: BTreeMap<(NodeId, String), Vec<String>> = speak_iscsi
         .into_iter()
+        .filter(|gateway| lives.speaks(gateway) || !lives.alive(gateway.node))
         .map(|gateway| ((gateway.node, gateway.name), gateway.portals))
         .collect();
     let nodes = topology

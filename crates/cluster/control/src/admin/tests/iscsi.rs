@@ -427,7 +427,7 @@ fn the_owners_portals_come_first_and_then_those_of_nodes_that_live() {
         ("n2", NodeId(2), vec![portal(3)]),
         ("n3", NodeId(3), Vec::new()),
     ] {
-        register_iscsi_gateway(&meta, name, node, &portals).unwrap();
+        register_iscsi_gateway(&meta, name, node, 1, &portals).unwrap();
     }
     let found = target(&meta, "t").unwrap();
     let places = |target: &IscsiTarget, owner| -> Vec<(String, bool, bool)> {
@@ -455,41 +455,85 @@ fn the_owners_portals_come_first_and_then_those_of_nodes_that_live() {
     assert_eq!(places(&found, None).len(), 2);
 }
 
+/// A version that speaks no iSCSI does not know that there is something to take back.
+#[test]
+fn portals_that_another_program_has_said_are_not_told_while_it_does_not_run() {
+    let meta = ground();
+    let portal = |number: u8| std::net::SocketAddr::from(([192, 0, 2, number], 3260));
+    let (old, new) = (1, 5);
+    register_iscsi_gateway(&meta, "n1", NodeId(1), old, &[portal(1)]).unwrap();
+    register_iscsi_gateway(&meta, "n2", NodeId(2), old, &[portal(2)]).unwrap();
+    let live = |session: u64, pid| {
+        let live = Live {
+            stores: None,
+            session,
+            pid,
+            version: map::METADATA_VERSION,
+        };
+        meta.txn(&Call::put(map::live_key(NodeId(1)), json(&live))).unwrap();
+    };
+    let told = || -> Vec<(String, bool)> {
+        let portals = target_portals(&meta, &target(&meta, "t").unwrap(), None).unwrap();
+        portals
+            .into_iter()
+            .map(|portal| (portal.address, portal.alive))
+            .collect()
+    };
+    let shown = || {
+        let found = status(&meta).unwrap().nodes;
+        found.into_iter().find(|node| node.node.name == "n1").unwrap().iscsi
+    };
+    let (first, second) = ("192.0.2.1".to_owned(), "192.0.2.2".to_owned());
+    assert_eq!(told(), [(first.clone(), true), (second.clone(), true)]);
+    // It has stopped: that is where it will be again.
+    live(0, STOPPED);
+    assert_eq!(told(), [(second.clone(), true), (first.clone(), false)]);
+    assert_eq!(shown(), ["192.0.2.1:3260"]);
+    live(new, 1);
+    assert_eq!(told(), [(second.clone(), true)]);
+    assert!(shown().is_empty());
+    // And back, by the same tag.
+    let again = register_iscsi_gateway(&meta, "n1", NodeId(1), new, &[portal(1)]).unwrap();
+    assert_eq!(again.unwrap().tag, 1);
+    assert_eq!(told(), [(first, true), (second, true)]);
+    assert_eq!(shown(), ["192.0.2.1:3260"]);
+}
+
 #[test]
 fn a_gateway_keeps_the_tag_of_its_portal_group() {
     let meta = ground();
     let portal = |number: u8| std::net::SocketAddr::from(([192, 0, 2, number], 3260));
     assert_eq!(
-        register_iscsi_gateway(&meta, "n1", NodeId(1), &[]),
+        register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[]),
         Ok(None),
         "it never spoke iSCSI"
     );
-    let first = register_iscsi_gateway(&meta, "n1", NodeId(1), &[portal(1), portal(2)])
+    let first = register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[portal(1), portal(2)])
         .unwrap()
         .unwrap();
     assert_eq!(
         (first.tag, first.portals.as_slice()),
         (1, &["192.0.2.1:3260".to_owned(), "192.0.2.2:3260".to_owned()][..])
     );
-    let second = register_iscsi_gateway(&meta, "n2", NodeId(2), &[portal(3)])
+    let second = register_iscsi_gateway(&meta, "n2", NodeId(2), 1, &[portal(3)])
         .unwrap()
         .unwrap();
     assert_eq!(second.tag, 2);
     // It moves, and listens nowhere: its paths are known by the same tag.
-    let moved = register_iscsi_gateway(&meta, "n1", NodeId(1), &[portal(9)])
+    let moved = register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[portal(9)])
         .unwrap()
         .unwrap();
     assert_eq!((moved.tag, moved.portals.len()), (1, 1));
-    let silent = register_iscsi_gateway(&meta, "n1", NodeId(1), &[]).unwrap().unwrap();
+    let silent = register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[]).unwrap().unwrap();
     assert_eq!((silent.tag, silent.portals.len()), (1, 0));
     assert_eq!(iscsi_gateways(&meta).unwrap(), [silent, second]);
     let many: Vec<std::net::SocketAddr> = (0..=16).map(portal).collect();
     assert!(matches!(
-        register_iscsi_gateway(&meta, "n1", NodeId(1), &many),
+        register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &many),
         Err(AdminError::Full { most: MAX_PORTALS, .. })
     ));
     // Another node under its name, once it was removed: another path.
-    let anew = register_iscsi_gateway(&meta, "n1", NodeId(7), &[portal(1)])
+    let anew = register_iscsi_gateway(&meta, "n1", NodeId(7), 1, &[portal(1)])
         .unwrap()
         .unwrap();
     assert_eq!((anew.tag, anew.node), (3, NodeId(7)));
@@ -500,7 +544,7 @@ fn a_node_that_goes_takes_its_portals_along() {
     let meta = ground();
     let node = register_node(&meta, "n4", "127.0.0.1:1", None, 2).unwrap();
     let portal = std::net::SocketAddr::from(([192, 0, 2, 4], 3260));
-    register_iscsi_gateway(&meta, "n4", node.id, &[portal]).unwrap();
+    register_iscsi_gateway(&meta, "n4", node.id, 1, &[portal]).unwrap();
     remove_node(&meta, "n4").unwrap();
     assert!(iscsi_gateways(&meta).unwrap().is_empty());
 }
@@ -514,7 +558,7 @@ fn no_tag_is_given_while_a_gateways_record_cannot_be_read() {
     let portal = std::net::SocketAddr::from(([192, 0, 2, 1], 3260));
     // What nobody can read may have the tag that the other one would get.
     for (name, node) in [("n1", NodeId(1)), ("n2", NodeId(2))] {
-        let refused = register_iscsi_gateway(&meta, name, node, &[portal]).unwrap_err();
+        let refused = register_iscsi_gateway(&meta, name, node, 1, &[portal]).unwrap_err();
         assert!(
             matches!(
                 &refused,
@@ -526,7 +570,7 @@ fn no_tag_is_given_while_a_gateways_record_cannot_be_read() {
         );
     }
     assert_eq!(
-        register_iscsi_gateway(&meta, "n3", NodeId(3), &[]),
+        register_iscsi_gateway(&meta, "n3", NodeId(3), 1, &[]),
         Ok(None),
         "it speaks none"
     );
@@ -537,13 +581,13 @@ fn no_tag_is_given_while_a_gateways_record_cannot_be_read() {
 fn tags_are_given_round_and_round() {
     let meta = ground();
     let portal = std::net::SocketAddr::from(([192, 0, 2, 1], 3260));
-    let first = register_iscsi_gateway(&meta, "n1", NodeId(1), &[portal])
+    let first = register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[portal])
         .unwrap()
         .unwrap();
     let counter = map::counter_key("iscsi-portal-groups");
     meta.txn(&Call::put(counter, json(&u64::from(u16::MAX - 1)))).unwrap();
     let tags = ["n2", "n3"].map(|name| {
-        register_iscsi_gateway(&meta, name, NodeId(5), &[portal])
+        register_iscsi_gateway(&meta, name, NodeId(5), 1, &[portal])
             .unwrap()
             .unwrap()
             .tag
@@ -570,7 +614,7 @@ fn status_counts_what_there_is_and_names_a_record_that_nobody_can_read() {
         ("n2", 99, vec![std::net::SocketAddr::from(([192, 0, 2, 9], 3260))]),
         ("n3", 3, vec![std::net::SocketAddr::from(([192, 0, 2, 3], 3260))]),
     ] {
-        register_iscsi_gateway(&meta, name, NodeId(node), &portals).unwrap();
+        register_iscsi_gateway(&meta, name, NodeId(node), 1, &portals).unwrap();
     }
     let n3 = Op::Delete {
         key: map::live_key(NodeId(3)),
@@ -610,7 +654,7 @@ fn status_counts_what_there_is_and_names_a_record_that_nobody_can_read() {
             .any(|fact| fact.name == "target-unserved")
     };
     assert!(!unserved(&meta));
-    register_iscsi_gateway(&meta, "n1", NodeId(1), &[]).unwrap();
+    register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[]).unwrap();
     assert!(unserved(&meta), "the one that listens does not live");
     assert_eq!(
         (counts(&meta).gateways, counts(&meta).alive),
