@@ -114,7 +114,7 @@ pub use subsystem::{
 };
 pub use target::{
     MAX_TARGETS, SpaceWarning, TargetChange, TargetSpec, check_iscsi_name, create_target, default_iqn, delete_target,
-    set_target, target, targets,
+    set_target, target, target_names, targets,
 };
 pub use thresholds::{set_thresholds, thresholds};
 pub use token::{

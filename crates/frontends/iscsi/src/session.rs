@@ -25,6 +25,7 @@ mod numbers;
 mod order;
 mod ping;
 mod protocol;
+pub(crate) mod report;
 mod task;
 mod text;
 mod transfer;
@@ -70,6 +71,8 @@ pub(crate) struct Start {
     /// The StatSN of the next response.
     pub stat_sn: u32,
     pub isid: [u8; 6],
+    /// The session's handle.
+    pub tsih: u16,
     pub names: Names,
     /// None: to discover.
     pub target: Option<Arc<Target>>,
@@ -87,6 +90,10 @@ pub(crate) struct Session {
     rests_on: Option<Arc<Initiator>>,
     target: Option<Arc<Target>>,
     nexus: Nexus,
+    isid: [u8; 6],
+    tsih: u16,
+    /// When its login was over.
+    since: Time,
     cid: u16,
     numbers: Numbers,
     engine: Engine<Session>,
@@ -155,6 +162,9 @@ impl Session {
             rests_on,
             target: start.target,
             nexus,
+            isid: start.isid,
+            tsih: start.tsih,
+            since: cx.now,
             cid: start.cid,
             numbers: Numbers::new(start.cmd_sn, start.stat_sn, config.commands),
             engine: Engine::new(start.front, cx.pool.clone(), limits),

@@ -97,6 +97,9 @@ pub struct NodeStatus {
     /// Where initiators log in to it by iSCSI, as HOST:PORT each: its portals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub iscsi: Vec<String>,
+    /// The tag of these portals' group, which is the number of its target port group as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iscsi_tag: Option<u16>,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -11,6 +11,7 @@ use amita_types::ClusterId;
 use amita_types::condition::LOWEST_PERCENT;
 use amita_types::iscsi_name;
 use amita_types::map::{self, IscsiTarget};
+use std::collections::BTreeMap;
 
 /// Targets of a cluster, at most: an answer to `SendTargets` names each with all its portals.
 pub const MAX_TARGETS: usize = 1024;
@@ -89,6 +90,15 @@ pub fn targets(meta: &dyn Transact) -> Result<Vec<IscsiTarget>> {
 /// The same, of which some cannot be read.
 pub(super) fn all_targets(meta: &dyn Transact) -> Result<Known<IscsiTarget>> {
     Known::read(meta)
+}
+
+/// The names of targets by their iSCSI names, of those that can be read.
+///
+/// # Errors
+/// The metadata is away.
+pub fn target_names(meta: &dyn Transact) -> Result<BTreeMap<String, String>> {
+    let known = all_targets(meta)?.readable;
+    Ok(known.into_iter().map(|known| (known.iqn, known.name)).collect())
 }
 
 /// A target by name.
