@@ -33,7 +33,6 @@ pub fn routes() -> OpenApiRouter<Api> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IscsiSession {
     /// The gateway's name.
-    #[serde(default)]
     pub node: String,
     /// The core there that has it.
     pub core: u64,
@@ -46,7 +45,6 @@ pub struct IscsiSession {
     /// Where it comes from, as HOST:PORT.
     pub peer: Option<String>,
     /// The name of the target; null: the initiator is there to discover, or the target is gone.
-    #[serde(default)]
     pub target: Option<String>,
     /// The target's iSCSI name; null: the initiator is there to discover.
     pub iqn: Option<String>,

@@ -103,7 +103,7 @@ fn sessions(node: &str) -> Sessions {
     let isid = if node == "n1" { "800000000001" } else { "800000000002" };
     let session = move |core: u64, number: u64, initiator: &str| -> IscsiSession {
         let value = serde_json::json!({
-            "core": core, "number": number, "initiator": initiator, "proven": true, "peer": "192.0.2.9:999",
+            "node": "", "core": core, "number": number, "initiator": initiator, "proven": true, "peer": "192.0.2.9:999",
             "iqn": "iqn.2026-11.io.amita:00000000:db", "isid": isid, "tsih": 7, "tag": 1, "portal": "192.0.2.1:3260", "since": 9,
             "silent_seconds": 1, "header_digest": true, "data_digest": false, "immediate_data": true, "initial_r2t": true,
             "max_receive_bytes": 262_144, "max_send_bytes": 8192, "max_burst_bytes": 262_144, "first_burst_bytes": 65_536,
