@@ -192,7 +192,7 @@ const WIDE_ONE_IN: u64 = 60;
 pub const INITIATORS_JOIN: bool = true;
 
 /// The stream of chance of the initiators.
-const INITIATORS: u64 = 71;
+const INITIATORS: u64 = 73;
 
 /// In one run of so many a node lies.
 const LIAR_ONE_IN: u64 = 8;
