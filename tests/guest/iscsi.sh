@@ -116,6 +116,8 @@ device_name() { # IQN [LUN]
 }
 
 device() { # IQN [LUN]
+    # Where there is a map, no single disk is asked: its gateway may be silent.
+    has_device "$@" && device_name "$@" && return 0
     await 60 "a disk for LUN ${2:-0} of $1" has_disk "$@" || return 1
     known "$@"
     await 60 "a device for LUN ${2:-0} of $1" has_device "$@" || return 1
