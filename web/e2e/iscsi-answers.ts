@@ -70,6 +70,8 @@ function attachment(world: World, volume: string, asked: string | null): unknown
 export function iscsiOne(world: World, { path, values }: Match, query: URLSearchParams): unknown {
   const { name = "" } = values;
   switch (path) {
+    case "/api/v1/iscsi/sessions":
+      return { items: world.sessions, missing: [{ node: "node-016", why: "it is not alive" }], next: null };
     case "/api/v1/volumes/{name}/iscsi-attachment":
       return attachment(world, name, query.get("initiator"));
     case "/api/v1/targets/{name}":

@@ -57,8 +57,11 @@ describe("targets", () => {
     await page.getByText("Only node node-004 serves it").waitFor();
     await page.getByRole("button", { name: "Change", exact: true }).click();
     await dialog(page).getByLabel("Logins without CHAP are refused").check();
+    await dialog(page).getByLabel("Initiators may have volumes moved to another gateway").check();
     await dialog(page).getByLabel("Initiators are told that space runs out").fill("80");
-    expect(await command(page)).toBe("amita target set vms --require-chap --space-warning 80");
+    expect(await command(page)).toBe(
+      "amita target set vms --require-chap --initiators-move --space-warning 80",
+    );
     await confirm(page, "Change");
     await page.getByText("at 80 % of a LUN's pool").waitFor();
     await page.getByRole("button", { name: "Add LUN" }).click();
@@ -104,7 +107,7 @@ describe("targets", () => {
       "DELETE /api/v1/targets/vms",
     ]);
     expect(mock.changes.slice(1, 5).map(({ body }) => body)).toEqual([
-      { chap_required: true, space_warning_percent: 80 },
+      { chap_required: true, initiators_move: true, space_warning_percent: 80 },
       { volume: "volume-0042", lun: 7, block_bytes: 512, shared: false },
       { luns: [7] },
       { luns: null },
@@ -147,11 +150,43 @@ describe("targets", () => {
     const { page } = visited;
     await page.getByText(gateways).waitFor();
     expect(await accessibility(page)).toEqual([]);
-    await page.getByRole("tab").nth(4).click();
+    await page.getByRole("tab").nth(5).click();
     await page.getByText(gateways).waitFor();
     await page.getByRole("tab").nth(3).click();
     await page.getByText(initiators).waitFor();
     expect(await accessibility(page)).toEqual([]);
+    expectWell(visited, mock);
+    await visited.close();
+  });
+});
+
+describe("sessions", () => {
+  it("of all gateways are shown, and who does not tell them is named", async () => {
+    const visited = await visit(browser, mock, "hosts?tab=sessions&q=debian:01:0002");
+    const { page } = visited;
+    await page.getByText(iqn(2), { exact: true }).waitFor();
+    await page.getByRole("link", { name: "volume-0002" }).waitFor();
+    await page.getByRole("link", { name: "node-008" }).waitFor();
+    await page.getByText("headers", { exact: true }).waitFor();
+    await page.getByText("2 of 128").waitFor();
+    expect(await accessibility(page)).toEqual([]);
+    await picture(page, "sessions");
+    await page.getByText(/it is not alive/).waitFor({ state: "attached" });
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("one that is there to discover has no target", async () => {
+    const visited = await visit(browser, mock, "hosts?tab=sessions&q=debian:01:0000");
+    await visited.page.getByText("discovers", { exact: true }).waitFor();
+    expectWell(visited, mock);
+    await visited.close();
+  });
+
+  it("where there is none it is said", async () => {
+    mock.world.sessions = [];
+    const visited = await visit(browser, mock, "hosts?tab=sessions");
+    await visited.page.getByText("No initiator is logged in.").waitFor();
     expectWell(visited, mock);
     await visited.close();
   });

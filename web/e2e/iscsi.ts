@@ -9,6 +9,7 @@ export interface Iscsi {
   targets: Schemas["IscsiTarget"][];
   luns: Record<string, Schemas["Lun"][]>;
   initiators: Schemas["Initiator"][];
+  sessions: Schemas["IscsiSession"][];
 }
 
 function range<T>(count: number, make: (index: number) => T): T[] {
@@ -77,11 +78,29 @@ function initiator(index: number, targets: readonly Schemas["IscsiTarget"][]): S
   };
 }
 
+/** By every fourth node, as portals are; the first only discovers, and one is with a target that is gone. */
+function session(index: number, targets: readonly Schemas["IscsiTarget"][]): Schemas["IscsiSession"] {
+  const node = (index % 4) * 4;
+  const found = targets[index]!;
+  return {
+    ...{ node: `node-${String(node).padStart(3, "0")}`, core: index % 16, number: index + 1, initiator: iqn(index) },
+    ...{ proven: index % 3 === 0, peer: `10.9.0.${1 + (index % 250)}:50000`, tag: node + 1 },
+    target: index === 0 || index === 1 ? null : found.name,
+    iqn: index === 0 ? null : found.iqn,
+    ...{ isid: `00023d${index.toString(16).padStart(6, "0")}`, tsih: index + 1, portal: `10.1.0.${1 + node}:3260` },
+    ...{ since: 1_780_000_000 + index, silent_seconds: 1, header_digest: index % 2 === 0, data_digest: index % 5 === 0 },
+    ...{ immediate_data: true, initial_r2t: true, max_receive_bytes: 262_144, max_send_bytes: 262_144 },
+    ...{ max_burst_bytes: 1_048_576, first_burst_bytes: 65_536, max_outstanding_r2t: 8, commands: 128 },
+    under_way: index % 32,
+  };
+}
+
 export function makeIscsi(): Iscsi {
   const targets = range(MANY, target);
   return {
     targets,
     luns: Object.fromEntries(targets.map((one, index) => [one.name, [lun(one, index)]])),
     initiators: range(MANY, (index) => initiator(index, targets)),
+    sessions: range(MANY, (index) => session(index, targets)),
   };
 }

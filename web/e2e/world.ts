@@ -44,6 +44,7 @@ function node(index: number): Schemas["Node"] {
     nbd_socket: null,
     nvme: index % 4 === 0 ? `10.1.${index >> 6}.${1 + (index & 63)}:4420` : null,
     iscsi: index % 4 === 0 ? [`10.1.${index >> 6}.${1 + (index & 63)}:3260`, `[fd00::${1 + index}]:3260`] : [],
+    iscsi_tag: index % 4 === 0 ? index + 1 : null,
     metrics: "127.0.0.1:9100",
     site,
     rack: `rack-${1 + (index % 12)}`,

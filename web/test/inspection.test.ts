@@ -90,6 +90,7 @@ describe("the addresses of a node", () => {
     ...{ name: "n1:4", id: 1, alive: true, cores: 2, fabric: "10.0.0.1:7700", site: "", rack: "r:9" },
     ...{ maintenance: false, gateway: false, client: false, unprotected: false, nvme: null, api: "127.0.0.1:7780" },
     iscsi: [] as string[],
+    iscsi_tag: null,
   };
   it("are those that it has", () =>
     expect(addressesOf(node)).toEqual([

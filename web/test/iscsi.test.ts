@@ -101,7 +101,10 @@ it("a LUN is a volume, a snapshot, or nothing any more", () => {
 });
 
 it("a target is changed in what is another, and nothing else", () => {
-  const from = { gateways: ["n1"], any_initiator: false, chap_required: false, warning: "" };
+  const from = {
+    ...{ gateways: ["n1"], any_initiator: false, chap_required: false },
+    ...{ initiators_move: false, warning: "" },
+  };
   expect(targetChange("t", from, { ...from, gateways: [], chap_required: true, warning: "80" })).toEqual({
     body: { gateways: [], chap_required: true, space_warning_percent: 80 },
     command: "amita target set t --all-gateways --require-chap --space-warning 80",
@@ -111,6 +114,11 @@ it("a target is changed in what is another, and nothing else", () => {
     body: { gateways: ["n2", "n1"], any_initiator: false, chap_required: false, space_warning_percent: null },
     command: "amita target set t --gateway n2 --gateway n1 --listed-initiators --allow-plain --usual-space-warning",
   });
+  expect(targetChange("t", from, { ...from, initiators_move: true })).toEqual({
+    body: { initiators_move: true },
+    command: "amita target set t --initiators-move",
+  });
+  expect(targetChange("t", { ...from, initiators_move: true }, from).command).toBe("amita target set t --operators-move");
   expect(targetChange("t", from, from)).toEqual({ body: {}, command: undefined });
 });
 

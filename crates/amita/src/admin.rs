@@ -103,6 +103,7 @@ impl<T> Described<T> for std::result::Result<T, AdminError> {
                 | AdminError::NotAllowed { .. }
                 | AdminError::InitiatorNotAllowed { .. } => Kind::NotFound,
                 AdminError::Exists { .. }
+                | AdminError::Unreadable { .. }
                 | AdminError::InUse { .. }
                 | AdminError::Protected { .. }
                 | AdminError::HasSnapshots { .. }

@@ -56,7 +56,7 @@ export function maskWith(target: Target | undefined, initiator: string, lun: num
   return [...new Set([...access.luns, lun])].sort((a, b) => a - b);
 }
 
-export interface Doors extends Pick<Target, "gateways" | "any_initiator" | "chap_required"> {
+export interface Doors extends Pick<Target, "gateways" | "any_initiator" | "chap_required" | "initiators_move"> {
   /** Percent, as typed; empty: where stores count as near full. */
   readonly warning: string;
 }
@@ -69,7 +69,7 @@ interface Changed<B> {
 
 /** What makes the target of this name, which is as `from`, into one that is as `to`. */
 export function targetChange(name: string, from: Doors, to: Doors): Changed<Schemas["IscsiTargetChange"]> {
-  const { gateways, any_initiator, chap_required, warning } = to;
+  const { gateways, any_initiator, chap_required, initiators_move, warning } = to;
   const isSame = from.gateways.length === gateways.length && gateways.every((node) => from.gateways.includes(node));
   const body: Schemas["IscsiTargetChange"] = {};
   const words: string[] = [];
@@ -84,6 +84,10 @@ export function targetChange(name: string, from: Doors, to: Doors): Changed<Sche
   if (from.chap_required !== chap_required) {
     body.chap_required = chap_required;
     words.push(chap_required ? "--require-chap" : "--allow-plain");
+  }
+  if (from.initiators_move !== initiators_move) {
+    body.initiators_move = initiators_move;
+    words.push(initiators_move ? "--initiators-move" : "--operators-move");
   }
   if (from.warning !== warning) {
     body.space_warning_percent = warning === "" ? null : Number(warning);

@@ -4,7 +4,7 @@
 use super::rest::Rest;
 use super::who::Nodes;
 use crate::cli::Command;
-use crate::commands::{history, top, trace, volume};
+use crate::commands::{history, initiator, top, trace, volume};
 use amita_terminal::error::{Failure, Kind, Result};
 
 /// Does it.
@@ -17,6 +17,7 @@ pub fn run(command: &Command, nodes: Nodes) -> Result<()> {
         Command::Top(arguments) => top::run_by_api(arguments, &rest),
         Command::History(arguments) => history::run_by_api(arguments, &rest),
         Command::Trace(arguments) => trace::run_by_api(arguments, &rest),
+        Command::Initiator(command) => initiator::run_by_api(command, &rest),
         Command::Volume(command) => volume::run_by_api(command, &rest),
         // The table has no others, which its test looks at.
         _ => Err(Failure::new("this command is not done by the API's own operations").kind(Kind::Usage)),

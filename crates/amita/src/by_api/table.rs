@@ -179,6 +179,7 @@ pub const COMMANDS: &[(&str, Way)] = &[
     // By its own sealing key.
     ("initiator key", Way::Node(Change, &["seal_key"])),
     ("initiator list", Way::Node(Look, &[])),
+    ("initiator sessions", Way::Operations(&[])),
     ("initiator remove", Way::Node(Change, &[])),
     ("recovery show", Way::Node(Look, &[])),
     ("recovery set", Way::Node(Change, &[])),

@@ -131,8 +131,12 @@ fn show(arguments: &Arguments, answer: &Value) -> Result<()> {
     print(arguments.json, answer, || text(&read))
 }
 
-/// The first answer of a node that has one; who refuses is believed.
-fn first(places: impl Iterator<Item = (String, String)>, path: &str, identity: Option<&Arc<Live>>) -> Result<Value> {
+/// The first answer of a node that has one; who refuses is believed. `places`: nodes' names, and where their APIs are.
+pub(super) fn first(
+    places: impl Iterator<Item = (String, String)>,
+    path: &str,
+    identity: Option<&Arc<Live>>,
+) -> Result<Value> {
     let mut silent = Vec::new();
     for (node, address) in places {
         match ask::get_blocking(&address, &node, path, identity) {
@@ -141,7 +145,10 @@ fn first(places: impl Iterator<Item = (String, String)>, path: &str, identity: O
                     .map_err(|why| Failure::new(format!("node {node} answers with no JSON: {why}")));
             }
             Ok(said) if (400..500).contains(&said.status) && ![404, 421, 429].contains(&said.status) => {
-                let kind = if said.status == 400 { Kind::Usage } else { Kind::Failed };
+                let kind = match said.status {
+                    400 | 422 => Kind::Usage,
+                    _ => Kind::Failed,
+                };
                 let why = said.done().err().unwrap_or_default();
                 return Err(Failure::new(format!("node {node}: {why}")).kind(kind));
             }

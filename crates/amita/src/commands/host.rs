@@ -55,7 +55,7 @@ pub enum Command {
     Remove {
         /// Its NVMe qualified name
         nqn: String,
-        /// Also when it is allowed somewhere: it is denied there
+        /// Also when it is allowed somewhere: it is denied there; and when nobody can read its record
         #[arg(long)]
         force: bool,
         /// Say what was done as JSON

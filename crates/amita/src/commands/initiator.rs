@@ -1,13 +1,15 @@
 //! `amita initiator`: who may log in to which target by iSCSI, what they see there, and what they have to prove.
 
 mod keys;
+mod sessions;
 
 use super::target::seen;
 use crate::admin::{Admin, Described};
+use crate::by_api::rest::Rest;
 use crate::cli::Endpoints;
 use amita_control::access::{Action, Reader};
 use amita_control::admin::{self, ChapUser, InitiatorKeys, Mask};
-use amita_terminal::error::Result;
+use amita_terminal::error::{Failure, Kind, Result};
 use amita_terminal::table::{Table, print};
 use amita_types::map::{IscsiInitiator, IscsiTarget, MAX_LUN_NUMBER};
 use keys::{Generated, SecretArguments};
@@ -49,11 +51,13 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// List who is logged in: by which gateway, since when, and what was agreed on
+    Sessions(sessions::Arguments),
     /// Forget an initiator and its secrets
     Remove {
         /// Its iSCSI name
         initiator: String,
-        /// Also when it is allowed somewhere: it is denied there
+        /// Also when it is allowed somewhere: it is denied there; and when nobody can read its record
         #[arg(long)]
         force: bool,
         /// Say what was done as JSON
@@ -157,12 +161,27 @@ impl Shown {
     }
 }
 
+/// Does by the API's own operations what other nodes are asked for.
+///
+/// # Errors
+/// Says what happened, where, and what to do.
+pub fn run_by_api(command: &Command, rest: &Rest) -> Result<()> {
+    match command {
+        Command::Sessions(arguments) => sessions::run_by_api(arguments, rest),
+        // The table has no others.
+        _ => Err(Failure::new("this command is not done by the API's own operations").kind(Kind::Usage)),
+    }
+}
+
 /// Does it.
 ///
 /// # Errors
 /// Says what happened, where, and what to do.
 pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
     let endpoints = metadata;
+    if let Command::Sessions(arguments) = command {
+        return sessions::run(arguments, endpoints);
+    }
     let metadata = Admin::connect(endpoints)?;
     let reader = metadata.reader();
     match command {
@@ -214,6 +233,8 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
                 table.text()
             })
         }
+        // Done above.
+        Command::Sessions(_) => Ok(()),
         Command::Remove { initiator, force, json } => {
             metadata
                 .act(Action::InitiatorRemove, initiator, |meta| {

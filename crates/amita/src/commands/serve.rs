@@ -4,6 +4,7 @@ mod history;
 mod inventory;
 mod memory;
 mod otlp;
+mod sessions;
 
 use super::core_dumps::CoreDumps;
 use crate::admin::{Described, metadata_failure};
@@ -417,7 +418,7 @@ pub fn run(arguments: &Arguments, metadata: &Endpoints, identity: &Folder) -> Re
     let keeping = Keeping::start(&arguments.history, &config, &collect);
     let exporter = otlp::start(collector, running.trace_source());
     let telling = inventory::keep(arguments, metadata, &config, &running, &collect, browser);
-    let observed = history::observed(&config, keeping.as_ref(), &collect);
+    let observed = history::observed(&config, keeping.as_ref(), &collect, running.sessions());
     let api = match listener {
         Some((listener, _)) => Some(serve_api(listener, &config, observed, identity)?),
         None => None,

@@ -3,7 +3,7 @@
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::admin::{self, NamespaceStatus, SubsystemChange, SubsystemSpec};
+use amita_control::admin::{self, AdminError, NamespaceStatus, SubsystemChange, SubsystemSpec};
 use amita_terminal::confirm;
 use amita_terminal::error::Result;
 use amita_terminal::size;
@@ -36,7 +36,7 @@ pub enum Command {
     Delete {
         /// Its name
         name: String,
-        /// Also when it has namespaces: hosts lose their disks
+        /// Also when it has namespaces, or nobody can read its record: hosts lose their disks
         #[arg(long)]
         force: bool,
         /// Say what was done as JSON
@@ -242,7 +242,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         }
         Command::Delete { name, force, json, yes } => {
             if *force {
-                let lost = format!("Subsystem {name} goes, and all hosts lose the disks that they have by it.");
+                let mut lost = format!("Subsystem {name} goes, and all hosts lose the disks that they have by it.");
+                if let Err(AdminError::Unreadable { .. }) = admin::subsystem(&reader, name) {
+                    lost += " Nobody can read its record: its qualified name, the numbers of its namespaces and who may connect go with it, and \
+                             have to be said anew. Its volumes stay.";
+                }
                 confirm::destroys(*yes, name, &lost)?;
             }
             metadata

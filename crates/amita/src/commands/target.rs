@@ -4,7 +4,7 @@ use super::lun::table_of;
 use crate::admin::{Admin, Described};
 use crate::cli::Endpoints;
 use amita_control::access::Action;
-use amita_control::admin::{self, LunStatus, SpaceWarning, TargetChange, TargetSpec};
+use amita_control::admin::{self, AdminError, LunStatus, SpaceWarning, TargetChange, TargetSpec};
 use amita_terminal::confirm;
 use amita_terminal::error::Result;
 use amita_terminal::table::{Table, print};
@@ -36,7 +36,7 @@ pub enum Command {
     Delete {
         /// Its name
         name: String,
-        /// Also when it has LUNs: initiators lose their disks
+        /// Also when it has LUNs, or nobody can read its record: initiators lose their disks
         #[arg(long)]
         force: bool,
         /// Say what was done as JSON
@@ -257,7 +257,11 @@ pub fn run(command: &Command, metadata: &Endpoints) -> Result<()> {
         }
         Command::Delete { name, force, json, yes } => {
             if *force {
-                let lost = format!("Target {name} goes, and all initiators lose the disks that they have by it.");
+                let mut lost = format!("Target {name} goes, and all initiators lose the disks that they have by it.");
+                if let Err(AdminError::Unreadable { .. }) = admin::target(&metadata.reader(), name) {
+                    lost += " Nobody can read its record: its iSCSI name, the numbers of its LUNs and who sees them go with it, and have to be \
+                             said anew. Its volumes stay.";
+                }
                 confirm::destroys(*yes, name, &lost)?;
             }
             metadata

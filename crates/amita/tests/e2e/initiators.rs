@@ -8,7 +8,8 @@ use crate::world::{
 };
 use amita_harness::tool::{self, Output};
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileExt;
 
 const ONE: &str = "iqn.1993-08.org.debian:01:9c11913aa8b";
@@ -125,6 +126,86 @@ fn qemu_reads_back_what_it_wrote_by_every_gateway_and_after_one_died() {
     world.end(&[A_NODE_IS_GONE, A_NODE_RETURNS, &[REFUSED]].concat());
 }
 
+/// Logs in and stays, with digests of headers: a session that asks for nothing.
+fn log_in(portal: SocketAddr, initiator: &str, iqn: &str, isid: u8) -> TcpStream {
+    let mut text = Vec::new();
+    for (key, value) in [
+        ("InitiatorName", initiator),
+        ("TargetName", iqn),
+        ("SessionType", "Normal"),
+        ("HeaderDigest", "CRC32C"),
+    ] {
+        text.extend(format!("{key}={value}\0").into_bytes());
+    }
+    // From the operational stage to the full feature phase at once (RFC 7143, 11.12).
+    let mut request = vec![0; 48];
+    (request[0], request[1]) = (0x43, 0x87);
+    request[5..8].copy_from_slice(&(text.len() as u32).to_be_bytes()[1..]);
+    request[8..14].copy_from_slice(&[0x80, 0, 0, 0, 0, isid]);
+    request[19] = 1;
+    text.resize(text.len().next_multiple_of(4), 0);
+    request.extend(text);
+    let mut stream = TcpStream::connect(portal).expect("connected");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.write_all(&request).expect("sent");
+    let mut answer = [0; 48];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!((answer[0], answer[36], answer[37]), (0x23, 0, 0), "{answer:?}");
+    stream
+}
+
+#[test]
+fn the_sessions_of_all_gateways_are_listed() {
+    let world = World::with_portals(3, &[]);
+    let iqn = offer(&world, "512");
+    for node in 0..2 {
+        await_login(&world, node, &iqn, ONE);
+    }
+    let listed = |more: &[&str]| world.json(&[&["initiator", "sessions"], more].concat());
+    assert_eq!(listed(&[]), serde_json::json!([]));
+    let first = log_in(portal(&world, 0), ONE, &iqn, 1);
+    let _second = log_in(portal(&world, 1), OTHER, &iqn, 2);
+    let all = listed(&[]);
+    assert_eq!(all.as_array().map(Vec::len), Some(2), "{all}");
+    let (one, other) = (&all[0], &all[1]);
+    assert_eq!((&one["node"], &other["node"]), (&"n1".into(), &"n2".into()), "{all}");
+    assert_eq!((&one["initiator"], &other["initiator"]), (&ONE.into(), &OTHER.into()));
+    assert_eq!((&one["target"], &one["iqn"]), (&"db".into(), &iqn.as_str().into()));
+    assert_eq!(
+        (&one["isid"], &one["header_digest"]),
+        (&"800000000001".into(), &true.into())
+    );
+    let own = first.local_addr().expect("an address").to_string();
+    assert_eq!((&one["peer"], &one["proven"]), (&own.into(), &false.into()));
+    let nodes = world.json(&["node", "list"]);
+    assert_eq!(one["tag"], nodes[0]["iscsi_tag"], "{nodes}");
+    for (filter, found) in [
+        (["--initiator", OTHER], 1),
+        (["--target", "db"], 2),
+        (["--node", "n1"], 1),
+        (["--node", "n3"], 0),
+    ] {
+        assert_eq!(listed(&filter).as_array().map(Vec::len), Some(found), "{filter:?}");
+    }
+    for (filter, words) in [
+        (["--initiator", "host"], "iqn."),
+        (["--target", "web"], "there is db"),
+        (["--node", "n9"], "there are n1, n2, n3"),
+    ] {
+        let refused = world.amita(&[&["initiator", "sessions"], &filter[..]].concat());
+        assert!(
+            !refused.status.success() && refused.text.contains(words),
+            "{filter:?}: {}",
+            refused.text
+        );
+    }
+    drop(first);
+    eventually("a session that is over is listed no more", || {
+        listed(&["--node", "n1"]) == serde_json::json!([])
+    });
+    world.end(&[REFUSED]);
+}
+
 /// Commands for qemu-io, one block each.
 fn each_block(command: &str, blocks: impl Iterator<Item = u64>) -> Vec<String> {
     let command = |block: u64| ["-c".to_owned(), format!("{command} {} 4k", block * 16384)];
@@ -215,6 +296,47 @@ fn a_store_that_dies_under_an_initiator_costs_a_pause_and_no_block() {
     let said = world.done("qemu-io", &["-r", "-c", &whole, "--image-opts", &elsewhere]);
     assert!(!said.contains("Pattern verification failed"), "{said}");
     world.end(A_NODE_IS_GONE);
+}
+
+/// "Pause, not failure": by DATA PROTECT, 27h/07h. QEMU's initiator takes that for "no space left", at which a machine is paused (`werror=enospc`, its
+/// default); ESXi does the same by the code itself.
+#[test]
+fn at_a_full_pool_hosts_are_told_to_wait_for_room_and_go_on_when_there_is_some() {
+    const STEP: u64 = 32 << 20;
+    let world = World::with_portals(3, &[]);
+    let iqn = offer(&world, "512");
+    // Thin: it is larger than the stores.
+    world.amita_done(&["volume", "create", "large", "--pool", "demo", "--size", "1G"]);
+    let added = world.json(&["lun", "add", "db", "large"]);
+    let large = lun(&world, 0, &iqn, ONE).replace("lun=0", &format!("lun={}", added["number"]));
+    eventually("the LUN is there", || {
+        world
+            .tool("qemu-img", &["info", "--image-opts", &large])
+            .status
+            .success()
+    });
+    let io = |command: &str| {
+        let arguments = ["-d", "unmap", "-c", command, "--image-opts", &large];
+        world.tool("qemu-io", &arguments).text
+    };
+    let write = |at: u64| io(&format!("write -P 0x6e {at} {STEP}"));
+    let is_written = |said: &str| said.contains(&format!("wrote {STEP}/{STEP} bytes"));
+    let mut steps = (0..1 << 30).step_by(STEP as usize).map(|at| (at, write(at)));
+    let (at, said) = steps
+        .find(|(_, said)| !is_written(said))
+        .expect("1 GiB does not fit stores of 384 MiB");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(at > 0, "{said}");
+    // What was acknowledged is there.
+    let said = io(&format!("read -P 0x6e 0 {STEP}"));
+    assert!(
+        said.contains(&format!("read {STEP}/{STEP} bytes")) && !said.contains("failed"),
+        "{said}"
+    );
+    // Where there is room, all goes on; nobody has to do anything on the host.
+    io(&format!("discard 0 {at}"));
+    eventually("there is room again", || is_written(&write(at)));
+    world.end(&["space", "full", "pool demo has got over", REFUSED]);
 }
 
 #[test]

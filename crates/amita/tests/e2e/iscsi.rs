@@ -105,7 +105,7 @@ fn gateway(world: &World, name: &str, portals: &[&str]) {
     let client = world.cluster.metadata_client().expect("an address");
     let node = admin::register_node(&client, name, "192.0.2.1:7700", None, 1).expect("registered");
     let portals: Vec<std::net::SocketAddr> = portals.iter().map(|at| at.parse().expect("an address")).collect();
-    admin::register_iscsi_gateway(&client, name, node.id, &portals).expect("registered");
+    admin::register_iscsi_gateway(&client, name, node.id, 1, &portals).expect("registered");
 }
 
 #[test]

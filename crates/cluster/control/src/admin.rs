@@ -44,6 +44,7 @@ mod thresholds;
 mod token;
 mod topology;
 mod trash;
+mod unreadable;
 mod volume;
 
 pub use about::{about, label_volume, note_import, protect_volume};
@@ -64,7 +65,7 @@ pub use host::{
 };
 pub use initiator::{
     ChapUser, InitiatorKeys, MAX_CHAP_USER_BYTES, MAX_INITIATORS, MAX_MASKED, MAX_TARGET_INITIATORS, Mask,
-    add_initiator, allow_initiator, chap_field, deny_initiator, hide_lun, initiator, initiators, remove_initiator,
+    add_initiator, allow_initiator, chap_field, deny_initiator, hide_disk, initiator, initiators, remove_initiator,
     reseal_initiator, set_initiator_keys,
 };
 pub use iscsi_gateway::{MAX_PORTALS, iscsi_gateways, register_iscsi_gateway, target_portals};
@@ -113,7 +114,7 @@ pub use subsystem::{
 };
 pub use target::{
     MAX_TARGETS, SpaceWarning, TargetChange, TargetSpec, check_iscsi_name, create_target, default_iqn, delete_target,
-    set_target, target, targets,
+    set_target, target, target_names, targets,
 };
 pub use thresholds::{set_thresholds, thresholds};
 pub use token::{

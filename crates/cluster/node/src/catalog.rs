@@ -20,6 +20,8 @@ pub struct Cataloguer {
     opened: BTreeMap<String, Secret>,
     /// What could not be opened, so that it is said once.
     refused: BTreeSet<String>,
+    /// The same for the catalog before, while one is made: what stands in no record any more is forgotten with it.
+    before: (BTreeMap<String, Secret>, BTreeSet<String>),
     /// For the operator.
     warnings: Vec<String>,
 }
@@ -35,6 +37,7 @@ impl Cataloguer {
             made: Arc::default(),
             opened: BTreeMap::new(),
             refused: BTreeSet::new(),
+            before: Default::default(),
             warnings: Vec::new(),
         }
     }
@@ -47,10 +50,12 @@ impl Cataloguer {
     /// The settings as they are now, if they are not those that were made last. `is_open`: is the volume open on this node?
     pub fn make(&mut self, view: &View, is_open: impl Fn(VolumeId) -> bool) -> Option<Arc<Catalog>> {
         let gateways = gateways(view);
+        self.before = (std::mem::take(&mut self.opened), std::mem::take(&mut self.refused));
         let mut subsystems: Vec<Arc<Subsystem>> = view
             .subsystems()
             .map(|record| Arc::new(self.subsystem(record, view, &gateways, &is_open)))
             .collect();
+        self.before = Default::default();
         subsystems.sort_by(|a, b| a.nqn.cmp(&b.nqn));
         let volumes = subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
         // Nobody reserves what was.
@@ -86,6 +91,7 @@ impl Cataloguer {
         if record.any_host {
             // Whoever has something to show shows it, also where anybody may come.
             named_hosts.extend(view.hosts_with_secrets());
+            named_hosts.extend(view.unreadable_hosts());
         }
         let hosts: Vec<Arc<HostAccess>> = named_hosts
             .into_iter()
@@ -116,9 +122,13 @@ impl Cataloguer {
         }
     }
 
-    /// `None`: it has no record, so that nobody knows what it has to show.
+    /// `None`: it has no record, so that nobody knows what it has to show. One whose record cannot be read can show nothing that fits, so that
+    /// it is not one of those anybodies who have nothing to show.
     fn host(&mut self, nqn: &str, view: &View) -> Option<HostAccess> {
-        let record = view.host(nqn)?;
+        let Some(record) = view.host(nqn) else {
+            let is_barred = view.unreadable_hosts().any(|known| known == nqn);
+            return is_barred.then(|| barred(nqn));
+        };
         let mut open = |field: &str, sealed: &Option<String>| {
             let sealed = sealed.as_ref()?;
             // What cannot be opened nobody can show: an empty secret fits none.
@@ -139,8 +149,15 @@ impl Cataloguer {
 
     fn open(&mut self, nqn: &str, field: &str, sealed: &str) -> Option<Secret> {
         let known = format!("{nqn} {field} {sealed}");
-        if let Some(secret) = self.opened.get(&known) {
-            return Some(secret.clone());
+        // Each subsystem that allows a host asks.
+        let secret = self
+            .before
+            .0
+            .remove(&known)
+            .or_else(|| self.opened.get(&known).cloned());
+        if let Some(secret) = secret {
+            self.opened.insert(known, secret.clone());
+            return Some(secret);
         }
         let opened: Result<String, String> = match &self.key {
             Some(key) => key
@@ -157,7 +174,8 @@ impl Cataloguer {
                 Some(Secret(text))
             }
             Err(why) => {
-                if self.refused.insert(known) {
+                let is_said = self.before.1.contains(&known);
+                if self.refused.insert(known) && !is_said {
                     self.warnings
                         .push(format!("host {nqn} cannot connect through this gateway: {why}"));
                 }
@@ -197,6 +215,16 @@ impl Cataloguer {
             ana: if owned { Ana::Optimized } else { Ana::NonOptimized },
         };
         namespace.is_sound().then_some(namespace)
+    }
+}
+
+/// A host that cannot be let in, since nobody knows what it has to show.
+fn barred(nqn: &str) -> HostAccess {
+    HostAccess {
+        nqn: nqn.to_owned(),
+        dhchap: Some(Secret(String::new())),
+        dhchap_controller: None,
+        tls: None,
     }
 }
 

@@ -85,6 +85,8 @@ pub enum ToCore {
     Observe(crate::observe::Observe),
     /// Say which traces were kept since, likewise.
     Kept(crate::observe::KeptQuestion),
+    /// Say which sessions of initiators there are, likewise.
+    Sessions(crate::observe::SessionsQuestion),
     /// Have the connections to a node go by this network of it, as far as they can be had there.
     Steer { node: NodeId, network: Network },
     /// Say what the kernel has counted of connections to other nodes, likewise.

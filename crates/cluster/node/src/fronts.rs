@@ -467,6 +467,30 @@ impl Fronts {
         Some(format!("the connection of a host at {peer} was ended: {why}{more}"))
     }
 
+    /// The connections of iSCSI initiators whose numbers are above `after` and of which `is_meant` holds: so many at most, the lowest numbers
+    /// first, with where they come from; and whether there are more.
+    pub fn initiators(
+        &self,
+        after: u64,
+        most: usize,
+        is_meant: impl Fn(&iscsi::IscsiFront) -> bool,
+    ) -> (Vec<(FrontId, Option<SocketAddr>, &iscsi::IscsiFront)>, bool) {
+        let behind = self.sessions.iter().filter(|(id, _)| **id > after);
+        let meant = behind.filter_map(|(id, session)| {
+            let front = session.front.as_any()?.downcast_ref::<iscsi::IscsiFront>()?;
+            let peer = match session.peer {
+                Some(Peer::Remote(address)) => Some(address),
+                _ => None,
+            };
+            is_meant(front).then_some((FrontId(*id), peer, front))
+        });
+        let mut meant: Vec<_> = meant.collect();
+        meant.sort_unstable_by_key(|(id, ..)| *id);
+        let is_cut = meant.len() > most;
+        meant.truncate(most);
+        (meant, is_cut)
+    }
+
     /// How many sessions there are.
     #[must_use]
     pub fn sessions(&self) -> usize {

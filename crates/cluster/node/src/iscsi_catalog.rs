@@ -349,7 +349,7 @@ fn groups(view: &View, portals: &BTreeMap<u16, Vec<SocketAddr>>) -> Vec<Group> {
             tag: gateway.tag,
             node: gateway.node,
             name: gateway.name.clone(),
-            alive: view.lives(gateway.node),
+            alive: view.lives(gateway.node) && gateway.is_of(view.session(gateway.node)),
         })
         .collect();
     groups.sort_by_key(|group| group.tag);

@@ -10,6 +10,7 @@
 //! * `pages`: the same and the traces as JSON, for `amita top` and `amita trace`.
 //! * `process`: what the system says of the process.
 //! * `kept`: the traces, each once, for who takes them elsewhere, and what he says of it.
+//! * `sessions`: the sessions of initiators.
 //! * `space`: what volumes and snapshots hold, which is counted when it is asked for.
 //! * `http`: the server.
 
@@ -19,6 +20,7 @@ mod metrics;
 mod pages;
 mod process;
 mod report;
+mod sessions;
 mod space;
 mod text;
 
@@ -30,6 +32,7 @@ pub use pages::{
 };
 pub use process::{CertificateReport, ProcessReport};
 pub use report::{CoreReport, NodeReport, Observe, StoreReport, VolumeReport};
+pub use sessions::{CollectSessions, CoreSessions, FoundSession, NodeSessions, SessionsQuestion, SessionsWanted};
 pub use space::{
     MAX_QUESTION_VOLUMES, SpaceCount, SpaceFigures, SpacePage, SpaceQuestion, SpaceStore, SpaceVolume, StoreQuestions,
 };

@@ -23,7 +23,7 @@ pub use local_socket::{OWNER_ALONE, OWNER_AND_GROUP};
 pub use settings::{LEASE_S, MAX_CORES, MAX_LINKS_PER_PEER, ServeConfig};
 
 use crate::control::ToCore;
-use crate::observe::{CollectReport, TraceSource};
+use crate::observe::{CollectReport, CollectSessions, TraceSource};
 use crate::worker::Worker;
 use amita_reactor::core::{Core as CoreThread, Stop};
 use amita_types::NodeId;
@@ -166,6 +166,12 @@ impl Running {
     #[must_use]
     pub fn trace_source(&self) -> TraceSource {
         self.plane.traces().clone()
+    }
+
+    /// Asks the cores for the sessions of initiators, likewise.
+    #[must_use]
+    pub fn sessions(&self) -> CollectSessions {
+        Arc::clone(self.plane.sessions())
     }
 
     /// Has every core write to the log what it has under way.

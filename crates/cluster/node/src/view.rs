@@ -34,6 +34,8 @@ pub struct View {
     /// How many namespaces show a volume.
     namespaces: FxHashMap<VolumeId, u32>,
     hosts: BTreeMap<String, map::Host>,
+    /// Those whose records cannot be read, and never could: what they have to show nobody knows.
+    unreadable_hosts: BTreeSet<String>,
     /// What initiators see.
     iscsi: iscsi::Iscsi,
     exports: FxHashMap<VolumeId, map::Export>,
@@ -140,9 +142,11 @@ impl Change {
     /// May it change what NVMe hosts see?
     #[must_use]
     pub fn concerns_hosts(&self) -> bool {
+        // A record that cannot be read may be a host's, which is let in no more.
         matches!(
             self,
             Change::Hosts
+                | Change::Unreadable(_)
                 | Change::Reservation(..)
                 | Change::Nodes { .. }
                 | Change::Life
@@ -357,7 +361,7 @@ impl View {
     fn apply_nvme(&mut self, rest: &str, record: &Record) -> Change {
         let taken = match rest.split_once('/') {
             Some(("subsystems", name)) => self.subsystem(name, record),
-            Some(("hosts", nqn)) => take(&mut self.hosts, nqn, record),
+            Some(("hosts", nqn)) => take_or_note(&mut self.hosts, &mut self.unreadable_hosts, nqn, record),
             _ => Ok(()),
         };
         match taken {
@@ -760,6 +764,11 @@ impl View {
         with.map(|host| host.nqn.as_str())
     }
 
+    /// The NVMe hosts of which there is a record that nobody can read: nobody knows what they have to show.
+    pub fn unreadable_hosts(&self) -> impl Iterator<Item = &str> {
+        self.unreadable_hosts.iter().map(String::as_str)
+    }
+
     /// An NVMe host.
     #[must_use]
     pub fn host(&self, nqn: &str) -> Option<&map::Host> {
@@ -811,6 +820,22 @@ fn take<T: DeserializeOwned>(table: &mut BTreeMap<String, T>, name: &str, record
         None => drop(table.remove(name)),
     }
     Ok(())
+}
+
+/// The same, where one that cannot be read is remembered, unless something was known of it: that goes on to hold.
+fn take_or_note<T: DeserializeOwned>(
+    table: &mut BTreeMap<String, T>,
+    unreadable: &mut BTreeSet<String>,
+    name: &str,
+    record: &Record,
+) -> Result<(), String> {
+    let taken = take(table, name, record);
+    if taken.is_err() && !table.contains_key(name) {
+        unreadable.insert(name.to_owned());
+    } else {
+        unreadable.remove(name);
+    }
+    taken
 }
 
 fn parse<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, String> {

@@ -2,6 +2,7 @@
 
 use crate::service::{Event, StorageService};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +112,11 @@ pub trait Front {
 
     /// How long the host's machine may be silent, where the protocol itself never asks for it; `None`: that is the protocol's affair.
     fn peer_patience(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Itself, as what it is: for who knows of which protocol it may be, and looks at what it says of its session.
+    fn as_any(&self) -> Option<&dyn Any> {
         None
     }
 

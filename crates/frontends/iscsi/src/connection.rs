@@ -7,12 +7,14 @@ use crate::hub::{Call, Reply};
 use crate::login::Request;
 use crate::port::Port;
 use crate::session::Session;
+use crate::session::report::SessionReport;
 use crate::wire::{Incoming, Link, Taken, opcode};
 use amita_frontend::compute::source_of;
 use amita_frontend::front::{CloseReason, Flow, Front};
 use amita_frontend::service::{Event, FrontId, StorageService};
 use amita_reactor::{Inbox, Outbox, Pool, Time};
 use entry::Entry;
+use std::any::Any;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -48,6 +50,8 @@ enum Phase {
 pub struct IscsiFront {
     id: FrontId,
     port: Rc<Port>,
+    /// The portal that the host has come to, as far as it was said.
+    portal: Option<SocketAddr>,
     phase: Phase,
     /// The login must be over by then.
     login_by: Option<Time>,
@@ -67,7 +71,33 @@ impl IscsiFront {
             login_by: Some(now.plus(port.config().login_timeout)),
             closing: None,
             closed: None,
+            portal: None,
             port,
+        }
+    }
+
+    /// By this portal.
+    #[must_use]
+    pub fn at(self, portal: SocketAddr) -> IscsiFront {
+        let portal = Some(portal);
+        IscsiFront { portal, ..self }
+    }
+
+    /// The names of its session's two ends, the initiator's and the target's (none: it is there to discover); none before a login is over.
+    #[must_use]
+    pub fn ends(&self) -> Option<(&str, Option<&str>)> {
+        match &self.phase {
+            Phase::Session(session) => Some(session.ends()),
+            Phase::Login(_) | Phase::Over => None,
+        }
+    }
+
+    /// What its session is, for a person who looks; none before a login is over.
+    #[must_use]
+    pub fn report(&self) -> Option<SessionReport> {
+        match &self.phase {
+            Phase::Session(session) => Some(session.report(self.portal)),
+            Phase::Login(_) | Phase::Over => None,
         }
     }
 
@@ -262,6 +292,10 @@ impl Front for IscsiFront {
 
     fn is_stranger(&self) -> bool {
         !matches!(&self.phase, Phase::Session(session) if !session.is_guest())
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn receive_bytes(&self) -> usize {

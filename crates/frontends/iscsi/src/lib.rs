@@ -32,6 +32,7 @@ pub use faults::{Fault, Faults};
 pub use hub::{Call, Counts, Holder, Hub, MAX_SESSIONS, Party, Reply, Scope};
 pub use negotiation::{Digests, Wishes};
 pub use port::{Config, MAX_COMMANDS, Port};
+pub use session::report::SessionReport;
 
 use amita_frontend::Cx;
 

@@ -26,6 +26,7 @@ mod numbers;
 mod order;
 mod ping;
 mod protocol;
+pub(crate) mod report;
 mod resets;
 mod task;
 mod text;
@@ -76,6 +77,8 @@ pub(crate) struct Start {
     /// The StatSN of the next response.
     pub stat_sn: u32,
     pub isid: [u8; 6],
+    /// The session's handle.
+    pub tsih: u16,
     pub names: Names,
     /// None: to discover.
     pub target: Option<Arc<Target>>,
@@ -93,6 +96,10 @@ pub(crate) struct Session {
     rests_on: Option<Arc<Initiator>>,
     target: Option<Arc<Target>>,
     nexus: Nexus,
+    isid: [u8; 6],
+    tsih: u16,
+    /// When its login was over.
+    since: Time,
     cid: u16,
     numbers: Numbers,
     engine: Engine<Session>,
@@ -168,6 +175,9 @@ impl Session {
             rests_on,
             target: start.target,
             nexus,
+            isid: start.isid,
+            tsih: start.tsih,
+            since: cx.now,
             cid: start.cid,
             numbers: Numbers::new(start.cmd_sn, start.stat_sn, config.commands),
             engine: Engine::new(start.front, cx.pool.clone(), limits),

@@ -1,6 +1,7 @@
 //! An initiator by hand against fronts over volumes in memory: bytes in, bytes out.
 
 mod commands;
+mod copies;
 mod discovery;
 mod functions;
 mod hostile;

@@ -36,6 +36,21 @@ impl Identity {
     }
 }
 
+/// The same for what is to go: it may be what nobody can read.
+///
+/// # Errors
+/// As the look at it, but for that.
+pub(crate) fn whatever<T>(
+    look: Result<(T, Identity), AdminError>,
+    record: String,
+) -> Result<((), Identity), AdminError> {
+    match look {
+        Ok((_, identity)) => Ok(((), identity)),
+        Err(AdminError::Unreadable { why, .. }) => Ok(((), Identity::of(&why, vec![record]))),
+        Err(why) => Err(why),
+    }
+}
+
 /// What is shown, and what it is known by.
 type Look<'a, T> = Box<dyn Fn(&dyn Transact) -> Result<(T, Identity), AdminError> + 'a>;
 

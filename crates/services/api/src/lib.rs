@@ -52,9 +52,11 @@ pub use certificate::{BadCertificate, Shown};
 pub use commands::{CommandLine, Commands, Files, OnBehalf, Outcome};
 pub use data::{Changed, DataPath, Diff, Differences, Image, Imported, Revert, Reverted, Sink, Source};
 pub use going::Going;
-pub use observed::{Counters, Observed, TraceQuestion, Traces};
+pub use observed::{Counters, Observed, OwnSessions, SessionQuestion, Sessions, TraceQuestion, Traces};
 pub use problem::{Code, Problem};
-pub use routes::{CoreCounters, LatencyCounters, NodeCounters, OperationCounters, StoreCounters, VolumeCounters};
+pub use routes::{
+    CoreCounters, IscsiSession, LatencyCounters, NodeCounters, OperationCounters, StoreCounters, VolumeCounters,
+};
 pub use routes::{Trace, TraceLeg, TraceStage};
 pub use serve::{Listener, Server};
 pub use session::{Api, Asking};

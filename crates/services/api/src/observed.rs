@@ -5,9 +5,9 @@
 
 use crate::panics::carry;
 use crate::problem::Problem;
-use crate::routes::{NodeCounters, Trace};
-use crate::session::{Api, Asker};
-use amita_control::admin;
+use crate::routes::{IscsiSession, NodeCounters, Trace};
+use crate::session::{Api, Asker, Asking};
+use amita_control::admin::{self, AdminError, NodeStatus};
 use amita_history::{History, ask};
 use amita_identity::Live;
 use serde::de::DeserializeOwned;
@@ -38,6 +38,33 @@ pub type Traces = Arc<dyn Fn(&TraceQuestion) -> Vec<Trace> + Send + Sync>;
 /// How a node is asked for what it has counted; none: it does not tell. It may wait for the cores.
 pub type Counters = Arc<dyn Fn() -> Option<NodeCounters> + Send + Sync>;
 
+/// Which sessions of initiators are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionQuestion {
+    /// Only those behind this one: its core, and its number there.
+    pub after: Option<(u64, u64)>,
+    /// At most so many.
+    pub limit: usize,
+    /// Of the initiator of this name only.
+    pub initiator: Option<String>,
+    /// With the target of this iSCSI name only.
+    pub iqn: Option<String>,
+}
+
+/// Sessions of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnSessions {
+    /// In the order of its cores, and there of their numbers.
+    pub sessions: Vec<IscsiSession>,
+    /// There are more behind them.
+    pub is_cut: bool,
+    /// Cores that have not answered in time.
+    pub silent_cores: u64,
+}
+
+/// How a node is asked for the sessions of initiators. It may wait for the cores.
+pub type Sessions = Arc<dyn Fn(&SessionQuestion) -> OwnSessions + Send + Sync>;
+
 /// A node's eyes on itself.
 #[derive(Clone)]
 pub struct Observed {
@@ -53,6 +80,8 @@ pub struct Observed {
     pub traces: Option<Traces>,
     /// Its counters.
     pub counters: Option<Counters>,
+    /// The sessions of initiators.
+    pub sessions: Option<Sessions>,
 }
 
 impl fmt::Debug for Observed {
@@ -111,19 +140,25 @@ impl Peer {
 /// They may not look at the cluster; the metadata is away.
 pub(crate) async fn peers(api: &Api, asker: Asker, only: Option<String>) -> Result<Vec<Peer>, Problem> {
     let found = api.run(asker, move |session| {
-        let mut peers = Vec::new();
-        for found in admin::members(&session.reader())?.nodes {
-            if !found.node.client && only.as_ref().is_none_or(|only| *only == found.node.name) {
-                peers.push(Peer {
-                    name: found.node.name,
-                    api: found.node.api,
-                    alive: found.alive,
-                });
-            }
-        }
-        Ok(peers)
+        let is_meant = |found: &NodeStatus| only.as_ref().is_none_or(|only| *only == found.node.name);
+        Ok(peers_of(session, is_meant)?)
     });
     found.await
+}
+
+/// The same of which `is_meant` holds.
+///
+/// # Errors
+/// The metadata is away.
+pub(crate) fn peers_of(session: &Asking, is_meant: impl Fn(&NodeStatus) -> bool) -> Result<Vec<Peer>, AdminError> {
+    let nodes = admin::members(&session.reader())?.nodes.into_iter();
+    let meant = nodes.filter(|found| !found.node.client && is_meant(found));
+    let peer = |found: NodeStatus| Peer {
+        name: found.node.name,
+        api: found.node.api,
+        alive: found.alive,
+    };
+    Ok(meant.map(peer).collect())
 }
 
 /// What each of them answers for a path, and those that do not. `own`: what this node would.

@@ -219,6 +219,7 @@ fn code_of(error: &AdminError) -> Code {
         | AdminError::PoolInUse { .. }
         | AdminError::StillNeeded { .. } => Code::InUse,
         AdminError::BeingClosed { .. }
+        | AdminError::Unreadable { .. }
         | AdminError::ReadOnlyExport { .. }
         | AdminError::Shrinking { .. }
         | AdminError::OnlyMark { .. }

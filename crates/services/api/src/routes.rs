@@ -17,6 +17,7 @@ mod initiators;
 mod input;
 mod inspect;
 mod iscsi_attachments;
+mod iscsi_sessions;
 mod jobs;
 mod links;
 mod nodes;
@@ -39,6 +40,7 @@ mod watches;
 mod work;
 
 pub use counters::{CoreCounters, LatencyCounters, NodeCounters, OperationCounters, StoreCounters, VolumeCounters};
+pub use iscsi_sessions::IscsiSession;
 pub use traces::{Trace, TraceLeg, TraceStage};
 
 use crate::session::Api;
@@ -71,6 +73,7 @@ pub fn all() -> OpenApiRouter<Api> {
         host_keys::routes(),
         targets::routes(),
         initiators::routes(),
+        iscsi_sessions::routes(),
         settings::routes(),
         events::routes(),
         history::routes(),

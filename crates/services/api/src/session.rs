@@ -246,6 +246,7 @@ impl Api {
                 history: None,
                 traces: None,
                 counters: None,
+                sessions: None,
             })
         })
     }

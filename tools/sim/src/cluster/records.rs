@@ -211,6 +211,8 @@ fn put_target(put: &mut impl FnMut(String, Vec<u8>), setup: &Setup) {
             name: node::node_name(member),
             tag: member as u16 + 1,
             portals: cores.map(|core| node::portal(member, core).to_string()).collect(),
+            // Programs are started anew there, and all speak it.
+            session: None,
         };
         put(map::iscsi_gateway_key(&gateway.name), json(&gateway));
     }

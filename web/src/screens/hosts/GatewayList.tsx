@@ -29,6 +29,13 @@ function columns(t: Translate): TableColumnsType<Gateway> {
       ),
     },
     { title: t("node.state"), width: 180, render: (_, node) => <NodeState node={node} /> },
+    {
+      title: t("gateway.group"),
+      width: 140,
+      align: "right",
+      sorter: (a, b) => (a.iscsi_tag ?? 0) - (b.iscsi_tag ?? 0),
+      render: (_, { iscsi_tag }) => iscsi_tag,
+    },
     { title: t("target.portals"), width: 420, render: (_, { iscsi }) => <Name text={iscsi.join(", ")} /> },
     {
       title: t("target.all"),

@@ -5,12 +5,13 @@ import { ExportList } from "./ExportList";
 import { GatewayList } from "./GatewayList";
 import { HostList } from "./HostList";
 import { InitiatorList } from "./InitiatorList";
+import { SessionList } from "./SessionList";
 import { SubsystemList } from "./SubsystemList";
 import { SubsystemPage } from "./SubsystemPage";
 import { TargetList } from "./TargetList";
 import { TargetPage } from "./TargetPage";
 
-/** `#/hosts`, `#/hosts?tab=hosts` (`targets`, `initiators`, `gateways`, `nbd`), `#/hosts/SUBSYSTEM`, and `#/hosts/target/TARGET`. */
+/** `#/hosts`, `#/hosts?tab=hosts` (`targets`, `initiators`, `sessions`, `gateways`, `nbd`), `#/hosts/SUBSYSTEM`, and `#/hosts/target/TARGET`. */
 export default function Hosts() {
   const { t } = useSpeech();
   const { path, query } = usePlace();
@@ -27,6 +28,7 @@ export default function Hosts() {
         { key: "hosts", label: t("host.all"), children: <HostList /> },
         { key: "targets", label: t("target.all"), children: <TargetList /> },
         { key: "initiators", label: t("initiator.all"), children: <InitiatorList /> },
+        { key: "sessions", label: t("session.all"), children: <SessionList /> },
         { key: "gateways", label: t("gateway.all"), children: <GatewayList /> },
         { key: "nbd", label: t("export.all"), children: <ExportList /> },
       ]}

@@ -1,7 +1,7 @@
 import { Empty, Spin } from "antd";
 import type { TableColumnsType } from "antd";
 import { useMemo } from "react";
-import { useList, useThing, useThingOrNone } from "../../api/queries";
+import { useList, useThing } from "../../api/queries";
 import type { List } from "../../api/queries";
 import type { components } from "../../api/schema";
 import { Act } from "../../components/Act";
@@ -149,17 +149,10 @@ function Allowed({ target, luns }: { target: Target; luns: readonly Lun[] }) {
   );
 }
 
-/** Where initiators log in to it. The tags come with what a LUN of it is attached by. */
-function Portals({ target, luns }: { target: Target; luns: readonly Lun[] }) {
+/** Where initiators log in to it. */
+function Portals({ target }: { target: Target }) {
   const { t } = useSpeech();
   const nodes = useList("/api/v1/nodes");
-  const object = luns.map(lunObject).find((one) => one !== undefined);
-  const { data } = useThingOrNone(
-    "/api/v1/volumes/{name}/iscsi-attachment",
-    { name: object ?? "" },
-    object !== undefined,
-  );
-  const tags = new Map((data?.data?.portals ?? []).map(({ node, tag }) => [node, tag]));
   const serving = nodes.items.filter(({ name, iscsi }) => iscsi.length > 0 && isGateway(target, name));
   return (
     <section className="card">
@@ -167,13 +160,13 @@ function Portals({ target, luns }: { target: Target; luns: readonly Lun[] }) {
       {serving.length === 0 && !nodes.isLoading ? <p>{t("gateway.none")}</p> : null}
       {serving.length === 1 ? <p>{t("attach.iscsi.one_node", { node: serving[0]!.name })}</p> : null}
       <ul className="facts">
-        {serving.map(({ name, alive, iscsi }) => (
+        {serving.map(({ name, alive, iscsi, iscsi_tag }) => (
           <li key={name} className="tree-row">
             <a href={placeHref(["nodes", name])}>
               <Name text={name} />
             </a>
             <Mark tone={alive ? "good" : "bad"}>{t(alive ? "node.alive" : "node.gone")}</Mark>
-            {tags.has(name) ? <Mark>{t("gateway.tag", { tag: tags.get(name)! })}</Mark> : null}
+            {iscsi_tag == null ? null : <Mark>{t("gateway.tag", { tag: iscsi_tag })}</Mark>}
             <Name text={iscsi.join(", ")} whole />
           </li>
         ))}
@@ -208,6 +201,7 @@ function Facts({ target }: { target: Target }) {
           [t("target.iqn"), <Name text={target.iqn} whole />],
           [t("target.gateways"), <Name text={targetGateways(target, t)} whole />],
           [t("target.doors"), <TargetDoors target={target} />],
+          [t("target.move"), t(target.initiators_move ? "target.move.initiators" : "target.move.operators")],
           [t("target.warning"), percent == null ? t("target.warning.usual") : t("target.warning.at", { percent })],
         ]}
       />
@@ -221,7 +215,7 @@ function Content({ target }: { target: Target }) {
     <>
       <div className="cards">
         <Facts target={target} />
-        <Portals target={target} luns={list.items} />
+        <Portals target={target} />
       </div>
       <Allowed target={target} luns={list.items} />
       <Luns target={target} list={list} />

@@ -34,6 +34,7 @@ function DoorFields() {
       />
       <CheckField name="chap_required" label={t("target.chap.set")} about={t("target.chap.about")} />
       <CheckField name="any_initiator" label={t("target.any_initiator.set")} about={t("target.any_initiator.about")} />
+      <CheckField name="initiators_move" label={t("target.move.set")} about={t("target.move.about")} />
       <TextField
         name="warning"
         label={t("target.warning")}
@@ -52,13 +53,14 @@ interface NewTarget extends Doors {
 
 export function CreateTarget({ onClose }: { onClose: () => void }) {
   const { t } = useSpeech();
-  const plan = ({ name, iqn: given, gateways, any_initiator, chap_required, warning }: NewTarget) => {
+  const plan = ({ name, iqn: given, gateways, warning, ...doors }: NewTarget) => {
+    const { any_initiator, chap_required, initiators_move } = doors;
     const iqn = given.trim();
     const percent = warning === "" ? null : Number(warning);
     return {
       call: call("post", "/api/v1/targets", {
         body: {
-          ...{ name, iqn: iqn === "" ? null : iqn, gateways, any_initiator, chap_required },
+          ...{ name, iqn: iqn === "" ? null : iqn, gateways, any_initiator, chap_required, initiators_move },
           space_warning_percent: percent,
         },
       }),
@@ -68,11 +70,12 @@ export function CreateTarget({ onClose }: { onClose: () => void }) {
         ...gateways.flatMap((node) => ["--gateway", node]),
         any_initiator ? "--any-initiator" : undefined,
         chap_required ? "--require-chap" : undefined,
+        initiators_move ? "--initiators-move" : undefined,
         ...(percent === null ? [] : ["--space-warning", String(percent)]),
       ),
     };
   };
-  const nothing = { gateways: [], any_initiator: false, chap_required: false, warning: "" };
+  const nothing = { gateways: [], any_initiator: false, chap_required: false, initiators_move: false, warning: "" };
   return (
     <ActionDialog
       title={t("target.create")}
@@ -113,9 +116,9 @@ function useSeenTarget({ target, etag }: Omit<Props, "onClose">): Seen {
 export function SetTarget({ target, etag, onClose }: Props) {
   const { t } = useSpeech();
   const seen = useSeenTarget({ target, etag });
-  const { name, gateways, any_initiator, chap_required, space_warning_percent } = target;
+  const { name, gateways, any_initiator, chap_required, initiators_move, space_warning_percent } = target;
   const warning = space_warning_percent == null ? "" : String(space_warning_percent);
-  const initial: Doors = { gateways, any_initiator, chap_required, warning };
+  const initial: Doors = { gateways, any_initiator, chap_required, initiators_move, warning };
   const plan = (wanted: Doors) => {
     const { body, command } = targetChange(name, initial, wanted);
     const params = { path: { name }, header: ifMatch(seen) };

@@ -1,10 +1,11 @@
 //! What the node remembers of its figures: taken from its cores every ten seconds, by a thread that has nothing to do with any I/O.
 
+use super::sessions::sessions;
 use amita_api::{Counters, NodeCounters, Observed, Trace, TraceQuestion, Traces};
 use amita_history::{Buckets, Counts, History, LEAST_BYTES, Layout, Metric, Object, Opened, Place, Totals};
 use amita_identity::Live;
 use amita_node::observe::{
-    CollectReport, CoreReport, NodePage, NodeReport, StoreReport, TracesPage, VolumeReport, Wanted,
+    CollectReport, CollectSessions, CoreReport, NodePage, NodeReport, StoreReport, TracesPage, VolumeReport, Wanted,
 };
 use amita_node::serve::ServeConfig;
 use amita_terminal::error::{Failure, Kind, Result};
@@ -287,7 +288,12 @@ fn of_volume(volume: &VolumeReport) -> Totals {
 }
 
 /// What the API tells of this node.
-pub(super) fn observed(config: &ServeConfig, keeping: Option<&Keeping>, collect: &CollectReport) -> Observed {
+pub(super) fn observed(
+    config: &ServeConfig,
+    keeping: Option<&Keeping>,
+    collect: &CollectReport,
+    initiators: CollectSessions,
+) -> Observed {
     let cluster = collect(Wanted::default()).cluster.to_string();
     let (asks, counts) = (Arc::clone(collect), Arc::clone(collect));
     let traces: Traces = Arc::new(move |question| traces(&asks, question));
@@ -299,6 +305,7 @@ pub(super) fn observed(config: &ServeConfig, keeping: Option<&Keeping>, collect:
         history: keeping.map(Keeping::history),
         traces: Some(traces),
         counters: Some(counters),
+        sessions: Some(sessions(initiators)),
     }
 }
 

@@ -65,6 +65,8 @@ codes! {
     NodesAway "nodes-away" "Start the nodes that the message names.",
     /// The metadata contradicts itself.
     Damaged "metadata-damaged" "Was it restored from an older copy, or written by hand? `amita recover --from-stores` rebuilds it.",
+    /// A record that may say something of it cannot be read.
+    Unreadable "unreadable-record" "Put the record right, or take it away: the message says which, and by what command.",
     /// Clients use the volume.
     InUse "volume-in-use" "Disconnect them, or use `--force`.",
     /// It is protected from being deleted.
@@ -163,6 +165,7 @@ impl AdminError {
             AdminError::Placement { .. } => Code::Placement,
             AdminError::NodesAway { .. } => Code::NodesAway,
             AdminError::Damaged { .. } => Code::Damaged,
+            AdminError::Unreadable { .. } => Code::Unreadable,
             AdminError::InUse { .. } => Code::InUse,
             AdminError::Protected { .. } => Code::Protected,
             AdminError::HasSnapshots { .. } => Code::HasSnapshots,

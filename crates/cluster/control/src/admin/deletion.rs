@@ -11,8 +11,8 @@
 
 use super::lun::{Besides, any_lun_use, is_lun, lun_status, remove_disk};
 use super::namespace::{any_use_of, remove_namespace, status_of};
-use super::subsystem::{put, subsystems, unchanged, uses_guard};
-use super::target::targets;
+use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
+use super::target::all_targets;
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, check_name, cluster, get, node_name};
 use amita_metadata::{Call, Op, Transact};
@@ -64,8 +64,8 @@ pub enum Fate {
 ///
 /// # Errors
 /// There is none of that name, or it is a namespace or a LUN, or clients use it at the node that owns it, or that node does not say (and
-/// `force` is not given; with it that goes too); it is protected, or has snapshots; the new name cannot be, or is taken; the
-/// metadata is suspected, away or refuses.
+/// `force` is not given; with it that goes too); a record that nobody can read may make it one (whatever is given); it is protected, or has
+/// snapshots; the new name cannot be, or is taken; the metadata is suspected, away or refuses.
 pub fn carry_out(meta: &dyn Transact, mut deletion: Deletion, pause: &mut dyn FnMut() -> bool) -> Result<Deleted> {
     loop {
         if let Some(deleted) = deletion.step(meta)? {
@@ -259,8 +259,7 @@ impl Deletion {
         let guard = uses_guard(meta)?;
         let (volume, revision) = find_volume(meta, &self.name)?;
         permit(meta, &self.fate, &volume)?;
-        let subsystems = subsystems(meta)?;
-        let used = any_use_of(&subsystems, &volume);
+        let used = any_use_of(&all_subsystems(meta)?, &volume)?;
         if let Some((subsystem, namespace)) = used {
             if !self.force {
                 let name = match namespace.snapshot {
@@ -279,8 +278,8 @@ impl Deletion {
                 Err(why) => Err(why),
             };
         }
-        let targets = targets(meta)?;
-        if let Some((target, lun)) = any_lun_use(&targets, &volume) {
+        let targets = all_targets(meta)?;
+        if let Some((target, lun)) = any_lun_use(&targets, &volume)? {
             if !self.force {
                 let of = lun_status(meta, target, lun, Some(&volume))?.of();
                 return Err(is_lun(&of, target, lun, Besides::Force));

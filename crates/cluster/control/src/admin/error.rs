@@ -63,6 +63,24 @@ pub enum AdminError {
         key: String,
         what: &'static str,
     },
+    /// A record that nobody can read, of something that has to be known.
+    #[error(
+        "the record of {what} {name} ({key}) cannot be read{so}: {why}; put it right, or take it away with all that it says (`amita {ends_by} \
+         {name} --force`)"
+    )]
+    Unreadable {
+        /// Of what.
+        what: &'static str,
+        name: String,
+        /// Where.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+        /// What it may say, so that something is not done.
+        so: String,
+        /// The command that takes it away.
+        ends_by: &'static str,
+    },
     /// A volume that is in use somewhere.
     #[error("volume {name} is in use at node {node} ({clients} clients); disconnect them, or use --force")]
     InUse {

@@ -5,7 +5,7 @@
 
 use super::lun::no_unshared_lun;
 use super::namespace::use_of;
-use super::subsystem::{put, subsystems, unchanged, uses_guard};
+use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, list, remove};
 use amita_metadata::{Call, Transact};
@@ -62,16 +62,14 @@ pub fn export_volume(meta: &dyn Transact, name: &str, spec: &ExportSpec) -> Resu
     for _ in 0..RACES {
         let (guard, guard_revision) = uses_guard(meta)?;
         let (volume, volume_revision) = find_volume(meta, name)?;
-        if let Some((subsystem, namespace)) =
-            use_of(&subsystems(meta)?, volume.id, SnapshotId::HEAD).filter(|_| !spec.shared)
-        {
-            return Err(AdminError::ServedByNvme {
-                volume: volume.name,
-                subsystem,
-                nsid: namespace.nsid,
-            });
-        }
         if !spec.shared {
+            if let Some((subsystem, namespace)) = use_of(&all_subsystems(meta)?, name, volume.id, SnapshotId::HEAD)? {
+                return Err(AdminError::ServedByNvme {
+                    volume: volume.name,
+                    subsystem,
+                    nsid: namespace.nsid,
+                });
+            }
             no_unshared_lun(meta, &volume, "clients of NBD", ", or use --shared")?;
         }
         let export = Export {

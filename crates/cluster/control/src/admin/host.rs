@@ -4,13 +4,19 @@
 //! nobody else.
 
 use super::nqn::check_nqn;
-use super::subsystem::{change_subsystem, find_subsystem, put, subsystems, unchanged};
-use super::{AdminError, RACES, Result, get, list, put_if};
+use super::subsystem::{all_subsystems, change_subsystem, find_subsystem, put, unchanged};
+use super::unreadable::{What, named, whatever};
+use super::{AdminError, RACES, Result, get, list, names_under, put_if};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, Host, Subsystem};
 
 /// Hosts that one subsystem allows, at most.
 pub const MAX_HOSTS: usize = 1024;
+/// What records of hosts are.
+const WHAT: What = What {
+    name: "host",
+    ends_by: "host remove",
+};
 
 /// What each secret of a host is sealed for: its field in the record.
 pub mod field {
@@ -91,14 +97,18 @@ pub fn host(meta: &dyn Transact, nqn: &str) -> Result<Host> {
 }
 
 fn find_host(meta: &dyn Transact, nqn: &str) -> Result<(Host, u64)> {
-    match get(meta, &map::host_key(nqn))? {
+    match named(meta, WHAT, nqn, &map::host_key(nqn))? {
         Some(found) => Ok(found),
-        None => Err(AdminError::NoSuch {
-            what: "host",
-            name: nqn.to_owned(),
-            there: hosts(meta)?.into_iter().map(|known| known.nqn).collect(),
-        }),
+        None => Err(none_such(meta, nqn)?),
     }
+}
+
+fn none_such(meta: &dyn Transact, nqn: &str) -> Result<AdminError> {
+    Ok(AdminError::NoSuch {
+        what: "host",
+        name: nqn.to_owned(),
+        there: names_under(meta, &map::hosts_prefix())?,
+    })
 }
 
 /// Makes a host known. It may connect nowhere until it is allowed to.
@@ -225,15 +235,25 @@ pub fn deny_host(meta: &dyn Transact, subsystem: &str, nqn: &str) -> Result<Subs
     })
 }
 
-/// Forgets a host and its secrets; `force`: and denies it wherever it is allowed.
+/// Forgets a host and its secrets; `force`: and denies it wherever it is allowed. `None`: nobody could read what was known of it.
 ///
 /// # Errors
-/// No such host, or it is allowed somewhere (and `force` is not given); the metadata is away or refuses.
-pub fn remove_host(meta: &dyn Transact, nqn: &str, force: bool) -> Result<Host> {
+/// No such host, or it is allowed somewhere, or its record cannot be read (and `force` is not given); a subsystem whose record cannot be read
+/// may allow it; the metadata is away or refuses.
+pub fn remove_host(meta: &dyn Transact, nqn: &str, force: bool) -> Result<Option<Host>> {
     let key = map::host_key(nqn);
     for _ in 0..RACES {
-        let (found, revision) = find_host(meta, nqn)?;
-        let allowed: Vec<String> = subsystems(meta)?
+        let Some((found, revision)) = whatever::<Host>(meta, WHAT, nqn, &key)? else {
+            return Err(none_such(meta, nqn)?);
+        };
+        let found = match found {
+            Err(AdminError::Unreadable { .. }) if force => None,
+            found => Some(found?),
+        };
+        let subsystems = all_subsystems(meta)?;
+        subsystems.none_may_say("allow", nqn)?;
+        let allowed: Vec<String> = subsystems
+            .readable
             .into_iter()
             .filter(|subsystem| subsystem.hosts.iter().any(|known| known == nqn))
             .map(|subsystem| subsystem.name)

@@ -6,8 +6,9 @@
 use super::host::Secret;
 use super::lun::no_lun;
 use super::subsystem::{put, unchanged};
-use super::target::{change_target, check_iscsi_name, find_target, targets};
-use super::{AdminError, RACES, Result, get, list, put_if};
+use super::target::{all_targets, change_target, check_iscsi_name, find_target};
+use super::unreadable::{What, named, whatever};
+use super::{AdminError, RACES, Result, get, list, names_under, put_if};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::map::{self, IscsiAccess, IscsiInitiator, IscsiLun, IscsiTarget};
 
@@ -17,6 +18,11 @@ pub const MAX_INITIATORS: usize = 4096;
 pub const MAX_TARGET_INITIATORS: usize = 256;
 /// Numbers of LUNs in all lists of one target, at most: its record stays far below what the metadata takes.
 pub const MAX_MASKED: usize = 16_384;
+/// What records of initiators are.
+const WHAT: What = What {
+    name: "initiator",
+    ends_by: "initiator remove",
+};
 /// The longest name for CHAP.
 pub const MAX_CHAP_USER_BYTES: usize = 255;
 
@@ -134,21 +140,28 @@ pub fn initiator(meta: &dyn Transact, name: &str) -> Result<IscsiInitiator> {
 }
 
 fn find_initiator(meta: &dyn Transact, name: &str) -> Result<(IscsiInitiator, u64)> {
-    // A name that is none is none that is known: its capitals are all that is looked after.
-    let canonical = check_iscsi_name("initiator", name).unwrap_or_else(|_| name.to_owned());
-    match get(meta, &map::iscsi_initiator_key(&canonical))? {
+    match named(meta, WHAT, name, &map::iscsi_initiator_key(&canonical(name)))? {
         Some(found) => Ok(found),
-        None => Err(AdminError::NoSuch {
-            what: "initiator",
-            name: name.to_owned(),
-            there: initiators(meta)?.into_iter().map(|known| known.name).collect(),
-        }),
+        None => Err(none_such(meta, name)?),
     }
+}
+
+/// A name that is none is none that is known: its capitals are all that is looked after.
+fn canonical(name: &str) -> String {
+    check_iscsi_name("initiator", name).unwrap_or_else(|_| name.to_owned())
+}
+
+fn none_such(meta: &dyn Transact, name: &str) -> Result<AdminError> {
+    Ok(AdminError::NoSuch {
+        what: "initiator",
+        name: name.to_owned(),
+        there: names_under(meta, &map::iscsi_initiators_prefix())?,
+    })
 }
 
 /// An initiator that nothing is known of yet, with nothing to prove.
 fn unknown(meta: &dyn Transact, name: &str) -> Result<IscsiInitiator> {
-    if initiators(meta)?.len() >= MAX_INITIATORS {
+    if names_under(meta, &map::iscsi_initiators_prefix())?.len() >= MAX_INITIATORS {
         return Err(AdminError::Full {
             what: "cluster",
             name: super::cluster(meta)?.id.to_string(),
@@ -190,7 +203,7 @@ pub fn set_initiator_keys(meta: &dyn Transact, name: &str, keys: &InitiatorKeys)
     let name = check_iscsi_name("initiator", name)?;
     let key = map::iscsi_initiator_key(&name);
     for _ in 0..RACES {
-        let (old, revision) = match get::<IscsiInitiator>(meta, &key)? {
+        let (old, revision) = match named::<IscsiInitiator>(meta, WHAT, &name, &key)? {
             Some((old, revision)) => (old, revision),
             None => (unknown(meta, &name)?, 0),
         };
@@ -256,7 +269,7 @@ pub fn allow_initiator(meta: &dyn Transact, target: &str, name: &str, mask: &Mas
     let key = map::iscsi_target_key(target);
     let initiator_key = map::iscsi_initiator_key(&name);
     for _ in 0..RACES {
-        let known = get::<IscsiInitiator>(meta, &initiator_key)?;
+        let known = named::<IscsiInitiator>(meta, WHAT, &name, &initiator_key)?;
         let (old, revision) = find_target(meta, target)?;
         let mut found = old.clone();
         admit(&mut found, &name, mask)?;
@@ -339,16 +352,20 @@ fn admit(target: &mut IscsiTarget, name: &str, mask: &Mask) -> Result<()> {
     Ok(())
 }
 
-/// An initiator sees a LUN no more; one that sees no other then may log in to the target no more, or, where any may, sees nothing there. One
+/// An initiator sees a disk no more; one that sees no other then may log in to the target no more, or, where any may, sees nothing there. One
 /// that saw all sees all others that are there now.
 ///
 /// # Errors
-/// No such target or LUN, or the initiator is not allowed there; the metadata is away or refuses.
-pub fn hide_lun(meta: &dyn Transact, target: &str, name: &str, number: u16) -> Result<IscsiTarget> {
+/// No such target or LUN, or others have given its number to another disk since it was looked at; the initiator is not allowed there; the
+/// metadata is away or refuses.
+pub fn hide_disk(meta: &dyn Transact, target: &str, name: &str, lun: &IscsiLun) -> Result<IscsiTarget> {
     let canonical = check_iscsi_name("initiator", name)?;
+    let number = lun.number;
     change_target(meta, target, |found| {
-        if found.lun(number).is_none() {
-            return Err(no_lun(found, number));
+        match found.lun(number) {
+            None => return Err(no_lun(found, number)),
+            Some(known) if known.uuid != lun.uuid => return Err(AdminError::Changed),
+            Some(_) => {}
         }
         let Some(at) = found.initiators.iter().position(|known| known.initiator == canonical) else {
             return Err(not_allowed(found, &canonical));
@@ -389,43 +406,52 @@ pub fn deny_initiator(meta: &dyn Transact, target: &str, name: &str) -> Result<I
     })
 }
 
-/// Forgets an initiator and its secrets; `force`: and denies it wherever it is allowed.
+/// Forgets an initiator and its secrets; `force`: and denies it wherever it is allowed. `None`: nobody could read what was known of it.
 ///
 /// # Errors
-/// No such initiator, or it is allowed somewhere (and `force` is not given); the metadata is away or refuses.
-pub fn remove_initiator(meta: &dyn Transact, name: &str, force: bool) -> Result<IscsiInitiator> {
+/// No such initiator, or it is allowed somewhere, or its record cannot be read (and `force` is not given); a target whose record cannot be
+/// read may allow it; the metadata is away or refuses.
+pub fn remove_initiator(meta: &dyn Transact, name: &str, force: bool) -> Result<Option<IscsiInitiator>> {
+    let canonical = canonical(name);
+    let key = map::iscsi_initiator_key(&canonical);
     for _ in 0..RACES {
-        let (found, revision) = find_initiator(meta, name)?;
-        let allowed: Vec<String> = targets(meta)?
+        let Some((found, revision)) = whatever::<IscsiInitiator>(meta, WHAT, &canonical, &key)? else {
+            return Err(none_such(meta, name)?);
+        };
+        let found = match found {
+            Err(AdminError::Unreadable { .. }) if force => None,
+            found => Some(found?),
+        };
+        let targets = all_targets(meta)?;
+        targets.none_may_say("allow", &canonical)?;
+        let allowed: Vec<String> = targets
+            .readable
             .into_iter()
-            .filter(|target| target.access(&found.name).is_some())
+            .filter(|target| target.access(&canonical).is_some())
             .map(|target| target.name)
             .collect();
         if !allowed.is_empty() && !force {
             return Err(AdminError::InitiatorAllowed {
-                initiator: found.name,
+                initiator: canonical,
                 targets: allowed,
             });
         }
         // First nobody lets it in any more, then its secrets go: never is an initiator allowed that has lost its secret, for it would have
         // nothing to prove.
         for target in &allowed {
-            match deny_initiator(meta, target, &found.name) {
+            match deny_initiator(meta, target, &canonical) {
                 Ok(_) | Err(AdminError::InitiatorNotAllowed { .. } | AdminError::NoSuch { .. }) => {}
                 Err(why) => return Err(why),
             }
         }
-        let key = map::iscsi_initiator_key(&found.name);
         let call = Call {
             compares: vec![unchanged(&key, revision)],
-            then: vec![Op::Delete { key }],
+            then: vec![Op::Delete { key: key.clone() }],
             otherwise: Vec::new(),
         };
         if meta.txn(&call)?.succeeded {
             return Ok(found);
         }
     }
-    Err(AdminError::TooManyRaces {
-        key: map::iscsi_initiator_key(name),
-    })
+    Err(AdminError::TooManyRaces { key })
 }

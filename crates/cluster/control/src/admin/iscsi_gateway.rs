@@ -25,14 +25,18 @@ pub fn iscsi_gateways(meta: &dyn Transact) -> Result<Vec<IscsiGateway>> {
 /// The metadata is away, or a record is not readable.
 pub fn target_portals(meta: &dyn Transact, target: &IscsiTarget, owner: Option<NodeId>) -> Result<Vec<Portal>> {
     let lives = super::status::lives(meta)?;
-    let serves = |found: &&IscsiGateway| target.gateways.is_empty() || target.gateways.contains(&found.name);
+    let is_chosen = |found: &IscsiGateway| target.gateways.is_empty() || target.gateways.contains(&found.name);
+    // That of a node that is away says where it will be again.
+    let is_there = |found: &IscsiGateway| lives.speaks(found) || !lives.alive(found.node);
+    let serves = |found: &&IscsiGateway| is_chosen(found) && is_there(found);
     let mut portals = Vec::new();
     for gateway in iscsi_gateways(meta)?.iter().filter(serves) {
         // What cannot be read as an address is nobody's way.
+        let speaks = lives.speaks(gateway);
         let at = gateway.portals.iter().filter_map(|portal| portal.parse().ok());
         portals.extend(at.map(|at: SocketAddr| Portal {
             owner: owner == Some(gateway.node),
-            alive: lives.alive(gateway.node),
+            alive: speaks,
             ..Portal::new(&gateway.name, at, gateway.tag)
         }));
     }
@@ -40,8 +44,8 @@ pub fn target_portals(meta: &dyn Transact, target: &IscsiTarget, owner: Option<N
     Ok(portals)
 }
 
-/// Says at which portals a node speaks iSCSI; none: it does no more. The tag of its portal group stays with it as long as the node's record
-/// does: initiators and the records of their reservations know a path by it.
+/// Says at which portals the program of that session speaks iSCSI as a node; none: it does no more. The tag of its portal group stays with it as
+/// long as the node's record does: initiators and the records of their reservations know a path by it.
 ///
 /// # Errors
 /// A bad name, too many portals, no tag is left; the metadata is away or refuses.
@@ -49,6 +53,7 @@ pub fn register_iscsi_gateway(
     meta: &dyn Transact,
     name: &str,
     node: NodeId,
+    session: u64,
     portals: &[SocketAddr],
 ) -> Result<Option<IscsiGateway>> {
     check_name("node", name)?;
@@ -81,6 +86,7 @@ pub fn register_iscsi_gateway(
             name: name.to_owned(),
             tag,
             portals: portals.iter().map(ToString::to_string).collect(),
+            session: (!portals.is_empty()).then_some(session),
         };
         if own.as_ref() == Some(&gateway) {
             return Ok(own);

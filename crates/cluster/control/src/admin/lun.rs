@@ -1,8 +1,9 @@
 //! LUNs: volumes, and snapshots of them, under a number in a target.
 
 use super::namespace::{Disk, find_disk, snapshot_name, use_of};
-use super::subsystem::{put, subsystems, unchanged, uses_guard};
-use super::target::{find_target, targets};
+use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
+use super::target::{all_targets, find_target, targets};
+use super::unreadable::Known;
 use super::{AdminError, BLOCK_SIZES, RACES, Result, cluster, get, volumes};
 use amita_metadata::{Call, Transact};
 use amita_types::map::{self, Export, IscsiLun, IscsiTarget, MAX_LUN_NUMBER, Namespace, Volume};
@@ -127,8 +128,8 @@ pub fn add_lun(meta: &dyn Transact, target: &str, spec: &LunSpec) -> Result<Iscs
             snapshot,
         } = find_disk(meta, &spec.of)?;
         let number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
-        let all = targets(meta)?;
-        if let Some((user, lun)) = lun_use(&all, data, number) {
+        let all = all_targets(meta)?;
+        if let Some((user, lun)) = lun_use(&all, &spec.of, data, number)? {
             return Err(is_lun(&spec.of, user, lun, Besides::Nothing));
         }
         if snapshot.is_none() && !spec.shared {
@@ -140,7 +141,7 @@ pub fn add_lun(meta: &dyn Transact, target: &str, spec: &LunSpec) -> Result<Iscs
         let snapshot_number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
         let uuid = Namespace::uuid_of_snapshot(cluster, known_by, snapshot_number);
         let is_same = |lun: &&IscsiLun| map::naa(&lun.uuid) == map::naa(&uuid);
-        if let Some(other) = all.iter().flat_map(|target| &target.luns).find(is_same) {
+        if let Some(other) = all.readable.iter().flat_map(|target| &target.luns).find(is_same) {
             // Two disks of one name would be taken for two paths to one disk.
             let naa = map::naa_text(&uuid);
             let why = format!(
@@ -184,7 +185,7 @@ fn written_by_others(meta: &dyn Transact, volume: &Volume, target: &str) -> Resu
         by: format!("the initiators of target {target}"),
         instead,
     };
-    if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, volume.id, SnapshotId::HEAD) {
+    if let Some((subsystem, namespace)) = use_of(&all_subsystems(meta)?, &volume.name, volume.id, SnapshotId::HEAD)? {
         let nsid = namespace.nsid;
         return Err(beside(
             format!("namespace {nsid} of subsystem {subsystem}"),
@@ -206,8 +207,8 @@ fn written_by_others(meta: &dyn Transact, volume: &Volume, target: &str) -> Resu
 
 /// May the volume be used by another protocol as well, by `by`? Not where it is a LUN that is not shared.
 pub(super) fn no_unshared_lun(meta: &dyn Transact, volume: &Volume, by: &str, instead: &str) -> Result<()> {
-    let all = targets(meta)?;
-    match lun_use(&all, volume.id, SnapshotId::HEAD).filter(|(_, lun)| !lun.shared) {
+    let all = all_targets(meta)?;
+    match lun_use(&all, &volume.name, volume.id, SnapshotId::HEAD)?.filter(|(_, lun)| !lun.shared) {
         None => Ok(()),
         Some((target, lun)) => Err(AdminError::WrittenBeside {
             volume: volume.name.clone(),
@@ -248,14 +249,30 @@ fn free_number(target: &IscsiTarget, wanted: Option<u16>, bad: &impl Fn(String) 
     Ok(next.expect("fewer LUNs than numbers"))
 }
 
-/// The target's name, and the LUN of it, that a volume is, or a snapshot of it, if it is one.
-pub(super) fn lun_use(targets: &[IscsiTarget], volume: VolumeId, snapshot: SnapshotId) -> Option<(&str, &IscsiLun)> {
-    find_use(targets, |lun| lun.is_of(volume, snapshot))
+/// The target's name, and the LUN of it, that a volume is, or a snapshot of it, if it is one. `of`: as it was named.
+pub(super) fn lun_use<'a>(
+    targets: &'a Known<IscsiTarget>,
+    of: &str,
+    volume: VolumeId,
+    snapshot: SnapshotId,
+) -> Result<Option<(&'a str, &'a IscsiLun)>> {
+    let found = find_use(&targets.readable, |lun| lun.is_of(volume, snapshot));
+    if found.is_none() {
+        targets.none_may_show(of, |known| known == volume)?;
+    }
+    Ok(found)
 }
 
 /// The same for the volume, or any snapshot of it, whatever data it had then.
-pub(super) fn any_lun_use<'a>(targets: &'a [IscsiTarget], volume: &Volume) -> Option<(&'a str, &'a IscsiLun)> {
-    find_use(targets, |lun| volume.has_data(lun.volume))
+pub(super) fn any_lun_use<'a>(
+    targets: &'a Known<IscsiTarget>,
+    volume: &Volume,
+) -> Result<Option<(&'a str, &'a IscsiLun)>> {
+    let found = find_use(&targets.readable, |lun| volume.has_data(lun.volume));
+    if found.is_none() {
+        targets.none_may_show(&volume.name, |known| volume.has_data(known))?;
+    }
+    Ok(found)
 }
 
 fn find_use(targets: &[IscsiTarget], is_it: impl Fn(&IscsiLun) -> bool) -> Option<(&str, &IscsiLun)> {
@@ -288,7 +305,7 @@ pub(super) fn is_lun(of: &str, target: &str, lun: &IscsiLun, besides: Besides) -
 
 /// Is the volume, or the snapshot of it, no LUN? `of`: as it was named.
 pub(super) fn not_a_lun(meta: &dyn Transact, of: &str, volume: VolumeId, snapshot: SnapshotId) -> Result<()> {
-    match lun_use(&targets(meta)?, volume, snapshot) {
+    match lun_use(&all_targets(meta)?, of, volume, snapshot)? {
         None => Ok(()),
         Some((target, lun)) => Err(is_lun(of, target, lun, Besides::Nothing)),
     }
@@ -303,7 +320,7 @@ pub fn lun_of(meta: &dyn Transact, name: &str) -> Result<(Volume, Option<LunStat
         volume, data, snapshot, ..
     } = find_disk(meta, name)?;
     let number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
-    let status = match lun_use(&targets(meta)?, data, number) {
+    let status = match lun_use(&all_targets(meta)?, name, data, number)? {
         Some((target, lun)) => Some(lun_status(meta, target, lun, Some(&volume))?),
         None => None,
     };

@@ -31,7 +31,14 @@ pub enum MoveState {
 fn speaks_iscsi(meta: &dyn Transact, node: &Node) -> Result<bool> {
     let gateway = get::<IscsiGateway>(meta, &map::iscsi_gateway_key(&node.name))?;
     // One of another number is of a node that is gone.
-    Ok(gateway.is_some_and(|(gateway, _)| gateway.node == node.id && !gateway.portals.is_empty()))
+    let own = gateway
+        .map(|(gateway, _)| gateway)
+        .filter(|gateway| gateway.node == node.id);
+    let Some(own) = own.filter(|gateway| !gateway.portals.is_empty()) else {
+        return Ok(false);
+    };
+    let lives = super::status::lives(meta)?;
+    Ok(lives.speaks(&own) || !lives.alive(node.id))
 }
 
 /// Wishes that a volume be owned by the node of that name; in the place of an earlier wish, if there is one.

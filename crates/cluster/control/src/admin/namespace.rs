@@ -3,7 +3,8 @@
 use super::lun::no_unshared_lun;
 use super::shrink::none_shrinks;
 use super::snapshot::{snapshot as snapshot_of, split};
-use super::subsystem::{find_subsystem, put, subsystems, unchanged, uses_guard};
+use super::subsystem::{all_subsystems, find_subsystem, put, subsystems, unchanged, uses_guard};
+use super::unreadable::Known;
 use super::volume::find_volume;
 use super::{AdminError, RACES, Result, cluster, get, volumes};
 use amita_metadata::{Call, Compare, Transact};
@@ -134,7 +135,7 @@ pub fn add_namespace(
             snapshot,
         } = find_disk(meta, volume)?;
         let number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
-        if let Some((user, namespace)) = use_of(&subsystems(meta)?, data, number) {
+        if let Some((user, namespace)) = use_of(&all_subsystems(meta)?, volume, data, number)? {
             return Err(AdminError::Attached {
                 volume: volume.to_owned(),
                 subsystem: user,
@@ -251,14 +252,27 @@ fn free_number(subsystem: &Subsystem) -> Option<u32> {
     (1..=MAX_NAMESPACES).find(|nsid| subsystem.namespaces.iter().all(|known| known.nsid != *nsid))
 }
 
-/// The subsystem and the namespace that a volume is, or a snapshot of it, if it is one.
-pub(super) fn use_of(subsystems: &[Subsystem], volume: VolumeId, snapshot: SnapshotId) -> Option<(String, Namespace)> {
-    find_use(subsystems, |namespace| namespace.is_of(volume, snapshot))
+/// The subsystem and the namespace that a volume is, or a snapshot of it, if it is one. `of`: as it was named.
+pub(super) fn use_of(
+    subsystems: &Known<Subsystem>,
+    of: &str,
+    volume: VolumeId,
+    snapshot: SnapshotId,
+) -> Result<Option<(String, Namespace)>> {
+    let found = find_use(&subsystems.readable, |namespace| namespace.is_of(volume, snapshot));
+    if found.is_none() {
+        subsystems.none_may_show(of, |known| known == volume)?;
+    }
+    Ok(found)
 }
 
 /// The same for the volume, or any snapshot of it, whatever data it had then.
-pub(super) fn any_use_of(subsystems: &[Subsystem], volume: &Volume) -> Option<(String, Namespace)> {
-    find_use(subsystems, |namespace| volume.has_data(namespace.volume))
+pub(super) fn any_use_of(subsystems: &Known<Subsystem>, volume: &Volume) -> Result<Option<(String, Namespace)>> {
+    let found = find_use(&subsystems.readable, |namespace| volume.has_data(namespace.volume));
+    if found.is_none() {
+        subsystems.none_may_show(&volume.name, |known| volume.has_data(known))?;
+    }
+    Ok(found)
 }
 
 fn find_use(subsystems: &[Subsystem], is_it: impl Fn(&Namespace) -> bool) -> Option<(String, Namespace)> {
@@ -277,7 +291,7 @@ pub fn namespace_of(meta: &dyn Transact, name: &str) -> Result<(Volume, Option<N
         volume, data, snapshot, ..
     } = find_disk(meta, name)?;
     let number = snapshot.map_or(SnapshotId::HEAD, |snapshot| snapshot.number);
-    let status = match use_of(&subsystems(meta)?, data, number) {
+    let status = match use_of(&all_subsystems(meta)?, name, data, number)? {
         Some((subsystem, namespace)) => Some(status_of(meta, &subsystem, &namespace, Some(&volume))?),
         None => None,
     };

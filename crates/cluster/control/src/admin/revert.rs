@@ -11,8 +11,8 @@ use super::flatten;
 use super::lun::{lun_use, not_a_lun};
 use super::namespace::use_of;
 use super::snapshot::{snapshot, taken};
-use super::subsystem::{put, subsystems, unchanged, uses_guard};
-use super::target::targets;
+use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
+use super::target::all_targets;
 use super::trash::find_pool;
 use super::volume::{believable, find_volume, has_room};
 use super::{AdminError, RACES, Result, cluster, get, list};
@@ -114,7 +114,7 @@ fn check_levels(name: &str, origin: &Volume) -> Result<()> {
 
 /// Nobody has the volume in a way that a revert does not see.
 fn not_served(meta: &dyn Transact, volume: &Volume) -> Result<()> {
-    if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, volume.id, SnapshotId::HEAD) {
+    if let Some((subsystem, namespace)) = use_of(&all_subsystems(meta)?, &volume.name, volume.id, SnapshotId::HEAD)? {
         return Err(AdminError::AttachedStill {
             volume: volume.name.clone(),
             subsystem,
@@ -394,8 +394,8 @@ fn forget(meta: &dyn Transact, call: &mut Call, old: &Volume, before: &Snapshot)
     if found.clones > 0
         || found.protected
         || found.mark
-        || use_of(&subsystems(meta)?, before.volume, before.number).is_some()
-        || lun_use(&targets(meta)?, before.volume, before.number).is_some()
+        || use_of(&all_subsystems(meta)?, &old.name, before.volume, before.number)?.is_some()
+        || lun_use(&all_targets(meta)?, &old.name, before.volume, before.number)?.is_some()
     {
         return Ok(true);
     }

@@ -4,7 +4,7 @@
 use super::about::change;
 use super::lun::not_a_lun;
 use super::namespace::use_of;
-use super::subsystem::{put, subsystems, unchanged};
+use super::subsystem::{all_subsystems, put, unchanged};
 use super::volume::{check_size, find_volume};
 use super::{AdminError, RACES, Result, cluster, get};
 use amita_metadata::{Call, Compare, Transact};
@@ -54,7 +54,7 @@ pub fn may_shrink(meta: &dyn Transact, volume: &Volume, size_bytes: u64) -> Resu
         });
     }
     not_flattened(meta, volume)?;
-    match use_of(&subsystems(meta)?, volume.id, SnapshotId::HEAD) {
+    match use_of(&all_subsystems(meta)?, name, volume.id, SnapshotId::HEAD)? {
         Some((subsystem, namespace)) => Err(AdminError::AttachedStill {
             volume: name.clone(),
             subsystem,

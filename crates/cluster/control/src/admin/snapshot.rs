@@ -3,7 +3,7 @@
 use super::lun::not_a_lun;
 use super::namespace::use_of;
 use super::quota::{Tally, Wanted, charge_by, snapshots_of};
-use super::subsystem::{put, subsystems, unchanged, uses_guard};
+use super::subsystem::{all_subsystems, put, unchanged, uses_guard};
 use super::volume::{believable, find_volume};
 use super::{AdminError, RACES, Result, cluster, get, names_under, parse};
 use amita_metadata::{Call, Compare, Op, Transact};
@@ -452,14 +452,15 @@ pub(crate) fn delete_snapshot_that(
                 command: format!("amita volume snapshot protect {volume} {name} --off"),
             });
         }
-        if let Some((subsystem, namespace)) = use_of(&subsystems(meta)?, data, number) {
+        let of = format!("{volume}@{name}");
+        if let Some((subsystem, namespace)) = use_of(&all_subsystems(meta)?, &of, data, number)? {
             return Err(AdminError::SnapshotAttached {
-                name: format!("{volume}@{name}"),
+                name: of,
                 subsystem,
                 nsid: namespace.nsid,
             });
         }
-        not_a_lun(meta, &format!("{volume}@{name}"), data, number)?;
+        not_a_lun(meta, &of, data, number)?;
         if left == Left::Mark {
             if snapshot.mark {
                 return Err(AdminError::OnlyMark {

@@ -97,6 +97,9 @@ pub struct NodeStatus {
     /// Where initiators log in to it by iSCSI, as HOST:PORT each: its portals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub iscsi: Vec<String>,
+    /// The tag of these portals' group, which is the number of its target port group as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iscsi_tag: Option<u16>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -440,7 +443,7 @@ struct Named {
 }
 
 /// The nodes that hold their lease and have not said that they stop, and what they serve.
-pub(super) struct Lives(BTreeMap<NodeId, Option<Vec<StoreId>>>);
+pub(super) struct Lives(BTreeMap<NodeId, Option<Live>>);
 
 impl Lives {
     pub(super) fn alive(&self, node: NodeId) -> bool {
@@ -449,8 +452,17 @@ impl Lives {
 
     /// Does the store's node live, and serve it?
     pub(super) fn serve(&self, store: &Store) -> bool {
-        let served = self.0.get(&store.node);
-        served.is_some_and(|stores| stores.as_ref().is_none_or(|stores| stores.contains(&store.id)))
+        let live = self.0.get(&store.node);
+        live.is_some_and(|live| {
+            let stores = live.as_ref().and_then(|live| live.stores.as_ref());
+            stores.is_none_or(|stores| stores.contains(&store.id))
+        })
+    }
+
+    /// Does the gateway's node live, and speak iSCSI?
+    pub(super) fn speaks(&self, gateway: &IscsiGateway) -> bool {
+        let live = self.0.get(&gateway.node);
+        live.is_some_and(|live| gateway.is_of(live.as_ref().map(|live| live.session)))
     }
 }
 
@@ -461,7 +473,7 @@ pub(super) fn lives(meta: &dyn Transact) -> Result<Lives> {
         let live = found.json::<Live>().ok();
         let stopped = live.as_ref().is_some_and(|live| live.pid == STOPPED);
         let node = found.key.strip_prefix(&prefix)?.parse().ok().filter(|_| !stopped)?;
-        Some((node, live.and_then(|live| live.stores)))
+        Some((node, live))
     };
     Ok(Lives(reply.values(0).iter().filter_map(node).collect()))
 }

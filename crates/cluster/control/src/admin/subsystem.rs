@@ -4,7 +4,8 @@
 //! ones that do. Nobody may connect until hosts are allowed.
 
 use super::nqn::check_nqn;
-use super::{AdminError, RACES, Result, check_name, cluster, get, json, list, nodes, put_if};
+use super::unreadable::{HasDisks, Known, named};
+use super::{AdminError, RACES, Result, check_name, cluster, get, json, names_under, nodes, put_if, remove};
 use amita_metadata::{Call, Compare, Op, Transact};
 use amita_types::ClusterId;
 use amita_types::map::{self, Subsystem};
@@ -56,7 +57,12 @@ fn first_digits(cluster: ClusterId) -> String {
 /// # Errors
 /// The metadata is away, or a record is not readable.
 pub fn subsystems(meta: &dyn Transact) -> Result<Vec<Subsystem>> {
-    list(meta, &map::subsystems_prefix())
+    all_subsystems(meta)?.whole()
+}
+
+/// The same, of which some cannot be read.
+pub(super) fn all_subsystems(meta: &dyn Transact) -> Result<Known<Subsystem>> {
+    Known::read(meta)
 }
 
 /// A subsystem by name.
@@ -69,12 +75,12 @@ pub fn subsystem(meta: &dyn Transact, name: &str) -> Result<Subsystem> {
 
 /// With its record's revision.
 pub(super) fn find_subsystem(meta: &dyn Transact, name: &str) -> Result<(Subsystem, u64)> {
-    match get(meta, &map::subsystem_key(name))? {
+    match named(meta, Subsystem::WHAT, name, &map::subsystem_key(name))? {
         Some(found) => Ok(found),
         None => Err(AdminError::NoSuch {
             what: "subsystem",
             name: name.to_owned(),
-            there: subsystems(meta)?.into_iter().map(|known| known.name).collect(),
+            there: names_under(meta, &map::subsystems_prefix())?,
         }),
     }
 }
@@ -101,11 +107,12 @@ pub fn create_subsystem(meta: &dyn Transact, spec: &SubsystemSpec) -> Result<Sub
     let counter = map::counter_key("subsystems");
     for _ in 0..RACES {
         let (last, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
-        let known = subsystems(meta)?;
-        if known.iter().any(|known| known.name == *name) {
+        let known = all_subsystems(meta)?;
+        if known.is_unreadable(name) || known.readable.iter().any(|known| known.name == *name) {
             return Err(exists(name));
         }
-        if let Some(other) = known.iter().find(|known| known.nqn == nqn) {
+        known.none_may_say("have the qualified name", &nqn)?;
+        if let Some(other) = known.readable.iter().find(|known| known.nqn == nqn) {
             return Err(AdminError::BadSetting {
                 what: "subsystem",
                 name: name.clone(),
@@ -115,7 +122,7 @@ pub fn create_subsystem(meta: &dyn Transact, spec: &SubsystemSpec) -> Result<Sub
                 ),
             });
         }
-        if known.len() >= MAX_SUBSYSTEMS {
+        if known.count() >= MAX_SUBSYSTEMS {
             return Err(AdminError::Full {
                 what: "cluster",
                 name: cluster.to_string(),
@@ -218,14 +225,17 @@ pub(super) fn change_subsystem(
     Err(AdminError::TooManyRaces { key })
 }
 
-/// Deletes a subsystem. Its volumes stay; hosts that are connected lose it.
+/// Deletes a subsystem. Its volumes stay; hosts that are connected lose it. `None`: nobody could read what it was.
 ///
 /// # Errors
-/// None of that name, or it has namespaces (and `force` is not given); the metadata is away or refuses.
-pub fn delete_subsystem(meta: &dyn Transact, name: &str, force: bool) -> Result<Subsystem> {
+/// None of that name, or it has namespaces, or its record cannot be read (and `force` is not given); the metadata is away or refuses.
+pub fn delete_subsystem(meta: &dyn Transact, name: &str, force: bool) -> Result<Option<Subsystem>> {
     let key = map::subsystem_key(name);
     for _ in 0..RACES {
-        let (found, revision) = find_subsystem(meta, name)?;
+        let (found, revision) = match find_subsystem(meta, name) {
+            Err(AdminError::Unreadable { .. }) if force => return remove(meta, &key).map(|_| None),
+            found => found?,
+        };
         if !found.namespaces.is_empty() && !force {
             return Err(AdminError::HasNamespaces {
                 subsystem: name.to_owned(),
@@ -238,7 +248,7 @@ pub fn delete_subsystem(meta: &dyn Transact, name: &str, force: bool) -> Result<
             otherwise: Vec::new(),
         };
         if meta.txn(&call)?.succeeded {
-            return Ok(found);
+            return Ok(Some(found));
         }
     }
     Err(AdminError::TooManyRaces { key })

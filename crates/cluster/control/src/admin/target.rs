@@ -4,12 +4,14 @@
 //! Nobody may log in until initiators are allowed.
 
 use super::subsystem::{check_gateways, put, unchanged};
-use super::{AdminError, RACES, Result, check_name, cluster, get, list, put_if};
+use super::unreadable::{HasDisks, Known, named};
+use super::{AdminError, RACES, Result, check_name, cluster, get, names_under, put_if, remove};
 use amita_metadata::{Call, Op, Transact};
 use amita_types::ClusterId;
 use amita_types::condition::LOWEST_PERCENT;
 use amita_types::iscsi_name;
 use amita_types::map::{self, IscsiTarget};
+use std::collections::BTreeMap;
 
 /// Targets of a cluster, at most: an answer to `SendTargets` names each with all its portals.
 pub const MAX_TARGETS: usize = 1024;
@@ -82,7 +84,21 @@ pub fn default_iqn(cluster: ClusterId, name: &str) -> String {
 /// # Errors
 /// The metadata is away, or a record is not readable.
 pub fn targets(meta: &dyn Transact) -> Result<Vec<IscsiTarget>> {
-    list(meta, &map::iscsi_targets_prefix())
+    all_targets(meta)?.whole()
+}
+
+/// The same, of which some cannot be read.
+pub(super) fn all_targets(meta: &dyn Transact) -> Result<Known<IscsiTarget>> {
+    Known::read(meta)
+}
+
+/// The names of targets by their iSCSI names, of those that can be read.
+///
+/// # Errors
+/// The metadata is away.
+pub fn target_names(meta: &dyn Transact) -> Result<BTreeMap<String, String>> {
+    let known = all_targets(meta)?.readable;
+    Ok(known.into_iter().map(|known| (known.iqn, known.name)).collect())
 }
 
 /// A target by name.
@@ -95,12 +111,12 @@ pub fn target(meta: &dyn Transact, name: &str) -> Result<IscsiTarget> {
 
 /// With its record's revision.
 pub(super) fn find_target(meta: &dyn Transact, name: &str) -> Result<(IscsiTarget, u64)> {
-    match get(meta, &map::iscsi_target_key(name))? {
+    match named(meta, IscsiTarget::WHAT, name, &map::iscsi_target_key(name))? {
         Some(found) => Ok(found),
         None => Err(AdminError::NoSuch {
             what: "target",
             name: name.to_owned(),
-            there: targets(meta)?.into_iter().map(|known| known.name).collect(),
+            there: names_under(meta, &map::iscsi_targets_prefix())?,
         }),
     }
 }
@@ -148,21 +164,22 @@ pub fn create_target(meta: &dyn Transact, spec: &TargetSpec) -> Result<IscsiTarg
     let counter = map::counter_key("iscsi-targets");
     for _ in 0..RACES {
         let (made, revision) = get::<u64>(meta, &counter)?.unwrap_or((0, 0));
-        let known = targets(meta)?;
-        if known.iter().any(|known| known.name == *name) {
+        let known = all_targets(meta)?;
+        if known.is_unreadable(name) || known.readable.iter().any(|known| known.name == *name) {
             return Err(AdminError::Exists {
                 what: "target",
                 name: name.clone(),
             });
         }
-        if let Some(other) = known.iter().find(|known| known.iqn == iqn) {
+        known.none_may_say("have the iSCSI name", &iqn)?;
+        if let Some(other) = known.readable.iter().find(|known| known.iqn == iqn) {
             let why = format!(
                 "{iqn} is the iSCSI name of target {}; choose another (--iqn)",
                 other.name
             );
             return Err(bad(name, why));
         }
-        if known.len() >= MAX_TARGETS {
+        if known.count() >= MAX_TARGETS {
             return Err(AdminError::Full {
                 what: "cluster",
                 name: cluster.to_string(),
@@ -247,14 +264,17 @@ pub(super) fn change_target(
     Err(AdminError::TooManyRaces { key })
 }
 
-/// Deletes a target. Its volumes stay; initiators that are logged in lose their disks.
+/// Deletes a target. Its volumes stay; initiators that are logged in lose their disks. `None`: nobody could read what it was.
 ///
 /// # Errors
-/// None of that name, or it has LUNs (and `force` is not given); the metadata is away or refuses.
-pub fn delete_target(meta: &dyn Transact, name: &str, force: bool) -> Result<IscsiTarget> {
+/// None of that name, or it has LUNs, or its record cannot be read (and `force` is not given); the metadata is away or refuses.
+pub fn delete_target(meta: &dyn Transact, name: &str, force: bool) -> Result<Option<IscsiTarget>> {
     let key = map::iscsi_target_key(name);
     for _ in 0..RACES {
-        let (found, revision) = find_target(meta, name)?;
+        let (found, revision) = match find_target(meta, name) {
+            Err(AdminError::Unreadable { .. }) if force => return remove(meta, &key).map(|_| None),
+            found => found?,
+        };
         if !found.luns.is_empty() && !force {
             return Err(AdminError::HasLuns {
                 target: name.to_owned(),
@@ -267,7 +287,7 @@ pub fn delete_target(meta: &dyn Transact, name: &str, force: bool) -> Result<Isc
             otherwise: Vec::new(),
         };
         if meta.txn(&call)?.succeeded {
-            return Ok(found);
+            return Ok(Some(found));
         }
     }
     Err(AdminError::TooManyRaces { key })

@@ -2,6 +2,7 @@ mod claim;
 mod clone;
 mod export;
 mod figures;
+mod initiators;
 mod iscsi;
 mod label;
 mod links;
@@ -17,6 +18,7 @@ mod snapshot;
 mod status;
 mod topology;
 mod trash;
+mod unreadable;
 
 use super::*;
 use crate::agent::STOPPED;

@@ -26,6 +26,7 @@ fn node(number: u32, alive: bool) -> NodeStatus {
         },
         alive,
         iscsi: Vec::new(),
+        iscsi_tag: None,
     }
 }
 

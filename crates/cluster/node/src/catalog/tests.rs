@@ -168,6 +168,79 @@ fn a_secret_that_does_not_open_bars_its_host_also_where_any_may_come() {
 }
 
 #[test]
+fn a_secret_that_is_replaced_is_forgotten() {
+    let (right, wrong) = (SealKey::generate(), SealKey::generate());
+    let (mut view, mut cataloguer) = (view(), cataloguer(Some(right.clone())));
+    let other = map::Subsystem {
+        name: "web".to_owned(),
+        nqn: format!("{NQN}-2"),
+        ..subsystem(false, &[HOST])
+    };
+    put(&mut view, map::subsystem_key("web"), &other);
+    for turn in 0..10 {
+        for (key, opens) in [(&right, true), (&wrong, false)] {
+            let sealed = key.seal(HOST, "dhchap", &format!("DHHC-1:00:{turn}:")).unwrap();
+            put(&mut view, map::host_key(HOST), &host(HOST, Some(sealed)));
+            let made = cataloguer.make(&view, |_| false).expect("another secret");
+            for nqn in [NQN, &other.nqn] {
+                let access = made.subsystem(nqn).unwrap().host(HOST).unwrap().clone();
+                assert_eq!(access.dhchap.as_ref().unwrap().0.is_empty(), !opens, "{turn}");
+            }
+            assert_eq!(cataloguer.opened.len() + cataloguer.refused.len(), 1, "{turn}");
+            assert_eq!(cataloguer.warnings().count(), usize::from(!opens), "{turn}");
+        }
+    }
+}
+
+#[test]
+fn a_host_whose_record_cannot_be_read_is_let_in_by_nobody() {
+    let (mut view, mut cataloguer) = (view(), cataloguer(None));
+    put(&mut view, map::subsystem_key("db"), &subsystem(true, &[]));
+    let rubbish = |revision| Record {
+        key: map::host_key(OTHER),
+        value: Some(b"{\"nqn\":7}".to_vec()),
+        revision,
+        created: 1,
+    };
+    let gone = |view: &mut View| {
+        view.apply(&Record {
+            value: None,
+            ..rubbish(9)
+        });
+    };
+    let told = view.apply(&rubbish(1));
+    assert!(told.concerns_hosts(), "{told:?}");
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    let access = made
+        .subsystem(NQN)
+        .unwrap()
+        .host(OTHER)
+        .expect("it is no anybody")
+        .clone();
+    assert_eq!(access.dhchap.as_ref().unwrap().0, "", "no secret fits");
+    assert!(
+        made.subsystem(NQN).unwrap().host(HOST).is_none(),
+        "others have nothing to show"
+    );
+    // One that can be read counts, and counts on when another one cannot.
+    put(&mut view, map::host_key(OTHER), &host(OTHER, None));
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    assert!(made.subsystem(NQN).unwrap().host(OTHER).is_none());
+    view.apply(&rubbish(3));
+    assert!(cataloguer.make(&view, |_| false).is_none());
+    // Also where it is named.
+    gone(&mut view);
+    put(&mut view, map::subsystem_key("db"), &subsystem(false, &[OTHER]));
+    view.apply(&rubbish(5));
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    let access = made.subsystem(NQN).unwrap().host(OTHER).unwrap().clone();
+    assert!(access.has_to_prove() && access.dhchap.as_ref().unwrap().0.is_empty());
+    gone(&mut view);
+    let made = cataloguer.make(&view, |_| false).unwrap();
+    assert!(made.subsystem(NQN).unwrap().host(OTHER).is_none());
+}
+
+#[test]
 fn a_snapshot_is_a_namespace_of_its_own_size() {
     let (mut view, mut cataloguer) = (view(), cataloguer(None));
     let snapshot = SnapshotId(3);

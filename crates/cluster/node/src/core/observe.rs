@@ -6,8 +6,12 @@
 use super::Core;
 use super::context::Context;
 use crate::links::{LinkAnswer, LinkQuestion, Named, PLACES_PER_QUESTION};
-use crate::observe::{CoreReport, KeptQuestion, KeptTraces, Observe, StoreReport, VolumeReport};
+use crate::observe::{
+    CoreReport, CoreSessions, FoundSession, KeptQuestion, KeptTraces, Observe, SessionsQuestion, StoreReport,
+    VolumeReport,
+};
 use crate::shards::Shards;
+use amita_iscsi::IscsiFront;
 use amita_reactor::driver::{Driver, Time};
 use amita_store::State;
 use amita_types::{NodeId, VolumeId};
@@ -170,6 +174,31 @@ pub(super) fn tell_kept(core: &Core, driver: &dyn Driver, question: &KeptQuestio
     };
     // Whoever asked may have gone meanwhile.
     let _ = question.reply.send(Box::new(answer));
+}
+
+/// Tells which sessions of initiators there are.
+pub(super) fn tell_sessions(core: &Core, driver: &dyn Driver, question: &SessionsQuestion) {
+    let SessionsQuestion { after, wanted, reply } = question;
+    let is_meant = |front: &IscsiFront| {
+        let ends = front.ends();
+        ends.is_some_and(|(initiator, target)| wanted.is_about(initiator, target))
+    };
+    let (found, is_cut) = core.fronts.initiators(*after, wanted.limit, is_meant);
+    let sessions = found.into_iter().filter_map(|(front, peer, iscsi)| {
+        Some(FoundSession {
+            number: front.0,
+            peer,
+            report: iscsi.report()?,
+        })
+    });
+    let answer = CoreSessions {
+        core: core.cx.config.core,
+        now: driver.now(),
+        sessions: sessions.collect(),
+        is_cut,
+    };
+    // Whoever asked may have gone meanwhile.
+    let _ = reply.send(Box::new(answer));
 }
 
 /// All but the volumes and what stores were asked to count.

@@ -35,6 +35,7 @@ fn on_control(core: &mut Core, driver: &mut dyn Driver, message: ToCore) {
     match message {
         ToCore::Observe(question) => core.observing.ask(&core.cx.shards, question),
         ToCore::Kept(question) => observe::tell_kept(core, driver, &question),
+        ToCore::Sessions(question) => observe::tell_sessions(core, driver, &question),
         ToCore::Links(question) => observe::tell_links(core, driver, &question),
         ToCore::Steer { node, network } => core.cx.peers.steer(node, network),
         ToCore::DropHosts(dropped) => {

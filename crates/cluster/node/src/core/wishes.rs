@@ -10,7 +10,8 @@ use amita_types::VolumeId;
 pub(super) fn ask(core: &mut Core, now: Time, asker: Asker, volume: VolumeId, group: u16) {
     let view = &core.cx.view;
     let gateway = view.iscsi_gateways().find(|gateway| gateway.tag == group);
-    let living = gateway.map(|gateway| gateway.node).filter(|node| view.lives(*node));
+    let living = gateway.filter(|gateway| view.lives(gateway.node) && gateway.is_of(view.session(gateway.node)));
+    let living = living.map(|gateway| gateway.node);
     let name = view.volume_of(volume).map(|record| record.name.clone());
     match (living, name) {
         (Some(to), Some(name)) => core.wishes.ask(now, asker, volume, &name, to),

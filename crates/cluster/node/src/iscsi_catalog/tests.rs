@@ -96,6 +96,7 @@ fn gateway(node: u32, tag: u16, portals: &[&str]) -> IscsiGateway {
         name: format!("n{node}"),
         tag,
         portals: portals.iter().map(ToString::to_string).collect(),
+        session: None,
     }
 }
 
@@ -207,6 +208,29 @@ fn access_and_preference_follow_the_owner() {
     put(&mut view, map::volume_key("v"), &volume(None, 1 << 30));
     live(&mut view, 2);
     assert_eq!(state(&view, false), ([theirs, theirs, away], None));
+}
+
+/// Initiators are told of the portals of gateways that live, and of no others.
+#[test]
+fn a_gateway_lives_while_the_program_does_that_has_said_its_portals() {
+    let (mut view, mut cataloguer) = (view(), cataloguer(None));
+    cataloguer.make(&view, |_| false).expect("the first");
+    let said = |session| IscsiGateway {
+        session: Some(session),
+        ..gateway(2, 9, &["192.0.2.2:3260"])
+    };
+    let mut lives = |view: &View| {
+        let made = cataloguer.make(view, |_| false).expect("changed");
+        let group = made.scsi.groups.iter().find(|group| group.tag == 9).unwrap().clone();
+        group.alive
+    };
+    // Another program than the one that runs: one that was downgraded says nothing of iSCSI.
+    put(&mut view, map::iscsi_gateway_key("n2"), &said(5));
+    assert!(!lives(&view));
+    put(&mut view, map::iscsi_gateway_key("n2"), &said(1));
+    assert!(lives(&view));
+    gone(&mut view, map::live_key(NodeId(2)));
+    assert!(!lives(&view));
 }
 
 #[test]

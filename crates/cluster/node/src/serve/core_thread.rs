@@ -415,12 +415,12 @@ impl CoreSetup {
     /// Every core listens at each portal: the kernel spreads the sessions of initiators over them.
     fn listen_iscsi(&self, core: &mut Core, driver: &mut UringDriver) -> Result<(), ServeError> {
         for address in &self.config.iscsi {
-            let port = core.iscsi_port().clone();
+            let (port, portal) = (core.iscsi_port().clone(), *address);
             let make: MakeFront =
-                Box::new(move |id, now, peer, _| Box::new(IscsiFront::accept(port.clone(), id, now, peer)));
+                Box::new(move |id, now, peer, _| Box::new(IscsiFront::accept(port.clone(), id, now, peer).at(portal)));
             let (_, bound) = core
                 .fronts
-                .listen(driver, *address, make)
+                .listen(driver, portal, make)
                 .map_err(|why| ServeError::listen(*address, &why))?;
             if self.core == 0 {
                 let _ = self.words.send(StartupEvent::Iscsi(bound));

@@ -10,7 +10,7 @@ use super::links::{Hearing, Measuring, Meter, Shown};
 use super::recheck::Recheck;
 use super::{Level, Log, ServeConfig, ServeError, is_dialable, local_socket, look, watch};
 use crate::control::{FromCore, Record, ToCore};
-use crate::observe::{CollectReport, ExportCounters, Server, TraceSource};
+use crate::observe::{CollectReport, CollectSessions, ExportCounters, Server, TraceSource};
 use crate::peer_links;
 use crate::token;
 use amita_control::admin::{self, AdminError};
@@ -250,6 +250,8 @@ pub(crate) struct Plane {
     collect: CollectReport,
     /// Takes the cores' traces.
     traces: TraceSource,
+    /// Asks the cores for sessions of initiators.
+    sessions: CollectSessions,
     /// What a client takes with it when it goes.
     leaves: Option<(Client, Node)>,
     /// Were all records of the metadata sent to core 0?
@@ -300,6 +302,7 @@ impl Plane {
         let shown = Shown::default();
         let collect = watch::collector(config, joined, &cores.senders, &agent, &older, &export, &shown);
         let traces = watch::traces(config, joined, &cores.senders, &export);
+        let sessions = watch::sessions(&cores.senders);
         let metrics = watch::start(config, &collect)?;
         let record = register(config, joined, &cores, metrics.as_ref().map(Server::address), log)?;
         let keeper = match to_keeper {
@@ -367,6 +370,7 @@ impl Plane {
             metrics,
             collect,
             traces,
+            sessions,
             recheck,
             measuring,
             leaves: config.client.then(|| (client.clone(), record)),
@@ -393,6 +397,11 @@ impl Plane {
     /// Takes the traces that the cores keep.
     pub(crate) fn traces(&self) -> &TraceSource {
         &self.traces
+    }
+
+    /// Asks the cores for sessions of initiators.
+    pub(crate) fn sessions(&self) -> &CollectSessions {
+        &self.sessions
     }
 
     /// Have all records of the metadata been sent to core 0, as they were at the start?
@@ -504,7 +513,7 @@ fn register(
     };
     let portals: Vec<SocketAddr> = cores.iscsi.iter().map(portal).collect();
     // Where there are none as well: a node that serves it no more says so.
-    match admin::register_iscsi_gateway(client, &config.name, joined.node, &portals) {
+    match admin::register_iscsi_gateway(client, &config.name, joined.node, joined.session, &portals) {
         Ok(_) => {}
         // Without a tag nobody is let in here. The node's stores, and those who use volumes otherwise, go on.
         Err(why) if is_bad_record(&why) => {

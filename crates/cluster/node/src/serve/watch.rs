@@ -6,17 +6,19 @@ use super::plane::Joined;
 use super::{ServeConfig, ServeError};
 use crate::control::ToCore;
 use crate::observe::{
-    CollectReport, CoreReport, ExportCounters, KeptQuestion, KeptTraces, NodeReport, Observe, ProcessReport, Server,
-    TraceSource, Wanted,
+    CollectReport, CollectSessions, CoreReport, CoreSessions, ExportCounters, KeptQuestion, KeptTraces, NodeReport,
+    NodeSessions, Observe, ProcessReport, Server, SessionsQuestion, SessionsWanted, TraceSource, Wanted,
 };
 use amita_control::agent::{Agent, Insight, Policies};
 use amita_identity::Live;
 use amita_types::{ClusterId, NodeId};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+/// Cores that are asked for sessions at once: what they tell is there before it is known how much that is.
+const ASKED_AT_ONCE: usize = 8;
 /// For how long the cores are waited for: they answer within a pass.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -75,6 +77,54 @@ pub(super) fn traces(
         }),
         counters: Arc::clone(export),
     }
+}
+
+/// Whoever has it can ask for the sessions of initiators, until the cores end.
+pub(super) fn sessions(cores: &ToCores) -> CollectSessions {
+    let cores = cores.clone();
+    Arc::new(move |wanted: &SessionsWanted| {
+        let ask = |core: usize, after: u64, wanted: Arc<SessionsWanted>, reply: Sender<Box<CoreSessions>>| {
+            cores.send(core, ToCore::Sessions(SessionsQuestion { after, wanted, reply }));
+        };
+        gather(cores.len(), wanted, &ask)
+    })
+}
+
+/// How a core is asked: its number, the number of the last session that is not wanted, and what is.
+type Ask<'a> = &'a dyn Fn(usize, u64, Arc<SessionsWanted>, Sender<Box<CoreSessions>>);
+
+/// Sessions of so many cores, as far as they are wanted.
+fn gather(cores: usize, wanted: &SessionsWanted, ask: Ask<'_>) -> NodeSessions {
+    let (first, behind) = wanted.after.unwrap_or((0, 0));
+    let mut found = NodeSessions::default();
+    let mut left = wanted.limit;
+    let asked: Vec<usize> = (first..cores).collect();
+    for some in asked.chunks(ASKED_AT_ONCE) {
+        let (reply, replies) = channel();
+        let own = Arc::new(SessionsWanted {
+            limit: left,
+            ..wanted.clone()
+        });
+        for &core in some {
+            let after = if core == first { behind } else { 0 };
+            ask(core, after, Arc::clone(&own), reply.clone());
+        }
+        drop(reply);
+        let mut answers: Vec<CoreSessions> = Vec::new();
+        await_all(&replies, |answer| answers.push(answer));
+        found.silent += some.len() - answers.len();
+        answers.sort_by_key(|answer| answer.core);
+        for mut answer in answers {
+            found.is_cut |= answer.is_cut || answer.sessions.len() > left;
+            answer.sessions.truncate(left);
+            left -= answer.sessions.len();
+            found.cores.push(answer);
+            if found.is_cut {
+                return found;
+            }
+        }
+    }
+    found
 }
 
 /// What the cores answer, of those that do so in time.
@@ -141,3 +191,6 @@ impl Asking {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! What initiators see by iSCSI, as last seen in the metadata; and, where that is wanted, how full pools are.
 
-use super::{Change, View, parse, take};
+use super::{Change, View, parse, take, take_or_note};
 use crate::control::Record;
 use amita_types::condition::{Condition, StoreSpace, Thresholds};
 use amita_types::map::{IscsiGateway, IscsiInitiator, IscsiTarget};
@@ -45,24 +45,15 @@ impl Iscsi {
         }
         Ok(())
     }
-
-    fn initiator(&mut self, name: &str, record: &Record) -> Result<(), String> {
-        let taken = take(&mut self.initiators, name, record);
-        // What was known of it goes on to hold.
-        if taken.is_err() && !self.initiators.contains_key(name) {
-            self.unreadable.insert(name.to_owned());
-        } else {
-            self.unreadable.remove(name);
-        }
-        taken
-    }
 }
 
 impl View {
     pub(super) fn apply_iscsi(&mut self, rest: &str, record: &Record) -> Change {
         let taken = match rest.split_once('/') {
             Some(("targets", name)) => self.iscsi.target(name, record),
-            Some(("initiators", name)) => self.iscsi.initiator(name, record),
+            Some(("initiators", name)) => {
+                take_or_note(&mut self.iscsi.initiators, &mut self.iscsi.unreadable, name, record)
+            }
             Some(("gateways", node)) => take(&mut self.iscsi.gateways, node, record),
             _ => return Change::Nothing,
         };

@@ -169,6 +169,22 @@ pub struct IscsiGateway {
     /// `HOST:PORT` of each portal; empty: it listens nowhere now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub portals: Vec<String>,
+    /// The session of the program that has said so ([`super::Live::session`]). Another one that lives is of a version that speaks no iSCSI, and does
+    /// not know that it had to take that back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<u64>,
+}
+
+impl IscsiGateway {
+    /// Does it listen there while the program of this session lives, as its node? `None`: its session cannot be read.
+    #[must_use]
+    pub fn is_of(&self, living: Option<u64>) -> bool {
+        match (self.session, living) {
+            // Zero: of one that has stopped, or that nobody can read.
+            (Some(own), Some(living)) => own == living || living == 0,
+            _ => true,
+        }
+    }
 }
 
 /// The prefix of the targets.

@@ -108,6 +108,7 @@ impl Entry {
             cmd_sn: request.cmd_sn,
             stat_sn: self.stat_sn,
             isid: request.isid,
+            tsih,
             names,
             target,
         };

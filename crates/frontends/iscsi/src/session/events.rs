@@ -1,6 +1,7 @@
 //! What comes to a session from within: ends of I/O, words of the register, new settings.
 
 use super::task::Fault;
+use super::work::copy;
 use super::{Session, functions, logout, resets, work};
 use crate::Cx;
 use crate::connection::End;
@@ -10,8 +11,7 @@ use amita_frontend::engine::Protocol as _;
 use amita_frontend::front::CloseReason;
 use amita_frontend::service::{Event, Source};
 use amita_scsi::Target;
-use amita_scsi::plan::Segment;
-use std::collections::BTreeSet;
+use amita_types::io::IoError;
 use std::sync::Arc;
 
 impl Session {
@@ -73,7 +73,6 @@ impl Session {
         let is_leaving = name
             .and_then(|name| catalog.detail(name))
             .is_some_and(|detail| detail.leaving);
-        let usable = (self.copies > 0).then(|| self.usable());
         let before = std::mem::replace(&mut self.target, target);
         if self.rests_on.is_none() {
             self.nexus.barred = catalog.barred_without_proof(&self.names.initiator);
@@ -87,10 +86,7 @@ impl Session {
         }
         resets::look(self, cx)?;
         self.withdraw(before.as_ref(), cx)?;
-        match usable {
-            Some(before) => self.withdraw_copies(before, cx),
-            None => Ok(()),
-        }
+        self.withdraw_copies(cx)
     }
 
     /// Logical units that are not there any more take their tasks with them. Their volumes may be somebody else's soon, and a host can
@@ -118,30 +114,15 @@ impl Session {
         Ok(())
     }
 
-    /// All that the initiator may copy from and to: logical units of any target.
-    fn usable(&self) -> BTreeSet<Source> {
-        let initiator = self.names.initiator.as_str();
-        let targets = self.catalog.scsi.targets.iter();
-        let targets = targets.filter(|target| target.admits(initiator) && !self.nexus.barred.contains(&target.name));
-        let units = targets.flat_map(|target| target.units_of(initiator));
-        units.map(|unit| unit.source()).collect()
-    }
-
-    /// Copies from or to what is not there any more, or not for this initiator, end as well: they are tasks of another logical unit.
-    fn withdraw_copies(&mut self, mut gone: BTreeSet<Source>, cx: &mut Cx<'_>) -> Result<(), End> {
-        let now = self.usable();
-        gone.retain(|source| !now.contains(source));
-        if gone.is_empty() {
-            return Ok(());
+    /// The same for copies by way of another logical unit, which is there still. To that the others are copy targets that are not reachable.
+    fn withdraw_copies(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
+        let requests = self.engine.requests().map(|request| &request.own);
+        let barred = requests.filter(|task| task.is_copy && !copy::may_go_on(task, &self.catalog.scsi, &self.nexus));
+        let barred: Vec<u64> = barred.map(|task| task.serial).collect();
+        if !barred.is_empty() {
+            let fault = Fault::Volume(IoError::Unavailable);
+            self.end_tasks(|task| barred.contains(&task.serial), fault, cx)?;
         }
-        let concerns = |segment: &Segment| {
-            gone.contains(&segment.from.source) || (segment.is_written && gone.contains(&segment.to.source))
-        };
-        let copies = self.engine.requests().map(|request| &request.own);
-        let copies = copies.filter(|task| task.segments.iter().any(concerns));
-        // Their pieces have the same.
-        let serials: Vec<u64> = copies.map(|task| task.serial).collect();
-        self.end_tasks(|task| serials.contains(&task.serial), Fault::Gone, cx)?;
         Ok(())
     }
 }

@@ -47,6 +47,11 @@ impl Watch {
         self.asked_at = None;
     }
 
+    /// When something came last.
+    pub fn heard_at(&self) -> Time {
+        self.heard_at
+    }
+
     /// A command has come.
     pub fn command(&mut self, now: Time, config: &Config) {
         if self.look_at.is_none() {

@@ -240,6 +240,7 @@ fn proceed(session: &mut Session, slot: SlotId, plan: amita_scsi::Plan, cx: &mut
                 return command::complete(session, slot, cx);
             }
             session.copies += 1;
+            request.delivery = Delivery::AnyOrder;
             request.own.is_copy = true;
             request.own.segments = segments;
             request.own.summer = then.summer();
@@ -355,7 +356,7 @@ fn pattern(block: &[u8], bytes: usize, pool: &Pool) -> Option<Slice> {
 
 /// Is it done one piece after the other, or by what pieces bring?
 pub(super) fn is_stepwise(work: &Work) -> bool {
-    matches!(work, Work::Blocks | Work::CopyPiece(_))
+    matches!(work, Work::Blocks | Work::Copy(_) | Work::CopyPiece(_))
 }
 
 /// The next piece of what moves no data over the network.

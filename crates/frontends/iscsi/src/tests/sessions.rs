@@ -29,6 +29,48 @@ fn a_logout_waits_for_what_is_under_way() {
     assert_eq!(world.board.sessions(), 0);
 }
 
+#[test]
+fn a_session_says_what_it_is_to_who_looks() {
+    let mut world = World::new();
+    let mut host = Host::open(&mut world);
+    assert!(
+        host.front.report().is_none() && host.front.ends().is_none(),
+        "who connects is nobody yet"
+    );
+    let portal = std::net::SocketAddr::from(([192, 0, 2, 1], 3260));
+    let mut named = Host::open(&mut world);
+    named.front = named.front.at(portal);
+    let keys = [
+        ("HeaderDigest", "CRC32C"),
+        ("MaxRecvDataSegmentLength", "65536"),
+        ("FirstBurstLength", "16384"),
+    ];
+    let _ = named.login_with(&mut world, INITIATOR, 7, &keys);
+    let report = named.front.report().expect("a session");
+    assert_eq!(
+        (report.initiator.as_str(), report.target.as_deref()),
+        (INITIATOR, Some(TARGET))
+    );
+    assert_eq!(named.front.ends(), Some((INITIATOR, Some(TARGET))));
+    assert_eq!((report.isid, report.portal), ([0x80, 0, 0, 0, 0, 7], Some(portal)));
+    assert!(report.tsih > 0 && !report.is_proven && report.since <= world.now);
+    let agreed = &report.agreed;
+    assert!(agreed.header_digest && !agreed.data_digest);
+    assert_eq!((agreed.max_send, agreed.first_burst), (65_536, 16_384));
+    assert_eq!(
+        (report.max_receive, report.commands, report.under_way),
+        (256 << 10, 128, 0)
+    );
+    // What is under way is counted.
+    let mut host = Host::session(&mut world);
+    world.runs = false;
+    host.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
+    assert_eq!(host.front.report().expect("a session").under_way, 1);
+    world.runs = true;
+    host.settle(&mut world);
+    assert_eq!(host.front.report().expect("a session").under_way, 0);
+}
+
 /// A session with a write under way, and a login that waits for its end.
 fn reinstating(world: &mut World) -> [Host; 2] {
     let mut old = Host::session(world);

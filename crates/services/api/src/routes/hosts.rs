@@ -1,7 +1,7 @@
 //! Hosts: who may connect to subsystems. Their keys are never shown; `host_keys` sets them.
 
 use super::input::{Body, Force, Known, Names, Parameters};
-use crate::condition::{Identity, IfMatch};
+use crate::condition::{Identity, IfMatch, whatever};
 use crate::page::{Cursor, Page, Tagged};
 use crate::problem::Problem;
 use crate::session::{Api, Asker};
@@ -123,7 +123,8 @@ async fn show(State(api): State<Api>, asker: Asker, Names(nqn): Names<String>) -
     Ok(Tagged(StatusCode::OK, found.await?))
 }
 
-/// Forgets a host and its keys. Where a subsystem allows it, only with `force`, which takes that away too.
+/// Forgets a host and its keys. Where a subsystem allows it, only with `force`, which takes that away too; so where nobody can read what is known of
+/// it.
 #[utoipa::path(delete, path = "/hosts/{nqn}", operation_id = "removeHost", tag = "nvme", params(Which, Force, Known),
     responses((status = 204, description = "It is not known any more."),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -135,7 +136,8 @@ async fn remove(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        let held = known.check(session, |meta| look(meta, &nqn))?;
+        let key = map::host_key(&nqn);
+        let held = known.check(session, |meta| whatever(look(meta, &nqn), key.clone()))?;
         held.act(Action::HostRemove, &nqn, |meta| admin::remove_host(meta, &nqn, force))?;
         Ok(StatusCode::NO_CONTENT)
     });

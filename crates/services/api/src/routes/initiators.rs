@@ -3,7 +3,7 @@
 
 use super::host_keys::load;
 use super::input::{Body, Force, Known, Names, Parameters, nullable};
-use crate::condition::{Identity, IfMatch};
+use crate::condition::{Identity, IfMatch, whatever};
 use crate::page::{Cursor, Page, Tagged};
 use crate::problem::{Code, Problem};
 use crate::repeat::Secret as Unkept;
@@ -157,7 +157,8 @@ async fn show(State(api): State<Api>, asker: Asker, Names(name): Names<String>) 
     Ok(Tagged(StatusCode::OK, found.await?))
 }
 
-/// Forgets an initiator and its secrets. Where a target allows it, only with `force`, which takes that away too.
+/// Forgets an initiator and its secrets. Where a target allows it, only with `force`, which takes that away too; so where nobody can read what is
+/// known of it.
 #[utoipa::path(delete, path = "/initiators/{name}", operation_id = "removeInitiator", tag = "iscsi",
     params(Which, Force, Known),
     responses((status = 204, description = "It is not known any more."),
@@ -170,7 +171,8 @@ async fn remove(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        let held = known.check(session, |meta| look(meta, &name))?;
+        let key = map::iscsi_initiator_key(&name);
+        let held = known.check(session, |meta| whatever(look(meta, &name), key.clone()))?;
         held.act(Action::InitiatorRemove, &name, |meta| {
             admin::remove_initiator(meta, &name, force)
         })?;

@@ -47,6 +47,8 @@ pub struct Node {
     pub nvme: Option<String>,
     /// Where initiators log in to it by iSCSI, as HOST:PORT: its portals; none: they do not.
     pub iscsi: Vec<String>,
+    /// The tag of their portal group, which is the number of its target port group as well; null: there are none.
+    pub iscsi_tag: Option<u16>,
     /// Where its metrics are, as HOST:PORT; the host may be its own loopback.
     pub metrics: Option<String>,
     /// Where its REST API is, as HOST:PORT; the host may be its own loopback; null: it serves none.
@@ -67,7 +69,12 @@ pub struct Node {
 
 impl From<NodeStatus> for Node {
     fn from(found: NodeStatus) -> Node {
-        let NodeStatus { node, alive, iscsi } = found;
+        let NodeStatus {
+            node,
+            alive,
+            iscsi,
+            iscsi_tag,
+        } = found;
         Node {
             name: node.name,
             id: node.id.0,
@@ -79,6 +86,7 @@ impl From<NodeStatus> for Node {
             nbd_socket: node.nbd_socket,
             nvme: node.nvme,
             iscsi,
+            iscsi_tag,
             metrics: node.metrics,
             api: node.api,
             site: node.site,

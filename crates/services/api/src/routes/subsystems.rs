@@ -1,7 +1,7 @@
 //! Subsystems: what hosts connect to by NVMe/TCP, their namespaces and who may connect.
 
 use super::input::{Body, Force, Known, Named, Names, Parameters, cut_by_number};
-use crate::condition::{Identity, IfMatch};
+use crate::condition::{Identity, IfMatch, whatever};
 use crate::page::{Cursor, Page, Tagged};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
@@ -254,7 +254,7 @@ async fn change(
     Ok(Tagged(StatusCode::OK, changed.await?))
 }
 
-/// Deletes a subsystem; its volumes stay. One that has namespaces only with `force`: hosts lose their disks.
+/// Deletes a subsystem; its volumes stay. One that has namespaces, or that nobody can read, only with `force`: hosts lose their disks.
 #[utoipa::path(delete, path = "/subsystems/{name}", operation_id = "deleteSubsystem", tag = "nvme",
     params(Named, Force, Known),
     responses((status = 204, description = "It is gone."),
@@ -267,7 +267,8 @@ async fn remove(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        let held = known.check(session, |meta| look(meta, &name))?;
+        let key = map::subsystem_key(&name);
+        let held = known.check(session, |meta| whatever(look(meta, &name), key.clone()))?;
         held.act(Action::SubsystemDelete, &name, |meta| {
             admin::delete_subsystem(meta, &name, force)
         })?;

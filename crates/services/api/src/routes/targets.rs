@@ -1,7 +1,7 @@
 //! Targets: what initiators log in to by iSCSI, their LUNs and who sees them.
 
 use super::input::{Body, Force, Known, Named, Names, Parameters, cut_by_number, nullable};
-use crate::condition::{Identity, IfMatch};
+use crate::condition::{Identity, IfMatch, whatever};
 use crate::page::{Cursor, Page, Tagged};
 use crate::problem::{Code, Problem};
 use crate::session::{Api, Asker};
@@ -305,7 +305,7 @@ async fn change(
     Ok(Tagged(StatusCode::OK, changed.await?))
 }
 
-/// Deletes a target; its volumes stay. One that has LUNs only with `force`: initiators lose their disks.
+/// Deletes a target; its volumes stay. One that has LUNs, or that nobody can read, only with `force`: initiators lose their disks.
 #[utoipa::path(delete, path = "/targets/{name}", operation_id = "deleteTarget", tag = "iscsi", params(Named, Force, Known),
     responses((status = 204, description = "It is gone."),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -317,7 +317,8 @@ async fn remove(
     known: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let removed = api.run(asker, move |session| {
-        let held = known.check(session, |meta| look(meta, &name))?;
+        let key = map::iscsi_target_key(&name);
+        let held = known.check(session, |meta| whatever(look(meta, &name), key.clone()))?;
         held.act(Action::TargetDelete, &name, |meta| {
             admin::delete_target(meta, &name, force)
         })?;

@@ -445,6 +445,8 @@ pub fn cases(world: &World) -> BTreeMap<&'static str, Case> {
         ),
         ("listTraces", get("/traces?slow=true&limit=5")),
         ("showTracesPart", get("/traces/part")),
+        ("listIscsiSessions", get("/iscsi/sessions?limit=5&target=db")),
+        ("showIscsiSessionsPart", get("/iscsi/sessions/part?core=0&number=1")),
         ("listCounters", get("/counters?limit=5&after=n1")),
         ("showCountersPart", get("/counters/part")),
         ("showCertificates", get("/certificates")),

@@ -106,7 +106,7 @@ async fn attachment(world: &World, initiator: Option<&str>) -> Said {
 
 fn serve(world: &World, node: &str, number: u32, portals: &[&str]) {
     let portals: Vec<std::net::SocketAddr> = portals.iter().map(|at| at.parse().unwrap()).collect();
-    admin::register_iscsi_gateway(&*world.meta, node, NodeId(number), &portals).unwrap();
+    admin::register_iscsi_gateway(&*world.meta, node, NodeId(number), 1, &portals).unwrap();
 }
 
 #[tokio::test]

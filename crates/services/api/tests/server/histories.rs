@@ -1,8 +1,11 @@
 //! What nodes remember, asked of any of them: added up, and who did not answer is named.
 
 use super::world::World;
-use amita_api::{Api, Counters, Listener, NodeCounters, Observed, Server, Trace};
-use amita_control::admin;
+use amita_api::{
+    Api, Counters, IscsiSession, Listener, NodeCounters, Observed, OwnSessions, Server, SessionQuestion, Sessions,
+    Trace,
+};
+use amita_control::admin::{self, TargetSpec};
 use amita_history::{Buckets, Counts, History, LEAST_BYTES, Layout, Metric, Object, Place, Totals};
 use amita_metadata::Call;
 use amita_types::map::{self, Node};
@@ -13,6 +16,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+const ONE: &str = "iqn.2026-01.io.test:one";
+const OTHER: &str = "iqn.2026-01.io.test:two";
 
 /// A minute of figures, so many seconds ago.
 const AGO_S: u64 = 120;
@@ -69,6 +75,7 @@ fn serve(world: &World, node: &str, history: Option<Arc<History>>) -> Server {
             vec![trace(&name, if name == "n1" { 20 } else { 10 })]
         })),
         counters: Some(counters(node)),
+        sessions: Some(sessions(node)),
     });
     let server = Server::start(listener, None, api, node).unwrap();
     reached_at(world, node, server.address());
@@ -88,6 +95,42 @@ fn counters(node: &str) -> Counters {
             stores: Vec::new(),
             cores: Vec::new(),
         })
+    })
+}
+
+/// Of two initiators one each, and of one of them another one, at two cores.
+fn sessions(node: &str) -> Sessions {
+    let isid = if node == "n1" { "800000000001" } else { "800000000002" };
+    let session = move |core: u64, number: u64, initiator: &str| -> IscsiSession {
+        let value = serde_json::json!({
+            "node": "", "core": core, "number": number, "initiator": initiator, "proven": true, "peer": "192.0.2.9:999",
+            "iqn": "iqn.2026-11.io.amita:00000000:db", "isid": isid, "tsih": 7, "tag": 1, "portal": "192.0.2.1:3260", "since": 9,
+            "silent_seconds": 1, "header_digest": true, "data_digest": false, "immediate_data": true, "initial_r2t": true,
+            "max_receive_bytes": 262_144, "max_send_bytes": 8192, "max_burst_bytes": 262_144, "first_burst_bytes": 65_536,
+            "max_outstanding_r2t": 1, "commands": 128, "under_way": 3,
+        });
+        serde_json::from_value(value).unwrap()
+    };
+    Arc::new(move |question: &SessionQuestion| {
+        let all = [(0, 5, ONE), (0, 9, OTHER), (3, 1, ONE)];
+        let wanted = all.into_iter().filter(|(core, number, initiator)| {
+            question.after.is_none_or(|after| (*core, *number) > after)
+                && question.initiator.as_ref().is_none_or(|wanted| wanted == initiator)
+                && question
+                    .iqn
+                    .as_ref()
+                    .is_none_or(|iqn| iqn == "iqn.2026-11.io.amita:00000000:db")
+        });
+        let mut sessions: Vec<IscsiSession> = wanted
+            .map(|(core, number, initiator)| session(core, number, initiator))
+            .collect();
+        let is_cut = sessions.len() > question.limit;
+        sessions.truncate(question.limit);
+        OwnSessions {
+            sessions,
+            is_cut,
+            silent_cores: 0,
+        }
     })
 }
 
@@ -224,6 +267,63 @@ fn any_node_answers_for_all_and_names_those_that_do_not_answer() {
 }
 
 #[test]
+fn any_gateway_tells_the_sessions_of_all() {
+    let world = World::new();
+    let servers = [serve(&world, "n1", None), serve(&world, "n2", None)];
+    let portal = SocketAddr::from(([192, 0, 2, 1], 3260));
+    for found in admin::nodes(&world.client).unwrap() {
+        admin::register_iscsi_gateway(&world.client, &found.name, found.id, 1, &[portal]).unwrap();
+    }
+    let spec = TargetSpec {
+        name: "db".to_owned(),
+        iqn: Some("iqn.2026-11.io.amita:00000000:db".to_owned()),
+        ..TargetSpec::default()
+    };
+    admin::create_target(&world.client, &spec).unwrap();
+    let places = |answer: &Value| -> Vec<String> {
+        let items = answer["items"].as_array().unwrap().iter();
+        let place = |item: &Value| format!("{}/{}/{}", item["node"].as_str().unwrap(), item["core"], item["number"]);
+        items.map(place).collect()
+    };
+    let all = ["n1/0/5", "n1/0/9", "n1/3/1", "n2/0/5", "n2/0/9", "n2/3/1"];
+    for server in &servers {
+        let answer = done(server, "/iscsi/sessions");
+        assert_eq!(places(&answer), all);
+        assert_eq!(answer["next"], Value::Null);
+        let session = &answer["items"][0];
+        assert_eq!(
+            (&session["target"], &session["isid"]),
+            (&"db".into(), &"800000000001".into())
+        );
+        // The third speaks iSCSI, and serves no API.
+        assert_eq!(missing(&answer)[0].0, "n3");
+    }
+    for limit in 1..=6 {
+        let (mut seen, mut after) = (Vec::new(), String::new());
+        loop {
+            let answer = done(&servers[1], &format!("/iscsi/sessions?limit={limit}{after}"));
+            let piece = places(&answer);
+            assert!(piece.len() <= limit);
+            seen.extend(piece);
+            match answer["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(seen, all, "{limit}");
+    }
+    let of = |query: &str| places(&done(&servers[0], &format!("/iscsi/sessions?{query}")));
+    assert_eq!(of("initiator=IQN.2026-01.io.test:two"), ["n1/0/9", "n2/0/9"]);
+    assert_eq!(of("node=n2&initiator=iqn.2026-01.io.test:one"), ["n2/0/5", "n2/3/1"]);
+    assert_eq!(of("target=db").len(), 6);
+    assert!(of("node=none").is_empty());
+    let (status, body) = ask(&servers[0], "/iscsi/sessions?target=none");
+    assert_eq!((status, &body["code"]), (404, &"not-found".into()), "{body}");
+    let (status, body) = ask(&servers[0], "/iscsi/sessions?initiator=host");
+    assert_eq!((status, &body["code"]), (422, &"bad-setting".into()), "{body}");
+}
+
+#[test]
 fn what_cannot_be_asked_is_told_with_what_can() {
     let (world, folder) = (World::new(), tempfile::tempdir().unwrap());
     let one = serve(&world, "n1", Some(remembered(folder.path(), "n1", "db", 100, 60)));
@@ -249,6 +349,8 @@ fn what_cannot_be_asked_is_told_with_what_can() {
         ("/traces?limit=1000", "1 to 100"),
         ("/counters?limit=0", "1 to 64"),
         ("/counters?limit=65", "1 to 64"),
+        ("/iscsi/sessions?limit=1001", "1 to 1000"),
+        ("/iscsi/sessions?after=n1/2", "`next`"),
     ] {
         let (status, body) = ask(&one, path);
         assert_eq!((status, &body["code"]), (400, &"bad-request".into()), "{path}: {body}");

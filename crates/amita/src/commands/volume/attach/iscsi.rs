@@ -231,7 +231,7 @@ pub(super) fn detach(arguments: &DetachArguments, metadata: &Admin) -> Result<()
     if let Some(initiator) = &arguments.initiator {
         let object = format!("{name} from {initiator}");
         let hidden = metadata.act(Action::VolumeDetach, &object, |meta| {
-            admin::hide_lun(meta, target, initiator, number)
+            admin::hide_disk(meta, target, initiator, &used.lun)
         });
         let found = hidden.described()?;
         let told = serde_json::json!({

@@ -106,18 +106,24 @@ pub(super) fn members_of(reader: &mut Reader<'_>) -> Result<(Members, Seen)> {
         })
         .collect();
     let speak_iscsi: Vec<IscsiGateway> = reader.list(&map::iscsi_gateways_prefix(), any)?;
-    // A record of another node of that name is one that is gone.
-    let mut portals: BTreeMap<(NodeId, String), Vec<String>> = speak_iscsi
+    // A record of another node of that name is one that is gone; that of a node that is away says where it will be again.
+    let mut gateways: BTreeMap<(NodeId, String), IscsiGateway> = speak_iscsi
         .into_iter()
-        .map(|gateway| ((gateway.node, gateway.name), gateway.portals))
+        .filter(|gateway| lives.speaks(gateway) || !lives.alive(gateway.node))
+        .filter(|gateway| !gateway.portals.is_empty())
+        .map(|gateway| ((gateway.node, gateway.name.clone()), gateway))
         .collect();
     let nodes = topology
         .nodes
         .iter()
-        .map(|node| NodeStatus {
-            alive: lives.alive(node.id),
-            iscsi: portals.remove(&(node.id, node.name.clone())).unwrap_or_default(),
-            node: node.clone(),
+        .map(|node| {
+            let gateway = gateways.remove(&(node.id, node.name.clone()));
+            NodeStatus {
+                alive: lives.alive(node.id),
+                iscsi_tag: gateway.as_ref().map(|gateway| gateway.tag),
+                iscsi: gateway.map(|gateway| gateway.portals).unwrap_or_default(),
+                node: node.clone(),
+            }
         })
         // A client that is gone is nobody's loss; its record goes when the next one comes.
         .filter(|found| found.alive || !found.node.client)

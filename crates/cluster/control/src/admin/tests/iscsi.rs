@@ -1,22 +1,22 @@
-//! Targets, LUNs and initiators, and what else a volume may be used for at the same time.
+//! Targets, LUNs and gateways, and what else a volume may be used for at the same time.
 
 use super::nvme::Meanwhile;
 use super::*;
-use amita_types::map::{IscsiAccess, IscsiTarget, MAX_LUN_NUMBER, Snapshot, SnapshotName, SnapshotState};
+use amita_types::map::{IscsiLun, IscsiTarget, MAX_LUN_NUMBER, Snapshot, SnapshotName, SnapshotState};
 use amita_types::{SnapshotId, VolumeId};
 use std::collections::BTreeMap;
 
-const LINUX: &str = "iqn.1993-08.org.debian:01:9c11913aa8b";
-const ESX: &str = "iqn.1998-01.com.vmware:esx-1:1234567890:64";
+pub(super) const LINUX: &str = "iqn.1993-08.org.debian:01:9c11913aa8b";
+pub(super) const ESX: &str = "iqn.1998-01.com.vmware:esx-1:1234567890:64";
 
-fn made(name: &str) -> TargetSpec {
+pub(super) fn made(name: &str) -> TargetSpec {
     TargetSpec {
         name: name.to_owned(),
         ..TargetSpec::default()
     }
 }
 
-fn of(volume: &str) -> LunSpec {
+pub(super) fn of(volume: &str) -> LunSpec {
     LunSpec {
         of: volume.to_owned(),
         number: None,
@@ -26,7 +26,7 @@ fn of(volume: &str) -> LunSpec {
 }
 
 /// Three nodes, a pool, volumes `a`, `b` and `c`, and a target `t`.
-fn ground() -> Mutex<State> {
+pub(super) fn ground() -> Mutex<State> {
     let meta = cluster_of(3);
     create_pool(&meta, &spec(3)).unwrap();
     for name in ["a", "b", "c"] {
@@ -36,7 +36,7 @@ fn ground() -> Mutex<State> {
     meta
 }
 
-fn subsystem(meta: &dyn Transact) {
+pub(super) fn subsystem(meta: &dyn Transact) {
     let spec = SubsystemSpec {
         name: "s".to_owned(),
         ..SubsystemSpec::default()
@@ -45,7 +45,7 @@ fn subsystem(meta: &dyn Transact) {
 }
 
 /// A sealed snapshot of a volume, as its owner leaves it.
-fn snap(meta: &dyn Transact, volume_name: &str, name: &str) {
+pub(super) fn snap(meta: &dyn Transact, volume_name: &str, name: &str) {
     let mut volume = volume(meta, volume_name).unwrap();
     volume.generation = volume.generation.next().unwrap();
     let number = SnapshotId(1);
@@ -74,12 +74,11 @@ fn snap(meta: &dyn Transact, volume_name: &str, name: &str) {
     }
 }
 
-fn rewrite(meta: &dyn Transact, name: &str, change: impl Fn(&mut IscsiTarget)) {
+pub(super) fn rewrite(meta: &dyn Transact, name: &str, change: impl Fn(&mut IscsiTarget)) {
     let mut found = target(meta, name).unwrap();
     change(&mut found);
     meta.txn(&Call::put(map::iscsi_target_key(name), json(&found))).unwrap();
 }
-
 #[test]
 fn a_target_denies_everybody_and_has_a_name_of_its_own() {
     let meta = ground();
@@ -419,130 +418,6 @@ fn no_volume_is_written_by_two_protocols_unless_that_is_said() {
 }
 
 #[test]
-fn initiators_see_what_they_were_allowed_and_nothing_that_comes_later() {
-    let meta = ground();
-    for name in ["a", "b"] {
-        add_lun(&meta, "t", &of(name)).unwrap();
-    }
-    let found = allow_initiator(&meta, "t", &LINUX.to_ascii_uppercase(), &Mask::These(vec![1, 1])).unwrap();
-    let access = |luns: Option<Vec<u16>>| IscsiAccess {
-        initiator: LINUX.to_owned(),
-        luns,
-    };
-    assert_eq!(found.initiators, [access(Some(vec![1]))], "in their canonical form");
-    assert_eq!(
-        initiator(&meta, LINUX).unwrap().chap,
-        None,
-        "known now, with nothing to prove"
-    );
-    let found = allow_initiator(&meta, "t", LINUX, &Mask::Also(0)).unwrap();
-    assert_eq!(found.initiators, [access(Some(vec![0, 1]))]);
-    let said = allow_initiator(&meta, "t", LINUX, &Mask::These(vec![0, 7]))
-        .unwrap_err()
-        .to_string();
-    assert_eq!(said, "there is no LUN named 7; there are 0, 1");
-    assert!(matches!(
-        allow_initiator(&meta, "t", "host1", &Mask::All),
-        Err(AdminError::BadName { .. })
-    ));
-
-    // A number that is given to another disk is not shown to who saw the first one.
-    remove_lun(&meta, "t", 1).unwrap();
-    let again = LunSpec {
-        number: Some(1),
-        ..of("c")
-    };
-    add_lun(&meta, "t", &again).unwrap();
-    let found = target(&meta, "t").unwrap();
-    assert!(found.access(LINUX).unwrap().sees(0) && !found.access(LINUX).unwrap().sees(1));
-    remove_lun(&meta, "t", 0).unwrap();
-    assert_eq!(
-        target(&meta, "t").unwrap().initiators,
-        [access(Some(Vec::new()))],
-        "none, and not all"
-    );
-
-    let found = allow_initiator(&meta, "t", LINUX, &Mask::All).unwrap();
-    assert_eq!(found.initiators, [access(None)]);
-    let found = allow_initiator(&meta, "t", LINUX, &Mask::Also(1)).unwrap();
-    assert_eq!(found.initiators, [access(None)], "all it sees already");
-
-    let open = TargetChange {
-        any_initiator: Some(true),
-        ..TargetChange::default()
-    };
-    set_target(&meta, "t", &open).unwrap();
-    let found = allow_initiator(&meta, "t", ESX, &Mask::Also(1)).unwrap();
-    assert_eq!(
-        found.access(ESX).unwrap().luns,
-        None,
-        "whoever sees all by being anybody goes on to"
-    );
-}
-
-#[test]
-fn a_lun_is_taken_from_one_initiator_and_left_to_others() {
-    let meta = ground();
-    for name in ["a", "b"] {
-        add_lun(&meta, "t", &of(name)).unwrap();
-    }
-    for name in [LINUX, ESX] {
-        allow_initiator(&meta, "t", name, &Mask::All).unwrap();
-    }
-    let found = hide_lun(&meta, "t", &LINUX.to_ascii_uppercase(), 0).unwrap();
-    assert_eq!(found.access(LINUX).unwrap().luns, Some(vec![1]));
-    assert_eq!(found.access(ESX).unwrap().luns, None);
-    let found = hide_lun(&meta, "t", LINUX, 1).unwrap();
-    assert_eq!(found.access(LINUX), None, "it sees nothing, and has no business there");
-    assert!(matches!(
-        hide_lun(&meta, "t", LINUX, 1),
-        Err(AdminError::InitiatorNotAllowed { .. })
-    ));
-    assert!(matches!(hide_lun(&meta, "t", ESX, 7), Err(AdminError::NoSuch { .. })));
-
-    // Who is named no more where any may log in would see all.
-    let open = TargetChange {
-        any_initiator: Some(true),
-        ..TargetChange::default()
-    };
-    set_target(&meta, "t", &open).unwrap();
-    hide_lun(&meta, "t", ESX, 0).unwrap();
-    let found = hide_lun(&meta, "t", ESX, 1).unwrap();
-    assert_eq!(found.access(ESX).unwrap().luns, Some(Vec::new()));
-}
-
-#[test]
-fn a_number_that_is_another_disks_by_now_is_neither_shown_nor_taken_out() {
-    let meta = ground();
-    let of_a = add_lun(&meta, "t", &of("a")).unwrap();
-    let found = allow_initiator(&meta, "t", LINUX, &Mask::Disk(of_a.clone())).unwrap();
-    assert_eq!(found.access(LINUX).unwrap().luns, Some(vec![0]));
-    for at in 0..6 {
-        let act = |meta: &dyn Transact| {
-            remove_lun(meta, "t", 0).unwrap();
-            add_lun(meta, "t", &of("b")).unwrap();
-        };
-        let allowed = allow_initiator(&Meanwhile::new(&meta, at, &act), "t", ESX, &Mask::Disk(of_a.clone()));
-        let found = target(&meta, "t").unwrap();
-        let is_other = found.luns[0].uuid != of_a.uuid;
-        assert!(
-            !is_other || found.access(ESX).is_none_or(|access| !access.sees(0)),
-            "{at}: {allowed:?}"
-        );
-        if is_other {
-            assert!(
-                matches!(remove_disk(&meta, "t", &of_a), Err(AdminError::Changed)),
-                "{at}"
-            );
-            remove_lun(&meta, "t", 0).unwrap();
-            add_lun(&meta, "t", &of("a")).unwrap();
-        }
-    }
-    assert_eq!(remove_disk(&meta, "t", &of_a).unwrap(), of_a);
-    assert!(matches!(remove_disk(&meta, "t", &of_a), Err(AdminError::NoSuch { .. })));
-}
-
-#[test]
 fn the_owners_portals_come_first_and_then_those_of_nodes_that_live() {
     let meta = ground();
     let portal = |number: u8| std::net::SocketAddr::from(([192, 0, 2, number], 3260));
@@ -552,7 +427,7 @@ fn the_owners_portals_come_first_and_then_those_of_nodes_that_live() {
         ("n2", NodeId(2), vec![portal(3)]),
         ("n3", NodeId(3), Vec::new()),
     ] {
-        register_iscsi_gateway(&meta, name, node, &portals).unwrap();
+        register_iscsi_gateway(&meta, name, node, 1, &portals).unwrap();
     }
     let found = target(&meta, "t").unwrap();
     let places = |target: &IscsiTarget, owner| -> Vec<(String, bool, bool)> {
@@ -580,171 +455,48 @@ fn the_owners_portals_come_first_and_then_those_of_nodes_that_live() {
     assert_eq!(places(&found, None).len(), 2);
 }
 
+/// A version that speaks no iSCSI does not know that there is something to take back.
 #[test]
-fn lists_of_a_target_are_bounded() {
+fn portals_that_another_program_has_said_are_not_told_while_it_does_not_run() {
     let meta = ground();
-    add_lun(&meta, "t", &of("a")).unwrap();
-    rewrite(&meta, "t", |found| {
-        found.initiators = (0..MAX_TARGET_INITIATORS)
-            .map(|number| IscsiAccess {
-                initiator: format!("iqn.2014-08.org.example:{number:04}"),
-                luns: None,
-            })
-            .collect();
-    });
-    let said = allow_initiator(&meta, "t", LINUX, &Mask::All).unwrap_err().to_string();
-    assert_eq!(said, "target t has 256 initiators, and more are not possible");
-    // One that is there may be changed.
-    allow_initiator(&meta, "t", "iqn.2014-08.org.example:0007", &Mask::These(vec![0])).unwrap();
-    rewrite(&meta, "t", |found| {
-        found.initiators.truncate(16);
-        for access in &mut found.initiators {
-            access.luns = Some((0..1024).collect());
-        }
-    });
-    let said = allow_initiator(&meta, "t", LINUX, &Mask::These(vec![0]))
-        .unwrap_err()
-        .to_string();
-    assert!(said.contains("16384 numbers of LUNs in the lists"), "{said}");
-}
-
-#[test]
-fn secrets_come_sealed_and_the_targets_needs_the_initiators() {
-    let meta = ground();
-    let keys = InitiatorKeys {
-        user: ChapUser::Named("esx".to_owned()),
-        target_user: ChapUser::Named("amita".to_owned()),
-        chap: Secret::Sealed("s1".to_owned()),
-        chap_target: Secret::Sealed("s2".to_owned()),
-        compared: Some((None, None)),
-    };
-    let found = set_initiator_keys(&meta, &ESX.to_ascii_uppercase(), &keys).unwrap();
-    assert_eq!((found.name.as_str(), found.user()), (ESX, "esx"));
-    assert_eq!(found.chap_target_user.as_deref(), Some("amita"));
-    assert_eq!(
-        (found.chap.as_deref(), found.chap_target.as_deref()),
-        (Some("s1"), Some("s2"))
-    );
-    let without = InitiatorKeys {
-        chap: Secret::Remove,
-        ..InitiatorKeys::default()
-    };
-    let said = set_initiator_keys(&meta, ESX, &without).unwrap_err().to_string();
-    assert!(said.contains("the initiator has to prove itself first"), "{said}");
-    let own = InitiatorKeys {
-        user: ChapUser::Own,
-        target_user: ChapUser::Own,
-        chap_target: Secret::Remove,
-        ..InitiatorKeys::default()
-    };
-    let found = set_initiator_keys(&meta, ESX, &own).unwrap();
-    assert_eq!(
-        (found.user(), found.chap.as_deref(), found.chap_target.as_deref()),
-        (ESX, Some("s1"), None)
-    );
-    for (user, why) in [
-        ("", "it is empty"),
-        ("a b", "contains ' '"),
-        ("\u{e4}", "contains"),
-        ("a\n", "contains '\\n'"),
-    ] {
-        let named = InitiatorKeys {
-            user: ChapUser::Named(user.to_owned()),
-            ..InitiatorKeys::default()
+    let portal = |number: u8| std::net::SocketAddr::from(([192, 0, 2, number], 3260));
+    let (old, new) = (1, 5);
+    register_iscsi_gateway(&meta, "n1", NodeId(1), old, &[portal(1)]).unwrap();
+    register_iscsi_gateway(&meta, "n2", NodeId(2), old, &[portal(2)]).unwrap();
+    let live = |session: u64, pid| {
+        let live = Live {
+            stores: None,
+            session,
+            pid,
+            version: map::METADATA_VERSION,
         };
-        let said = set_initiator_keys(&meta, ESX, &named).unwrap_err().to_string();
-        assert!(said.contains(why), "{user:?}: {said}");
-    }
-    // It was compared with what is not there any more.
-    let late = InitiatorKeys {
-        chap_target: Secret::Sealed("s3".to_owned()),
-        compared: Some((Some("s0".to_owned()), None)),
-        ..InitiatorKeys::default()
+        meta.txn(&Call::put(map::live_key(NodeId(1)), json(&live))).unwrap();
     };
-    assert_eq!(set_initiator_keys(&meta, ESX, &late), Err(AdminError::Changed));
-    assert_eq!(initiator(&meta, ESX).unwrap().chap_target, None);
-    // Nothing is set, and it is known all the same.
-    set_initiator_keys(&meta, LINUX, &InitiatorKeys::default()).unwrap();
-    let names: Vec<String> = initiators(&meta).unwrap().into_iter().map(|known| known.name).collect();
-    assert_eq!(names, [LINUX, ESX]);
-}
-
-#[test]
-fn an_initiator_is_forgotten_when_nothing_lets_it_in() {
-    let meta = ground();
-    let said = initiator(&meta, LINUX).unwrap_err().to_string();
-    assert!(
-        said.contains("one is known when it is allowed (`amita initiator allow`)"),
-        "{said}"
-    );
-    allow_initiator(&meta, "t", LINUX, &Mask::All).unwrap();
-    let refused = remove_initiator(&meta, LINUX, false).unwrap_err().to_string();
-    assert!(refused.contains("is allowed in t"), "{refused}");
-    deny_initiator(&meta, "t", LINUX).unwrap();
-    let said = deny_initiator(&meta, "t", LINUX).unwrap_err().to_string();
-    assert!(said.ends_with("no initiator is"), "{said}");
-    allow_initiator(&meta, "t", LINUX, &Mask::All).unwrap();
-    remove_initiator(&meta, &LINUX.to_ascii_uppercase(), true).unwrap();
-    assert!(target(&meta, "t").unwrap().initiators.is_empty());
-    assert!(initiators(&meta).unwrap().is_empty());
-}
-
-/// One that is allowed and not known would have nothing to prove.
-#[test]
-fn an_initiator_that_is_let_in_meanwhile_keeps_its_secret_whoever_is_faster() {
-    let meta = ground();
-    for at in 0..8 {
-        for force in [false, true] {
-            let keys = InitiatorKeys {
-                chap: Secret::Sealed("sealed".to_owned()),
-                ..InitiatorKeys::default()
-            };
-            set_initiator_keys(&meta, LINUX, &keys).unwrap();
-            let act = |meta: &dyn Transact| drop(allow_initiator(meta, "t", LINUX, &Mask::All).unwrap());
-            let removed = remove_initiator(&Meanwhile::new(&meta, at, &act), LINUX, force);
-            let known = initiator(&meta, LINUX).ok();
-            let is_allowed = target(&meta, "t").unwrap().access(LINUX).is_some();
-            assert!(known.is_some() || !is_allowed, "{at} {force}: {removed:?}");
-            if removed.is_err() {
-                assert!(
-                    matches!(removed, Err(AdminError::InitiatorAllowed { .. })),
-                    "{removed:?}"
-                );
-                assert!(known.is_some_and(|known| known.chap.is_some()), "{at} {force}");
-            }
-            if is_allowed {
-                deny_initiator(&meta, "t", LINUX).unwrap();
-            }
-        }
-    }
-}
-
-#[test]
-fn secrets_of_initiators_are_sealed_anew_and_stay_what_others_make_them() {
-    let meta = ground();
-    let keys = InitiatorKeys {
-        chap: Secret::Sealed("old:a".to_owned()),
-        chap_target: Secret::Sealed("old:b".to_owned()),
-        ..InitiatorKeys::default()
+    let told = || -> Vec<(String, bool)> {
+        let portals = target_portals(&meta, &target(&meta, "t").unwrap(), None).unwrap();
+        portals
+            .into_iter()
+            .map(|portal| (portal.address, portal.alive))
+            .collect()
     };
-    set_initiator_keys(&meta, LINUX, &keys).unwrap();
-    let anew = |_: &'static str, sealed: &str| match sealed.split_once(':') {
-        Some((_, text)) => Ok(format!("new:{text}")),
-        None => Err(AdminError::NoCluster),
+    let shown = || {
+        let found = status(&meta).unwrap().nodes;
+        found.into_iter().find(|node| node.node.name == "n1").unwrap().iscsi
     };
-    let act = |meta: &dyn Transact| {
-        let other = InitiatorKeys {
-            chap: Secret::Sealed("old:c".to_owned()),
-            chap_target: Secret::Remove,
-            ..InitiatorKeys::default()
-        };
-        set_initiator_keys(meta, LINUX, &other).unwrap();
-    };
-    let found = reseal_initiator(&Meanwhile::new(&meta, 1, &act), LINUX, anew)
-        .unwrap()
-        .unwrap();
-    assert_eq!((found.chap.as_deref(), found.chap_target), (Some("new:c"), None));
-    assert_eq!(reseal_initiator(&meta, ESX, anew), Ok(None));
+    let (first, second) = ("192.0.2.1".to_owned(), "192.0.2.2".to_owned());
+    assert_eq!(told(), [(first.clone(), true), (second.clone(), true)]);
+    // It has stopped: that is where it will be again.
+    live(0, STOPPED);
+    assert_eq!(told(), [(second.clone(), true), (first.clone(), false)]);
+    assert_eq!(shown(), ["192.0.2.1:3260"]);
+    live(new, 1);
+    assert_eq!(told(), [(second.clone(), true)]);
+    assert!(shown().is_empty());
+    // And back, by the same tag.
+    let again = register_iscsi_gateway(&meta, "n1", NodeId(1), new, &[portal(1)]).unwrap();
+    assert_eq!(again.unwrap().tag, 1);
+    assert_eq!(told(), [(first, true), (second, true)]);
+    assert_eq!(shown(), ["192.0.2.1:3260"]);
 }
 
 #[test]
@@ -752,36 +504,36 @@ fn a_gateway_keeps_the_tag_of_its_portal_group() {
     let meta = ground();
     let portal = |number: u8| std::net::SocketAddr::from(([192, 0, 2, number], 3260));
     assert_eq!(
-        register_iscsi_gateway(&meta, "n1", NodeId(1), &[]),
+        register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[]),
         Ok(None),
         "it never spoke iSCSI"
     );
-    let first = register_iscsi_gateway(&meta, "n1", NodeId(1), &[portal(1), portal(2)])
+    let first = register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[portal(1), portal(2)])
         .unwrap()
         .unwrap();
     assert_eq!(
         (first.tag, first.portals.as_slice()),
         (1, &["192.0.2.1:3260".to_owned(), "192.0.2.2:3260".to_owned()][..])
     );
-    let second = register_iscsi_gateway(&meta, "n2", NodeId(2), &[portal(3)])
+    let second = register_iscsi_gateway(&meta, "n2", NodeId(2), 1, &[portal(3)])
         .unwrap()
         .unwrap();
     assert_eq!(second.tag, 2);
     // It moves, and listens nowhere: its paths are known by the same tag.
-    let moved = register_iscsi_gateway(&meta, "n1", NodeId(1), &[portal(9)])
+    let moved = register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[portal(9)])
         .unwrap()
         .unwrap();
     assert_eq!((moved.tag, moved.portals.len()), (1, 1));
-    let silent = register_iscsi_gateway(&meta, "n1", NodeId(1), &[]).unwrap().unwrap();
+    let silent = register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[]).unwrap().unwrap();
     assert_eq!((silent.tag, silent.portals.len()), (1, 0));
     assert_eq!(iscsi_gateways(&meta).unwrap(), [silent, second]);
     let many: Vec<std::net::SocketAddr> = (0..=16).map(portal).collect();
     assert!(matches!(
-        register_iscsi_gateway(&meta, "n1", NodeId(1), &many),
+        register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &many),
         Err(AdminError::Full { most: MAX_PORTALS, .. })
     ));
     // Another node under its name, once it was removed: another path.
-    let anew = register_iscsi_gateway(&meta, "n1", NodeId(7), &[portal(1)])
+    let anew = register_iscsi_gateway(&meta, "n1", NodeId(7), 1, &[portal(1)])
         .unwrap()
         .unwrap();
     assert_eq!((anew.tag, anew.node), (3, NodeId(7)));
@@ -792,12 +544,11 @@ fn a_node_that_goes_takes_its_portals_along() {
     let meta = ground();
     let node = register_node(&meta, "n4", "127.0.0.1:1", None, 2).unwrap();
     let portal = std::net::SocketAddr::from(([192, 0, 2, 4], 3260));
-    register_iscsi_gateway(&meta, "n4", node.id, &[portal]).unwrap();
+    register_iscsi_gateway(&meta, "n4", node.id, 1, &[portal]).unwrap();
     remove_node(&meta, "n4").unwrap();
     assert!(iscsi_gateways(&meta).unwrap().is_empty());
 }
 
-/// The last tag was given; then those are free that nobody has.
 /// `amita serve` goes on without iSCSI then: by this error it knows.
 #[test]
 fn no_tag_is_given_while_a_gateways_record_cannot_be_read() {
@@ -807,7 +558,7 @@ fn no_tag_is_given_while_a_gateways_record_cannot_be_read() {
     let portal = std::net::SocketAddr::from(([192, 0, 2, 1], 3260));
     // What nobody can read may have the tag that the other one would get.
     for (name, node) in [("n1", NodeId(1)), ("n2", NodeId(2))] {
-        let refused = register_iscsi_gateway(&meta, name, node, &[portal]).unwrap_err();
+        let refused = register_iscsi_gateway(&meta, name, node, 1, &[portal]).unwrap_err();
         assert!(
             matches!(
                 &refused,
@@ -819,23 +570,24 @@ fn no_tag_is_given_while_a_gateways_record_cannot_be_read() {
         );
     }
     assert_eq!(
-        register_iscsi_gateway(&meta, "n3", NodeId(3), &[]),
+        register_iscsi_gateway(&meta, "n3", NodeId(3), 1, &[]),
         Ok(None),
         "it speaks none"
     );
 }
 
+/// The last tag was given; then those are free that nobody has.
 #[test]
 fn tags_are_given_round_and_round() {
     let meta = ground();
     let portal = std::net::SocketAddr::from(([192, 0, 2, 1], 3260));
-    let first = register_iscsi_gateway(&meta, "n1", NodeId(1), &[portal])
+    let first = register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[portal])
         .unwrap()
         .unwrap();
     let counter = map::counter_key("iscsi-portal-groups");
     meta.txn(&Call::put(counter, json(&u64::from(u16::MAX - 1)))).unwrap();
     let tags = ["n2", "n3"].map(|name| {
-        register_iscsi_gateway(&meta, name, NodeId(5), &[portal])
+        register_iscsi_gateway(&meta, name, NodeId(5), 1, &[portal])
             .unwrap()
             .unwrap()
             .tag
@@ -862,7 +614,7 @@ fn status_counts_what_there_is_and_names_a_record_that_nobody_can_read() {
         ("n2", 99, vec![std::net::SocketAddr::from(([192, 0, 2, 9], 3260))]),
         ("n3", 3, vec![std::net::SocketAddr::from(([192, 0, 2, 3], 3260))]),
     ] {
-        register_iscsi_gateway(&meta, name, NodeId(node), &portals).unwrap();
+        register_iscsi_gateway(&meta, name, NodeId(node), 1, &portals).unwrap();
     }
     let n3 = Op::Delete {
         key: map::live_key(NodeId(3)),
@@ -902,7 +654,7 @@ fn status_counts_what_there_is_and_names_a_record_that_nobody_can_read() {
             .any(|fact| fact.name == "target-unserved")
     };
     assert!(!unserved(&meta));
-    register_iscsi_gateway(&meta, "n1", NodeId(1), &[]).unwrap();
+    register_iscsi_gateway(&meta, "n1", NodeId(1), 1, &[]).unwrap();
     assert!(unserved(&meta), "the one that listens does not live");
     assert_eq!(
         (counts(&meta).gateways, counts(&meta).alive),
@@ -917,6 +669,20 @@ fn status_counts_what_there_is_and_names_a_record_that_nobody_can_read() {
         "{:?}",
         found.warnings
     );
+}
+
+/// The disk that has the number just now.
+pub(super) fn hide(meta: &dyn Transact, target_name: &str, initiator: &str, number: u16) -> Result<IscsiTarget> {
+    let of_nobody = IscsiLun {
+        number,
+        volume: VolumeId(0),
+        uuid: map::Namespace::uuid_of(ClusterId(9), VolumeId(0)),
+        block_bytes: 512,
+        snapshot: None,
+        shared: false,
+    };
+    let lun = target(meta, target_name)?.lun(number).cloned();
+    hide_disk(meta, target_name, initiator, &lun.unwrap_or(of_nobody))
 }
 
 /// Whatever operators do, in whatever order: no volume is two LUNs, no list names a number that there is not, and all is in order.
@@ -950,7 +716,7 @@ fn records_stay_sound_whatever_is_done() {
             2 | 3 => add_lun(&meta, target_name, &spec).map(drop),
             4 => remove_lun(&meta, target_name, number).map(drop),
             5 | 6 => allow_initiator(&meta, target_name, initiator_name, &mask).map(drop),
-            7 => hide_lun(&meta, target_name, initiator_name, number).map(drop),
+            7 => hide(&meta, target_name, initiator_name, number).map(drop),
             _ => remove_initiator(&meta, initiator_name, force).map(drop),
         };
         match result {

@@ -524,10 +524,10 @@ fn a_wish_for_an_owner_is_followed_to_its_end() {
     assert!(said.contains("it is no gateway"), "{said}");
     // One that speaks iSCSI alone is one.
     let portal = ["192.0.2.1:3260".parse().unwrap()];
-    register_iscsi_gateway(&meta, "n2", NodeId(2), &portal).unwrap();
+    register_iscsi_gateway(&meta, "n2", NodeId(2), 1, &portal).unwrap();
     let first = move_volume(&meta, "a", "n2").unwrap();
     assert_eq!(move_state(&meta, &first).unwrap(), MoveState::Waiting);
-    register_iscsi_gateway(&meta, "n2", NodeId(2), &[]).unwrap();
+    register_iscsi_gateway(&meta, "n2", NodeId(2), 1, &[]).unwrap();
     assert!(move_volume(&meta, "a", "n2").is_err(), "and no more");
     serve_nvme(&meta, "n2");
     serve_nvme(&meta, "n3");
