@@ -283,13 +283,7 @@ fn designator(host: &mut Host, world: &mut World, lun: u16) -> Vec<u8> {
 }
 
 /// EXTENDED COPY with the descriptors that VMware sends: so many blocks of 4 KiB, from one logical unit and block to another. Its CDB and its list.
-pub(super) fn copying(
-    host: &mut Host,
-    world: &mut World,
-    units: [u16; 2],
-    count: u16,
-    blocks: [u64; 2],
-) -> ([u8; 16], Vec<u8>) {
+fn copying(host: &mut Host, world: &mut World, units: [u16; 2], count: u16, blocks: [u64; 2]) -> ([u8; 16], Vec<u8>) {
     let mut list = vec![0; 16];
     list[3] = 64;
     list[11] = 28;

@@ -314,44 +314,6 @@ fn a_gateway_that_is_taken_from_a_target_asks_for_a_logout() {
     assert!(matches!(host.closed, Some(CloseReason::Refused(_))));
 }
 
-/// A copy is a task of the logical unit that it was sent to, which need not be one of those that it is about.
-#[test]
-fn a_logical_unit_that_goes_takes_copies_with_it() {
-    for gone in [1, 2] {
-        let mut world = World::new();
-        let mut host = Host::session(&mut world);
-        let volume = world.volumes.add("vol2", 16 * MIB, 1 << 20, false);
-        world.change(&mut [&mut host], |_, target| {
-            let unit = Unit {
-                number: 2,
-                volume,
-                name: "vol2".into(),
-                uuid: [3; 16],
-                ..Unit::clone(&target.units[1])
-            };
-            target.units.push(Arc::new(unit));
-        });
-        for lun in (0..3).chain(0..3) {
-            host.run(&mut world, command(lun, 0x80, 0, TEST_UNIT_READY), &[]);
-        }
-        let data = pattern(11, 1 << 20);
-        assert_eq!(host.run(&mut world, write(1, 0, 256), &data).told(), GOOD);
-        let (cdb, list) = super::commands::copying(&mut host, &mut world, [1, 2], 256, [0, 0]);
-        world.runs = false;
-        let tag = host.give(&mut world, command(0, 0xa0, list.len() as u32, cdb), &list);
-        assert!(!world.service.queue.is_empty());
-        world.change(&mut [&mut host], |_, target| {
-            target.units.retain(|unit| unit.number != gone)
-        });
-        assert_eq!(host.pdus(), [], "what is being read is waited for");
-        world.runs = true;
-        host.settle(&mut world);
-        let answer = host.one();
-        assert_eq!((answer.header.task_tag(), answer.status()), (tag, (2, [5, 0x25, 0])));
-        assert!(world.volumes.read(volume, 0, 1 << 20).iter().all(|byte| *byte == 0));
-    }
-}
-
 #[test]
 fn a_logical_unit_that_goes_takes_its_tasks_with_it() {
     let mut world = World::new();
