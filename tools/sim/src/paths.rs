@@ -158,6 +158,8 @@ pub const CLUSTER: &[&str] = &[
     "iscsi.registered",
     "iscsi.reserved",
     "iscsi.fenced",
+    "iscsi.registered_by_nvme",
+    "iscsi.fenced_nvme",
     "iscsi.strangers_kept_out",
     "iscsi.conflict",
     "iscsi.cleared",

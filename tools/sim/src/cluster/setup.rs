@@ -95,8 +95,10 @@ pub struct Initiators {
     pub proves: bool,
     /// Between two reinstatements of a session for no reason.
     pub reinstates: Option<Duration>,
-    /// Every other host speaks NVMe/TCP, to the same volumes. To reservations they are strangers.
+    /// Every other host speaks NVMe/TCP, to the same volumes.
     pub beside_nvme: bool,
+    /// These register as well, where volumes are reserved; else they are strangers.
+    pub nvme_registers: bool,
     /// The type of the persistent reservation that the hosts of a volume keep (SPC-4), by which they fence one another off.
     pub reserves: Option<u8>,
 }
@@ -115,6 +117,7 @@ impl Initiators {
                 .then(|| Duration::from_millis(random.within(200, 1500))),
             // Write Exclusive, and Exclusive Access, to registrants; reserved by one of them, or by all.
             reserves: random.percent(40).then(|| *random.pick(&[5, 5, 6, 7, 8])),
+            nvme_registers: random.percent(50),
         }
     }
 }
@@ -130,6 +133,13 @@ impl Fronted {
             true => Protocol::Nvme,
             false => self.protocol,
         }
+    }
+
+    /// Does the host of that number register for the reservation of its volume, if there is one?
+    #[must_use]
+    pub fn registers(&self, number: u32) -> bool {
+        let may = self.protocol_of(number) == Protocol::Iscsi || self.iscsi.nvme_registers;
+        self.iscsi.reserves.is_some() && may
     }
 
     /// Have hosts paths to all gateways?

@@ -86,6 +86,7 @@ impl FrontedHost {
                 io_timeout: settings.io_timeout,
                 reconnect: settings.reconnect,
                 round_robin: settings.round_robin,
+                registers: settings.registers(number).then(|| initiator::key(number)),
             }))),
             Protocol::Iscsi => {
                 let iscsi = settings.iscsi;
@@ -387,6 +388,10 @@ impl Hosts {
             }
         }
         if let Some(fronted) = &mut self.hosts[index].fronted {
+            if let Client::Nvme(linux) = &mut fronted.client {
+                let taken = std::mem::take(&mut linux.taken);
+                taken.into_iter().for_each(|path| self.coverage.hit(path));
+            }
             if let Client::Iscsi(initiator) = &mut fronted.client {
                 let taken = std::mem::take(&mut initiator.taken);
                 taken.into_iter().for_each(|path| self.coverage.hit(path));

@@ -16,6 +16,7 @@ use super::linux::{End, HostEffect};
 use crate::history::OperationId;
 use amita_reactor::Time;
 use registrations::Registrations;
+pub use registrations::key;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;

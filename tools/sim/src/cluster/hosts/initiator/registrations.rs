@@ -50,7 +50,8 @@ pub(super) struct Registrations {
     ended: bool,
 }
 
-fn key(number: u32) -> u64 {
+/// The key of the host of that number.
+pub fn key(number: u32) -> u64 {
     0xa000 + u64::from(number)
 }
 
