@@ -97,8 +97,8 @@ pub struct Initiators {
     pub reinstates: Option<Duration>,
     /// Every other host speaks NVMe/TCP, to the same volumes.
     pub beside_nvme: bool,
-    /// These register as well, where volumes are reserved; else they are strangers.
-    pub nvme_registers: bool,
+    /// Every other one of these registers as well, where volumes are reserved, and the others are strangers: the first does.
+    pub first_registers: bool,
     /// The type of the persistent reservation that the hosts of a volume keep (SPC-4), by which they fence one another off.
     pub reserves: Option<u8>,
 }
@@ -117,7 +117,7 @@ impl Initiators {
                 .then(|| Duration::from_millis(random.within(200, 1500))),
             // Write Exclusive, and Exclusive Access, to registrants; reserved by one of them, or by all.
             reserves: random.percent(40).then(|| *random.pick(&[5, 5, 6, 7, 8])),
-            nvme_registers: random.percent(50),
+            first_registers: random.percent(50),
         }
     }
 }
@@ -138,7 +138,10 @@ impl Fronted {
     /// Does the host of that number register for the reservation of its volume, if there is one?
     #[must_use]
     pub fn registers(&self, number: u32) -> bool {
-        let may = self.protocol_of(number) == Protocol::Iscsi || self.iscsi.nvme_registers;
+        let may = match self.protocol_of(number) {
+            Protocol::Iscsi => true,
+            _ => (number % 4 == 1) == self.iscsi.first_registers,
+        };
         self.iscsi.reserves.is_some() && may
     }
 

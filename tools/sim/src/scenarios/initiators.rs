@@ -63,11 +63,11 @@ fn fencing(seed: u64) -> Setup {
     with(setup, |_, iscsi| iscsi.reserves = Some(5))
 }
 
-/// The same where every other host speaks NVMe/TCP: there is one reservation.
+/// The same where every other host speaks NVMe/TCP, and one of these registers: there is one reservation.
 fn fencing_both(seed: u64) -> Setup {
     let setup = fencing(seed);
     with(setup, |_, iscsi| {
-        (iscsi.beside_nvme, iscsi.nvme_registers) = (true, true);
+        (iscsi.beside_nvme, iscsi.first_registers) = (true, true);
     })
 }
 
