@@ -19,8 +19,8 @@ use amita_types::condition::{
 };
 use amita_types::link::{LinkReport, Network, links_prefix};
 use amita_types::map::{
-    self, Export, Flatten, Group, Host, Import, IscsiInitiator, IscsiTarget, Live, Node, Policy, PolicyRuns, Pool,
-    PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
+    self, Export, Flatten, Group, Host, Import, IscsiGateway, IscsiInitiator, IscsiTarget, Live, Node, Policy,
+    PolicyRuns, Pool, PoolKind, Scrub, Shrink, Store, Subsystem, Suspect, Target, Volume,
 };
 use amita_types::{ClusterId, NodeId, StoreId, VolumeId};
 use serde::Serialize;
