@@ -116,10 +116,17 @@ device_name() { # IQN [LUN]
 }
 
 device() { # IQN [LUN]
+    # Where there is a map, no single disk is asked: its gateway may be silent.
+    has_device "$@" && device_name "$@" && return 0
     await 60 "a disk for LUN ${2:-0} of $1" has_disk "$@" || return 1
     known "$@"
-    await 60 "a device for LUN ${2:-0} of $1" device_name "$@" || return 1
+    await 60 "a device for LUN ${2:-0} of $1" has_device "$@" || return 1
     device_name "$@"
+}
+
+# The map is there before udev has made its name.
+has_device() { # IQN [LUN]
+    [ -b "$(device_name "$@")" ]
 }
 
 has_disk() { # IQN [LUN]

@@ -298,6 +298,47 @@ fn a_store_that_dies_under_an_initiator_costs_a_pause_and_no_block() {
     world.end(A_NODE_IS_GONE);
 }
 
+/// "Pause, not failure": by DATA PROTECT, 27h/07h. QEMU's initiator takes that for "no space left", at which a machine is paused (`werror=enospc`, its
+/// default); ESXi does the same by the code itself.
+#[test]
+fn at_a_full_pool_hosts_are_told_to_wait_for_room_and_go_on_when_there_is_some() {
+    const STEP: u64 = 32 << 20;
+    let world = World::with_portals(3, &[]);
+    let iqn = offer(&world, "512");
+    // Thin: it is larger than the stores.
+    world.amita_done(&["volume", "create", "large", "--pool", "demo", "--size", "1G"]);
+    let added = world.json(&["lun", "add", "db", "large"]);
+    let large = lun(&world, 0, &iqn, ONE).replace("lun=0", &format!("lun={}", added["number"]));
+    eventually("the LUN is there", || {
+        world
+            .tool("qemu-img", &["info", "--image-opts", &large])
+            .status
+            .success()
+    });
+    let io = |command: &str| {
+        let arguments = ["-d", "unmap", "-c", command, "--image-opts", &large];
+        world.tool("qemu-io", &arguments).text
+    };
+    let write = |at: u64| io(&format!("write -P 0x6e {at} {STEP}"));
+    let is_written = |said: &str| said.contains(&format!("wrote {STEP}/{STEP} bytes"));
+    let mut steps = (0..1 << 30).step_by(STEP as usize).map(|at| (at, write(at)));
+    let (at, said) = steps
+        .find(|(_, said)| !is_written(said))
+        .expect("1 GiB does not fit stores of 384 MiB");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(at > 0, "{said}");
+    // What was acknowledged is there.
+    let said = io(&format!("read -P 0x6e 0 {STEP}"));
+    assert!(
+        said.contains(&format!("read {STEP}/{STEP} bytes")) && !said.contains("failed"),
+        "{said}"
+    );
+    // Where there is room, all goes on; nobody has to do anything on the host.
+    io(&format!("discard 0 {at}"));
+    eventually("there is room again", || is_written(&write(at)));
+    world.end(&["space", "full", "pool demo has got over", REFUSED]);
+}
+
 #[test]
 fn an_initiator_sees_what_it_was_allowed_and_nothing_else() {
     let world = World::with_portals(3, &[]);

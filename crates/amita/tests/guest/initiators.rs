@@ -54,6 +54,9 @@ fn paths_go_and_come() {
     steps.step("a frozen gateway", || {
         target.play(|target| paths::frozen_gateway(&host, target))
     });
+    for (step, kind) in [("ext4 through a death", "ext4"), ("xfs through a death", "xfs")] {
+        steps.step(step, || target.play(|target| paths::file_system(&host, target, kind)));
+    }
     steps.finish();
     target.end();
 }

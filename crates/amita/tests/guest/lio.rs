@@ -99,8 +99,16 @@ fn a_disk() {
 /// What libiscsi's suite says of a target, of which it destroys all data.
 fn suite(host: &Host, target: &dyn Target) -> Result<(String, BTreeSet<String>)> {
     let portal = target.portals()[0];
+    // A volume that nobody has used has no owner. Who first asks for it is told that it has one (a unit attention, which the suite does not
+    // expect).
+    host.connect(target, 0, "")?;
+    host.sh(&format!(
+        "dd if=$(device {iqn}) of=/dev/null bs=4k count=1 iflag=direct status=none || fail 'the disk'",
+        iqn = target.nqn()
+    ))?;
+    host.disconnect(target)?;
     let said = host.sh(&format!(
-        "iscsi-test-cu --dataloss --allow-sanitize --initiator-name iqn.2026-11.io.amita:suite iscsi://{portal}/{iqn}/0 >/tmp/suite 2>&1
+        "iscsi-test-cu --dataloss --allow-sanitize --fail --initiator-name iqn.2026-11.io.amita:suite iscsi://{portal}/{iqn}/0 >/tmp/suite 2>&1
          cat /tmp/suite",
         iqn = target.nqn()
     ))?;

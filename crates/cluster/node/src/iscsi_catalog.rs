@@ -74,6 +74,17 @@ impl IscsiCataloguer {
             .collect();
         targets.sort_by(|a, b| a.name.cmp(&b.name));
         targets.dedup_by(|later, first| later.name == first.name);
+        // What is as it was stays the same one: thousands of sessions look at that first.
+        for target in &mut targets {
+            if let Some(before) = self
+                .made
+                .scsi
+                .target(&target.name)
+                .filter(|before| ***before == **target)
+            {
+                *target = before.clone();
+            }
+        }
         let units = targets.iter().flat_map(|target| &target.units);
         // Nobody reserves what was.
         let volumes = units.filter(|unit| unit.source().is_head()).map(|unit| unit.volume);

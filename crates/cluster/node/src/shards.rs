@@ -79,6 +79,12 @@ fn access(op: &Op) -> Access {
     }
 }
 
+/// Is its I/O held against reservations? A reservation is of the volume, and what that was once is nobody's to change; and who reads to have
+/// chunks made gives what that brings to nobody.
+fn is_held(origin: &Origin) -> bool {
+    origin.snapshot == SnapshotId::HEAD && origin.front != FLATTENS
+}
+
 /// The sequencers of one core.
 pub struct Shards {
     core: usize,
@@ -333,7 +339,7 @@ impl Shards {
         };
         let reserved = self.table.of(volume).and_then(|shard| shard.reserved.as_ref());
         let Some(reserved) = reserved else { return false };
-        let mut under_way = self.ios.iter().filter(|io| io.shard == number);
+        let mut under_way = self.ios.iter().filter(|io| io.shard == number && is_held(&io.origin));
         under_way.any(|io| !reserved.allows(io.origin.host, access(&io.op))) && !self.faults.has(Fault::PreemptAtOnce)
     }
 
@@ -360,10 +366,7 @@ impl Shards {
         if !origin.may_act_under(shard.generation) {
             return Err(Declined::Elsewhere(payload));
         }
-        // A reservation is of the volume, and what it was once is nobody's to change.
-        let is_head = origin.snapshot == SnapshotId::HEAD;
-        // Who reads to have chunks made gives what that brings to nobody.
-        let reserved = shard.reserved.as_ref().filter(|_| is_head && origin.front != FLATTENS);
+        let reserved = shard.reserved.as_ref().filter(|_| is_held(&origin));
         if reserved.is_some_and(|reserved| !reserved.allows(origin.host, access(&op)))
             && !self.faults.has(Fault::AnyHost)
         {

@@ -128,7 +128,7 @@ pub enum Command {
     },
     /// Gives that up; of who has no lock it changes nothing (SPC-2: RELEASE).
     Unlock,
-    /// A reset of the logical unit: whosever the lock is, it ends.
+    /// A reset of the logical unit: whosever the lock is, it ends; and all hosts of SCSI hear of it ([`State::resets`]).
     Reset,
     /// The connection of that very lock is gone, or its gateway: it ends.
     Expire(Lock),
@@ -278,6 +278,14 @@ pub struct State {
     /// The volume is one host's alone. Then nobody is registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked: Option<Lock>,
+    /// How often the logical unit was reset. A front of SCSI that sees it grow carries the reset out for its sessions, whichever gateway it came to.
+    #[serde(default, skip_serializing_if = "is_none_yet")]
+    pub resets: u64,
+}
+
+/// Most volumes are never reset: their records say nothing of it.
+fn is_none_yet(resets: &u64) -> bool {
+    *resets == 0
 }
 
 /// The same as it was read: by whom it was written nobody knows.
@@ -297,6 +305,8 @@ struct Fields {
     last_notice: u64,
     #[serde(default)]
     locked: Option<Lock>,
+    #[serde(default)]
+    resets: u64,
 }
 
 impl TryFrom<Fields> for State {
@@ -311,6 +321,7 @@ impl TryFrom<Fields> for State {
             notices: fields.notices,
             last_notice: fields.last_notice,
             locked: fields.locked,
+            resets: fields.resets,
         };
         state.check_sound()?;
         Ok(state)

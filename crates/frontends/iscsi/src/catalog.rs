@@ -5,6 +5,7 @@
 mod tests;
 
 use amita_scsi::Target;
+use amita_scsi::unit::Alua;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -62,6 +63,28 @@ impl Catalog {
     pub fn target_here(&self, name: &str) -> Option<&Arc<Target>> {
         let tag = self.tag()?;
         self.scsi.target(name).filter(|target| target.groups.contains(&tag))
+    }
+
+    /// The same for a session that is there: also a target that this gateway is to serve no more, until its initiators have logged out. It is no
+    /// worse a way than it was, but others are told as the better ones.
+    #[must_use]
+    pub fn target_kept(&self, name: &str) -> Option<Arc<Target>> {
+        if let Some(target) = self.target_here(name) {
+            return Some(target.clone());
+        }
+        let tag = self
+            .tag()
+            .filter(|_| self.detail(name).is_some_and(|detail| detail.leaving))?;
+        let mut kept = Target::clone(self.scsi.target(name)?);
+        kept.groups.push(tag);
+        kept.groups.sort_unstable();
+        for unit in &mut kept.units {
+            let unit = Arc::make_mut(unit);
+            unit.access.retain(|(known, _)| *known != tag);
+            unit.access.push((tag, Alua::NonOptimized));
+            unit.access.sort_unstable_by_key(|(tag, _)| *tag);
+        }
+        Some(Arc::new(kept))
     }
 
     /// What else is known of a target.

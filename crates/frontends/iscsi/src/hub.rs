@@ -17,6 +17,7 @@ use amita_frontend::ConnectionId;
 use amita_types::VolumeId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Sessions of a node, of all targets: many times what its cores serve well.
 pub const MAX_SESSIONS: usize = 16 << 10;
@@ -68,6 +69,9 @@ pub enum Scope {
     TargetAndSessions,
 }
 
+/// How often volumes were reset with a reset, as their owners have counted it; those whose owners were not asked are not among them.
+pub type Counts = Arc<[(VolumeId, u64)]>;
+
 /// What a connection asks of the register.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -75,7 +79,7 @@ pub enum Call {
     /// A login is complete. Answered by [`Reply::Entered`], perhaps after a while, or [`Reply::Refused`].
     Enter { party: Box<Party>, holder: Holder },
     /// Others have to know of a reset. Answered by [`Reply::ResetDone`].
-    Reset { scope: Scope },
+    Reset { scope: Scope, counts: Counts },
     /// A reset that was told is carried out here. Not answered.
     Cleared { ticket: u64 },
     /// A host wants the volume to be owned by the gateway with that tag (SET TARGET PORT GROUPS). Answered by [`Reply::Moving`]. It is for the node to
@@ -96,7 +100,7 @@ pub enum Reply {
     /// The initiator has logged in anew: the session ends, and leaves when nothing of it is under way.
     Reinstated,
     /// Another session of the target has reset something: [`Call::Cleared`] with this ticket when nothing of it is under way.
-    Reset { ticket: u64, scope: Scope },
+    Reset { ticket: u64, scope: Scope, counts: Counts },
     /// Every other session has carried the reset out.
     ResetDone,
     /// Will somebody see to it that the volume is moved?
@@ -145,7 +149,7 @@ impl Hub {
     pub fn call(&mut self, from: ConnectionId, tag: u64, call: Call) {
         match call {
             Call::Enter { party, holder } => self.enter(from, tag, *party, holder),
-            Call::Reset { scope } => self.reset(from, tag, scope),
+            Call::Reset { scope, counts } => self.reset(from, tag, scope, &counts),
             Call::Cleared { ticket } => self.cleared(from, ticket),
             Call::Move { .. } => self.say(from, tag, Reply::Moving { is_accepted: false }),
             Call::Leave => self.leave(from),
@@ -244,7 +248,7 @@ impl Hub {
         None
     }
 
-    fn reset(&mut self, from: ConnectionId, tag: u64, scope: Scope) {
+    fn reset(&mut self, from: ConnectionId, tag: u64, scope: Scope, counts: &Counts) {
         let Some(asker) = self.sessions.get(&from).filter(|session| !session.party.is_discovery()) else {
             return self.say(from, tag, Reply::ResetDone);
         };
@@ -258,7 +262,8 @@ impl Hub {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
         for other in &missing {
-            self.said.push_back((*other, 0, Reply::Reset { ticket, scope }));
+            let counts = counts.clone();
+            self.said.push_back((*other, 0, Reply::Reset { ticket, scope, counts }));
         }
         let reset = Reset {
             asker: from,

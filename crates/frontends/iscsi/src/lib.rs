@@ -29,7 +29,7 @@ mod wire;
 pub use catalog::{Catalog, Initiator, Moved, Secret, TargetDetail, target_address};
 pub use connection::IscsiFront;
 pub use faults::{Fault, Faults};
-pub use hub::{Call, Holder, Hub, MAX_SESSIONS, Party, Reply, Scope};
+pub use hub::{Call, Counts, Holder, Hub, MAX_SESSIONS, Party, Reply, Scope};
 pub use negotiation::{Digests, Wishes};
 pub use port::{Config, MAX_COMMANDS, Port};
 pub use session::report::SessionReport;

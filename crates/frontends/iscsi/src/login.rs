@@ -18,6 +18,7 @@ use crate::hub::{Holder, Party};
 use crate::negotiation::{Negotiation, Phase};
 use crate::port::Config;
 use crate::text::{Gathered, Pair, Text, find, parse};
+use amita_scsi::Target;
 use amita_types::iscsi_name;
 use security::Security;
 use std::net::IpAddr;
@@ -94,19 +95,20 @@ pub struct Names {
 }
 
 impl Names {
-    /// May there be a session of them, by the settings of now? `shown` is what the settings said of the initiator when it proved itself, if it
-    /// had to: that must be what it would have to show today.
+    /// May there be a session of them, by the settings of now? `target` is what those say of the target, where this gateway serves it; `shown` what
+    /// they said of the initiator when it proved itself, if it had to: that must be what it would have to show today.
     ///
     /// # Errors
     /// Why not, for the log.
     pub(crate) fn still_hold(
         &self,
+        target: Option<&Target>,
         shown: Option<&Initiator>,
         catalog: &Catalog,
         config: &Config,
     ) -> Result<(), &'static str> {
         if let Some(name) = &self.target {
-            let Some(target) = catalog.target_here(name) else {
+            let Some(target) = target else {
                 return Err("the target is not served by this gateway any more");
             };
             if !target.admits(&self.initiator) {
@@ -189,7 +191,10 @@ impl Login {
     /// Why not, for the log.
     pub fn still_holds(&self, catalog: &Catalog, config: &Config) -> Result<(), &'static str> {
         match &self.names {
-            Some(names) => names.still_hold(self.rests_on.as_deref(), catalog, config),
+            Some(names) => {
+                let target = names.target.as_deref().and_then(|name| catalog.target_here(name));
+                names.still_hold(target.map(AsRef::as_ref), self.rests_on.as_deref(), catalog, config)
+            }
             None => Ok(()),
         }
     }

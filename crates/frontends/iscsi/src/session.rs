@@ -9,7 +9,8 @@
 //! * Data of a write that comes *with its command* is taken as long as there is room; else the command is left lying in the inbox. It is
 //!   written whatever else the initiator does, as far as it has whole blocks, so that the room comes back without any further
 //!   input: nothing can wait for what lies behind such a command. While some command still waits for data that its initiator sends
-//!   *unasked* that would not be so: then a command without room is answered TASK SET FULL.
+//!   *unasked* that would not be so: then a command without room is answered TASK SET FULL. So it is where a volume stands still, and room
+//!   does not come back: what lies behind the command may be for others, may end what takes the room, or show that the host is there.
 //! * The rest is *asked for* (R2T) piece by piece, each a range that the volume takes at once, within a count of its own. Data comes
 //!   in order (DataPDUInOrder, DataSequenceInOrder).
 //! * What needs its data *as a whole* has a third count; a command for which there is no room is answered TASK SET FULL.
@@ -26,6 +27,7 @@ mod order;
 mod ping;
 mod protocol;
 pub(crate) mod report;
+mod resets;
 mod task;
 mod text;
 mod transfer;
@@ -50,13 +52,17 @@ use logout::Leaving;
 use numbers::{Numbers, Turn};
 use order::Order;
 use ping::Watch;
+use resets::Resets;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use task::{Fault, Task};
 use work::copy::{MAX_COPIES, MAX_PIECES};
 
 /// How many pieces of one task are under way at once, for tasks that move no data over the network.
 const WINDOW: u32 = 8;
+/// How long a command is left lying until there is room for its data: less than a host may be [silent](ping).
+const ROOM_PATIENCE: Duration = Duration::from_secs(1);
 /// Answers that a host has not fetched beside the data of its reads, in bytes: with more it is not listened to.
 const ANSWER_BYTES: usize = 64 << 10;
 /// The same of one that is there to discover.
@@ -112,12 +118,18 @@ pub(crate) struct Session {
     copies: usize,
     functions: Functions,
     locks: Locks,
+    resets: Resets,
     order: Order,
     text: text::Exchange,
+    /// How often all targets were asked for.
+    listings: u32,
     watch: Watch,
     leaving: Leaving,
     /// Is input left lying because of the limits?
     blocked: bool,
+    /// Since when there is no room for data that comes with a command; and until when one lies there for that.
+    full_since: Option<Time>,
+    lies_until: Option<Time>,
 }
 
 impl Session {
@@ -152,7 +164,8 @@ impl Session {
         if rests_on.is_none() {
             nexus.barred = catalog.barred_without_proof(&start.names.initiator);
         }
-        if start.target.is_some() {
+        let is_guest = start.target.is_none();
+        if !is_guest {
             cx.service.identify(start.front, nexus.key());
         }
         Session {
@@ -177,11 +190,18 @@ impl Session {
             copies: 0,
             functions: Functions::default(),
             locks: Locks::default(),
+            resets: match is_guest {
+                true => Resets::default(),
+                false => Resets::new(&catalog),
+            },
             order: Order::default(),
             text: text::Exchange::default(),
+            listings: 0,
             watch: Watch::new(cx.now),
             leaving: Leaving::No,
             blocked: false,
+            full_since: None,
+            lies_until: None,
             agreed,
             catalog,
             port,
@@ -215,6 +235,7 @@ impl Session {
     /// Handles what is in the inbox, as far as the limits allow.
     pub fn parse(&mut self, inbox: &mut Inbox, cx: &mut Cx<'_>) -> Result<(), End> {
         self.blocked = false;
+        self.lies_until = None;
         let fetched = match self.is_guest() {
             true => GUESTS_ANSWER_BYTES,
             false => self.engine.limits().read_bytes + ANSWER_BYTES,
@@ -234,7 +255,7 @@ impl Session {
                 Ok(Incoming::Nothing) => return Ok(()),
                 Ok(Incoming::Whole(frame)) => {
                     let is_command = frame.header.opcode() == opcode::SCSI_COMMAND;
-                    if is_command && self.has_to_wait(frame.data_bytes) {
+                    if is_command && self.has_to_wait(frame.data_bytes, cx.now) {
                         self.blocked = true;
                         return Ok(());
                     }
@@ -249,9 +270,18 @@ impl Session {
         }
     }
 
-    /// Is there no room for the data of a command, which comes back by itself?
-    fn has_to_wait(&self, bytes: usize) -> bool {
-        !self.engine.may_take_unasked(bytes) && self.awaiting_unasked == 0
+    /// Is there no room for the data of a command, which comes back by itself, and soon?
+    fn has_to_wait(&mut self, bytes: usize, now: Time) -> bool {
+        if bytes == 0 || self.awaiting_unasked > 0 {
+            return false;
+        }
+        if self.engine.may_take_unasked(bytes) {
+            self.full_since = None;
+            return false;
+        }
+        let until = self.full_since.get_or_insert(now).plus(ROOM_PATIENCE);
+        self.lies_until = Some(until).filter(|until| now < *until);
+        self.lies_until.is_some()
     }
 
     fn take(&mut self, taken: Taken, cx: &mut Cx<'_>) -> Result<(), End> {
@@ -297,7 +327,9 @@ impl Session {
 
     /// Takes what has waited for its turn.
     fn go_on(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
-        while let Some(taken) = self.numbers.next_held() {
+        while !self.leaving.is_deaf()
+            && let Some(taken) = self.numbers.next_held()
+        {
             self.dispatch(taken, cx)?;
         }
         Ok(())
@@ -333,6 +365,8 @@ impl Session {
         [
             self.engine.retry_at(),
             self.leaving.deadline(),
+            self.functions.deadline(),
+            self.lies_until,
             self.watch.deadline(config),
         ]
         .into_iter()

@@ -1,12 +1,14 @@
 //! An initiator by hand against fronts over volumes in memory: bytes in, bytes out.
 
 mod commands;
+mod copies;
 mod discovery;
 mod functions;
 mod hostile;
 mod limits;
 mod locks;
 mod login;
+mod resets;
 mod sessions;
 mod tokens;
 mod transfer;

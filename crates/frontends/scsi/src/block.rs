@@ -173,7 +173,7 @@ fn is_one_piece(unit: &Unit, extent: Extent) -> bool {
 }
 
 /// WRITE ATOMIC (16) (SBC-4): with a boundary, as one between two of its multiples; without, as one, and longer than the page promises where it
-/// lies in one chunk.
+/// lies between two multiples of the largest boundary: at these reads are cut, and one that is cut inside would see half of it.
 fn atomic(unit: &Unit, cdb: &Cdb, blocks: Blocks) -> Result<Work, Sense> {
     let block = u64::from(unit.block_bytes);
     let boundary_bytes = u64::from(cdb.u16(10)) * block;
@@ -189,7 +189,8 @@ fn atomic(unit: &Unit, cdb: &Cdb, blocks: Blocks) -> Result<Work, Sense> {
         return Err(Sense::in_cdb(10, None));
     }
     let is_whole = extent.length.is_multiple_of(unit_bytes);
-    match is_whole && atoms(extent, boundary_bytes).all(|atom| is_one_piece(unit, atom)) {
+    let is_uncut = |atom: Extent| is_one_piece(unit, atom) && atom.offset / largest == (atom.end() - 1) / largest;
+    match is_whole && atoms(extent, boundary_bytes).all(is_uncut) {
         true => Ok(Work::WriteAtomic { extent, boundary_bytes }),
         false => Err(Sense::in_cdb(blocks.count_at, None)),
     }

@@ -12,9 +12,10 @@ pub(crate) use results::results;
 use crate::device::{Scope, gather};
 use crate::nexus::Nexus;
 use crate::opcodes::action;
-use crate::plan::{Answer, Plan};
+use crate::plan::{Answer, Place, Plan, Segment};
 use crate::sense::{Key, Sense, Status, code};
 use crate::token::{Sum, Summer, TokenRest};
+use crate::unit::{Catalog, Unit};
 use amita_types::io::IoError;
 use std::collections::VecDeque;
 
@@ -162,6 +163,32 @@ pub fn copied(
     };
     nexus.copies.keep(id, outcome);
     answer
+}
+
+/// May a copy of that nexus go on, now that the settings are these? Of what is left of it nothing may be read that the initiator may not read any
+/// more, nor be written: who has that volume now may be another one. (What a token stands for, whoever was given it may read, as long as it
+/// is a logical unit.)
+#[must_use]
+pub fn may_go_on(left: &[Segment], then: &CopyRest, catalog: &Catalog, nexus: &Nexus) -> bool {
+    let mut checked: Vec<(Place, bool)> = Vec::new();
+    left.iter().all(|segment| {
+        let written = segment.is_written.then_some((segment.to, true));
+        let places = [Some((segment.from, then.token.is_none())), written];
+        places.into_iter().flatten().all(|(place, is_own)| {
+            if checked.contains(&(place, is_own)) {
+                return true;
+            }
+            checked.push((place, is_own));
+            let is_meant = |unit: &Unit| Place::of(unit) == place;
+            match is_own {
+                true => list::targets_of(catalog, nexus).any(|target| list::usable(target, nexus, is_meant).is_some()),
+                false => {
+                    let mut units = catalog.targets.iter().flat_map(|target| &target.units);
+                    units.any(|unit| unit.is_sound() && is_meant(unit))
+                }
+            }
+        })
+    })
 }
 
 /// What is kept of a copy that has met with another host's reservation: it did not go to its end.

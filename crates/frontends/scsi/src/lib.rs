@@ -40,7 +40,7 @@ mod vpd;
 
 pub use access::moved;
 pub use command::{Attribute, Cdb, Lengths, Lun, Task};
-pub use copy::{CopyRest, copied};
+pub use copy::{CopyRest, copied, may_go_on};
 pub use lba_status::LbaStatus;
 pub use nexus::{Happening, InitiatorPort, Nexus};
 pub use persistent::{NexusName, Reservation, Reserving, reserved};

@@ -202,10 +202,10 @@ impl Nexus {
             Happening::Lost => code::NEXUS_LOSS,
         };
         let is_reset = what != Happening::Cleared;
-        let meant = self
-            .units
-            .iter_mut()
-            .filter(|(known, _)| number.is_none_or(|number| number == **known));
+        let meant = match number {
+            Some(number) => self.units.range_mut(number..=number),
+            None => self.units.range_mut(..),
+        };
         for (_, seen) in meant {
             seen.attentions.raise(code);
             // SPC-4, "Mode parameters": what is not saved is at its default again after a reset.

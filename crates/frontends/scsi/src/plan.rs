@@ -369,8 +369,9 @@ pub fn failed(place: &Place, error: IoError, at: Option<u64>) -> Answer {
         // SBC-3, "Resource exhaustion considerations": by this code ESXi pauses a virtual machine instead of failing its I/O.
         IoError::NoSpace => (Key::DataProtect, code::SPACE_ALLOCATION_FAILED),
         IoError::ReadOnly => (Key::DataProtect, code::WRITE_PROTECTED),
-        // It is being moved: by this path or another it works in a moment.
-        IoError::Lost => (Key::NotReady, code::ASYMMETRIC_ACCESS_TRANSITION),
+        // It is being moved, or cannot be reached by way of this gateway now: by another path, or by this one in a moment, it works. Nothing else
+        // would do: an error of the hardware is the disk's own, and no multipath software tries it again.
+        IoError::Lost | IoError::Unavailable => (Key::NotReady, code::ASYMMETRIC_ACCESS_TRANSITION),
         IoError::Damaged => (Key::MediumError, code::UNRECOVERED_READ_ERROR),
         _ => (Key::HardwareError, code::INTERNAL_TARGET_FAILURE),
     };

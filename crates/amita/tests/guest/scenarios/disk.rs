@@ -55,12 +55,17 @@ pub fn identify(host: &Host, target: &dyn Target) -> Result<String> {
     Ok(seen)
 }
 
-/// A file system that is made, filled, unmounted, mounted again by a new connection, and sound.
-pub fn file_system(host: &Host, target: &dyn Target, kind: &str) -> Result<String> {
-    let (make, check) = match kind {
+/// What makes a file system, and what looks whether it is sound.
+pub fn tools_of(kind: &str) -> (&'static str, &'static str) {
+    match kind {
         "ext4" => ("mkfs.ext4 -q -F", "e2fsck -f -n"),
         _ => ("mkfs.xfs -q -f", "xfs_repair -n"),
-    };
+    }
+}
+
+/// A file system that is made, filled, unmounted, mounted again by a new connection, and sound.
+pub fn file_system(host: &Host, target: &dyn Target, kind: &str) -> Result<String> {
+    let (make, check) = tools_of(kind);
     let nqn = target.nqn();
     host.connect(target, 0, "")?;
     let mut seen = host.sh(&format!(
@@ -180,6 +185,8 @@ pub fn disconnect_under_load(host: &Host, target: &dyn Target) -> Result<String>
     if ended.contains("ended with 0") {
         return Err(Failure::new(format!("fio should have failed: {ended}")));
     }
+    // What was under way has failed, and the kernel said so.
+    host.sh("dmesg -C")?;
     host.connect_all(target, "")?;
     let after = host.sh(&format!(
         "device=$(device {nqn}); head -c 1M /dev/urandom >/tmp/data

@@ -1,6 +1,7 @@
 //! Several paths to one namespace, of which some go away.
 
 use crate::host::{Host, PATIENCE, await_line};
+use crate::scenarios::disk::tools_of;
 use crate::target::Target;
 use amita_harness::guest::Running;
 use amita_terminal::error::{Failure, Result};
@@ -18,13 +19,14 @@ struct Rounds<'a> {
 
 impl<'a> Rounds<'a> {
     fn start(host: &'a Host, target: &dyn Target) -> Result<Rounds<'a>> {
-        let script = format!(
-            "device=$(device {}); verify_rounds $device 0 {SIZE} /tmp/stop",
-            target.nqn()
-        );
+        Rounds::of(host, &format!("$(device {})", target.nqn()))
+    }
+
+    /// Of a file: a device, or one in a file system.
+    fn of(host: &'a Host, file: &str) -> Result<Rounds<'a>> {
         let rounds = Rounds {
             host,
-            running: host.start(&script)?,
+            running: host.start(&format!("file={file}; verify_rounds $file 0 {SIZE} /tmp/stop"))?,
         };
         rounds.further(1)?;
         Ok(rounds)
@@ -103,6 +105,41 @@ pub fn planned_move(host: &Host, target: &mut dyn Target) -> Result<String> {
     host.sh("no_errors")?;
     host.disconnect(target)?;
     Ok(seen)
+}
+
+/// A file in a file system under verification while the gateway of the optimized path is killed and comes back, and while the disk moves to
+/// another one and back: no error, no wrong byte, and the file system is sound by new connections.
+pub fn file_system(host: &Host, target: &mut dyn Target, kind: &str) -> Result<String> {
+    let count = target.portals().len();
+    let nqn = target.nqn().to_owned();
+    let (make, check) = tools_of(kind);
+    host.connect_all(target, "")?;
+    target.relocate(0)?;
+    host.sh(&format!(
+        "device=$(device {nqn}); modprobe {kind}; {make} $device || fail mkfs; mount $device /mnt || fail mount"
+    ))?;
+    let rounds = Rounds::of(host, "/mnt/data")?;
+    target.kill(0)?;
+    host.sh(&format!("await_paths {nqn} {}", count - 1))?;
+    rounds.further(1)?;
+    target.revive(0)?;
+    host.sh(&format!("await_paths {nqn} {count} 180"))?;
+    for gateway in [1, 0] {
+        target.relocate(gateway)?;
+        rounds.further(1)?;
+    }
+    let seen = rounds.stop()?;
+    host.sh("sha256sum /mnt/data >/tmp/sum; umount /mnt || fail umount; no_errors")?;
+    host.disconnect(target)?;
+    host.connect_all(target, "")?;
+    host.sh(&format!(
+        "device=$(device {nqn})
+         {check} $device >/tmp/check 2>&1 || {{ cat /tmp/check; fail 'the file system is not sound'; }}
+         mount $device /mnt && sha256sum -c /tmp/sum >/dev/null || fail 'the file differs'
+         umount /mnt; no_errors"
+    ))?;
+    host.disconnect(target)?;
+    Ok(format!("{kind}: {seen}, sound and the same by new connections"))
 }
 
 /// A target whose gateways can be frozen.

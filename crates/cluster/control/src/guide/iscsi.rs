@@ -268,9 +268,10 @@ fn linux(facts: &Facts<'_>) -> Steps {
         }
     }
     connect.push(format!("iscsiadm -m node -T {target} --login"));
-    // Where multipath takes only disks that it knows (`find_multipaths strict`, its default), it has to be told.
+    // Where multipath takes only disks that it knows (`find_multipaths strict`, its default), it has to be told. By the disk's WWID: of
+    // names of devices it takes those of the kernel alone (`sda`), and no link to them.
     connect.push("udevadm settle".to_owned());
-    connect.push(format!("multipath -a /dev/disk/by-id/wwn-0x{naa}"));
+    connect.push(format!("multipath -a 3{naa}"));
     connect.push("multipathd reconfigure".to_owned());
     connect.push(format!("multipath -ll 3{naa}"));
     Steps {

@@ -252,6 +252,46 @@ fn a_target_is_served_by_those_that_it_names() {
     assert!(detail.leaving && detail.chap_required && detail.alias == "db");
 }
 
+/// Its initiators are asked to log out, and served until then.
+#[test]
+fn a_target_that_a_gateway_is_to_serve_no_more() {
+    let (mut view, mut cataloguer) = (view(), cataloguer(None));
+    let before = cataloguer.make(&view, |_| true).unwrap();
+    let kept = before.target_kept(IQN).unwrap();
+    assert!(Arc::ptr_eq(&kept, before.target_here(IQN).unwrap()));
+    let of_other = IscsiTarget {
+        gateways: vec!["n2".to_owned()],
+        ..target(vec![lun(0, None)])
+    };
+    put(&mut view, map::iscsi_target_key("db"), &of_other);
+    let made = cataloguer.make(&view, |_| true).unwrap();
+    assert!(made.target_here(IQN).is_none() && made.detail(IQN).unwrap().leaving);
+    let kept = made.target_kept(IQN).unwrap();
+    let tag = made.tag().unwrap();
+    assert_eq!(kept.units[0].state(tag), Alua::NonOptimized);
+    assert_eq!(kept.units.len(), before.scsi.target(IQN).unwrap().units.len());
+    assert!(kept.groups.contains(&tag) && kept.groups.is_sorted());
+    let elsewhere = made.scsi.target(IQN).unwrap();
+    let portals: Vec<u16> = made.portals_of(elsewhere).map(|portal| portal.1).collect();
+    assert!(!portals.contains(&tag), "nobody is sent here");
+}
+
+/// What has not changed is the same in the memory, too.
+#[test]
+fn targets_that_stay_as_they_are_are_not_made_anew() {
+    let (mut view, mut cataloguer) = (view(), cataloguer(None));
+    let before = cataloguer.make(&view, |_| true).unwrap();
+    let other = IscsiInitiator {
+        chap_user: Some("another".to_owned()),
+        ..initiator(None, None)
+    };
+    put(&mut view, map::iscsi_initiator_key(LINUX), &other);
+    let made = cataloguer.make(&view, |_| true).unwrap();
+    assert_ne!(made.scsi.revision, before.scsi.revision);
+    let of = |catalog: &amita_iscsi::Catalog| catalog.scsi.target(IQN).unwrap().clone();
+    assert!(Arc::ptr_eq(&of(&made), &of(&before)));
+}
+
 #[test]
 fn an_initiator_sees_what_its_mask_says_and_others_nothing() {
     let mut view = view();

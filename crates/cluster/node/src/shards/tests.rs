@@ -142,6 +142,52 @@ fn a_record_that_cannot_be_read_forbids_all() {
     assert_eq!(takes(&mut shards, 11), (true, false));
 }
 
+/// A backup reads a snapshot as long as it likes, and a flattening all of a clone: who reserves the volume for itself waits for neither.
+#[test]
+fn a_reservation_waits_only_for_what_it_is_of() {
+    let mut state = State::default();
+    let (host_id, key, kind) = ([10; 16], 5, Kind::ExclusiveAccess);
+    let register = Command::Register {
+        host_id,
+        key,
+        ignore_key: false,
+        persist: None,
+    };
+    state.apply(HostKey(10), &register).unwrap();
+    state.apply(HostKey(10), &Command::Acquire { key, kind }).unwrap();
+    let adopted = Adopted {
+        revision: 9,
+        state: Some(Arc::new(state)),
+    };
+    let read = Op::Read {
+        offset: 0,
+        length: 4096,
+    };
+    let of_snapshot = Origin {
+        snapshot: SnapshotId(1),
+        ..origin(11)
+    };
+    let of_flattening = Origin {
+        front: FLATTENS,
+        host: HostKey::NONE,
+        ..origin(11)
+    };
+    for (origin, waits) in [
+        (of_snapshot, false),
+        (of_flattening, false),
+        (origin(10), false),
+        (origin(11), true),
+    ] {
+        let mut shards = shards();
+        assert_eq!(make(&mut shards, None), None);
+        shards
+            .begin(NOW, origin, VOLUME, read, Slice::default())
+            .expect("nothing is reserved");
+        shards.adopt(VOLUME, adopted.clone());
+        assert_eq!(shards.take_adopted().is_empty(), waits, "{origin:?}");
+    }
+}
+
 #[test]
 fn a_volume_that_leaves_says_so_once_for_each_attempt() {
     let mut shards = shards();

@@ -23,7 +23,10 @@ impl State {
             Command::Report => {}
             Command::Lock { by } => self.lock(Lock { host, by })?,
             Command::Unlock => self.unlock(host)?,
-            Command::Reset => self.locked = None,
+            Command::Reset => {
+                self.locked = None;
+                self.resets = self.resets.saturating_add(1);
+            }
             Command::Expire(lock) => self.expire(lock),
             Command::RegisterAll {
                 ref registrants,

@@ -135,9 +135,18 @@ fn a_reset_is_over_when_all_have_carried_it_out() {
         enter(&mut hub, number, &party("a", number as u8, target), proven());
     }
     let scope = Scope::Unit(7);
-    hub.call(connection(1), 99, Call::Reset { scope });
+    let counts: Counts = Arc::new([(VolumeId(7), 3)]);
+    let call = Call::Reset {
+        scope,
+        counts: counts.clone(),
+    };
+    hub.call(connection(1), 99, call.clone());
     let told = all(&mut hub);
-    let reset = Reply::Reset { ticket: 1, scope };
+    let reset = Reply::Reset {
+        ticket: 1,
+        scope,
+        counts,
+    };
     assert_eq!(told.len(), 2);
     for number in [2, 3] {
         assert!(told.contains(&(number, 0, reset.clone())), "{told:?}");
@@ -147,7 +156,7 @@ fn a_reset_is_over_when_all_have_carried_it_out() {
     // One that goes has nothing under way either.
     hub.call(connection(3), 0, Call::Leave);
     assert_eq!(all(&mut hub), [(1, 99, Reply::ResetDone)]);
-    hub.call(connection(4), 5, Call::Reset { scope });
+    hub.call(connection(4), 5, call);
     assert_eq!(all(&mut hub), [(4, 5, Reply::ResetDone)], "it is alone");
     assert!(hub.resets.is_empty());
 }
@@ -173,7 +182,10 @@ proptest! {
                     open -= usize::from(hub.waiting.contains_key(&connection(number)));
                     hub.call(connection(number), 0, Call::Leave);
                 }
-                _ => hub.call(connection(number), 1, Call::Reset { scope: Scope::Target }),
+                _ => {
+                    let counts = Counts::default();
+                    hub.call(connection(number), 1, Call::Reset { scope: Scope::Target, counts });
+                }
             }
             for (to, _, reply) in all(&mut hub) {
                 match reply {

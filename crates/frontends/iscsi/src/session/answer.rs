@@ -112,6 +112,7 @@ fn of_fault(session: &mut Session, slot: SlotId, fault: Fault, at: Option<u64>) 
         Fault::Transport(asc, ascq) => Answer::check(Sense::new(Key::AbortedCommand, Code(asc, ascq))),
         Fault::Memory => Answer::of(Status::Busy),
         Fault::Gone => Answer::check(Sense::new(Key::IllegalRequest, code::UNIT_NOT_SUPPORTED)),
+        Fault::Cleared => Answer::of(Status::TaskAborted),
         Fault::Aborted => Answer::good(),
     }
 }

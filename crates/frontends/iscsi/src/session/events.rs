@@ -1,7 +1,8 @@
 //! What comes to a session from within: ends of I/O, words of the register, new settings.
 
 use super::task::Fault;
-use super::{Session, functions, logout, work};
+use super::work::copy;
+use super::{Session, functions, logout, resets, work};
 use crate::Cx;
 use crate::connection::End;
 use crate::faults::Fault as Planted;
@@ -10,6 +11,8 @@ use amita_frontend::engine::Protocol as _;
 use amita_frontend::front::CloseReason;
 use amita_frontend::service::{Event, Source};
 use amita_scsi::Target;
+use amita_types::io::IoError;
+use std::sync::Arc;
 
 impl Session {
     /// What came back from the service.
@@ -36,9 +39,13 @@ impl Session {
                     false => logout::end(self, why, cx),
                 }
             }
-            Reply::Reset { ticket, scope } => functions::told(self, ticket, scope, cx),
+            Reply::Reset {
+                ticket,
+                scope,
+                ref counts,
+            } => functions::told(self, ticket, scope, counts, cx),
             Reply::ResetDone => {
-                self.functions.others_done(tag);
+                functions::others_done(self, tag, cx.now);
                 Ok(())
             }
             Reply::Moving { is_accepted } => work::moving(self, tag, is_accepted, cx),
@@ -52,22 +59,21 @@ impl Session {
         if self.leaving.is_deaf() {
             return Ok(());
         }
-        let held = self
-            .names
-            .still_hold(self.rests_on.as_deref(), &catalog, self.port.config());
+        let name = self.names.target.as_deref();
+        let target = name.and_then(|name| catalog.target_kept(name));
+        let held = self.names.still_hold(
+            target.as_deref(),
+            self.rests_on.as_deref(),
+            &catalog,
+            self.port.config(),
+        );
         if let Err(why) = held {
             return logout::dismiss(self, why, cx);
         }
-        let before = self.target.take();
-        self.target = self
-            .names
-            .target
-            .as_deref()
-            .and_then(|name| catalog.target_here(name).cloned());
-        let is_leaving = match self.names.target.as_deref() {
-            Some(name) => catalog.detail(name).is_some_and(|detail| detail.leaving),
-            None => false,
-        };
+        let is_leaving = name
+            .and_then(|name| catalog.detail(name))
+            .is_some_and(|detail| detail.leaving);
+        let before = std::mem::replace(&mut self.target, target);
         if self.rests_on.is_none() {
             self.nexus.barred = catalog.barred_without_proof(&self.names.initiator);
         }
@@ -75,25 +81,48 @@ impl Session {
         if is_leaving {
             logout::ask(self, cx);
         }
-        self.withdraw(before.as_deref(), cx)
+        if self.is_guest() {
+            return Ok(());
+        }
+        resets::look(self, cx)?;
+        self.withdraw(before.as_ref(), cx)?;
+        self.withdraw_copies(cx)
     }
 
     /// Logical units that are not there any more take their tasks with them. Their volumes may be somebody else's soon, and a host can
     /// leave data that it was asked for, or that it has asked for, lying for as long as it likes.
-    fn withdraw(&mut self, before: Option<&Target>, cx: &mut Cx<'_>) -> Result<(), End> {
+    fn withdraw(&mut self, before: Option<&Arc<Target>>, cx: &mut Cx<'_>) -> Result<(), End> {
+        let now = self.target.as_ref();
+        // Most changes of the settings are of others, and a target can have thousands of logical units.
+        if before.zip(now).is_some_and(|(before, now)| Arc::ptr_eq(before, now)) {
+            return Ok(());
+        }
         let initiator = self.names.initiator.as_str();
-        let sources = |target: Option<&Target>| -> Vec<(u16, Source)> {
+        let sources = |target: Option<&Arc<Target>>| -> Vec<(u16, Source)> {
             let units = target.into_iter().flat_map(|target| target.units_of(initiator));
             units.map(|unit| (unit.number, unit.source())).collect()
         };
-        let now = sources(self.target.as_deref());
+        // Both in order of the numbers.
+        let now = sources(now);
         let mut gone = sources(before);
-        gone.retain(|unit| !now.contains(unit));
+        gone.retain(|unit| now.binary_search(unit).is_err());
         if gone.is_empty() {
             return Ok(());
         }
-        let is_gone = |number: u16| gone.iter().any(|(known, _)| *known == number);
+        let is_gone = |number: u16| gone.binary_search_by_key(&number, |unit| unit.0).is_ok();
         self.end_tasks(|task| task.lun.number().is_some_and(is_gone), Fault::Gone, cx)?;
+        Ok(())
+    }
+
+    /// The same for copies by way of another logical unit, which is there still. To that the others are copy targets that are not reachable.
+    fn withdraw_copies(&mut self, cx: &mut Cx<'_>) -> Result<(), End> {
+        let requests = self.engine.requests().map(|request| &request.own);
+        let barred = requests.filter(|task| task.is_copy && !copy::may_go_on(task, &self.catalog.scsi, &self.nexus));
+        let barred: Vec<u64> = barred.map(|task| task.serial).collect();
+        if !barred.is_empty() {
+            let fault = Fault::Volume(IoError::Unavailable);
+            self.end_tasks(|task| barred.contains(&task.serial), fault, cx)?;
+        }
         Ok(())
     }
 }

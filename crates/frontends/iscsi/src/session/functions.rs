@@ -1,18 +1,18 @@
 //! Task management (RFC 7143, 11.5 and 11.6, 4.2.3; RFC 7144).
 //!
 //! A function is answered when all tasks that it concerns have ended: what of them was under way at the volume has landed by then,
-//! and nothing more of them is begun. Where the tasks of other sessions are concerned, the register tells these, and waits for
-//! them. (Sessions at other gateways are not told: what is under way there, its initiators answer for.)
+//! and nothing more of them is begun. Where the tasks of other sessions are concerned, [they are told](super::resets).
 
 use super::Session;
 use super::task::{Fault, Task};
-use super::{locks, logout};
+use super::{locks, logout, resets};
 use crate::Cx;
 use crate::connection::End;
 use crate::faults::Fault as Planted;
-use crate::hub::{Call, Scope};
+use crate::hub::{Call, Counts, Scope};
 use crate::wire::{Header, flag, opcode, reject};
 use amita_frontend::front::CloseReason;
+use amita_reactor::Time;
 use amita_scsi::Lun;
 use amita_scsi::nexus::{ALL_FUNCTIONS, BASIC_FUNCTIONS, Happening};
 
@@ -46,6 +46,19 @@ mod response {
     pub const REJECTED: u8 = 255;
 }
 
+/// What of a reset concerns others: one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    /// The owners of the volumes count it.
+    Owners(Scope),
+    /// The other sessions of this gateway carry it out.
+    Sessions,
+    /// Other gateways hear of it, until then.
+    Gateways(Time),
+    /// Nothing more.
+    Through,
+}
+
 /// A function that is carried out.
 #[derive(Debug)]
 struct Pending {
@@ -55,8 +68,7 @@ struct Pending {
     response: u8,
     /// Tasks that have to end before.
     waits_for: Vec<u64>,
-    /// Other sessions have to say that they are through.
-    asks_others: bool,
+    others: Others,
     /// The session ends when it is answered.
     ends: bool,
 }
@@ -86,12 +98,12 @@ impl Functions {
         }
     }
 
-    /// The other sessions are through with what was asked for by that call.
-    pub fn others_done(&mut self, serial: u64) {
-        let asked = self.pending.iter_mut().find(|pending| pending.serial == serial);
-        if let Some(pending) = asked {
-            pending.asks_others = false;
-        }
+    /// When [`finish`] wants to be called.
+    pub fn deadline(&self) -> Option<Time> {
+        self.pending.iter().find_map(|pending| match pending.others {
+            Others::Gateways(until) => Some(until),
+            _ => None,
+        })
     }
 }
 
@@ -134,22 +146,34 @@ pub(super) fn request(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -
         return Ok(());
     }
     let begun = begin(session, header, cx)?;
+    if begun.response == response::COMPLETE {
+        discard(session, header);
+    }
     session.task_serial += 1;
     let serial = session.task_serial;
-    if let Some(scope) = begun.scope {
-        cx.service
-            .register(session.engine.front(), serial, Box::new(Call::Reset { scope }));
-    }
     session.functions.pending.push(Pending {
         serial,
         tag,
         response: begun.response,
         waits_for: begun.waits_for,
-        asks_others: begun.scope.is_some(),
+        others: begun.scope.map_or(Others::Through, Others::Owners),
         ends: begun.scope == Some(Scope::TargetAndSessions),
     });
     // What the function took the place of is not waited for any more.
     session.go_on(cx)
+}
+
+/// Commands that wait for numbers before theirs were sent before the function: those that it concerns are not begun any more.
+fn discard(session: &mut Session, header: &Header) {
+    let lun = header.lun();
+    let is_of_unit = match header.flags() & 0x7f {
+        function::ABORT_TASK_SET | function::CLEAR_TASK_SET | function::LOGICAL_UNIT_RESET => true,
+        function::TARGET_WARM_RESET | function::TARGET_COLD_RESET | function::NEXUS_RESET => false,
+        _ => return,
+    };
+    session.numbers.discard(header.cmd_sn(), |held| {
+        held.opcode() == opcode::SCSI_COMMAND && (!is_of_unit || held.lun() == lun)
+    });
 }
 
 fn begin(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result<Begun, End> {
@@ -253,12 +277,13 @@ fn abort_task(session: &mut Session, header: &Header, cx: &mut Cx<'_>) -> Result
 
 /// Resets a logical unit, or all of them.
 fn reset(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) -> Result<Begun, End> {
-    if session.functions.pending.iter().any(|pending| pending.asks_others) {
+    let mut pending = session.functions.pending.iter();
+    if pending.any(|pending| pending.others != Others::Through) {
         // One after the other: the register remembers each until all are through.
         return Ok(Begun::answered(response::REJECTED));
     }
-    let mut waits_for = clear(session, scope, cx)?;
-    waits_for.extend(locks::reset(session, scope, cx));
+    let waits_for = resets::carry_out(session, scope, &Counts::default(), Fault::Aborted, cx)?;
+    resets::begin(session, scope, cx);
     Ok(Begun {
         waits_for,
         scope: Some(scope),
@@ -266,21 +291,15 @@ fn reset(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) -> Result<Begun, 
     })
 }
 
-/// Ends the tasks of this session that a reset concerns, and has its initiator told with the next command.
-fn clear(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) -> Result<Vec<u64>, End> {
-    let number = match scope {
-        Scope::Unit(number) => Some(number),
-        Scope::Target | Scope::TargetAndSessions => None,
-    };
-    let is_meant = |task: &Task| number.is_none_or(|number| task.lun.number() == Some(number));
-    let serials = session.end_tasks(is_meant, Fault::Aborted, cx)?;
-    session.nexus.happened(number, Happening::Reset);
-    Ok(serials)
-}
-
-/// Another session has reset something.
-pub(super) fn told(session: &mut Session, ticket: u64, scope: Scope, cx: &mut Cx<'_>) -> Result<(), End> {
-    let waits_for = clear(session, scope, cx)?;
+/// Another session of this gateway has reset something.
+pub(super) fn told(
+    session: &mut Session,
+    ticket: u64,
+    scope: Scope,
+    counts: &Counts,
+    cx: &mut Cx<'_>,
+) -> Result<(), End> {
+    let waits_for = resets::carry_out(session, scope, counts, Fault::Cleared, cx)?;
     let ends = scope == Scope::TargetAndSessions;
     session.functions.told.push(Told {
         ticket,
@@ -290,10 +309,43 @@ pub(super) fn told(session: &mut Session, ticket: u64, scope: Scope, cx: &mut Cx
     Ok(())
 }
 
+/// The other sessions of this gateway are through with what was asked for by that call.
+pub(super) fn others_done(session: &mut Session, serial: u64, now: Time) {
+    let is_alone = session.catalog.scsi.groups.len() < 2;
+    let mut pending = session.functions.pending.iter_mut();
+    if let Some(pending) = pending.find(|pending| pending.serial == serial) {
+        pending.others = match is_alone {
+            true => Others::Through,
+            false => Others::Gateways(now.plus(resets::HEARD_AFTER)),
+        };
+    }
+}
+
+/// Goes on with resets: when the owners have counted one the other sessions of this gateway are told, and other gateways hear of it meanwhile.
+fn go_on(session: &mut Session, cx: &mut Cx<'_>) {
+    let front = session.engine.front();
+    for pending in &mut session.functions.pending {
+        match pending.others {
+            Others::Owners(scope) if !session.resets.is_asking() => {
+                let (counts, have_all) = session.resets.take_counts();
+                if !have_all {
+                    pending.response = response::REJECTED;
+                }
+                pending.others = Others::Sessions;
+                let call = Call::Reset { scope, counts };
+                cx.service.register(front, pending.serial, Box::new(call));
+            }
+            Others::Gateways(until) if cx.now >= until => pending.others = Others::Through,
+            _ => {}
+        }
+    }
+}
+
 /// Answers functions whose tasks have ended.
 pub(super) fn finish(session: &mut Session, cx: &mut Cx<'_>) -> Result<(), End> {
     const RESET: &str = "the target was reset";
-    let is_over = |pending: &Pending| pending.waits_for.is_empty() && !pending.asks_others;
+    go_on(session, cx);
+    let is_over = |pending: &Pending| pending.waits_for.is_empty() && pending.others == Others::Through;
     while let Some(place) = session.functions.pending.iter().position(is_over) {
         let pending = session.functions.pending.remove(place);
         let header = Header::new(opcode::TASK_MANAGEMENT_RESPONSE, flag::FINAL)

@@ -1,9 +1,8 @@
-//! Volumes that the session has locked for itself (RESERVE of SPC-2): what it has of them it gives up when it ends, and a reset gives up
-//! whosever they are. Where a connection breaks instead, the node sees that its front is gone.
+//! Volumes that the session has locked for itself (RESERVE of SPC-2): what it has of them it gives up when it ends. Where a connection breaks
+//! instead, the node sees that its front is gone; and [resets](super::resets) give up whosever they are.
 
 use super::Session;
 use crate::Cx;
-use crate::hub::Scope;
 use amita_frontend::reservation::Command;
 use amita_types::VolumeId;
 use std::collections::BTreeSet;
@@ -31,8 +30,8 @@ impl Locks {
     }
 }
 
-/// The tag of what is asked for here. Those of tasks are even: they have no piece.
-fn tag(serial: u64) -> u64 {
+/// The tag of what is asked for here, or of a reset. Those of tasks are even: they have no piece.
+pub(super) fn tag(serial: u64) -> u64 {
     serial << 1 | 1
 }
 
@@ -63,26 +62,4 @@ fn ask(session: &mut Session, volumes: Vec<VolumeId>, command: &Command, cx: &mu
 pub(super) fn give_up(session: &mut Session, cx: &mut Cx<'_>) -> Vec<u64> {
     let volumes = std::mem::take(&mut session.locks.volumes).into_iter().collect();
     ask(session, volumes, &Command::Unlock, cx)
-}
-
-/// A logical unit is reset, or all of them: nobody has locked it. Of all of them those are asked that are known to be locked.
-pub(super) fn reset(session: &mut Session, scope: Scope, cx: &mut Cx<'_>) -> Vec<u64> {
-    let catalog = session.catalog.clone();
-    let is_locked = |volume| {
-        let state = catalog.scsi.reservations.get(&volume);
-        state.is_some_and(|state| state.locked.is_some())
-    };
-    let Some(target) = session.target.as_ref().filter(|_| catalog.scsi.extended_reservations) else {
-        return Vec::new();
-    };
-    let own = &session.locks.volumes;
-    // What the initiator may not see it does not reset.
-    let units = target.units_of(&session.names.initiator);
-    let units = units.filter(|unit| !unit.is_write_protected());
-    let meant = units.filter(|unit| match scope {
-        Scope::Unit(number) => unit.number == number,
-        Scope::Target | Scope::TargetAndSessions => own.contains(&unit.volume) || is_locked(unit.volume),
-    });
-    let volumes = meant.map(|unit| unit.volume).collect();
-    ask(session, volumes, &Command::Reset, cx)
 }

@@ -133,6 +133,14 @@ impl Numbers {
         }
     }
 
+    /// Of what waits, such PDUs with numbers before that one are not wanted any more: their tasks were ended before they began.
+    pub fn discard(&mut self, before: u32, is_meant: impl Fn(&Header) -> bool) {
+        for (number, taken) in &mut self.held {
+            let meant = taken.take_if(|taken| is_before(*number, before) && is_meant(&taken.header));
+            self.held_bytes -= meant.and_then(|taken| taken.data).map_or(0, |data| data.len());
+        }
+    }
+
     /// Nothing comes with that number, or what came is not wanted any more (11.5.5): is it one that was waited for, before that of
     /// who says so?
     pub fn plug(&mut self, number: u32, teller: u32) -> bool {
@@ -240,6 +248,28 @@ mod tests {
         assert_eq!(now(numbers.arrive(pdu(12))), Some(12));
         assert!(numbers.next_held().is_none());
         assert_eq!(numbers.exp_cmd_sn, 14);
+    }
+
+    #[test]
+    fn what_waits_and_is_not_wanted_any_more() {
+        let start = u32::MAX - 1;
+        let number = |offset| start.wrapping_add(offset);
+        let mut numbers = Numbers::new(start, 1, 8);
+        for offset in [1, 2, 3, 4] {
+            let taken = pdu(number(offset));
+            let header = taken.header.with_task_tag(offset);
+            assert_eq!(now(numbers.arrive(Taken { header, ..taken })), None);
+        }
+        numbers.discard(number(4), |header| header.task_tag() != 2);
+        assert_eq!(numbers.held_bytes, 200);
+        assert_eq!(now(numbers.arrive(pdu(start))), Some(start));
+        let held: Vec<u32> = std::iter::from_fn(|| numbers.next_held())
+            .map(|taken| taken.header.task_tag())
+            .collect();
+        assert_eq!(
+            (held, numbers.held_bytes, numbers.exp_cmd_sn),
+            (vec![2, 4], 0, number(5))
+        );
     }
 
     #[test]

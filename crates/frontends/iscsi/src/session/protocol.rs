@@ -101,7 +101,7 @@ impl Protocol for Session {
 
     fn deliver(&mut self, slot: SlotId, part: Part<Fault>, cx: &mut Cx<'_>) -> Result<(), End> {
         match self.engine.request(slot).own.work {
-            Work::Blocks | Work::CopyPiece(_) => work::landed(self, slot, part, cx),
+            Work::Blocks | Work::Copy(_) | Work::CopyPiece(_) => work::landed(self, slot, part, cx),
             _ => {
                 let length = part.op.length() as usize;
                 let data = match part.payload {

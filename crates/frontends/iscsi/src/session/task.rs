@@ -1,6 +1,6 @@
 //! A task under way, beside what the engine knows of it.
 
-use super::work::copy::{Begun, Piece, Progress};
+use super::work::copy::{Begun, Map, Piece, Progress};
 use amita_frontend::pieces::piece_end;
 use amita_frontend::slots::SlotId;
 use amita_reactor::{BufMut, Slice, Time};
@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     Memory,
     /// Its logical unit is not there any more.
     Gone,
+    /// It was ended by a reset that came by another session: the host is told so, and repeats it (TAS of the control mode page).
+    Cleared,
     /// It was ended by task management, or with its session: nobody is answered.
     Aborted,
 }
@@ -163,6 +165,8 @@ pub(crate) struct Task {
     pub segments: Vec<Segment>,
     /// Pieces of a copy that are begun, in order.
     pub pieces: VecDeque<Begun>,
+    /// Which blocks the chunks have that a copy reads, and will read next.
+    pub maps: VecDeque<Map>,
     /// Is it one of the copies that are counted?
     pub is_copy: bool,
     /// What is read of a copy by token is summed by this, by section; of a piece, the sum and the section.
@@ -198,10 +202,13 @@ impl Task {
         segments.clear();
         let mut pieces = std::mem::take(&mut self.pieces);
         pieces.clear();
+        let mut maps = std::mem::take(&mut self.maps);
+        maps.clear();
         *self = Task {
             incoming,
             segments,
             pieces,
+            maps,
             ..Task::default()
         };
     }

@@ -13,6 +13,10 @@ use amita_scsi::Target;
 use amita_types::iscsi_name;
 use std::sync::Arc;
 
+/// How often one session may ask for all targets: each time all of them are looked through, which anybody may ask for, and initiators ask
+/// once and leave.
+const MAX_LISTINGS: u32 = 64;
+
 /// What is still to be told.
 #[derive(Debug, Default)]
 enum Listing {
@@ -95,6 +99,10 @@ fn targets(session: &mut Session, value: &str, answer: &mut Text) -> Result<(), 
     let own = session.names.target.as_deref();
     let named = match (value, own) {
         ("All", None) => {
+            session.listings += 1;
+            if session.listings > MAX_LISTINGS {
+                return Err("all targets are asked for more often than anybody needs");
+            }
             session.text.listing = Listing::Behind(String::new());
             return Ok(());
         }

@@ -5,7 +5,7 @@ pub(super) mod copy;
 use super::command::{self, Carried};
 use super::protocol::bytes_of;
 use super::task::{Fault, Task, Then, Whole, Work, atom_bytes};
-use super::{Session, locks, transfer};
+use super::{Session, locks, resets, transfer};
 use crate::Cx;
 use crate::connection::End;
 use crate::hub::Call;
@@ -219,6 +219,8 @@ fn proceed(session: &mut Session, slot: SlotId, plan: amita_scsi::Plan, cx: &mut
             then,
         } => {
             request.own.then = Some(Box::new(Then::Reserve(then)));
+            // It may be carried out until its answer is here: who aborts the task is answered behind that.
+            request.owed += 1;
             let (front, tag) = (session.engine.front(), session.engine.tag(slot));
             let command = command.into();
             session.locks.note(volume, &command);
@@ -238,6 +240,7 @@ fn proceed(session: &mut Session, slot: SlotId, plan: amita_scsi::Plan, cx: &mut
                 return command::complete(session, slot, cx);
             }
             session.copies += 1;
+            request.delivery = Delivery::AnyOrder;
             request.own.is_copy = true;
             request.own.segments = segments;
             request.own.summer = then.summer();
@@ -254,6 +257,7 @@ fn proceed(session: &mut Session, slot: SlotId, plan: amita_scsi::Plan, cx: &mut
         }
         amita_scsi::Plan::Move { volume, group } => {
             request.own.then = Some(Box::new(Then::Move));
+            request.owed += 1;
             let (front, tag) = (session.engine.front(), session.engine.tag(slot));
             cx.service.register(front, tag, Box::new(Call::Move { volume, group }));
             Ok(())
@@ -352,7 +356,7 @@ fn pattern(block: &[u8], bytes: usize, pool: &Pool) -> Option<Slice> {
 
 /// Is it done one piece after the other, or by what pieces bring?
 pub(super) fn is_stepwise(work: &Work) -> bool {
-    matches!(work, Work::Blocks | Work::CopyPiece(_))
+    matches!(work, Work::Blocks | Work::Copy(_) | Work::CopyPiece(_))
 }
 
 /// The next piece of what moves no data over the network.
@@ -596,9 +600,10 @@ pub(super) fn moving(session: &mut Session, tag: u64, is_accepted: bool, cx: &mu
     let Some(slot) = session.engine.find(tag) else {
         return Ok(());
     };
-    let own = &mut session.engine.request(slot).own;
-    if let Some(Then::Move) = own.then.take().map(|then| *then) {
-        own.answer = Some(amita_scsi::moved(is_accepted));
+    let request = session.engine.request(slot);
+    if let Some(Then::Move) = request.own.then.take().map(|then| *then) {
+        request.own.answer = Some(amita_scsi::moved(is_accepted));
+        request.owed -= 1;
     }
     command::complete(session, slot, cx)
 }
@@ -610,17 +615,18 @@ pub(super) fn reserved(
     result: Result<State, Refusal>,
     cx: &mut Cx<'_>,
 ) -> Result<(), End> {
-    if locks::answered(session, tag) {
+    if locks::answered(session, tag) || resets::answered(session, tag, &result, cx)? {
         return Ok(());
     }
     let Some(slot) = session.engine.find(tag) else {
         return Ok(());
     };
-    let own = &mut session.engine.request(slot).own;
-    if let Some(Then::Reserve(then)) = own.then.take().map(|then| *then) {
+    let request = session.engine.request(slot);
+    if let Some(Then::Reserve(then)) = request.own.then.take().map(|then| *then) {
         let answer = amita_scsi::reserved(&then, &result);
-        own.wanted.into = answer.data.len() as u64;
-        own.answer = Some(answer);
+        request.own.wanted.into = answer.data.len() as u64;
+        request.own.answer = Some(answer);
+        request.owed -= 1;
     }
     command::complete(session, slot, cx)
 }

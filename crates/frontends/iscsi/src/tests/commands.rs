@@ -267,6 +267,46 @@ fn ordered_tasks_are_carried_out_in_order() {
     assert_eq!(host.run(&mut world, with(read(1, 0, 1), 1), &[]).told(), GOOD);
 }
 
+/// What names a logical unit: its designator of type NAA, from page 83h.
+fn designator(host: &mut Host, world: &mut World, lun: u16) -> Vec<u8> {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[2], cdb[4]) = (0x12, 1, 0x83, 252);
+    let page = host.run(world, command(lun, 0xc0, 252, cdb), &[]).data;
+    let mut rest = &page[4..];
+    loop {
+        let length = 4 + usize::from(rest[3]);
+        if rest[1] & 0x3f == 3 {
+            return rest[..length].to_vec();
+        }
+        rest = &rest[length..];
+    }
+}
+
+/// EXTENDED COPY with the descriptors that VMware sends: so many blocks of 4 KiB, from one logical unit and block to another. Its CDB and its list.
+fn copying(host: &mut Host, world: &mut World, units: [u16; 2], count: u16, blocks: [u64; 2]) -> ([u8; 16], Vec<u8>) {
+    let mut list = vec![0; 16];
+    list[3] = 64;
+    list[11] = 28;
+    for lun in units {
+        let designator = designator(host, world, lun);
+        let mut descriptor = [0; 32];
+        descriptor[0] = 0xe4;
+        descriptor[4..4 + designator.len()].copy_from_slice(&designator);
+        descriptor[29..32].copy_from_slice(&[0, 0x10, 0]);
+        list.extend(descriptor);
+    }
+    // Block to block.
+    let mut segment = [0; 28];
+    (segment[0], segment[3], segment[7]) = (0x02, 0x18, 1);
+    segment[10..12].copy_from_slice(&count.to_be_bytes());
+    segment[12..20].copy_from_slice(&blocks[0].to_be_bytes());
+    segment[20..28].copy_from_slice(&blocks[1].to_be_bytes());
+    list.extend(segment);
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[13]) = (0x83, list.len() as u8);
+    (cdb, list)
+}
+
 /// SPC-4, EXTENDED COPY with the descriptors that VMware sends: from one logical unit to another, and within one.
 #[test]
 fn extended_copy() {
@@ -274,38 +314,8 @@ fn extended_copy() {
     let mut host = Host::session(&mut world);
     let data = pattern(11, 1 << 20);
     assert_eq!(host.run(&mut world, write(1, 256, 256), &data).told(), GOOD);
-    // What names a logical unit: its designator of type NAA, from page 83h.
-    let mut cdb = [0; 16];
-    (cdb[0], cdb[1], cdb[2], cdb[4]) = (0x12, 1, 0x83, 252);
-    let page = host.run(&mut world, command(1, 0xc0, 252, cdb), &[]).data;
-    let mut rest = &page[4..];
-    let designator = loop {
-        let length = 4 + usize::from(rest[3]);
-        if rest[1] & 0x3f == 3 {
-            break rest[..length].to_vec();
-        }
-        rest = &rest[length..];
-    };
-    let mut list = vec![0; 16];
-    list[3] = 64;
-    list[11] = 28;
-    for _ in 0..2 {
-        let mut descriptor = [0; 32];
-        descriptor[0] = 0xe4;
-        descriptor[4..4 + designator.len()].copy_from_slice(&designator);
-        descriptor[29..32].copy_from_slice(&[0, 0x10, 0]);
-        list.extend(descriptor);
-    }
-    // Block to block: 200 blocks from LBA 256 to LBA 2001, which lie otherwise in their chunks.
-    let mut segment = [0; 28];
-    (segment[0], segment[3], segment[7]) = (0x02, 0x18, 1);
-    segment[10..12].copy_from_slice(&200u16.to_be_bytes());
-    segment[12..20].copy_from_slice(&256u64.to_be_bytes());
-    segment[20..28].copy_from_slice(&2001u64.to_be_bytes());
-    list.extend(segment);
-    let mut cdb = [0; 16];
-    cdb[0] = 0x83;
-    cdb[13] = list.len() as u8;
+    // 200 blocks from LBA 256 to LBA 2001, which lie otherwise in their chunks.
+    let (cdb, mut list) = copying(&mut host, &mut world, [1, 1], 200, [256, 2001]);
     let outcome = host.run(&mut world, command(1, 0xa0, list.len() as u32, cdb), &list);
     assert_eq!(outcome.told(), GOOD);
     assert!(world.volumes.read(world.volume(1), 2001 * 4096, 200 * 4096) == data[..200 * 4096]);

@@ -107,6 +107,23 @@ fn long_lists_go_out_in_parts() {
     }
 }
 
+/// All targets are looked through for each: of strangers only so often.
+#[test]
+fn one_session_discovers_only_so_often() {
+    let mut world = World::new();
+    let mut host = discovery(&mut world, INITIATOR, &[]);
+    for _ in 0..64 {
+        assert_eq!(targets(&mut world, &mut host, "All").0.len(), 3);
+    }
+    let header = text_request(0x80, NO_TAG).with_u32(24, host.cmd_sn);
+    host.send(&mut world, &pdu(header, b"SendTargets=All\0", host.digests));
+    let reject = host.one();
+    assert_eq!((reject.kind(), reject.header.0[2]), (opcode::REJECT, 4));
+    assert_eq!(targets(&mut world, &mut host, TARGET).0.len(), 3);
+    let mut next = discovery(&mut world, INITIATOR, &[]);
+    assert_eq!(targets(&mut world, &mut next, "All").0.len(), 3);
+}
+
 #[test]
 fn nothing_else_is_done_there() {
     let mut world = World::new();

@@ -1,6 +1,7 @@
 //! Task management.
 
 use super::*;
+use std::collections::BTreeSet;
 
 pub(super) fn function(code: u8, lun: u16, meant: u32, ref_cmd_sn: u32) -> Header {
     let mut header = Header::new(0x40 | opcode::TASK_MANAGEMENT, 0x80 | code)
@@ -140,8 +141,8 @@ fn a_reset_concerns_all_sessions() {
     let mut host = Host::session_of(&mut world, 1, &[]);
     let mut other = Host::session_of(&mut world, 2, &[]);
     world.runs = false;
-    other.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
-    other.give(&mut world, read(0, 0, 1), &[]);
+    let ended = other.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
+    let spared = other.give(&mut world, read(0, 0, 1), &[]);
     host.give(&mut world, function(5, 1, NO_TAG, 0), &[]);
     other.settle(&mut world);
     host.settle(&mut world);
@@ -151,8 +152,16 @@ fn a_reset_concerns_all_sessions() {
     host.settle(&mut world);
     assert_eq!(response(&host.one()), 0);
     let pdus = other.pdus();
-    assert_eq!(pdus.len(), 1, "of the other logical unit: {pdus:?}");
-    assert_eq!(pdus[0].kind(), opcode::DATA_IN);
+    assert_eq!(pdus.len(), 2, "{pdus:?}");
+    let of = |kind| pdus.iter().find(|pdu| pdu.kind() == kind).expect("an answer");
+    assert_eq!(
+        of(opcode::DATA_IN).header.task_tag(),
+        spared,
+        "of the other logical unit"
+    );
+    // TASK ABORTED: its host repeats it at once.
+    let answer = of(opcode::SCSI_RESPONSE);
+    assert_eq!((answer.header.task_tag(), answer.status().0), (ended, 0x40));
     // Both hear of it with their next command (SAM-5: unit attention, 29h).
     for host in [&mut host, &mut other] {
         let outcome = host.run(&mut world, command(1, 0x80, 0, TEST_UNIT_READY), &[]);
@@ -257,4 +266,72 @@ fn functions_are_few() {
     world.runs = true;
     host.settle(&mut world);
     assert_eq!(host.pdus().len(), 16);
+}
+
+/// A reservation that its owner may still make: who aborts the command is answered when that is settled, and a session that takes this one's place
+/// begins behind it.
+#[test]
+fn what_an_owner_is_asked_for_is_waited_for() {
+    const REGISTER_AND_IGNORE: u8 = 6;
+    let mut world = World::new();
+    let mut host = Host::session(&mut world);
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[8]) = (0x5f, REGISTER_AND_IGNORE, 24);
+    let mut list = [0; 24];
+    list[15] = 7;
+    let register = host.numbered(command(1, 0xa0, 24, cdb));
+    let abort = host.numbered(function(1, 1, register.task_tag(), 0));
+    let bytes = [pdu(register, &list, host.digests), pdu(abort, &[], host.digests)].concat();
+    host.receive(&mut world, &bytes);
+    host.end_pass(&mut world);
+    host.fetch();
+    assert_eq!(host.pdus(), [], "its owner has not answered");
+    host.settle(&mut world);
+    assert_eq!(response(&host.one()), 0, "and nobody hears of the task");
+    let reserved = world.service.reservations();
+    assert!(reserved.iter().any(|(_, state)| !state.registrants.is_empty()));
+}
+
+/// The next command, with that number.
+fn late(host: &mut Host, world: &mut World, header: Header, number: u32) -> u32 {
+    let next = std::mem::replace(&mut host.cmd_sn, number);
+    let tag = host.give(world, header, &[]);
+    host.cmd_sn = next;
+    tag
+}
+
+/// RFC 7143, 4.2.3.3: what was sent before the function is of the task set, whether its turn has come or not.
+#[test]
+fn commands_that_wait_for_their_turn_are_reset_too() {
+    for code in [2, 4, 5] {
+        let mut world = World::new();
+        let mut host = Host::session(&mut world);
+        let missing = host.cmd_sn;
+        host.cmd_sn += 1;
+        host.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
+        let other = host.give(&mut world, read(0, 0, 1), &[]);
+        // Of a logical unit that is not there nothing is ended.
+        host.give(&mut world, function(code, 9, NO_TAG, 0), &[]);
+        assert_eq!(response(&host.one()), 2);
+        host.give(&mut world, function(code, 1, NO_TAG, 0), &[]);
+        assert_eq!(response(&host.one()), 0);
+        let behind = host.give(&mut world, read(1, 0, 1), &[]);
+        let ready = command(0, 0x80, 0, TEST_UNIT_READY);
+        let first = late(&mut host, &mut world, ready, missing);
+        let answered: BTreeSet<u32> = host.pdus().iter().map(|pdu| pdu.header.task_tag()).collect();
+        assert_eq!(answered, BTreeSet::from([first, other, behind]), "function {code}");
+        assert_eq!(world.volumes.read(world.volume(1), 0, 4096), [0; 4096]);
+    }
+}
+
+#[test]
+fn commands_behind_a_logout_are_not_begun() {
+    let mut world = World::new();
+    let mut host = Host::session(&mut world);
+    let missing = host.cmd_sn;
+    host.cmd_sn += 1;
+    host.give(&mut world, write(1, 0, 1), &pattern(1, 4096));
+    late(&mut host, &mut world, Header::new(opcode::LOGOUT, 0x80), missing);
+    assert_eq!(host.one().kind(), opcode::LOGOUT_RESPONSE);
+    assert_eq!(world.volumes.read(world.volume(1), 0, 4096), [0; 4096]);
 }

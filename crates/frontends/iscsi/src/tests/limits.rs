@@ -133,6 +133,42 @@ fn data_without_room_waits() {
     assert!(pdus.iter().all(|pdu| pdu.status() == GOOD));
 }
 
+/// A volume that stands still takes the session's room for data that comes with commands. What lies behind such a command is heard all the same: the
+/// session went on being cut off, with all its logical units, since its host seemed to be silent.
+#[test]
+fn a_volume_that_stands_still_keeps_the_session_from_nothing() {
+    let mut world = World::with(Config {
+        commands: 16,
+        ..small()
+    });
+    let mut host = Host::session(&mut world);
+    world.runs = false;
+    let data = pattern(2, 16 * 4096);
+    let mut bytes = Vec::new();
+    for at in 0..8 {
+        let header = host.numbered(write(1, at * 16, 16));
+        bytes.extend(pdu(header, &data, host.digests));
+    }
+    let ping = host.numbered(Header::new(0x40 | opcode::NOP_OUT, 0x80).with_target_tag(NO_TAG));
+    bytes.extend(pdu(ping, &[], host.digests));
+    let taken = host.receive(&mut world, &bytes);
+    assert!(taken < bytes.len() && !host.front.wants_input());
+    world.now = host.front.deadline().expect("a deadline");
+    host.tick(&mut world);
+    host.send(&mut world, &bytes[taken..]);
+    let pdus = host.pdus();
+    assert!(pdus.iter().any(|pdu| pdu.header.task_tag() == ping.task_tag()));
+    let full = pdus.iter().filter(|pdu| pdu.kind() == opcode::SCSI_RESPONSE);
+    let full: Vec<(u8, [u8; 3])> = full.map(Pdu::status).collect();
+    assert_eq!(full, [(0x28, [0; 3]); 4], "TASK SET FULL");
+    // When the volume goes on, data is waited for again.
+    world.runs = true;
+    host.settle(&mut world);
+    assert_eq!(host.pdus().len(), 4);
+    assert_eq!(host.run_with(&mut world, write(1, 0, 16), &data, 65_536).told(), GOOD);
+    assert_eq!(host.closed, None);
+}
+
 /// While a command waits for data that comes unasked, one without room does not hold up what is behind it.
 #[test]
 fn nothing_waits_for_what_lies_behind_it() {

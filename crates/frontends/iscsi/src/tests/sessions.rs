@@ -283,6 +283,37 @@ fn a_gateway_that_goes_asks_for_a_logout() {
     }
 }
 
+/// As the settings are in a cluster: the target has other gateways then.
+#[test]
+fn a_gateway_that_is_taken_from_a_target_asks_for_a_logout() {
+    let mut world = World::new();
+    let mut host = Host::session(&mut world);
+    world.change(&mut [&mut host], |catalog, target| {
+        target.groups = vec![4];
+        for unit in &mut target.units {
+            Arc::make_mut(unit).access = vec![(4, Alua::Optimized)];
+        }
+        let detail = TargetDetail {
+            leaving: true,
+            ..TargetDetail::default()
+        };
+        catalog.details.insert(TARGET.into(), detail);
+    });
+    let told = host.one();
+    assert_eq!((told.kind(), told.header.0[36]), (opcode::ASYNC, 1));
+    // It is not the best way any more (2Ah/06h), but one.
+    let outcome = host.run(&mut world, read(1, 0, 1), &[]);
+    assert_eq!(outcome.told(), (2, [6, 0x2a, 6]));
+    assert_eq!(host.run(&mut world, read(1, 0, 1), &[]).told(), GOOD);
+    let mut late = Host::open(&mut world);
+    let answer = late.login_with(&mut world, INITIATOR, 2, &[]);
+    assert_eq!((answer.header.0[36], answer.header.0[37]), (3, 1), "nobody comes in");
+    world.pass(Duration::from_secs(5));
+    host.tick(&mut world);
+    assert_eq!(host.one().header.0[36], 2, "the connection is dropped");
+    assert!(matches!(host.closed, Some(CloseReason::Refused(_))));
+}
+
 #[test]
 fn a_logical_unit_that_goes_takes_its_tasks_with_it() {
     let mut world = World::new();

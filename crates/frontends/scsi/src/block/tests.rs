@@ -194,6 +194,12 @@ fn atomic_writes_and_their_boundary() {
         Sense::in_cdb(12, None),
         "crosses into the next chunk"
     );
+    assert_eq!(
+        sense(plan(256 - 32, 0, 64)),
+        Sense::in_cdb(12, None),
+        "a read of both halves, which is cut between them, could see one of them"
+    );
+    assert_eq!(work(plan(256 - 32, 256, 64)), expected(256 - 32, 64, 131_072));
     assert_eq!(sense(plan(0, 0, 288)), Sense::in_cdb(12, None));
     assert_eq!(sense(plan(0, 0, 8)), Sense::in_cdb(12, None), "no multiple of the unit");
     assert_eq!(sense(plan(8, 0, 32)), Sense::in_cdb(2, None), "not aligned");

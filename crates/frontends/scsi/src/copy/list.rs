@@ -8,7 +8,7 @@ use crate::inquiry::DISK;
 use crate::nexus::Nexus;
 use crate::plan::{Answer, Place, Plan, Segment};
 use crate::sense::{Code, Key, SegmentPointer, Sense, Specific, code};
-use crate::unit::{Target, Unit};
+use crate::unit::{Catalog, Target, Unit};
 use crate::vpd::is_of_unit;
 use std::sync::Arc;
 
@@ -109,15 +109,25 @@ fn named(scope: &Scope<'_>, bytes: &[u8], at: u16, nexus: &Nexus) -> Result<Opti
     if association != 0 {
         return Err(Sense::in_list(at + 5, Some(5)));
     }
-    let initiator = nexus.initiator().name.clone();
-    let is_meant = |unit: &&Arc<Unit>| is_of_unit(unit, code_set, kind, name);
-    if let Some(unit) = scope.target.units_of(&initiator).find(is_meant) {
-        return Ok(Some(unit.clone()));
-    }
-    let may_use = |target: &&Arc<Target>| target.admits(&initiator) && !nexus.barred.contains(&target.name);
-    let others = scope.catalog.targets.iter().filter(may_use);
-    let mut units = others.flat_map(|target| target.units_of(&initiator));
-    Ok(units.find(is_meant).cloned())
+    let is_meant = |unit: &Unit| is_of_unit(unit, code_set, kind, name);
+    let mut others = targets_of(scope.catalog, nexus);
+    let found =
+        usable(scope.target, nexus, is_meant).or_else(|| others.find_map(|target| usable(target, nexus, is_meant)));
+    Ok(found.cloned())
+}
+
+/// The targets that the initiator may use.
+pub(super) fn targets_of<'a>(catalog: &'a Catalog, nexus: &'a Nexus) -> impl Iterator<Item = &'a Arc<Target>> {
+    let name = &nexus.initiator().name;
+    let targets = catalog.targets.iter();
+    targets.filter(move |target| target.admits(name) && !nexus.barred.contains(&target.name))
+}
+
+/// The logical unit of a target that is meant, if the initiator may use it.
+pub(super) fn usable<'a>(target: &'a Target, nexus: &Nexus, is_meant: impl Fn(&Unit) -> bool) -> Option<&'a Arc<Unit>> {
+    let name = &nexus.initiator().name;
+    let mut units = target.units.iter().filter(|unit| is_meant(unit) && unit.is_sound());
+    units.find(|unit| target.shows(name, unit.number))
 }
 
 fn parse_segments(

@@ -158,6 +158,40 @@ fn units_of_other_targets_that_the_initiator_may_use() {
     assert_eq!(sense(send(&mut host, &list)).code, code::COPY_TARGET_NOT_REACHABLE);
 }
 
+/// What was allowed when a copy began may not be any more: then nothing more of it is read, or written.
+#[test]
+fn a_copy_goes_on_as_long_as_all_that_is_left_of_it_may_be_used() {
+    let mut host = Host::new(vec![unit(0), unit(1), unit(2)]);
+    let targets = [0, 1, 2].map(|number| described(&unit(number)));
+    let segments = [segment(0, 1, 8, 0, 0), segment(1, 2, 8, 0, 0)];
+    let (found, then) = copy_of(send(&mut host, &list(1, &targets, &segments)));
+    let name = host.nexus.initiator().name.to_string();
+    let mut may = |left: &[Segment], change: &dyn Fn(&mut crate::unit::Target)| {
+        let mut target = host.target.clone();
+        change(&mut target);
+        host.catalog.targets = vec![Arc::new(target)];
+        may_go_on(left, &then, &host.catalog, &host.nexus)
+    };
+    assert!(may(&found, &|_| {}));
+    let sees = |luns: &'static [u16]| {
+        let name = name.clone();
+        move |target: &mut crate::unit::Target| {
+            let (name, mask) = (name.clone(), Some(luns.to_vec()));
+            target.initiators = vec![Arc::new(Access { name, mask })];
+        }
+    };
+    assert!(may(&found, &sees(&[0, 1, 2])));
+    assert!(!may(&found, &sees(&[0, 1])), "where it goes");
+    assert!(!may(&found, &sees(&[1, 2])), "where it comes from");
+    assert!(may(&found[1..], &sees(&[1, 2])), "what is copied already");
+    assert!(!may(&found, &|target| target.any_initiator = false));
+    assert!(!may(&found, &|target| drop(target.units.remove(1))));
+    // Another volume under the same number is another one.
+    let other =
+        |target: &mut crate::unit::Target| Arc::make_mut(&mut target.units[2]).volume = amita_types::VolumeId(77);
+    assert!(!may(&found, &other));
+}
+
 /// COPY ABORTED of the first segment.
 fn aborted(code: crate::sense::Code, byte: u16) -> Sense {
     let mut sense = Sense::new(Key::CopyAborted, code);

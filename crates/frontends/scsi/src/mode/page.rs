@@ -128,10 +128,14 @@ fn control(_: &Unit, modes: Modes) -> Vec<u8> {
     const TASK_SETS: u8 = 0x20;
     // QUEUE ALGORITHM MODIFIER: tasks are carried out in any order.
     const UNRESTRICTED: u8 = 0x10;
+    // TAS: a task that another nexus's reset has ended is answered TASK ABORTED, so that its host repeats it at once. (Without an answer it would
+    // wait for as long as it gives a command, and ask in vain for its task then.)
+    const TASK_ABORTED_STATUS: u8 = 0x40;
     let mut body = vec![0; 10];
     body[0] = TASK_SETS | if modes.descriptor_sense { DESCRIPTOR_SENSE } else { 0 };
     body[1] = UNRESTRICTED;
     body[2] = if modes.write_protect { SOFTWARE_WRITE_PROTECT } else { 0 };
+    body[3] = TASK_ABORTED_STATUS;
     // BUSY TIMEOUT PERIOD: not limited.
     body[6..8].copy_from_slice(&[0xff, 0xff]);
     body

@@ -30,7 +30,7 @@ fn pages_one_by_one_and_all() {
         [0x08, 0x12, 0, 0],
         "no write cache"
     );
-    let control = [0x0a, 0x0a, 0x20, 0x10, 0, 0, 0, 0, 0xff, 0xff, 0, 0];
+    let control = [0x0a, 0x0a, 0x20, 0x10, 0, 0x40, 0, 0, 0xff, 0xff, 0, 0];
     assert_eq!(host.data(0, &short(0x0a, 0))[4..], control);
     assert_eq!(
         host.data(0, &short(0x1c, 0))[4..],
@@ -96,7 +96,7 @@ fn select(host: &mut Host, list: &[u8]) -> Answer {
 
 fn control(flags: u8, protect: u8) -> Vec<u8> {
     let mut list = vec![0, 0, 0, 0];
-    list.extend([0x0a, 0x0a, 0x20 | flags, 0x10, protect, 0, 0, 0, 0xff, 0xff, 0, 0]);
+    list.extend([0x0a, 0x0a, 0x20 | flags, 0x10, protect, 0x40, 0, 0, 0xff, 0xff, 0, 0]);
     list
 }
 

@@ -16,9 +16,16 @@ pub(crate) fn read(scope: &Scope<'_>, nexus: &Nexus) -> Result<Plan, Answer> {
         action::READ_KEYS => Then::Keys(allocation),
         action::READ_RESERVATION => Then::Held(allocation),
         action::READ_FULL_STATUS => Then::Status(allocation),
+        _ if is_locked(scope) => return Err(Answer::of(Status::ReservationConflict)),
         _ => return Ok(Answer::with_data(capabilities(scope), allocation).into()),
     };
     Ok(ask(scope, nexus, Reservation::Engine(Command::Report), then))
+}
+
+/// Is it reserved as SPC-2 has it, as far as this gateway knows? Then all of PERSISTENT RESERVE IN conflicts, whoever asks (SPC-2 5.5.1).
+fn is_locked(scope: &Scope<'_>) -> bool {
+    let state = scope.catalog.reservations.get(&scope.unit.volume);
+    state.is_some_and(|state| state.locked.is_some())
 }
 
 /// REPORT CAPABILITIES.

@@ -416,6 +416,14 @@ fn exclusive_and_persistent_reservations_exclude_each_other() {
             "PR IN {action}"
         );
     }
+    let known = std::sync::Arc::new(volume.state.clone());
+    volume.host.catalog.reservations.insert(VolumeId(1), known);
+    assert_eq!(
+        send(&mut volume, &[0x5e, 2, 0, 0, 0, 0, 0, 1, 0, 0]),
+        CONFLICT,
+        "what it can"
+    );
+    volume.host.catalog.reservations.clear();
     for (key, new_key) in [(0, 5), (0, 0), (5, 0)] {
         assert_eq!(volume.out(0, 0, key, new_key).status, CONFLICT);
     }

@@ -70,8 +70,12 @@ fn failures() {
     // What ESXi pauses a virtual machine for.
     let full = sense(IoError::NoSpace, None);
     assert_eq!((full.key, full.code), (Key::DataProtect, code::SPACE_ALLOCATION_FAILED));
-    assert_eq!(sense(IoError::Lost, None).key, Key::NotReady);
-    assert_eq!(sense(IoError::Unavailable, None).key, Key::HardwareError);
+    // By another path it may work. HARDWARE ERROR would be the disk's own: Linux hands that up to the file system, whatever paths there are.
+    for of_path in [IoError::Lost, IoError::Unavailable] {
+        let expected = Sense::new(Key::NotReady, code::ASYMMETRIC_ACCESS_TRANSITION);
+        assert_eq!(sense(of_path, None), expected, "{of_path}");
+    }
+    assert_eq!(sense(IoError::Invalid, None).key, Key::HardwareError);
     assert_eq!(
         failed(&place, IoError::Reserved, None),
         Answer::of(Status::ReservationConflict)

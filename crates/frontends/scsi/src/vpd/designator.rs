@@ -9,6 +9,10 @@ use uuid::Uuid;
 const BINARY: u8 = 1;
 const ASCII: u8 = 2;
 const UTF_8: u8 = 3;
+/// Before the UUID: its kind, a reserved byte.
+const UUID_BEGIN: [u8; 2] = [0x10, 0];
+/// How long a name of a logical unit is that is text.
+const TEXT_BYTES: usize = 40;
 
 /// What a designator names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +55,8 @@ pub(super) fn all(unit: &Unit, target: &Target, tag: u16) -> Vec<u8> {
 pub(crate) fn names(unit: &Unit) -> [(u8, u8, Vec<u8>); 4] {
     let naa = naa(&Uuid::from_bytes(unit.uuid));
     let text = format!("naa.{:032X}", u128::from_be_bytes(naa));
-    // SPC-5 has it: the kind of UUID, a reserved byte, the UUID.
-    let mut uuid = vec![0x10, 0];
+    // SPC-5 has it.
+    let mut uuid = UUID_BEGIN.to_vec();
     uuid.extend(unit.uuid);
     [
         (BINARY, kind::NAA, naa.to_vec()),
@@ -66,10 +70,16 @@ pub(crate) fn names(unit: &Unit) -> [(u8, u8, Vec<u8>); 4] {
     ]
 }
 
-/// Is it a name of that logical unit?
+/// Is it a name of that logical unit? A copy asks that of all of them, so that nothing is made of those that it is not.
 pub(crate) fn is_of_unit(unit: &Unit, code_set: u8, kind: u8, name: &[u8]) -> bool {
-    let mut known = names(unit).into_iter();
-    known.any(|(set, of_kind, known)| (set, of_kind) == (code_set, kind) && known == name)
+    match (code_set, kind) {
+        (BINARY, kind::NAA) => *name == naa(&Uuid::from_bytes(unit.uuid)),
+        (BINARY, kind::UUID) => name.strip_prefix(&UUID_BEGIN).is_some_and(|name| *name == unit.uuid),
+        (UTF_8, kind::NAME) | (ASCII, kind::VENDOR) if name.len() == TEXT_BYTES => names(unit)
+            .into_iter()
+            .any(|(set, of_kind, known)| (set, of_kind) == (code_set, kind) && known == name),
+        _ => false,
+    }
 }
 
 /// The name of a target port of iSCSI (RFC 7143, 4.4.2).

@@ -93,6 +93,18 @@ fn names_are_those_of_the_unit_at_every_gateway_and_of_no_other() {
     let (set, kind, name) = (here[0].0, here[0].1, &here[0].2);
     assert!(is_of_unit(unit, set, kind, name) && !is_of_unit(&host.target.units[1], set, kind, name));
     assert!(!is_of_unit(unit, set, kind, &name[..8]) && !is_of_unit(unit, 2, kind, name));
+    for (set, kind, name) in designator::names(unit) {
+        assert!(is_of_unit(unit, set, kind, &name) && !is_of_unit(&host.target.units[1], set, kind, &name));
+        let mut other = name.clone();
+        other[name.len() - 2] ^= 1;
+        let is_text = set != 1;
+        assert!(!is_of_unit(unit, set, kind, &other) && !is_of_unit(unit, set ^ 1, kind, &name));
+        assert_eq!(
+            is_text,
+            name.len() == 40,
+            "what is looked for is as long as what is told"
+        );
+    }
 }
 
 #[test]

@@ -685,6 +685,11 @@ impl Initiator {
                 }
                 return self.later.push((now.plus(PAUSE), bio));
             }
+            // TASK ABORTED: a reset that another initiator has asked for has ended it.
+            (0x40, _) => {
+                self.taken.push("iscsi.reset_by_another");
+                return self.over(path, vec![bio]);
+            }
             // The access by this path is changing, or it is none; or the command was aborted by somebody.
             (2, [2, 0x04, _] | [0xb, ..]) if bio.repeatable => {
                 self.taken.push("iscsi.not_ready");

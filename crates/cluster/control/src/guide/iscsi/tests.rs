@@ -42,8 +42,8 @@ fn a_host_with_nothing_to_prove_learns_the_portals_from_any() {
         connect[connect.len() - 5],
         format!("iscsiadm -m node -T {TARGET} --login")
     );
-    // It is a disk that multipath does not know yet.
-    let known = format!("multipath -a /dev/disk/by-id/wwn-0x{NAA}");
+    // It is a disk that multipath does not know yet; a link to it (`/dev/disk/by-id/wwn-0x...`) is not taken.
+    let known = format!("multipath -a 3{NAA}");
     assert_eq!(connect[connect.len() - 3], known);
     assert_eq!(guide.linux.disk, format!("/dev/disk/by-id/dm-uuid-mpath-3{NAA}"));
 }

@@ -140,14 +140,22 @@ fn a_lock_ends_with_its_connection_and_no_other_does() {
 }
 
 #[test]
-fn a_reset_ends_anybodys_lock_and_nothing_else() {
+fn a_reset_ends_anybodys_lock_and_is_counted() {
     let mut state = State::default();
     state.apply(key(1), &lock(5)).unwrap();
     state.apply(key(2), &Command::Reset).unwrap();
-    assert!(state.is_empty());
+    let reset = |resets, state| State { resets, ..state };
+    assert_eq!(state, reset(1, State::default()));
     let mut state = held(Kind::ExclusiveAccess);
-    state.apply(key(2), &Command::Reset).unwrap();
-    assert_eq!(state, held(Kind::ExclusiveAccess));
+    for resets in 1..=3 {
+        state.apply(key(2), &Command::Reset).unwrap();
+        assert_eq!(state, reset(resets, held(Kind::ExclusiveAccess)), "nothing else");
+    }
+    // What was written before it was counted is read as never reset, and says nothing of it.
+    let text = serde_json::to_string(&held(Kind::ExclusiveAccess)).unwrap();
+    assert!(!text.contains("resets"), "{text}");
+    let text = serde_json::to_string(&state).unwrap();
+    assert_eq!(serde_json::from_str::<State>(&text).unwrap(), state);
 }
 
 #[test]
