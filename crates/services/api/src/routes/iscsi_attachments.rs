@@ -147,7 +147,7 @@ fn commands(
                 initiator: name.clone(),
                 target: found.name.clone(),
                 allowed: sees.iter().map(|access| access.initiator.clone()).collect(),
-                // One that is named and sees this LUN not is none of those who see all.
+                // One that is named and does not see this LUN is none of those who see all.
                 any_initiator: false,
             });
         }
